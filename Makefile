@@ -1,0 +1,65 @@
+# Every target sets up what it needs: a virtual environment in .venv with the package, its kernels
+# and the tools of pyproject.toml. After the first run nothing is fetched again.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+KERNEL_SOURCES := CMakeLists.txt $(wildcard src/levelprox/_kernels/*)
+JOBS := $(shell nproc 2>/dev/null || echo 2)
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: demo test lint test-long test-asan bench coverage install clean
+.DEFAULT_GOAL := test
+
+demo: $(VENV)/.built
+	$(BIN)/python examples/demo.py
+
+test: lint $(VENV)/.built
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(VENV)/.built
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# The long versions of the randomised tests, and everything else.
+test-long: $(VENV)/.built
+	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest -n $(JOBS)
+
+coverage: $(VENV)/.built
+	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term-missing --cov-fail-under=95
+
+bench: $(VENV)/.built
+	$(BIN)/python benchmarks/projection.py
+
+# The kernels under AddressSanitizer and UndefinedBehaviorSanitizer, in an environment of their own.
+ASAN := .venv-asan
+test-asan: $(ASAN)/.built
+	LD_PRELOAD="$$($(or $(CXX),c++) -print-file-name=libasan.so) $$($(or $(CXX),c++) -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 LEVELPROX_SANITIZED=1 \
+	PYTHONPATH=$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])') \
+	$(ASAN)/bin/python -m pytest -p no:cacheprovider tests
+
+$(ASAN)/.built: $(VENV)/.built $(KERNEL_SOURCES) $(wildcard src/levelprox/*.py src/levelprox/*/*.py)
+	$(PYTHON) -m venv --clear $(ASAN)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip --python $(ASAN)/bin/python install --quiet --no-deps --force-reinstall \
+	  --no-build-isolation --config-settings=cmake.define.LEVELPROX_SANITIZE=ON --config-settings=build-dir=build/asan .
+	touch $@
+
+install: $(VENV)/.built
+
+# Tools and dependencies: fetched once, and again only when pyproject.toml changes.
+$(VENV)/.dependencies: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -c 'import tomllib, pathlib; p = tomllib.loads(pathlib.Path("pyproject.toml").read_text())["project"]; \
+	  print(*p["dependencies"], *sum(p["optional-dependencies"].values(), []), sep="\n")' > $(VENV)/requirements.txt
+	$(BIN)/pip install --quiet --requirement $(VENV)/requirements.txt
+	touch $@
+
+# The package itself, editable: Python files are used as they are, kernels are compiled here.
+$(VENV)/.built: $(VENV)/.dependencies $(KERNEL_SOURCES)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(ASAN) build dist .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache

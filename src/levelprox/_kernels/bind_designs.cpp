@@ -1,0 +1,3 @@
+#include "module.hpp"
+
+void bind_designs(nanobind::module_ &) {}

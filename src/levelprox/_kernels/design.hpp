@@ -1,0 +1,39 @@
+// The data matrix X as a list of slices: rows or columns, dense or compressed.
+//
+// Every storage scikit-learn users bring is one of two classes: `DenseSlices` (C order: slices are
+// rows; Fortran order: slices are columns) and `SparseSlices` (CSR: rows; CSC: columns). Each knows
+// two moves, and Xx and X'r are both of them, in one order or the other:
+//
+//     dot:  out_s  = <slice_s, in>              (rows: Xx,   columns: X'r)
+//     add:  out   += sum_s coefficient_s slice_s  (rows: X'r,  columns: Xx)
+//
+// Products accumulate in float64 in a fixed order, whatever the type of the data.
+#pragma once
+#include <cstdint>
+
+namespace levelprox {
+
+class Slices {
+public:
+    virtual ~Slices() = default;
+
+    std::int64_t count = 0;   // number of slices
+    std::int64_t length = 0;  // entries of a (dense) slice
+
+    // out[s - begin] = <slice_s, in> for begin <= s < end; `in` has `length` entries.
+    virtual void dot(std::int64_t begin, std::int64_t end, const double *in, double *out) const = 0;
+    // out += sum of coefficient[s - begin] * slice_s; zero coefficients cost nothing; `out` has `length` entries.
+    virtual void add(std::int64_t begin, std::int64_t end, const double *coefficient, double *out) const = 0;
+    // Stored entries in slices begin..end, to cut long passes into interruptible pieces.
+    virtual std::int64_t stored(std::int64_t begin, std::int64_t end) const = 0;
+};
+
+// X itself: shape, and which way its slices run.
+struct Design {
+    const Slices *slices = nullptr;
+    bool by_rows = true;
+    std::int64_t rows() const { return by_rows ? slices->count : slices->length; }
+    std::int64_t columns() const { return by_rows ? slices->length : slices->count; }
+};
+
+}  // namespace levelprox

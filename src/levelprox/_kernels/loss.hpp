@@ -1,0 +1,22 @@
+// The losses l(z, b) of one margin z and one target b, written so that nothing overflows on the way.
+//
+// A loss works on blocks: one virtual call serves thousands of samples.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace levelprox {
+
+class Loss {
+public:
+    virtual ~Loss() = default;
+    virtual void value(std::int64_t n, const double *z, const double *b, double *out) const = 0;
+    virtual void derivative(std::int64_t n, const double *z, const double *b, double *out) const = 0;
+    virtual void curvature(std::int64_t n, const double *z, const double *b, double *out) const = 0;
+};
+
+// By name, with the loss's one parameter (ignored by those that have none); throws on an unknown name.
+std::unique_ptr<Loss> make_loss(const std::string &name, double parameter);
+
+}  // namespace levelprox

@@ -1,0 +1,10 @@
+// The compiled half of levelprox: one bind_*.cpp per noun, gathered here.
+#include "module.hpp"
+
+NB_MODULE(_kernels, m) {
+    m.doc() = "levelprox's compiled kernels; use the Python modules that wrap them.";
+    bind_projection(m);
+    bind_designs(m);
+    bind_losses(m);
+    bind_spectral(m);
+}

@@ -1,0 +1,7 @@
+#pragma once
+#include <nanobind/nanobind.h>
+
+void bind_projection(nanobind::module_ &m);
+void bind_designs(nanobind::module_ &m);
+void bind_losses(nanobind::module_ &m);
+void bind_spectral(nanobind::module_ &m);

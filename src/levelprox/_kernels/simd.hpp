@@ -1,0 +1,37 @@
+// The loops that profit from wide vectors, one table of them per instruction set.
+//
+// simd.inl is compiled once per instruction set (simd_baseline.cpp, simd_avx2.cpp, simd_avx512.cpp);
+// `simd()` picks the widest table this processor runs. Every loop keeps the same number of partial
+// sums and uses no contraction, so all tables give the same bits.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace levelprox {
+
+template <class T>
+struct DenseTable {
+    // <a, b>, accumulated in float64.
+    double (*dot)(std::int64_t n, const T *a, const double *b);
+    // out += c a
+    void (*add)(std::int64_t n, double c, const T *a, double *out);
+};
+
+struct Simd {
+    const char *name;
+    DenseTable<float> dense_f32;
+    DenseTable<double> dense_f64;
+    template <class T>
+    const DenseTable<T> &dense() const;
+};
+template <>
+inline const DenseTable<float> &Simd::dense<float>() const { return dense_f32; }
+template <>
+inline const DenseTable<double> &Simd::dense<double>() const { return dense_f64; }
+
+extern const Simd simd_baseline, simd_avx2, simd_avx512;
+
+const Simd &simd();                       // the table in use
+void use_simd(const std::string &name);   // "baseline", "avx2", "avx512" or "auto"; throws if not available
+
+}  // namespace levelprox

@@ -1,0 +1,39 @@
+"""What levelprox raises, and the one warning it gives.
+
+Input errors are `ValueError`s too, so that code written for scikit-learn catches them. A run that
+merely stops early is no error: it returns its best feasible point with a `Status` and a
+`ConvergenceWarning`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from levelprox.result import Result
+
+
+class LevelproxError(Exception):
+    """Base of everything levelprox raises on purpose."""
+
+
+class InvalidInputError(LevelproxError, ValueError):
+    """An argument or the data cannot be used; the message names the argument, the place and the value."""
+
+
+class InfeasibleError(InvalidInputError):
+    """No point obeys the level, or the given start does not."""
+
+
+class NumericalError(LevelproxError, ArithmeticError):
+    """The objective returned something that is not finite, or failed.
+
+    Attributes
+    ----------
+    result : Result or None
+        What the run had reached: `result.x` is the last good, feasible point.
+    """
+
+    def __init__(self, message: str, result: Result | None = None) -> None:
+        super().__init__(message)
+        self.result = result
