@@ -1,1 +1,2 @@
 """levelprox."""
+from levelprox.projection import project

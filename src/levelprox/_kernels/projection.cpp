@@ -1,1 +1,325 @@
+#include "projection.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "exact.hpp"
+#include "simd.hpp"
+
+namespace levelprox {
+namespace {
+
+constexpr double EPS = std::numeric_limits<double>::epsilon();
+constexpr double HUGE_EXTENT = 1e150, TINY_EXTENT = 1e-150;  // squares stay clear of overflow and underflow
+
+template <class T>
+bool must_be_nonnegative(const Ball<T> &ball, std::int64_t i) {
+    return ball.all_nonnegative || (ball.nonnegative && ball.nonnegative[i]);
+}
+
+// What |z_i| costs on the side of zero where z is.
+template <class T>
+double price(const Ball<T> &ball, std::int64_t i, double z) {
+    const double u = ball.u ? double(ball.u[i]) : 0.0, omega = ball.omega ? double(ball.omega[i]) : 1.0;
+    return omega * (1 + (z < 0 && !must_be_nonnegative(ball, i) ? -u : u));
+}
+
+// Does z obey every sign and the level? Decided without rounding.
+template <class T>
+bool is_feasible(const Ball<T> &ball, const T *z) {
+    ExactSum level;
+    level.add(-ball.tau);
+    for (std::int64_t i = 0; i < ball.d; ++i) {
+        const double zi = z[i], omega = ball.omega ? double(ball.omega[i]) : 1.0;
+        if (zi < 0 && must_be_nonnegative(ball, i)) return false;
+        if (omega == 0 || zi == 0) continue;
+        level.add_product(std::fabs(zi), omega);
+        if (ball.u && ball.u[i] != 0) level.add_product(zi, ball.u[i], omega);
+    }
+    return level.leading() <= 0;
+}
+
+template <class T>
+bool signs_hold(const Ball<T> &ball) {
+    if (!ball.all_nonnegative && !ball.nonnegative) return true;
+    for (std::int64_t i = 0; i < ball.d; ++i)
+        if (ball.v[i] < 0 && must_be_nonnegative(ball, i)) return false;
+    return true;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// |u| <= 1: Newton on the multiplier
+
+// The root of l(y) = tau on every hundredth cache line: near enough for two or three passes over all.
+template <class T>
+double multiplier_of_sample(const Ball<T> &ball) {
+    constexpr std::int64_t RUN = 8, STRIDE = 100 * RUN, SMALLEST = 100 * STRIDE;
+    if (ball.d < SMALLEST) return 0;
+    const std::int64_t runs = ball.d / STRIDE;
+    std::vector<T> v(runs * RUN), u(ball.u ? runs * RUN : 0), omega(ball.omega ? runs * RUN : 0);
+    std::vector<std::uint8_t> nonnegative(ball.nonnegative ? runs * RUN : 0);
+    const auto pick = [&](auto &to, const auto *from) {
+        for (std::int64_t r = 0; from && r < runs; ++r)
+            std::memcpy(&to[r * RUN], from + r * STRIDE, RUN * sizeof(to[0]));
+    };
+    pick(v, ball.v), pick(u, ball.u), pick(omega, ball.omega), pick(nonnegative, ball.nonnegative);
+    Ball<T> sample = ball;
+    sample.d = runs * RUN;
+    sample.v = v.data();
+    if (ball.u) sample.u = u.data();
+    if (ball.omega) sample.omega = omega.data();
+    if (ball.nonnegative) sample.nonnegative = nonnegative.data();
+    sample.tau = ball.tau * (double(sample.d) / double(ball.d));
+    double y = 0;
+    for (int pass = 0; pass < 20; ++pass) {
+        const Level at = simd().projection<T>().level(sample, y);
+        if (!(at.square > 0)) break;
+        const double next = y + (at.level - sample.tau) / at.square;
+        if (!(next > y * (1 + 1e-6))) break;
+        y = next;
+    }
+    return std::isfinite(y) ? y : 0;
+}
+
+// The level to aim at: below tau by the rounding of the products (4 eps tau) and of the subtractions
+// |v| - w y (eps times the active part of sum w|v| = l(y) + y l'(y)).
+double goal(double tau, double y, const Level &at) {
+    return std::max(0.0, tau * (1 - 4 * EPS) - EPS * (at.level + y * at.square));
+}
+
+// Newton until y no longer increases, or until the next step is known to be below rounding.
+// Returns false when it takes too many passes (adversarial breakpoints): then they are sorted instead.
+template <class T>
+bool newton(const Ball<T> &ball, double &y, Level &at, int &passes) {
+    constexpr int MANY = 64;
+    double previous_step = 0;
+    for (int pass = 0; pass < MANY; ++pass) {
+        if (!(at.square > 0)) {  // past the last breakpoint: begin again from the left
+            y = 0;
+            at = simd().projection<T>().level(ball, y), ++passes;
+            previous_step = 0;
+        }
+        const double next = std::max(0.0, y + (at.level - goal(ball.tau, y, at)) / at.square);
+        const double step = next - y;
+        const bool from_the_left = pass > 0;
+        if (from_the_left && !(step > 0)) return true;
+        y = next;
+        if (step == 0) return true;
+        // Quadratic convergence: the step after this one is about step (step / previous_step)^2.
+        const double ratio = previous_step > 0 ? step / previous_step : 1;
+        if (step > 0 && step * ratio * ratio <= 0.1 * EPS * y) return true;
+        previous_step = step > 0 ? step : 0;
+        at = simd().projection<T>().level(ball, y), ++passes;
+    }
+    return false;
+}
+
+// Write x(y); raise y until the level, measured with compensated sums, clears tau for certain.
+template <class T>
+double write_feasible(const Ball<T> &ball, double y, const Level &at, T *x, int &passes) {
+    const double safe = ball.tau * (1 - 4 * EPS);
+    double level = simd().projection<T>().write(ball, y, x);
+    ++passes;
+    for (double factor = 2; level > safe && factor < 64; factor *= 2) {
+        const double shift = at.square > 0 ? factor * (level - safe) / at.square : 0;
+        y = std::max(y + shift, std::nextafter(y, std::numeric_limits<double>::infinity()));
+        level = simd().projection<T>().write(ball, y, x);
+        ++passes;
+    }
+    if (level > safe) {  // the last resort: shrink what has a price
+        const double shrink = std::max(0.0, safe / level * (1 - 8 * EPS));
+        for (std::int64_t i = 0; i < ball.d; ++i)
+            if (x[i] != 0 && price(ball, i, x[i]) > 0) x[i] = std::nextafter(T(x[i] * shrink), T(0)) + T(0);
+    }
+    return y;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Any u: breakpoints
+
+// One branch of a coordinate, x = [a - w y]_+ with sign +1 or -1; the price w may be negative.
+struct Branch {
+    double a, w;
+    bool active(double y) const { return a - w * y > 0; }
+};
+
+class Breakpoints {
+public:
+    template <class T>
+    explicit Breakpoints(const Ball<T> &ball) : tau_(ball.tau) {
+        for (std::int64_t i = 0; i < ball.d; ++i) {
+            const double v = ball.v[i], u = ball.u ? double(ball.u[i]) : 0.0, omega = ball.omega ? double(ball.omega[i]) : 1.0;
+            add({v, omega * (1 + u)});
+            if (!must_be_nonnegative(ball, i)) add({-v, omega * (1 - u)});
+        }
+        std::sort(turns_.begin(), turns_.end());
+        turns_.erase(std::unique(turns_.begin(), turns_.end()), turns_.end());
+    }
+
+    // The smallest y with l(y) <= aim, on the linear piece that holds it; false when there is none.
+    bool solve(double aim, double &y, double &square) const {
+        // Pieces: [0, t_0], [t_0, t_1], ..., [t_last, inf). Find the first whose right end is low enough.
+        const auto low_enough = [&](double t) { return level(t) <= aim; };
+        const auto right = std::partition_point(turns_.begin(), turns_.end(), [&](double t) { return !low_enough(t); });
+        const double begin = right == turns_.begin() ? 0.0 : *(right - 1);
+        const double end = right == turns_.end() ? std::numeric_limits<double>::infinity() : *right;
+        const double inside = std::isinf(end) ? 2 * begin + 1 : begin + (end - begin) / 2;
+        double product = 0, product_lost = 0;
+        square = 0;
+        for (const Branch &branch : branches_) {
+            if (!branch.active(inside)) continue;
+            const HeadTail sum = two_sum(product, branch.w * branch.a);
+            product = sum.head, product_lost += sum.tail;
+            square += branch.w * branch.w;
+        }
+        if (!(square > 0)) {
+            y = begin;
+            return product + product_lost <= aim || level(begin) <= aim;
+        }
+        y = std::clamp((product + product_lost - aim) / square, begin, end);
+        return true;
+    }
+
+    // sum |w a| over the branches alive at y: the scale of rounding in l(y).
+    double scale(double y) const {
+        double sum = 0;
+        for (const Branch &branch : branches_)
+            if (branch.active(y)) sum += std::fabs(branch.w) * (std::fabs(branch.a) + std::fabs(branch.w) * y);
+        return sum + std::fabs(tau_);
+    }
+
+private:
+    void add(Branch branch) {
+        if (branch.w == 0) return;  // x = [a]_+ whatever y is, and it costs nothing
+        branches_.push_back(branch);
+        const double turn = branch.a / branch.w;
+        if (turn > 0) turns_.push_back(turn);
+    }
+    double level(double y) const {
+        double sum = 0, lost = 0;
+        for (const Branch &branch : branches_) {
+            if (!branch.active(y)) continue;
+            const HeadTail next = two_sum(sum, branch.w * (branch.a - branch.w * y));
+            sum = next.head, lost += next.tail;
+        }
+        return sum + lost;
+    }
+    double tau_;
+    std::vector<Branch> branches_;
+    std::vector<double> turns_;
+};
+
+template <class T>
+T towards_zero(double value) {
+    const T rounded = T(value);
+    return std::fabs(double(rounded)) > std::fabs(value) ? std::nextafter(rounded, T(0)) : rounded;
+}
+
+template <class T>
+void write_point(const Ball<T> &ball, double y, T *x) {
+    for (std::int64_t i = 0; i < ball.d; ++i) {
+        const double v = ball.v[i], u = ball.u ? double(ball.u[i]) : 0.0, omega = ball.omega ? double(ball.omega[i]) : 1.0;
+        const double plus = v - omega * (1 + u) * y, minus = -v - omega * (1 - u) * y;
+        const double free = must_be_nonnegative(ball, i) ? std::max(plus, 0.0) : plus > 0 ? plus : minus > 0 ? -minus : 0.0;
+        // A branch with a negative price lowers the level as it grows: round it away from zero.
+        const double price = free > 0 ? 1 + u : 1 - u;
+        x[i] = towards_zero<T>(free);
+        if (price < 0 && double(x[i]) != free && omega > 0)
+            x[i] = std::nextafter(x[i], free > 0 ? std::numeric_limits<T>::infinity() : -std::numeric_limits<T>::infinity());
+    }
+}
+
+template <class T>
+Projection project_by_breakpoints(const Ball<T> &ball, T *x, int passes) {
+    const Breakpoints breakpoints(ball);
+    double y = 0, square = 0;
+    if (!breakpoints.solve(ball.tau, y, square)) return {Projected::infeasible, 0, passes};
+    const double unit = 2 * EPS * breakpoints.scale(y);
+    if (!breakpoints.solve(ball.tau - unit, y, square)) breakpoints.solve(ball.tau, y, square);
+    write_point(ball, y, x);
+    for (double shift = unit; !is_feasible(ball, x); shift *= 2) {
+        y = std::max(y + (square > 0 ? shift / square : shift), std::nextafter(y, std::numeric_limits<double>::infinity()));
+        write_point(ball, y, x);
+    }
+    return {Projected::done, y, passes};
+}
+
+// ---------------------------------------------------------------------------------------------------
+
+// Magnitudes whose squares leave the floating-point range: project 2^k v instead (only float64 can hold them).
+Projection project_rescaled(const Ball<double> &ball, double extent, double *x) {
+    const int exponent = -std::ilogb(extent);
+    std::vector<double> v(ball.d);
+    for (std::int64_t i = 0; i < ball.d; ++i) v[i] = std::ldexp(ball.v[i], exponent);
+    Ball<double> scaled = ball;
+    scaled.v = v.data();
+    scaled.tau = std::ldexp(ball.tau, exponent);
+    if (std::ldexp(scaled.tau, -exponent) > ball.tau) scaled.tau = std::nextafter(scaled.tau, -std::numeric_limits<double>::infinity());
+    const Projection outcome = project(scaled, 0.0, x);
+    if (outcome.status != Projected::done) return outcome;
+    for (std::int64_t i = 0; i < ball.d; ++i) {
+        // A coordinate without a price is not moved: give back v itself, not what scaling left of it.
+        if (price(ball, i, ball.v[i]) == 0) {
+            x[i] = must_be_nonnegative(ball, i) ? std::max(ball.v[i], 0.0) : ball.v[i];
+            continue;
+        }
+        const double back = std::ldexp(x[i], -exponent);
+        x[i] = std::fabs(std::ldexp(back, exponent)) > std::fabs(x[i]) ? std::nextafter(back, 0.0) : back;
+    }
+    const double multiplier = std::ldexp(outcome.multiplier, -exponent);
+    return {Projected::done, std::min(multiplier, std::numeric_limits<double>::max()), outcome.passes};
+}
+
+template <class T>
+Projection leave_in_place(const Ball<T> &ball, T *x, int passes) {
+    std::copy(ball.v, ball.v + ball.d, x);
+    return {Projected::done, 0, passes};
+}
+
+}  // namespace
+
+template <class T>
+Projection project(const Ball<T> &ball, double start, T *x) {
+    const ProjectionTable<T> &pass = simd().projection<T>();
+    double y = start > 0 && std::isfinite(start) ? start : multiplier_of_sample(ball);
+    const Survey seen = pass.survey(ball, y);
+    int passes = 1;
+    if (!seen.finite) return {Projected::not_finite, 0, passes};
+    if (std::isinf(ball.tau) && ball.tau > 0 && signs_hold(ball)) return leave_in_place(ball, x, passes);
+
+    if constexpr (sizeof(T) == 8)
+        if (seen.extent > HUGE_EXTENT || (seen.extent > 0 && seen.extent < TINY_EXTENT)) return project_rescaled(ball, seen.extent, x);
+
+    if (seen.u_max > 1) {
+        if (is_feasible(ball, ball.v)) return leave_in_place(ball, x, passes);
+        return project_by_breakpoints(ball, x, passes);
+    }
+    if (ball.tau < 0) return {Projected::infeasible, 0, passes};
+
+    // Is v inside? The plain sum decides unless it is within its own rounding error of tau.
+    const double doubt = (double(ball.d) / 8 + 16) * EPS * seen.level_0;
+    bool inside = seen.level_0 + doubt <= ball.tau;
+    if (!inside && seen.level_0 - doubt <= ball.tau) inside = is_feasible(ball, ball.v);
+    if (inside && signs_hold(ball)) return leave_in_place(ball, x, passes);
+    if (inside) {  // only signs were wrong
+        pass.write(ball, 0.0, x);
+        return {Projected::done, 0, passes + 1};
+    }
+
+    Level at = seen.at_y;
+    if (ball.tau == 0) {
+        y = pass.last_breakpoint(ball), ++passes;
+    } else if (!newton(ball, y, at, passes)) {
+        return project_by_breakpoints(ball, x, passes);
+    }
+    y = write_feasible(ball, y, at, x, passes);
+    return {Projected::done, y, passes};
+}
+
+template Projection project<float>(const Ball<float> &, double, float *);
+template Projection project<double>(const Ball<double> &, double, double *);
+
+}  // namespace levelprox

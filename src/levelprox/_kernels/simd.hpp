@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "ball.hpp"
+
 namespace levelprox {
 
 template <class T>
@@ -17,17 +19,36 @@ struct DenseTable {
     void (*add)(std::int64_t n, double c, const T *a, double *out);
 };
 
+template <class T>
+struct ProjectionTable {
+    Survey (*survey)(const Ball<T> &, double y);
+    Level (*level)(const Ball<T> &, double y);
+    double (*last_breakpoint)(const Ball<T> &);
+    double (*write)(const Ball<T> &, double y, T *out);
+};
+
+template <class T>
+struct Tables {
+    DenseTable<T> dense;
+    ProjectionTable<T> projection;
+};
+
 struct Simd {
     const char *name;
-    DenseTable<float> dense_f32;
-    DenseTable<double> dense_f64;
+    Tables<float> f32;
+    Tables<double> f64;
+
     template <class T>
-    const DenseTable<T> &dense() const;
+    const DenseTable<T> &dense() const {
+        if constexpr (sizeof(T) == 4) return f32.dense;
+        else return f64.dense;
+    }
+    template <class T>
+    const ProjectionTable<T> &projection() const {
+        if constexpr (sizeof(T) == 4) return f32.projection;
+        else return f64.projection;
+    }
 };
-template <>
-inline const DenseTable<float> &Simd::dense<float>() const { return dense_f32; }
-template <>
-inline const DenseTable<double> &Simd::dense<double>() const { return dense_f64; }
 
 extern const Simd simd_baseline, simd_avx2, simd_avx512;
 

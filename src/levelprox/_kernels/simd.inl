@@ -11,13 +11,13 @@ namespace {
 constexpr int LANES = 16;  // partial sums of every reduction, on every instruction set
 
 #include "simd_dense.inl"
+#include "simd_projection.inl"
+
+template <class T>
+constexpr Tables<T> tables = {{dense_dot<T>, dense_add<T>}, {survey<T>, level<T>, last_breakpoint<T>, write<T>}};
 
 }  // namespace
 
-const Simd LEVELPROX_TABLE = {
-    LEVELPROX_TABLE_NAME,
-    {dense_dot<float>, dense_add<float>},
-    {dense_dot<double>, dense_add<double>},
-};
+const Simd LEVELPROX_TABLE = {LEVELPROX_TABLE_NAME, tables<float>, tables<double>};
 
 }  // namespace levelprox

@@ -1,0 +1,169 @@
+#include "spectral.hpp"
+
+#include <nanobind/nanobind.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "projection.hpp"
+#include "simd.hpp"
+
+namespace levelprox {
+namespace {
+
+constexpr double EPS = std::numeric_limits<double>::epsilon();
+constexpr double SHORTEST_STEP = 1e-30, LONGEST_STEP = 1e30;
+constexpr int MOST_TRIALS = 60;
+
+using Vector = std::vector<double>;
+
+double dot(const Vector &a, const Vector &b) { return simd().dense<double>().dot(a.size(), a.data(), b.data()); }
+
+bool all_finite(const Vector &a) {
+    double poison = 0;
+    for (double value : a) poison += value * 0.0;
+    return poison == 0;
+}
+
+// psi_k and its gradient at one point.
+struct Point {
+    Vector x, gradient_psi;
+    double psi = 0, value = 0;
+};
+
+class Spectral {
+public:
+    Spectral(Objective &objective, const Ball<double> &set, double gamma, const SpectralSettings &settings, SpectralState &state)
+        : objective_(objective), set_(set), gamma_(gamma), settings_(settings), state_(state), center_(state.x),
+          now_{state.x, state.gradient, state.psi, state.psi}, trial_{Vector(center_.size()), Vector(center_.size())},
+          kept_(now_), slope_(center_.size()), shifted_(center_.size()), moved_(center_.size()) {}
+
+    void run() {
+        const double value_at_center = now_.value;
+        Vector recent{now_.value};  // the last `memory` values of psi_k
+        double first_residual = 0;
+        slope_at(now_, slope_);
+        for (state_.steps = 0; state_.steps < settings_.max_steps;) {
+            state_.stop = SpectralStop::steps;
+            const double reference = *std::max_element(recent.begin(), recent.end());
+            if (!find_trial(reference)) return;
+            ++state_.steps;
+
+            Vector slope(center_.size());
+            slope_at(trial_, slope);
+            double curvature = 0;
+            for (std::size_t i = 0; i < moved_.size(); ++i) curvature += moved_[i] * (slope[i] - slope_[i]);
+            const double length = dot(moved_, moved_);
+            // Nonpositive curvature along the step: lengthen it, the line search will answer for it.
+            state_.step = std::clamp(curvature > 0 ? length / curvature : 10 * state_.step, SHORTEST_STEP, LONGEST_STEP);
+            std::swap(now_, trial_);
+            std::swap(slope_, slope);
+
+            // Keep the best point; among equals (up to rounding) the latest, which is the more stationary one.
+            if (now_.value <= value_at_center && now_.value <= kept_.value + 2 * EPS * std::fabs(kept_.value)) kept_ = now_;
+            if (int(recent.size()) == settings_.memory) recent.erase(recent.begin());
+            recent.push_back(now_.value);
+
+            if (state_.steps == 1) first_residual = state_.residual;
+            if (state_.residual <= std::max(settings_.absolute, settings_.relative * first_residual) && state_.steps > 1) {
+                state_.stop = SpectralStop::accurate;
+                return;
+            }
+            if (std::chrono::duration<double>(Clock::now() - began_).count() > settings_.seconds) {
+                state_.stop = SpectralStop::seconds;
+                return;
+            }
+        }
+    }
+
+    // Whatever ended the run, hand out the best point seen: never one with psi_k above the center's.
+    void finish() {
+        state_.x = std::move(kept_.x);
+        state_.gradient = std::move(kept_.gradient_psi);
+        state_.psi = kept_.psi;
+    }
+
+private:
+    using Clock = std::chrono::steady_clock;
+
+    void slope_at(const Point &point, Vector &slope) const {
+        for (std::size_t i = 0; i < slope.size(); ++i) slope[i] = point.gradient_psi[i] + gamma_ * (point.x[i] - center_[i]);
+    }
+
+    void evaluate(Point &point) {
+        point.psi = objective_.value_and_gradient(point.x.data(), point.gradient_psi.data());
+        ++state_.evaluations;
+        double distance = 0;
+        for (std::size_t i = 0; i < point.x.size(); ++i) distance += (point.x[i] - center_[i]) * (point.x[i] - center_[i]);
+        point.value = point.psi + gamma_ / 2 * distance;
+    }
+
+    // Shorten the step until psi_k falls enough below `reference`; false ends the run, state_.stop says why.
+    bool find_trial(double reference) {
+        double t = state_.step;
+        bool saw_finite = false;
+        for (int trial = 0; trial < MOST_TRIALS; ++trial, t /= 2) {
+            for (std::size_t i = 0; i < shifted_.size(); ++i) shifted_[i] = now_.x[i] - t * slope_[i];
+            set_.v = shifted_.data();
+            const Projection projection = project(set_, state_.multiplier * t, trial_.x.data());
+            if (projection.status != Projected::done) {  // x - t grad left the floating-point range
+                t /= 1e3;
+                continue;
+            }
+            double longest = 0, length = 0;
+            for (std::size_t i = 0; i < moved_.size(); ++i) {
+                moved_[i] = trial_.x[i] - now_.x[i];
+                longest = std::max(longest, std::fabs(moved_[i]));
+                length += moved_[i] * moved_[i];
+            }
+            if (longest == 0) {
+                state_.residual = 0;
+                state_.stop = SpectralStop::stationary;
+                return false;
+            }
+            evaluate(trial_);
+            if (!std::isfinite(trial_.value) || !all_finite(trial_.gradient_psi)) {
+                t /= 5;  // with the loop's own halving, a tenth
+                continue;
+            }
+            saw_finite = true;
+            const double slack = 4 * EPS * std::fabs(reference);  // psi_k is not known better than this
+            if (trial_.value <= reference - settings_.decrease / 2 * length / t + slack) {
+                state_.step = t;
+                state_.multiplier = projection.multiplier / t;
+                state_.residual = longest / t;
+                return true;
+            }
+        }
+        state_.stop = saw_finite ? SpectralStop::no_decrease : SpectralStop::not_finite;
+        return false;
+    }
+
+    Objective &objective_;
+    Ball<double> set_;
+    double gamma_;
+    const SpectralSettings &settings_;
+    SpectralState &state_;
+    Vector center_;
+    Point now_, trial_, kept_;
+    Vector slope_, shifted_, moved_;
+    Clock::time_point began_ = Clock::now();
+};
+
+}  // namespace
+
+void spectral(Objective &objective, Ball<double> set, double gamma, const SpectralSettings &settings, SpectralState &state) {
+    set.d = std::int64_t(state.x.size());
+    Spectral run(objective, set, gamma, settings, state);
+    try {
+        run.run();
+    } catch (nanobind::python_error &error) {
+        nanobind::gil_scoped_acquire acquire;
+        if (!error.matches(PyExc_KeyboardInterrupt)) throw;
+        state.stop = SpectralStop::interrupted;
+    }
+    run.finish();
+}
+
+}  // namespace levelprox

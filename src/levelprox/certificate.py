@@ -1,0 +1,334 @@
+"""The KKT certificate of a point, recomputed from the data and trusting no solver.
+
+x is a KKT point of min ψ s.t. g ≤ η when there is a multiplier y ≥ 0 with
+
+    0 ∈ ∂ψ(x) + y ∂g(x),      y (g(x) − η) = 0,      g(x) ≤ η.
+
+For a given y the distance of the first from holding is, coordinate by coordinate,
+
+    |ψ'_j + y ω_j φ'(|x_j|) sign x_j|   where x_j ≠ 0,      max(|ψ'_j| − y λ ω_j, 0)   where x_j = 0
+
+(max(−ψ'_j − y λ ω_j, 0) at a zero that may not be negative). All of these, and the complementarity
+y|g(x) − η|, are convex and piecewise linear in y, so the best y is found exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+
+from levelprox.designs import Design
+from levelprox.errors import NumericalError
+from levelprox.objectives import Objective, Subgradients
+from levelprox.problem import Problem
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How near a point is to a KKT point, in figures anyone can recompute.
+
+    Attributes
+    ----------
+    kkt : float
+        max(stationarity/scale, complementarity/max(|ψ|, scale)): what `tol` is compared with.
+    psi, g, level : float
+        ψ(x), g(x), η.
+    slack : float
+        η − g(x).
+    infeasibility : float
+        max(0, g(x) − η, −x_j where x_j ≥ 0 is asked); 0 for everything levelprox returns.
+    multiplier : float
+        y ≥ 0, the best one. It is also the weight at which x is stationary for the penalised
+        problem min ψ + y g, and the rate at which ψ falls as the level rises.
+    stationarity : float
+        dist∞(0, ∂ψ + y ∂g), absolute.
+    stationarity_squared : float
+        dist₂(0, ∂ψ + y ∂g)², the paper's figure.
+    complementarity : float
+        y |g(x) − η|.
+    scale : float
+        ‖∇ψ‖∞ at the null fit (only exempt coordinates fitted); 1 where that is 0.
+    active : bool
+        Whether the constraint holds x back (y > 0).
+    n_nonzero : int
+        Nonzero coordinates that count (ω_j > 0).
+    degenerate_distance : float or None
+        Distance of η to the nearest level m·cap·ω at which the multiplier may explode, relative to
+        cap·ω; None when not checked or when there is no such level.
+    degenerate_check : str
+        "checked", "no degenerate level" or "not checked: unequal weights".
+    dual_bound : float
+        An upper bound on the multiplier of an exact KKT point at x (Lemma "dual_bound" at its fixed point).
+    """
+
+    kkt: float
+    psi: float
+    g: float
+    level: float
+    slack: float
+    infeasibility: float
+    multiplier: float
+    stationarity: float
+    stationarity_squared: float
+    complementarity: float
+    scale: float
+    active: bool
+    n_nonzero: int
+    degenerate_distance: float | None
+    degenerate_check: str
+    dual_bound: float
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the paper's (ε, δ)-KKT definition with x̄ = x, so δ = 0."""
+        return max(self.stationarity_squared, self.complementarity)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every figure, for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        if self.degenerate_distance is None:
+            degenerate = self.degenerate_check
+        else:
+            degenerate = f"η is {self.degenerate_distance:.3g} caps from the nearest one"
+        rows = [
+            ("KKT residual (scaled)", f"{self.kkt:.2e}"),
+            ("objective ψ(x)", f"{self.psi:.10g}"),
+            ("constraint g(x) ≤ η", f"{self.g:.10g} ≤ {self.level:.10g}"),
+            ("infeasibility", f"{self.infeasibility:g}"),
+            ("multiplier y", f"{self.multiplier:.6g}" if self.active else "0 (constraint inactive)"),
+            ("stationarity", f"{self.stationarity:.2e}  (scale {self.scale:.3g})"),
+            ("complementarity", f"{self.complementarity:.2e}"),
+            ("(ε, δ)-KKT", f"ε = {self.epsilon:.2e}, δ = 0"),
+            ("degenerate levels", degenerate),
+        ]
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def certify(problem: Problem, x: object) -> Certificate:
+    """The certificate of any point, computed from (problem, x) alone.
+
+    Parameters
+    ----------
+    problem : Problem
+    x : array-like of shape (d,)
+        Any point, feasible or not.
+
+    Returns
+    -------
+    Certificate
+    """
+    point = problem.point("x", x)
+    psi, gradient = problem.objective.value_and_gradient(point)
+    if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
+        raise NumericalError("the objective or its gradient is not finite at x")
+    null = null_fit(problem)
+    subgradients = problem.objective.subgradients(point)
+    if subgradients is not None:
+        gradient = _best_subgradient(problem, point, subgradients)
+    return assemble(problem, point, psi, gradient, null)
+
+
+@dataclass(frozen=True, eq=False)
+class NullFit:
+    """The fit without any feature that counts: where scales are measured."""
+
+    x: Vector
+    psi: float
+    scale: float
+
+
+def null_fit(problem: Problem) -> NullFit:
+    """x = 0 but for the exempt coordinates, which are fitted; the scale is ‖∇ψ‖∞ there."""
+    x = np.zeros(problem.dimension)
+    exempt = problem.exempt
+    if exempt.size:
+        x[exempt] = _fit_unconstrained(problem.objective.restrict(exempt), problem.must_be_nonnegative()[exempt])
+    psi, gradient = problem.objective.value_and_gradient(x)
+    scale = float(np.max(np.abs(gradient), initial=0.0))
+    return NullFit(x, psi, scale if np.isfinite(scale) and scale > 0 else 1.0)
+
+
+def _fit_unconstrained(objective: Objective, nonnegative: NDArray[np.bool_]) -> Vector:
+    bounds = [(0.0, None) if asked else (None, None) for asked in nonnegative]
+    fit = optimize.minimize(
+        objective.value_and_gradient,
+        np.zeros(objective.dimension),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options={"maxiter": 200, "ftol": 1e-15, "gtol": 1e-12},
+    )
+    return np.asarray(fit.x, dtype=np.float64)
+
+
+def assemble(problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit) -> Certificate:
+    """The certificate from ψ and a (sub)gradient at x that are already known."""
+    g = problem.g(x)
+    slack = problem.level - g
+    residual = Residual(problem, x, gradient)
+    # In units of stationarity: kkt = max(stationarity, complementarity · unit) / scale.
+    unit = null.scale / max(abs(psi), null.scale)
+    y = _best_multiplier(residual, abs(slack) * unit)
+    # A multiplier of 0 that is about as good means that the constraint does not hold x back.
+    if slack > 0 and residual.largest(0.0) <= 2 * max(residual.largest(y), y * slack * unit):
+        y = 0.0
+    stationarity = residual.largest(y)
+    distance, check = _degenerate_distance(problem)
+    negative = -np.min(x[problem.must_be_nonnegative()], initial=0.0)
+    return Certificate(
+        kkt=max(stationarity / null.scale, y * abs(slack) / max(abs(psi), null.scale)),
+        psi=psi,
+        g=g,
+        level=problem.level,
+        slack=slack,
+        infeasibility=max(0.0, -slack, float(negative)),
+        multiplier=y,
+        stationarity=stationarity,
+        stationarity_squared=float(np.sum(residual.each(y) ** 2)),
+        complementarity=y * abs(slack),
+        scale=null.scale,
+        active=y > 0,
+        n_nonzero=int(np.count_nonzero(x if problem.weights is None else x[problem.weights > 0])),
+        degenerate_distance=distance,
+        degenerate_check=check,
+        dual_bound=_dual_bound(problem, x, psi, null),
+    )
+
+
+class Residual:
+    """dist(0, ∂ψ_j + y ∂g_j) of every coordinate, as a function of y: max over lines offset + slope·y, and 0."""
+
+    def __init__(self, problem: Problem, x: Vector, gradient: Vector) -> None:
+        weights = np.ones(problem.dimension) if problem.weights is None else problem.weights
+        support = x != 0
+        self.support_offset = gradient[support]
+        self.support_slope = weights[support] * problem.constraint.slope(np.abs(x[support])) * np.sign(x[support])
+        one_sided = problem.must_be_nonnegative()[~support]
+        at_zero = gradient[~support]
+        self.zero_offset = np.where(one_sided, -at_zero, np.abs(at_zero))
+        self.zero_slope = -problem.constraint.lam * weights[~support]
+        if self.zero_slope.size and np.all(self.zero_slope == self.zero_slope[0]):
+            # Equal weights, the usual case: only the largest of them can matter for the maximum.
+            self._zero_offset = self.zero_offset.max(keepdims=True)
+            self._zero_slope = self.zero_slope[:1]
+        else:
+            self._zero_offset, self._zero_slope = self.zero_offset, self.zero_slope
+
+    def each(self, y: float) -> Vector:
+        """The residual of every coordinate (support first)."""
+        return np.concatenate(
+            [np.abs(self.support_offset + y * self.support_slope), np.maximum(self.zero_offset + y * self.zero_slope, 0)]
+        )
+
+    def largest(self, y: float) -> float:
+        """The largest residual."""
+        return self.line(y)[0]
+
+    def line(self, y: float) -> tuple[float, float]:
+        """The largest residual and its slope in y."""
+        best, slope = 0.0, 0.0
+        if self.support_offset.size:
+            signed = self.support_offset + y * self.support_slope
+            j = int(np.argmax(np.abs(signed)))
+            if abs(signed[j]) > best:
+                best, slope = float(abs(signed[j])), float(np.copysign(1, signed[j]) * self.support_slope[j])
+        if self._zero_offset.size:
+            at_zero = self._zero_offset + y * self._zero_slope
+            j = int(np.argmax(at_zero))
+            if at_zero[j] > best:
+                best, slope = float(at_zero[j]), float(self._zero_slope[j])
+        return best, slope
+
+
+def _best_multiplier(residual: Residual, price: float) -> float:
+    """The smallest y ≥ 0 minimising max(residual(y), price·y), by cutting planes: exact after a few looks.
+
+    The maximum of lines is bracketed by one falling and one rising line; each look at their crossing
+    finds a higher line there, which replaces one of the two, or finds none, and the crossing is best.
+    """
+    left = residual.line(0.0)
+    if left[1] >= 0:
+        return 0.0
+    fall = (left[0], left[1])  # offset at y = 0, slope < 0
+    rise = (0.0, price)  # slope ≥ 0
+    y = 0.0
+    for _ in range(200):
+        crossing = (fall[0] - rise[0]) / (rise[1] - fall[1])
+        height = fall[0] + fall[1] * crossing
+        value, slope = residual.line(crossing)
+        if price * crossing > value:
+            value, slope = price * crossing, price
+        y = crossing
+        if value <= height * (1 + 1e-14) + 1e-300:
+            return y
+        if slope < 0:
+            fall = (value - slope * crossing, slope)
+        else:
+            rise = (value - slope * crossing, slope)
+    return y
+
+
+def _best_subgradient(problem: Problem, x: Vector, subgradients: Subgradients) -> Vector:
+    """The subgradient of ψ that brings the KKT system nearest to 0 in the 2-norm, with y free.
+
+    Any subgradient makes a valid certificate; the best is sought by a bounded quasi-Newton method.
+    """
+    rows, radius, center = subgradients.rows, subgradients.radius, subgradients.center
+    assert isinstance(rows, Design)
+    weights = np.ones(problem.dimension) if problem.weights is None else problem.weights
+    slack = problem.level - problem.g(x)
+    support = x != 0
+    slope = weights * problem.constraint.slope(np.abs(x)) * np.sign(x)
+    one_sided = problem.must_be_nonnegative()
+
+    def gap(parameters: Vector) -> tuple[float, Vector]:
+        rho, y = parameters[:-1], float(parameters[-1])
+        gradient = center + rows.rmatvec(rho)
+        price = y * problem.constraint.lam * weights
+        below = np.minimum(gradient + price, 0)
+        above = np.where(one_sided, 0.0, np.maximum(gradient - price, 0))
+        off = np.where(support, gradient + y * slope, below + above)
+        by_y = float(off[support] @ slope[support])
+        by_y += problem.constraint.lam * float(weights[~support] @ (below - above)[~support])
+        value = 0.5 * float(off @ off) + 0.5 * (y * slack) ** 2
+        return value, np.append(rows.matvec(off), by_y + y * slack**2)
+
+    bounds = [(-r, r) for r in radius] + [(0.0, None)]
+    start = np.zeros(radius.size + 1)
+    best = optimize.minimize(
+        gap, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 5000, "maxfun": 20000, "ftol": 0, "gtol": 1e-15}
+    )
+    return np.asarray(center + rows.rmatvec(best.x[:-1]), dtype=np.float64)
+
+
+def _degenerate_distance(problem: Problem) -> tuple[float | None, str]:
+    """How far η is from a whole multiple of cap·ω, where all of g can be spent on saturated coordinates."""
+    cap = problem.constraint.cap
+    if not np.isfinite(cap):
+        return None, "no degenerate level"
+    counted = None if problem.weights is None else problem.weights[problem.weights > 0]
+    if counted is not None and (not counted.size or np.any(counted != counted[0])):
+        return None, "not checked: unequal weights" if counted.size else "no degenerate level"
+    unit = cap * (1.0 if counted is None else float(counted[0]))
+    share = problem.level / unit
+    return abs(share - round(share)), "checked"
+
+
+def _dual_bound(problem: Problem, x: Vector, psi: float, null: NullFit) -> float:
+    """y ≤ (ψ(x_0) − ψ(x) + μ/2 ‖x_0 − x‖²) / (η − g_x(x_0)), x_0 the null fit, g_x the surrogate at x."""
+    t = np.abs(x)
+    spent = problem.constraint.slope(t) * t
+    room = problem.level - problem.g(x) + float(np.sum(spent if problem.weights is None else problem.weights * spent))
+    if room <= 0:
+        return np.inf
+    apart = float(np.sum((null.x - x) ** 2))
+    return max(0.0, null.psi - psi + problem.objective.weak_convexity / 2 * apart) / room

@@ -1,0 +1,75 @@
+"""ψ, what is minimised: a value and a gradient at every x, and what is known of its shape.
+
+    ψ(x) ≥ ψ(y) + ⟨ψ'(y), x − y⟩ − μ/2 ‖x − y‖²        (Assumption 1 of the paper)
+
+A user may bring just `value_and_gradient` (see `Function`); everything else has a default.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+
+class Objective(ABC):
+    """ψ: ℝ^d → ℝ."""
+
+    #: Whether ψ has a gradient everywhere.
+    smooth: bool = True
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Number of coordinates d."""
+
+    @abstractmethod
+    def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
+        """ψ(x) and ∇ψ(x) (a subgradient where ψ has a kink)."""
+
+    @abstractmethod
+    def restrict(self, W: NDArray[np.intp]) -> Objective:
+        """ψ as a function of the coordinates in W, the others held at zero."""
+
+    @property
+    @abstractmethod
+    def weak_convexity(self) -> float:
+        """μ of Assumption 1: ψ + μ/2 ‖·‖² is convex. 0 for convex ψ."""
+
+    @property
+    @abstractmethod
+    def curvature(self) -> float:
+        """A typical size of the second derivative of ψ along one coordinate; it sets the scale of γ."""
+
+    @property
+    def compiled(self) -> object:
+        """What the compiled subsolvers evaluate: a kernel, or `value_and_gradient` itself."""
+        return self.value_and_gradient
+
+    def is_separated(self, x: Vector) -> bool:
+        """Whether ψ falls for ever along the ray through x, so that no minimiser exists without a level."""
+        return False
+
+    def subgradients(self, x: Vector) -> Subgradients | None:
+        """The set of subgradients at x where it is more than one; None where ψ is differentiable."""
+        return None
+
+
+class Subgradients:
+    """{center + A'ρ : |ρ| ≤ radius}, the subdifferential of a sum of losses with kinks.
+
+    Parameters
+    ----------
+    center : ndarray of shape (d,)
+    rows : Design of shape (m, d)
+        A: the samples that sit at a kink.
+    radius : ndarray of shape (m,)
+    """
+
+    def __init__(self, center: Vector, rows: object, radius: Vector) -> None:
+        self.center = center
+        self.rows = rows
+        self.radius = radius

@@ -1,0 +1,128 @@
+"""A loss of linear predictions, averaged over samples.
+
+    ψ(x) = Σ_i s_i ℓ(⟨a_i, x⟩, b_i) / Σ_i s_i
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from levelprox import _kernels
+from levelprox.designs import Design, as_design
+from levelprox.errors import InvalidInputError
+from levelprox.losses import Loss, check_weights, loss_by_name
+from levelprox.objectives.base import Objective, Subgradients, Vector
+
+# Margins this close to a kink, relative to the size of the targets, count as at it.
+_KINK = 1e-10
+
+
+class LinearModel(Objective):
+    """ψ = loss ∘ design.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d), or Design
+        Used in place, never modified.
+    b : array-like of shape (n,)
+        Targets; −1 and +1 for margin losses such as logistic.
+    loss : str or Loss, default="squared"
+    sample_weight : array-like of shape (n,), optional
+        s ≥ 0: a weight of 2 is a repeated sample, a weight of 0 a removed one.
+    """
+
+    def __init__(
+        self, X: object, b: ArrayLike, loss: str | Loss = "squared", sample_weight: ArrayLike | None = None
+    ) -> None:
+        self.design: Design = as_design(X)
+        self.loss = loss_by_name(loss)
+        self.target = self.loss.check_targets(b)
+        n = self.design.shape[0]
+        if self.target.shape != (n,):
+            raise InvalidInputError(f"X has {n} samples, but b has {self.target.shape[0]}")
+        self.sample_weight = None if sample_weight is None else check_weights(sample_weight, n)
+        self.smooth = self.loss.smooth
+
+    @property
+    def dimension(self) -> int:
+        return self.design.shape[1]
+
+    @cached_property
+    def compiled(self) -> _kernels.LinearModel:
+        """The kernel that evaluates ψ in one or two passes over X."""
+        return _kernels.LinearModel(
+            self.design.kernel, self.loss.name, self.loss.parameter, self.target, self.sample_weight
+        )
+
+    def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
+        gradient = np.empty(self.dimension)
+        return self.compiled.value_and_gradient(np.ascontiguousarray(x, np.float64), gradient), gradient
+
+    def restrict(self, W: NDArray[np.intp]) -> LinearModel:
+        return LinearModel(self.design.columns(W), self.target, self.loss, self.sample_weight)
+
+    @cached_property
+    def curvature(self) -> float:
+        """sup ℓ'' times the mean over the nonzero columns of Σ s_i X_ij² / Σ s_i."""
+        squares = self.design.column_squares(self._share)
+        squares = squares[squares > 0]
+        smoothness = self.loss.smoothness if np.isfinite(self.loss.smoothness) else 1.0
+        return float(smoothness * squares.mean()) if squares.size else 1.0
+
+    @cached_property
+    def weak_convexity(self) -> float:
+        """μ_ℓ · λ_max(Xᵀ diag(s) X / Σ s): how far ψ can be from convex."""
+        if self.loss.weak_convexity == 0:
+            return 0.0
+        return self.loss.weak_convexity * self._largest_eigenvalue()
+
+    def is_separated(self, x: Vector) -> bool:
+        if self.loss.kind != "margin":
+            return False
+        margins = self.target * self.design.matvec(x)
+        counted = margins if self.sample_weight is None else margins[self.sample_weight > 0]
+        return bool(np.all(counted > 0))
+
+    def subgradients(self, x: Vector) -> Subgradients | None:
+        if self.smooth:
+            return None
+        z = self.design.matvec(x)
+        near = _KINK * (1 + np.abs(self.target))
+        low, _ = self.loss.subdifferential(z - near, self.target)
+        _, high = self.loss.subdifferential(z + near, self.target)
+        share = self._share
+        kinks = np.flatnonzero((low < high) & (share > 0))
+        center = self.design.rmatvec(share * (low + high) / 2)
+        if not kinks.size:
+            return None
+        return Subgradients(center, self.design.rows(kinks), (share * (high - low) / 2)[kinks])
+
+    @cached_property
+    def _share(self) -> Vector:
+        """s_i / Σ s."""
+        n = self.design.shape[0]
+        return np.full(n, 1 / n) if self.sample_weight is None else self.sample_weight / self.sample_weight.sum()
+
+    def _largest_eigenvalue(self) -> float:
+        """λ_max(Xᵀ diag(s) X / Σ s) from above: Lanczos and its residual, or the trace where that is smaller."""
+        n, d = self.design.shape
+        trace = float(self.design.column_squares(self._share).sum())
+        if min(n, d) < 3:
+            return trace
+        root = np.sqrt(self._share)
+        wide = d > n
+
+        def multiply(p: Vector) -> Vector:
+            if wide:
+                return root * self.design.matvec(self.design.rmatvec(root * p.ravel()))
+            return self.design.rmatvec(self._share * self.design.matvec(p.ravel()))
+
+        side = min(n, d)
+        operator = LinearOperator((side, side), matvec=multiply, dtype=np.float64)
+        values, vectors = eigsh(operator, k=1, tol=1e-3, v0=np.ones(side))
+        residual = float(np.linalg.norm(multiply(vectors[:, 0]) - values[0] * vectors[:, 0]))
+        return min(trace, float(values[0]) + 2 * residual)

@@ -1,0 +1,103 @@
+"""The problem: min ψ(x) s.t. g(x) = Σ_j ω_j φ(x_j) ≤ η, and x_j ≥ 0 where asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.constraints import Constraint
+from levelprox.errors import InfeasibleError, InvalidInputError
+from levelprox.objectives import Objective
+from levelprox.projection import feature_weights, nonnegative_mask
+from levelprox.validation import finite, real, real_array
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """min ψ(x) s.t. Σ_j ω_j φ(x_j) ≤ η.
+
+    Parameters
+    ----------
+    objective : Objective
+        ψ.
+    constraint : Constraint
+        φ, one coordinate of g.
+    level : float
+        η ≥ 0, finite.
+    weights : array-like of shape (d,), optional
+        ω ≥ 0. A feature of weight 0 is exempt: it never counts (an intercept, a feature that must stay).
+    nonnegative : bool or array-like of bool of shape (d,), optional
+        Which coordinates must not be negative.
+    """
+
+    objective: Objective
+    constraint: Constraint
+    level: float
+    weights: Vector | None = None
+    nonnegative: bool | NDArray[np.bool_] | None = None
+    _mask: NDArray[np.uint8] | None = field(init=False, repr=False)
+    _all_nonnegative: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, value, kind in (("objective", self.objective, Objective), ("constraint", self.constraint, Constraint)):
+            if not isinstance(value, kind):
+                raise InvalidInputError(f"{name} must be a levelprox {kind.__name__}, got {type(value).__name__}")
+        level = real("level", self.level)
+        if level < 0:
+            raise InfeasibleError(f"no feasible point: g(x) >= 0 for all x, got level={level:g}")
+        if np.isinf(level):
+            raise InvalidInputError("level must be finite, got inf; without a level, fit an unconstrained model")
+        weights = None if self.weights is None else feature_weights(self.weights, self.dimension).astype(np.float64)
+        mask, all_nonnegative = nonnegative_mask(self.nonnegative, self.dimension)
+        for name, value in (("level", level), ("weights", weights), ("_mask", mask), ("_all_nonnegative", all_nonnegative)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates d."""
+        return self.objective.dimension
+
+    @property
+    def exempt(self) -> NDArray[np.intp]:
+        """The coordinates that never count (ω_j = 0)."""
+        return np.empty(0, np.intp) if self.weights is None else np.flatnonzero(self.weights == 0)
+
+    @property
+    def signs(self) -> tuple[NDArray[np.uint8] | None, bool]:
+        """Where x_j ≥ 0 is asked for, as the kernels take it: (mask or None, all of them)."""
+        return self._mask, self._all_nonnegative
+
+    def must_be_nonnegative(self) -> NDArray[np.bool_]:
+        """A boolean mask of the coordinates with x_j ≥ 0."""
+        if self._mask is not None:
+            return self._mask.view(np.bool_)
+        return np.full(self.dimension, self._all_nonnegative)
+
+    def g(self, x: Vector) -> float:
+        """g(x) = Σ_j ω_j φ(|x_j|)."""
+        return self.constraint.value(x, self.weights)
+
+    def is_feasible(self, x: Vector) -> bool:
+        """Whether g(x) ≤ η and every sign holds."""
+        return self.g(x) <= self.level and not np.any(x[self.must_be_nonnegative()] < 0)
+
+    def point(self, name: str, x: object) -> Vector:
+        """`x` as a float64 copy of shape (d,), finite."""
+        array = np.array(real_array(name, x), dtype=np.float64)
+        if array.shape != (self.dimension,):
+            raise InvalidInputError(f"{name} must have shape ({self.dimension},), got {array.shape}")
+        finite(name, array)
+        return array
+
+    def restrict(self, W: NDArray[np.intp]) -> Problem:
+        """The same problem over the coordinates in W, the others held at zero."""
+        return replace(
+            self,
+            objective=self.objective.restrict(W),
+            weights=None if self.weights is None else self.weights[W],
+            nonnegative=self.must_be_nonnegative()[W],
+        )

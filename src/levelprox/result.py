@@ -1,0 +1,165 @@
+"""What a solve returns: the point, why it stopped, and the figures that prove it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from levelprox.certificate import Certificate
+
+Vector = NDArray[np.float64]
+
+
+class Status(IntEnum):
+    """Why a run ended. Append-only: a code never changes its meaning."""
+
+    SOLVED = 0  #: KKT residual at most tol, recomputed from the data
+    SOLVED_INACCURATE = 1  #: tol not reached, but the acceptable tolerance (100 tol) was
+    MAX_ITER = 2  #: the cap on outer iterations
+    TIME_LIMIT = 3  #: the cap on wall-clock time
+    INTERRUPTED = 4  #: Ctrl-C
+    CALLBACK_STOP = 5  #: the callback returned True
+    STALLED = 6  #: no progress possible in floating point
+    INFEASIBLE = 10  #: no point obeys the level; there is no x
+    DIVERGING = 11  #: ψ is unbounded below on the set, or its infimum is not attained
+    NUMERICAL_ERROR = 12  #: the objective returned something not finite; x is the last good point
+    RESOURCE_ERROR = 13  #: memory, disk or workers were lost
+    NOT_STARTED = 99  #: before the first step
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+    @property
+    def success(self) -> bool:
+        """Whether the run ended as it was meant to."""
+        return self in (Status.SOLVED, Status.CALLBACK_STOP)
+
+
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """x^k with what is known there, so that nothing is computed twice.
+
+    Attributes
+    ----------
+    x : ndarray of shape (d,)
+    psi : float
+        ψ(x).
+    gradient : ndarray of shape (d,)
+        ∇ψ(x).
+    multiplier : float
+        The subproblem's multiplier y of g_k ≤ η_k at the last inner step.
+    step : float
+        The step length the subsolver would try next.
+    stop : str
+        Why the subsolver stopped.
+    n_inner, n_evaluations : int
+        Inner steps, and evaluations of ψ, of this outer step.
+    """
+
+    x: Vector
+    psi: float
+    gradient: Vector
+    multiplier: float = 0.0
+    step: float = 1.0
+    stop: str = ""
+    n_inner: int = 0
+    n_evaluations: int = 0
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line of a run's history: what an outer step k reached."""
+
+    k: int
+    eta_k: float
+    psi: float
+    g: float
+    kkt: float
+    multiplier: float
+    change: float
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What `solve` returns.
+
+    Attributes
+    ----------
+    x : ndarray of shape (d,)
+        Obeys g(x) ≤ η whatever stopped the run.
+    status : Status
+    message : str
+        One sentence, with the figures and, where there is one, the remedy.
+    certificate : Certificate
+        Recomputed from (problem, x) after the run, trusting nothing that the run computed.
+    history : tuple of Record
+        The last outer steps, at most 1000 of them.
+    n_outer, n_inner, n_evaluations : int
+        Outer steps, inner steps, evaluations of ψ and its gradient.
+    seconds : float
+    gamma : float
+        The proximal weight γ used.
+    subsolver, levels : str
+        What was run.
+    tol : float
+    random_state : object
+        As given.
+    """
+
+    x: Vector
+    status: Status
+    message: str
+    certificate: Certificate
+    history: tuple[Record, ...] = ()
+    n_outer: int = 0
+    n_inner: int = 0
+    n_evaluations: int = 0
+    seconds: float = 0.0
+    gamma: float = 0.0
+    subsolver: str = ""
+    levels: str = ""
+    tol: float = 0.0
+    random_state: Any = field(default=None, repr=False)
+
+    @property
+    def success(self) -> bool:
+        """Whether the run ended as it was meant to."""
+        return self.status.success
+
+    @property
+    def code(self) -> int:
+        """The status as a number."""
+        return int(self.status)
+
+    @property
+    def psi(self) -> float:
+        """ψ(x)."""
+        return self.certificate.psi
+
+    @property
+    def g(self) -> float:
+        """g(x) ≤ η."""
+        return self.certificate.g
+
+    @property
+    def multiplier(self) -> float:
+        """y: how fast ψ would fall if the level were raised."""
+        return self.certificate.multiplier
+
+    @property
+    def kkt(self) -> float:
+        """The scaled KKT residual that tol speaks of."""
+        return self.certificate.kkt
+
+    def __repr__(self) -> str:
+        nonzero = int(np.count_nonzero(self.x))
+        return (
+            f"Result({self.status}: psi={self.psi:.6g}, g={self.g:.6g}, kkt={self.kkt:.1e}, "
+            f"{nonzero} of {self.x.size} nonzero, {self.n_outer} steps, {self.seconds:.2f} s)"
+        )

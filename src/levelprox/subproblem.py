@@ -1,0 +1,43 @@
+"""One step's convex problem: min ψ_k(x) = ψ(x) + γ/2 ‖x − x^{k−1}‖² over the surrogate set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.objectives import Objective
+from levelprox.surrogate import Surrogate
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Subproblem:
+    """min ψ(x) + γ/2 ‖x − center‖² s.t. x in the surrogate set, x_j ≥ 0 where asked.
+
+    Attributes
+    ----------
+    objective : Objective
+        ψ.
+    surrogate : Surrogate
+        {g_k ≤ η_k}.
+    center : ndarray of shape (d,)
+        x^{k−1}.
+    gamma : float
+        γ.
+    signs : (mask or None, bool)
+        As `Problem.signs`.
+    """
+
+    objective: Objective
+    surrogate: Surrogate
+    center: Vector
+    gamma: float
+    signs: tuple[NDArray[np.uint8] | None, bool] = (None, False)
+
+    def value(self, x: Vector) -> float:
+        """ψ_k(x)."""
+        psi, _ = self.objective.value_and_gradient(x)
+        return psi + self.gamma / 2 * float(np.sum((x - self.center) ** 2))

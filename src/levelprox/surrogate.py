@@ -1,0 +1,106 @@
+"""The convex set inside {g ≤ η} that a step of LCPP works in.
+
+The paper linearises h at x^{k−1} (Algorithm 1, line 4):
+
+    g_k(x) = λ‖x‖₁ − h(x^{k−1}) − ⟨∇h(x^{k−1}), x − x^{k−1}⟩  ≥  g(x),
+
+so {g_k ≤ η_k} = {Σ ω_i(|x_i| + u_i x_i) ≤ τ} with u = −∇h(x^{k−1})/λ and
+τ = (η_k − g(x^{k−1}))/λ + Σ ω_i w_i t_i, where t = |x^{k−1}| and w = 1 − |u| = φ'(t)/λ.
+
+φ is concave in t, so φ(|x|) ≤ φ(t) + φ'(t)(|x| − t): a weighted ℓ1 ball that equals the paper's set
+while signs are kept and is larger where a sign flips. It is the tighter surrogate of g.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.constraints import Constraint
+from levelprox.errors import InvalidInputError
+from levelprox.projection import SMALLEST_WEIGHT
+
+Vector = NDArray[np.float64]
+
+_EPS = float(np.finfo(np.float64).eps)
+# φ, its sum and τ are rounded; the set is drawn this many units in the last place inside the level.
+_MARGIN = 16 * _EPS
+_BELOW_ONE = 1 - _EPS / 2
+
+
+@dataclass(frozen=True, eq=False)
+class Surrogate:
+    """{x : Σ ω_i (|x_i| + u_i x_i) ≤ τ}, inside {g ≤ level}.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (d,) or None
+        ω; None means 1 everywhere.
+    u : ndarray of shape (d,) or None
+        None means 0 everywhere.
+    tau : float
+    lam : float
+        λ, by which the constraint was divided: a multiplier of the set is λ times one of g.
+    level : float
+        η_k.
+    """
+
+    weights: Vector | None
+    u: Vector | None
+    tau: float
+    lam: float
+    level: float
+
+    def value(self, x: Vector) -> float:
+        """g_k(x): at most `level` exactly where x is in the set."""
+        spent = np.abs(x) if self.u is None else np.abs(x) + self.u * x
+        total = float(np.sum(spent if self.weights is None else self.weights * spent))
+        return self.level + self.lam * (total - self.tau)
+
+    def tightened(self, excess: float) -> Surrogate:
+        """The set for a level lower by `excess`."""
+        return Surrogate(self.weights, self.u, max(0.0, self.tau - excess / self.lam), self.lam, self.level)
+
+
+Linearise = Callable[[Constraint, Vector, float, Vector | None], Surrogate]
+
+
+def linearise(constraint: Constraint, at: Vector, level: float, weights: Vector | None = None) -> Surrogate:
+    """The paper's surrogate: h linearised at `at`."""
+    t = np.abs(at)
+    slope = constraint.slope(t)
+    # Where φ' > 0 is too small to be seen beside λ, keep the price positive: a price of 0 would let
+    # the coordinate run off to infinity, where φ need not stay below its linearisation.
+    size = np.where(slope > 0, np.minimum(1 - slope / constraint.lam, _BELOW_ONE), 1.0)
+    u = -np.copysign(size, at)
+    u[at == 0] = 0.0
+    return Surrogate(weights, u, _radius(constraint, at, 1 - size, level, weights), constraint.lam, level)
+
+
+def majorise(constraint: Constraint, at: Vector, level: float, weights: Vector | None = None) -> Surrogate:
+    """The tighter surrogate: the concave φ(|x|) majorised at |`at`|, a weighted ℓ1 ball."""
+    slope = constraint.slope(np.abs(at))
+    price = np.where(slope > 0, np.maximum(slope / constraint.lam, SMALLEST_WEIGHT), 0.0)
+    tau = _radius(constraint, at, price, level, weights)
+    return Surrogate(price if weights is None else weights * price, None, tau, constraint.lam, level)
+
+
+def _radius(constraint: Constraint, at: Vector, price: Vector, level: float, weights: Vector | None) -> float:
+    """τ of the set that touches g at `at` with the given price w of |x|, rounded inwards."""
+    spent = price * np.abs(at)
+    inner = float(np.sum(spent if weights is None else weights * spent))
+    g = constraint.value(at, weights)
+    return max(0.0, (level - g) / constraint.lam + inner - _MARGIN * (level / constraint.lam + inner))
+
+
+SURROGATES: dict[str, Linearise] = {"concave": majorise, "paper": linearise}
+
+
+def surrogate_by_name(name: str) -> Linearise:
+    """The way to build g_k of that name."""
+    if name not in SURROGATES:
+        raise InvalidInputError(f"surrogate must be one of {', '.join(sorted(SURROGATES))}, got {name!r}")
+    return SURROGATES[name]
