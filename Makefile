@@ -34,15 +34,16 @@ bench: $(VENV)/.built
 
 # The kernels under AddressSanitizer and UndefinedBehaviorSanitizer, in an environment of their own.
 ASAN := .venv-asan
+SITE = $(shell $(BIN)/python -c "import site; print(site.getsitepackages()[0])")
 test-asan: $(ASAN)/.built
 	LD_PRELOAD="$$($(or $(CXX),c++) -print-file-name=libasan.so) $$($(or $(CXX),c++) -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 LEVELPROX_SANITIZED=1 \
-	PYTHONPATH=$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])') \
+	PYTHONPATH=$(SITE) \
 	$(ASAN)/bin/python -m pytest -p no:cacheprovider tests
 
 $(ASAN)/.built: $(VENV)/.built $(KERNEL_SOURCES) $(wildcard src/levelprox/*.py src/levelprox/*/*.py)
 	$(PYTHON) -m venv --clear $(ASAN)
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip --python $(ASAN)/bin/python install --quiet --no-deps --force-reinstall \
+	PATH="$(abspath $(BIN)):$$PATH" PYTHONPATH=$(SITE) $(BIN)/pip --python $(ASAN)/bin/python install --quiet --no-deps --force-reinstall \
 	  --no-build-isolation --config-settings=cmake.define.LEVELPROX_SANITIZE=ON --config-settings=build-dir=build/asan .
 	touch $@
 

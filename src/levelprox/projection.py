@@ -115,7 +115,8 @@ def feature_weights(weights: ArrayLike, d: int) -> Array:
     if omega.shape != (d,):
         raise InvalidInputError(f"weights must have shape ({d},), got {omega.shape}")
     finite("weights", omega)
-    outside = np.flatnonzero((omega != 0) & ((omega < SMALLEST_WEIGHT) | (omega > LARGEST_WEIGHT)))
+    wide = omega.astype(np.float64)
+    outside = np.flatnonzero((wide != 0) & ((wide < SMALLEST_WEIGHT) | (wide > LARGEST_WEIGHT)))
     if outside.size:
         i = int(outside[0])
         raise InvalidInputError(

@@ -18,7 +18,10 @@ def real(name: str, value: object) -> float:
     """`value` as a float; booleans, strings, complex numbers and NaN are refused."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise InvalidInputError(f"{name} must be a real number, got {value!r}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise InvalidInputError(f"{name} must fit a float64, got {value!r}") from None
     if math.isnan(number):
         raise InvalidInputError(f"{name} must be a number, got NaN")
     return number
@@ -30,8 +33,9 @@ def real_array(name: str, value: object) -> Array:
     if array.dtype.kind == "O":
         try:
             array = array.astype(np.float64)
-        except (TypeError, ValueError):
-            raise InvalidInputError(f"{name} must hold real numbers, got objects such as {array.flat[0]!r}") from None
+        except (TypeError, ValueError, OverflowError):
+            example = repr(array.flat[0])[:60]
+            raise InvalidInputError(f"{name} must hold real numbers, got objects such as {example}") from None
     if array.dtype.kind not in "buif":
         raise InvalidInputError(f"{name} must hold real numbers, got dtype {array.dtype}")
     if array.dtype.newbyteorder("=") != np.float32:

@@ -102,7 +102,7 @@ void bind_spectral(nb::module_ &m) {
     nb::class_<levelprox::LinearModel>(m, "LinearModel")
         .def(
             "__init__",
-            [](levelprox::LinearModel *self, const DesignKernel &design, const std::string &loss, double parameter, In target,
+            [](levelprox::LinearModel *self, const levelprox::DesignKernel &design, const std::string &loss, double parameter, In target,
                std::optional<In> weight) {
                 new (self) levelprox::LinearModel(design.design, levelprox::make_loss(loss, parameter), target.data(),
                                                   weight ? weight->data() : nullptr);

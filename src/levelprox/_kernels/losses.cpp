@@ -1,0 +1,158 @@
+// The losses of loss.hpp: one functor of (z, b) each, and one class that loops over a block.
+//
+// Derivatives are with respect to the margin z. Each formula is arranged so that an intermediate
+// result overflows only if the answer does, and so that small answers keep their digits. The one
+// exception is the residual r = b - z itself: it is infinite when |b - z| exceeds the largest double
+// (b = -1e308, z = 1e308), and every loss then takes its limit for r -> +-inf, never NaN.
+// NaN in z or b gives NaN.
+#include "loss.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace levelprox {
+namespace {
+
+// NaN where the residual is NaN, `constant` elsewhere: branches on r alone would forget it.
+double unless_nan(double r, double constant) { return std::isnan(r) ? r : constant; }
+
+// r^2, without the 1/2
+struct Squared {
+    double value(double z, double b) const {
+        const double r = b - z;
+        return r * r;
+    }
+    double derivative(double z, double b) const { return -2.0 * (b - z); }
+    double curvature(double z, double b) const { return unless_nan(b - z, 2.0); }
+};
+
+// log(1 + exp(-m)), m = b z. Only exp(-|m|) <= 1 is ever formed.
+struct Logistic {
+    double value(double z, double b) const {
+        const double m = b * z;
+        return std::log1p(std::exp(-std::abs(m))) + std::max(-m, 0.0);
+    }
+    // -b / (1 + exp(m)); for m > 0 multiplied through by exp(-m), which keeps the tail's digits.
+    double derivative(double z, double b) const {
+        const double m = b * z;
+        const double e = std::exp(-std::abs(m));
+        return -b * (m > 0 ? e : 1.0) / (1.0 + e);
+    }
+    // p (1 - p) with p = 1 / (1 + e): even in m, and 1 - p is never a difference.
+    double curvature(double z, double b) const {
+        const double e = std::exp(-std::abs(b * z));
+        return e / ((1.0 + e) * (1.0 + e));
+    }
+};
+
+// r^2 / 2 up to |r| = delta, delta (|r| - delta / 2) beyond
+struct Huber {
+    double delta;
+    double value(double z, double b) const {
+        const double r = std::abs(b - z);
+        return r > delta ? delta * (r - 0.5 * delta) : r * (0.5 * r);
+    }
+    double derivative(double z, double b) const {
+        const double r = b - z;
+        return std::abs(r) > delta ? -std::copysign(delta, r) : -r;
+    }
+    double curvature(double z, double b) const {
+        const double r = b - z;
+        return unless_nan(r, std::abs(r) > delta ? 0.0 : 1.0);
+    }
+};
+
+// |r|; at the kink the derivative is 0, the middle of the subdifferential. No curvature.
+struct Absolute {
+    double value(double z, double b) const { return std::abs(b - z); }
+    double derivative(double z, double b) const {
+        const double r = b - z;
+        return unless_nan(r, r > 0 ? -1.0 : r < 0 ? 1.0 : 0.0);
+    }
+};
+
+// (c^2 / 2) log(1 + q^2), q = r / c. Every formula has two forms: in q for |q| <= 1 and in
+// p = c / r beyond, so that neither square overflows.
+struct Cauchy {
+    double c;
+    double value(double z, double b) const {
+        const double r = std::abs(b - z), q = r / c;
+        if (q > 1.0) return c * (0.5 * c * log1p_square(r, q));
+        // r^2 / 2 times log(1 + s) / s: c^2, which may overflow, has cancelled.
+        const double s = q * q;
+        return r * (0.5 * r * (s > 0.0 ? std::log1p(s) / s : 1.0));
+    }
+    double derivative(double z, double b) const {
+        const double r = b - z, q = r / c;
+        if (!(std::abs(q) > 1.0)) return -r / (1.0 + q * q);
+        const double p = c / r;
+        return -c * p / (1.0 + p * p);
+    }
+    // (1 - q^2) / (1 + q^2)^2; its sign change at |r| = c is taken from c - |r|, which is exact there.
+    double curvature(double z, double b) const {
+        const double r = std::abs(b - z), q = r / c;
+        if (!(q > 1.0)) {
+            const double s = 1.0 + q * q;
+            return (c - r) / c * (1.0 + q) / (s * s);
+        }
+        const double p = c / r, s = 1.0 + p * p;
+        // Far out 1 - p is as exact as (r - c) / r, and has a limit when r is infinite.
+        const double factor = p < 0.5 ? 1.0 - p : (r - c) / r;
+        return -(p * p) * factor * (1.0 + p) / (s * s);
+    }
+
+private:
+    // log(1 + q^2) for q = r / c > 1, where q may have overflowed although r and c have not
+    double log1p_square(double r, double q) const {
+        if (q < 0x1p27) return std::log1p(q * q);  // beyond, the 1 is below the last digit
+        return 2.0 * (std::isinf(q) ? std::log(r) - std::log(c) : std::log(q));
+    }
+};
+
+template <class F>
+class Block final : public Loss {
+public:
+    explicit Block(F loss) : loss_(loss) {}
+
+    void value(std::int64_t n, const double *z, const double *b, double *out) const override {
+        for (std::int64_t i = 0; i < n; ++i) out[i] = loss_.value(z[i], b[i]);
+    }
+    void derivative(std::int64_t n, const double *z, const double *b, double *out) const override {
+        for (std::int64_t i = 0; i < n; ++i) out[i] = loss_.derivative(z[i], b[i]);
+    }
+    void curvature([[maybe_unused]] std::int64_t n, [[maybe_unused]] const double *z,
+                   [[maybe_unused]] const double *b, [[maybe_unused]] double *out) const override {
+        if constexpr (requires { loss_.curvature(0.0, 0.0); }) {
+            for (std::int64_t i = 0; i < n; ++i) out[i] = loss_.curvature(z[i], b[i]);
+        } else {
+            throw std::domain_error("this loss has kinks and no curvature");
+        }
+    }
+
+private:
+    F loss_;
+};
+
+template <class F>
+std::unique_ptr<Loss> block(F loss) {
+    return std::make_unique<Block<F>>(loss);
+}
+
+double positive(const std::string &name, double parameter) {
+    if (parameter > 0.0 && std::isfinite(parameter)) return parameter;
+    throw std::invalid_argument("the parameter of the loss '" + name + "' must be positive and finite");
+}
+
+}  // namespace
+
+std::unique_ptr<Loss> make_loss(const std::string &name, double parameter) {
+    if (name == "squared") return block(Squared{});
+    if (name == "logistic") return block(Logistic{});
+    if (name == "huber") return block(Huber{positive(name, parameter)});
+    if (name == "absolute") return block(Absolute{});
+    if (name == "cauchy") return block(Cauchy{positive(name, parameter)});
+    throw std::invalid_argument("unknown loss '" + name + "'");
+}
+
+}  // namespace levelprox

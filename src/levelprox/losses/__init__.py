@@ -1,0 +1,41 @@
+"""The losses ℓ(z, b), one file each; a new one is one file, one functor in the kernels and one line here."""
+
+from __future__ import annotations
+
+import difflib
+
+from levelprox.errors import InvalidInputError
+from levelprox.losses.absolute import Absolute
+from levelprox.losses.base import Loss, check_weights
+from levelprox.losses.cauchy import Cauchy
+from levelprox.losses.huber import Huber
+from levelprox.losses.logistic import Logistic
+from levelprox.losses.squared import Squared
+
+__all__ = [
+    "LOSS_TYPES",
+    "Absolute",
+    "Cauchy",
+    "Huber",
+    "Logistic",
+    "Loss",
+    "Squared",
+    "check_weights",
+    "loss_by_name",
+]
+
+LOSS_TYPES: tuple[type[Loss], ...] = (Squared, Logistic, Huber, Absolute, Cauchy)
+
+
+def loss_by_name(loss: str | Loss) -> Loss:
+    """Return the loss of that name with its default parameter; a `Loss` is returned as it is."""
+    if isinstance(loss, Loss):
+        return loss
+    names = {kind.name: kind for kind in LOSS_TYPES}
+    if not isinstance(loss, str):
+        raise InvalidInputError(f"loss must be a Loss or one of the names {', '.join(names)}; got {loss!r}")
+    if loss not in names:
+        close = difflib.get_close_matches(loss.lower(), names)
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are {', '.join(names)}"
+        raise InvalidInputError(f"unknown loss {loss!r}; {hint}")
+    return names[loss]()

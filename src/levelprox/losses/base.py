@@ -1,0 +1,171 @@
+"""What a loss is: a function ℓ(z, b) of one margin z and one target b, averaged over the samples.
+
+    value(z, b, s) = Σ s_i ℓ(z_i, b_i) / Σ s_i        with weights s, all 1 unless given
+
+`derivative` and `curvature` are the gradient and the diagonal Hessian of that mean with respect to z,
+so that a linear model needs only X'·derivative(Xx, b). The solvers read three facts about ℓ as a
+function of z: how smooth it is, how far it is from convex, and whether it has kinks.
+
+All arithmetic is in float64 and in the order of the samples. Margins up to ±1e308 are safe: a number
+overflows to infinity only if the exact one exceeds the float64 range, or if b - z itself does, in which
+case the loss takes its limit. NaN margins give NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from levelprox import _kernels
+from levelprox.errors import InvalidInputError
+from levelprox.validation import finite, real, real_array
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss ℓ(z, b); the subclasses say which.
+
+    Attributes
+    ----------
+    name : str
+        What the compiled kernels and `loss_by_name` call it.
+    kind : {"regression", "margin"}
+        "regression": any real targets, ℓ depends on r = b - z. "margin": targets -1 and +1, ℓ depends on bz.
+    smoothness : float
+        sup |ℓ''|, the Lipschitz constant of ℓ'; infinite if ℓ has kinks.
+    weak_convexity : float
+        The least μ ≥ 0 for which ℓ + μ/2 z² is convex; 0 for a convex loss.
+    smooth : bool
+        ℓ has no kinks.
+    """
+
+    name: ClassVar[str]
+    kind: ClassVar[Literal["regression", "margin"]]
+    smoothness: ClassVar[float]
+    weak_convexity: ClassVar[float]
+    smooth: ClassVar[bool] = True
+
+    @property
+    def parameter(self) -> float:
+        """The one number the kernel needs to know, 0.0 if none."""
+        return 0.0
+
+    def value(self, z: ArrayLike, b: ArrayLike, weight: ArrayLike | None = None) -> float:
+        """Weighted mean of the losses.
+
+        Parameters
+        ----------
+        z : array of shape (n,)
+            Margins.
+        b : array of shape (n,)
+            Targets, checked as by `check_targets`.
+        weight : array of shape (n,), optional
+            Weights of the samples, checked as by `check_weights`. A sample of weight 0 counts as absent,
+            even if its loss is infinite.
+
+        Returns
+        -------
+        float
+            Σ s_i ℓ(z_i, b_i) / Σ s_i, by compensated summation.
+        """
+        z, b, s = self._arguments(z, b, weight)
+        return _kernels.loss_value(self.name, self.parameter, z, b, s)
+
+    def derivative(self, z: ArrayLike, b: ArrayLike, weight: ArrayLike | None = None) -> Vector:
+        """Gradient of `value` with respect to z: s_i ℓ'(z_i, b_i) / Σ s_i; at a kink, one subgradient."""
+        z, b, s = self._arguments(z, b, weight)
+        out = np.empty_like(z)
+        _kernels.loss_derivative(self.name, self.parameter, z, b, s, out)
+        return out
+
+    def curvature(self, z: ArrayLike, b: ArrayLike, weight: ArrayLike | None = None) -> Vector:
+        """Diagonal of the Hessian of `value` with respect to z: s_i ℓ''(z_i, b_i) / Σ s_i."""
+        if not self.smooth:
+            raise InvalidInputError(f"the loss '{self.name}' has kinks and no curvature")
+        z, b, s = self._arguments(z, b, weight)
+        out = np.empty_like(z)
+        _kernels.loss_curvature(self.name, self.parameter, z, b, s, out)
+        return out
+
+    def subdifferential(self, z: ArrayLike, b: ArrayLike) -> tuple[Vector, Vector]:
+        """Least and largest element of ∂ℓ(z_i, b_i) for each sample, neither weighted nor averaged.
+
+        The two are equal where ℓ is differentiable.
+        """
+        z, b, _ = self._arguments(z, b, None)
+        low = np.empty_like(z)
+        _kernels.loss_slope(self.name, self.parameter, z, b, low)
+        return low, low.copy()
+
+    def check_targets(self, b: ArrayLike) -> Vector:
+        """`b` as a float64 vector, or an `InvalidInputError` that says which entry cannot be a target."""
+        targets = vector("targets", b)
+        finite("the vector of targets", targets)
+        return targets
+
+    def _arguments(
+        self, z: ArrayLike, b: ArrayLike, weight: ArrayLike | None
+    ) -> tuple[Vector, Vector, Vector | None]:
+        """Check the arguments and hand out what the kernels take: float64, contiguous, of one length."""
+        z, b = vector("margins", z), self.check_targets(b)
+        if z.size != b.size:
+            raise InvalidInputError(f"margins and targets differ in length: {z.size} and {b.size}")
+        return z, b, None if weight is None else check_weights(weight, b.size)
+
+
+def check_weights(weight: ArrayLike, n: int) -> Vector:
+    """Weights of n samples, fit for a mean.
+
+    Parameters
+    ----------
+    weight : array of shape (n,)
+        Nonnegative, finite, not all zero.
+    n : int
+        Number of samples.
+
+    Returns
+    -------
+    array of shape (n,)
+        The same weights in float64.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming the first offending entry and its value.
+    """
+    s = vector("sample weights", weight)
+    if s.size != n:
+        raise InvalidInputError(f"there are {n} samples but {s.size} sample weights")
+    bad = np.flatnonzero(~((s >= 0) & (s < np.inf)))
+    if bad.size:
+        raise InvalidInputError(
+            f"sample weights must be nonnegative and finite, got {float(s[bad[0]])} at index {bad[0]} "
+            f"({bad.size} in total)"
+        )
+    if not s.any():
+        raise InvalidInputError("sample weights are all zero")
+    with np.errstate(over="ignore"):
+        if not np.isfinite(s.sum()):
+            raise InvalidInputError("the sum of the sample weights overflows; divide them by their largest")
+    return s
+
+
+def positive(name: str, value: object) -> None:
+    """Refuse a parameter that is not a positive finite number."""
+    if not 0 < real(name, value) < np.inf:
+        raise InvalidInputError(f"{name} must be positive and finite, got {value!r}")
+
+
+def vector(name: str, value: ArrayLike) -> Vector:
+    """`value` as a contiguous float64 vector that is not empty."""
+    array = real_array(name, value)
+    if array.ndim != 1:
+        raise InvalidInputError(f"{name} must be one-dimensional, got shape {array.shape}")
+    if array.size == 0:
+        raise InvalidInputError(f"{name} must not be empty")
+    return np.ascontiguousarray(array, dtype=np.float64)

@@ -1,0 +1,40 @@
+"""Huber's loss: a parabola that goes on as its tangent, so that outliers pull with bounded force.
+
+    |r| ≤ δ:   ℓ = r²/2,             ℓ' = -r,           ℓ'' = 1           r = b - z
+    |r| > δ:   ℓ = δ(|r| - δ/2),     ℓ' = -δ sign r,    ℓ'' = 0
+
+Huber (1964), Annals of Mathematical Statistics 35(1). Unlike `Squared` it carries the 1/2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from levelprox.losses.base import Loss, positive
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    """ℓ(z, b) = r²/2 for |r| ≤ δ, δ(|r| - δ/2) beyond, r = b - z; smoothness 1, convex.
+
+    Parameters
+    ----------
+    delta : float, default 1.35
+        Where the parabola ends, in the units of the targets. At noise of unit variance 1.35 keeps 95 % of
+        the efficiency of least squares.
+    """
+
+    delta: float = 1.35
+
+    name = "huber"
+    kind = "regression"
+    smoothness = 1.0
+    weak_convexity = 0.0
+
+    def __post_init__(self) -> None:
+        positive("delta", self.delta)
+
+    @property
+    def parameter(self) -> float:
+        """δ."""
+        return float(self.delta)

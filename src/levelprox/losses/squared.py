@@ -1,0 +1,22 @@
+"""The squared loss, without the usual 1/2 (as in the paper's least squares).
+
+    ℓ = r²,      ℓ' = -2r,      ℓ'' = 2,      r = b - z
+
+It exceeds the float64 range, and is infinite, for |r| > 1.3e154.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from levelprox.losses.base import Loss
+
+
+@dataclass(frozen=True)
+class Squared(Loss):
+    """ℓ(z, b) = (b - z)²; no parameter; smoothness 2, convex."""
+
+    name = "squared"
+    kind = "regression"
+    smoothness = 2.0
+    weak_convexity = 0.0

@@ -1,0 +1,593 @@
+"""Every loss: its digits, its derivatives, the constants it states, its means, and what it refuses.
+
+The invariants are plain functions of a loss, and each is shown to catch a fault planted in one.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import signal
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from levelprox import _kernels
+from levelprox.errors import InvalidInputError, LevelproxError
+from levelprox.losses import (
+    LOSS_TYPES,
+    Absolute,
+    Cauchy,
+    Huber,
+    Logistic,
+    Loss,
+    Squared,
+    check_weights,
+    loss_by_name,
+)
+from tests import reference
+from tests.registries import LOSSES
+
+SMOOTH = [loss for loss in LOSSES if loss.smooth]
+every_loss = pytest.mark.parametrize("loss", LOSSES, ids=str)
+every_smooth_loss = pytest.mark.parametrize("loss", SMOOTH, ids=str)
+LARGEST = np.finfo(np.float64).max
+
+
+def targets_for(loss: Loss, n: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.choice([-1.0, 1.0], n) if loss.kind == "margin" else rng.normal(scale=2, size=n)
+
+
+# --- digits -----------------------------------------------------------------------------------------
+
+# The limits of exp in float32 and float64, half-way cases, and the ends of the range.
+MAGNITUDES = [0, 5e-324, 1e-300, 1e-160, 1e-20, 1e-8, 1e-3, 0.1, 0.5, 1, 1.5, 3, 10, 36.7, 37, 88, 89]
+MAGNITUDES += [709, 710, 745, 746, 11356, 1e8, 1.1e8, 2e8, 1e16, 1e100, 1e154, 1e155, 1e200, 1e300, 1e308]
+MARGINS = [sign * float(m) for m in MAGNITUDES for sign in (1, -1)]
+EXTREME = [
+    Huber(1e-200),
+    Huber(1e200),
+    Cauchy(1e-200),
+    Cauchy(1e-3),
+    Cauchy(1e5),
+    Cauchy(1e200),
+    Cauchy(1e300),
+]
+
+
+def exact(loss: Loss, z: float, b: float) -> tuple[mpmath.mpf, ...]:
+    """Value, derivative and curvature to 50 digits."""
+    mp = mpmath.mp
+    z, b, k = mp.mpf(z), mp.mpf(b), mp.mpf(loss.parameter)
+    r = b - z
+    if loss.name == "squared":
+        return r**2, -2 * r, mp.mpf(2)
+    if loss.name == "logistic":
+        e = mp.exp(-abs(z))
+        value = mp.log1p(e) + max(-b * z, mp.mpf(0))
+        return value, -b * (e if b * z > 0 else 1) / (1 + e), e / (1 + e) ** 2
+    if loss.name == "huber":
+        if abs(r) <= k:
+            return r**2 / 2, -r, mp.mpf(1)
+        return k * (abs(r) - k / 2), -k * mp.sign(r), mp.mpf(0)
+    if loss.name == "absolute":
+        return abs(r), -mp.sign(r)
+    assert loss.name == "cauchy"
+    q2 = (r / k) ** 2
+    return k**2 / 2 * mp.log1p(q2), -r / (1 + q2), (1 - q2) / (1 + q2) ** 2
+
+
+def check_digits(loss: Loss, z: float, b: float) -> None:
+    """Relative error at most 1e-15; subnormal answers have fewer digits and get four of their steps.
+
+    The curvature of a regression loss is judged at the rounded residual: near a zero or a jump of ℓ'' the
+    rounding of b - z, half a unit in the last place, is magnified without bound.
+    """
+    with np.errstate(all="raise"), mpmath.workdps(50):
+        value, derivative, *_ = exact(loss, z, b)
+        pairs = {
+            "value": (loss.value([z], [b]), value),
+            "derivative": (float(loss.derivative([z], [b])[0]), derivative),
+        }
+        if loss.smooth:
+            at = (z, b) if loss.kind == "margin" else (z - b, 0.0)
+            pairs["curvature"] = float(loss.curvature([z], [b])[0]), exact(loss, *at)[2]
+        for name, (number, truth) in pairs.items():
+            if abs(truth) > LARGEST:
+                right = math.isinf(number) and (number > 0) == (truth > 0)
+            else:
+                right = math.isfinite(number) and abs(number - truth) <= 1e-15 * abs(truth) + 4 * 2.0**-1074
+            assert right, f"{name} at z = {z!r}, b = {b!r}: {number!r}, exactly {mpmath.nstr(truth, 20)}"
+
+
+@pytest.mark.parametrize("loss", LOSSES + EXTREME, ids=str)
+def test_fifteen_digits_for_margins_up_to_1e308_and_no_warning(loss):
+    targets = [-1.0, 1.0] if loss.kind == "margin" else [0.0, 1.0, -1.0, 0.3, 1e-300, -7e4, 1e100]
+    for z in MARGINS:
+        for b in targets:
+            check_digits(loss, z, b)
+
+
+def test_a_value_just_inside_the_range_does_not_overflow_on_the_way():
+    check_digits(Cauchy(c=4.3e154), -1.97e154, 0.0)  # r²/2 alone is infinite
+    check_digits(Huber(delta=1e155), 1.8e154, 0.0)  # r² alone is
+
+
+@every_loss
+@settings(deadline=None)
+@given(z=st.floats(-50, 50), b=st.floats(-50, 50))
+def test_fifteen_digits_at_moderate_margins(loss, z, b):
+    if loss.kind == "margin":
+        b = math.copysign(1.0, b)
+    check_digits(loss, z, b)
+
+
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss.kind == "regression"], ids=str)
+@pytest.mark.parametrize(("z", "b"), [(1e308, -1e308), (-1e308, 1e308)])
+def test_a_residual_beyond_the_range_gives_the_limit(loss, z, b):
+    assert loss.value([z], [b]) == math.inf
+    slope = {"squared": math.inf, "absolute": 1.0, "cauchy": 0.0, "huber": loss.parameter}[loss.name]
+    np.testing.assert_array_equal(loss.derivative([z], [b]), [math.copysign(slope, z)])
+    if loss.smooth:
+        np.testing.assert_array_equal(loss.curvature([z], [b]), [2.0 if loss.name == "squared" else 0.0])
+
+
+@every_loss
+def test_nan_margins_give_nan_and_harm_nobody_else(loss):
+    z, b = np.array([0.5, math.nan, 2.0]), np.array([1.0, -1.0, 1.0])
+    assert math.isnan(loss.value(z, b))
+    passes = [loss.derivative, loss.curvature] if loss.smooth else [loss.derivative]
+    for function in passes:
+        np.testing.assert_array_equal(np.isnan(function(z, b)), [False, True, False])
+    assert loss.value(z, b, [1, 0, 1]) == loss.value(z[[0, 2]], b[[0, 2]])
+
+
+def test_digits_check_notices_the_plain_formula():
+    class Plain(Logistic):
+        def value(self, z, b, weight=None):
+            return float(np.log(1 + np.exp(-np.asarray(b) * np.asarray(z)))[0])
+
+    with pytest.raises(AssertionError, match="value at z = 36"):
+        check_digits(Plain(), 36.0, 1.0)
+
+
+# --- twins ------------------------------------------------------------------------------------------
+
+
+@every_loss
+@pytest.mark.parametrize("weighted", [False, True])
+def test_kernels_agree_with_the_slow_twins(loss, weighted):
+    rng = np.random.default_rng(1)
+    z, b = rng.normal(scale=3, size=200), targets_for(loss, 200)
+    z[:3] = b[:3]
+    weight = rng.exponential(size=200) * (rng.random(200) > 0.2) if weighted else None
+    call = (loss.name, loss.parameter, z, b, np.ones(200) if weight is None else weight)
+    np.testing.assert_allclose(loss.value(z, b, weight), reference.loss_value(*call), rtol=1e-14)
+    np.testing.assert_allclose(loss.derivative(z, b, weight), reference.loss_derivative(*call), rtol=1e-12)
+    if loss.smooth:
+        # ℓ'' of the twins is a difference of numbers near 1
+        curvature = reference.loss_curvature(*call)
+        np.testing.assert_allclose(loss.curvature(z, b, weight), curvature, rtol=1e-12, atol=1e-16)
+
+
+# --- derivatives ------------------------------------------------------------------------------------
+
+
+def difference(f, z: np.ndarray, h: float = 1e-3) -> np.ndarray:
+    """Fourth-order central difference."""
+    return (8 * (f(z + h) - f(z - h)) - (f(z + 2 * h) - f(z - 2 * h))) / (12 * h)
+
+
+def smooth_margins(loss: Loss, b: np.ndarray) -> np.ndarray:
+    """Make a grid without the points whose difference quotient would straddle a jump of ℓ' or ℓ''."""
+    r = np.linspace(-8, 8, b.size)
+    jump = loss.parameter if loss.name == "huber" else 0.0
+    near = np.abs(np.abs(r) - jump) < 0.005
+    return b - np.where(near, r + 0.02, r)
+
+
+def check_derivative(loss: Loss) -> None:
+    """Each entry of the gradient of a weighted mean against the difference quotient of that mean."""
+    b = targets_for(loss, 60)
+    z, weight = smooth_margins(loss, b), np.linspace(0.5, 2, 60)
+    gradient = loss.derivative(z, b, weight)
+    for i in range(60):
+
+        def along(t, i=i):
+            point = z.copy()
+            point[i] += t
+            return loss.value(point, b, weight)
+
+        np.testing.assert_allclose(difference(along, 0.0), gradient[i], rtol=5e-6, atol=1e-10)
+
+
+def check_curvature(loss: Loss) -> None:
+    b = targets_for(loss, 200)
+    z = smooth_margins(loss, b)
+    slope = difference(lambda point: loss.derivative(point, b), z)
+    np.testing.assert_allclose(slope, loss.curvature(z, b), rtol=5e-6, atol=1e-10)
+
+
+@every_loss
+def test_derivative_is_the_gradient_of_the_value(loss):
+    check_derivative(loss)
+
+
+@every_smooth_loss
+def test_curvature_is_the_derivative_of_the_derivative(loss):
+    check_curvature(loss)
+
+
+def test_derivative_checks_catch_a_flipped_sign_and_a_forgotten_half():
+    class Flipped(Logistic):
+        def derivative(self, z, b, weight=None):
+            return -super().derivative(z, b, weight)
+
+    class Halved(Squared):
+        def curvature(self, z, b, weight=None):
+            return super().curvature(z, b, weight) / 2
+
+    class Unweighted(Huber):
+        def derivative(self, z, b, weight=None):
+            return super().derivative(z, b)
+
+    with pytest.raises(AssertionError):
+        check_derivative(Flipped())
+    with pytest.raises(AssertionError):
+        check_curvature(Halved())
+    with pytest.raises(AssertionError):
+        check_derivative(Unweighted())
+
+
+# --- kinks ------------------------------------------------------------------------------------------
+
+
+def check_subdifferential(loss: Loss) -> None:
+    """Bounds hold the derivative, and are the one-sided difference quotients."""
+    z = np.linspace(-2, 2, 41)
+    b = np.where(np.arange(41) % 3 == 0, np.where(z < 0, -1.0, 1.0), 1.0)
+    if loss.kind == "regression":
+        b = np.where(np.arange(41) % 2 == 0, z, 0.5 * b)
+    low, high = loss.subdifferential(z, b)
+    slope = np.array([loss.derivative([zi], [bi])[0] for zi, bi in zip(z, b, strict=True)])
+    assert np.all((low <= slope) & (slope <= high))
+    assert not loss.smooth or np.array_equal(low, high)
+    h = 1e-7
+
+    def value(point):
+        return np.array([loss.value([zi], [bi]) for zi, bi in zip(point, b, strict=True)])
+
+    np.testing.assert_allclose((value(z + h) - value(z)) / h, high, atol=1e-6)
+    np.testing.assert_allclose((value(z) - value(z - h)) / h, low, atol=1e-6)
+
+
+@every_loss
+def test_subdifferential_is_bounded_by_the_one_sided_derivatives(loss):
+    check_subdifferential(loss)
+
+
+def test_subdifferential_check_catches_a_forgotten_kink():
+    class Kinkless(Absolute):
+        def subdifferential(self, z, b):
+            return Loss.subdifferential(self, z, b)
+
+    with pytest.raises(AssertionError):
+        check_subdifferential(Kinkless())
+
+
+def test_absolute_at_its_kink():
+    low, high = Absolute().subdifferential([1.0, 2.0, 0.0], [1.0, 1.0, 5e-324])
+    np.testing.assert_array_equal(low, [-1, 1, -1])
+    np.testing.assert_array_equal(high, [1, 1, -1])
+    np.testing.assert_array_equal(Absolute().derivative([1.0, 0.0], [1.0, -0.0]), [0, 0])
+    with pytest.raises(LevelproxError, match="'absolute' has kinks and no curvature"):
+        Absolute().curvature([1.0], [1.0])
+
+
+# --- constants --------------------------------------------------------------------------------------
+
+
+def slope_at(loss: Loss, z: float, b: float) -> float:
+    return float(loss.subdifferential([z], [b])[0][0])
+
+
+def check_constants_hold(loss: Loss, z: float, w: float, b: float) -> None:
+    """-μ(z-w)² ≤ (ℓ'(z) - ℓ'(w))(z-w) ≤ L(z-w)²."""
+    if loss.kind == "margin":
+        b = math.copysign(1.0, b)
+    rise, run = slope_at(loss, z, b) - slope_at(loss, w, b), z - w
+    rounding = 1e-14 * (1 + abs(z) + abs(w) + abs(b)) * abs(run)
+    assert rise * run >= -loss.weak_convexity * run**2 - rounding
+    if loss.smooth:
+        assert rise * run <= loss.smoothness * run**2 + rounding
+
+
+def check_constants_attained(loss: Loss) -> None:
+    """L and -μ are reached and not passed on a grid that holds r = 0 and |r| = √3 c."""
+    b = np.ones(2001)
+    scale = loss.parameter or 1.0
+    z = np.concatenate([np.linspace(-40, 40, 1997) * scale, [0.0, 1.0, 1 + math.sqrt(3) * scale, 1 - scale]])
+    bend = np.array([loss.curvature([zi], [bi])[0] for zi, bi in zip(z, b, strict=True)])
+    np.testing.assert_allclose(np.max(np.abs(bend)), loss.smoothness, rtol=1e-14)
+    np.testing.assert_allclose(max(-np.min(bend), 0.0), loss.weak_convexity, rtol=1e-14)
+
+
+@every_loss
+@settings(deadline=None)
+@given(z=st.floats(-30, 30), w=st.floats(-30, 30), b=st.floats(-30, 30))
+def test_no_chord_of_the_derivative_breaks_the_constants(loss, z, w, b):
+    check_constants_hold(loss, z, w, b)
+
+
+@every_smooth_loss
+def test_the_constants_are_the_best_possible(loss):
+    check_constants_attained(loss)
+
+
+def test_constant_checks_catch_a_halved_smoothness_and_a_cauchy_called_convex():
+    class Half(Logistic):
+        smoothness = 0.125
+
+    class Double(Squared):
+        smoothness = 4.0
+
+    class Convex(Cauchy):
+        weak_convexity = 0.0
+
+    for wrong in (Half(), Double(), Convex()):
+        with pytest.raises(AssertionError):
+            check_constants_attained(wrong)
+    with pytest.raises(AssertionError):
+        check_constants_hold(Half(), 0.1, -0.1, 1.0)
+    with pytest.raises(AssertionError):
+        check_constants_hold(Convex(), 1.7, 1.8, 0.0)
+
+
+# --- means and weights ------------------------------------------------------------------------------
+
+
+def check_weights_count_rows(loss: Loss) -> None:
+    """Weight 2 is a row twice, weight 0 no row, weight 1 no weight; the scale of the weights is nothing."""
+    rng = np.random.default_rng(2)
+    z, b = rng.normal(size=30), targets_for(loss, 30)
+    counts = rng.integers(0, 3, size=30)
+    rows = np.repeat(np.arange(30), counts)
+    np.testing.assert_allclose(loss.value(z, b, counts), loss.value(z[rows], b[rows]), rtol=4e-16)
+    per_row = loss.derivative(z[rows], b[rows])
+    expected = np.zeros(30)
+    np.add.at(expected, rows, per_row)
+    np.testing.assert_allclose(loss.derivative(z, b, counts), expected, rtol=1e-15)
+    assert loss.value(z, b, np.ones(30)) == loss.value(z, b)
+    np.testing.assert_array_equal(loss.derivative(z, b, np.full(30, 2.0)), loss.derivative(z, b))
+    for scale in (1e-320, 1e-300, 3.0, 1e300, 5e306):
+        rtol = 1e-3 if scale < 1e-310 else 1e-15  # the weights themselves are subnormal there
+        np.testing.assert_allclose(loss.value(z, b, counts * scale), loss.value(z, b, counts), rtol=rtol)
+
+
+@every_loss
+def test_weights_count_rows(loss):
+    check_weights_count_rows(loss)
+
+
+def test_weight_check_catches_weights_that_are_ignored():
+    class Ignored(Squared):
+        def value(self, z, b, weight=None):
+            return super().value(z, b)
+
+    with pytest.raises(AssertionError):
+        check_weights_count_rows(Ignored())
+
+
+def test_a_sample_of_weight_zero_is_absent_even_where_its_loss_is_infinite():
+    z, b, weight = [1e200, 1.0, 1e308], [0.0, 0.0, -1e308], [0.0, 3.0, 0.0]
+    assert Squared().value(z, b) == math.inf
+    assert Squared().value(z, b, weight) == 1.0
+    np.testing.assert_array_equal(Squared().derivative(z, b, weight), [0, 2, 0])
+
+
+@every_loss
+def test_a_mean_of_a_million_equal_losses_is_that_loss(loss):
+    n = 1_100_000  # more than one slice of the loop
+    z, b = np.full(n, 0.3), np.full(n, -1.0)
+    one = loss.value(z[:1], b[:1])
+    assert abs(loss.value(z, b) - one) <= 1e-15 * one
+    assert abs(loss.value(z, b, np.full(n, 0.1)) - one) <= 1e-15 * one
+    assert set(loss.derivative(z, b)) == {loss.derivative(z[:1], b[:1])[0] / n}
+
+
+def test_small_losses_are_not_lost_beside_a_large_one():
+    z = np.full(100_001, 1.0)
+    z[0] = 1e16
+    exactly = (Fraction(10**16) + 100_000) / 100_001
+    assert Absolute().value(z, np.zeros_like(z)) == float(exactly)
+
+
+def test_a_mean_in_range_is_reached_although_the_sum_is_not():
+    z, zero = np.full(1000, 1.5e308), np.zeros(1000)
+    assert Absolute().value(z, zero) == 1.5e308
+    assert Absolute().value(z, zero, np.full(1000, 1e200)) == 1.5e308
+    # ... and tiny losses keep their digits
+    np.testing.assert_allclose(Absolute().value(np.full(1000, 3e-320), zero), 3e-320, rtol=1e-15)
+    assert Absolute().value([1e-200, 3e-200], [0, 0], [1e-200, 1e-200]) == 2e-200
+
+
+def test_signals_are_seen_while_a_long_pass_runs():
+    """One call, a timer every 2 ms: a pass that did not look up would hear of it only once, at its end."""
+    heard = []
+
+    def handler(*_):
+        heard.append(1)
+        if len(heard) == 3:
+            raise KeyboardInterrupt
+
+    z = np.full(1 << 23, 0.3)
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _kernels.loss_value("logistic", 0.0, z, z, None)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+# --- what is refused --------------------------------------------------------------------------------
+
+
+@every_loss
+@pytest.mark.parametrize(
+    ("b", "message"),
+    [
+        ([1.0, -1.0, math.nan], "NaN at index 2"),
+        ([1.0, -math.inf, math.nan], "inf at index 1"),
+        (["1", "-1"], "targets must hold real numbers"),
+        ([1j, 1.0], "targets must hold real numbers, got dtype complex128"),
+        ([None, 1.0], "targets must hold real numbers, got objects such as None|NaN at index 0"),
+        ([[1.0], [-1.0]], r"targets must be one-dimensional, got shape \(2, 1\)"),
+        (1.0, r"targets must be one-dimensional, got shape \(\)"),
+        ([], "targets must not be empty"),
+    ],
+)
+def test_unusable_targets_are_named(loss, b, message):
+    with pytest.raises(InvalidInputError, match=message):
+        loss.check_targets(b)
+
+
+@every_loss
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.float16, np.float32, ">f8", object])
+def test_targets_of_any_real_type_become_float64(loss, dtype):
+    b = np.array([1, -1, 1, 1], dtype=dtype)[::2]
+    checked = loss.check_targets(b)
+    assert checked.dtype == np.float64 and checked.dtype.isnative and checked.flags.c_contiguous
+    np.testing.assert_array_equal(checked, [1, 1])
+    assert loss.value(np.float32([0.5, 0.5]), b) == loss.value([0.5, 0.5], [1.0, 1.0])
+
+
+def test_logistic_explains_labels_that_are_not_signs():
+    message = r"^targets must be -1 or \+1, got 0\.0 at index 3; for 0/1 labels use 2\*y - 1$"
+    with pytest.raises(InvalidInputError, match=message):
+        Logistic().check_targets([1, -1, 1, 0, 0])
+    with pytest.raises(InvalidInputError, match=message):
+        Logistic().value(np.zeros(5), [1, -1, 1, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        ([1, 1, -0.5], r"got -0\.5 at index 2"),
+        ([1, math.nan, -1], r"got nan at index 1 \(2 in total\)"),
+        ([math.inf, 1, 1], "got inf at index 0"),
+        ([0, 0, 0], "all zero"),
+        ([1, 1], "3 samples but 2 sample weights"),
+        ([[1, 1, 1]], "one-dimensional"),
+        (["a", "b", "c"], "real numbers"),
+        ([1e308, 1e308, 1e308], "sum of the sample weights overflows"),
+    ],
+)
+def test_unusable_weights_are_named(weight, message):
+    with pytest.raises(InvalidInputError, match=message):
+        check_weights(weight, 3)
+    with pytest.raises(InvalidInputError, match=message):
+        Squared().derivative(np.zeros(3), np.zeros(3), weight)
+
+
+def test_weights_come_back_in_float64():
+    weight = check_weights(np.array([1, 2], dtype=np.int32), 2)
+    assert weight.dtype == np.float64
+    np.testing.assert_array_equal(weight, [1, 2])
+
+
+@every_loss
+def test_margins_and_targets_must_match(loss):
+    with pytest.raises(InvalidInputError, match="margins and targets differ in length: 2 and 3"):
+        loss.value([0, 1], [1, 1, 1])
+    with pytest.raises(InvalidInputError, match="margins must be one-dimensional"):
+        loss.derivative(np.zeros((1, 1)), [1.0])
+
+
+@pytest.mark.parametrize("value", [0, -1.0, math.inf, math.nan, "1", True, 1j, None])
+def test_parameters_must_be_positive_numbers(value):
+    with pytest.raises(InvalidInputError, match="delta must be"):
+        Huber(delta=value)
+    with pytest.raises(InvalidInputError, match="c must be"):
+        Cauchy(c=value)
+
+
+def test_the_kernels_refuse_what_they_cannot_use():
+    one, two = np.ones(1), np.ones(2)
+    call = _kernels.loss_derivative
+    for arguments in [
+        ("squared", 0.0, one, two, None, one),
+        ("squared", 0.0, one, one, two, one),
+        ("squared", 0.0, one, one, None, two),
+        ("squared", 0.0, one[:0], one[:0], None, one[:0]),
+        ("squared", 0.0, one, one, -one, one),
+        ("squared", 0.0, one, one, 0 * one, one),
+        ("squared", 0.0, one, one, math.nan * one, one),
+        ("square", 0.0, one, one, None, one),
+        ("huber", 0.0, one, one, None, one),
+        ("cauchy", math.inf, one, one, None, one),
+    ]:
+        with pytest.raises(ValueError, match=r"differ|samples|weights|unknown loss 'square'|positive"):
+            call(*arguments)
+    with pytest.raises(ValueError, match="kinks"):
+        _kernels.loss_curvature("absolute", 0.0, one, one, None, one)
+    for wrong in (np.ones(1, np.float32), np.ones((1, 1)), [1.0]):
+        with pytest.raises(TypeError):
+            call("squared", 0.0, wrong, one, None, one)
+    with pytest.raises(TypeError):
+        call("squared", 0.0, np.ones(4)[::2], two, None, two)
+    frozen = np.ones(1)
+    frozen.flags.writeable = False
+    call("squared", 0.0, frozen, frozen, frozen, one)  # read-only data are read
+    with pytest.raises(TypeError):
+        call("squared", 0.0, one, one, None, frozen)
+
+
+# --- names ------------------------------------------------------------------------------------------
+
+
+@every_loss
+def test_losses_are_values(loss):
+    twin = pickle.loads(pickle.dumps(loss))
+    assert twin == loss and hash(twin) == hash(loss) and repr(twin) == repr(loss)
+    assert loss not in [other for other in LOSSES if other is not loss]
+    with pytest.raises(AttributeError):
+        loss.parameter = 2.0
+
+
+def test_every_type_is_found_by_its_name_and_tested_here():
+    assert {type(loss) for loss in LOSSES} == set(LOSS_TYPES)
+    for kind in LOSS_TYPES:
+        assert loss_by_name(kind.name) == kind()
+    chosen = Huber(delta=2)
+    assert loss_by_name(chosen) is chosen
+    assert Huber(delta=2) == Huber(delta=2.0) and isinstance(chosen.parameter, float)
+
+
+def test_stated_constants_and_defaults():
+    table = {
+        loss.name: (loss.parameter, loss.smoothness, loss.weak_convexity)
+        for loss in (k() for k in LOSS_TYPES)
+    }
+    assert table == {
+        "squared": (0.0, 2.0, 0.0),
+        "logistic": (0.0, 0.25, 0.0),
+        "huber": (1.35, 1.0, 0.0),
+        "absolute": (0.0, math.inf, 0.0),
+        "cauchy": (1.0, 1.0, 0.125),
+    }
+
+
+def test_unknown_names_get_a_suggestion():
+    with pytest.raises(InvalidInputError, match=r"unknown loss 'Logistc'; did you mean 'logistic'\?"):
+        loss_by_name("Logistc")
+    with pytest.raises(InvalidInputError, match="there are squared, logistic, huber, absolute, cauchy"):
+        loss_by_name("poisson")
+    with pytest.raises(InvalidInputError, match="got 3"):
+        loss_by_name(3)
