@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+
+import numpy as np
 
 # --- losses: one sample at a time, formulas as in the docstrings, moderate margins only -------------
 
@@ -68,3 +71,76 @@ def loss_curvature(name, parameter, z, b, weight):
     """Diagonal of the Hessian of `loss_value` with respect to z."""
     total = math.fsum(weight)
     return [s * loss_bend(name, parameter, zi, bi) / total for zi, bi, s in zip(z, b, weight, strict=True)]
+
+
+# --- projection: rational arithmetic, one breakpoint after another -----------------------------------
+
+
+def exact_level(x, u, weights):
+    """Σ ω(|x| + ux) without rounding."""
+    return sum(
+        (Fraction(float(w)) * (abs(Fraction(float(a))) + Fraction(float(b)) * Fraction(float(a))) for a, b, w in zip(x, u, weights)),
+        Fraction(0),
+    )
+
+
+def project(v, u, tau, weights, nonnegative):
+    """The projection and its multiplier in rational arithmetic: try every piece of the piecewise linear l."""
+    v, u, weights = ([Fraction(float(a)) for a in array] for array in (v, u, weights))
+    tau = Fraction(float(tau))
+
+    def point(y):
+        x = []
+        for a, b, w, only_positive in zip(v, u, weights, nonnegative):
+            plus, minus = a - w * (1 + b) * y, -a - w * (1 - b) * y
+            x.append(plus if plus > 0 else -minus if minus > 0 and not only_positive else Fraction(0))
+        return x
+
+    def level(y):
+        return sum((w * (abs(a) + b * a) for a, b, w in zip(point(y), u, weights)), Fraction(0))
+
+    if level(Fraction(0)) <= tau:
+        return [float(a) for a in point(Fraction(0))], 0.0
+    turns = {a / (w * (1 + b)) for a, b, w in zip(v, u, weights) if w * (1 + b) != 0}
+    turns |= {-a / (w * (1 - b)) for a, b, w in zip(v, u, weights) if w * (1 - b) != 0}
+    ends = [Fraction(0), *sorted(t for t in turns if t > 0)]
+    for left, right in zip(ends, [*ends[1:], 2 * ends[-1] + 1]):
+        high, low = level(left), level(right)
+        last = right > ends[-1]
+        if high > tau and (low <= tau or last):
+            y = left + (high - tau) * (right - left) / (high - low)
+            return [float(a) for a in point(y)], float(y)
+    raise AssertionError("no piece holds the level")
+
+
+# --- spectral projected gradient on psi + gamma/2 |x - center|^2 -------------------------------------
+
+
+def spectral(fun, center, gamma, project_onto, step, max_steps, memory=5, decrease=1e-5):
+    """Barzilai-Borwein steps with a nonmonotone line search, as in the module docstring."""
+
+    def value_and_slope(x):
+        value, slope = fun(x)
+        return value + gamma / 2 * float(np.sum((x - center) ** 2)), slope + gamma * (x - center)
+
+    x = center
+    value, slope = value_and_slope(x)
+    values, best = [value], (value, x)
+    for _ in range(max_steps):
+        t = step
+        while True:
+            trial = np.array(project_onto(x - t * slope))
+            moved = trial - x
+            if not np.any(moved):
+                return best[1]
+            trial_value, trial_slope = value_and_slope(trial)
+            if trial_value <= max(values[-memory:]) - decrease / (2 * t) * float(moved @ moved):
+                break
+            t /= 2
+        curvature = float(moved @ (trial_slope - slope))
+        step = float(moved @ moved) / curvature if curvature > 0 else 10 * t
+        x, slope = trial, trial_slope
+        values.append(trial_value)
+        if trial_value <= best[0]:
+            best = (trial_value, x)
+    return best[1]

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
 
 from levelprox.designs import Design
 from levelprox.errors import NumericalError
@@ -158,6 +157,8 @@ def null_fit(problem: Problem) -> NullFit:
 
 
 def _fit_unconstrained(objective: Objective, nonnegative: NDArray[np.bool_]) -> Vector:
+    from scipy import optimize  # a tenth of a second to import, and only exempt coordinates need it
+
     bounds = [(0.0, None) if asked else (None, None) for asked in nonnegative]
     fit = optimize.minimize(
         objective.value_and_gradient,
@@ -282,6 +283,8 @@ def _best_subgradient(problem: Problem, x: Vector, subgradients: Subgradients) -
 
     Any subgradient makes a valid certificate; the best is sought by a bounded quasi-Newton method.
     """
+    from scipy import optimize  # as above: only losses with kinks need it
+
     rows, radius, center = subgradients.rows, subgradients.radius, subgradients.center
     assert isinstance(rows, Design)
     weights = np.ones(problem.dimension) if problem.weights is None else problem.weights

@@ -9,7 +9,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse.linalg import LinearOperator, eigsh
 
 from levelprox import _kernels
 from levelprox.designs import Design, as_design
@@ -109,6 +108,8 @@ class LinearModel(Objective):
 
     def _largest_eigenvalue(self) -> float:
         """λ_max(Xᵀ diag(s) X / Σ s) from above: Lanczos and its residual, or the trace where that is smaller."""
+        from scipy.sparse.linalg import LinearOperator, eigsh  # slow to import, and only nonconvex losses need it
+
         n, d = self.design.shape
         trace = float(self.design.column_squares(self._share).sum())
         if min(n, d) < 3:

@@ -1,0 +1,286 @@
+"""Algorithm 1: feasible at every iterate, monotone, and each subproblem solved as an independent solver does."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import cvxpy as cp
+import mpmath
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from levelprox import Function, LinearModel, Problem, certify, solve
+from levelprox.constraints import L1, MCP, SCAD, Custom, Exp, Log, Lp, NegativeLp
+from levelprox.lcpp import lcpp
+from levelprox.levels import LEVELS, levels_by_name
+from levelprox.result import Iterate
+from levelprox.subproblem import Subproblem
+from levelprox.subsolvers import SUBSOLVERS, Spectral
+from levelprox.surrogate import SURROGATES, Surrogate, linearise
+from tests import reference
+from tests.registries import CONSTRAINTS, OBJECTIVES
+
+ACCURATE = Spectral(max_steps=20_000, accuracy=0.0)
+
+
+def exact_g(constraint, x):
+    """g(x) with 50 digits, from the formulas of Table 2."""
+    with mpmath.workdps(50):
+        return mpmath.fsum(_exact_phi(constraint, mpmath.mpf(float(t))) for t in np.abs(x))
+
+
+def _exact_phi(c, t):
+    one = mpmath.mpf(1)
+    if isinstance(c, L1):
+        return c.lam * t
+    if isinstance(c, MCP):
+        threshold = one * c.theta * c.lam
+        return c.lam * t - t**2 / (2 * one * c.theta) if t <= threshold else threshold * c.lam / 2
+    if isinstance(c, SCAD):
+        knee = one * c.lam / c.factor
+        if t <= knee:
+            return c.lam * t
+        if t <= c.theta * knee:
+            return c.lam * t - c.factor * (t - knee) ** 2 / (2 * (one * c.theta - 1))
+        return (c.theta + one) * c.lam * knee / 2
+    if isinstance(c, Exp):
+        return -mpmath.expm1(-one * c.lam * t)
+    if isinstance(c, Log):
+        return mpmath.log1p(one * c.theta * t) / mpmath.log1p(one * c.theta)
+    if isinstance(c, Lp):
+        return (t + one * c.epsilon) ** c.p - (one * c.epsilon) ** c.p
+    if isinstance(c, NegativeLp):
+        return 1 - (1 + one * c.theta * t) ** c.p
+    assert isinstance(c, Custom)
+    return mpmath.mpf(float(c.phi(float(t))))
+
+
+def start_of(problem):
+    x = np.zeros(problem.dimension)
+    psi, gradient = problem.objective.value_and_gradient(x)
+    return Iterate(x, psi, gradient, step=1 / problem.objective.curvature)
+
+
+def level_for(constraint, objective):
+    """A level that binds: a part of g at a moderate point."""
+    return 0.37 * constraint.value(np.full(objective.dimension, 0.3))
+
+
+def check_feasible_and_monotone(problem, steps):
+    """I27 and I28: g(x^k) <= η_k <= η in exact arithmetic, and ψ never rises."""
+    psi = start_of(problem).psi
+    for eta_k, iterate in steps:
+        assert eta_k <= problem.level
+        assert exact_g(problem.constraint, iterate.x) <= eta_k
+        assert iterate.psi <= psi
+        psi = iterate.psi
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES)
+@pytest.mark.parametrize("levels", LEVELS)
+@pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
+def test_i27_i28_every_iterate_is_feasible_and_psi_falls(constraint, levels, surrogate):
+    for objective in OBJECTIVES:
+        level = level_for(constraint, objective)
+        problem = Problem(objective, constraint, level)
+        gamma = 3 * objective.weak_convexity or 1e-2 * objective.curvature
+        for subsolver in SUBSOLVERS.values():
+            etas = levels_by_name(levels).sequence(level, 0.0)
+            steps = lcpp(problem, start_of(problem), etas, gamma, subsolver(), SURROGATES[surrogate])
+            check_feasible_and_monotone(problem, islice(steps, 12))
+
+
+def test_i29_the_steps_are_square_summable():
+    for constraint in CONSTRAINTS[::3]:
+        objective = OBJECTIVES[0]
+        problem = Problem(objective, constraint, level_for(constraint, objective))
+        gamma = 0.1 * objective.curvature
+        etas = levels_by_name("harmonic").sequence(problem.level, 0.0)
+        x, total = np.zeros(objective.dimension), 0.0
+        for _, iterate in islice(lcpp(problem, start_of(problem), etas, gamma, Spectral()), 40):
+            total += float(np.sum((iterate.x - x) ** 2))
+            x = iterate.x
+        assert total <= 2 * (start_of(problem).psi - 0) / gamma
+
+
+def test_i30_the_multiplier_is_bounded():
+    for constraint in CONSTRAINTS:
+        objective = OBJECTIVES[0]
+        problem = Problem(objective, constraint, level_for(constraint, objective))
+        gamma = 0.01 * objective.curvature
+        iterate = start_of(problem)
+        for eta_k in islice(levels_by_name("harmonic").sequence(problem.level, 0.0), 10):
+            surrogate = linearise(constraint, iterate.x, eta_k)
+            subproblem = Subproblem(objective, surrogate, iterate.x, gamma)
+            following = ACCURATE.solve(subproblem, iterate, tolerance=1e-9)
+            value = subproblem.value(following.x)
+            room, room_at_zero = eta_k - problem.g(iterate.x), constraint.lam * surrogate.tau
+            bounds = [(iterate.psi - value) / room, (subproblem.value(np.zeros_like(iterate.x)) - value) / room_at_zero]
+            assert 0 <= following.multiplier <= min(bounds) * (1 + 1e-5), str(constraint)
+            iterate = following
+
+
+def check_wrong_surrogates_are_caught(wrong):
+    constraint = MCP(2.0, 0.25)
+    objective = OBJECTIVES[0]
+    problem = Problem(objective, constraint, level_for(constraint, objective))
+    etas = levels_by_name("constant").sequence(problem.level, 0.0)
+    steps = lcpp(problem, start_of(problem), etas, 1e-2, Spectral(), wrong)
+    check_feasible_and_monotone(problem, islice(steps, 12))
+
+
+@pytest.mark.parametrize("fault", ["u flipped", "lambda dropped", "level exceeded"])
+def test_planted_faults_are_caught(fault, monkeypatch):
+    monkeypatch.setattr("levelprox.lcpp._feasible_step", lambda p, s, solver, it, eta, b: solver.solve(s, it))
+
+    def wrong(constraint, at, level, weights=None):
+        right = linearise(constraint, at, level, weights)
+        if fault == "u flipped":
+            return Surrogate(right.weights, -right.u, right.tau, right.lam, right.level)
+        if fault == "lambda dropped":
+            return Surrogate(right.weights, right.u, right.tau * right.lam, right.lam, right.level)
+        return Surrogate(right.weights, right.u, right.tau * (1 + 1e-9), right.lam, right.level)
+
+    check_wrong_surrogates_are_caught(linearise)
+    with pytest.raises(AssertionError):
+        check_wrong_surrogates_are_caught(wrong)
+
+
+def test_a_surrogate_blurred_by_rounding_is_tightened():
+    """Where g_k lets g exceed the level after all, the step is taken in a smaller set."""
+    constraint = MCP(2.0, 0.25)
+    problem = Problem(OBJECTIVES[0], constraint, level_for(constraint, OBJECTIVES[0]))
+
+    def blurred(constraint, at, level, weights=None):
+        right = linearise(constraint, at, level, weights)
+        return Surrogate(right.weights, right.u, right.tau * (1 + 1e-7), right.lam, right.level)
+
+    etas = levels_by_name("constant").sequence(problem.level, 0.0)
+    steps = lcpp(problem, start_of(problem), etas, 1e-2, Spectral(), blurred)
+    check_feasible_and_monotone(problem, islice(steps, 12))
+
+    def hopeless(constraint, at, level, weights=None):
+        return Surrogate(None, None, 1e9, constraint.lam, level)
+
+    steps = lcpp(problem, start_of(problem), etas, 1e-2, Spectral(), hopeless)
+    eta_k, iterate = next(steps)
+    assert problem.g(iterate.x) <= eta_k
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "huber"])
+@pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
+def test_i31_subproblems_agree_with_clarabel(constraint, loss):
+    rng = np.random.default_rng(7)
+    n, d, gamma = 40, 9, 0.05
+    X = rng.standard_normal((n, d))
+    b = np.sign(rng.standard_normal(n)) if loss == "logistic" else rng.standard_normal(n)
+    objective = LinearModel(X, b, loss)
+    center = np.where(rng.random(d) < 0.5, rng.standard_normal(d), 0) * 0.4
+    level = constraint.value(center) * 1.05 + 0.01 * constraint.lam
+    surrogate = linearise(constraint, center, level)
+    subproblem = Subproblem(objective, surrogate, center, gamma)
+    psi, gradient = objective.value_and_gradient(center)
+    ours = ACCURATE.solve(subproblem, Iterate(center, psi, gradient), tolerance=1e-12)
+
+    x = cp.Variable(d)
+    z = X @ x
+    losses = {
+        "squared": lambda: cp.sum_squares(b - z) / n,
+        "logistic": lambda: cp.sum(cp.logistic(cp.multiply(-b, z))) / n,
+        "huber": lambda: cp.sum(cp.huber(b - z, 1.35)) / (2 * n),
+    }
+    cost = losses[loss]() + gamma / 2 * cp.sum_squares(x - center)
+    held = [cp.norm1(x) + surrogate.u @ x <= surrogate.tau]
+    rival = cp.Problem(cp.Minimize(cost), held)
+    rival.solve(solver="CLARABEL", tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
+    assert subproblem.value(ours.x) == pytest.approx(rival.value, rel=1e-8)
+    assert np.linalg.norm(ours.x - x.value) <= 1e-5 * (1 + np.linalg.norm(x.value))
+    if surrogate.tau > 1e-3:
+        y = float(np.ravel(held[0].dual_value)[0]) / constraint.lam
+        assert ours.multiplier == pytest.approx(y, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_compiled_subsolver_agrees_with_its_twin(seed):
+    rng = np.random.default_rng(seed)
+    X, b = rng.standard_normal((30, 6)), rng.standard_normal(30)
+    constraint = CONSTRAINTS[seed % len(CONSTRAINTS)]
+    center = np.where(rng.random(6) < 0.5, rng.standard_normal(6), 0) * 0.3
+    surrogate = linearise(constraint, center, constraint.value(center) * 1.1 + 0.01 * constraint.lam)
+    model = LinearModel(X, b)
+    psi, gradient = model.value_and_gradient(center)
+    start = Iterate(center, psi, gradient, step=0.1)
+    slow = reference.spectral(
+        lambda x: (float(np.sum((b - X @ x) ** 2)) / 30, -2 * X.T @ (b - X @ x) / 30),
+        center,
+        0.05,
+        lambda v: reference.project(v, surrogate.u, surrogate.tau, np.ones(6), np.zeros(6, bool))[0],
+        step=0.1,
+        max_steps=15,
+    )
+    for objective in (model, Function(model.value_and_gradient, 6)):
+        subproblem = Subproblem(objective, surrogate, center, 0.05)
+        fast = Spectral(max_steps=15, accuracy=0.0).solve(subproblem, start)
+        np.testing.assert_allclose(fast.x, slow, atol=1e-9)
+        assert subproblem.value(fast.x) <= subproblem.value(center)
+
+
+def test_i33_the_l1_constraint_gives_the_constrained_lasso():
+    rng = np.random.default_rng(3)
+    X, b = rng.standard_normal((50, 20)), rng.standard_normal(50)
+    result = solve(Problem(LinearModel(X, b), L1(), 0.8), tol=1e-10)
+    x = cp.Variable(20)
+    rival = cp.Problem(cp.Minimize(cp.sum_squares(b - X @ x) / 50), [cp.norm1(x) <= 0.8])
+    rival.solve(solver="CLARABEL", tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
+    assert result.psi == pytest.approx(rival.value, rel=1e-9)
+    np.testing.assert_allclose(result.x, x.value, atol=1e-5)
+
+
+def test_i34_a_level_out_of_reach_gives_the_unconstrained_fit():
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((200, 5))
+    b = np.sign(X @ [1, -1, 0.5, 0, 0] + rng.logistic(size=200))
+    plain = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-10, max_iter=1000).fit(X, b)
+    for constraint in CONSTRAINTS:
+        level = 1.1 * constraint.value(plain.coef_[0])
+        result = solve(Problem(LinearModel(X, b, "logistic"), constraint, level), tol=1e-8)
+        assert result.status.name == "SOLVED"
+        np.testing.assert_allclose(result.x, plain.coef_[0], atol=1e-6)
+        assert result.multiplier == 0
+        assert "inactive" in result.message
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
+def test_i35_restarting_from_the_answer_stays_there(constraint):
+    objective = OBJECTIVES[1]
+    problem = Problem(objective, constraint, level_for(constraint, objective))
+    first = solve(problem, tol=1e-6, max_iter=5000)
+    again = solve(problem, tol=1e-6, x0=first.x)
+    assert again.n_outer <= 1
+    assert again.psi <= first.psi
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
+def test_kkt_points_are_reached(constraint):
+    for objective in OBJECTIVES:
+        problem = Problem(objective, constraint, level_for(constraint, objective))
+        result = solve(problem, tol=1e-6, max_iter=20_000)
+        assert result.success
+        assert certify(problem, result.x).kkt <= 1e-6
+        assert problem.g(result.x) <= problem.level
+
+
+def test_the_paper_s_levels_and_both_surrogates_reach_the_same_value():
+    X = np.random.default_rng(0).standard_normal((60, 10))
+    b = X @ np.array([2, -1.5, 1, 0, 0, 0, 0, 0, 0, 0]) + 0.1 * np.random.default_rng(1).standard_normal(60)
+    problem = Problem(LinearModel(X, b), MCP.from_threshold(0.5), 3.5)
+    values = [
+        solve(problem, levels=levels, surrogate=surrogate, tol=1e-5, max_iter=20_000).psi
+        for levels in ("constant", "geometric")
+        for surrogate in SURROGATES
+    ]
+    np.testing.assert_allclose(values, values[0], rtol=1e-4)
+    with pytest.warns(UserWarning, match="KKT"):
+        harmonic = solve(problem, levels="harmonic", tol=1e-9, max_iter=300)
+    assert harmonic.psi == pytest.approx(values[0], rel=1e-2)
