@@ -16,8 +16,8 @@ constexpr int LANES = 16;  // partial sums of every reduction, on every instruct
 
 const Simd LEVELPROX_TABLE = {
     LEVELPROX_TABLE_NAME,
-    {dense_dot<float>, dense_add<float>},
-    {dense_dot<double>, dense_add<double>},
+    {dense_dot<float>, dense_add<float>, dense_dots<float>, dense_adds<float>},
+    {dense_dot<double>, dense_add<double>, dense_dots<double>, dense_adds<double>},
 };
 
 }  // namespace levelprox
