@@ -68,7 +68,17 @@ def main() -> None:
     parser.add_argument("--largest", type=int, default=10**7)
     parser.add_argument("--csv", default="build/projection.csv")
     arguments = parser.parse_args()
-    columns = ["d", "copy_ms", "out_ms", "new_ms", "sort_ms", "out_over_copy", "new_over_copy", "sort_over_out", "ns_per_d"]
+    columns = [
+        "d",
+        "copy_ms",
+        "out_ms",
+        "new_ms",
+        "sort_ms",
+        "out_over_copy",
+        "new_over_copy",
+        "sort_over_out",
+        "ns_per_d",
+    ]
     rows = []
     print(("{:>14}" * len(columns)).format(*columns))
     d = 10**3
@@ -95,7 +105,7 @@ def main() -> None:
             1e9 * fast["out"] / d,
         ]
         rows.append(row)
-        print("{:>14}".format(d) + "".join(f"{value:>14.3f}" for value in row[1:]))
+        print(f"{d:>14}" + "".join(f"{value:>14.3f}" for value in row[1:]))
         sys.stdout.flush()
         d *= 10
     with open(arguments.csv, "w", newline="") as file:

@@ -7,6 +7,38 @@ from fractions import Fraction
 
 import numpy as np
 
+# --- designs: X is any matrix that indexes like a list of rows. Every sum is exact, rounded once.
+
+
+def matvec(X: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return np.array([math.fsum(float(v) * float(w) for v, w in zip(row, x, strict=True)) for row in X])
+
+
+def rmatvec(X: np.ndarray, r: np.ndarray) -> np.ndarray:
+    return matvec(X.T, r)
+
+
+def column_squares(X: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    return np.array([math.fsum(w * float(v) ** 2 for v, w in zip(col, weight, strict=True)) for col in X.T])
+
+
+def gram(X: np.ndarray, D: np.ndarray) -> np.ndarray:
+    d = X.shape[1]
+    out = np.zeros((d, d))
+    for j in range(d):
+        for k in range(d):
+            out[j, k] = math.fsum(w * float(v) * float(u) for w, v, u in zip(D, X[:, j], X[:, k], strict=True))
+    return out
+
+
+def columns(X: np.ndarray, W: list[int]) -> np.ndarray:
+    return np.array([[row[j] for j in W] for row in X]).reshape(X.shape[0], len(W))
+
+
+def rows(X: np.ndarray, B: list[int]) -> np.ndarray:
+    return np.array([X[i] for i in B]).reshape(len(B), X.shape[1])
+
+
 # --- losses: one sample at a time, formulas as in the docstrings, moderate margins only -------------
 
 
@@ -79,7 +111,10 @@ def loss_curvature(name, parameter, z, b, weight):
 def exact_level(x, u, weights):
     """Σ ω(|x| + ux) without rounding."""
     return sum(
-        (Fraction(float(w)) * (abs(Fraction(float(a))) + Fraction(float(b)) * Fraction(float(a))) for a, b, w in zip(x, u, weights)),
+        (
+            Fraction(float(w)) * (abs(Fraction(float(a))) + Fraction(float(b)) * Fraction(float(a)))
+            for a, b, w in zip(x, u, weights, strict=True)
+        ),
         Fraction(0),
     )
 
@@ -91,20 +126,20 @@ def project(v, u, tau, weights, nonnegative):
 
     def point(y):
         x = []
-        for a, b, w, only_positive in zip(v, u, weights, nonnegative):
+        for a, b, w, only_positive in zip(v, u, weights, nonnegative, strict=True):
             plus, minus = a - w * (1 + b) * y, -a - w * (1 - b) * y
             x.append(plus if plus > 0 else -minus if minus > 0 and not only_positive else Fraction(0))
         return x
 
     def level(y):
-        return sum((w * (abs(a) + b * a) for a, b, w in zip(point(y), u, weights)), Fraction(0))
+        return sum((w * (abs(a) + b * a) for a, b, w in zip(point(y), u, weights, strict=True)), Fraction(0))
 
     if level(Fraction(0)) <= tau:
         return [float(a) for a in point(Fraction(0))], 0.0
-    turns = {a / (w * (1 + b)) for a, b, w in zip(v, u, weights) if w * (1 + b) != 0}
-    turns |= {-a / (w * (1 - b)) for a, b, w in zip(v, u, weights) if w * (1 - b) != 0}
+    turns = {a / (w * (1 + b)) for a, b, w in zip(v, u, weights, strict=True) if w * (1 + b) != 0}
+    turns |= {-a / (w * (1 - b)) for a, b, w in zip(v, u, weights, strict=True) if w * (1 - b) != 0}
     ends = [Fraction(0), *sorted(t for t in turns if t > 0)]
-    for left, right in zip(ends, [*ends[1:], 2 * ends[-1] + 1]):
+    for left, right in zip(ends, [*ends[1:], 2 * ends[-1] + 1], strict=True):
         high, low = level(left), level(right)
         last = right > ends[-1]
         if high > tau and (low <= tau or last):

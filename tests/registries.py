@@ -2,7 +2,161 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from levelprox.constraints import L1, MCP, SCAD, Constraint, Custom, Exp, Log, Lp, NegativeLp
+from levelprox.designs import Design, as_design
 from levelprox.losses import Absolute, Cauchy, Huber, Logistic, Squared
+from levelprox.objectives import Function, LinearModel, Objective
+
+Double = NDArray[np.float64]
+
+
+def random_point(seed: int, d: int = 30) -> Double:
+    """Return a point as the method meets them: about half zeros, the rest of either sign and any size."""
+    rng = np.random.default_rng(seed)
+    x = rng.choice([-1.0, 1.0], d) * 10.0 ** rng.uniform(-3, 2, d)
+    return np.where(rng.random(d) < 0.5, 0.0, x)
+
+
+# Two convex h for Custom, at module level so that the constraints can be pickled.
+def huber(t: Double) -> Double:
+    return np.where(t <= 1, np.minimum(t, 1) ** 2 / 2, t - 0.5)
+
+
+def huber_derivative(t: Double) -> Double:
+    return np.minimum(t, 1)
+
+
+def pseudo_huber(t: Double) -> Double:
+    return t * (t / (1 + np.hypot(1, t)))  # sqrt(1 + t**2) - 1 without cancellation or overflow
+
+
+def pseudo_huber_derivative(t: Double) -> Double:
+    return t / np.hypot(1, t)
+
+
+CONSTRAINTS: list[Constraint] = [
+    L1(),
+    L1(2.5),
+    MCP(2, 5),
+    MCP(2, 0.25),
+    MCP.from_threshold(0.3),
+    SCAD(1, 3.7),
+    SCAD(2, 1.5, 3),
+    SCAD.from_threshold(0.7),
+    Exp(1),
+    Exp(5),
+    Log(1),
+    Log(0.01),
+    Log(1000),
+    Lp(0.5, 0.1),
+    Lp(0.9, 1e-3),
+    Lp(0.1, 2),
+    NegativeLp(-1, 1),
+    NegativeLp(-0.1, 20),
+    NegativeLp(-8, 0.5),
+    Custom(1, huber, huber_derivative, 1, cap=0.5),
+    Custom(1, pseudo_huber, pseudo_huber_derivative, 1, cap=1),
+    Custom(1.5, pseudo_huber, pseudo_huber_derivative, 1),
+]
 
 # Every loss, those with a parameter also away from its default.
 LOSSES = [Squared(), Logistic(), Huber(), Huber(delta=0.03), Absolute(), Cauchy(), Cauchy(c=7.0)]
+
+# Designs: from a float64 array to every kind of storage. Those named float32 round its entries.
+
+
+def strided(X: np.ndarray) -> np.ndarray:
+    wide = np.zeros((2 * X.shape[0], 3 * X.shape[1]))
+    wide[::-2, ::3] = X
+    return wide[::-2, ::3]
+
+
+def with_indices(X: scipy.sparse.sparray, indices: type, indptr: type) -> scipy.sparse.sparray:
+    X.indices, X.indptr = X.indices.astype(indices), X.indptr.astype(indptr)
+    return X
+
+
+def unsorted(X: scipy.sparse.sparray) -> scipy.sparse.sparray:
+    for start, end in zip(X.indptr[:-1], X.indptr[1:], strict=True):
+        X.indices[start:end] = X.indices[start:end][::-1].copy()
+        X.data[start:end] = X.data[start:end][::-1].copy()
+    X.has_sorted_indices = False
+    return X
+
+
+def in_halves(X: scipy.sparse.sparray) -> scipy.sparse.sparray:
+    """Every entry stored as two halves, far apart from each other."""
+    slices = [slice(start, end) for start, end in zip(X.indptr[:-1], X.indptr[1:], strict=True)]
+    data = [part for s in slices for part in (X.data[s] / 2, X.data[s] / 2)]
+    indices = [part for s in slices for part in (X.indices[s], X.indices[s])]
+    return type(X)((np.concatenate(data), np.concatenate(indices), 2 * X.indptr), shape=X.shape)
+
+
+def with_zeros(X: np.ndarray) -> scipy.sparse.sparray:
+    full = scipy.sparse.csr_array(np.ones_like(X))
+    full.data[:] = X.ravel()
+    return full
+
+
+def dia(X: np.ndarray) -> scipy.sparse.sparray:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", scipy.sparse.SparseEfficiencyWarning)
+        return scipy.sparse.dia_array(X)
+
+
+csr, csc = scipy.sparse.csr_array, scipy.sparse.csc_array
+
+DESIGNS: dict[str, Callable[[np.ndarray], Design]] = {
+    "dense C": lambda X: as_design(np.ascontiguousarray(X)),
+    "dense Fortran": lambda X: as_design(np.asfortranarray(X)),
+    "dense strided": lambda X: as_design(strided(X)),
+    "dense big-endian": lambda X: as_design(X.astype(">f8")),
+    "dense C float32": lambda X: as_design(np.ascontiguousarray(X, dtype=np.float32)),
+    "dense Fortran float32": lambda X: as_design(np.asfortranarray(X, dtype=np.float32)),
+    "CSR": lambda X: as_design(csr(X)),
+    "CSC": lambda X: as_design(csc(X)),
+    "CSR matrix": lambda X: as_design(scipy.sparse.csr_matrix(X)),
+    "CSR float32": lambda X: as_design(csr(X.astype(np.float32))),
+    "CSC float32": lambda X: as_design(csc(X.astype(np.float32))),
+    "CSR int64": lambda X: as_design(with_indices(csr(X), np.int64, np.int64)),
+    "CSC int64": lambda X: as_design(with_indices(csc(X), np.int64, np.int64)),
+    "CSC float32 int64": lambda X: as_design(with_indices(csc(X.astype(np.float32)), np.int64, np.int64)),
+    "CSR mixed indices": lambda X: as_design(with_indices(csr(X), np.int32, np.int64)),
+    "CSR unsorted": lambda X: as_design(unsorted(csr(X))),
+    "CSC unsorted": lambda X: as_design(unsorted(csc(X))),
+    "CSR in halves": lambda X: as_design(in_halves(csr(X))),
+    "CSC in halves": lambda X: as_design(in_halves(csc(X))),
+    "CSR explicit zeros": lambda X: as_design(with_zeros(X)),
+    "COO": lambda X: as_design(scipy.sparse.coo_matrix(X)),
+    "LIL": lambda X: as_design(scipy.sparse.lil_array(X)),
+    "DOK": lambda X: as_design(scipy.sparse.dok_array(X)),
+    "DIA": lambda X: as_design(dia(X)),
+    "BSR": lambda X: as_design(scipy.sparse.bsr_array(X)),
+}
+
+# Objectives: convex and not, dense and sparse, compiled and the user's own.
+
+
+def _objectives() -> list[Objective]:
+    rng = np.random.default_rng(11)
+    X, noise = rng.standard_normal((40, 10)), rng.standard_normal(40)
+    b = X[:, :3] @ [1.0, -0.7, 0.4] + 0.3 * noise
+    thin = scipy.sparse.random_array((60, 10), density=0.3, rng=rng, format="csr")
+    smooth = LinearModel(X, b, "huber")
+    return [
+        LinearModel(X, b, "squared"),
+        LinearModel(np.asfortranarray(X), np.sign(b), "logistic"),
+        LinearModel(thin, rng.standard_normal(60), "squared", sample_weight=rng.random(60)),
+        LinearModel(X, b, "cauchy"),
+        Function(smooth.value_and_gradient, 10),
+    ]
+
+
+OBJECTIVES = _objectives()

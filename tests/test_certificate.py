@@ -62,7 +62,7 @@ def test_i32_grows_linearly_under_perturbation(constraint):
     direction = np.where(x != 0, rng.standard_normal(x.size), 0)
     sizes = np.array([1e-6, 1e-5, 1e-4])
     residuals = np.array([certify(problem, x + size * direction).kkt for size in sizes])
-    assert np.all(residuals > 1e-8 * sizes / sizes[0])
+    assert np.all(residuals > 1e-3 * sizes * np.linalg.norm(direction))
     slopes = np.diff(np.log(residuals)) / np.diff(np.log(sizes))
     np.testing.assert_allclose(slopes, 1, atol=0.1)
 
@@ -186,7 +186,9 @@ def test_kinks_give_a_choice_of_subgradients():
     import cvxpy as cp
 
     x = cp.Variable(3)
-    cp.Problem(cp.Minimize(cp.norm1(b - X @ x) / 30), [cp.norm1(x) <= 0.2]).solve(solver="CLARABEL", tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
+    cp.Problem(cp.Minimize(cp.norm1(b - X @ x) / 30), [cp.norm1(x) <= 0.2]).solve(
+        solver="CLARABEL", tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12
+    )
     exact = np.where(np.abs(x.value) < 1e-9, 0, x.value)
     exact *= 0.2 / np.abs(exact).sum()
     problem = Problem(LinearModel(X, b, "absolute"), L1(), 0.2)

@@ -116,7 +116,10 @@ def test_i30_the_multiplier_is_bounded():
             following = ACCURATE.solve(subproblem, iterate, tolerance=1e-9)
             value = subproblem.value(following.x)
             room, room_at_zero = eta_k - problem.g(iterate.x), constraint.lam * surrogate.tau
-            bounds = [(iterate.psi - value) / room, (subproblem.value(np.zeros_like(iterate.x)) - value) / room_at_zero]
+            bounds = [
+                (iterate.psi - value) / room,
+                (subproblem.value(np.zeros_like(iterate.x)) - value) / room_at_zero,
+            ]
             assert 0 <= following.multiplier <= min(bounds) * (1 + 1e-5), str(constraint)
             iterate = following
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, pairwise
 
 import pytest
 
@@ -13,7 +13,7 @@ from levelprox.levels import LEVELS, Constant, Geometric, Harmonic, Levels, leve
 def check_harmonic(levels: Levels, eta: float, eta0: float, K: int = 200) -> None:
     """I26: δ_k = (η − η_0)/(k(k+1)) > 0, so Σ_{k≤K} δ_k = (η − η_0)K/(K+1)."""
     etas = [eta0, *islice(levels.sequence(eta, 0.0), K)]
-    for k, (before, after) in enumerate(zip(etas, etas[1:], strict=False), start=1):
+    for k, (before, after) in enumerate(pairwise(etas), start=1):
         delta = (eta - eta0) / (k * (k + 1))
         assert after - before == pytest.approx(delta, rel=1e-6, abs=4e-16 * eta)
     assert etas[-1] - eta0 == pytest.approx((eta - eta0) * K / (K + 1), rel=1e-12)
@@ -36,7 +36,7 @@ def test_a_wrong_delta_is_caught():
 @pytest.mark.parametrize("name", LEVELS)
 def test_levels_rise_to_eta_and_never_pass_it(name):
     etas = list(islice(levels_by_name(name).sequence(2.5, 0.5), 2000))
-    assert all(a <= b for a, b in zip(etas, etas[1:], strict=False))
+    assert all(a <= b for a, b in pairwise(etas))
     assert etas[-1] <= 2.5
     assert etas[-1] == pytest.approx(2.5, rel=1e-3)
     assert etas[0] >= 1.5

@@ -571,10 +571,7 @@ def test_every_type_is_found_by_its_name_and_tested_here():
 
 
 def test_stated_constants_and_defaults():
-    table = {
-        loss.name: (loss.parameter, loss.smoothness, loss.weak_convexity)
-        for loss in (k() for k in LOSS_TYPES)
-    }
+    table = {loss.name: (loss.parameter, loss.smoothness, loss.weak_convexity) for loss in (k() for k in LOSS_TYPES)}
     assert table == {
         "squared": (0.0, 2.0, 0.0),
         "logistic": (0.0, 0.25, 0.0),

@@ -56,7 +56,12 @@ class Case:
 
     def project(self, **changes):
         arguments = {"weights": self.weights, "nonnegative": self.nonnegative} | changes
-        return project(arguments.pop("v", self.v), arguments.pop("u", self.u), arguments.pop("tau", self.tau), **arguments)
+        return project(
+            arguments.pop("v", self.v),
+            arguments.pop("u", self.u),
+            arguments.pop("tau", self.tau),
+            **arguments,
+        )
 
     @property
     def scale(self):
@@ -74,7 +79,9 @@ class Case:
 cases = st.builds(Case, st.integers(0, 2**32), st.integers(1, 40))
 general_cases = st.builds(Case, st.integers(0, 2**32), st.integers(1, 40), general=st.just(True))
 any_case = st.one_of(
-    cases, general_cases, st.builds(Case, st.integers(0, 2**32), st.integers(1, 40), dtype=st.just(np.float32))
+    cases,
+    general_cases,
+    st.builds(Case, st.integers(0, 2**32), st.integers(1, 40), dtype=st.just(np.float32)),
 )
 
 
@@ -182,7 +189,12 @@ def test_i10_continuous_where_v_reaches_the_level():
 
 
 @settings(max_examples=EXAMPLES // 3, deadline=None)
-@given(st.one_of(st.builds(Case, st.integers(0, 2**32), st.integers(1, 12)), st.builds(Case, st.integers(0, 2**32), st.integers(1, 12), general=st.just(True))))
+@given(
+    st.one_of(
+        st.builds(Case, st.integers(0, 2**32), st.integers(1, 12)),
+        st.builds(Case, st.integers(0, 2**32), st.integers(1, 12), general=st.just(True)),
+    )
+)
 def test_i18_agrees_with_the_rational_twin(case):
     x, y = case.project()
     slow_x, slow_y = reference.project(case.v, case.u, case.tau, case.weights, case.nonnegative)
@@ -226,7 +238,7 @@ def test_i18_a_start_saves_passes_and_changes_nothing_else(seed):
 
 
 def clarabel_projection(v, u, tau, weights, nonnegative):
-    """min 1/2|x - v|² s.t. Σ ω(s + u x) <= tau, -s <= x <= s, x >= 0 where asked; variables (x, s)."""
+    """Min 1/2|x - v|² s.t. Σ ω(s + u x) <= tau, -s <= x <= s, x >= 0 where asked; variables (x, s)."""
     d = len(v)
     eye, zero = sparse.identity(d, format="csc"), sparse.csc_matrix((d, d))
     quadratic = sparse.block_diag([eye, zero], format="csc")
@@ -242,7 +254,12 @@ def clarabel_projection(v, u, tau, weights, nonnegative):
     options.verbose = False
     options.tol_gap_abs = options.tol_gap_rel = options.tol_feas = 1e-13
     solver = clarabel.DefaultSolver(
-        quadratic, np.concatenate([-v, np.zeros(d)]), matrix, right, [clarabel.NonnegativeConeT(len(right))], options
+        quadratic,
+        np.concatenate([-v, np.zeros(d)]),
+        matrix,
+        right,
+        [clarabel.NonnegativeConeT(len(right))],
+        options,
     )
     return np.array(solver.solve().x[:d])
 

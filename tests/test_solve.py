@@ -73,7 +73,10 @@ def test_f3_reported_figures_agree_with_a_recomputation(problem):
     for name, value in result.certificate.as_dict().items():
         other = getattr(fresh, name)
         assert other == value or other == pytest.approx(value, abs=1e-10, rel=1e-9)
-    X, b = np.asarray(problem.objective.design.columns(np.arange(30)).matvec(result.x)), problem.objective.target
+    X, b = (
+        np.asarray(problem.objective.design.columns(np.arange(30)).matvec(result.x)),
+        problem.objective.target,
+    )
     assert result.psi == pytest.approx(float(np.mean((b - X) ** 2)), rel=1e-9)
     assert result.history[-1].kkt == pytest.approx(fresh.kkt, abs=1e-10)
 
@@ -98,8 +101,22 @@ def test_the_input_is_not_modified():
 
 
 def test_the_statuses_are_a_closed_list():
-    codes = {0: "solved", 1: "solved_inaccurate", 2: "max_iter", 3: "time_limit", 4: "interrupted", 5: "callback_stop"}
-    codes |= {6: "stalled", 10: "infeasible", 11: "diverging", 12: "numerical_error", 13: "resource_error", 99: "not_started"}
+    codes = {
+        0: "solved",
+        1: "solved_inaccurate",
+        2: "max_iter",
+        3: "time_limit",
+        4: "interrupted",
+        5: "callback_stop",
+    }
+    codes |= {
+        6: "stalled",
+        10: "infeasible",
+        11: "diverging",
+        12: "numerical_error",
+        13: "resource_error",
+        99: "not_started",
+    }
     assert {int(status): str(status) for status in Status} == codes
     assert {status for status in Status if status.success} == {Status.SOLVED, Status.CALLBACK_STOP}
 
@@ -259,7 +276,10 @@ def test_c20_c23_zero_and_duplicated_columns():
     X = rng.standard_normal((50, 4))
     b = X @ [2.0, 0, -1, 0]
     padded = np.column_stack([X, np.zeros(50)])
-    plain, more = solve(Problem(LinearModel(X, b), MCP, 2.5)), solve(Problem(LinearModel(padded, b), MCP, 2.5))
+    plain, more = (
+        solve(Problem(LinearModel(X, b), MCP, 2.5)),
+        solve(Problem(LinearModel(padded, b), MCP, 2.5)),
+    )
     assert more.x[4] == 0
     np.testing.assert_allclose(more.x[:4], plain.x, atol=1e-12)
     nothing = solve(Problem(LinearModel(np.zeros((50, 4)), b), MCP, 2.5))
@@ -391,7 +411,9 @@ def test_a_subsolver_that_cannot_take_the_objective_says_so():
             solve(Problem(objective, MCP, 1.5), subsolver=subsolver)
 
 
-@pytest.mark.parametrize("options", [{"max_steps": 0}, {"memory": 0}, {"accuracy": 1.5}, {"decrease": -1}, {"max_steps": True}])
+@pytest.mark.parametrize(
+    "options", [{"max_steps": 0}, {"memory": 0}, {"accuracy": 1.5}, {"decrease": -1}, {"max_steps": True}]
+)
 def test_bad_subsolver_settings(options):
     with pytest.raises(InvalidInputError, match=next(iter(options))):
         Spectral(**options)
@@ -508,7 +530,11 @@ problem = Problem(levelprox.Function(fun, 50), constraints.Log(2.0), 3.0)
 """
 
 
-@pytest.mark.parametrize("setup", [LINEAR, PYTHON.format(pause=0.0), PYTHON.format(pause=0.2)], ids=["compiled", "python", "sleeping"])
+@pytest.mark.parametrize(
+    "setup",
+    [LINEAR, PYTHON.format(pause=0.0), PYTHON.format(pause=0.2)],
+    ids=["compiled", "python", "sleeping"],
+)
 def test_c78_ctrl_c_returns_a_feasible_point_within_a_second(setup):
     run = "solve(problem, tol=0, max_iter=10**9)"
     script = INTERRUPTED.format(setup=textwrap.dedent(setup), run=run)
@@ -528,10 +554,7 @@ def test_c78_ctrl_c_returns_a_feasible_point_within_a_second(setup):
 
 
 def test_importing_costs_little_beyond_scikit_learn():
-    script = (
-        "import time, sklearn; "
-        "t = time.perf_counter(); import levelprox; print(time.perf_counter() - t)"
-    )
+    script = "import time, sklearn; t = time.perf_counter(); import levelprox; print(time.perf_counter() - t)"
     seconds = [float(subprocess.check_output([sys.executable, "-c", script])) for _ in range(5)]
     assert sorted(seconds)[1] < 0.2
 

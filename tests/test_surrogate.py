@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from levelprox.constraints import MCP, Log
 from levelprox.errors import InvalidInputError
 from levelprox.surrogate import SURROGATES, linearise, majorise, surrogate_by_name
 from tests.registries import CONSTRAINTS
@@ -71,7 +74,9 @@ def test_the_concave_surrogate_is_tighter_and_equal_where_signs_are_kept(constra
     at, x, weights = points(seed)
     level = 1.5 * constraint.value(at, weights) + 0.1
     paper, concave = (build(constraint, at, level, weights) for build in (linearise, majorise))
-    slack = 1e-12 * (level + constraint.lam * float(np.sum(np.abs(x) + np.abs(at)) * (1 if weights is None else np.max(weights))))
+    slack = 1e-12 * (
+        level + constraint.lam * float(np.sum(np.abs(x) + np.abs(at)) * (1 if weights is None else np.max(weights)))
+    )
     assert concave.value(x) <= paper.value(x) + slack
     kept = np.where(at == 0, x, np.abs(x) * np.sign(at))
     assert concave.value(kept) == pytest.approx(paper.value(kept), abs=slack)
@@ -79,7 +84,7 @@ def test_the_concave_surrogate_is_tighter_and_equal_where_signs_are_kept(constra
 
 def test_an_invisible_slope_keeps_its_price():
     """Log has no cap: a price rounded to 0 would let the coordinate run off to infinity."""
-    from levelprox.constraints import Log, MCP
+    from levelprox.constraints import MCP
 
     at = np.array([1e20, 1.0])
     surrogate = linearise(Log(theta=2.0), at, 200.0)
@@ -89,18 +94,13 @@ def test_an_invisible_slope_keeps_its_price():
 
 @pytest.mark.parametrize("fault", ["u flipped", "lambda dropped"])
 def test_planted_faults_are_caught(fault):
-    from dataclasses import replace
-
-    from levelprox.constraints import MCP
-
     constraint = MCP(2.0, 5.0)
     at, x, _ = np.array([1.0, -3.0, 0.0]), np.array([4.0, -6.0, 0.5]), None
     surrogate = linearise(constraint, at, 20.0)
     check_majorises(surrogate, constraint, at, x, None)
     wrong = replace(surrogate, u=-surrogate.u) if fault == "u flipped" else replace(surrogate, lam=1.0)
     with pytest.raises(AssertionError):
-        for point in (x, -x):
-            check_majorises(wrong, constraint, at, point, None)
+        check_majorises(wrong, constraint, at, x, None)
 
 
 def test_names():

@@ -1,3 +1,5 @@
+"""The compiled half of levelprox, as seen from Python."""
+
 from typing import Any, TypedDict
 
 import numpy as np
@@ -5,12 +7,52 @@ from numpy.typing import NDArray
 
 _F64 = NDArray[np.float64]
 
+# Designs (bind_designs.cpp)
+
+def simd_name() -> str: ...
+def use_simd(name: str) -> None: ...
+
+class DesignKernel:
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    @property
+    def by_rows(self) -> bool: ...
+    def matvec(self, x: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...
+    def rmatvec(self, r: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...
+    def column_squares(self, weight: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...
+    def nonfinite(self) -> tuple[int, int, int, float]: ...
+
+class Dense(DesignKernel):
+    def __init__(self, array: NDArray[np.floating[Any]]) -> None: ...
+
+class Sparse(DesignKernel):
+    def __init__(
+        self,
+        data: NDArray[np.floating[Any]],
+        indices: NDArray[np.signedinteger[Any]],
+        indptr: NDArray[np.int64],
+        rows: int,
+        columns: int,
+        by_rows: bool,
+    ) -> None: ...
+    def has_duplicates(self) -> bool: ...
+    def select_rows(
+        self, chosen: NDArray[np.int64]
+    ) -> tuple[NDArray[np.floating[Any]], NDArray[np.signedinteger[Any]], NDArray[np.int64]]: ...
+    def select_columns(
+        self, chosen: NDArray[np.int64]
+    ) -> tuple[NDArray[np.floating[Any]], NDArray[np.signedinteger[Any]], NDArray[np.int64]]: ...
+
+def sparse_gram(X: Sparse, weight: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...
+
+# Losses (bind_losses.cpp)
+
 def loss_value(name: str, parameter: float, z: _F64, b: _F64, weight: _F64 | None) -> float: ...
-def loss_derivative(
-    name: str, parameter: float, z: _F64, b: _F64, weight: _F64 | None, out: _F64
-) -> None: ...
+def loss_derivative(name: str, parameter: float, z: _F64, b: _F64, weight: _F64 | None, out: _F64) -> None: ...
 def loss_curvature(name: str, parameter: float, z: _F64, b: _F64, weight: _F64 | None, out: _F64) -> None: ...
 def loss_slope(name: str, parameter: float, z: _F64, b: _F64, out: _F64) -> None: ...
+
+# Projection (bind_projection.cpp)
 
 def project_rows(
     v: NDArray[Any],
@@ -23,6 +65,8 @@ def project_rows(
     out: NDArray[Any],
     multiplier: NDArray[np.float64],
 ) -> tuple[int, str]: ...
+
+# The linear model and the spectral subsolver (bind_spectral.cpp)
 
 class LinearModel:
     def __init__(

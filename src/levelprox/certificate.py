@@ -146,7 +146,7 @@ class NullFit:
 
 
 def null_fit(problem: Problem) -> NullFit:
-    """x = 0 but for the exempt coordinates, which are fitted; the scale is ‖∇ψ‖∞ there."""
+    """X = 0 but for the exempt coordinates, which are fitted; the scale is ‖∇ψ‖∞ there."""
     x = np.zeros(problem.dimension)
     exempt = problem.exempt
     if exempt.size:
@@ -227,7 +227,10 @@ class Residual:
     def each(self, y: float) -> Vector:
         """The residual of every coordinate (support first)."""
         return np.concatenate(
-            [np.abs(self.support_offset + y * self.support_slope), np.maximum(self.zero_offset + y * self.zero_slope, 0)]
+            [
+                np.abs(self.support_offset + y * self.support_slope),
+                np.maximum(self.zero_offset + y * self.zero_slope, 0),
+            ]
         )
 
     def largest(self, y: float) -> float:
@@ -308,7 +311,12 @@ def _best_subgradient(problem: Problem, x: Vector, subgradients: Subgradients) -
     bounds = [(-r, r) for r in radius] + [(0.0, None)]
     start = np.zeros(radius.size + 1)
     best = optimize.minimize(
-        gap, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 5000, "maxfun": 20000, "ftol": 0, "gtol": 1e-15}
+        gap,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options={"maxiter": 5000, "maxfun": 20000, "ftol": 0, "gtol": 1e-15},
     )
     return np.asarray(center + rows.rmatvec(best.x[:-1]), dtype=np.float64)
 
@@ -327,7 +335,7 @@ def _degenerate_distance(problem: Problem) -> tuple[float | None, str]:
 
 
 def _dual_bound(problem: Problem, x: Vector, psi: float, null: NullFit) -> float:
-    """y ≤ (ψ(x_0) − ψ(x) + μ/2 ‖x_0 − x‖²) / (η − g_x(x_0)), x_0 the null fit, g_x the surrogate at x."""
+    """Y ≤ (ψ(x_0) − ψ(x) + μ/2 ‖x_0 − x‖²) / (η − g_x(x_0)), x_0 the null fit, g_x the surrogate at x."""
     t = np.abs(x)
     spent = problem.constraint.slope(t) * t
     room = problem.level - problem.g(x) + float(np.sum(spent if problem.weights is None else problem.weights * spent))

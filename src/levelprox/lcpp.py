@@ -45,7 +45,12 @@ class Budget:
 
 
 def _feasible_step(
-    problem: Problem, subproblem: Subproblem, subsolver: Subsolver, iterate: Iterate, eta_k: float, budget: Budget
+    problem: Problem,
+    subproblem: Subproblem,
+    subsolver: Subsolver,
+    iterate: Iterate,
+    eta_k: float,
+    budget: Budget,
 ) -> Iterate:
     """The subsolver's point; where rounding in g_k let g exceed η_k (enormous |x|), a tighter set; at worst x^{k−1}."""
     for _ in range(3):

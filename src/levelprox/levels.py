@@ -96,4 +96,6 @@ def levels_by_name(levels: str | Levels) -> Levels:
         return LEVELS[levels]()
     near = get_close_matches(str(levels), LEVELS, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise InvalidInputError(f"levels must be one of {', '.join(sorted(LEVELS))} or a Levels object, got {levels!r}{hint}")
+    raise InvalidInputError(
+        f"levels must be one of {', '.join(sorted(LEVELS))} or a Levels object, got {levels!r}{hint}"
+    )

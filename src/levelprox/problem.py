@@ -43,7 +43,10 @@ class Problem:
     _all_nonnegative: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name, value, kind in (("objective", self.objective, Objective), ("constraint", self.constraint, Constraint)):
+        for name, value, kind in (
+            ("objective", self.objective, Objective),
+            ("constraint", self.constraint, Constraint),
+        ):
             if not isinstance(value, kind):
                 raise InvalidInputError(f"{name} must be a levelprox {kind.__name__}, got {type(value).__name__}")
         level = real("level", self.level)
@@ -53,7 +56,12 @@ class Problem:
             raise InvalidInputError("level must be finite, got inf; without a level, fit an unconstrained model")
         weights = None if self.weights is None else feature_weights(self.weights, self.dimension).astype(np.float64)
         mask, all_nonnegative = nonnegative_mask(self.nonnegative, self.dimension)
-        for name, value in (("level", level), ("weights", weights), ("_mask", mask), ("_all_nonnegative", all_nonnegative)):
+        for name, value in (
+            ("level", level),
+            ("weights", weights),
+            ("_mask", mask),
+            ("_all_nonnegative", all_nonnegative),
+        ):
             object.__setattr__(self, name, value)
 
     @property

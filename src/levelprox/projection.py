@@ -102,7 +102,15 @@ def project(
         part = slice(begin, begin + piece)
         of_u = None if linear_rows is None else linear_rows if len(linear_rows) == 1 else linear_rows[part]
         failed, status = _kernels.project_rows(
-            rows[part], of_u, omega, mask, all_nonnegative, levels[part], guesses[part], x[part], multiplier[part]
+            rows[part],
+            of_u,
+            omega,
+            mask,
+            all_nonnegative,
+            levels[part],
+            guesses[part],
+            x[part],
+            multiplier[part],
         )
         if failed >= 0:
             _explain(status, point, linear, float(levels[begin + failed]))

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from levelprox.certificate import Certificate, NullFit, assemble, certify, null_fit
+from levelprox.certificate import Certificate, assemble, certify, null_fit
 from levelprox.constraints import Constraint
 from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
 from levelprox.lcpp import Budget, lcpp
-from levelprox.levels import Constant, Levels, levels_by_name
+from levelprox.levels import Levels, levels_by_name
 from levelprox.objectives import Function
 from levelprox.objectives.function import ValueAndGradient
 from levelprox.problem import Problem
@@ -264,7 +264,9 @@ class _Run:
         size = 1
         while self.n_outer < self.max_iter:
             free = Subproblem(problem.objective, everything, iterate.x, problem.objective.weak_convexity, problem.signs)
-            iterate = self._count(self._sized(size).solve(free, iterate, 0.1 * self.tol * self.null.scale, self._left()))
+            iterate = self._count(
+                self._sized(size).solve(free, iterate, 0.1 * self.tol * self.null.scale, self._left())
+            )
             size = min(2 * size, 10)
             inside = problem.g(iterate.x) <= problem.level
             if iterate.stop == "interrupted":
@@ -381,7 +383,8 @@ class _Run:
         )
         steps = f"after {self.n_outer} outer steps"
         stopped = {
-            Status.SOLVED: f"Solved {steps}: {figures}." + ("" if certificate.active else " The constraint is inactive."),
+            Status.SOLVED: f"Solved {steps}: {figures}."
+            + ("" if certificate.active else " The constraint is inactive."),
             Status.SOLVED_INACCURATE: f"Nearly solved {steps}: {figures}. Raise max_iter or tol.",
             Status.MAX_ITER: f"Stopped {steps}, max_iter: {figures}. Raise max_iter or tol.",
             Status.TIME_LIMIT: f"Stopped {steps}, time_limit {self.time_limit:g} s: {figures}. Raise time_limit or tol.",
@@ -427,13 +430,15 @@ def _proximal_weight(problem: Problem, gamma: float | None) -> float:
     if not 0 < weight < math.inf:
         raise InvalidInputError(f"gamma must be in (0, inf), got {gamma!r}")
     if weight <= mu:
-        raise InvalidInputError(f"gamma must be above the weak-convexity constant {mu:g} of the objective, got {weight:g}")
+        raise InvalidInputError(
+            f"gamma must be above the weak-convexity constant {mu:g} of the objective, got {weight:g}"
+        )
     return weight
 
 
 def _nonnegative(name: str, value: object) -> float:
     number = real(name, value)
-    if not 0 <= number:
+    if not number >= 0:
         raise InvalidInputError(f"{name} must be nonnegative, got {value!r}")
     return number
 

@@ -33,7 +33,9 @@ def real_array(name: str, value: object) -> Array:
     if array.dtype.kind == "O":
         try:
             array = array.astype(np.float64)
-        except (TypeError, ValueError, OverflowError):
+        except OverflowError:
+            raise InvalidInputError(f"{name} holds a number that float64 cannot") from None
+        except (TypeError, ValueError):
             example = repr(array.flat[0])[:60]
             raise InvalidInputError(f"{name} must hold real numbers, got objects such as {example}") from None
     if array.dtype.kind not in "buif":

@@ -1,3 +1,215 @@
-#include "module.hpp"
+// Designs for Python: the base class DesignKernel, and Dense and Sparse, which keep their arrays alive.
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
 
-void bind_designs(nanobind::module_ &) {}
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include "design_kernel.hpp"
+#include "module.hpp"
+#include "slices.hpp"
+#include "sparse.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace levelprox {
+namespace {
+
+template <class... Options>
+using In = nb::ndarray<nb::ro, nb::device::cpu, Options...>;
+using Vector = In<double, nb::ndim<1>, nb::c_contig>;
+using Index = In<std::int64_t, nb::ndim<1>, nb::c_contig>;
+template <class... Options>
+using Out = nb::ndarray<double, nb::device::cpu, nb::c_contig, Options...>;
+
+void require(const char *name, std::int64_t size, std::int64_t expected) {
+    if (size != expected)
+        throw std::invalid_argument(std::string(name) + " has " + std::to_string(size) + " entries, expected " +
+                                    std::to_string(expected));
+}
+
+// Calls f with a null pointer of the element type, float32 or float64.
+template <class F>
+void with_value_type(nb::dlpack::dtype dtype, F f) {
+    if (dtype == nb::dtype<float>()) f(static_cast<const float *>(nullptr));
+    else if (dtype == nb::dtype<double>()) f(static_cast<const double *>(nullptr));
+    else throw nb::type_error("values must be float32 or float64");
+}
+
+template <class F>
+void with_index_type(nb::dlpack::dtype dtype, F f) {
+    if (dtype == nb::dtype<std::int32_t>()) f(static_cast<const std::int32_t *>(nullptr));
+    else if (dtype == nb::dtype<std::int64_t>()) f(static_cast<const std::int64_t *>(nullptr));
+    else throw nb::type_error("indices must be int32 or int64");
+}
+
+class Dense final : public DesignKernel {
+public:
+    explicit Dense(In<nb::ndim<2>, nb::any_contig> array) : array_(std::move(array)) {
+        const std::int64_t rows = array_.shape(0), columns = array_.shape(1);
+        // A single row or column is contiguous both ways: then one long slice, not many short ones.
+        const bool c_order = rows <= 1 || columns <= 1 ? rows == 1 : array_.stride(1) == 1;
+        with_value_type(array_.dtype(), [&](auto *type) {
+            using T = std::remove_cvref_t<decltype(*type)>;
+            const T *data = static_cast<const T *>(array_.data());
+            hold(std::make_unique<DenseSlices<T>>(data, c_order ? rows : columns, c_order ? columns : rows), c_order);
+        });
+    }
+
+private:
+    In<nb::ndim<2>, nb::any_contig> array_;
+};
+
+class Sparse final : public DesignKernel {
+public:
+    using Values = In<nb::ndim<1>, nb::c_contig>;
+
+    Sparse(Values data, Values indices, Index indptr, std::int64_t rows, std::int64_t columns, bool by_rows)
+        : data_(std::move(data)), indices_(std::move(indices)), indptr_(std::move(indptr)) {
+        const std::int64_t count = by_rows ? rows : columns, length = by_rows ? columns : rows;
+        if (rows < 0 || columns < 0) throw std::invalid_argument("the shape is negative");
+        check_indptr(indptr_.data(), indptr_.size(), count, indices_.size(), data_.size(), by_rows);
+        with_value_type(data_.dtype(), [&](auto *value) {
+            with_index_type(indices_.dtype(), [&](auto *index) {
+                using T = std::remove_cvref_t<decltype(*value)>;
+                using I = std::remove_cvref_t<decltype(*index)>;
+                hold(std::make_unique<SparseSlices<T, I>>(static_cast<const T *>(data_.data()),
+                                                          static_cast<const I *>(indices_.data()), indptr_.data(), count, length),
+                     by_rows);
+            });
+        });
+        nb::gil_scoped_release release;
+        Poll poll;
+        visit([&](const auto &X) { check_indices(X, by_rows, poll); });
+    }
+
+    // f(slices) with their real type
+    template <class F>
+    void visit(F f) const {
+        with_value_type(data_.dtype(), [&](auto *value) {
+            with_index_type(indices_.dtype(), [&](auto *index) {
+                using T = std::remove_cvref_t<decltype(*value)>;
+                using I = std::remove_cvref_t<decltype(*index)>;
+                f(static_cast<const SparseSlices<T, I> &>(*design.slices));
+            });
+        });
+    }
+
+    bool has_duplicates() const {
+        bool found = false;
+        nb::gil_scoped_release release;
+        Poll poll;
+        visit([&](const auto &X) { found = levelprox::has_duplicates(X, poll); });
+        return found;
+    }
+
+    // (data, indices, indptr) of some rows or columns
+    nb::object select(const Index &chosen, bool rows) const {
+        const std::int64_t size = rows ? design.rows() : design.columns(), n = chosen.size();
+        for (std::int64_t k = 0; k < n; ++k)
+            if (chosen.data()[k] < 0 || chosen.data()[k] >= size) throw std::invalid_argument("index out of range");
+        nb::object out;
+        visit([&]<class T, class I>(const SparseSlices<T, I> &X) {
+            Selection<T, I> selection;
+            {
+                nb::gil_scoped_release release;
+                Poll poll;
+                selection = rows == design.by_rows ? select_slices(X, chosen.data(), n, poll)
+                                                   : select_within(X, chosen.data(), n, poll);
+            }
+            out = hand_over(std::move(selection));
+        });
+        return out;
+    }
+
+    void gram(const Vector &weight, const Out<nb::ndim<2>> &out) const {
+        if (!design.by_rows) throw std::invalid_argument("the Gram matrix goes over rows");
+        require("weight", weight.size(), design.rows());
+        require("out", out.shape(0), design.columns());
+        require("out", out.shape(1), design.columns());
+        nb::gil_scoped_release release;
+        Poll poll;
+        visit([&](const auto &X) { sparse_gram(X, weight.data(), out.data(), poll); });
+    }
+
+private:
+    // NumPy arrays that own a selection between them
+    template <class T, class I>
+    static nb::object hand_over(Selection<T, I> selection) {
+        auto *kept = new Selection<T, I>(std::move(selection));
+        nb::capsule owner(kept, [](void *p) noexcept { delete static_cast<Selection<T, I> *>(p); });
+        const std::size_t stored = kept->indptr.back(), pointers = kept->indptr.size();
+        return nb::make_tuple(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data.get(), {stored}, owner),
+                              nb::ndarray<nb::numpy, I, nb::ndim<1>>(kept->indices.get(), {stored}, owner),
+                              nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>(kept->indptr.data(), {pointers}, owner));
+    }
+
+    Values data_, indices_;
+    Index indptr_;
+};
+
+}  // namespace
+}  // namespace levelprox
+
+void bind_designs(nb::module_ &m) {
+    using namespace levelprox;
+
+    m.def("simd_name", [] { return simd().name; }, "The vector loops in use.");
+    m.def("use_simd", &use_simd, "name"_a, "Use the vector loops 'baseline', 'avx2', 'avx512', or 'auto', the widest there are.");
+
+    nb::class_<DesignKernel>(m, "DesignKernel", "A data matrix X, as kernels read it.")
+        .def_prop_ro("shape", [](const DesignKernel &X) { return nb::make_tuple(X.design.rows(), X.design.columns()); })
+        .def_prop_ro("by_rows", [](const DesignKernel &X) { return X.design.by_rows; }, "Whether X is stored row after row.")
+        .def("matvec", [](const DesignKernel &X, const Vector &x, const Out<nb::ndim<1>> &out) {
+            require("x", x.size(), X.design.columns());
+            require("out", out.size(), X.design.rows());
+            nb::gil_scoped_release release;
+            Poll poll;
+            X.matvec(x.data(), out.data(), poll);
+        }, "x"_a.noconvert(), "out"_a.noconvert(), "out = Xx")
+        .def("rmatvec", [](const DesignKernel &X, const Vector &r, const Out<nb::ndim<1>> &out) {
+            require("r", r.size(), X.design.rows());
+            require("out", out.size(), X.design.columns());
+            nb::gil_scoped_release release;
+            Poll poll;
+            X.rmatvec(r.data(), out.data(), poll);
+        }, "r"_a.noconvert(), "out"_a.noconvert(), "out = X'r")
+        .def("column_squares", [](const DesignKernel &X, const Vector &weight, const Out<nb::ndim<1>> &out) {
+            require("weight", weight.size(), X.design.rows());
+            require("out", out.size(), X.design.columns());
+            nb::gil_scoped_release release;
+            Poll poll;
+            X.column_squares(weight.data(), out.data(), poll);
+        }, "weight"_a.noconvert(), "out"_a.noconvert(), "out_j = sum_i weight_i X_ij^2")
+        .def("nonfinite", [](const DesignKernel &X) {
+            Nonfinite found;
+            {
+                nb::gil_scoped_release release;
+                Poll poll;
+                found = X.nonfinite(poll);
+            }
+            return X.design.by_rows ? nb::make_tuple(found.count, found.slice, found.place, found.value)
+                                    : nb::make_tuple(found.count, found.place, found.slice, found.value);
+        }, "How many entries are NaN or infinite; row, column and value of the first in storage.");
+
+    nb::class_<Dense, DesignKernel>(m, "Dense", "A C- or Fortran-contiguous float32 or float64 array, in place.")
+        .def(nb::init<In<nb::ndim<2>, nb::any_contig>>(), "array"_a.noconvert());
+
+    nb::class_<Sparse, DesignKernel>(m, "Sparse", "The three arrays of a CSR (by_rows) or CSC matrix, in place.")
+        .def(nb::init<Sparse::Values, Sparse::Values, Index, std::int64_t, std::int64_t, bool>(), "data"_a.noconvert(),
+             "indices"_a.noconvert(), "indptr"_a.noconvert(), "rows"_a, "columns"_a, "by_rows"_a)
+        .def("has_duplicates", &Sparse::has_duplicates, "Whether an entry is stored in several parts.")
+        .def("select_rows", [](const Sparse &X, const Index &chosen) { return X.select(chosen, true); }, "chosen"_a.noconvert(),
+             "(data, indices, indptr) of the chosen rows, stored the same way.")
+        .def("select_columns", [](const Sparse &X, const Index &chosen) { return X.select(chosen, false); }, "chosen"_a.noconvert(),
+             "(data, indices, indptr) of the chosen columns, stored the same way.");
+
+    m.def("sparse_gram", [](const Sparse &X, const Vector &weight, const Out<nb::ndim<2>> &out) { X.gram(weight, out); },
+          "X"_a, "weight"_a.noconvert(), "out"_a.noconvert(), "out = X' diag(weight) X for a CSR matrix without duplicates.");
+}

@@ -1,8 +1,8 @@
 // The data matrix X as a list of slices: rows or columns, dense or compressed.
 //
 // Every storage scikit-learn users bring is one of two classes: `DenseSlices` (C order: slices are
-// rows; Fortran order: slices are columns) and `SparseSlices` (CSR: rows; CSC: columns). Each knows
-// two moves, and Xx and X'r are both of them, in one order or the other:
+// rows; Fortran order: slices are columns) and `SparseSlices` (CSR: rows; CSC: columns), both in
+// slices.hpp. Each knows two moves, and Xx and X'r are both of them, in one order or the other:
 //
 //     dot:  out_s  = <slice_s, in>              (rows: Xx,   columns: X'r)
 //     add:  out   += sum_s coefficient_s slice_s  (rows: X'r,  columns: Xx)
@@ -12,6 +12,13 @@
 #include <cstdint>
 
 namespace levelprox {
+
+// What a search for NaN and infinities found.
+struct Nonfinite {
+    std::int64_t count = 0;
+    std::int64_t slice = -1, place = -1;  // the first of them, in the order of storage
+    double value = 0;
+};
 
 class Slices {
 public:
@@ -24,8 +31,13 @@ public:
     virtual void dot(std::int64_t begin, std::int64_t end, const double *in, double *out) const = 0;
     // out += sum of coefficient[s - begin] * slice_s; zero coefficients cost nothing; `out` has `length` entries.
     virtual void add(std::int64_t begin, std::int64_t end, const double *coefficient, double *out) const = 0;
+    // The same two moves with every entry squared.
+    virtual void dot_squares(std::int64_t begin, std::int64_t end, const double *in, double *out) const = 0;
+    virtual void add_squares(std::int64_t begin, std::int64_t end, const double *coefficient, double *out) const = 0;
     // Stored entries in slices begin..end, to cut long passes into interruptible pieces.
     virtual std::int64_t stored(std::int64_t begin, std::int64_t end) const = 0;
+    // The NaNs and infinities among them.
+    virtual Nonfinite nonfinite(std::int64_t begin, std::int64_t end) const = 0;
 };
 
 // X itself: shape, and which way its slices run.
@@ -35,5 +47,18 @@ struct Design {
     std::int64_t rows() const { return by_rows ? slices->count : slices->length; }
     std::int64_t columns() const { return by_rows ? slices->length : slices->count; }
 };
+
+constexpr std::int64_t PIECE = std::int64_t(1) << 22;  // stored entries: a few milliseconds' work
+
+// Where a piece that starts at slice `begin` ends, at least one slice on. A slice counts one
+// besides its entries, so that a long run of empty ones is cut too.
+inline std::int64_t piece_end(const Slices &slices, std::int64_t begin) {
+    std::int64_t fits = begin + 1, beyond = slices.count + 1;
+    while (beyond - fits > 1) {
+        const std::int64_t middle = fits + (beyond - fits) / 2;
+        (slices.stored(begin, middle) + (middle - begin) <= PIECE ? fits : beyond) = middle;
+    }
+    return fits;
+}
 
 }  // namespace levelprox

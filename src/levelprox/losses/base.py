@@ -108,9 +108,7 @@ class Loss:
         finite("the vector of targets", targets)
         return targets
 
-    def _arguments(
-        self, z: ArrayLike, b: ArrayLike, weight: ArrayLike | None
-    ) -> tuple[Vector, Vector, Vector | None]:
+    def _arguments(self, z: ArrayLike, b: ArrayLike, weight: ArrayLike | None) -> tuple[Vector, Vector, Vector | None]:
         """Check the arguments and hand out what the kernels take: float64, contiguous, of one length."""
         z, b = vector("margins", z), self.check_targets(b)
         if z.size != b.size:

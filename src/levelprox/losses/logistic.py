@@ -29,7 +29,6 @@ class Logistic(Loss):
         bad = np.flatnonzero(np.abs(b) != 1)
         if bad.size:
             raise InvalidInputError(
-                f"targets must be -1 or +1, got {float(b[bad[0]])} at index {bad[0]}; "
-                "for 0/1 labels use 2*y - 1"
+                f"targets must be -1 or +1, got {float(b[bad[0]])} at index {bad[0]}; for 0/1 labels use 2*y - 1"
             )
         return b

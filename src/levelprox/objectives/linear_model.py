@@ -1,6 +1,6 @@
 """A loss of linear predictions, averaged over samples.
 
-    ψ(x) = Σ_i s_i ℓ(⟨a_i, x⟩, b_i) / Σ_i s_i
+ψ(x) = Σ_i s_i ℓ(⟨a_i, x⟩, b_i) / Σ_i s_i
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class LinearModel(Objective):
 
     @cached_property
     def curvature(self) -> float:
-        """sup ℓ'' times the mean over the nonzero columns of Σ s_i X_ij² / Σ s_i."""
+        """Sup ℓ'' times the mean over the nonzero columns of Σ s_i X_ij² / Σ s_i."""
         squares = self.design.column_squares(self._share)
         squares = squares[squares > 0]
         smoothness = self.loss.smoothness if np.isfinite(self.loss.smoothness) else 1.0
@@ -108,7 +108,10 @@ class LinearModel(Objective):
 
     def _largest_eigenvalue(self) -> float:
         """λ_max(Xᵀ diag(s) X / Σ s) from above: Lanczos and its residual, or the trace where that is smaller."""
-        from scipy.sparse.linalg import LinearOperator, eigsh  # slow to import, and only nonconvex losses need it
+        from scipy.sparse.linalg import (
+            LinearOperator,
+            eigsh,
+        )  # slow to import, and only nonconvex losses need it
 
         n, d = self.design.shape
         trace = float(self.design.column_squares(self._share).sum())

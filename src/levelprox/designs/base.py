@@ -1,0 +1,164 @@
+"""A design is the data matrix X, reduced to what an algorithm may ask of it.
+
+    Xx,   X'r,   some columns,   some rows,   X' diag(D) X,   Σ_i s_i X_ij²
+
+All of it in float64 and in a fixed order of summation, whatever the type and storage of the data,
+so an algorithm never asks what kind of design it holds.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from levelprox._kernels import DesignKernel
+from levelprox.errors import InvalidInputError
+from levelprox.validation import Array, finite, real_array
+
+Vector = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+
+class Design(ABC):
+    """The data matrix X, of n samples in rows and d features in columns.
+
+    Attributes
+    ----------
+    shape : (int, int)
+        n and d.
+    dtype : dtype
+        Type of the data, float32 or float64. Results are float64 for both.
+    nbytes : int
+        Memory the design refers to, the user's arrays included.
+    kernel : DesignKernel
+        What compiled code takes for X.
+    """
+
+    shape: tuple[int, int]
+    dtype: np.dtype[np.floating[Any]]
+    nbytes: int
+    kernel: DesignKernel
+
+    def matvec(self, x: ArrayLike) -> Vector:
+        """Xx, of shape (n,)."""
+        out = np.empty(self.shape[0])
+        self.kernel.matvec(vector("x", x, self.shape[1]), out)
+        return out
+
+    def rmatvec(self, r: ArrayLike) -> Vector:
+        """X'r, of shape (d,)."""
+        out = np.empty(self.shape[1])
+        self.kernel.rmatvec(vector("r", r, self.shape[0]), out)
+        return out
+
+    def column_squares(self, weight: ArrayLike | None = None) -> Vector:
+        """Σ_i s_i X_ij² for every feature j, with s = `weight` or 1; of shape (d,)."""
+        out = np.empty(self.shape[1])
+        self.kernel.column_squares(self._weight("weight", weight), out)
+        return out
+
+    def gram(self, D: ArrayLike | None = None) -> Vector:
+        """X' diag(D) X, or X'X: a symmetric array of shape (d, d). D may have either sign."""
+        return self._gram(None if D is None else self._weight("D", D))
+
+    def columns(self, W: ArrayLike) -> Design:
+        """X[:, W], copied, for a mask of the features or their indices, in any order, repeats allowed."""
+        return self._columns(positions("W", W, self.shape[1]))
+
+    def rows(self, B: ArrayLike) -> Design:
+        """X[B], copied, for a mask of the samples or their indices, in any order, repeats allowed."""
+        return self._rows(positions("B", B, self.shape[0]))
+
+    @abstractmethod
+    def _gram(self, weight: Vector | None) -> Vector: ...
+
+    @abstractmethod
+    def _columns(self, chosen: Index) -> Design: ...
+
+    @abstractmethod
+    def _rows(self, chosen: Index) -> Design: ...
+
+    def _weight(self, name: str, weight: ArrayLike | None) -> Vector:
+        if weight is None:
+            return np.ones(self.shape[0])
+        s = vector(name, weight, self.shape[0])
+        finite(name, s)
+        return s
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
+
+
+def vector(name: str, value: ArrayLike, length: int) -> Vector:
+    """`value` as a contiguous float64 vector of that length."""
+    array = real_array(name, value)
+    if array.shape != (length,):
+        raise InvalidInputError(f"{name} must have shape ({length},), got {array.shape}")
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def positions(name: str, value: ArrayLike, size: int) -> Index:
+    """Return indices in 0..size-1, from indices or from a mask."""
+    array = np.asarray(value)
+    if array.dtype == np.bool_:
+        if array.shape != (size,):
+            raise InvalidInputError(f"the mask {name} must have shape ({size},), got {array.shape}")
+        return np.flatnonzero(array).astype(np.int64, copy=False)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InvalidInputError(
+            f"{name} must be a mask or a 1-D array of integers, got dtype {array.dtype} and shape {array.shape}"
+        )
+    bad = np.flatnonzero((array < 0) | (array >= size))
+    if bad.size:
+        raise InvalidInputError(f"{name}[{bad[0]}] is {array[bad[0]]}, outside 0..{size - 1}")
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def real_values(value: object) -> Array:
+    """Return the numbers of X as float32 or float64.
+
+    Both are kept; every other real type becomes float64, with a warning where that rounds
+    (long double, and 64-bit integers beyond 2^53).
+    """
+    try:
+        array = np.asarray(value)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"X cannot be read as an array: {error}") from error
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        warnings.warn(f"X has dtype {array.dtype}; it is rounded to float64", UserWarning, stacklevel=4)
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
+        largest = max(int(array.max()), -int(array.min()))
+        if largest > 2**53:
+            message = f"X holds integers beyond 2^53, such as {largest}; float64 rounds them"
+            warnings.warn(message, UserWarning, stacklevel=4)
+    try:
+        with np.errstate(over="ignore"):  # an overflow becomes inf, which is then named with its place
+            return real_array("X", array)
+    except OverflowError as error:
+        raise InvalidInputError(f"X holds a number that float64 cannot: {error}") from error
+
+
+def check_shape(shape: tuple[int, ...]) -> None:
+    """Raise unless there are two dimensions, and something in each."""
+    if len(shape) != 2:
+        hint = (
+            "; reshape with X.reshape(-1, 1) for one feature or X.reshape(1, -1) for one sample"
+            if len(shape) == 1
+            else ""
+        )
+        raise InvalidInputError(f"X must be 2-D, got shape {shape}{hint}")
+    for size, what in zip(shape, ("sample", "feature"), strict=True):
+        if size == 0:
+            raise InvalidInputError(f"X has 0 {what}(s) (shape={shape}) while a minimum of 1 is required.")
+
+
+def check_finite(kernel: DesignKernel) -> None:
+    """Raise if an entry of X is NaN or infinite, and say where."""
+    count, row, column, value = kernel.nonfinite()
+    if count:
+        name = "NaN" if np.isnan(value) else f"{value}"
+        raise InvalidInputError(f"X contains {name} at row {row}, column {column} ({count} in total)")

@@ -1,0 +1,138 @@
+"""X as the three arrays of a CSR or CSC matrix, read where they lie.
+
+Slice s (a row of CSR, a column of CSC) holds data[p] at indices[p] for indptr[s] ≤ p < indptr[s+1],
+in any order. Data and indices, int32 or int64, are used in place; indptr is copied to int64. Other
+formats are converted to CSR. An entry stored in several parts means their sum, which is formed in a
+copy: the user's matrix is never touched.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+
+from levelprox import _kernels
+from levelprox.designs.base import Design, Index, Vector, check_finite, check_shape, real_values
+from levelprox.errors import InvalidInputError
+from levelprox.validation import Array
+
+
+class SparseDesign(Design):
+    """A CSR or CSC matrix without repeated entries.
+
+    Parameters
+    ----------
+    data, indices, indptr : ndarray
+        float32 or float64, int32 or int64, and int64. They are not copied and must not change
+        while the design is in use.
+    shape : (int, int)
+        Samples n and features d.
+    by_rows : bool
+        CSR if true, CSC if not.
+
+    Raises
+    ------
+    InvalidInputError
+        If the arrays contradict each other or the shape.
+
+    See Also
+    --------
+    levelprox.designs.as_design : Accepts and checks everything a user may bring.
+    """
+
+    def __init__(
+        self,
+        data: Array,
+        indices: NDArray[np.signedinteger[Any]],
+        indptr: NDArray[np.int64],
+        shape: tuple[int, int],
+        by_rows: bool,
+    ) -> None:
+        self.data, self.indices, self.indptr = data, indices, indptr
+        self.by_rows = by_rows
+        self.shape = shape
+        self.dtype = data.dtype
+        self.nbytes = data.nbytes + indices.nbytes + indptr.nbytes
+        try:
+            self.kernel: _kernels.Sparse = _kernels.Sparse(data, indices, indptr, *shape, by_rows)
+        except ValueError as error:
+            raise InvalidInputError(f"X is not a valid {'CSR' if by_rows else 'CSC'} matrix: {error}") from None
+
+    @classmethod
+    def from_scipy(cls, X: Any) -> SparseDesign:
+        """Check `X`, sparse in any format of SciPy's, and convert it where it cannot be used in place."""
+        check_shape(X.shape)
+        by_rows = X.format != "csc"
+        if X.format not in ("csr", "csc"):
+            X = _to_csr(X)
+        data = np.ascontiguousarray(real_values(X.data))
+        indices, indptr = _integers("indices", X.indices), _integers("indptr", X.indptr).astype(np.int64)
+        design = cls(data, indices, indptr, X.shape, by_rows)
+        if design.kernel.has_duplicates():
+            design = design._summed()
+        check_finite(design.kernel)
+        return design
+
+    def _columns(self, chosen: Index) -> SparseDesign:
+        arrays = self.kernel.select_columns(chosen)
+        return SparseDesign(*arrays, (self.shape[0], chosen.size), self.by_rows)
+
+    def _rows(self, chosen: Index) -> SparseDesign:
+        arrays = self.kernel.select_rows(chosen)
+        return SparseDesign(*arrays, (chosen.size, self.shape[1]), self.by_rows)
+
+    def _gram(self, weight: Vector | None) -> Vector:
+        out = np.empty((self.shape[1], self.shape[1]))
+        _kernels.sparse_gram(self._csr.kernel, np.ones(self.shape[0]) if weight is None else weight, out)
+        return out
+
+    @cached_property
+    def _csr(self) -> SparseDesign:
+        """The same matrix in CSR: for a CSC matrix a copy, made when it is first needed."""
+        return self if self.by_rows else SparseDesign._of(self._scipy().tocsr(), True)
+
+    def _summed(self) -> SparseDesign:
+        copy = self._scipy().copy()
+        copy.sum_duplicates()
+        return SparseDesign._of(copy, self.by_rows)
+
+    def _scipy(self) -> Any:
+        build = scipy.sparse.csr_array if self.by_rows else scipy.sparse.csc_array
+        return build((self.data, self.indices, self.indptr), shape=self.shape)
+
+    @classmethod
+    def _of(cls, X: Any, by_rows: bool) -> SparseDesign:
+        return cls(X.data, X.indices, X.indptr.astype(np.int64), X.shape, by_rows)
+
+
+def _integers(name: str, value: ArrayLike) -> NDArray[np.signedinteger[Any]]:
+    array = np.ascontiguousarray(value)
+    if array.dtype.kind not in "iu" or array.ndim != 1:
+        raise InvalidInputError(
+            f"X.{name} must be a 1-D array of integers, got dtype {array.dtype} and shape {array.shape}"
+        )
+    return array if array.dtype in (np.int32, np.int64) else array.astype(np.int64)
+
+
+def _to_csr(X: Any) -> Any:
+    """COO, DIA, BSR, LIL or DOK as CSR.
+
+    The values become floats first, so that repeated entries of a narrow integer type add up without
+    overflow, and a new matrix around them checks the indices, which SciPy would otherwise trust.
+    """
+    values = X if X.format in ("lil", "dok") else real_values(X.data)
+    try:
+        if X.format == "coo":
+            X = scipy.sparse.coo_array((values, (X.row, X.col)), shape=X.shape)
+        elif X.format == "dia":
+            X = scipy.sparse.dia_array((values, X.offsets), shape=X.shape)
+        elif X.format == "bsr":
+            X = scipy.sparse.bsr_array((values, X.indices, X.indptr), shape=X.shape)
+            X.check_format(full_check=True)
+        return X.tocsr()
+    except ValueError as error:
+        raise InvalidInputError(f"X is not a valid {X.format.upper()} matrix: {error}") from None
