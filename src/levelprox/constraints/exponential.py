@@ -1,0 +1,56 @@
+"""Exp, the exponential count: a smooth stand-in for "is this coefficient zero?".
+
+    φ(t) = 1 − e^{−λt},      t = |x|
+
+It tends to 1 without reaching it, so a level of m leaves room for a little more than m coefficients;
+a coefficient counts as 0.95 from t = 3/λ on.
+Table 2 of the paper; Bradley and Mangasarian (1998), ICML.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from levelprox.constraints.base import Constraint, Double
+
+
+@dataclass(frozen=True)
+class Exp(Constraint):
+    """The exponential function, a smooth count of the nonzero coefficients.
+
+    φ(t) = 1 - exp(-lam * t), with supremum 1, not reached. Row "Exp" of Table 2 of the paper.
+    P. S. Bradley and O. L. Mangasarian (1998), "Feature selection via concave minimization and support
+    vector machines", Proceedings of the 15th International Conference on Machine Learning, 82-90.
+
+    Parameters
+    ----------
+    lam : float in (0, inf)
+        The slope at 0; a coefficient of 1/lam counts as 1 - 1/e.
+    """
+
+    lam: float
+
+    def __post_init__(self) -> None:
+        self._check_parameters(lam=(0, np.inf))
+        self._check_range("lipschitz")
+
+    @property
+    def cap(self) -> float:
+        """1, not reached."""
+        return 1.0
+
+    @property
+    def lipschitz(self) -> float:
+        """λ², the curvature at 0."""
+        return self.lam * self.lam
+
+    def _phi(self, t: Double) -> Double:
+        return -np.expm1(-self.lam * t)
+
+    def _slope(self, t: Double) -> Double:
+        return self.lam * np.exp(-self.lam * t)
+
+    def _curvature(self, t: Double) -> Double:
+        return self.lipschitz * np.exp(-self.lam * t)

@@ -1,0 +1,51 @@
+"""L1, the ordinary ℓ1 norm: the convex constraint, and the yardstick of the others.
+
+    φ(t) = λt,      t = |x|
+
+Its slope never falls, so a large coefficient pays as much for its next unit as a small one does for
+its first: the fit is shrunk. With h = 0 the level-constrained method solves one convex problem.
+The case h = 0 of Assumption 1 of the paper; Tibshirani (1996), Journal of the Royal Statistical
+Society B 58(1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from levelprox.constraints.base import Constraint, Double
+
+
+@dataclass(frozen=True)
+class L1(Constraint):
+    """The ℓ1 norm, which charges every unit of a coefficient the same.
+
+    φ(t) = lam * t, unbounded, with h = 0: the convex case of Assumption 1 of the paper. R. Tibshirani
+    (1996), "Regression shrinkage and selection via the lasso", Journal of the Royal Statistical
+    Society B 58(1), 267-288.
+
+    Parameters
+    ----------
+    lam : float in (0, inf), default 1
+        The slope.
+    """
+
+    lam: float = 1.0
+
+    def __post_init__(self) -> None:
+        self._check_parameters(lam=(0, np.inf))
+
+    @property
+    def lipschitz(self) -> float:
+        """0, as h = 0."""
+        return 0.0
+
+    def _phi(self, t: Double) -> Double:
+        return self.lam * t
+
+    def _slope(self, t: Double) -> Double:
+        return np.full_like(t, self.lam)
+
+    def _curvature(self, t: Double) -> Double:
+        return np.zeros_like(t)

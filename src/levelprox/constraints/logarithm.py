@@ -1,0 +1,64 @@
+"""Log, the logarithm: every tenfold costs the same.
+
+    φ(t) = log(1 + θt)/log(1 + θ),      λ = θ/log(1 + θ),      t = |x|
+
+Scaled so that φ(1) = 1. It grows without bound, hence every level set is bounded and no level but 0
+is degenerate; θ → 0 is the ℓ1 norm, θ → ∞ the count of nonzeros.
+Table 2 of the paper; Weston, Elisseeff, Schölkopf and Tipping (2003), JMLR 3.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from levelprox.constraints.base import Constraint, Double, log1p_product
+
+
+@dataclass(frozen=True)
+class Log(Constraint):
+    """The logarithm, concave but unbounded, with φ(1) = 1.
+
+    φ(t) = log(1 + theta * t) / log(1 + theta); the slope at 0 is lam = theta / log(1 + theta). Row "Log"
+    of Table 2 of the paper. J. Weston, A. Elisseeff, B. Schölkopf and M. Tipping (2003), "Use of the
+    zero-norm with linear models and kernel methods", Journal of Machine Learning Research 3, 1439-1461.
+
+    Parameters
+    ----------
+    theta : float in (0, inf)
+        How early φ bends: the slope is halved at t = 1/theta.
+    """
+
+    theta: float
+
+    def __post_init__(self) -> None:
+        self._check_parameters(theta=(0, np.inf))
+        self._check_range("lam", "lipschitz")
+
+    @property
+    def lam(self) -> float:
+        """θ/log(1 + θ), the slope at 0."""
+        return self.theta / math.log1p(self.theta)
+
+    @property
+    def lipschitz(self) -> float:
+        """θ²/log(1 + θ), the curvature at 0."""
+        return self.theta * self.lam
+
+    def _phi(self, t: Double) -> Double:
+        return log1p_product(self.theta, t) / math.log1p(self.theta)
+
+    def _remaining(self, t: Double) -> Double:
+        """1/(1 + θt), in the form in which nothing overflows."""
+        if self.theta <= 1:
+            return 1 / (1 + self.theta * t)
+        half = 1 / self.theta  # where the slope is half of λ
+        return half / (half + t)
+
+    def _slope(self, t: Double) -> Double:
+        return self.lam * self._remaining(t)
+
+    def _curvature(self, t: Double) -> Double:
+        return self.lipschitz * self._remaining(t) ** 2

@@ -1,0 +1,76 @@
+"""Lp, the bridge function with 0 < p < 1: the ℓp quasi-norm to the power p, with its cusp cut off.
+
+    φ(t) = (t + ε)^p − ε^p,      λ = pε^{p−1},      t = |x|
+
+The shift ε makes the slope at 0 finite, which h ∈ C¹ needs. Subtracting ε^p makes φ(0) = 0, which the
+paper's (t + ε)^{1/θ}, p = 1/θ, is not: there the origin alone costs dε^p. Only the level moves.
+Table 2 of the paper; Fu (1998), Journal of Computational and Graphical Statistics 7(3).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from levelprox.constraints.base import Constraint, Double
+
+
+@dataclass(frozen=True)
+class Lp(Constraint):
+    """The bridge function with 0 < p < 1, concave but unbounded.
+
+    φ(t) = (t + epsilon)**p - epsilon**p; the slope at 0 is lam = p * epsilon**(p - 1). Row "ℓp, 0<p<1"
+    of Table 2 of the paper, with p = 1/θ. W. J. Fu (1998), "Penalized regressions: the bridge versus the
+    lasso", Journal of Computational and Graphical Statistics 7(3), 397-416.
+
+    The paper's function lacks the constant epsilon**p and so charges d * epsilon**p for d coefficients
+    that are all 0. Here the origin costs nothing; a level eta of the paper is the level
+    eta - d * epsilon**p here (with weights, d is their sum).
+
+    Parameters
+    ----------
+    p : float in (0, 1)
+        The power.
+    epsilon : float in (0, inf)
+        The shift; the smaller, the steeper at 0 and the closer to |x|**p.
+    """
+
+    p: float
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        self._check_parameters(p=(0, 1), epsilon=(0, np.inf))
+        self._check_range("lam", "lipschitz")
+
+    @property
+    def lam(self) -> float:
+        """pε^{p−1}, the slope at 0."""
+        return self.p * (self._at_zero / self.epsilon)  # not ε^(p−1): rounding p − 1 costs log ε digits
+
+    @property
+    def _at_zero(self) -> float:
+        return math.pow(self.epsilon, self.p)
+
+    @property
+    def lipschitz(self) -> float:
+        """p(1−p)ε^{p−2}, the curvature at 0."""
+        return (1 - self.p) * self.lam / self.epsilon
+
+    def _phi(self, t: Double) -> Double:
+        # (1 + t/ε)^p = e^growth. While that is small the difference of powers cancels; once it is
+        # not, e^growth may overflow although φ does not.
+        growth = self.p * np.log1p(t / self.epsilon)
+        near = self._at_zero * np.expm1(growth)
+        far = (t + self.epsilon) ** self.p - self._at_zero
+        return np.where(growth < 1, near, far)
+
+    def _slope(self, t: Double) -> Double:
+        ratio = t / self.epsilon
+        near = self.lam * (1 + ratio) ** (self.p - 1)
+        far = self.p * ((t + self.epsilon) ** self.p / (t + self.epsilon))
+        return np.minimum(np.where(ratio < 1, near, far), self.lam)
+
+    def _curvature(self, t: Double) -> Double:
+        return (1 - self.p) * self._slope(t) / (t + self.epsilon)

@@ -1,0 +1,79 @@
+"""MCP, the minimax concave penalty: the straightest way from slope λ to slope 0.
+
+    φ(t) = λt − t²/(2θ)   for t ≤ θλ,      φ(t) = θλ²/2   beyond,      t = |x|
+
+The slope falls linearly and is 0 from the threshold θλ on: a coefficient past it costs the cap
+whatever its size, is not shrunk, and the level counts such coefficients in units of the cap.
+Table 2 of the paper; Zhang (2010), Annals of Statistics 38(2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from levelprox.constraints.base import Constraint, Double, in_interval, unit_cap
+
+
+@dataclass(frozen=True)
+class MCP(Constraint):
+    """The minimax concave penalty, quadratic up to a threshold and constant beyond it.
+
+    φ(t) = lam * t - t**2 / (2 * theta) up to the threshold theta * lam, and the cap
+    theta * lam**2 / 2 from there on. Row "MCP" of Table 2 of the paper. C.-H. Zhang (2010), "Nearly
+    unbiased variable selection under minimax concave penalty", Annals of Statistics 38(2), 894-942.
+
+    Parameters
+    ----------
+    lam : float in (0, inf)
+        The slope at 0.
+    theta : float in (0, inf)
+        How slowly the slope falls: its derivative is -1/theta.
+    """
+
+    lam: float
+    theta: float
+
+    def __post_init__(self) -> None:
+        self._check_parameters(lam=(0, np.inf), theta=(0, np.inf))
+        self._check_range("threshold", "cap", "lipschitz")
+
+    @classmethod
+    def from_threshold(cls, threshold: float) -> MCP:
+        """Build the MCP with cap 1 that saturates at `threshold`, so that a level counts features.
+
+        That is lam = 2/threshold and theta = threshold**2/2, moved by ulps until the cap is exactly 1.
+        """
+        a = in_interval("threshold", threshold, 0, np.inf)
+        return unit_cap(cls, 2 / a, a / (2 / a), a)
+
+    @property
+    def threshold(self) -> float:
+        """θλ, where the slope reaches 0."""
+        return self.theta * self.lam
+
+    @property
+    def cap(self) -> float:
+        """θλ²/2, reached at the threshold."""
+        return self.threshold * self.lam / 2  # θλ·λ, for λ² may underflow where θλ² does not
+
+    @property
+    def lipschitz(self) -> float:
+        """1/θ, the curvature up to the threshold."""
+        return 1 / self.theta
+
+    def _phi(self, t: Double) -> Double:
+        # Measured from the nearer end, as neither cancels there: from 0, or from the cap, which
+        # φ then approaches without ever passing it.
+        short = np.maximum(self.threshold - t, 0)
+        from_zero = t * (self.lam - np.minimum(t, self.threshold) / self.theta / 2)
+        from_cap = self.cap - short * (short / self.theta) / 2
+        return np.where(t < self.threshold / 2, from_zero, from_cap)
+
+    def _slope(self, t: Double) -> Double:
+        falling = np.maximum(self.lam - np.minimum(t, self.threshold) / self.theta, 0)
+        return np.where(t >= self.threshold, 0, falling)
+
+    def _curvature(self, t: Double) -> Double:
+        return np.where(t < self.threshold, self.lipschitz, 0)

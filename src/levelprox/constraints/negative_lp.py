@@ -1,0 +1,64 @@
+"""NegativeLp, the ℓp function with p < 0: a count of nonzeros with a heavier tail than Exp.
+
+    φ(t) = 1 − (1 + θt)^p,      λ = −pθ,      t = |x|
+
+It tends to 1 like a power of t where Exp does so exponentially, so large coefficients keep paying a
+little for their size. With −p → ∞ and pθ fixed it becomes Exp.
+Table 2 of the paper; Rao and Kreutz-Delgado (1999), IEEE Transactions on Signal Processing 47(1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from levelprox.constraints.base import Constraint, Double, log1p_product
+
+
+@dataclass(frozen=True)
+class NegativeLp(Constraint):
+    """The ℓp function with p < 0, a smooth count of the nonzero coefficients.
+
+    φ(t) = 1 - (1 + theta * t)**p, with supremum 1, not reached; the slope at 0 is lam = -p * theta. Row
+    "ℓp, p<0" of Table 2 of the paper. B. D. Rao and K. Kreutz-Delgado (1999), "An affine scaling
+    methodology for best basis selection", IEEE Transactions on Signal Processing 47(1), 187-200.
+
+    Parameters
+    ----------
+    p : float in (-inf, 0)
+        The power; the further from 0, the sooner φ is near 1.
+    theta : float in (0, inf)
+        The scale: φ(1/theta) = 1 - 2**p.
+    """
+
+    p: float
+    theta: float
+
+    def __post_init__(self) -> None:
+        self._check_parameters(p=(-np.inf, 0), theta=(0, np.inf))
+        self._check_range("lam", "lipschitz")
+
+    @property
+    def lam(self) -> float:
+        """−pθ, the slope at 0."""
+        return -self.p * self.theta
+
+    @property
+    def cap(self) -> float:
+        """1, not reached."""
+        return 1.0
+
+    @property
+    def lipschitz(self) -> float:
+        """p(p−1)θ², the curvature at 0."""
+        return (1 - self.p) * self.theta * self.lam
+
+    def _phi(self, t: Double) -> Double:
+        return -np.expm1(self.p * log1p_product(self.theta, t))
+
+    def _slope(self, t: Double) -> Double:
+        return self.lam * np.exp((self.p - 1) * log1p_product(self.theta, t))
+
+    def _curvature(self, t: Double) -> Double:
+        return self.lipschitz * np.exp((self.p - 2) * log1p_product(self.theta, t))

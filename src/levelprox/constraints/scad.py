@@ -1,0 +1,95 @@
+"""SCAD, the smoothly clipped absolute deviation: ℓ1 at first, then MCP's descent to a flat cap.
+
+    φ(t) = λt                                 for t ≤ κ,      κ = λ/f,      t = |x|
+    φ(t) = λt − f(t − κ)²/(2(θ−1))            for κ ≤ t ≤ θκ
+    φ(t) = (θ+1)λκ/2                          beyond
+
+The factor f is 1 in the paper. There λ is both the slope at 0 and the place of the first knee; f
+multiplies the whole function and takes λ/f for the paper's λ, so that slope, knee κ and threshold θκ
+can be chosen apart and `lam` keeps its one meaning.
+Table 2 of the paper; Fan and Li (2001), Journal of the American Statistical Association 96(456).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from levelprox.constraints.base import Constraint, Double, in_interval, unit_cap
+
+
+@dataclass(frozen=True)
+class SCAD(Constraint):
+    """The smoothly clipped absolute deviation: linear, then quadratic, then constant.
+
+    With knee = lam / factor, φ(t) = lam * t up to the knee,
+    lam * t - factor * (t - knee)**2 / (2 * (theta - 1)) up to the threshold theta * knee, and the cap
+    (theta + 1) * lam * knee / 2 from there on; that is `factor` times the paper's SCAD with lam / factor
+    for its lam. Row "SCAD" of Table 2 of the paper. J. Fan and R. Li (2001), "Variable selection via
+    nonconcave penalized likelihood and its oracle properties", Journal of the American Statistical
+    Association 96(456), 1348-1360.
+
+    Parameters
+    ----------
+    lam : float in (0, inf)
+        The slope at 0, and up to the knee.
+    theta : float in (1, inf)
+        The threshold as a multiple of the knee; Fan and Li recommend 3.7.
+    factor : float in (0, inf), default 1
+        Scales the function; 1 is the paper's SCAD.
+    """
+
+    lam: float
+    theta: float
+    factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        self._check_parameters(lam=(0, np.inf), theta=(1, np.inf), factor=(0, np.inf))
+        self._check_range("knee", "threshold", "cap", "lipschitz")
+
+    @classmethod
+    def from_threshold(cls, threshold: float, theta: float = 3.7) -> SCAD:
+        """Build the SCAD with cap 1 that saturates at `threshold`, so that a level counts features.
+
+        Its knee is threshold/theta and lam = 2/(threshold + knee), moved by ulps until the cap is exactly 1.
+        """
+        a = in_interval("threshold", threshold, 0, np.inf)
+        theta = in_interval("theta", theta, 1, np.inf)
+        lam = 2 / (a + a / theta)
+        return unit_cap(lambda lam, factor: cls(lam, theta, factor), lam, lam * theta / a, a)
+
+    @property
+    def knee(self) -> float:
+        """κ, up to where φ is linear."""
+        return self.lam / self.factor
+
+    @property
+    def threshold(self) -> float:
+        """θκ, where the slope reaches 0."""
+        return self.theta * self.knee
+
+    @property
+    def cap(self) -> float:
+        """(θ+1)λκ/2, reached at the threshold."""
+        return (self.threshold + self.knee) * self.lam / 2
+
+    @property
+    def lipschitz(self) -> float:
+        """f/(θ−1), the curvature between knee and threshold."""
+        return self.factor / (self.theta - 1)
+
+    def _phi(self, t: Double) -> Double:
+        # From the nearer end, as for MCP.
+        past = np.clip(t - self.knee, 0, self.threshold - self.knee)
+        short = np.maximum(self.threshold - t, 0)
+        from_zero = np.minimum(self.lam * t - past * (past * self.lipschitz) / 2, self.cap)
+        from_cap = self.cap - short * (short * self.lipschitz) / 2
+        return np.where(t < (self.knee + self.threshold) / 2, from_zero, from_cap)
+
+    def _slope(self, t: Double) -> Double:
+        past = np.clip(t - self.knee, 0, self.threshold - self.knee)
+        return np.where(t >= self.threshold, 0, np.maximum(self.lam - past * self.lipschitz, 0))
+
+    def _curvature(self, t: Double) -> Double:
+        return np.where((t > self.knee) & (t < self.threshold), self.lipschitz, 0)
