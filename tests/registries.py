@@ -152,7 +152,7 @@ def _objectives() -> list[Objective]:
     smooth = LinearModel(X, b, "huber")
     return [
         LinearModel(X, b, "squared"),
-        LinearModel(np.asfortranarray(X), np.sign(b), "logistic"),
+        LinearModel(np.asfortranarray(X), np.sign(b + rng.logistic(size=40)), "logistic"),
         LinearModel(thin, rng.standard_normal(60), "squared", sample_weight=rng.random(60)),
         LinearModel(X, b, "cauchy"),
         Function(smooth.value_and_gradient, 10),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import cvxpy as cp
 import numpy as np
 import pytest
 
@@ -183,8 +184,6 @@ def test_kinks_give_a_choice_of_subgradients():
     assert certify(problem, [2.1]).kkt == pytest.approx(1 / 3, rel=1e-6)
     rng = np.random.default_rng(0)
     X, b = rng.standard_normal((30, 3)), rng.standard_normal(30)
-    import cvxpy as cp
-
     x = cp.Variable(3)
     cp.Problem(cp.Minimize(cp.norm1(b - X @ x) / 30), [cp.norm1(x) <= 0.2]).solve(
         solver="CLARABEL", tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12
@@ -192,9 +191,9 @@ def test_kinks_give_a_choice_of_subgradients():
     exact = np.where(np.abs(x.value) < 1e-9, 0, x.value)
     exact *= 0.2 / np.abs(exact).sum()
     problem = Problem(LinearModel(X, b, "absolute"), L1(), 0.2)
-    near, far = certify(problem, exact), certify(problem, 0.9 * exact)
+    near, far = certify(problem, exact), certify(problem, 0.5 * exact)
     assert near.kkt <= 1e-5
-    assert far.kkt > 1e-2
+    assert far.kkt > 1e-3
 
 
 def test_the_dual_bound_holds_at_solutions():

@@ -1,4 +1,3 @@
-# ruff: noqa: D102
 """Every constraint keeps what the method relies on; and every check here catches a planted fault."""
 
 from __future__ import annotations
@@ -48,9 +47,7 @@ EPS = float(np.finfo(np.float64).eps)
 TINY = 5e-324
 LARGEST = sys.float_info.max
 EXTREME = [0.0, 5e-324, 1e-310, 1e-8, 1.0, 1e16, 1e17, 1e308, 1.7e308]
-EXAMPLES = (
-    2000 if os.environ.get("LEVELPROX_LONG_TESTS") else 60
-)  # each, for every constraint of the registry
+EXAMPLES = 2000 if os.environ.get("LEVELPROX_LONG_TESTS") else 60  # each, for every constraint of the registry
 
 every_constraint = pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
 closed_forms = [c for c in CONSTRAINTS if not isinstance(c, Custom)]
@@ -226,9 +223,7 @@ def paper_mcp(c: MCP) -> Any:
     lam, theta = mpmath.mpf(c.lam), mpmath.mpf(c.theta)
     return (
         lam,
-        lambda t: (
-            (t**2 / (2 * theta), t / theta) if t <= theta * lam else (lam * t - theta * lam**2 / 2, lam)
-        ),
+        lambda t: (t**2 / (2 * theta), t / theta) if t <= theta * lam else (lam * t - theta * lam**2 / 2, lam),
     )
 
 
@@ -240,9 +235,7 @@ def paper_scad(c: SCAD) -> Any:
         if t <= lam:
             return 0 * t, 0 * t
         if t <= theta * lam:
-            return factor * (t**2 - 2 * lam * t + lam**2) / (2 * (theta - 1)), factor * (t - lam) / (
-                theta - 1
-            )
+            return factor * (t**2 - 2 * lam * t + lam**2) / (2 * (theta - 1)), factor * (t - lam) / (theta - 1)
         return factor * (lam * t - (theta + 1) * lam**2 / 2), factor * lam
 
     return factor * lam, h

@@ -27,6 +27,8 @@ from levelprox.problem import Problem
 
 Vector = NDArray[np.float64]
 
+_CLEARLY = 1e-6
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -179,8 +181,8 @@ def assemble(problem: Problem, x: Vector, psi: float, gradient: Vector, null: Nu
     # In units of stationarity: kkt = max(stationarity, complementarity · unit) / scale.
     unit = null.scale / max(abs(psi), null.scale)
     y = _best_multiplier(residual, abs(slack) * unit)
-    # A multiplier of 0 that is about as good means that the constraint does not hold x back.
-    if slack > 0 and residual.largest(0.0) <= 2 * max(residual.largest(y), y * slack * unit):
+    # Clearly below the level and stationary without it: the constraint does not hold x back.
+    if slack > _CLEARLY * problem.level and residual.largest(0.0) <= _CLEARLY * null.scale:
         y = 0.0
     stationarity = residual.largest(y)
     distance, check = _degenerate_distance(problem)

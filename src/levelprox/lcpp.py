@@ -8,14 +8,18 @@ feasible for the next step: stop anywhere and the answer obeys the level.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from levelprox.problem import Problem
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
 from levelprox.subsolvers import Subsolver
-from levelprox.surrogate import Linearise, Surrogate, linearise
+from levelprox.surrogate import Linearise, linearise
+
+# A subsolver with its tolerance and its time limit filled in.
+Solve = Callable[[Subproblem, Iterate], Iterate]
 
 
 def lcpp(
@@ -25,39 +29,50 @@ def lcpp(
     gamma: float,
     subsolver: Subsolver,
     surrogate: Linearise = linearise,
-    budget: Budget | None = None,
+    tolerance: float = 0.0,
+    seconds_left: Callable[[], float] = lambda: math.inf,
 ) -> Iterator[tuple[float, Iterate]]:
-    """Yield (η_1, x^1), (η_2, x^2), …; the caller decides when it has seen enough."""
-    budget = budget or Budget()
+    """Yield (η_1, x^1), (η_2, x^2), …; the caller decides when it has seen enough.
+
+    Parameters
+    ----------
+    problem : Problem
+    start : Iterate
+        x^0, feasible.
+    levels : iterable of float
+        η_1 ≤ η_2 ≤ … ≤ η.
+    gamma : float
+        γ.
+    subsolver : Subsolver
+    surrogate : callable
+        How g_k is made.
+    tolerance : float
+        Residuals below this, in units of ∇ψ, need not be improved.
+    seconds_left : callable
+        Asked before each step.
+    """
+
+    def solve(subproblem: Subproblem, at: Iterate) -> Iterate:
+        return subsolver.solve(subproblem, at, tolerance, seconds_left())
+
     iterate = start
     for eta_k in levels:
         g_k = surrogate(problem.constraint, iterate.x, eta_k, problem.weights)
         subproblem = Subproblem(problem.objective, g_k, iterate.x, gamma, problem.signs)
-        iterate = _feasible_step(problem, subproblem, subsolver, iterate, eta_k, budget)
+        iterate = _feasible_step(problem, subproblem, solve, iterate, eta_k)
         yield eta_k, iterate
 
 
-class Budget:
-    """What the caller lets the next step spend; the caller may change it between steps."""
+def _feasible_step(problem: Problem, subproblem: Subproblem, solve: Solve, iterate: Iterate, eta_k: float) -> Iterate:
+    """x^k with g(x^k) ≤ η_k as computed, too.
 
-    tolerance: float = 0.0
-    deadline_in: float = 1e300
-
-
-def _feasible_step(
-    problem: Problem,
-    subproblem: Subproblem,
-    subsolver: Subsolver,
-    iterate: Iterate,
-    eta_k: float,
-    budget: Budget,
-) -> Iterate:
-    """The subsolver's point; where rounding in g_k let g exceed η_k (enormous |x|), a tighter set; at worst x^{k−1}."""
+    g_k ≥ g holds up to rounding. Where |x| is so large that rounding shows, the step is taken again
+    in a smaller set; at worst x^{k−1} stays.
+    """
     for _ in range(3):
-        step = subsolver.solve(subproblem, iterate, budget.tolerance, budget.deadline_in)
+        step = solve(subproblem, iterate)
         excess = problem.g(step.x) - eta_k
         if excess <= 0:
             return step
-        tighter: Surrogate = subproblem.surrogate.tightened(4 * excess)
-        subproblem = replace(subproblem, surrogate=tighter)
+        subproblem = replace(subproblem, surrogate=subproblem.surrogate.tightened(4 * excess))
     return replace(iterate, stop="stationary", n_inner=0, n_evaluations=0)

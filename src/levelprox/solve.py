@@ -10,9 +10,9 @@ import math
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from levelprox.certificate import Certificate, assemble, certify, null_fit
 from levelprox.constraints import Constraint
 from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
-from levelprox.lcpp import Budget, lcpp
+from levelprox.lcpp import lcpp
 from levelprox.levels import Levels, levels_by_name
 from levelprox.objectives import Function
 from levelprox.objectives.function import ValueAndGradient
@@ -40,7 +40,7 @@ _EPS = float(np.finfo(np.float64).eps)
 _ACCEPTABLE = 100  # a point within this factor of tol is "solved_inaccurate"
 _HISTORY = 1000
 _PAST_ALL_BOUNDS = 1e100
-_STILL = 3  # outer steps without any movement that make a stall
+_STILL = 10  # outer steps without any movement that make a stall
 
 
 def solve(
@@ -223,83 +223,68 @@ class _Run:
             warnings.warn(f"tol={self.tol:g} is below the resolution of float64", ConvergenceWarning, stacklevel=3)
         self.best = Iterate(x0, math.nan, np.full(x0.shape, math.nan))
         try:
-            psi, gradient = self._evaluate_start(x0)
+            self.best = start = self._start(x0)
             self.null = null_fit(self.problem)
-            self.best = Iterate(x0, psi, gradient, step=1 / self.problem.objective.curvature)
-            status = self._certified(self.best) or self._try_without_level() or self._iterate()
+            status = self._follow(self._without_level(start))
+            if status is None:
+                self.best, self.n_outer, self.still = start, 0, 0
+                self.history.clear()
+                status = self._follow(self._with_level(start))
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         except (InvalidInputError, NumericalError):
             raise
         except Exception as error:
             self._fail(f"the objective failed: {type(error).__name__}: {error}", error)
+        assert status is not None  # levels never end
         if status is Status.NUMERICAL_ERROR:
             self._fail("the objective or its gradient is not finite near the last good point", None)
         return self._conclude(status)
 
-    def _evaluate_start(self, x0: Vector) -> tuple[float, Vector]:
+    def _start(self, x0: Vector) -> Iterate:
         psi, gradient = self.problem.objective.value_and_gradient(x0)
         self.n_evaluations += 1
         if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
             raise NumericalError(f"the objective is not finite at the start: psi(x0) = {psi}")
-        return psi, gradient
+        return Iterate(x0, psi, gradient, step=1 / self.problem.objective.curvature)
 
-    def _certified(self, iterate: Iterate) -> Status | None:
-        """SOLVED when the certificate already holds at `iterate`."""
-        certificate = assemble(self.problem, iterate.x, iterate.psi, iterate.gradient, self.null)
-        return Status.SOLVED if certificate.kkt <= self.tol and self.max_iter > 0 else None
+    def _with_level(self, start: Iterate) -> Iterator[tuple[float, Iterate]]:
+        """LCPP itself."""
+        problem = self.problem
+        etas = self.levels.sequence(problem.level, problem.g(start.x))
+        accuracy = 0.1 * self.tol * self.null.scale
+        return lcpp(problem, start, etas, self.gamma, self.subsolver, self.surrogate, accuracy, self._left)
 
-    def _try_without_level(self) -> Status | None:
-        """Minimise ψ alone for as long as g ≤ η holds by itself.
+    def _without_level(self, start: Iterate) -> Iterator[tuple[float, Iterate]]:
+        """Minimise ψ alone, for as long as g ≤ η holds by itself.
 
         A nonconvex problem can have KKT points with y > 0 although its unconstrained minimiser is
         feasible, and LCPP may stop at one. Where the level does hold x back, the first gradient
-        steps leave it, and this costs a few evaluations.
+        steps leave it, and this has cost a few evaluations.
         """
         problem = self.problem
-        if problem.constraint.lipschitz == 0 or problem.level == 0 or self.max_iter == 0:
-            return None
+        if problem.constraint.lipschitz == 0 or problem.level == 0:  # convex, or a single point
+            return
         everything = Surrogate(problem.weights, None, math.inf, problem.constraint.lam, math.inf)
-        iterate = replace(self.best, step=self.best.step)
-        size = 1
-        while self.n_outer < self.max_iter:
+        iterate, accuracy = start, 0.1 * self.tol * self.null.scale
+        for steps in chain((1, 2, 4), repeat(10)):
             free = Subproblem(problem.objective, everything, iterate.x, problem.objective.weak_convexity, problem.signs)
-            iterate = self._count(
-                self._sized(size).solve(free, iterate, 0.1 * self.tol * self.null.scale, self._left())
-            )
-            size = min(2 * size, 10)
-            inside = problem.g(iterate.x) <= problem.level
-            if iterate.stop == "interrupted":
-                return Status.INTERRUPTED
-            if not inside or iterate.stop in ("stationary", "no decrease", "not finite"):
-                return None
-            certificate = assemble(problem, iterate.x, iterate.psi, iterate.gradient, self.null)
-            if certificate.kkt <= self.tol and not certificate.active:
-                self.best = iterate
-                self._record(problem.level, iterate, certificate, math.inf)
-                return Status.SOLVED
-            if self._left() <= 0 or float(np.max(np.abs(iterate.x), initial=0.0)) > _PAST_ALL_BOUNDS:
-                return None
-            self.n_outer += 1
-        return None
+            iterate = self.subsolver.limited_to(steps).solve(free, iterate, accuracy, self._left())
+            if problem.g(iterate.x) > problem.level:
+                self._count(iterate)
+                return
+            yield problem.level, iterate
 
-    def _sized(self, steps: int) -> Subsolver:
-        return replace(self.subsolver, max_steps=steps)  # type: ignore[call-arg]
-
-    def _iterate(self) -> Status:
-        problem = self.problem
-        budget = Budget()
-        budget.tolerance = 0.1 * self.tol * self.null.scale
-        budget.deadline_in = self._left()
-        etas = self.levels.sequence(problem.level, problem.g(self.best.x))
-        steps = lcpp(problem, self.best, etas, self.gamma, self.subsolver, self.surrogate, budget)
+    def _follow(self, steps: Iterator[tuple[float, Iterate]]) -> Status | None:
+        """Take steps until there is a reason to stop; None when there are no more of them."""
         while True:
             if self.n_outer >= self.max_iter:
                 return Status.MAX_ITER
             if self._left() <= 0:
                 return Status.TIME_LIMIT
-            budget.deadline_in = self._left()
-            eta_k, iterate = next(steps)
+            if (step := next(steps, None)) is None:
+                return None
+            eta_k, iterate = step
             last, self.best = self.best, self._count(iterate)
             self.n_outer += 1
             status = self._judge(eta_k, last, iterate)
@@ -366,14 +351,20 @@ class _Run:
         message = self._message(status, certificate)
         if status not in (Status.SOLVED, Status.CALLBACK_STOP, Status.INTERRUPTED):
             warnings.warn(message, ConvergenceWarning, stacklevel=4)
-        elif not certificate.active and self.problem.objective.is_separated(self.best.x):
+        if self._is_separated():
             warnings.warn(
-                "the data are separable within the level: the loss has no minimiser there, and the size of x is set "
-                "by tol alone. Lower the level, or regularise.",
+                "the data are separable by coefficients that cost nothing more as they grow: the loss has no "
+                "minimiser within the level, and their size is set by tol alone. Lower the level, or regularise.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
         return self._result(status, message, certificate)
+
+    def _is_separated(self) -> bool:
+        """Whether ψ falls for ever along the part of x that is exempt or past its threshold."""
+        slope = self.problem.constraint.slope(np.abs(self.best.x))
+        free = slope == 0 if self.problem.weights is None else (slope == 0) | (self.problem.weights == 0)
+        return bool(np.any(free)) and self.problem.objective.is_separated(np.where(free, self.best.x, 0.0))
 
     def _message(self, status: Status, certificate: Certificate) -> str:
         relation = "<=" if certificate.kkt <= self.tol else ">"
@@ -463,6 +454,6 @@ def _checked_random_state(random_state: object) -> object:
 
 
 def _unknown_option(name: str) -> str:
-    options = [option for option in solve.__kwdefaults__ or {}]
+    options = list(solve.__kwdefaults__ or {})
     near = get_close_matches(name, options, n=3)
     return f"unknown option {name!r}" + (f"; did you mean {' or '.join(map(repr, near))}?" if near else "")

@@ -13,8 +13,9 @@ namespace levelprox {
 namespace {
 
 constexpr double EPS = std::numeric_limits<double>::epsilon();
-constexpr double SHORTEST_STEP = 1e-30, LONGEST_STEP = 1e30;
+constexpr double SHORTEST_STEP = 1e-300, LONGEST_STEP = 1e300;
 constexpr int MOST_TRIALS = 60;
+constexpr double FLAT = 4 * EPS;  // psi_k is not known better than this, relatively
 
 using Vector = std::vector<double>;
 
@@ -25,6 +26,8 @@ bool all_finite(const Vector &a) {
     for (double value : a) poison += value * 0.0;
     return poison == 0;
 }
+
+bool not_above(double value, double other) { return value <= other + FLAT * std::fabs(other); }
 
 // psi_k and its gradient at one point.
 struct Point {
@@ -60,8 +63,8 @@ public:
             std::swap(now_, trial_);
             std::swap(slope_, slope);
 
-            // Keep the best point; among equals (up to rounding) the latest, which is the more stationary one.
-            if (now_.value <= value_at_center && now_.value <= kept_.value + 2 * EPS * std::fabs(kept_.value)) kept_ = now_;
+            // Keep the best point; among those that psi_k cannot tell apart the latest, the more stationary one.
+            if (not_above(now_.value, value_at_center) && not_above(now_.value, kept_.value)) kept_ = now_;
             if (int(recent.size()) == settings_.memory) recent.erase(recent.begin());
             recent.push_back(now_.value);
 
@@ -77,7 +80,7 @@ public:
         }
     }
 
-    // Whatever ended the run, hand out the best point seen: never one with psi_k above the center's.
+    // Whatever ended the run, hand out the best point seen: never one with psi_k above the center's (beyond the last digits).
     void finish() {
         state_.x = std::move(kept_.x);
         state_.gradient = std::move(kept_.gradient_psi);
@@ -101,7 +104,7 @@ private:
 
     // Shorten the step until psi_k falls enough below `reference`; false ends the run, state_.stop says why.
     bool find_trial(double reference) {
-        double t = state_.step;
+        double t = std::clamp(state_.step, SHORTEST_STEP, LONGEST_STEP);
         bool saw_finite = false;
         for (int trial = 0; trial < MOST_TRIALS; ++trial, t /= 2) {
             for (std::size_t i = 0; i < shifted_.size(); ++i) shifted_[i] = now_.x[i] - t * slope_[i];
@@ -128,8 +131,7 @@ private:
                 continue;
             }
             saw_finite = true;
-            const double slack = 4 * EPS * std::fabs(reference);  // psi_k is not known better than this
-            if (trial_.value <= reference - settings_.decrease / 2 * length / t + slack) {
+            if (not_above(trial_.value, reference - settings_.decrease / 2 * length / t)) {
                 state_.step = t;
                 state_.multiplier = projection.multiplier / t;
                 state_.residual = longest / t;

@@ -38,6 +38,9 @@ class DenseDesign(Design):
         self.dtype = array.dtype
         self.nbytes = array.nbytes
 
+    def __reduce__(self) -> tuple[type[DenseDesign], tuple[Array]]:
+        return DenseDesign, (self.array,)
+
     @classmethod
     def from_array(cls, X: object) -> DenseDesign:
         """Check `X`, an array or what NumPy makes one of, and convert it where it cannot be used in place."""

@@ -62,6 +62,9 @@ class SparseDesign(Design):
         except ValueError as error:
             raise InvalidInputError(f"X is not a valid {'CSR' if by_rows else 'CSC'} matrix: {error}") from None
 
+    def __reduce__(self) -> tuple[type[SparseDesign], tuple[Any, ...]]:
+        return SparseDesign, (self.data, self.indices, self.indptr, self.shape, self.by_rows)
+
     @classmethod
     def from_scipy(cls, X: Any) -> SparseDesign:
         """Check `X`, sparse in any format of SciPy's, and convert it where it cannot be used in place."""

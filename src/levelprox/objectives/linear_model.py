@@ -46,6 +46,9 @@ class LinearModel(Objective):
         self.sample_weight = None if sample_weight is None else check_weights(sample_weight, n)
         self.smooth = self.loss.smooth
 
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name != "compiled"}
+
     @property
     def dimension(self) -> int:
         return self.design.shape[1]

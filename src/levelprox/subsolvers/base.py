@@ -29,6 +29,10 @@ class Subsolver(ABC):
         """Whether ψ has the traits this subsolver needs."""
 
     @abstractmethod
+    def limited_to(self, steps: int) -> Subsolver:
+        """The same subsolver with at most so many inner steps."""
+
+    @abstractmethod
     def solve(self, subproblem: Subproblem, start: Iterate, tolerance: float = 0.0, seconds: float = 1e300) -> Iterate:
         """A better point, started from x^{k−1}.
 

@@ -8,7 +8,7 @@ Gong et al. (2013), ICML; Birgin, Martínez, Raydan (2000), SIAM J. Optim. 10(4)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from levelprox import _kernels
@@ -55,6 +55,9 @@ class Spectral(Subsolver):
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
         return objective.smooth
+
+    def limited_to(self, steps: int) -> Spectral:
+        return replace(self, max_steps=steps)
 
     def solve(self, subproblem: Subproblem, start: Iterate, tolerance: float = 0.0, seconds: float = 1e300) -> Iterate:
         surrogate = subproblem.surrogate
