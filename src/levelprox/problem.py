@@ -43,12 +43,8 @@ class Problem:
     _all_nonnegative: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name, value, kind in (
-            ("objective", self.objective, Objective),
-            ("constraint", self.constraint, Constraint),
-        ):
-            if not isinstance(value, kind):
-                raise InvalidInputError(f"{name} must be a levelprox {kind.__name__}, got {type(value).__name__}")
+        _must_be("objective", self.objective, Objective)
+        _must_be("constraint", self.constraint, Constraint)
         level = real("level", self.level)
         if level < 0:
             raise InfeasibleError(f"no feasible point: g(x) >= 0 for all x, got level={level:g}")
@@ -56,12 +52,9 @@ class Problem:
             raise InvalidInputError("level must be finite, got inf; without a level, fit an unconstrained model")
         weights = None if self.weights is None else feature_weights(self.weights, self.dimension).astype(np.float64)
         mask, all_nonnegative = nonnegative_mask(self.nonnegative, self.dimension)
-        for name, value in (
-            ("level", level),
-            ("weights", weights),
-            ("_mask", mask),
-            ("_all_nonnegative", all_nonnegative),
-        ):
+        # The dataclass is frozen; what was checked replaces what was given.
+        checked = {"level": level, "weights": weights, "_mask": mask, "_all_nonnegative": all_nonnegative}
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
 
     @property
@@ -109,3 +102,8 @@ class Problem:
             weights=None if self.weights is None else self.weights[W],
             nonnegative=self.must_be_nonnegative()[W],
         )
+
+
+def _must_be(name: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise InvalidInputError(f"{name} must be a levelprox {kind.__name__}, got {type(value).__name__}")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox.errors import InfeasibleError, InvalidInputError
 from levelprox.validation import Array, finite, real_array
 
@@ -93,7 +93,8 @@ def project(
     omega = None if omega is None else omega.astype(dtype)
     mask, all_nonnegative = nonnegative_mask(nonnegative, d)
     levels = _one_a_row("tau", tau, point.ndim, m)
-    guesses = np.zeros(m) if start is None else finite("start", _one_a_row("start", start, point.ndim, m))
+    guesses = _one_a_row("start", 0.0 if start is None else start, point.ndim, m)
+    finite("start", guesses)
     multiplier = np.empty(m)
 
     x = target.reshape(m, d)

@@ -378,7 +378,7 @@ class _Run:
             + ("" if certificate.active else " The constraint is inactive."),
             Status.SOLVED_INACCURATE: f"Nearly solved {steps}: {figures}. Raise max_iter or tol.",
             Status.MAX_ITER: f"Stopped {steps}, max_iter: {figures}. Raise max_iter or tol.",
-            Status.TIME_LIMIT: f"Stopped {steps}, time_limit {self.time_limit:g} s: {figures}. Raise time_limit or tol.",
+            Status.TIME_LIMIT: f"Stopped {steps}, time_limit {self.time_limit:g} s: {figures}. Raise it or tol.",
             Status.INTERRUPTED: f"Interrupted {steps}: {figures}.",
             Status.CALLBACK_STOP: f"Stopped by the callback {steps}: {figures}.",
             Status.STALLED: f"Stalled {steps}: {figures}. x no longer moves in float64; raise tol, or scale the data.",

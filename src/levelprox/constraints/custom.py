@@ -32,9 +32,8 @@ class Custom(Constraint):
     t >= 0 and return arrays of the same shape. On construction they are tried on a grid from 1e-6 to
     1e6 times lam / lipschitz, and refused where they break one of these conditions or each other.
 
-    φ is computed as the difference, so its error is about 1e-16 * lam * t, not relative to φ. Only
-    where grad_h(t) equals lam, and a cap was given, is φ the cap exactly: give the cap if there is one.
-    `curvature` is a difference quotient of grad_h.
+    φ is computed as the difference, so its error is about 1e-16 * lam * t, not relative to φ. Where
+    grad_h(t) equals lam it is the cap exactly. `curvature` is a difference quotient of grad_h.
 
     Parameters
     ----------
@@ -47,7 +46,7 @@ class Custom(Constraint):
     lipschitz : float in (0, inf)
         The Lipschitz constant of grad_h.
     cap : float in (0, inf], default inf
-        The supremum of φ.
+        The supremum of φ; to be given if it is finite.
 
     Examples
     --------
@@ -129,7 +128,13 @@ class Custom(Constraint):
         apart = (gain < grad[:-1] * step - slack) | (gain > grad[1:] * step + slack)
         _refuse(apart, "h must rise as its derivative grad_h says", gain / step, end)
         phi = lam * t - h
-        _refuse(phi > self.cap + SLACK * lam * t, f"lam * t - h(t) must not exceed cap = {self.cap:g}", phi, t)
+        above = phi > self.cap + SLACK * lam * t
+        _refuse(above, f"lam * t - h(t) must not exceed cap = {self.cap:g}", phi, t)
+        if math.isinf(self.cap):  # a flat phi needs its cap: far out the difference is all rounding error
+            flat = grad >= (1 - SLACK) * lam
+            if flat.any():
+                reached = f"phi = {phi[flat][0]:g} at t = {t[flat][0]:g}"
+                raise InvalidInputError(f"grad_h reaches lam and phi its cap, so cap must be given; {reached}")
 
 
 def _refuse(bad: NDArray[np.bool_], rule: str, values: Double, t: Double) -> None:
