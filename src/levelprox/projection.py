@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-import levelprox._kernels as _kernels
+from levelprox import _kernels
 from levelprox.errors import InfeasibleError, InvalidInputError
 from levelprox.validation import Array, finite, real_array
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-import levelprox._kernels as _kernels
+from levelprox import _kernels
 from levelprox.designs.base import Design, Index, Vector, check_finite, check_shape, real_values
 from levelprox.errors import InvalidInputError
 from levelprox.validation import Array

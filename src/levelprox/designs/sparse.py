@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-import levelprox._kernels as _kernels
+from levelprox import _kernels
 from levelprox.designs.base import Design, Index, Vector, check_finite, check_shape, real_values
 from levelprox.errors import InvalidInputError
 from levelprox.validation import Array

@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-import levelprox._kernels as _kernels
+from levelprox import _kernels
 from levelprox.errors import InvalidInputError
 from levelprox.validation import finite, real, real_array
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import levelprox._kernels as _kernels
+from levelprox import _kernels
 from levelprox.errors import InvalidInputError
 from levelprox.objectives import Objective
 from levelprox.result import Iterate
