@@ -37,7 +37,7 @@ ASAN := .venv-asan
 SITE = $(shell $(BIN)/python -c "import site; print(site.getsitepackages()[0])")
 test-asan: $(ASAN)/.built
 	LD_PRELOAD="$$($(or $(CXX),c++) -print-file-name=libasan.so) $$($(or $(CXX),c++) -print-file-name=libubsan.so)" \
-	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 LEVELPROX_SANITIZED=1 \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	PYTHONPATH=$(SITE) \
 	$(ASAN)/bin/python -m pytest -p no:cacheprovider tests
 

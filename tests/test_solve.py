@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -315,6 +316,18 @@ def test_c37_rows_weighted_twice_are_rows_repeated():
     weighted = solve(Problem(LinearModel(X, b, sample_weight=s), MCP, 1.5), tol=1e-10)
     repeated = solve(Problem(LinearModel(np.repeat(X, s, axis=0), np.repeat(b, s)), MCP, 1.5), tol=1e-10)
     np.testing.assert_allclose(weighted.x, repeated.x, atol=1e-7)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_c84_two_threads_may_share_one_model(order):
+    rng = np.random.default_rng(9)
+    X = np.array(rng.standard_normal((4000, 40)), order=order)
+    problem = Problem(LinearModel(X, np.sign(X[:, 0] + rng.standard_normal(4000)), "logistic"), MCP, 3.5)
+    alone = solve(problem)
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda _: solve(problem), range(8)))
+    for result in together:
+        np.testing.assert_array_equal(result.x, alone.x)
 
 
 # --- bad input ---------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ class PythonObjective : public levelprox::Objective {
 public:
     PythonObjective(nb::callable function, std::int64_t dimension) : function_(std::move(function)), dimension_(dimension) {}
     std::int64_t dimension() const override { return dimension_; }
-    double value_and_gradient(const double *x, double *gradient) override {
+    double value_and_gradient(const double *x, double *gradient, levelprox::Poll &) const override {
         nb::gil_scoped_acquire acquire;
         if (PyErr_CheckSignals() != 0) throw nb::python_error();
         nb::object answer = function_(to_numpy(std::vector<double>(x, x + dimension_)));
@@ -73,14 +73,14 @@ nb::dict run_spectral(nb::object objective, In x, In gradient, double psi, doubl
     state.gradient.assign(gradient.data(), gradient.data() + gradient.shape(0));
     state.psi = psi, state.step = step, state.multiplier = multiplier;
 
-    const auto run = [&](levelprox::Objective &of) {
+    const auto run = [&](const levelprox::Objective &of) {
         nb::gil_scoped_release release;
         levelprox::spectral(of, set, gamma, settings, state);
     };
     if (nb::isinstance<levelprox::LinearModel>(objective)) {
-        run(nb::cast<levelprox::LinearModel &>(objective));
+        run(nb::cast<const levelprox::LinearModel &>(objective));
     } else {
-        PythonObjective python(nb::cast<nb::callable>(objective), std::int64_t(x.shape(0)));
+        const PythonObjective python(nb::cast<nb::callable>(objective), std::int64_t(x.shape(0)));
         run(python);
     }
     nb::dict outcome;
@@ -111,9 +111,10 @@ void bind_spectral(nb::module_ &m) {
             nb::keep_alive<1, 5>(), nb::keep_alive<1, 6>())
         .def(
             "value_and_gradient",
-            [](levelprox::LinearModel &self, In x, Out gradient) {
+            [](const levelprox::LinearModel &self, In x, Out gradient) {
+                levelprox::Poll poll;
                 nb::gil_scoped_release release;
-                return self.value_and_gradient(x.data(), gradient.data());
+                return self.value_and_gradient(x.data(), gradient.data(), poll);
             },
             "x"_a.noconvert(), "gradient"_a.noconvert());
     m.def("spectral", &run_spectral, "objective"_a, "x"_a.noconvert(), "gradient"_a.noconvert(), "psi"_a, "step"_a, "multiplier"_a,

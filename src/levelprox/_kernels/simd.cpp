@@ -1,5 +1,6 @@
 #include "simd.hpp"
 
+#include <atomic>
 #include <stdexcept>
 
 namespace levelprox {
@@ -15,14 +16,14 @@ const Simd *widest() {
     return &simd_baseline;
 }
 
-const Simd *&current() {
-    static const Simd *table = widest();
+std::atomic<const Simd *> &current() {
+    static std::atomic<const Simd *> table = widest();
     return table;
 }
 
 }  // namespace
 
-const Simd &simd() { return *current(); }
+const Simd &simd() { return *current().load(std::memory_order_relaxed); }
 
 void use_simd(const std::string &name) {
     const Simd *best = widest();

@@ -37,7 +37,7 @@ struct Point {
 
 class Spectral {
 public:
-    Spectral(Objective &objective, const Ball<double> &set, double gamma, const SpectralSettings &settings, SpectralState &state)
+    Spectral(const Objective &objective, const Ball<double> &set, double gamma, const SpectralSettings &settings, SpectralState &state)
         : objective_(objective), set_(set), gamma_(gamma), settings_(settings), state_(state), center_(state.x),
           now_{state.x, state.gradient, state.psi, state.psi}, trial_{Vector(center_.size()), Vector(center_.size())},
           kept_(now_), slope_(center_.size()), shifted_(center_.size()), moved_(center_.size()) {}
@@ -95,7 +95,7 @@ private:
     }
 
     void evaluate(Point &point) {
-        point.psi = objective_.value_and_gradient(point.x.data(), point.gradient_psi.data());
+        point.psi = objective_.value_and_gradient(point.x.data(), point.gradient_psi.data(), poll_);
         ++state_.evaluations;
         double distance = 0;
         for (std::size_t i = 0; i < point.x.size(); ++i) distance += (point.x[i] - center_[i]) * (point.x[i] - center_[i]);
@@ -108,6 +108,7 @@ private:
         bool saw_finite = false;
         for (int trial = 0; trial < MOST_TRIALS; ++trial, t /= 2) {
             for (std::size_t i = 0; i < shifted_.size(); ++i) shifted_[i] = now_.x[i] - t * slope_[i];
+            poll_.check();
             set_.v = shifted_.data();
             const Projection projection = project(set_, state_.multiplier * t, trial_.x.data());
             if (projection.status != Projected::done) {  // x - t grad left the floating-point range
@@ -142,7 +143,7 @@ private:
         return false;
     }
 
-    Objective &objective_;
+    const Objective &objective_;
     Ball<double> set_;
     double gamma_;
     const SpectralSettings &settings_;
@@ -151,11 +152,12 @@ private:
     Point now_, trial_, kept_;
     Vector slope_, shifted_, moved_;
     Clock::time_point began_ = Clock::now();
+    Poll poll_;
 };
 
 }  // namespace
 
-void spectral(Objective &objective, Ball<double> set, double gamma, const SpectralSettings &settings, SpectralState &state) {
+void spectral(const Objective &objective, Ball<double> set, double gamma, const SpectralSettings &settings, SpectralState &state) {
     set.d = std::int64_t(state.x.size());
     Spectral run(objective, set, gamma, settings, state);
     try {

@@ -33,6 +33,6 @@ struct SpectralState {
     SpectralStop stop = SpectralStop::steps;
 };
 
-void spectral(Objective &objective, Ball<double> set, double gamma, const SpectralSettings &settings, SpectralState &state);
+void spectral(const Objective &objective, Ball<double> set, double gamma, const SpectralSettings &settings, SpectralState &state);
 
 }  // namespace levelprox
