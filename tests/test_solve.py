@@ -64,7 +64,17 @@ def test_a_solved_run_says_so_in_figures(problem):
     assert set(np.flatnonzero(np.abs(result.x) > 0.5)) == {0, 1, 2}
     assert result.history[-1].kkt == pytest.approx(result.kkt, rel=1e-6, abs=1e-12)
     assert result.n_inner >= result.n_outer > 0
-    assert result.n_evaluations >= result.n_inner
+    assert result.n_proj >= result.n_grad - 1 >= result.n_inner - 1
+    assert (result.eta, result.slack) == (3.5, 3.5 - result.g)
+    assert (result.kkt_stat, result.kkt_comp, result.kkt_feas) == (
+        result.certificate.stationarity,
+        result.certificate.complementarity,
+        0.0,
+    )
+    assert sum(result.phase_s.values()) <= result.wall_s
+    assert set(result.phase_s) == {"start", "steps", "certificate"}
+    assert result.environment["backend"] == "cpu"
+    assert result.warnings == ()
     values = np.array([record.psi for record in result.history])
     assert np.all(np.diff(values) <= 8 * np.finfo(float).eps * values[1:])
 
@@ -137,6 +147,7 @@ def test_max_iter_warns_with_residual_tolerance_and_remedy(problem):
     with pytest.warns(ConvergenceWarning, match=r"KKT .* > tol 1.0e-12; .*Raise max_iter or tol"):
         result = solve(problem, max_iter=3, tol=1e-12)
     assert result.status is Status.MAX_ITER
+    assert result.warnings == (result.message,)
     assert result.n_outer == 3
     assert problem.g(result.x) <= problem.level
 

@@ -6,6 +6,8 @@ See `solve` and `minimize` for the method, `constraints` for φ, `losses` and `o
 `certify` for the proof of what came back.
 """
 
+from importlib import metadata
+
 from levelprox import constraints, designs, levels, losses, objectives, report, subsolvers
 from levelprox.certificate import Certificate, certify
 from levelprox.errors import InfeasibleError, InvalidInputError, LevelproxError, NumericalError
@@ -15,7 +17,7 @@ from levelprox.projection import project
 from levelprox.result import Iterate, Record, Result, Status
 from levelprox.solve import minimize, solve
 
-__version__ = "0.1.0"
+__version__ = metadata.version("levelprox")
 
 __all__ = [
     "Certificate",

@@ -88,6 +88,7 @@ class SpectralOutcome(TypedDict):
     residual: float
     steps: int
     evaluations: int
+    projections: int
     stop: str
 
 def spectral(

@@ -75,4 +75,4 @@ def _feasible_step(problem: Problem, subproblem: Subproblem, solve: Solve, itera
         if excess <= 0:
             return step
         subproblem = replace(subproblem, surrogate=subproblem.surrogate.tightened(4 * excess))
-    return replace(iterate, stop="stationary", n_inner=0, n_evaluations=0)
+    return replace(iterate, stop="stationary", n_inner=0, n_grad=0, n_proj=0)

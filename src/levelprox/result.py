@@ -57,8 +57,8 @@ class Iterate:
         The step length the subsolver would try next.
     stop : str
         Why the subsolver stopped.
-    n_inner, n_evaluations : int
-        Inner steps, and evaluations of ψ, of this outer step.
+    n_inner, n_grad, n_proj : int
+        Inner steps, evaluations of ψ with its gradient, and projections, of this outer step.
     """
 
     x: Vector
@@ -68,7 +68,8 @@ class Iterate:
     step: float = 1.0
     stop: str = ""
     n_inner: int = 0
-    n_evaluations: int = 0
+    n_grad: int = 0
+    n_proj: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,12 @@ class Result:
         Recomputed from (problem, x) after the run, trusting nothing that the run computed.
     history : tuple of Record
         The last outer steps, at most 1000 of them.
-    n_outer, n_inner, n_evaluations : int
-        Outer steps, inner steps, evaluations of ψ and its gradient.
-    seconds : float
+    n_outer, n_inner, n_grad, n_proj : int
+        Outer steps, inner steps, evaluations of ψ with its gradient, projections.
+    wall_s : float
+        Seconds of wall-clock time.
+    phase_s : dict of str to float
+        Of these, what went into "start" (the null fit), "steps" and "certificate".
     gamma : float
         The proximal weight γ used.
     subsolver, levels : str
@@ -110,6 +114,10 @@ class Result:
     tol : float
     random_state : object
         As given.
+    warnings : tuple of str
+        What was warned of.
+    environment : dict of str to str
+        What it ran on: dtype of the arithmetic, backend, threads, and the versions of levelprox, NumPy and Python.
     """
 
     x: Vector
@@ -119,13 +127,17 @@ class Result:
     history: tuple[Record, ...] = ()
     n_outer: int = 0
     n_inner: int = 0
-    n_evaluations: int = 0
-    seconds: float = 0.0
+    n_grad: int = 0
+    n_proj: int = 0
+    wall_s: float = 0.0
+    phase_s: dict[str, float] = field(default_factory=dict, repr=False)
     gamma: float = 0.0
     subsolver: str = ""
     levels: str = ""
     tol: float = 0.0
     random_state: Any = field(default=None, repr=False)
+    warnings: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def success(self) -> bool:
@@ -148,6 +160,16 @@ class Result:
         return self.certificate.g
 
     @property
+    def eta(self) -> float:
+        """η, the level asked for."""
+        return self.certificate.level
+
+    @property
+    def slack(self) -> float:
+        """η − g(x) ≥ 0."""
+        return self.certificate.slack
+
+    @property
     def multiplier(self) -> float:
         """y: how fast ψ would fall if the level were raised."""
         return self.certificate.multiplier
@@ -157,9 +179,24 @@ class Result:
         """The scaled KKT residual that tol speaks of."""
         return self.certificate.kkt
 
+    @property
+    def kkt_stat(self) -> float:
+        """Stationarity, absolute: dist∞(0, ∂ψ + y ∂g)."""
+        return self.certificate.stationarity
+
+    @property
+    def kkt_comp(self) -> float:
+        """Complementarity, absolute: y |g(x) − η|."""
+        return self.certificate.complementarity
+
+    @property
+    def kkt_feas(self) -> float:
+        """Infeasibility: 0."""
+        return self.certificate.infeasibility
+
     def __repr__(self) -> str:
         nonzero = int(np.count_nonzero(self.x))
         return (
             f"Result({self.status}: psi={self.psi:.6g}, g={self.g:.6g}, kkt={self.kkt:.1e}, "
-            f"{nonzero} of {self.x.size} nonzero, {self.n_outer} steps, {self.seconds:.2f} s)"
+            f"{nonzero} of {self.x.size} nonzero, {self.n_outer} steps, {self.wall_s:.2f} s)"
         )

@@ -92,6 +92,7 @@ nb::dict run_spectral(nb::object objective, In x, In gradient, double psi, doubl
     outcome["residual"] = state.residual;
     outcome["steps"] = state.steps;
     outcome["evaluations"] = state.evaluations;
+    outcome["projections"] = state.projections;
     outcome["stop"] = name_of(state.stop);
     return outcome;
 }

@@ -111,6 +111,7 @@ private:
             poll_.check();
             set_.v = shifted_.data();
             const Projection projection = project(set_, state_.multiplier * t, trial_.x.data());
+            ++state_.projections;
             if (projection.status != Projected::done) {  // x - t grad left the floating-point range
                 t /= 1e3;
                 continue;

@@ -29,7 +29,7 @@ struct SpectralState {
     double step = 1;
     double multiplier = 0;  // of the projection, per unit step
     double residual = 0;    // |x - P(x - t grad)|_inf / t at the last step
-    int steps = 0, evaluations = 0;
+    int steps = 0, evaluations = 0, projections = 0;
     SpectralStop stop = SpectralStop::steps;
 };
 

@@ -91,5 +91,6 @@ class Spectral(Subsolver):
             step=outcome["step"],
             stop=outcome["stop"],
             n_inner=outcome["steps"],
-            n_evaluations=outcome["evaluations"],
+            n_grad=outcome["evaluations"],
+            n_proj=outcome["projections"],
         )
