@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from dataclasses import replace
+from itertools import islice, pairwise
 
 import cvxpy as cp
 import mpmath
@@ -91,37 +92,50 @@ def test_i27_i28_every_iterate_is_feasible_and_psi_falls(constraint, levels, sur
             check_feasible_and_monotone(problem, islice(steps, 12))
 
 
+def check_square_summable(points, psi_start, gamma):
+    """I29: Σ |x^k - x^{k-1}|² <= 2 (ψ(x^0) - ψ_low)/γ, with ψ_low = 0."""
+    total = sum(float(np.sum((after - before) ** 2)) for before, after in pairwise(points))
+    assert total <= 2 * psi_start / gamma
+
+
 def test_i29_the_steps_are_square_summable():
     for constraint in CONSTRAINTS[::3]:
         objective = OBJECTIVES[0]
         problem = Problem(objective, constraint, level_for(constraint, objective))
-        gamma = 0.1 * objective.curvature
+        start, gamma = start_of(problem), 100 * objective.curvature
         etas = levels_by_name("harmonic").sequence(problem.level, 0.0)
-        x, total = np.zeros(objective.dimension), 0.0
-        for _, iterate in islice(lcpp(problem, start_of(problem), etas, gamma, Spectral()), 40):
-            total += float(np.sum((iterate.x - x) ** 2))
-            x = iterate.x
-        assert total <= 2 * (start_of(problem).psi - 0) / gamma
+        steps = lcpp(problem, start, etas, gamma, Spectral())
+        points = [start.x, *(iterate.x for _, iterate in islice(steps, 40))]
+        check_square_summable(points, start.psi, gamma)
+    # Without the proximal term the first step alone is too long for the bound.
+    steps = lcpp(problem, start, levels_by_name("constant").sequence(problem.level, 0.0), 1e-9, Spectral())
+    with pytest.raises(AssertionError):
+        check_square_summable([start.x, next(steps)[1].x], start.psi, gamma)
 
 
-def test_i30_the_multiplier_is_bounded():
-    for constraint in CONSTRAINTS:
-        objective = OBJECTIVES[0]
-        problem = Problem(objective, constraint, level_for(constraint, objective))
-        gamma = 0.01 * objective.curvature
-        iterate = start_of(problem)
-        for eta_k in islice(levels_by_name("harmonic").sequence(problem.level, 0.0), 10):
-            surrogate = linearise(constraint, iterate.x, eta_k)
-            subproblem = Subproblem(objective, surrogate, iterate.x, gamma)
-            following = ACCURATE.solve(subproblem, iterate, tolerance=1e-9)
-            value = subproblem.value(following.x)
-            room, room_at_zero = eta_k - problem.g(iterate.x), constraint.lam * surrogate.tau
-            bounds = [
-                (iterate.psi - value) / room,
-                (subproblem.value(np.zeros_like(iterate.x)) - value) / room_at_zero,
-            ]
-            assert 0 <= following.multiplier <= min(bounds) * (1 + 1e-5), str(constraint)
-            iterate = following
+def check_multipliers(constraint, multiplier_of):
+    """I30: y_k <= min{(ψ(x^{k-1}) - ψ_k)/(η_k - g(x^{k-1})), (ψ_k(0) - ψ_k)/(η_k - g_k(0))}."""
+    objective = OBJECTIVES[0]
+    problem = Problem(objective, constraint, level_for(constraint, objective))
+    gamma = 0.01 * objective.curvature
+    iterate = start_of(problem)
+    for eta_k in islice(levels_by_name("harmonic").sequence(problem.level, 0.0), 10):
+        surrogate = linearise(constraint, iterate.x, eta_k)
+        subproblem = Subproblem(objective, surrogate, iterate.x, gamma)
+        following = ACCURATE.solve(subproblem, iterate, tolerance=1e-9)
+        value = subproblem.value(following.x)
+        room, room_at_zero = eta_k - problem.g(iterate.x), constraint.lam * surrogate.tau
+        bounds = [(iterate.psi - value) / room, (subproblem.value(np.zeros_like(iterate.x)) - value) / room_at_zero]
+        assert 0 <= multiplier_of(following) <= min(bounds) * (1 + 1e-5), str(constraint)
+        iterate = following
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
+def test_i30_the_multiplier_is_bounded(constraint):
+    check_multipliers(constraint, lambda iterate: iterate.multiplier)
+    if constraint.lam > 4:  # λ dropped: the multiplier of the projection instead of g's
+        with pytest.raises(AssertionError):
+            check_multipliers(constraint, lambda iterate: iterate.multiplier * constraint.lam)
 
 
 def check_wrong_surrogates_are_caught(wrong):
@@ -174,6 +188,7 @@ def test_a_surrogate_blurred_by_rounding_is_tightened():
     assert problem.g(iterate.x) <= eta_k
 
 
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")  # of the rival, at tolerances of 1e-12
 @pytest.mark.parametrize("loss", ["squared", "logistic", "huber"])
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
 def test_i31_subproblems_agree_with_clarabel(constraint, loss):
@@ -182,8 +197,8 @@ def test_i31_subproblems_agree_with_clarabel(constraint, loss):
     X = rng.standard_normal((n, d))
     b = np.sign(rng.standard_normal(n)) if loss == "logistic" else rng.standard_normal(n)
     objective = LinearModel(X, b, loss)
-    center = np.where(rng.random(d) < 0.5, rng.standard_normal(d), 0) * 0.4
-    level = constraint.value(center) * 1.05 + 0.01 * constraint.lam
+    center = np.where(rng.random(d) < 0.5, rng.standard_normal(d), 0) * 0.1
+    level = constraint.value(center) * 1.01 + 0.01 * constraint.lam
     surrogate = linearise(constraint, center, level)
     subproblem = Subproblem(objective, surrogate, center, gamma)
     psi, gradient = objective.value_and_gradient(center)
@@ -201,6 +216,12 @@ def test_i31_subproblems_agree_with_clarabel(constraint, loss):
     rival = cp.Problem(cp.Minimize(cost), held)
     rival.solve(solver="CLARABEL", tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
     assert subproblem.value(ours.x) == pytest.approx(rival.value, rel=1e-8)
+    saturated = constraint.threshold < np.abs(center).max()
+    assert ours.multiplier > 0 or saturated, "the level does not bind"
+    if np.any(surrogate.u != 0) and ours.multiplier > 0:  # u flipped is caught
+        flipped = replace(subproblem, surrogate=replace(surrogate, u=-surrogate.u))
+        wrong = ACCURATE.solve(flipped, Iterate(center, psi, gradient), tolerance=1e-12)
+        assert subproblem.value(wrong.x) != pytest.approx(rival.value, rel=1e-8)
     assert np.linalg.norm(ours.x - x.value) <= 1e-5 * (1 + np.linalg.norm(x.value))
     if surrogate.tau > 1e-3:
         y = float(np.ravel(held[0].dual_value)[0]) / constraint.lam

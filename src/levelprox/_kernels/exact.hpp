@@ -40,7 +40,7 @@ public:
             term = sum.head;
         }
         partials_.resize(kept);
-        partials_.push_back(term);
+        if (term != 0) partials_.push_back(term);  // or a zero would hide the sign of the rest
     }
     // a b c, each product split exactly; c = 1 costs nothing.
     void add_product(double a, double b, double c = 1) {

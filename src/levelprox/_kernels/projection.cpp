@@ -159,10 +159,10 @@ public:
         turns_.erase(std::unique(turns_.begin(), turns_.end()), turns_.end());
     }
 
-    // The smallest y with l(y) <= aim, on the linear piece that holds it; false when there is none.
-    bool solve(double aim, double &y, double &square) const {
+    // The smallest y with l(y) <= tau, and -l' on the linear piece that holds it; false when there is none.
+    bool solve(double &y, double &square) const {
         // Pieces: [0, t_0], [t_0, t_1], ..., [t_last, inf). Find the first whose right end is low enough.
-        const auto low_enough = [&](double t) { return level(t) <= aim; };
+        const auto low_enough = [&](double t) { return level(t) <= tau_; };
         const auto right = std::partition_point(turns_.begin(), turns_.end(), [&](double t) { return !low_enough(t); });
         const double begin = right == turns_.begin() ? 0.0 : *(right - 1);
         const double end = right == turns_.end() ? std::numeric_limits<double>::infinity() : *right;
@@ -177,9 +177,9 @@ public:
         }
         if (!(square > 0)) {
             y = begin;
-            return product + product_lost <= aim || level(begin) <= aim;
+            return level(begin) <= tau_;
         }
-        y = std::clamp((product + product_lost - aim) / square, begin, end);
+        y = std::clamp((product + product_lost - tau_) / square, begin, end);
         return true;
     }
 
@@ -236,12 +236,13 @@ template <class T>
 Projection project_by_breakpoints(const Ball<T> &ball, T *x, int passes) {
     const Breakpoints breakpoints(ball);
     double y = 0, square = 0;
-    if (!breakpoints.solve(ball.tau, y, square)) return {Projected::infeasible, 0, passes};
-    const double unit = 2 * EPS * breakpoints.scale(y);
-    if (!breakpoints.solve(ball.tau - unit, y, square)) breakpoints.solve(ball.tau, y, square);
+    if (!breakpoints.solve(y, square)) return {Projected::infeasible, 0, passes};
     write_point(ball, y, x);
+    // Raise y by what rounding may have cost, and more until the level holds. Not by solving for a lower
+    // level: l may be flat just below tau, and the next lower level far away.
+    const double unit = 2 * EPS * breakpoints.scale(y);
     for (double shift = unit; !is_feasible(ball, x); shift *= 2) {
-        y = std::max(y + (square > 0 ? shift / square : shift), std::nextafter(y, std::numeric_limits<double>::infinity()));
+        y = std::max(y + (square > 0 ? shift / square : 0.0), std::nextafter(y * (1 + EPS), std::numeric_limits<double>::infinity()));
         write_point(ball, y, x);
     }
     return {Projected::done, y, passes};

@@ -123,6 +123,7 @@ private:
                 length += moved_[i] * moved_[i];
             }
             if (longest == 0) {
+                state_.multiplier = projection.multiplier / t;
                 state_.residual = 0;
                 state_.stop = SpectralStop::stationary;
                 return false;
