@@ -27,22 +27,45 @@ def real(name: str, value: object) -> float:
     return number
 
 
+def as_array(name: str, value: object) -> NDArray[Any]:
+    """`value` as NumPy sees it; ragged lists and masked entries are refused."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise InvalidInputError(f"{name} is a masked array with {int(np.sum(value.mask))} masked entries")
+    try:
+        return np.asarray(value)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} cannot be read as an array: {error}") from error
+
+
 def real_array(name: str, value: object) -> Array:
     """`value` as a float32 or float64 array; everything narrower or integer becomes float64."""
-    array = np.asarray(value)
+    array = as_array(name, value)
     if array.dtype.kind == "O":
-        try:
-            array = array.astype(np.float64)
-        except OverflowError:
-            raise InvalidInputError(f"{name} holds a number that float64 cannot") from None
-        except (TypeError, ValueError):
-            example = repr(array.flat[0])[:60]
-            raise InvalidInputError(f"{name} must hold real numbers, got objects such as {example}") from None
+        array = _from_objects(name, array)
     if array.dtype.kind not in "buif":
         raise InvalidInputError(f"{name} must hold real numbers, got dtype {array.dtype}")
-    if array.dtype.newbyteorder("=") != np.float32:
-        array = array.astype(np.float64, copy=False)
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
+    with np.errstate(over="ignore"):  # what overflows becomes inf, which is then named with its place
+        if array.dtype.newbyteorder("=") != np.float32:
+            array = array.astype(np.float64, copy=False)
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _from_objects(name: str, array: NDArray[Any]) -> NDArray[np.float64]:
+    try:
+        return array.astype(np.float64)
+    except OverflowError:
+        raise InvalidInputError(f"{name} holds a number that float64 cannot") from None
+    except (TypeError, ValueError):
+        culprit = next(item for item in array.flat if not _is_number(item))
+        raise InvalidInputError(f"{name} must hold real numbers, got objects such as {repr(culprit)[:60]}") from None
+
+
+def _is_number(item: object) -> bool:
+    try:
+        float(item)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def finite(name: str, array: Array) -> Array:
@@ -50,7 +73,6 @@ def finite(name: str, array: Array) -> Array:
     bad = np.flatnonzero(~np.isfinite(array))
     if bad.size:
         place = ", ".join(str(int(i)) for i in np.unravel_index(bad[0], array.shape))
-        raise InvalidInputError(
-            f"{name} contains {'NaN' if np.isnan(array.flat[bad[0]]) else 'inf'} at index {place} ({bad.size} in total)"
-        )
+        kind = "NaN" if np.isnan(array.flat[bad[0]]) else "inf"
+        raise InvalidInputError(f"{name} contains {kind} at index {place} ({bad.size} in total)")
     return array

@@ -25,7 +25,7 @@ struct Level {
 struct Survey {
     double level_0;  // l(0), the level of v itself
     Level at_y;
-    double extent;   // largest a among coordinates with a price
+    double extent;   // largest |v| among coordinates with a price
     double u_max;    // largest |u|
     bool finite;
 };

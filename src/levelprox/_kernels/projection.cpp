@@ -35,9 +35,12 @@ bool is_feasible(const Ball<T> &ball, const T *z) {
     for (std::int64_t i = 0; i < ball.d; ++i) {
         const double zi = z[i], omega = ball.omega ? double(ball.omega[i]) : 1.0;
         if (zi < 0 && must_be_nonnegative(ball, i)) return false;
-        if (omega == 0 || zi == 0) continue;
+        const double u = ball.u ? double(ball.u[i]) : 0.0;
+        if (omega == 0 || zi == 0 || u == (zi > 0 ? -1.0 : 1.0)) continue;  // costs nothing, however large
+        // Products that underflow lose their tails: count what may be lost against z.
+        if (std::fabs(zi) < TINY_EXTENT * TINY_EXTENT * 1e20) level.add(1e-320 * (1 + omega) * (1 + std::fabs(u)));
         level.add_product(std::fabs(zi), omega);
-        if (ball.u && ball.u[i] != 0) level.add_product(zi, ball.u[i], omega);
+        if (u != 0) level.add_product(zi, u, omega);
     }
     return level.leading() <= 0;
 }
@@ -97,8 +100,9 @@ bool newton(const Ball<T> &ball, double &y, Level &at, int &passes) {
     constexpr int MANY = 64;
     double previous_step = 0;
     for (int pass = 0; pass < MANY; ++pass) {
-        if (!(at.square > 0)) {  // past the last breakpoint: begin again from the left
-            y = 0;
+        if (!(at.square > 0)) {          // past the last breakpoint,
+            if (pass > 0) return true;  // by rounding: every priced coordinate is at zero;
+            y = 0;                      // or by a bad guess: begin again from the left
             at = simd().projection<T>().level(ball, y), ++passes;
             previous_step = 0;
         }
@@ -177,7 +181,7 @@ public:
         }
         if (!(square > 0)) {
             y = begin;
-            return level(begin) <= tau_;
+            return level(inside) <= tau_;
         }
         y = std::clamp((product + product_lost - tau_) / square, begin, end);
         return true;
@@ -241,7 +245,9 @@ Projection project_by_breakpoints(const Ball<T> &ball, T *x, int passes) {
     // Raise y by what rounding may have cost, and more until the level holds. Not by solving for a lower
     // level: l may be flat just below tau, and the next lower level far away.
     const double unit = 2 * EPS * breakpoints.scale(y);
-    for (double shift = unit; !is_feasible(ball, x); shift *= 2) {
+    double shift = unit;
+    for (int trial = 0; !is_feasible(ball, x); ++trial, shift *= 2) {
+        if (trial == 128) return {Projected::infeasible, 0, passes};  // no floating-point number is large enough
         y = std::max(y + (square > 0 ? shift / square : 0.0), std::nextafter(y * (1 + EPS), std::numeric_limits<double>::infinity()));
         write_point(ball, y, x);
     }
@@ -254,7 +260,8 @@ Projection project_by_breakpoints(const Ball<T> &ball, T *x, int passes) {
 Projection project_rescaled(const Ball<double> &ball, double extent, double *x) {
     const int exponent = -std::ilogb(extent);
     std::vector<double> v(ball.d);
-    for (std::int64_t i = 0; i < ball.d; ++i) v[i] = std::ldexp(ball.v[i], exponent);
+    for (std::int64_t i = 0; i < ball.d; ++i)  // what has no price is not in `extent` and might overflow; it is put back below
+        v[i] = price(ball, i, ball.v[i]) == 0 ? 0.0 : std::ldexp(ball.v[i], exponent);
     Ball<double> scaled = ball;
     scaled.v = v.data();
     scaled.tau = std::ldexp(ball.tau, exponent);
@@ -267,8 +274,13 @@ Projection project_rescaled(const Ball<double> &ball, double extent, double *x) 
             x[i] = must_be_nonnegative(ball, i) ? std::max(ball.v[i], 0.0) : ball.v[i];
             continue;
         }
-        const double back = std::ldexp(x[i], -exponent);
-        x[i] = std::fabs(std::ldexp(back, exponent)) > std::fabs(x[i]) ? std::nextafter(back, 0.0) : back;
+        // Where the way back rounds, round towards the side that costs less.
+        const double cost = price(ball, i, x[i]), exact = x[i];
+        x[i] = std::ldexp(exact, -exponent);
+        if (std::isinf(x[i])) return {Projected::infeasible, 0, outcome.passes};  // |u| > 1 may ask for more than there is
+        const double rounding = std::fabs(std::ldexp(x[i], exponent)) - std::fabs(exact);
+        if (cost > 0 && rounding > 0) x[i] = std::nextafter(x[i], 0.0);
+        if (cost < 0 && rounding < 0) x[i] = std::nextafter(x[i], std::copysign(HUGE_EXTENT, exact));
     }
     const double multiplier = std::ldexp(outcome.multiplier, -exponent);
     return {Projected::done, std::min(multiplier, std::numeric_limits<double>::max()), outcome.passes};
@@ -291,8 +303,11 @@ Projection project(const Ball<T> &ball, double start, T *x) {
     if (!seen.finite) return {Projected::not_finite, 0, passes};
     if (std::isinf(ball.tau) && ball.tau > 0 && signs_hold(ball)) return leave_in_place(ball, x, passes);
 
-    if constexpr (sizeof(T) == 8)
-        if (seen.extent > HUGE_EXTENT || (seen.extent > 0 && seen.extent < TINY_EXTENT)) return project_rescaled(ball, seen.extent, x);
+    if constexpr (sizeof(T) == 8) {
+        // With |u| > 1 the answer can be as large as tau, too.
+        const double extent = seen.u_max > 1 ? std::max(seen.extent, std::fabs(ball.tau)) : seen.extent;
+        if (extent > HUGE_EXTENT || (extent > 0 && extent < TINY_EXTENT)) return project_rescaled(ball, extent, x);
+    }
 
     if (seen.u_max > 1) {
         if (is_feasible(ball, ball.v)) return leave_in_place(ball, x, passes);

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox._kernels import DesignKernel
 from levelprox.errors import InvalidInputError
-from levelprox.validation import Array, finite, real_array
+from levelprox.validation import Array, as_array, finite, real_array
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -124,10 +124,7 @@ def real_values(value: object) -> Array:
     Both are kept; every other real type becomes float64, with a warning where that rounds
     (long double, and 64-bit integers beyond 2^53).
     """
-    try:
-        array = np.asarray(value)
-    except (RuntimeError, TypeError, ValueError) as error:
-        raise InvalidInputError(f"X cannot be read as an array: {error}") from error
+    array = as_array("X", value)
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
         warnings.warn(f"X has dtype {array.dtype}; it is rounded to float64", UserWarning, stacklevel=4)
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
@@ -135,11 +132,7 @@ def real_values(value: object) -> Array:
         if largest > 2**53:
             message = f"X holds integers beyond 2^53, such as {largest}; float64 rounds them"
             warnings.warn(message, UserWarning, stacklevel=4)
-    try:
-        with np.errstate(over="ignore"):  # an overflow becomes inf, which is then named with its place
-            return real_array("X", array)
-    except OverflowError as error:
-        raise InvalidInputError(f"X holds a number that float64 cannot: {error}") from error
+    return real_array("X", array)
 
 
 def check_shape(shape: tuple[int, ...]) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 
 from levelprox import _kernels
 from levelprox.designs.base import Design, Index, Vector, check_finite, check_shape, real_values
-from levelprox.errors import InvalidInputError
 from levelprox.validation import Array
 
 _BLOCK = 2**22  # entries copied between two chances for Ctrl-C
@@ -44,8 +43,6 @@ class DenseDesign(Design):
     @classmethod
     def from_array(cls, X: object) -> DenseDesign:
         """Check `X`, an array or what NumPy makes one of, and convert it where it cannot be used in place."""
-        if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
-            raise InvalidInputError(f"X is a masked array with {np.sum(X.mask)} masked entries")
         array = real_values(X)
         check_shape(array.shape)
         if not (array.flags.aligned and (array.flags.c_contiguous or array.flags.f_contiguous)):
