@@ -99,8 +99,9 @@ def test_the_multiplier_is_the_best_one(seed):
     _, gradient = problem.objective.value_and_gradient(x)
     residual = Residual(problem, x, gradient)
     scale, size = certificate.scale, max(abs(certificate.psi), certificate.scale)
+    price = max(certificate.slack / size, constraint.lam / scale * certificate.slack / problem.level)
     grid = np.concatenate([[0], np.geomspace(1e-6, 1e3, 4000), y * np.linspace(0.9, 1.1, 2000)])
-    best = min(max(residual.largest(t) / scale, t * certificate.slack / size) for t in grid)
+    best = min(max(residual.largest(t) / scale, t * price) for t in grid)
     assert certificate.kkt <= best * (1 + 1e-12) or certificate.multiplier == 0
 
 
@@ -126,7 +127,7 @@ def test_the_figures_agree_with_a_calculation_from_scratch():
         (certificate.stationarity_squared, off @ off),
         (certificate.complementarity, y * (5 - g)),
         (certificate.scale, null),
-        (certificate.kkt, max(off.max() / null, y * (5 - g) / max(psi, null))),
+        (certificate.kkt, max(off.max() / null, y * (5 - g) / max(psi, null), y * 1.5 / null * (5 - g) / 5)),
     ]:
         assert found == pytest.approx(expected, rel=1e-12, abs=1e-14)
     assert certificate.n_nonzero == 4

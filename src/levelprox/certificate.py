@@ -21,13 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.designs import Design
-from levelprox.errors import NumericalError
+from levelprox.errors import InvalidInputError, NumericalError
 from levelprox.objectives import Objective, Subgradients
 from levelprox.problem import Problem
 
 Vector = NDArray[np.float64]
 
 _CLEARLY = 1e-6
+_ROUNDING = 1e-6  # of a fit by a quasi-Newton method
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Certificate:
     Attributes
     ----------
     kkt : float
-        max(stationarity/scale, complementarity/max(|ψ|, scale)): what `tol` is compared with.
+        What `tol` is compared with: the largest of stationarity/scale, complementarity/max(|ψ|, scale)
+        and (yλ/scale)·(|slack|/η), each free of units.
     psi, g, level : float
         ψ(x), g(x), η.
     slack : float
@@ -54,7 +56,8 @@ class Certificate:
     complementarity : float
         y |g(x) − η|.
     scale : float
-        ‖∇ψ‖∞ at the null fit (only exempt coordinates fitted); 1 where that is 0.
+        ‖∇ψ‖∞ at the null fit (only exempt coordinates fitted); where that is 0 up to rounding, at the
+        origin; 1 where that is 0, too.
     active : bool
         Whether the constraint holds x back (y > 0).
     n_nonzero : int
@@ -127,6 +130,8 @@ def certify(problem: Problem, x: object) -> Certificate:
     -------
     Certificate
     """
+    if not isinstance(problem, Problem):
+        raise InvalidInputError(f"problem must be a Problem, got {type(problem).__name__}")
     point = problem.point("x", x)
     psi, gradient = problem.objective.value_and_gradient(point)
     if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
@@ -144,18 +149,28 @@ class NullFit:
 
     x: Vector
     psi: float
+    gradient: Vector
     scale: float
 
 
 def null_fit(problem: Problem) -> NullFit:
-    """X = 0 but for the exempt coordinates, which are fitted; the scale is ‖∇ψ‖∞ there."""
+    """The origin, but for the exempt coordinates, which are fitted; the scale is ‖∇ψ‖∞ there."""
     x = np.zeros(problem.dimension)
     exempt = problem.exempt
+    at_origin = 0.0
     if exempt.size:
+        at_origin = _size(problem.objective.value_and_gradient(x)[1])
         x[exempt] = _fit_unconstrained(problem.objective.restrict(exempt), problem.must_be_nonnegative()[exempt])
     psi, gradient = problem.objective.value_and_gradient(x)
-    scale = float(np.max(np.abs(gradient), initial=0.0))
-    return NullFit(x, psi, scale if np.isfinite(scale) and scale > 0 else 1.0)
+    scale = _size(gradient)
+    # Where the exempt coordinates alone fit the data, what is left of the gradient is rounding, not a scale.
+    if scale <= _ROUNDING * at_origin:
+        scale = at_origin
+    return NullFit(x, psi, gradient, scale if np.isfinite(scale) and scale > 0 else 1.0)
+
+
+def _size(gradient: Vector) -> float:
+    return float(np.max(np.abs(gradient), initial=0.0))
 
 
 def _fit_unconstrained(objective: Objective, nonnegative: NDArray[np.bool_]) -> Vector:
@@ -168,7 +183,7 @@ def _fit_unconstrained(objective: Objective, nonnegative: NDArray[np.bool_]) -> 
         jac=True,
         method="L-BFGS-B",
         bounds=bounds,
-        options={"maxiter": 200, "ftol": 1e-15, "gtol": 1e-12},
+        options={"maxiter": 200, "ftol": 0.0, "gtol": 1e-12},
     )
     return np.asarray(fit.x, dtype=np.float64)
 
@@ -178,17 +193,20 @@ def assemble(problem: Problem, x: Vector, psi: float, gradient: Vector, null: Nu
     g = problem.g(x)
     slack = problem.level - g
     residual = Residual(problem, x, gradient)
-    # In units of stationarity: kkt = max(stationarity, complementarity · unit) / scale.
-    unit = null.scale / max(abs(psi), null.scale)
-    y = _best_multiplier(residual, abs(slack) * unit)
+    # What a unit of y costs in complementarity, in units of stationarity: relative to ψ, and relative to
+    # the multiplier scale/λ and the level η themselves. The first alone would call the null fit solved
+    # where ψ is large beside its gradient.
+    share = abs(slack) / problem.level if problem.level > 0 else 0.0
+    price = max(abs(slack) * null.scale / max(abs(psi), null.scale), problem.constraint.lam * share)
+    y = _best_multiplier(residual, price)
     # Clearly below the level and stationary without it: the constraint does not hold x back.
     if slack > _CLEARLY * problem.level and residual.largest(0.0) <= _CLEARLY * null.scale:
         y = 0.0
     stationarity = residual.largest(y)
-    distance, check = _degenerate_distance(problem)
+    distance, check = degenerate_distance(problem)
     negative = -np.min(x[problem.must_be_nonnegative()], initial=0.0)
     return Certificate(
-        kkt=max(stationarity / null.scale, y * abs(slack) / max(abs(psi), null.scale)),
+        kkt=max(stationarity, y * price) / null.scale,
         psi=psi,
         g=g,
         level=problem.level,
@@ -196,7 +214,7 @@ def assemble(problem: Problem, x: Vector, psi: float, gradient: Vector, null: Nu
         infeasibility=max(0.0, -slack, float(negative)),
         multiplier=y,
         stationarity=stationarity,
-        stationarity_squared=float(np.sum(residual.each(y) ** 2)),
+        stationarity_squared=_squared(residual.each(y)),
         complementarity=y * abs(slack),
         scale=null.scale,
         active=y > 0,
@@ -323,7 +341,12 @@ def _best_subgradient(problem: Problem, x: Vector, subgradients: Subgradients) -
     return np.asarray(center + rows.rmatvec(best.x[:-1]), dtype=np.float64)
 
 
-def _degenerate_distance(problem: Problem) -> tuple[float | None, str]:
+def _squared(vector: Vector) -> float:
+    with np.errstate(over="ignore"):  # beyond the range of float64 it is inf
+        return float(np.sum(vector**2))
+
+
+def degenerate_distance(problem: Problem) -> tuple[float | None, str]:
     """How far η is from a whole multiple of cap·ω, where all of g can be spent on saturated coordinates."""
     cap = problem.constraint.cap
     if not np.isfinite(cap):
@@ -343,5 +366,5 @@ def _dual_bound(problem: Problem, x: Vector, psi: float, null: NullFit) -> float
     room = problem.level - problem.g(x) + float(np.sum(spent if problem.weights is None else problem.weights * spent))
     if room <= 0:
         return np.inf
-    apart = float(np.sum((null.x - x) ** 2))
+    apart = _squared(null.x - x)
     return max(0.0, null.psi - psi + problem.objective.weak_convexity / 2 * apart) / room

@@ -18,7 +18,7 @@ from levelprox.errors import InvalidInputError
 from levelprox.validation import real
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Levels(ABC):
     """A rule that names η_k for k = 1, 2, ….
 
@@ -49,7 +49,7 @@ class Levels(ABC):
         """η_k."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Constant(Levels):
     """η_k = η."""
 
@@ -57,7 +57,7 @@ class Constant(Levels):
         return level
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Harmonic(Levels):
     """The paper's: δ_k = (η − η_0)/(k(k+1)), so η_k = η − (η − η_0)/(k+1) (Theorem "complexity_main")."""
 
@@ -65,7 +65,7 @@ class Harmonic(Levels):
         return level - (level - eta0) / (k + 1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Geometric(Levels):
     """η_k = η − (η − η_0) ratio^k.
 
@@ -92,7 +92,7 @@ def levels_by_name(levels: str | Levels) -> Levels:
     """The rule itself, or the one of that name with its defaults."""
     if isinstance(levels, Levels):
         return levels
-    if levels in LEVELS:
+    if isinstance(levels, str) and levels in LEVELS:
         return LEVELS[levels]()
     near = get_close_matches(str(levels), LEVELS, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""

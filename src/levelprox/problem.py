@@ -80,11 +80,13 @@ class Problem:
 
     def g(self, x: Vector) -> float:
         """g(x) = Σ_j ω_j φ(|x_j|)."""
+        if np.shape(x) != (self.dimension,):
+            raise InvalidInputError(f"x must have shape ({self.dimension},), got {np.shape(x)}")
         return self.constraint.value(x, self.weights)
 
     def is_feasible(self, x: Vector) -> bool:
         """Whether g(x) ≤ η and every sign holds."""
-        return self.g(x) <= self.level and not np.any(x[self.must_be_nonnegative()] < 0)
+        return self.g(x) <= self.level and not np.any(np.asarray(x)[self.must_be_nonnegative()] < 0)
 
     def point(self, name: str, x: object) -> Vector:
         """`x` as a float64 copy of shape (d,), finite."""
@@ -106,4 +108,5 @@ class Problem:
 
 def _must_be(name: str, value: object, kind: type) -> None:
     if not isinstance(value, kind):
-        raise InvalidInputError(f"{name} must be a levelprox {kind.__name__}, got {type(value).__name__}")
+        got = f"the class {value.__name__}; did you forget ()?" if isinstance(value, type) else type(value).__name__
+        raise InvalidInputError(f"{name} must be a levelprox {kind.__name__}, got {got}")

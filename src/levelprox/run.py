@@ -8,10 +8,13 @@ from __future__ import annotations
 import functools
 import math
 import platform
+import sys
 import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from importlib import metadata
 from itertools import chain, repeat
 from typing import NoReturn
@@ -20,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from levelprox.certificate import Certificate, assemble, certify, null_fit
+from levelprox.certificate import Certificate, assemble, certify, degenerate_distance, null_fit
 from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
 from levelprox.lcpp import lcpp
 from levelprox.levels import Levels
@@ -37,6 +40,7 @@ _EPS = float(np.finfo(np.float64).eps)
 _ACCEPTABLE = 100  # a point within this factor of tol is "solved_inaccurate"
 _HISTORY = 1000
 _PAST_ALL_BOUNDS = 1e100
+_DEGENERATE = 1e-3  # relative to the cost of one large coefficient
 _STILL = 10  # outer steps without any movement that make a stall
 
 
@@ -75,43 +79,68 @@ class Run:
         self.phase_s: dict[str, float] = {}
         self.warned: list[str] = []
         self.still = 0
+        self.best: Iterate | None = None
 
-    def __call__(self, x0: Vector) -> Result:
-        if not self.problem.is_feasible(x0):
+    def __call__(self, x0: Vector | None) -> Result:
+        """Run from x0, or from the null fit."""
+        if x0 is not None and not self.problem.is_feasible(x0):
             raise InfeasibleError(
                 f"x0 is not feasible: g(x0) = {self.problem.g(x0):g}, level = {self.problem.level:g}"
                 + (", or a coordinate is negative that must not be" if np.any(x0 < 0) else "")
             )
         if 0 < self.tol < 10 * _EPS:
-            self._warn(f"tol={self.tol:g} is below the resolution of float64", depth=4)
-        self.best = Iterate(x0, math.nan, np.full(x0.shape, math.nan))
+            self._warn(f"tol={self.tol:g} is below the resolution of float64")
+        self._warn_of_degenerate_level()
         try:
-            self.best = start = self._start(x0)
-            self.null = null_fit(self.problem)
+            start = self._start(x0)
             self._phase("start")
-            status = self._follow(self._without_level(start))
+            status = self._solved(start) or self._follow(self._without_level(start))
             if status is None:
                 self.best, self.n_outer, self.still = start, 0, 0
                 self.history.clear()
                 status = self._follow(self._with_level(start))
         except KeyboardInterrupt:
+            if self.best is None:
+                raise
             status = Status.INTERRUPTED
-        except (InvalidInputError, NumericalError):
-            raise
-        except Exception as error:
-            self._fail(f"the objective failed: {type(error).__name__}: {error}", error)
         assert status is not None  # levels never end
         self._phase("steps")
         if status is Status.NUMERICAL_ERROR:
             self._fail("the objective or its gradient is not finite near the last good point", None)
         return self._conclude(status)
 
-    def _start(self, x0: Vector) -> Iterate:
-        psi, gradient = self.problem.objective.value_and_gradient(x0)
-        self.n_grad += 1
-        if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
-            raise NumericalError(f"the objective is not finite at the start: psi(x0) = {psi}")
-        return Iterate(x0, psi, gradient, step=1 / self.problem.objective.curvature)
+    def _start(self, x0: Vector | None) -> Iterate:
+        with self._blaming_the_objective():
+            objective = self.problem.objective
+            self.null = null_fit(self.problem)
+            self.n_grad += 1
+            x, psi, gradient = self.null.x, self.null.psi, self.null.gradient
+            if x0 is not None:
+                x, (psi, gradient) = x0, objective.value_and_gradient(x0)
+                self.n_grad += 1
+            if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
+                raise NumericalError(f"the objective is not finite at the start: psi(x0) = {psi}")
+            self.best = Iterate(x, psi, gradient)
+            self.best = replace(self.best, step=1 / objective.curvature)
+            if disagreement := objective.disagreement(x, psi, gradient):
+                self._warn(disagreement)
+        return self.best
+
+    def _solved(self, start: Iterate) -> Status | None:
+        """SOLVED where there is nothing to do."""
+        certificate = assemble(self.problem, start.x, start.psi, start.gradient, self.null)
+        done = certificate.kkt <= self.tol and self.max_iter > 0 and self.time_limit > 0
+        return Status.SOLVED if done else None
+
+    @contextmanager
+    def _blaming_the_objective(self) -> Iterator[None]:
+        """Whatever fails inside is the objective's fault: say so, with the last good point."""
+        try:
+            yield
+        except (InvalidInputError, NumericalError):
+            raise
+        except Exception as error:
+            self._fail(f"the objective failed: {type(error).__name__}: {error}", error)
 
     def _with_level(self, start: Iterate) -> Iterator[tuple[float, Iterate]]:
         """LCPP itself."""
@@ -147,9 +176,12 @@ class Run:
                 return Status.MAX_ITER
             if self._left() <= 0:
                 return Status.TIME_LIMIT
-            if (step := next(steps, None)) is None:
+            with self._blaming_the_objective():
+                step = next(steps, None)
+            if step is None:
                 return None
             eta_k, iterate = step
+            assert self.best is not None
             last, self.best = self.best, self._count(iterate)
             self.n_outer += 1
             status = self._judge(eta_k, last, iterate)
@@ -210,7 +242,8 @@ class Run:
 
     def _conclude(self, status: Status) -> Result:
         """Certify the last point from the data, name the outcome, warn where it is not what was asked for."""
-        certificate = certify(self.problem, self.best.x)
+        assert self.best is not None
+        certificate = self._certificate(self.best)
         self._phase("certificate")
         if status in (Status.SOLVED, Status.MAX_ITER, Status.STALLED):
             if certificate.kkt <= self.tol:
@@ -221,25 +254,52 @@ class Run:
                 status = Status.STALLED
         message = self._message(status, certificate)
         if status not in (Status.SOLVED, Status.CALLBACK_STOP, Status.INTERRUPTED):
-            self._warn(message, depth=5)
-        if self._is_separated():
+            message = f"{message} {self.problem.objective.advice()}".rstrip()
+            self._warn(message)
+        if self._is_separated(self.best.x):
             self._warn(
                 "the data are separable by coefficients that cost nothing more as they grow: the loss has no "
-                "minimiser within the level, and their size is set by tol alone. Lower the level, or regularise.",
-                depth=5,
+                "minimiser within the level, and their size is set by tol alone. Lower the level, or regularise."
             )
         return self._result(status, message, certificate)
 
-    def _warn(self, message: str, depth: int) -> None:
-        """Warn, on the line that called `solve`, and remember it."""
+    def _certificate(self, best: Iterate) -> Certificate:
+        """Recomputed from the data; what the run knew, should the objective fail or Ctrl-C come now."""
+        try:
+            return certify(self.problem, best.x)
+        except (KeyboardInterrupt, Exception) as error:
+            self._warn(f"the certificate is the run's own; recomputing it failed: {type(error).__name__}: {error}")
+            return assemble(self.problem, best.x, best.psi, best.gradient, self.null)
+
+    def _warn(self, message: str) -> None:
+        """Warn, on the line outside levelprox that asked for the run, and remember it."""
         self.warned.append(message)
+        depth, frame = 1, sys._getframe()
+        while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("levelprox."):
+            depth, frame = depth + 1, frame.f_back
         warnings.warn(message, ConvergenceWarning, stacklevel=depth)
 
-    def _is_separated(self) -> bool:
+    def _warn_of_degenerate_level(self) -> None:
+        """At a whole number of saturated coordinates the multiplier may explode and the method stick."""
+        problem = self.problem
+        distance, _ = degenerate_distance(problem)
+        if distance is None or distance > _DEGENERATE or np.isinf(problem.constraint.threshold):
+            return
+        counted = problem.dimension if problem.weights is None else int(np.count_nonzero(problem.weights))
+        unit = problem.constraint.cap * (1.0 if problem.weights is None else float(np.max(problem.weights)))
+        whole = round(problem.level / unit)
+        if 0 < whole < counted:  # 0: the null fit; all of them: the level holds nothing back
+            self._warn(
+                f"level = {problem.level:g} is {whole} times what one large coefficient costs ({unit:g}): there the "
+                f"multiplier may explode and the last coefficient stick at its threshold. Use level = "
+                f"{(whole - 0.5) * unit:g} or {(whole + 0.5) * unit:g} instead."
+            )
+
+    def _is_separated(self, x: Vector) -> bool:
         """Whether ψ falls for ever along the part of x that is exempt or past its threshold."""
-        slope = self.problem.constraint.slope(np.abs(self.best.x))
+        slope = self.problem.constraint.slope(np.abs(x))
         free = slope == 0 if self.problem.weights is None else (slope == 0) | (self.problem.weights == 0)
-        return bool(np.any(free)) and self.problem.objective.is_separated(np.where(free, self.best.x, 0.0))
+        return bool(np.any(free)) and self.problem.objective.is_separated(np.where(free, x, 0.0))
 
     def _message(self, status: Status, certificate: Certificate) -> str:
         relation = "<=" if certificate.kkt <= self.tol else ">"
@@ -262,8 +322,10 @@ class Run:
         return stopped[status]
 
     def _result(self, status: Status, message: str, certificate: Certificate) -> Result:
+        best = self.best
+        assert best is not None
         return Result(
-            x=self.best.x,
+            x=best.x,
             status=status,
             message=message,
             certificate=certificate,
@@ -286,7 +348,7 @@ class Run:
     def _fail(self, message: str, cause: BaseException | None) -> NoReturn:
         """Raise, with the last good point attached."""
         result = None
-        if math.isfinite(self.best.psi):
+        if self.best is not None:
             certificate = assemble(self.problem, self.best.x, self.best.psi, self.best.gradient, self.null)
             result = self._result(Status.NUMERICAL_ERROR, message, certificate)
         raise NumericalError(message, result) from cause

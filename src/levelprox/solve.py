@@ -46,10 +46,11 @@ def solve(
     Parameters
     ----------
     problem : Problem
-    subsolver : str or Subsolver, default="auto"
+    subsolver : {"auto", "spectral"} or Subsolver, default="auto"
         How subproblems are solved; "auto" takes the first that can take the objective.
     levels : {"constant", "geometric", "harmonic"} or Levels, default="constant"
-        The schedule η_k. "harmonic" is the paper's, `Harmonic(eta0=…)` sets its start.
+        The schedule η_k. "harmonic" is the paper's, `Harmonic(eta0=…)` sets its start. Different
+        schedules may end in different KKT points; "constant" is the fastest.
     gamma : float, optional
         The proximal weight γ, above the weak-convexity constant μ of ψ. By default
         γ = 3μ for nonconvex ψ (the paper's) and 1e-3 · c for convex ψ, where c is a typical
@@ -63,11 +64,12 @@ def solve(
     callback : callable, optional
         Called as callback(record, x) after each outer step; returning True stops the run.
     x0 : array-like of shape (d,), optional
-        A feasible start; the origin by default.
+        A feasible start. By default the null fit: the origin, but for exempt coordinates, which are fitted.
     random_state : int, RandomState, Generator or None
         For stochastic subsolvers.
     surrogate : {"paper", "concave"}, default="paper"
-        How g is majorised (see surrogate.py).
+        How g is replaced by a convex function: by linearising h (the paper's), or by majorising the
+        concave φ, which gives a larger convex set where a coefficient changes sign.
     stopping : {"kkt", "change"}, default="kkt"
         "kkt": stop when the certificate's residual is at most tol. "change": the paper's rule,
         ‖x^k − x^{k−1}‖ ≤ tol ‖x^k‖.
@@ -90,6 +92,10 @@ def solve(
     """
     if unknown:
         raise TypeError(_unknown_option(next(iter(unknown))))
+    if not isinstance(problem, Problem):
+        raise InvalidInputError(f"problem must be a Problem, got {type(problem).__name__}")
+    if callback is not None and not callable(callback):
+        raise InvalidInputError(f"callback must be a function of (record, x), got {callback!r}")
     run = Run(
         problem=problem,
         subsolver=choose(subsolver, problem.objective),
@@ -103,7 +109,7 @@ def solve(
         stopping=_one_of("stopping", stopping, ("kkt", "change")),
         random_state=_checked_random_state(random_state),
     )
-    return run(problem.point("x0", np.zeros(problem.dimension) if x0 is None else x0))
+    return run(None if x0 is None else problem.point("x0", x0))
 
 
 def minimize(

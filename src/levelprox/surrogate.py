@@ -101,6 +101,6 @@ SURROGATES: dict[str, Linearise] = {"concave": majorise, "paper": linearise}
 
 def surrogate_by_name(name: str) -> Linearise:
     """The way to build g_k of that name."""
-    if name not in SURROGATES:
+    if not isinstance(name, str) or name not in SURROGATES:
         raise InvalidInputError(f"surrogate must be one of {', '.join(sorted(SURROGATES))}, got {name!r}")
     return SURROGATES[name]

@@ -109,11 +109,13 @@ class Constraint(ABC):
             ω ≥ 0, one per coefficient; all 1 when omitted. A coefficient of weight 0 is exempt: it
             costs nothing, however large.
         """
-        t = np.abs(real_array("x", x)).astype(np.float64, copy=False)
+        given = real_array("x", x)
+        nonzero = given != 0  # most are zero in a sparse point, and cost nothing
+        t = np.abs(given[nonzero]).astype(np.float64, copy=False)
         with np.errstate(over="ignore", under="ignore"):
             if weights is None:
                 return float(np.sum(self._phi_from_zero(t)))
-            omega = _weights(weights, t.shape)
+            omega = _weights(weights, given.shape)[nonzero]
             charged = omega > 0  # not omega * phi: an exempt coefficient may cost inf, and 0 * inf is NaN
             return float(np.sum(omega[charged] * self._phi_from_zero(t[charged])))
 

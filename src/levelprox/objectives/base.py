@@ -53,6 +53,14 @@ class Objective(ABC):
         """Whether ψ falls for ever along the ray through x, so that no minimiser exists without a level."""
         return False
 
+    def disagreement(self, x: Vector, value: float, gradient: Vector) -> str:
+        """Words for a gradient that contradicts the values around x; only a user's own ψ needs asking."""
+        return ""
+
+    def advice(self) -> str:
+        """A sentence on what makes ψ hard to minimise, for those whose run did not converge; may be empty."""
+        return ""
+
     def subgradients(self, x: Vector) -> Subgradients | None:
         """The set of subgradients at x where it is more than one; None where ψ is differentiable."""
         return None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from levelprox.errors import InvalidInputError
 from levelprox.objectives.base import Objective, Vector
-from levelprox.validation import real
+from levelprox.validation import real, real_array
 
 ValueAndGradient = Callable[[Vector], tuple[float, Vector]]
 
@@ -32,7 +32,7 @@ class Function(Objective):
         if not callable(fun):
             raise InvalidInputError(f"fun must be a function x -> (value, gradient), got {type(fun).__name__}")
         if isinstance(dimension, bool) or not isinstance(dimension, int | np.integer) or dimension < 1:
-            raise InvalidInputError(f"dimension must be a positive integer, got {dimension!r}")
+            raise InvalidInputError(f"the number of coordinates must be a positive integer, got {dimension!r}")
         mu = real("weak_convexity", weak_convexity)
         if not 0 <= mu < np.inf:
             raise InvalidInputError(f"weak_convexity must be in [0, inf), got {weak_convexity!r}")
@@ -49,19 +49,41 @@ class Function(Objective):
         return self._weak_convexity
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
-        """ψ(x) and ∇ψ(x), with their types and shapes checked; NaN and infinities are passed on."""
-        answer = self.fun(x)
+        """ψ(x) and ∇ψ(x), with their types and shapes checked; NaN and infinities are passed on.
+
+        The function gets a copy of x, and its gradient is copied: it may overwrite either.
+        """
+        answer = self.fun(np.array(x))
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise InvalidInputError(f"fun must return (value, gradient), got {type(answer).__name__}")
         value, gradient = answer
-        slope = np.ascontiguousarray(gradient, dtype=np.float64)
+        slope = np.array(real_array("the gradient", gradient), dtype=np.float64)
         if slope.shape != (self._dimension,):
             raise InvalidInputError(f"the gradient must have shape ({self._dimension},), got {slope.shape}")
-        if np.ndim(value) != 0:
-            raise InvalidInputError(f"the value must be a real number, got an array of shape {np.shape(value)}")
-        return float(value), slope
+        number = real_array("the value", value)
+        if number.ndim != 0:
+            raise InvalidInputError(f"the value must be a real number, got an array of shape {number.shape}")
+        return float(number), slope
+
+    def disagreement(self, x: Vector, value: float, gradient: Vector) -> str:
+        """Words for a gradient that contradicts the values around x; empty where they agree."""
+        length = float(np.linalg.norm(gradient))
+        if not (np.isfinite(length) and length > 0):
+            return ""
+        step = 1e-5 * max(1.0, float(np.linalg.norm(x))) / length
+        ahead, behind = (self.value_and_gradient(x + sign * step * gradient)[0] for sign in (1, -1))
+        measured, claimed = (ahead - behind) / (2 * step), length**2
+        rounding = 1e-14 * abs(value) / step
+        if not np.isfinite(measured) or abs(measured - claimed) <= 0.05 * claimed + rounding:
+            return ""
+        return (
+            f"the gradient does not agree with the value at the start: along itself the function rises at the rate "
+            f"{measured / length:.3g}, but the gradient says {length:.3g}"
+        )
 
     def restrict(self, W: NDArray[np.intp]) -> Function:
+        W = np.arange(self._dimension)[W]
+
         def on_w(x_w: Vector) -> tuple[float, Vector]:
             x = np.zeros(self._dimension)
             x[W] = x_w

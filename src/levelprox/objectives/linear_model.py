@@ -29,7 +29,7 @@ class LinearModel(Objective):
         Used in place, never modified.
     b : array-like of shape (n,)
         Targets; −1 and +1 for margin losses such as logistic.
-    loss : str or Loss, default="squared"
+    loss : {"squared", "logistic", "huber", "absolute", "cauchy"} or Loss, default="squared"
     sample_weight : array-like of shape (n,), optional
         s ≥ 0: a weight of 2 is a repeated sample, a weight of 0 a removed one.
     """
@@ -70,8 +70,7 @@ class LinearModel(Objective):
     @cached_property
     def curvature(self) -> float:
         """Sup ℓ'' times the mean over the nonzero columns of Σ s_i X_ij² / Σ s_i."""
-        squares = self.design.column_squares(self._share)
-        squares = squares[squares > 0]
+        squares = self._column_squares
         smoothness = self.loss.smoothness if np.isfinite(self.loss.smoothness) else 1.0
         return float(smoothness * squares.mean()) if squares.size else 1.0
 
@@ -109,16 +108,34 @@ class LinearModel(Objective):
         n = self.design.shape[0]
         return np.full(n, 1 / n) if self.sample_weight is None else self.sample_weight / self.sample_weight.sum()
 
+    @cached_property
+    def _column_squares(self) -> Vector:
+        """Σ s_i X_ij² / Σ s_i of the columns that are not zero."""
+        squares = self.design.column_squares(self._share)
+        if not np.all(np.isfinite(squares)):
+            j = int(np.argmax(~np.isfinite(squares)))
+            raise InvalidInputError(f"the norm of column {j} of X overflows; scale the columns")
+        return squares[squares > 0]
+
+    def advice(self) -> str:
+        squares = self._column_squares
+        spread = float(np.sqrt(squares.max() / squares.min())) if squares.size else 1.0
+        return f"The columns of X differ in scale by a factor of {spread:.0e}: scale them." if spread > 100 else ""
+
+    def __repr__(self) -> str:
+        return f"LinearModel({self.design!r}, loss={self.loss!r})"
+
     def _largest_eigenvalue(self) -> float:
         """λ_max(Xᵀ diag(s) X / Σ s) from above: Lanczos and its residual, or the trace where that is smaller."""
-        from scipy.sparse.linalg import (
+        from scipy.sparse.linalg import (  # slow to import, and only nonconvex losses need it
+            ArpackError,
             LinearOperator,
             eigsh,
-        )  # slow to import, and only nonconvex losses need it
+        )
 
         n, d = self.design.shape
-        trace = float(self.design.column_squares(self._share).sum())
-        if min(n, d) < 3:
+        trace = float(self._column_squares.sum())
+        if min(n, d) < 3 or trace == 0:
             return trace
         root = np.sqrt(self._share)
         wide = d > n
@@ -130,6 +147,10 @@ class LinearModel(Objective):
 
         side = min(n, d)
         operator = LinearOperator((side, side), matvec=multiply, dtype=np.float64)
-        values, vectors = eigsh(operator, k=1, tol=1e-3, v0=np.ones(side))
+        start = np.random.default_rng(0).standard_normal(side)
+        try:
+            values, vectors = eigsh(operator, k=1, tol=1e-3, v0=start)
+        except ArpackError:
+            return trace
         residual = float(np.linalg.norm(multiply(vectors[:, 0]) - values[0] * vectors[:, 0]))
         return min(trace, float(values[0]) + 2 * residual)

@@ -23,7 +23,7 @@ def choose(subsolver: str | Subsolver, objective: Objective) -> Subsolver:
             needs = "; ".join(f"{name!r} needs {kind.needs}" for name, kind in SUBSOLVERS.items())
             raise InvalidInputError(f"no subsolver can take this objective: {needs}")
         chosen = SUBSOLVERS[able[0]]()
-    elif subsolver in SUBSOLVERS:
+    elif isinstance(subsolver, str) and subsolver in SUBSOLVERS:
         chosen = SUBSOLVERS[subsolver]()
     else:
         near = get_close_matches(str(subsolver), SUBSOLVERS, n=1)
