@@ -53,7 +53,7 @@ class Run:
         problem: Problem,
         subsolver: Subsolver,
         levels: Levels,
-        gamma: float,
+        gamma: float | None,
         tol: float,
         max_iter: int,
         time_limit: float,
@@ -94,7 +94,9 @@ class Run:
         try:
             start = self._start(x0)
             self._phase("start")
-            status = self._solved(start) or self._follow(self._without_level(start))
+            status = self._solved(start)
+            if status is None:
+                status = self._follow(self._without_level(start))
             if status is None:
                 self.best, self.n_outer, self.still = start, 0, 0
                 self.history.clear()
@@ -122,6 +124,8 @@ class Run:
                 raise NumericalError(f"the objective is not finite at the start: psi(x0) = {psi}")
             self.best = Iterate(x, psi, gradient)
             self.best = replace(self.best, step=1 / objective.curvature)
+            if self.gamma is None:
+                self.gamma = 3 * objective.weak_convexity or 1e-3 * objective.curvature
             if disagreement := objective.disagreement(x, psi, gradient):
                 self._warn(disagreement)
         return self.best
@@ -147,6 +151,7 @@ class Run:
         problem = self.problem
         etas = self.levels.sequence(problem.level, problem.g(start.x))
         accuracy = 0.1 * self.tol * self.null.scale
+        assert self.gamma is not None
         return lcpp(problem, start, etas, self.gamma, self.subsolver, self.surrogate, accuracy, self._left)
 
     def _without_level(self, start: Iterate) -> Iterator[tuple[float, Iterate]]:
@@ -336,7 +341,7 @@ class Run:
             n_proj=self.n_proj,
             wall_s=time.monotonic() - self.began,
             phase_s=dict(self.phase_s),
-            gamma=self.gamma,
+            gamma=self.gamma or 0.0,
             subsolver=self.subsolver.name,
             levels=type(self.levels).__name__.lower(),
             tol=self.tol,

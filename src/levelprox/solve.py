@@ -164,11 +164,11 @@ def minimize(
     return solve(Problem(objective, constraint, level, weights, nonnegative), x0=x0, **options)  # type: ignore[arg-type]
 
 
-def _proximal_weight(problem: Problem, gamma: float | None) -> float:
-    mu = problem.objective.weak_convexity
+def _proximal_weight(problem: Problem, gamma: float | None) -> float | None:
+    """γ as given, checked; None leaves the choice to the run."""
     if gamma is None:
-        return 3 * mu if mu > 0 else 1e-3 * problem.objective.curvature
-    weight = real("gamma", gamma)
+        return None
+    weight, mu = real("gamma", gamma), problem.objective.weak_convexity
     if not 0 < weight < math.inf:
         raise InvalidInputError(f"gamma must be in (0, inf), got {gamma!r}")
     if weight <= mu:

@@ -1,0 +1,100 @@
+"""The package from outside: Ctrl-C, the cost of importing it, no warm-up, the public names."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+import levelprox
+from levelprox import (
+    constraints,
+)
+
+MCP = constraints.MCP.from_threshold(0.5)
+
+
+# --- C78: Ctrl-C -------------------------------------------------------------------------------------
+
+INTERRUPTED = """
+import sys, time, warnings
+import numpy as np
+import levelprox
+from levelprox import LinearModel, Problem, constraints, minimize, solve
+warnings.simplefilter("ignore")
+rng = np.random.default_rng(0)
+{setup}
+print("ready", flush=True)
+result = {run}
+print(result.status, problem.g(result.x) <= problem.level, bool(np.isfinite(result.x).all()), flush=True)
+"""
+
+LINEAR = """
+X = rng.standard_normal((20000, 1000))
+b = X[:, 0] + rng.standard_normal(20000)
+problem = Problem(LinearModel(X, b), constraints.Log(2.0), 3.0)
+"""
+
+PYTHON = """
+c = rng.standard_normal(50)
+def fun(x):
+    time.sleep({pause})
+    return float((x - c) @ (x - c)), 2 * (x - c)
+problem = Problem(levelprox.Function(fun, 50), constraints.Log(2.0), 3.0)
+"""
+
+
+@pytest.mark.parametrize(
+    "setup",
+    [LINEAR, PYTHON.format(pause=0.0), PYTHON.format(pause=0.2)],
+    ids=["compiled", "python", "sleeping"],
+)
+def test_c78_ctrl_c_returns_a_feasible_point_within_a_second(setup):
+    run = "solve(problem, tol=0, max_iter=10**9)"
+    script = INTERRUPTED.format(setup=textwrap.dedent(setup), run=run)
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline().strip() == "ready"
+        time.sleep(0.7)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        answer = process.stdout.readline().split()
+        waited = time.monotonic() - began
+        process.wait(timeout=10)
+    assert answer == ["interrupted", "True", "True"]
+    assert waited < 1.0
+
+
+# --- the package ---------------------------------------------------------------------------------------
+
+
+def test_importing_costs_little_beyond_scikit_learn():
+    script = "import time, sklearn; t = time.perf_counter(); import levelprox; print(time.perf_counter() - t)"
+    seconds = [float(subprocess.check_output([sys.executable, "-c", script])) for _ in range(5)]
+    assert sorted(seconds)[1] < 0.2
+
+
+def test_the_public_names_are_there():
+    for name in levelprox.__all__:
+        assert hasattr(levelprox, name)
+
+
+def test_no_warm_up():
+    """The first fit of a process costs what the second does: nothing is compiled at run time."""
+    script = textwrap.dedent("""
+        import time
+        import numpy as np
+        from levelprox import LinearModel, Problem, constraints, solve
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((300, 50)); b = X[:, 0] - X[:, 1] + 0.1 * rng.standard_normal(300)
+        def fit():
+            t = time.perf_counter()
+            solve(Problem(LinearModel(X, b), constraints.MCP.from_threshold(0.5), 2.5))
+            return time.perf_counter() - t
+        print(fit(), min(fit() for _ in range(5)))
+    """)
+    first, later = map(float, subprocess.check_output([sys.executable, "-c", script]).split())
+    assert first < later + 0.3
