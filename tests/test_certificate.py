@@ -158,6 +158,7 @@ def test_degenerate_levels(constraint, level, weights, distance, check):
     problem = Problem(Function(lambda x: (float(x @ x), 2 * x), 4), constraint, level, weights)
     certificate = certify(problem, np.zeros(4))
     assert certificate.degenerate_check == check
+    assert ("whole number of caps" in str(certificate)) == (distance == 0)
     assert certificate.degenerate_distance == (None if distance is None else pytest.approx(distance, abs=1e-12))
 
 

@@ -100,6 +100,8 @@ class Certificate:
     def __str__(self) -> str:
         if self.degenerate_distance is None:
             degenerate = self.degenerate_check
+        elif self.degenerate_distance < 1e-3:
+            degenerate = "η is a whole number of caps: the multiplier says little here"
         else:
             degenerate = f"η is {self.degenerate_distance:.3g} caps from the nearest one"
         rows = [
