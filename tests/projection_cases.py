@@ -37,7 +37,8 @@ class Case:
             self.u *= 10.0 ** rng.uniform(-1, 1.5)
         self.weights = np.ones(d)
         if rng.random() < 0.5:
-            self.weights = np.where(rng.random(d) < 0.1, 0.0, 10.0 ** rng.uniform(-2, 2, d))
+            spread = rng.choice([2, 6])  # prices that differ by many orders of magnitude, too
+            self.weights = np.where(rng.random(d) < 0.1, 0.0, 10.0 ** rng.uniform(-spread, spread, d))
         self.nonnegative = rng.random(d) < (0.0 if rng.random() < 0.5 else 0.5)
         self.v, self.u, self.weights = (a.astype(dtype) for a in (self.v, self.u, self.weights))
         self.tau = float(np.sum(self.weights * np.abs(self.v))) * 10.0 ** rng.uniform(-9, 0.5)

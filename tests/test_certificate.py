@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from levelprox import Function, LinearModel, Problem, certify, solve
-from levelprox.certificate import Residual
+from levelprox.certificate import Residual, null_fit
 from levelprox.constraints import L1, MCP, SCAD
 from tests.registries import CONSTRAINTS
 
@@ -133,6 +133,14 @@ def test_the_figures_agree_with_a_calculation_from_scratch():
     assert certificate.n_nonzero == 4
 
 
+def test_the_null_fit_keeps_signs():
+    X = np.column_stack([np.ones(20), np.linspace(-1, 1, 20)])
+    b = -2.0 + 0.5 * X[:, 1]
+    problem = Problem(LinearModel(X, b), MCP(1.0, 1.0), 1.2, weights=[0, 1], nonnegative=[True, False])
+    assert null_fit(problem).x[0] == 0
+    assert null_fit(Problem(LinearModel(X, b), MCP(1.0, 1.0), 1.2, weights=[0, 1])).x[0] == pytest.approx(-2, rel=1e-6)
+
+
 def test_the_scale_is_measured_with_exempt_coordinates_fitted():
     rng = np.random.default_rng(1)
     X = np.column_stack([rng.standard_normal((60, 4)), np.ones(60)])
@@ -205,6 +213,7 @@ def test_the_dual_bound_holds_at_solutions():
         level = 0.4 * constraint.value(np.full(12, 0.2))
         certificate = solve(Problem(LinearModel(X, b), constraint, level), tol=1e-8).certificate
         assert certificate.multiplier <= certificate.dual_bound * (1 + 1e-6), str(constraint)
+        assert certificate.dual_bound <= 100 * certificate.multiplier, "the bound says nothing"
 
 
 def test_it_prints_and_serialises():

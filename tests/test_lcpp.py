@@ -253,6 +253,21 @@ def test_the_compiled_subsolver_agrees_with_its_twin(seed):
         assert subproblem.value(fast.x) <= subproblem.value(center)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_the_subsolver_never_ends_above_its_start(seed):
+    """Nonmonotone steps may rise on the way; what is returned does not, however few steps were allowed."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((30, 8)) * np.logspace(0, 2.5, 8)
+    model = LinearModel(X, rng.standard_normal(30))
+    center = rng.standard_normal(8) / np.logspace(0, 2.5, 8)
+    psi, gradient = model.value_and_gradient(center)
+    surrogate = linearise(L1(), center, 3.0 * float(np.sum(np.abs(center))))
+    subproblem = Subproblem(model, surrogate, center, 1e-6)
+    for steps in range(1, 30):
+        end = Spectral(max_steps=steps, accuracy=0.0).solve(subproblem, Iterate(center, psi, gradient, step=1e-4))
+        assert subproblem.value(end.x) <= psi * (1 + 1e-14)
+
+
 def test_i33_the_l1_constraint_gives_the_constrained_lasso():
     rng = np.random.default_rng(3)
     X, b = rng.standard_normal((50, 20)), rng.standard_normal(50)

@@ -24,6 +24,8 @@ from tests import projection_cases as invariants
 from tests import reference
 from tests.projection_cases import EPS, EXAMPLES, LONG, Case, any_case, cases
 
+EXTREMES = [0.0, 5e-324, 1e-310, 1e-300, 1e-160, 1e-8, 1.0, 1e16, 1e160, 1e300, 1.7e308]
+
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(any_case)
@@ -209,9 +211,86 @@ def test_f2_no_violation_in_many_random_projections():
     violations = 0
     for seed in range(100_000 if LONG else 10_000):
         case = Case(seed, 1 + seed % 12, general=seed % 5 == 0, dtype=np.float32 if seed % 7 == 0 else np.float64)
+        if seed % 3 == 0:  # ties: sums that meet the level exactly, or miss it by next to nothing
+            case.v = case.rng.choice([1e-30, -1e-18, 0.25, -0.5, 0.75, 1.0], case.v.size).astype(case.v.dtype)
+            case.u = case.rng.choice([0.0, 0.5, -1.0], case.v.size).astype(case.v.dtype)
+            case.tau = float(case.rng.choice([0.25, 1.0, 1.5, 2.0]))
         x, _ = case.project()
         violations += reference.exact_level(x, case.u, case.weights) > Fraction(case.tau)
     assert violations == 0
+
+
+@pytest.mark.parametrize(
+    ("v", "u", "tau"),
+    [
+        ([1e-30, 1.0], [0.0, 0.0], 1.0),
+        ([1e-18, 0.25, 0.75], [0.0, 0.0, 0.0], 1.0),
+        ([1.0, -5e-324], [0.0, 0.7], 1.0),
+        ([5e-324, 1e-300], [0.0, 0.0], 1e-300),
+        ([5e-324, 1e-8], [0.0, -1.0], 0.0),
+        ([1e308, 1e-200], [-1.0, 0.0], 1e-201),
+        ([1.7e308], [0.296875], 1e-8),
+    ],
+)
+def test_f2_sums_that_miss_the_level_by_next_to_nothing(v, u, tau):
+    x, _ = project(v, u, tau)
+    assert reference.exact_level(x, u, np.ones(len(v))) <= Fraction(tau)
+
+
+def test_a_guess_that_stops_newton_too_soon_is_found_out():
+    """Two coordinates with enormous prices, then two that decide: the steps fall as if converging."""
+    weights = np.array([1e5, 2200**0.5, 1.0, 1.0])
+    v = np.array([1e5, 2200**0.5 / 2, 3000.0, 1500.0])
+    x, y = project(v, 0.0, 3498.0, weights=weights)
+    np.testing.assert_allclose(x, [0, 0, 2499, 999], rtol=1e-12, atol=1e-9)
+    assert y == pytest.approx(501, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("v", "u", "tau"),
+    [
+        ([0.0], [-1.0000000000000002], -1e308),
+        ([0.0, 0.0], [1.5, 0.0], -1.7e308),
+        ([-1e308, 1.0], [5.0, 0.0], -1e308),
+    ],
+)
+def test_i15_numbers_beyond_the_largest_are_refused_not_searched_for(v, u, tau):
+    if reference.exact_level(v, u, np.ones(len(v))) <= Fraction(tau):
+        np.testing.assert_array_equal(project(v, u, tau)[0], v)
+    else:
+        with pytest.raises(InfeasibleError, match="floating-point range"):
+            project(v, u, tau)
+
+
+def test_i4_feasible_points_come_back_bit_for_bit_at_any_magnitude():
+    for v, u, tau in (
+        ([1.07e-60, 6.1e-171, -1.2e221], [0.0, 0.0, 0.0], 1e222),
+        ([1e-200, -3e-310, 5e-324], [0.3, 0.2, 0.1], 1e-199),
+        ([1.7e308, 1e-300], [-1.0, 0.5], 1.0),
+    ):
+        x, y = project(v, u, tau)
+        np.testing.assert_array_equal(x, v)
+        assert y == 0
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(EXTREMES[:-1]), st.booleans(), st.floats(-3, 3)),
+        min_size=1,
+        max_size=6,
+    ),
+    st.sampled_from([-1e160, -1.0, -1e-8, -1e-160, 0.0, 1e-310, 1e-8, 1.0, 1e160]),
+)
+def test_i14_i16_any_u_at_extreme_magnitudes(entries, tau):
+    v = np.array([-size if negative else size for size, negative, _ in entries])
+    u = np.array([slope for *_, slope in entries])
+    if tau < 0 and np.all(np.abs(u) <= 1 + 1e-9):
+        return
+    x, y = project(v, u, tau)
+    assert np.all(np.isfinite(x))
+    assert np.isfinite(y)
+    assert reference.exact_level(x, u, np.ones(len(v))) <= Fraction(tau)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -255,9 +334,6 @@ def test_i15_empty_sets_are_refused_and_any_level_is_reached_when_u_is_large():
         x, y = project([1.0, 2.0], [0.5, -3.0], tau)
         assert reference.exact_level(x, [0.5, -3.0], [1, 1]) <= Fraction(tau)
         assert y >= 0
-
-
-EXTREMES = [0.0, 5e-324, 1e-310, 1e-300, 1e-160, 1e-8, 1.0, 1e16, 1e160, 1e300, 1.7e308]
 
 
 @settings(max_examples=EXAMPLES, deadline=None)

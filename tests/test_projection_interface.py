@@ -34,6 +34,9 @@ def test_rows_levels_and_outputs():
     same, _ = project(v, u, taus, weights=weights, nonnegative=nonnegative, out=out)
     assert same is out
     np.testing.assert_array_equal(out, x)
+    over_u = u.copy()
+    project(v, over_u, taus, weights=weights, nonnegative=nonnegative, out=over_u)
+    np.testing.assert_array_equal(over_u, x)
     in_place = v.copy()
     project(in_place, u, taus, weights=weights, nonnegative=nonnegative, out=in_place)
     np.testing.assert_array_equal(in_place, x)
@@ -66,6 +69,7 @@ def test_inputs_of_any_layout_are_read_and_never_written():
     assert project(v.astype(np.float32), u.astype(np.float32), 1.0)[0].dtype == np.float32
     assert project(v.astype(np.float32), u, 1.0)[0].dtype == np.float64
     assert project([1, 2], [0, 0], 1)[0].dtype == np.float64
+    assert project(v.astype(np.float32), 0.5, 1.0)[0].dtype == np.float32
 
 
 @pytest.mark.parametrize(
@@ -79,6 +83,8 @@ def test_inputs_of_any_layout_are_read_and_never_written():
         (([1.0, 2.0], [0.0, 0.0], [1.0, 2.0]), {}, "tau must be a scalar"),
         (([[1.0, 2.0]], [0.0, 0.0], [1.0, 2.0]), {}, r"tau must be a scalar or of shape \(1,\)"),
         ((1.0, 0.0, 1.0), {}, "v must have shape"),
+        (([], [], 1.0), {}, "at least one coordinate"),
+        (([1.0], [2.0], -np.inf), {}, "tau must be above -inf"),
         ((["a", "b"], [0.0, 0.0], 1.0), {}, "v must hold real numbers"),
         (([1j, 2.0], [0.0, 0.0], 1.0), {}, "v must hold real numbers"),
         (([1.0, 2.0], [0.0, 0.0], 1.0), {"weights": [1.0]}, r"weights must have shape \(2,\)"),

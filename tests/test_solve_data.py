@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import scipy.optimize
 import scipy.sparse
 from sklearn.exceptions import ConvergenceWarning
 
@@ -259,3 +260,37 @@ def test_c56_many_empty_columns_cost_little():
     result = solve(Problem(LinearModel(X, [1.0, 2.0, 3.0]), MCP, 1.5))
     assert result.success
     assert time.monotonic() - began < 20
+
+
+def test_a_wide_level_with_signs_gives_nonnegative_least_squares():
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((60, 6))
+    b = X @ [1.0, -1.0, 0.5, -0.2, 0, 2.0] + 0.1 * rng.standard_normal(60)
+    result = solve(Problem(LinearModel(X, b), MCP, 6.5, nonnegative=True), tol=1e-9)
+    np.testing.assert_allclose(result.x, scipy.optimize.nnls(X, b)[0], atol=1e-6)
+
+
+def test_the_unit_of_sample_weights_does_not_matter():
+    rng = np.random.default_rng(9)
+    X, b, s = rng.standard_normal((20, 3)), rng.standard_normal(20), rng.random(20)
+    x = np.array([0.5, -1.0, 0.25])
+    plain, slope = LinearModel(X, b, sample_weight=s).value_and_gradient(x)
+    for unit in (2.0**-1000, 2.0**1015, 3e300):
+        value, gradient = LinearModel(X, b, sample_weight=s * unit).value_and_gradient(x)
+        assert value == pytest.approx(plain, rel=1e-13)
+        np.testing.assert_allclose(gradient, slope, rtol=1e-12)
+
+
+def test_later_changes_to_the_input_change_nothing():
+    """C44: targets and masks are the problem's own; X is read in place, as documented."""
+    rng = np.random.default_rng(10)
+    X, b, mask, weights = (
+        rng.standard_normal((20, 3)),
+        rng.standard_normal(20),
+        np.array([True, False, True]),
+        np.ones(3),
+    )
+    problem = Problem(LinearModel(X, b), MCP, 1.5, weights, mask)
+    before = solve(problem).x
+    b[:], mask[:], weights[:] = 0, False, 7
+    np.testing.assert_array_equal(solve(problem).x, before)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
@@ -15,6 +18,7 @@ from levelprox import (
     NumericalError,
     Problem,
     Status,
+    _kernels,
     certify,
     constraints,
     minimize,
@@ -307,3 +311,60 @@ def test_warnings_point_at_the_caller():
     with pytest.warns(ConvergenceWarning) as caught:
         solve(Problem(Function(quadratic, 4), constraints.Log(3.0), 0.9), tol=1e-14, max_iter=1)
     assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("constraint", [constraints.Log(3.0), constraints.MCP.from_threshold(5.0)], ids=str)
+def test_c78_an_interrupt_at_any_evaluation_keeps_the_best_point(constraint):
+    """Whatever the run was at, it ends with a feasible point no worse than its start."""
+
+    def interrupts(x):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        minimize(fails_after(0, interrupts), constraint, 0.9, n=4)
+    statuses = set()
+    for calls in range(1, 80):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # an interrupted certificate is the run's own
+            result = minimize(fails_after(calls, interrupts), constraint, 0.9, n=4, tol=1e-12)
+        statuses.add(result.status)
+        assert constraint.value(result.x) <= 0.9
+        assert quadratic(result.x)[0] <= quadratic(np.zeros(4))[0]
+    assert Status.INTERRUPTED in statuses
+    assert statuses <= {Status.INTERRUPTED, Status.SOLVED}
+
+
+def test_f11_time_limits_hold_while_exempt_coordinates_are_fitted():
+    scales = np.logspace(0, 4, 6)
+
+    def stiff(x):
+        time.sleep(0.02)
+        return float(scales @ (x - 1) ** 2), 2 * scales * (x - 1)
+
+    began = time.monotonic()
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        result = minimize(stiff, MCP, 1.5, n=6, weights=[1, 0, 0, 0, 0, 0], time_limit=0.3, tol=1e-14)
+    assert time.monotonic() - began < 0.3 + 0.5
+    assert result.status is Status.TIME_LIMIT
+
+
+def test_kernels_refuse_arrays_that_do_not_fit():
+    model = LinearModel(np.ones((5, 4)), np.ones(5))
+    with pytest.raises(InvalidInputError, match=r"x must have shape \(4,\)"):
+        model.value_and_gradient(np.zeros(2))
+    with pytest.raises(ValueError, match="dimension of the model"):
+        model.compiled.value_and_gradient(np.zeros(2), np.zeros(4))
+    with pytest.raises(ValueError, match="targets"):
+        _kernels.LinearModel(model.design.kernel, "squared", 0.0, np.ones(3), None)
+    rest = (0.0, 1.0, 0.0, 1.0)
+    settings = (False, 1.0, 1, 5, 0.0, 0.0, 0.0, 1.0)
+    x = np.zeros(4)
+    for arrays in (
+        (np.zeros(3), None, None, None),
+        (x, np.ones(3), None, None),
+        (x, None, np.ones(5), None),
+        (x, None, None, np.ones(2, np.uint8)),
+    ):
+        gradient, omega, u, mask = arrays
+        with pytest.raises(ValueError, match="dimension of x"):
+            _kernels.spectral(model.compiled, x, gradient, *rest, omega, u, mask, *settings)

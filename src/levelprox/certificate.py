@@ -14,6 +14,9 @@ y|g(x) − η|, are convex and piecewise linear in y, so the best y is found exa
 
 from __future__ import annotations
 
+import math
+import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -119,7 +122,7 @@ class Certificate:
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
 
-def certify(problem: Problem, x: object) -> Certificate:
+def certify(problem: Problem, x: object, null: NullFit | None = None) -> Certificate:
     """The certificate of any point, computed from (problem, x) alone.
 
     Parameters
@@ -127,6 +130,8 @@ def certify(problem: Problem, x: object) -> Certificate:
     problem : Problem
     x : array-like of shape (d,)
         Any point, feasible or not.
+    null : NullFit, optional
+        The null fit of the same problem, where it is known already; it only sets the scale.
 
     Returns
     -------
@@ -138,7 +143,7 @@ def certify(problem: Problem, x: object) -> Certificate:
     psi, gradient = problem.objective.value_and_gradient(point)
     if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
         raise NumericalError("the objective or its gradient is not finite at x")
-    null = null_fit(problem)
+    null = null or null_fit(problem)
     subgradients = problem.objective.subgradients(point)
     if subgradients is not None:
         gradient = _best_subgradient(problem, point, subgradients)
@@ -155,14 +160,16 @@ class NullFit:
     scale: float
 
 
-def null_fit(problem: Problem) -> NullFit:
+def null_fit(problem: Problem, seconds: float = math.inf) -> NullFit:
     """The origin, but for the exempt coordinates, which are fitted; the scale is ‖∇ψ‖∞ there."""
     x = np.zeros(problem.dimension)
     exempt = problem.exempt
     at_origin = 0.0
     if exempt.size:
         at_origin = _size(problem.objective.value_and_gradient(x)[1])
-        x[exempt] = _fit_unconstrained(problem.objective.restrict(exempt), problem.must_be_nonnegative()[exempt])
+        x[exempt] = _fit_unconstrained(
+            problem.objective.restrict(exempt), problem.must_be_nonnegative()[exempt], seconds
+        )
     psi, gradient = problem.objective.value_and_gradient(x)
     scale = _size(gradient)
     # Where the exempt coordinates alone fit the data, what is left of the gradient is rounding, not a scale.
@@ -175,19 +182,32 @@ def _size(gradient: Vector) -> float:
     return float(np.max(np.abs(gradient), initial=0.0))
 
 
-def _fit_unconstrained(objective: Objective, nonnegative: NDArray[np.bool_]) -> Vector:
+def _fit_unconstrained(objective: Objective, nonnegative: NDArray[np.bool_], seconds: float) -> Vector:
+    """The minimiser of ψ alone, or the best point found in the time given."""
     from scipy import optimize  # a tenth of a second to import, and only exempt coordinates need it
 
     bounds = [(0.0, None) if asked else (None, None) for asked in nonnegative]
-    fit = optimize.minimize(
-        objective.value_and_gradient,
-        np.zeros(objective.dimension),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=bounds,
-        options={"maxiter": 200, "ftol": 0.0, "gtol": 1e-12},
-    )
-    return np.asarray(fit.x, dtype=np.float64)
+    deadline = time.monotonic() + seconds
+    best = (math.inf, np.zeros(objective.dimension))
+
+    def timed(x: Vector) -> tuple[float, Vector]:
+        nonlocal best
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        value, gradient = objective.value_and_gradient(x)
+        best = (value, np.array(x)) if value < best[0] else best
+        return value, gradient
+
+    with suppress(TimeoutError):
+        optimize.minimize(
+            timed,
+            np.zeros(objective.dimension),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxiter": 200, "ftol": 0.0, "gtol": 1e-12},
+        )
+    return best[1]
 
 
 def assemble(problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit) -> Certificate:
@@ -366,7 +386,7 @@ def _dual_bound(problem: Problem, x: Vector, psi: float, null: NullFit) -> float
     t = np.abs(x)
     spent = problem.constraint.slope(t) * t
     room = problem.level - problem.g(x) + float(np.sum(spent if problem.weights is None else problem.weights * spent))
-    if room <= 0:
+    if room <= 0 or not np.isfinite(null.psi):
         return np.inf
     apart = _squared(null.x - x)
     return max(0.0, null.psi - psi + problem.objective.weak_convexity / 2 * apart) / room

@@ -74,5 +74,7 @@ def _feasible_step(problem: Problem, subproblem: Subproblem, solve: Solve, itera
         excess = problem.g(step.x) - eta_k
         if excess <= 0:
             return step
+        if step.stop in ("interrupted", "not finite", "seconds"):
+            return replace(step, x=iterate.x, psi=iterate.psi, gradient=iterate.gradient)
         subproblem = replace(subproblem, surrogate=subproblem.surrogate.tightened(4 * excess))
     return replace(iterate, stop="stationary", n_inner=0, n_grad=0, n_proj=0)

@@ -52,6 +52,7 @@ class Problem:
             raise InvalidInputError("level must be finite, got inf; without a level, fit an unconstrained model")
         weights = None if self.weights is None else feature_weights(self.weights, self.dimension).astype(np.float64)
         mask, all_nonnegative = nonnegative_mask(self.nonnegative, self.dimension)
+        mask = None if mask is None else mask.copy()
         # The dataclass is frozen; what was checked replaces what was given.
         checked = {"level": level, "weights": weights, "_mask": mask, "_all_nonnegative": all_nonnegative}
         for name, value in checked.items():

@@ -81,16 +81,20 @@ def project(
     if point.ndim not in (1, 2):
         raise InvalidInputError(f"v must have shape (d,) or (m, d), got {point.shape}")
     d = point.shape[-1]
+    if d == 0:
+        raise InvalidInputError(f"v must have at least one coordinate, got shape {point.shape}")
     m = 1 if point.ndim == 1 else point.shape[0]
-    linear = _linear_part(u, point.shape)
+    linear = _linear_part(u, point)
     omega = None if weights is None else feature_weights(weights, d)
     dtype = np.result_type(*(array for array in (point, linear, omega) if array is not None))
     target = _target(out, point.shape, dtype)
     rows = np.ascontiguousarray(point, dtype).reshape(m, d)
-    if out is not None and np.shares_memory(target, rows):
-        rows = rows.copy()
     linear_rows = None if linear is None else np.ascontiguousarray(linear, dtype).reshape(-1, d)
     omega = None if omega is None else omega.astype(dtype)
+    if np.shares_memory(target, rows):  # out may be v
+        rows = rows.copy()
+    if linear_rows is not None and np.shares_memory(target, linear_rows):  # or u
+        linear_rows = linear_rows.copy()
     mask, all_nonnegative = nonnegative_mask(nonnegative, d)
     levels = _one_a_row("tau", tau, point.ndim, m)
     guesses = _one_a_row("start", 0.0 if start is None else start, point.ndim, m)
@@ -148,10 +152,10 @@ def nonnegative_mask(nonnegative: ArrayLike | None, d: int) -> tuple[NDArray[np.
     return np.ascontiguousarray(asked).view(np.uint8), False
 
 
-def _linear_part(u: ArrayLike, shape: tuple[int, ...]) -> Array | None:
-    linear = real_array("u", u)
-    if linear.ndim == 0:
-        return None if linear == 0 else np.full(shape[-1:], linear)
+def _linear_part(u: ArrayLike, point: Array) -> Array | None:
+    linear, shape = real_array("u", u), point.shape
+    if linear.ndim == 0:  # a number takes the type of v
+        return None if linear == 0 else np.full(shape[-1:], linear, dtype=point.dtype)
     if linear.shape not in (shape, shape[-1:]):
         raise InvalidInputError(f"u must have shape {shape[-1:]} or v's shape {shape}, got {linear.shape}")
     return linear
@@ -164,6 +168,8 @@ def _one_a_row(name: str, value: ArrayLike, ndim: int, m: int) -> NDArray[np.flo
         raise InvalidInputError(f"{name} must be {fits}, got shape {numbers.shape}")
     if np.isnan(numbers).any():
         raise InvalidInputError(f"{name} must be a number, got NaN")
+    if np.isneginf(numbers).any():
+        raise InvalidInputError(f"{name} must be above -inf")
     return np.ascontiguousarray(np.broadcast_to(numbers, (m,)))
 
 
@@ -184,6 +190,7 @@ def _explain(status: str, point: Array, linear: Array | None, tau: float) -> Non
         finite("v", point)
         if linear is not None:
             finite("u", linear)
-    raise InfeasibleError(
-        f"no feasible point: Σ ω(|x| + ux) ≥ 0 for every x when |u| ≤ 1 wherever ω > 0, got tau={tau:g}"
-    )
+    reason = "Σ ω(|x| + ux) ≥ 0 for every x when |u| ≤ 1 wherever ω > 0"
+    if linear is not None and np.any(np.abs(linear) > 1):
+        reason += ", and where |u| > 1 the point may lie beyond the floating-point range"
+    raise InfeasibleError(f"no feasible point: {reason}; got tau={tau:g}")

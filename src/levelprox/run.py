@@ -98,9 +98,8 @@ class Run:
             if status is None:
                 status = self._follow(self._without_level(start))
             if status is None:
-                self.best, self.n_outer, self.still = start, 0, 0
-                self.history.clear()
-                status = self._follow(self._with_level(start))
+                assert self.best is not None
+                status = self._follow(self._with_level(self.best))
         except KeyboardInterrupt:
             if self.best is None:
                 raise
@@ -114,7 +113,7 @@ class Run:
     def _start(self, x0: Vector | None) -> Iterate:
         with self._blaming_the_objective():
             objective = self.problem.objective
-            self.null = null_fit(self.problem)
+            self.null = null_fit(self.problem, self._left())
             self.n_grad += 1
             x, psi, gradient = self.null.x, self.null.psi, self.null.gradient
             if x0 is not None:
@@ -141,9 +140,11 @@ class Run:
         """Whatever fails inside is the objective's fault: say so, with the last good point."""
         try:
             yield
-        except (InvalidInputError, NumericalError):
+        except NumericalError:
             raise
         except Exception as error:
+            if isinstance(error, InvalidInputError) and self.n_outer == 0:
+                raise  # nothing was done yet: it is the input that is wrong
             self._fail(f"the objective failed: {type(error).__name__}: {error}", error)
 
     def _with_level(self, start: Iterate) -> Iterator[tuple[float, Iterate]]:
@@ -158,8 +159,8 @@ class Run:
         """Minimise ψ alone, for as long as g ≤ η holds by itself.
 
         A nonconvex problem can have KKT points with y > 0 although its unconstrained minimiser is
-        feasible, and LCPP may stop at one. Where the level does hold x back, the first gradient
-        steps leave it, and this has cost a few evaluations.
+        feasible, and LCPP may stop at one. Where the level does hold x back, gradient steps soon leave
+        it; LCPP then goes on from the last point inside.
         """
         problem = self.problem
         if problem.constraint.lipschitz == 0 or problem.level == 0:  # convex, or a single point
@@ -171,6 +172,8 @@ class Run:
             iterate = self.subsolver.limited_to(steps).solve(free, iterate, accuracy, self._left())
             if problem.g(iterate.x) > problem.level:
                 self._count(iterate)
+                if iterate.stop == "interrupted":
+                    raise KeyboardInterrupt
                 return
             yield problem.level, iterate
 
@@ -251,12 +254,13 @@ class Run:
         certificate = self._certificate(self.best)
         self._phase("certificate")
         if status in (Status.SOLVED, Status.MAX_ITER, Status.STALLED):
+            acceptable = max(_ACCEPTABLE * self.tol, 1e3 * _EPS) if self.tol > 0 else -math.inf
             if certificate.kkt <= self.tol:
                 status = Status.SOLVED
-            elif certificate.kkt <= max(_ACCEPTABLE * self.tol, 1e3 * _EPS) and self.tol > 0:
+            elif (
+                status is Status.SOLVED or certificate.kkt <= acceptable
+            ):  # SOLVED: by the paper's rule, which asks less
                 status = Status.SOLVED_INACCURATE
-            elif status is Status.SOLVED:
-                status = Status.STALLED
         message = self._message(status, certificate)
         if status not in (Status.SOLVED, Status.CALLBACK_STOP, Status.INTERRUPTED):
             message = f"{message} {self.problem.objective.advice()}".rstrip()
@@ -271,7 +275,7 @@ class Run:
     def _certificate(self, best: Iterate) -> Certificate:
         """Recomputed from the data; what the run knew, should the objective fail or Ctrl-C come now."""
         try:
-            return certify(self.problem, best.x)
+            return certify(self.problem, best.x, self.null)
         except (KeyboardInterrupt, Exception) as error:
             self._warn(f"the certificate is the run's own; recomputing it failed: {type(error).__name__}: {error}")
             return assemble(self.problem, best.x, best.psi, best.gradient, self.null)
@@ -313,10 +317,15 @@ class Run:
             f"g(x) = {certificate.g:.6g} <= level = {certificate.level:.6g}"
         )
         steps = f"after {self.n_outer} outer steps"
+        nearly, remedy = "Nearly solved", "Raise max_iter or tol."
+        if self.stopping == "change":
+            nearly, remedy = "x changes by less than tol", "Lower tol, or stop by the KKT residual."
+        elif self.still >= _STILL:
+            remedy = "x no longer moves in float64."
         stopped = {
             Status.SOLVED: f"Solved {steps}: {figures}."
             + ("" if certificate.active else " The constraint is inactive."),
-            Status.SOLVED_INACCURATE: f"Nearly solved {steps}: {figures}. Raise max_iter or tol.",
+            Status.SOLVED_INACCURATE: f"{nearly} {steps}: {figures}. {remedy}",
             Status.MAX_ITER: f"Stopped {steps}, max_iter: {figures}. Raise max_iter or tol.",
             Status.TIME_LIMIT: f"Stopped {steps}, time_limit {self.time_limit:g} s: {figures}. Raise it or tol.",
             Status.INTERRUPTED: f"Interrupted {steps}: {figures}.",

@@ -58,9 +58,18 @@ const char *name_of(levelprox::SpectralStop stop) {
     return "steps";
 }
 
+void require(bool condition, const char *message) {
+    if (!condition) throw nb::value_error(message);
+}
+
 nb::dict run_spectral(nb::object objective, In x, In gradient, double psi, double step, double multiplier, double gamma,
                       std::optional<In> omega, std::optional<In> u, std::optional<Mask> nonnegative, bool all_nonnegative,
                       double tau, int max_steps, int memory, double decrease, double relative, double absolute, double seconds) {
+    const std::size_t d = x.shape(0);
+    require(gradient.shape(0) == d, "the gradient does not have the dimension of x");
+    require(!omega || omega->shape(0) == d, "omega does not have the dimension of x");
+    require(!u || u->shape(0) == d, "u does not have the dimension of x");
+    require(!nonnegative || nonnegative->shape(0) == d, "the mask does not have the dimension of x");
     levelprox::Ball<double> set;
     if (omega) set.omega = omega->data();
     if (u) set.u = u->data();
@@ -78,6 +87,7 @@ nb::dict run_spectral(nb::object objective, In x, In gradient, double psi, doubl
         levelprox::spectral(of, set, gamma, settings, state);
     };
     if (nb::isinstance<levelprox::LinearModel>(objective)) {
+        require(std::size_t(nb::cast<const levelprox::LinearModel &>(objective).dimension()) == d, "the model does not have the dimension of x");
         run(nb::cast<const levelprox::LinearModel &>(objective));
     } else {
         const PythonObjective python(nb::cast<nb::callable>(objective), std::int64_t(x.shape(0)));
@@ -105,6 +115,9 @@ void bind_spectral(nb::module_ &m) {
             "__init__",
             [](levelprox::LinearModel *self, const levelprox::DesignKernel &design, const std::string &loss, double parameter, In target,
                std::optional<In> weight) {
+                const auto rows = std::size_t(design.design.rows());
+                require(target.shape(0) == rows, "the targets do not fit the rows of X");
+                require(!weight || weight->shape(0) == rows, "the weights do not fit the rows of X");
                 new (self) levelprox::LinearModel(design.design, levelprox::make_loss(loss, parameter), target.data(),
                                                   weight ? weight->data() : nullptr);
             },
@@ -113,6 +126,8 @@ void bind_spectral(nb::module_ &m) {
         .def(
             "value_and_gradient",
             [](const levelprox::LinearModel &self, In x, Out gradient) {
+                const auto d = std::size_t(self.dimension());
+                require(x.shape(0) == d && gradient.shape(0) == d, "x and the gradient must have the dimension of the model");
                 levelprox::Poll poll;
                 nb::gil_scoped_release release;
                 return self.value_and_gradient(x.data(), gradient.data(), poll);

@@ -93,10 +93,11 @@ double goal(double tau, double y, const Level &at) {
     return std::max(0.0, tau * (1 - 4 * EPS) - EPS * (at.level + y * at.square));
 }
 
-// Newton until y no longer increases, or until the next step is known to be below rounding.
+// Newton until y no longer increases; `at` is then l at y. With `guess`, also when quadratic convergence
+// promises a next step below rounding: usually right, and the caller will see when not.
 // Returns false when it takes too many passes (adversarial breakpoints): then they are sorted instead.
 template <class T>
-bool newton(const Ball<T> &ball, double &y, Level &at, int &passes) {
+bool newton(const Ball<T> &ball, bool guess, double &y, Level &at, int &passes) {
     constexpr int MANY = 64;
     double previous_step = 0;
     for (int pass = 0; pass < MANY; ++pass) {
@@ -114,7 +115,7 @@ bool newton(const Ball<T> &ball, double &y, Level &at, int &passes) {
         if (step == 0) return true;
         // Quadratic convergence: the step after this one is about step (step / previous_step)^2.
         const double ratio = previous_step > 0 ? step / previous_step : 1;
-        if (step > 0 && step * ratio * ratio <= 0.1 * EPS * y) return true;
+        if (guess && step > 0 && step * ratio * ratio <= 0.1 * EPS * y) return true;
         previous_step = step > 0 ? step : 0;
         at = simd().projection<T>().level(ball, y), ++passes;
     }
@@ -179,9 +180,10 @@ public:
             product = sum.head, product_lost += sum.tail;
             square += branch.w * branch.w;
         }
-        if (!(square > 0)) {
-            y = begin;
-            return level(inside) <= tau_;
+        if (!(square > 0)) {  // flat: low enough from its left end on, or (by rounding) only at its right end
+            const bool low = level(inside) <= tau_;
+            y = low ? begin : end;
+            return low || !std::isinf(end);
         }
         y = std::clamp((product + product_lost - tau_) / square, begin, end);
         return true;
@@ -256,18 +258,28 @@ Projection project_by_breakpoints(const Ball<T> &ball, T *x, int passes) {
 
 // ---------------------------------------------------------------------------------------------------
 
+template <class T>
+Projection leave_in_place(const Ball<T> &ball, T *x, int passes) {
+    std::copy(ball.v, ball.v + ball.d, x);
+    return {Projected::done, 0, passes};
+}
+
 // Magnitudes whose squares leave the floating-point range: project 2^k v instead (only float64 can hold them).
 Projection project_rescaled(const Ball<double> &ball, double extent, double *x) {
     const int exponent = -std::ilogb(extent);
     std::vector<double> v(ball.d);
     for (std::int64_t i = 0; i < ball.d; ++i)  // what has no price is not in `extent` and might overflow; it is put back below
         v[i] = price(ball, i, ball.v[i]) == 0 ? 0.0 : std::ldexp(ball.v[i], exponent);
+    for (std::int64_t i = 0; i < ball.d; ++i)  // what rounds is rounded outwards: inside after scaling means inside before
+        if (std::fabs(std::ldexp(v[i], -exponent)) < std::fabs(ball.v[i]) && price(ball, i, ball.v[i]) != 0)
+            v[i] = std::nextafter(v[i], std::copysign(HUGE_EXTENT, ball.v[i]));
     Ball<double> scaled = ball;
     scaled.v = v.data();
     scaled.tau = std::ldexp(ball.tau, exponent);
     if (std::ldexp(scaled.tau, -exponent) > ball.tau) scaled.tau = std::nextafter(scaled.tau, -std::numeric_limits<double>::infinity());
     const Projection outcome = project(scaled, 0.0, x);
     if (outcome.status != Projected::done) return outcome;
+    if (outcome.multiplier == 0 && signs_hold(ball)) return leave_in_place(ball, x, outcome.passes);
     for (std::int64_t i = 0; i < ball.d; ++i) {
         // A coordinate without a price is not moved: give back v itself, not what scaling left of it.
         if (price(ball, i, ball.v[i]) == 0) {
@@ -284,12 +296,6 @@ Projection project_rescaled(const Ball<double> &ball, double extent, double *x) 
     }
     const double multiplier = std::ldexp(outcome.multiplier, -exponent);
     return {Projected::done, std::min(multiplier, std::numeric_limits<double>::max()), outcome.passes};
-}
-
-template <class T>
-Projection leave_in_place(const Ball<T> &ball, T *x, int passes) {
-    std::copy(ball.v, ball.v + ball.d, x);
-    return {Projected::done, 0, passes};
 }
 
 }  // namespace
@@ -328,8 +334,13 @@ Projection project(const Ball<T> &ball, double start, T *x) {
     Level at = seen.at_y;
     if (ball.tau == 0) {
         y = pass.last_breakpoint(ball), ++passes;
-    } else if (!newton(ball, y, at, passes)) {
-        return project_by_breakpoints(ball, x, passes);
+    } else {
+        if (!newton(ball, true, y, at, passes)) return project_by_breakpoints(ball, x, passes);
+        // From the left l(y) is never below its goal, so a guess that stopped too soon shows as a level too high.
+        ++passes;
+        if (pass.write(ball, y, x) <= ball.tau * (1 - 4 * EPS)) return {Projected::done, y, passes};
+        at = pass.level(ball, y), ++passes;
+        if (!newton(ball, false, y, at, passes)) return project_by_breakpoints(ball, x, passes);
     }
     y = write_feasible(ball, y, at, x, passes);
     return {Projected::done, y, passes};

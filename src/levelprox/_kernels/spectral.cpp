@@ -128,6 +128,10 @@ private:
                 state_.stop = SpectralStop::stationary;
                 return false;
             }
+            if (std::chrono::duration<double>(Clock::now() - began_).count() > settings_.seconds) {
+                state_.stop = SpectralStop::seconds;
+                return false;
+            }
             evaluate(trial_);
             if (!std::isfinite(trial_.value) || !all_finite(trial_.gradient_psi)) {
                 t /= 5;  // with the loop's own halving, a tenth

@@ -39,11 +39,15 @@ class LinearModel(Objective):
     ) -> None:
         self.design: Design = as_design(X)
         self.loss = loss_by_name(loss)
-        self.target = self.loss.check_targets(b)
+        self.target = np.array(self.loss.check_targets(b))  # ours, whatever becomes of b
         n = self.design.shape[0]
         if self.target.shape != (n,):
             raise InvalidInputError(f"X has {n} samples, but b has {self.target.shape[0]}")
-        self.sample_weight = None if sample_weight is None else check_weights(sample_weight, n)
+        self.sample_weight: Vector | None = None
+        if sample_weight is not None:
+            weight = check_weights(sample_weight, n)
+            # Their unit does not matter; a power of two keeps sums and products in range without rounding.
+            self.sample_weight = np.ldexp(weight, -int(np.frexp(weight.max())[1]))
         self.smooth = self.loss.smooth
 
     def __getstate__(self) -> dict[str, object]:
@@ -62,7 +66,10 @@ class LinearModel(Objective):
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         gradient = np.empty(self.dimension)
-        return self.compiled.value_and_gradient(np.ascontiguousarray(x, np.float64), gradient), gradient
+        point = np.ascontiguousarray(x, np.float64)
+        if point.shape != (self.dimension,):
+            raise InvalidInputError(f"x must have shape ({self.dimension},), got {point.shape}")
+        return self.compiled.value_and_gradient(point, gradient), gradient
 
     def restrict(self, W: NDArray[np.intp]) -> LinearModel:
         return LinearModel(self.design.columns(W), self.target, self.loss, self.sample_weight)
@@ -126,7 +133,7 @@ class LinearModel(Objective):
         return f"LinearModel({self.design!r}, loss={self.loss!r})"
 
     def _largest_eigenvalue(self) -> float:
-        """λ_max(Xᵀ diag(s) X / Σ s) from above: Lanczos and its residual, or the trace where that is smaller."""
+        """λ_max(Xᵀ diag(s) X / Σ s) by Lanczos, with its residual added; at most the trace."""
         from scipy.sparse.linalg import (  # slow to import, and only nonconvex losses need it
             ArpackError,
             LinearOperator,

@@ -11,12 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
+
 from levelprox import _kernels
 from levelprox.errors import InvalidInputError
 from levelprox.objectives import Objective
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
 from levelprox.subsolvers.base import Subsolver
+from levelprox.validation import real
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,10 @@ class Spectral(Subsolver):
     def __post_init__(self) -> None:
         for name in ("max_steps", "memory"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidInputError(f"{name} must be a positive integer, got {value!r}")
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 2**31:
+                raise InvalidInputError(f"{name} must be an integer in [1, 2^31), got {value!r}")
         for name in ("accuracy", "decrease"):
-            if not 0 <= getattr(self, name) < 1:
+            if not 0 <= real(name, getattr(self, name)) < 1:
                 raise InvalidInputError(f"{name} must be in [0, 1), got {getattr(self, name)!r}")
 
     @classmethod
