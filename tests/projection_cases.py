@@ -17,7 +17,7 @@ from tests import reference
 
 EPS = np.finfo(float).eps
 LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
-EXAMPLES = 2000 if LONG else 150
+EXAMPLES = 20_000 if LONG else 1000
 
 
 class Case:

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from levelprox import Function, LinearModel, Problem, certify, solve
 from levelprox.constraints import L1, MCP, SCAD, Custom, Exp, Log, Lp, NegativeLp
 from levelprox.lcpp import lcpp
-from levelprox.levels import LEVELS, levels_by_name
+from levelprox.levels import LEVELS, Harmonic, levels_by_name
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
 from levelprox.subsolvers import SUBSOLVERS, Spectral
@@ -323,6 +323,8 @@ def test_the_paper_s_levels_and_both_surrogates_reach_the_same_value():
         for surrogate in SURROGATES
     ]
     np.testing.assert_allclose(values, values[0], rtol=1e-4)
+    early = solve(problem, levels=Harmonic(eta0=0.1), tol=1e-2, max_iter=5000)
+    assert early.history[0].eta_k == pytest.approx(2.5 - 2.4 / 2)
     with pytest.warns(UserWarning, match="KKT"):
         harmonic = solve(problem, levels="harmonic", tol=1e-9, max_iter=300)
     assert harmonic.psi == pytest.approx(values[0], rel=1e-2)

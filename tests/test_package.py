@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import levelprox
-from levelprox import (
-    constraints,
-)
-
-MCP = constraints.MCP.from_threshold(0.5)
-
 
 # --- C78: Ctrl-C -------------------------------------------------------------------------------------
 
@@ -98,3 +95,22 @@ def test_no_warm_up():
     """)
     first, later = map(float, subprocess.check_output([sys.executable, "-c", script]).split())
     assert first < later + 0.3
+
+
+def test_the_demo_keeps_its_word():
+    demo = Path(__file__).parent.parent / "examples" / "demo.py"
+    output = subprocess.check_output([sys.executable, str(demo)], text=True)
+    assert "8 features, each coefficient above the threshold" in output
+    assert "Test error" in output
+    assert "Certificate, recomputed from the data" in output
+    assert output.count("step ") >= 3
+
+
+def test_the_readme_example_prints_what_it_says():
+    text = (Path(__file__).parent.parent / "README.md").read_text()
+    code, expected = text.split("```python\n")[1].split("```\n```\n")
+    output = subprocess.check_output([sys.executable, "-c", code], text=True)
+    numbers = re.compile(r"[-+]?\d+\.?\d*(?:e[-+]?\d+)?")
+    found, promised = ([float(n) for n in numbers.findall(part)] for part in (output, expected.split("```")[0]))
+    assert numbers.sub("#", output).strip() == numbers.sub("#", expected.split("```")[0]).strip()
+    np.testing.assert_allclose(found, promised, rtol=0.2, atol=1e-6)

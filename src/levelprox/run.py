@@ -26,7 +26,7 @@ from sklearn.exceptions import ConvergenceWarning
 from levelprox.certificate import Certificate, assemble, certify, degenerate_distance, null_fit
 from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
 from levelprox.lcpp import lcpp
-from levelprox.levels import Levels
+from levelprox.levels import Constant, Levels
 from levelprox.problem import Problem
 from levelprox.result import Iterate, Record, Result, Status
 from levelprox.subproblem import Subproblem
@@ -160,10 +160,11 @@ class Run:
 
         A nonconvex problem can have KKT points with y > 0 although its unconstrained minimiser is
         feasible, and LCPP may stop at one. Where the level does hold x back, gradient steps soon leave
-        it; LCPP then goes on from the last point inside.
+        it; LCPP then goes on from the last point inside. Rising levels are run as they are.
         """
         problem = self.problem
-        if problem.constraint.lipschitz == 0 or problem.level == 0:  # convex, or a single point
+        convex = problem.constraint.lipschitz == 0
+        if convex or problem.level == 0 or not isinstance(self.levels, Constant):
             return
         everything = Surrogate(problem.weights, None, math.inf, problem.constraint.lam, math.inf)
         iterate, accuracy = start, 0.1 * self.tol * self.null.scale
@@ -257,10 +258,8 @@ class Run:
             acceptable = max(_ACCEPTABLE * self.tol, 1e3 * _EPS) if self.tol > 0 else -math.inf
             if certificate.kkt <= self.tol:
                 status = Status.SOLVED
-            elif (
-                status is Status.SOLVED or certificate.kkt <= acceptable
-            ):  # SOLVED: by the paper's rule, which asks less
-                status = Status.SOLVED_INACCURATE
+            elif status is Status.SOLVED or certificate.kkt <= acceptable:
+                status = Status.SOLVED_INACCURATE  # also where only the paper's milder rule was met
         message = self._message(status, certificate)
         if status not in (Status.SOLVED, Status.CALLBACK_STOP, Status.INTERRUPTED):
             message = f"{message} {self.problem.objective.advice()}".rstrip()
