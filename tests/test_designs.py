@@ -618,7 +618,8 @@ def test_a_matrix_without_entries(kind):
 )
 def test_ctrl_c_is_answered_within_a_second(work):
     program = textwrap.dedent("""
-        import sys, time
+        import signal, sys, time
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job would inherit "ignore"
         import numpy as np
         from scipy.sparse import csr_array
         from levelprox.designs import as_design

@@ -6,13 +6,12 @@ from dataclasses import replace
 from itertools import islice, pairwise
 
 import cvxpy as cp
-import mpmath
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
 from levelprox import Function, LinearModel, Problem, certify, solve
-from levelprox.constraints import L1, MCP, SCAD, Custom, Exp, Log, Lp, NegativeLp
+from levelprox.constraints import L1, MCP
 from levelprox.lcpp import lcpp
 from levelprox.levels import LEVELS, Harmonic, levels_by_name
 from levelprox.result import Iterate
@@ -20,41 +19,10 @@ from levelprox.subproblem import Subproblem
 from levelprox.subsolvers import SUBSOLVERS, Spectral
 from levelprox.surrogate import SURROGATES, Surrogate, linearise
 from tests import reference
+from tests.constraint_cases import exact_value
 from tests.registries import CONSTRAINTS, OBJECTIVES
 
 ACCURATE = Spectral(max_steps=20_000, accuracy=0.0)
-
-
-def exact_g(constraint, x):
-    """g(x) with 50 digits, from the formulas of Table 2."""
-    with mpmath.workdps(50):
-        return mpmath.fsum(_exact_phi(constraint, mpmath.mpf(float(t))) for t in np.abs(x))
-
-
-def _exact_phi(c, t):
-    one = mpmath.mpf(1)
-    if isinstance(c, L1):
-        return c.lam * t
-    if isinstance(c, MCP):
-        threshold = one * c.theta * c.lam
-        return c.lam * t - t**2 / (2 * one * c.theta) if t <= threshold else threshold * c.lam / 2
-    if isinstance(c, SCAD):
-        knee = one * c.lam / c.factor
-        if t <= knee:
-            return c.lam * t
-        if t <= c.theta * knee:
-            return c.lam * t - c.factor * (t - knee) ** 2 / (2 * (one * c.theta - 1))
-        return (c.theta + one) * c.lam * knee / 2
-    if isinstance(c, Exp):
-        return -mpmath.expm1(-one * c.lam * t)
-    if isinstance(c, Log):
-        return mpmath.log1p(one * c.theta * t) / mpmath.log1p(one * c.theta)
-    if isinstance(c, Lp):
-        return (t + one * c.epsilon) ** c.p - (one * c.epsilon) ** c.p
-    if isinstance(c, NegativeLp):
-        return 1 - (1 + one * c.theta * t) ** c.p
-    assert isinstance(c, Custom)
-    return mpmath.mpf(float(c.phi(float(t))))
 
 
 def start_of(problem):
@@ -73,7 +41,7 @@ def check_feasible_and_monotone(problem, steps):
     psi = start_of(problem).psi
     for eta_k, iterate in steps:
         assert eta_k <= problem.level
-        assert exact_g(problem.constraint, iterate.x) <= eta_k
+        assert exact_value(problem.constraint, iterate.x) <= eta_k
         assert iterate.psi <= psi * (1 + 8 * np.finfo(float).eps)
         psi = iterate.psi
 

@@ -18,7 +18,8 @@ import levelprox
 # --- C78: Ctrl-C -------------------------------------------------------------------------------------
 
 INTERRUPTED = """
-import sys, time, warnings
+import signal, sys, time, warnings
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job would inherit "ignore"
 import numpy as np
 import levelprox
 from levelprox import LinearModel, Problem, constraints, minimize, solve
