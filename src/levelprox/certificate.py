@@ -383,9 +383,12 @@ def degenerate_distance(problem: Problem) -> tuple[float | None, str]:
 
 def _dual_bound(problem: Problem, x: Vector, psi: float, null: NullFit) -> float:
     """Y ≤ (ψ(x_0) − ψ(x) + μ/2 ‖x_0 − x‖²) / (η − g_x(x_0)), x_0 the null fit, g_x the surrogate at x."""
-    t = np.abs(x)
+    support = np.flatnonzero(x)
+    t = np.abs(x[support])
     spent = problem.constraint.slope(t) * t
-    room = problem.level - problem.g(x) + float(np.sum(spent if problem.weights is None else problem.weights * spent))
+    if problem.weights is not None:
+        spent = problem.weights[support] * spent
+    room = problem.level - problem.g(x) + float(np.sum(spent))
     if room <= 0 or not np.isfinite(null.psi):
         return np.inf
     apart = _squared(null.x - x)

@@ -70,28 +70,37 @@ Linearise = Callable[[Constraint, Vector, float, Vector | None], Surrogate]
 
 def linearise(constraint: Constraint, at: Vector, level: float, weights: Vector | None = None) -> Surrogate:
     """The paper's surrogate: h linearised at `at`."""
-    t = np.abs(at)
-    slope = constraint.slope(t)
+    support = np.flatnonzero(at)  # elsewhere ∇h = 0
+    slope = constraint.slope(np.abs(at[support]))
     # Where φ' > 0 is too small to be seen beside λ, keep the price positive: a price of 0 would let
     # the coordinate run off to infinity, where φ need not stay below its linearisation.
     size = np.where(slope > 0, np.minimum(1 - slope / constraint.lam, _BELOW_ONE), 1.0)
-    u = -np.copysign(size, at)
-    u[at == 0] = 0.0
-    return Surrogate(weights, u, _radius(constraint, at, 1 - size, level, weights), constraint.lam, level)
+    u = np.zeros_like(at)
+    u[support] = -np.copysign(size, at[support])
+    return Surrogate(weights, u, _radius(constraint, at, support, 1 - size, level, weights), constraint.lam, level)
 
 
 def majorise(constraint: Constraint, at: Vector, level: float, weights: Vector | None = None) -> Surrogate:
     """The tighter surrogate: the concave φ(|x|) majorised at |`at`|, a weighted ℓ1 ball."""
-    slope = constraint.slope(np.abs(at))
+    support = np.flatnonzero(at)  # elsewhere φ' = λ
+    slope = constraint.slope(np.abs(at[support]))
     price = np.where(slope > 0, np.maximum(slope / constraint.lam, SMALLEST_WEIGHT), 0.0)
-    tau = _radius(constraint, at, price, level, weights)
-    return Surrogate(price if weights is None else weights * price, None, tau, constraint.lam, level)
+    prices = np.ones_like(at) if weights is None else weights.copy()
+    prices[support] *= price
+    return Surrogate(prices, None, _radius(constraint, at, support, price, level, weights), constraint.lam, level)
 
 
-def _radius(constraint: Constraint, at: Vector, price: Vector, level: float, weights: Vector | None) -> float:
-    """τ of the set that touches g at `at` with the given price w of |x|, rounded inwards."""
-    spent = price * np.abs(at)
-    inner = float(np.sum(spent if weights is None else weights * spent))
+def _radius(
+    constraint: Constraint,
+    at: Vector,
+    support: NDArray[np.intp],
+    price: Vector,
+    level: float,
+    weights: Vector | None,
+) -> float:
+    """τ of the set that touches g at `at` with the given price w of |x| on its support, rounded inwards."""
+    spent = price * np.abs(at[support])
+    inner = float(np.sum(spent if weights is None else weights[support] * spent))
     g = constraint.value(at, weights)
     return max(0.0, (level - g) / constraint.lam + inner - _MARGIN * (level / constraint.lam + inner))
 

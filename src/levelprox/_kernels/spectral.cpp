@@ -40,7 +40,7 @@ public:
     Spectral(const Objective &objective, const Ball<double> &set, double gamma, const SpectralSettings &settings, SpectralState &state)
         : objective_(objective), set_(set), gamma_(gamma), settings_(settings), state_(state), center_(state.x),
           now_{state.x, state.gradient, state.psi, state.psi}, trial_{Vector(center_.size()), Vector(center_.size())},
-          kept_(now_), slope_(center_.size()), shifted_(center_.size()), moved_(center_.size()) {}
+          kept_(now_), slope_(center_.size()), next_slope_(center_.size()), shifted_(center_.size()), moved_(center_.size()) {}
 
     void run() {
         const double value_at_center = now_.value;
@@ -53,15 +53,14 @@ public:
             if (!find_trial(reference)) return;
             ++state_.steps;
 
-            Vector slope(center_.size());
-            slope_at(trial_, slope);
-            double curvature = 0;
-            for (std::size_t i = 0; i < moved_.size(); ++i) curvature += moved_[i] * (slope[i] - slope_[i]);
+            slope_at(trial_, next_slope_);
+            double curvature = 0;  // not a difference of two products: near a solution that is all rounding
+            for (std::size_t i = 0; i < moved_.size(); ++i) curvature += moved_[i] * (next_slope_[i] - slope_[i]);
             const double length = dot(moved_, moved_);
             // Nonpositive curvature along the step: lengthen it, the line search will answer for it.
             state_.step = std::clamp(curvature > 0 ? length / curvature : 10 * state_.step, SHORTEST_STEP, LONGEST_STEP);
             std::swap(now_, trial_);
-            std::swap(slope_, slope);
+            std::swap(slope_, next_slope_);
 
             // Keep the best point; among those that psi_k cannot tell apart the latest, the more stationary one.
             if (not_above(now_.value, value_at_center) && not_above(now_.value, kept_.value)) kept_ = now_;
@@ -156,7 +155,7 @@ private:
     SpectralState &state_;
     Vector center_;
     Point now_, trial_, kept_;
-    Vector slope_, shifted_, moved_;
+    Vector slope_, next_slope_, shifted_, moved_;
     Clock::time_point began_ = Clock::now();
     Poll poll_;
 };
