@@ -11,7 +11,7 @@ import pytest
 
 from levelprox import Function, LinearModel, Problem, certify, solve
 from levelprox.certificate import Residual, null_fit
-from levelprox.constraints import L1, MCP, SCAD
+from levelprox.constraints import L1, MCP, SCAD, Exp
 from tests.registries import CONSTRAINTS
 
 
@@ -131,6 +131,29 @@ def test_the_figures_agree_with_a_calculation_from_scratch():
     ]:
         assert found == pytest.approx(expected, rel=1e-12, abs=1e-14)
     assert certificate.n_nonzero == 4
+
+
+def test_a_nearly_saturated_coordinate_does_not_spoil_the_multiplier():
+    constraint, x = Exp(5.0), np.array([16.0, 0.1])
+    gradient = np.array([-1e-3, -10 * constraint.slope(0.1)])
+    objective = Function(
+        lambda z: (0.5 * float(np.sum((z - x) ** 2)) + float(gradient @ (z - x)) + 1, gradient + z - x), 2
+    )
+    certificate = certify(Problem(objective, constraint, constraint.value(x)), x)
+    assert certificate.multiplier == pytest.approx(10, rel=1e-3)
+    assert certificate.kkt < 1e-4
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e-3, 1e6, 1e40])
+def test_the_unit_of_weights_and_level_does_not_matter(unit):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 5))
+    model = LinearModel(X, 1e4 + X @ [2.0, 0, -1, 0, 0])
+    for x in (np.zeros(5), np.array([1e-4, 0, 2e-4, 0, 0])):
+        plain = certify(Problem(model, L1(), 1e-3), x)
+        scaled = certify(Problem(model, L1(), 1e-3 * unit, weights=np.full(5, unit)), x)
+        assert scaled.kkt == pytest.approx(plain.kkt, rel=1e-9)
+        assert scaled.multiplier == pytest.approx(plain.multiplier / unit, rel=1e-9)
 
 
 def test_the_null_fit_keeps_signs():

@@ -262,6 +262,20 @@ def test_i15_numbers_beyond_the_largest_are_refused_not_searched_for(v, u, tau):
             project(v, u, tau)
 
 
+@pytest.mark.parametrize(
+    ("v", "tau", "expected"),
+    [
+        ([-3.46906186e282, 7.91362384e-161], 0.0, [0.0, 0.0]),
+        ([-1e300, 1e-25, 2e-25], 1e-25, [0.0, 0.0, 1e-25]),
+        ([-1e300, 1e-30, 1e-25], 1.0, [0.0, 1e-30, 1e-25]),
+    ],
+)
+def test_i16_what_signs_hold_at_zero_does_not_set_the_scale(v, tau, expected):
+    x, _ = project(v, np.zeros(len(v)), tau, nonnegative=True)
+    np.testing.assert_allclose(x, expected, rtol=1e-14, atol=1e-39)
+    assert sum(map(Fraction, x.tolist())) <= Fraction(tau)
+
+
 def test_i4_feasible_points_come_back_bit_for_bit_at_any_magnitude():
     for v, u, tau in (
         ([1.07e-60, 6.1e-171, -1.2e221], [0.0, 0.0, 0.0], 1e222),

@@ -85,6 +85,7 @@ def test_inputs_of_any_layout_are_read_and_never_written():
         ((1.0, 0.0, 1.0), {}, "v must have shape"),
         (([], [], 1.0), {}, "at least one coordinate"),
         (([1.0], [2.0], -np.inf), {}, "tau must be above -inf"),
+        (([1.0, 2.0], [0.0, -1e155], 1.0), {}, r"u must be in \[-1e50, 1e50\], got -1e\+155"),
         ((["a", "b"], [0.0, 0.0], 1.0), {}, "v must hold real numbers"),
         (([1j, 2.0], [0.0, 0.0], 1.0), {}, "v must hold real numbers"),
         (([1.0, 2.0], [0.0, 0.0], 1.0), {"weights": [1.0]}, r"weights must have shape \(2,\)"),

@@ -334,6 +334,19 @@ def test_c78_an_interrupt_at_any_evaluation_keeps_the_best_point(constraint):
     assert statuses <= {Status.INTERRUPTED, Status.SOLVED}
 
 
+def test_a_function_that_is_not_defined_everywhere_can_be_minimised():
+    """ψ need only be defined where x may be: probes that fail are not held against it."""
+    c = np.array([1.0, 2.0, 0.0])
+
+    def on_nonnegative_x(x):
+        if np.any(x < 0):
+            raise ValueError("negative")
+        return 0.5 * float((x - c) @ (x - c)), x - c
+
+    result = minimize(on_nonnegative_x, constraints.L1(), 2.0, n=3, nonnegative=True)
+    np.testing.assert_allclose(result.x, [0.5, 1.5, 0], atol=1e-5)
+
+
 def test_f11_time_limits_hold_while_exempt_coordinates_are_fitted():
     scales = np.logspace(0, 4, 6)
 

@@ -42,7 +42,7 @@ class Certificate:
     ----------
     kkt : float
         What `tol` is compared with: the largest of stationarity/scale, complementarity/max(|ψ|, scale)
-        and (yλ/scale)·(|slack|/η), each free of units.
+        and (yλ max ω/scale)·(|slack|/η), free of units.
     psi, g, level : float
         ψ(x), g(x), η.
     slack : float
@@ -219,7 +219,8 @@ def assemble(problem: Problem, x: Vector, psi: float, gradient: Vector, null: Nu
     # the multiplier scale/λ and the level η themselves. The first alone would call the null fit solved
     # where ψ is large beside its gradient.
     share = abs(slack) / problem.level if problem.level > 0 else 0.0
-    price = max(abs(slack) * null.scale / max(abs(psi), null.scale), problem.constraint.lam * share)
+    largest_weight = 1.0 if problem.weights is None else float(np.max(problem.weights, initial=0.0))
+    price = max(abs(slack) * null.scale / max(abs(psi), null.scale), problem.constraint.lam * largest_weight * share)
     y = _best_multiplier(residual, price)
     # Clearly below the level and stationary without it: the constraint does not hold x back.
     if slack > _CLEARLY * problem.level and residual.largest(0.0) <= _CLEARLY * null.scale:
@@ -279,20 +280,22 @@ class Residual:
         """The largest residual."""
         return self.line(y)[0]
 
-    def line(self, y: float) -> tuple[float, float]:
-        """The largest residual and its slope in y."""
-        best, slope = 0.0, 0.0
+    def line(self, y: float) -> tuple[float, float, float]:
+        """The largest residual at y, and the line offset + slope·y that it lies on."""
+        best, offset, slope = 0.0, 0.0, 0.0
         if self.support_offset.size:
             signed = self.support_offset + y * self.support_slope
             j = int(np.argmax(np.abs(signed)))
             if abs(signed[j]) > best:
-                best, slope = float(abs(signed[j])), float(np.copysign(1, signed[j]) * self.support_slope[j])
+                sign = float(np.copysign(1, signed[j]))
+                best = float(abs(signed[j]))
+                offset, slope = sign * float(self.support_offset[j]), sign * float(self.support_slope[j])
         if self._zero_offset.size:
             at_zero = self._zero_offset + y * self._zero_slope
             j = int(np.argmax(at_zero))
             if at_zero[j] > best:
-                best, slope = float(at_zero[j]), float(self._zero_slope[j])
-        return best, slope
+                best, offset, slope = float(at_zero[j]), float(self._zero_offset[j]), float(self._zero_slope[j])
+        return best, offset, slope
 
 
 def _best_multiplier(residual: Residual, price: float) -> float:
@@ -301,25 +304,24 @@ def _best_multiplier(residual: Residual, price: float) -> float:
     The maximum of lines is bracketed by one falling and one rising line; each look at their crossing
     finds a higher line there, which replaces one of the two, or finds none, and the crossing is best.
     """
-    left = residual.line(0.0)
-    if left[1] >= 0:
+    _, *fall = residual.line(0.0)  # offset, slope < 0
+    rise = [0.0, price]  # offset, slope ≥ 0
+    if fall[1] >= 0:
         return 0.0
-    fall = (left[0], left[1])  # offset at y = 0, slope < 0
-    rise = (0.0, price)  # slope ≥ 0
     y = 0.0
     for _ in range(200):
         crossing = (fall[0] - rise[0]) / (rise[1] - fall[1])
         height = fall[0] + fall[1] * crossing
-        value, slope = residual.line(crossing)
+        value, *line = residual.line(crossing)
         if price * crossing > value:
-            value, slope = price * crossing, price
+            value, line = price * crossing, [0.0, price]
         y = crossing
         if value <= height * (1 + 1e-14) + 1e-300:
             return y
-        if slope < 0:
-            fall = (value - slope * crossing, slope)
+        if line[1] < 0:
+            fall = line
         else:
-            rise = (value - slope * crossing, slope)
+            rise = line
     return y
 
 

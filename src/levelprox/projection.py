@@ -44,7 +44,7 @@ def project(
     v : array-like of shape (d,) or (m, d)
         The point, or one point a row. float32 and float64 are kept; anything else becomes float64.
     u : array-like of shape (d,) or (m, d), or scalar
-        The linear part, in the paper's sign. Any real values; |u| ≤ 1 is the fast case.
+        The linear part, in the paper's sign. Any values up to 1e50; |u| ≤ 1 is the fast case.
     tau : float or array-like of shape (m,)
         The level. With every |u_i| ≤ 1 it must be nonnegative, for the set is empty otherwise.
     weights : array-like of shape (d,), optional
@@ -190,6 +190,7 @@ def _explain(status: str, point: Array, linear: Array | None, tau: float) -> Non
         finite("v", point)
         if linear is not None:
             finite("u", linear)
+            raise InvalidInputError(f"u must be in [-1e50, 1e50], got {linear.flat[np.argmax(np.abs(linear))]:g}")
     reason = "Σ ω(|x| + ux) ≥ 0 for every x when |u| ≤ 1 wherever ω > 0"
     if linear is not None and np.any(np.abs(linear) > 1):
         reason += ", and where |u| > 1 the point may lie beyond the floating-point range"

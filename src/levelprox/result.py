@@ -19,7 +19,7 @@ class Status(IntEnum):
     """Why a run ended. Append-only: a code never changes its meaning."""
 
     SOLVED = 0  #: KKT residual at most tol, recomputed from the data
-    SOLVED_INACCURATE = 1  #: tol not reached, but the acceptable tolerance (100 tol) was
+    SOLVED_INACCURATE = 1  #: tol not reached, but 100 tol was, or the paper's milder rule where asked for
     MAX_ITER = 2  #: the cap on outer iterations
     TIME_LIMIT = 3  #: the cap on wall-clock time
     INTERRUPTED = 4  #: Ctrl-C

@@ -252,7 +252,8 @@ class Run:
     def _conclude(self, status: Status) -> Result:
         """Certify the last point from the data, name the outcome, warn where it is not what was asked for."""
         assert self.best is not None
-        certificate = self._certificate(self.best)
+        certificate, interrupted = self._certificate(self.best)
+        status = Status.INTERRUPTED if interrupted else status
         self._phase("certificate")
         if status in (Status.SOLVED, Status.MAX_ITER, Status.STALLED):
             acceptable = max(_ACCEPTABLE * self.tol, 1e3 * _EPS) if self.tol > 0 else -math.inf
@@ -271,13 +272,14 @@ class Run:
             )
         return self._result(status, message, certificate)
 
-    def _certificate(self, best: Iterate) -> Certificate:
-        """Recomputed from the data; what the run knew, should the objective fail or Ctrl-C come now."""
+    def _certificate(self, best: Iterate) -> tuple[Certificate, bool]:
+        """Recomputed from the data; what the run knew, should the objective fail or Ctrl-C (True) come now."""
         try:
-            return certify(self.problem, best.x, self.null)
+            return certify(self.problem, best.x, self.null), False
         except (KeyboardInterrupt, Exception) as error:
             self._warn(f"the certificate is the run's own; recomputing it failed: {type(error).__name__}: {error}")
-            return assemble(self.problem, best.x, best.psi, best.gradient, self.null)
+            known = assemble(self.problem, best.x, best.psi, best.gradient, self.null)
+            return known, isinstance(error, KeyboardInterrupt)
 
     def _warn(self, message: str) -> None:
         """Warn, on the line outside levelprox that asked for the run, and remember it."""
@@ -317,7 +319,7 @@ class Run:
         )
         steps = f"after {self.n_outer} outer steps"
         nearly, remedy = "Nearly solved", "Raise max_iter or tol."
-        if self.stopping == "change":
+        if self.stopping == "change" and self.history and self.history[-1].change <= self.tol:
             nearly, remedy = "x changes by less than tol", "Lower tol, or stop by the KKT residual."
         elif self.still >= _STILL:
             remedy = "x no longer moves in float64."

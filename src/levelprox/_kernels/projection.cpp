@@ -13,6 +13,7 @@ namespace levelprox {
 namespace {
 
 constexpr double EPS = std::numeric_limits<double>::epsilon();
+constexpr double LARGEST_U = 1e50;                           // as above, and said in levelprox.projection
 constexpr double HUGE_EXTENT = 1e150, TINY_EXTENT = 1e-150;  // squares stay clear of overflow and underflow
 
 template <class T>
@@ -38,7 +39,7 @@ bool is_feasible(const Ball<T> &ball, const T *z) {
         const double u = ball.u ? double(ball.u[i]) : 0.0;
         if (omega == 0 || zi == 0 || u == (zi > 0 ? -1.0 : 1.0)) continue;  // costs nothing, however large
         // Products that underflow lose their tails: count what may be lost against z.
-        if (std::fabs(zi) < TINY_EXTENT * TINY_EXTENT * 1e20) level.add(1e-320 * (1 + omega) * (1 + std::fabs(u)));
+        if (std::fabs(zi) * std::min(omega, 1.0) < TINY_EXTENT * TINY_EXTENT * 1e20) level.add(1e-320 * (1 + omega) * (1 + std::fabs(u)));
         level.add_product(std::fabs(zi), omega);
         if (u != 0) level.add_product(zi, u, omega);
     }
@@ -268,11 +269,14 @@ Projection leave_in_place(const Ball<T> &ball, T *x, int passes) {
 Projection project_rescaled(const Ball<double> &ball, double extent, double *x) {
     const int exponent = -std::ilogb(extent);
     std::vector<double> v(ball.d);
-    for (std::int64_t i = 0; i < ball.d; ++i)  // what has no price is not in `extent` and might overflow; it is put back below
-        v[i] = price(ball, i, ball.v[i]) == 0 ? 0.0 : std::ldexp(ball.v[i], exponent);
-    for (std::int64_t i = 0; i < ball.d; ++i)  // what rounds is rounded outwards: inside after scaling means inside before
-        if (std::fabs(std::ldexp(v[i], -exponent)) < std::fabs(ball.v[i]) && price(ball, i, ball.v[i]) != 0)
+    for (std::int64_t i = 0; i < ball.d; ++i) {
+        const double cost = price(ball, i, ball.v[i]);
+        // Neither of these is in `extent`, and both might overflow: without a price (put back below), or held at zero.
+        if (cost == 0 || (cost > 0 && ball.v[i] < 0 && must_be_nonnegative(ball, i))) continue;
+        v[i] = std::ldexp(ball.v[i], exponent);
+        if (std::fabs(std::ldexp(v[i], -exponent)) < std::fabs(ball.v[i]))  // inside after scaling must mean inside before
             v[i] = std::nextafter(v[i], std::copysign(HUGE_EXTENT, ball.v[i]));
+    }
     Ball<double> scaled = ball;
     scaled.v = v.data();
     scaled.tau = std::ldexp(ball.tau, exponent);
@@ -292,6 +296,7 @@ Projection project_rescaled(const Ball<double> &ball, double extent, double *x) 
         if (std::isinf(x[i])) return {Projected::infeasible, 0, outcome.passes};  // |u| > 1 may ask for more than there is
         const double rounding = std::fabs(std::ldexp(x[i], exponent)) - std::fabs(exact);
         if (cost > 0 && rounding > 0) x[i] = std::nextafter(x[i], 0.0);
+        if (cost > 0 && x[i] * ball.v[i] > 0 && std::fabs(x[i]) > std::fabs(ball.v[i])) x[i] = ball.v[i];
         if (cost < 0 && rounding < 0) x[i] = std::nextafter(x[i], std::copysign(HUGE_EXTENT, exact));
     }
     const double multiplier = std::ldexp(outcome.multiplier, -exponent);
@@ -306,12 +311,12 @@ Projection project(const Ball<T> &ball, double start, T *x) {
     double y = start > 0 && std::isfinite(start) ? start : multiplier_of_sample(ball);
     const Survey seen = pass.survey(ball, y);
     int passes = 1;
-    if (!seen.finite) return {Projected::not_finite, 0, passes};
+    if (!seen.finite || seen.u_max > LARGEST_U) return {Projected::not_finite, 0, passes};
     if (std::isinf(ball.tau) && ball.tau > 0 && signs_hold(ball)) return leave_in_place(ball, x, passes);
 
     if constexpr (sizeof(T) == 8) {
-        // With |u| > 1 the answer can be as large as tau, too.
-        const double extent = seen.u_max > 1 ? std::max(seen.extent, std::fabs(ball.tau)) : seen.extent;
+        // With |u| > 1 a negative level asks for an answer as large as itself.
+        const double extent = seen.u_max > 1 && ball.tau < 0 ? std::max(seen.extent, -ball.tau) : seen.extent;
         if (extent > HUGE_EXTENT || (extent > 0 && extent < TINY_EXTENT)) return project_rescaled(ball, extent, x);
     }
 

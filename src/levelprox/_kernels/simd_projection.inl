@@ -67,7 +67,7 @@ Survey survey_pass(std::int64_t d, Coordinates<T, HasU, HasOmega, S> at, double 
         level_0[k] += w * a;
         level[k] += price * x;
         square[k] += price * price;
-        const double size_v = w != 0 ? __builtin_fabs(double(at.v[i])) : 0.0;
+        const double size_v = w > 0 ? a : w < 0 ? __builtin_fabs(double(at.v[i])) : 0.0;
         extent[k] = size_v > extent[k] ? size_v : extent[k];
         poison[k] += double(at.v[i]) * 0.0;  // NaN once anything is not finite
         if constexpr (HasU) {

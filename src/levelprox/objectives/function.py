@@ -71,7 +71,10 @@ class Function(Objective):
         if not (np.isfinite(length) and length > 0):
             return ""
         step = 1e-5 * max(1.0, float(np.linalg.norm(x))) / length
-        ahead, behind = (self.value_and_gradient(x + sign * step * gradient)[0] for sign in (1, -1))
+        try:
+            ahead, behind = (self.value_and_gradient(x + sign * step * gradient)[0] for sign in (1, -1))
+        except Exception:  # not defined there, perhaps: nothing can be said
+            return ""
         measured, claimed = (ahead - behind) / (2 * step), length**2
         rounding = 1e-14 * abs(value) / step
         if not np.isfinite(measured) or abs(measured - claimed) <= 0.05 * claimed + rounding:
@@ -95,11 +98,13 @@ class Function(Objective):
     @cached_property
     def curvature(self) -> float:
         """Change of the gradient over a short step along it, from the origin; at least μ."""
-        origin = np.zeros(self._dimension)
-        _, slope = self.value_and_gradient(origin)
-        length = float(np.linalg.norm(slope))
-        if not (np.isfinite(length) and length > 0):
+        try:
+            _, slope = self.value_and_gradient(np.zeros(self._dimension))
+            length = float(np.linalg.norm(slope))
+            if not (np.isfinite(length) and length > 0):
+                return max(self._weak_convexity, 1.0)
+            _, further = self.value_and_gradient(-1e-4 / length * slope)
+        except Exception:  # not defined there, perhaps: steps will find their length
             return max(self._weak_convexity, 1.0)
-        _, further = self.value_and_gradient(-1e-4 / length * slope)
         estimate = float(np.linalg.norm(further - slope)) / 1e-4
         return max(estimate if np.isfinite(estimate) and estimate > 0 else 1.0, self._weak_convexity)
