@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from levelprox.run import Run
+
+# The same examples on every run, so that a change fails for its own faults only; new ones in the long runs.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+if not os.environ.get("LEVELPROX_LONG_TESTS"):
+    settings.load_profile("repeatable")
 
 
 @pytest.fixture(autouse=True)

@@ -99,7 +99,8 @@ def test_the_multiplier_is_the_best_one(seed):
     _, gradient = problem.objective.value_and_gradient(x)
     residual = Residual(problem, x, gradient)
     scale, size = certificate.scale, max(abs(certificate.psi), certificate.scale)
-    price = max(certificate.slack / size, constraint.lam / scale * certificate.slack / problem.level)
+    largest = 1.0 if problem.weights is None else problem.weights.max()
+    price = max(certificate.slack / size, constraint.lam * largest / scale * certificate.slack / problem.level)
     grid = np.concatenate([[0], np.geomspace(1e-6, 1e3, 4000), y * np.linspace(0.9, 1.1, 2000)])
     best = min(max(residual.largest(t) / scale, t * price) for t in grid)
     assert certificate.kkt <= best * (1 + 1e-12) or certificate.multiplier == 0

@@ -13,6 +13,7 @@ namespace levelprox {
 namespace {
 
 constexpr double EPS = std::numeric_limits<double>::epsilon();
+constexpr double UNDERFLOWING = 1e-280;                      // tails of such products are below the smallest number
 constexpr double LARGEST_U = 1e50;                           // as above, and said in levelprox.projection
 constexpr double HUGE_EXTENT = 1e150, TINY_EXTENT = 1e-150;  // squares stay clear of overflow and underflow
 
@@ -39,7 +40,8 @@ bool is_feasible(const Ball<T> &ball, const T *z) {
         const double u = ball.u ? double(ball.u[i]) : 0.0;
         if (omega == 0 || zi == 0 || u == (zi > 0 ? -1.0 : 1.0)) continue;  // costs nothing, however large
         // Products that underflow lose their tails: count what may be lost against z.
-        if (std::fabs(zi) * std::min(omega, 1.0) < TINY_EXTENT * TINY_EXTENT * 1e20) level.add(1e-320 * (1 + omega) * (1 + std::fabs(u)));
+        const double smallest = std::fabs(zi) * std::min(omega, 1.0) * (u == 0 ? 1.0 : std::min(std::fabs(u), 1.0));
+        if (smallest < UNDERFLOWING) level.add(1e-320 * (1 + omega) * (1 + std::fabs(u)));
         level.add_product(std::fabs(zi), omega);
         if (u != 0) level.add_product(zi, u, omega);
     }
