@@ -106,12 +106,12 @@ def test_i30_the_multiplier_is_bounded(constraint):
             check_multipliers(constraint, lambda iterate: iterate.multiplier * constraint.lam)
 
 
-def check_wrong_surrogates_are_caught(wrong):
+def check_first_steps(surrogate):
     constraint = MCP(2.0, 0.25)
     objective = OBJECTIVES[0]
     problem = Problem(objective, constraint, level_for(constraint, objective))
     etas = levels_by_name("constant").sequence(problem.level, 0.0)
-    steps = lcpp(problem, start_of(problem), etas, 1e-2, Spectral(), wrong)
+    steps = lcpp(problem, start_of(problem), etas, 1e-2, Spectral(), surrogate)
     check_feasible_and_monotone(problem, islice(steps, 12))
 
 
@@ -130,9 +130,9 @@ def test_planted_faults_are_caught(fault, monkeypatch):
             return Surrogate(right.weights, right.u, right.tau * right.lam, right.lam, right.level)
         return Surrogate(right.weights, right.u, right.tau * (1 + 1e-9), right.lam, right.level)
 
-    check_wrong_surrogates_are_caught(linearise)
+    check_first_steps(linearise)
     with pytest.raises(AssertionError):
-        check_wrong_surrogates_are_caught(wrong)
+        check_first_steps(wrong)
 
 
 def test_a_surrogate_blurred_by_rounding_is_tightened():

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.designs import Design
 from levelprox.errors import InvalidInputError, NumericalError
 from levelprox.objectives import Objective, Subgradients
 from levelprox.problem import Problem
@@ -333,7 +332,6 @@ def _best_subgradient(problem: Problem, x: Vector, subgradients: Subgradients) -
     from scipy import optimize  # as above: only losses with kinks need it
 
     rows, radius, center = subgradients.rows, subgradients.radius, subgradients.center
-    assert isinstance(rows, Design)
     weights = np.ones(problem.dimension) if problem.weights is None else problem.weights
     slack = problem.level - problem.g(x)
     support = x != 0

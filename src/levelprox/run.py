@@ -252,7 +252,7 @@ class Run:
     def _conclude(self, status: Status) -> Result:
         """Certify the last point from the data, name the outcome, warn where it is not what was asked for."""
         assert self.best is not None
-        certificate, interrupted = self._certificate(self.best)
+        certificate, interrupted = self._certificate(self.best, status)
         status = Status.INTERRUPTED if interrupted else status
         self._phase("certificate")
         if status in (Status.SOLVED, Status.MAX_ITER, Status.STALLED):
@@ -272,10 +272,14 @@ class Run:
             )
         return self._result(status, message, certificate)
 
-    def _certificate(self, best: Iterate) -> tuple[Certificate, bool]:
-        """Recomputed from the data; what the run knew, should the objective fail or Ctrl-C (True) come now."""
+    def _certificate(self, best: Iterate, status: Status) -> tuple[Certificate, bool]:
+        """Recomputed from the data; what the run knew, should the objective fail or Ctrl-C (True) come now.
+
+        A run that was cut short is in a hurry: its certificate takes the scale from the run's own null fit.
+        """
+        hurried = status in (Status.INTERRUPTED, Status.TIME_LIMIT)
         try:
-            return certify(self.problem, best.x, self.null), False
+            return certify(self.problem, best.x, self.null if hurried else None), False
         except (KeyboardInterrupt, Exception) as error:
             self._warn(f"the certificate is the run's own; recomputing it failed: {type(error).__name__}: {error}")
             known = assemble(self.problem, best.x, best.psi, best.gradient, self.null)

@@ -161,7 +161,7 @@ def minimize(
         raise InvalidInputError("give either x0 or n, the number of coordinates")
     dimension = np.size(x0) if x0 is not None else n
     objective = Function(fun, dimension, weak_convexity)  # type: ignore[arg-type]  # checks n itself
-    return solve(Problem(objective, constraint, level, weights, nonnegative), x0=x0, **options)  # type: ignore[arg-type]
+    return solve(Problem(objective, constraint, level, weights, nonnegative), x0=x0, **options)  # type: ignore[arg-type]  # it converts
 
 
 def _proximal_weight(problem: Problem, gamma: float | None) -> float | None:

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double EPS = std::numeric_limits<double>::epsilon();
 constexpr double UNDERFLOWING = 1e-280;                      // tails of such products are below the smallest number
-constexpr double LARGEST_U = 1e50;                           // as above, and said in levelprox.projection
+constexpr double LARGEST_U = 1e50;                           // squares of prices stay in range; said in projection.py
 constexpr double HUGE_EXTENT = 1e150, TINY_EXTENT = 1e-150;  // squares stay clear of overflow and underflow
 
 template <class T>

@@ -12,6 +12,8 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox.designs import Design
+
 Vector = NDArray[np.float64]
 
 
@@ -77,7 +79,7 @@ class Subgradients:
     radius : ndarray of shape (m,)
     """
 
-    def __init__(self, center: Vector, rows: object, radius: Vector) -> None:
+    def __init__(self, center: Vector, rows: Design, radius: Vector) -> None:
         self.center = center
         self.rows = rows
         self.radius = radius
