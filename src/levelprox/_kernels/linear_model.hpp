@@ -31,6 +31,13 @@ public:
 
     std::int64_t dimension() const override { return design_.columns(); }
 
+    const Design &design() const { return design_; }
+    const Loss &loss() const { return *loss_; }
+    const double *target() const { return target_; }
+    const double *weight() const { return weight_; }  // null: all 1
+    const double *offset() const { return offset_; }  // null: all 0
+    double total() const { return total_; }           // sum s_i
+
     double value_and_gradient(const double *x, double *gradient, Poll &poll) const override {
         std::fill(gradient, gradient + design_.columns(), 0.0);
         const HeadTail sum = design_.by_rows ? one_pass(x, gradient, poll) : two_passes(x, gradient, poll);
@@ -99,7 +106,7 @@ private:
 
     Design design_;
     std::unique_ptr<Loss> loss_;
-    const double *target_, *weight_;
+    const double *target_, *weight_, *offset_ = nullptr;
     double total_;
 };
 

@@ -9,4 +9,5 @@ NB_MODULE(_kernels, m) {
     bind_designs(m);
     bind_losses(m);
     bind_spectral(m);
+    bind_stochastic(m);
 }

@@ -5,3 +5,4 @@ void bind_projection(nanobind::module_ &m);
 void bind_designs(nanobind::module_ &m);
 void bind_losses(nanobind::module_ &m);
 void bind_spectral(nanobind::module_ &m);
+void bind_stochastic(nanobind::module_ &m);

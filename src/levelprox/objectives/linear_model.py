@@ -51,7 +51,7 @@ class LinearModel(Objective):
         self.smooth = self.loss.smooth
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in self.__dict__.items() if name != "compiled"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("compiled", "by_rows")}
 
     @property
     def dimension(self) -> int:
@@ -63,6 +63,19 @@ class LinearModel(Objective):
         return _kernels.LinearModel(
             self.design.kernel, self.loss.name, self.loss.parameter, self.target, self.sample_weight
         )
+
+    @cached_property
+    def by_rows(self) -> _kernels.LinearModel:
+        """The same kernel over rows, for those who ask for single samples; column storage is copied once."""
+        design = self.design.row_major()
+        if design is self.design:
+            return self.compiled
+        return _kernels.LinearModel(design.kernel, self.loss.name, self.loss.parameter, self.target, self.sample_weight)
+
+    @cached_property
+    def row_squares(self) -> Vector:
+        """‖a_i‖² of every sample."""
+        return self.design.row_squares()
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         gradient = np.empty(self.dimension)
@@ -81,12 +94,15 @@ class LinearModel(Objective):
         smoothness = self.loss.smoothness if np.isfinite(self.loss.smoothness) else 1.0
         return float(smoothness * squares.mean()) if squares.size else 1.0
 
-    @cached_property
+    @property
     def weak_convexity(self) -> float:
         """μ_ℓ · λ_max(Xᵀ diag(s) X / Σ s): how far ψ can be from convex."""
-        if self.loss.weak_convexity == 0:
-            return 0.0
-        return self.loss.weak_convexity * self._largest_eigenvalue()
+        return self.loss.weak_convexity * self._largest_eigenvalue if self.loss.weak_convexity else 0.0
+
+    @property
+    def smoothness(self) -> float:
+        """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for losses of straight pieces."""
+        return self.loss.smoothness * self._largest_eigenvalue if self.smooth else 0.0
 
     def is_separated(self, x: Vector) -> bool:
         if self.loss.kind != "margin":
@@ -132,6 +148,7 @@ class LinearModel(Objective):
     def __repr__(self) -> str:
         return f"LinearModel({self.design!r}, loss={self.loss!r})"
 
+    @cached_property
     def _largest_eigenvalue(self) -> float:
         """λ_max(Xᵀ diag(s) X / Σ s) by Lanczos, with its residual added; at most the trace."""
         from scipy.sparse.linalg import (  # slow to import, and only nonconvex losses need it

@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from levelprox.objectives import Objective
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
@@ -28,12 +30,23 @@ class Subsolver(ABC):
     def can_take(cls, objective: Objective) -> bool:
         """Whether ψ has the traits this subsolver needs."""
 
+    def is_monotone(self, objective: Objective) -> bool:
+        """Whether ψ_k never rises: true unless only samples of ψ are looked at."""
+        return True
+
     @abstractmethod
     def limited_to(self, steps: int) -> Subsolver:
         """The same subsolver with at most so many inner steps."""
 
     @abstractmethod
-    def solve(self, subproblem: Subproblem, start: Iterate, tolerance: float = 0.0, seconds: float = 1e300) -> Iterate:
+    def solve(
+        self,
+        subproblem: Subproblem,
+        start: Iterate,
+        tolerance: float = 0.0,
+        seconds: float = 1e300,
+        rng: np.random.Generator | None = None,
+    ) -> Iterate:
         """A better point, started from x^{k−1}.
 
         Parameters
@@ -45,4 +58,6 @@ class Subsolver(ABC):
             No need to go below this residual, in units of ∇ψ.
         seconds : float
             Time left.
+        rng : Generator, optional
+            Where samples come from; only subsolvers that sample ask for it.
         """
