@@ -43,6 +43,11 @@ class Design(ABC):
     nbytes: int
     kernel: DesignKernel
 
+    @property
+    @abstractmethod
+    def stored(self) -> int:
+        """How many entries are stored."""
+
     def matvec(self, x: ArrayLike) -> Vector:
         """Xx, of shape (n,)."""
         out = np.empty(self.shape[0])

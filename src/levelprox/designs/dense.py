@@ -53,6 +53,10 @@ class DenseDesign(Design):
         check_finite(design.kernel)
         return design
 
+    @property
+    def stored(self) -> int:
+        return int(self.array.size)
+
     def row_major(self) -> Design:
         if self.kernel.by_rows:
             return self

@@ -77,6 +77,10 @@ class LinearModel(Objective):
         """‖a_i‖² of every sample."""
         return self.design.row_squares()
 
+    def margins(self, x: Vector) -> Vector:
+        """⟨a_i, x⟩ of every sample."""
+        return self.design.matvec(x)
+
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         gradient = np.empty(self.dimension)
         point = np.ascontiguousarray(x, np.float64)

@@ -7,10 +7,12 @@ from difflib import get_close_matches
 from levelprox.errors import InvalidInputError
 from levelprox.objectives import Objective
 from levelprox.subsolvers.base import Subsolver
+from levelprox.subsolvers.sgd import SGD
 from levelprox.subsolvers.spectral import Spectral
+from levelprox.subsolvers.svrg import SVRG
 
 #: By name; "auto" takes the first that can take the objective.
-SUBSOLVERS: dict[str, type[Subsolver]] = {kind.name: kind for kind in (Spectral,)}
+SUBSOLVERS: dict[str, type[Subsolver]] = {kind.name: kind for kind in (Spectral, SGD, SVRG)}
 
 
 def choose(subsolver: str | Subsolver, objective: Objective) -> Subsolver:
@@ -36,4 +38,4 @@ def choose(subsolver: str | Subsolver, objective: Objective) -> Subsolver:
     return chosen
 
 
-__all__ = ["SUBSOLVERS", "Spectral", "Subsolver", "choose"]
+__all__ = ["SGD", "SUBSOLVERS", "SVRG", "Spectral", "Subsolver", "choose"]
