@@ -146,10 +146,12 @@ def take_steps(
     )
 
 
-def residual(subproblem: Subproblem, x: Vector, gradient: Vector, step: float, guess: float) -> tuple[float, float]:
-    """‖x − P(x − t∇ψ_k)‖∞ / t with ∇ψ_k = gradient + γ(x − c), and the multiplier of P per unit step.
+def full_step(
+    subproblem: Subproblem, x: Vector, gradient: Vector, step: float, guess: float
+) -> tuple[Vector, float] | None:
+    """P(x − t∇ψ_k) with ∇ψ_k = gradient + γ(x − c), and the multiplier of P per unit step.
 
-    `guess` is a guess of that multiplier; it comes back, with an infinite residual, where x − t∇ψ_k overflows.
+    `guess` is a guess of that multiplier. None where x − t∇ψ_k overflows.
     """
     surrogate = subproblem.surrogate
     mask, all_nonnegative = subproblem.signs
@@ -166,6 +168,10 @@ def residual(subproblem: Subproblem, x: Vector, gradient: Vector, step: float, g
         projected,
         multiplier,
     )
-    if failed >= 0:
-        return math.inf, guess
-    return float(np.max(np.abs(projected[0] - x))) / step, float(multiplier[0]) / step
+    return None if failed >= 0 else (projected[0], float(multiplier[0]) / step)
+
+
+def value_at(subproblem: Subproblem, x: Vector, psi: float) -> float:
+    """ψ_k(x), given ψ(x)."""
+    moved = x - subproblem.center
+    return psi + subproblem.gamma / 2 * float(moved @ moved)

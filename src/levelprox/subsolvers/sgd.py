@@ -15,6 +15,8 @@ level. The steps need no tuning:
 - (1 − k/K): under a linear decay to 0 the last point is as good as any average can be, up to constants
   (Zamani, Glineur 2023; Defazio et al. 2023). So the last point is the answer: an average is dense, and in
   the set only up to rounding.
+- The last step of all, where ψ is differentiable, is P(x − t_max ∇ψ_k(x)): as t_max ≤ 1/L it cannot raise
+  ψ_k, and it sends to zero the many small coordinates that only the noise of the last batches keeps up.
 - An outer step that ends with ψ_k above where it began has met its noise: the next one takes half of t_max.
 """
 
@@ -38,9 +40,10 @@ from levelprox.subsolvers.minibatch import (
     check_batch_size,
     check_positive,
     draw,
+    full_step,
     largest_row,
-    residual,
     take_steps,
+    value_at,
 )
 
 
@@ -89,7 +92,7 @@ class SGD(Subsolver):
         seconds: float = 1e300,
         rng: np.random.Generator | None = None,
     ) -> Iterate:
-        """The last point of the run; `n_grad` counts rows / n, rounded, and one evaluation at the end."""
+        """The last point of the run; `n_grad` counts rows / n, rounded, and the one or two evaluations at the end."""
         model = subproblem.objective
         assert isinstance(model, LinearModel)
         batch = batch_size(self.batch_size, model)
@@ -155,27 +158,31 @@ def _conclude(
     subproblem: Subproblem, model: LinearModel, start: Iterate, progress: Progress, stop: str, longest: float
 ) -> Iterate:
     """The last point with ψ and ∇ψ there; x^{k−1} should they not be finite, or Ctrl-C come once more."""
-    cost = {
-        "n_inner": progress.steps,
-        "n_grad": round(progress.rows / model.design.shape[0]) + 1,
-        "n_proj": progress.projections,
-    }
+    x, multiplier, evaluations = progress.x, float(progress.multiplier[0]), 1
     try:
-        psi, gradient = model.value_and_gradient(progress.x)
+        psi, gradient = model.value_and_gradient(x)
+        polished = None
+        if stop == "steps" and model.smooth and np.isfinite(psi):
+            polished = full_step(subproblem, x, gradient, longest, multiplier)
+        if polished is not None:
+            x, multiplier = polished
+            psi, gradient = model.value_and_gradient(x)
+            evaluations = 2
     except KeyboardInterrupt:
-        return replace(start, stop="interrupted", **cost)
+        stop = "interrupted"
+        x, psi, gradient = start.x, start.psi, start.gradient
     if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
-        return replace(start, stop="not finite", **cost)
-    moved = progress.x - subproblem.center
-    worse = psi + subproblem.gamma / 2 * float(moved @ moved) > start.psi
-    _, multiplier = residual(subproblem, progress.x, gradient, longest or 1.0, float(progress.multiplier[0]))
+        stop = "not finite"
+        x, psi, gradient = start.x, start.psi, start.gradient
+    worse = value_at(subproblem, x, psi) > start.psi
     return Iterate(
-        x=progress.x,
+        x=x,
         psi=psi,
         gradient=gradient,
-        # Of a projection along the whole gradient: those of the steps are as noisy as their batches.
         multiplier=multiplier / subproblem.surrogate.lam,
         step=longest / 2 if worse and stop == "steps" else longest,
         stop=stop,
-        **cost,
+        n_inner=progress.steps,
+        n_grad=round(progress.rows / model.design.shape[0]) + evaluations,
+        n_proj=progress.projections + evaluations - 1,
     )

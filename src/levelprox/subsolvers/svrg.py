@@ -35,9 +35,10 @@ from levelprox.subsolvers.minibatch import (
     check_batch_size,
     check_positive,
     draw,
+    full_step,
     largest_row,
-    residual,
     take_steps,
+    value_at,
 )
 from levelprox.validation import real
 
@@ -133,7 +134,7 @@ class _Run:
         bend = model.loss.smoothness * largest_row(model) / batch
         self.step = 1 / max(model.smoothness + subproblem.gamma, 10 * bend)
         self.x, self.psi, self.gradient = start.x, start.psi, start.gradient
-        self.value = self._value(start.x, start.psi)
+        self.value = value_at(subproblem, start.x, start.psi)
         self.progress = Progress(start.x.copy(), np.array([start.multiplier * subproblem.surrogate.lam]))
         self.multiplier = float(self.progress.multiplier[0])
         self.slopes: Vector | None = None
@@ -155,7 +156,7 @@ class _Run:
         stop = take_steps(self.subproblem, self.model, self.progress, samples, self.batch, lengths, seconds, snapshot)
         psi, gradient = self.model.value_and_gradient(self.progress.x)
         self.cost += 1
-        value = self._value(self.progress.x, psi)
+        value = value_at(self.subproblem, self.progress.x, psi)
         if np.all(np.isfinite(gradient)) and value <= self.value + _FLAT * abs(self.value):
             self.x, self.psi, self.gradient, self.value = self.progress.x.copy(), psi, gradient, value
             self.slopes = None
@@ -166,8 +167,11 @@ class _Run:
     def residual(self) -> float:
         """At the best snapshot."""
         self.projections += 1
-        distance, self.multiplier = residual(self.subproblem, self.x, self.gradient, self.step, self.multiplier)
-        return distance
+        ahead = full_step(self.subproblem, self.x, self.gradient, self.step, self.multiplier)
+        if ahead is None:
+            return math.inf
+        point, self.multiplier = ahead
+        return float(np.max(np.abs(point - self.x))) / self.step
 
     def iterate(self, stop: str) -> Iterate:
         """The best snapshot."""
@@ -182,7 +186,3 @@ class _Run:
             n_grad=round(self.cost + self.progress.rows / self.model.design.shape[0]),
             n_proj=self.progress.projections + self.projections,
         )
-
-    def _value(self, x: Vector, psi: float) -> float:
-        moved = x - self.subproblem.center
-        return psi + self.subproblem.gamma / 2 * float(moved @ moved)
