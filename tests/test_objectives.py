@@ -217,15 +217,21 @@ def test_a_fit_with_offsets_is_the_fit_of_an_exempt_column_held_at_one():
 
 
 def test_kinks_move_with_the_offsets():
-    """The median of b - o = 1, 2, 4 is stationary; a large offset may round the margin and is still at the kink."""
-    for offset in ([3.0, -1.0, 5.0], [1e9 / 3, -1e9 / 7, 1e9 / 9]):
-        o = np.array(offset)
-        model = LinearModel(np.ones((3, 1)), np.array([1.0, 2.0, 4.0]) + o, "absolute", offset=o)
-        problem = Problem(model, constraints.L1(), 10.0)
-        assert certify(problem, np.array([2.0])).kkt < 1e-12
-        assert certify(problem, np.array([2.5])).kkt > 0.1
-        subgradients = model.subgradients(np.array([2.0]))
-        np.testing.assert_allclose(subgradients.radius, [1 / 3])
+    """The median of b - o = 1, 2, 4 is stationary, and no other point is."""
+    o = np.array([3.0, -1.0, 5.0])
+    model = LinearModel(np.ones((3, 1)), np.array([1.0, 2.0, 4.0]) + o, "absolute", offset=o)
+    problem = Problem(model, constraints.L1(), 10.0)
+    assert certify(problem, np.array([2.0])).kkt < 1e-12
+    assert certify(problem, np.array([2.5])).kkt > 0.1
+    np.testing.assert_allclose(model.subgradients(np.array([2.0])).radius, [1 / 3])
+
+
+def test_a_kink_is_found_although_large_offsets_round_the_margin():
+    offset = np.array([1e9 / 3])
+    column = 0.7 - offset
+    assert 1e-9 < abs(float((column + offset)[0]) - 0.7) < 1e-7
+    model = LinearModel(column[:, None], [0.7], "absolute", offset=offset)
+    np.testing.assert_array_equal(model.subgradients(np.ones(1)).radius, [1.0])
 
 
 def test_the_quantile_and_the_hinge_have_their_certificates():
