@@ -22,9 +22,13 @@ from levelprox.losses import (
     LOSS_TYPES,
     Absolute,
     Cauchy,
+    Hinge,
     Huber,
     Logistic,
     Loss,
+    Quantile,
+    Sigmoid,
+    Smoothed,
     Squared,
     check_weights,
     loss_by_name,
@@ -33,8 +37,11 @@ from tests import reference
 from tests.registries import LOSSES
 
 SMOOTH = [loss for loss in LOSSES if loss.smooth]
+KINKED = [loss for loss in LOSSES if not loss.smooth]
+SMOOTHED = [loss for loss in LOSSES if isinstance(loss, Smoothed)]
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=str)
 every_smooth_loss = pytest.mark.parametrize("loss", SMOOTH, ids=str)
+every_kinked_loss = pytest.mark.parametrize("loss", KINKED, ids=str)
 LARGEST = np.finfo(np.float64).max
 
 
@@ -57,14 +64,28 @@ EXTREME = [
     Cauchy(1e5),
     Cauchy(1e200),
     Cauchy(1e300),
+    Quantile(1e-300),
+    Quantile(1 - 2**-53),
+    *(
+        kinked.smoothed(width)
+        for kinked in (Absolute(), Quantile(0.2), Hinge())
+        for width in (1e-300, 1e-8, 1e9, 1e300)
+    ),
 ]
 
 
 def exact(loss: Loss, z: float, b: float) -> tuple[mpmath.mpf, ...]:
-    """Value, derivative and curvature to 50 digits."""
+    """Value, derivative and curvature, to as many digits as mpmath now works with."""
     mp = mpmath.mp
     z, b, k = mp.mpf(z), mp.mpf(b), mp.mpf(loss.parameter)
     r = b - z
+    if isinstance(loss, Smoothed):
+        # The best of three: w at the kink, or z moved against either slope of ℓ.
+        width, (low, high) = mp.mpf(loss.width), exact_slopes(loss.loss, b)
+        ways = [(r**2 / (2 * width), -r / width, 1 / width)]
+        for slope in (low, high):
+            ways.append((exact(loss.loss, z - width * slope, b)[0] + width * slope**2 / 2, slope, mp.mpf(0)))
+        return min(ways, key=lambda way: way[0])
     if loss.name == "squared":
         return r**2, -2 * r, mp.mpf(2)
     if loss.name == "logistic":
@@ -77,25 +98,41 @@ def exact(loss: Loss, z: float, b: float) -> tuple[mpmath.mpf, ...]:
         return k * (abs(r) - k / 2), -k * mp.sign(r), mp.mpf(0)
     if loss.name == "absolute":
         return abs(r), -mp.sign(r)
+    if loss.name == "quantile":
+        return max(k * r, (k - 1) * r), mp.mpf(0) if r == 0 else -k if r > 0 else 1 - k
+    if loss.name == "hinge":
+        return max(1 - b * z, mp.mpf(0)), -b if b * z < 1 else mp.mpf(0)
+    if loss.name == "sigmoid":
+        e = mp.exp(-abs(z))
+        p, bend = (e if b * z > 0 else 1) / (1 + e), e * -mp.expm1(-abs(z)) / (1 + e) ** 3
+        return p, -b * e / (1 + e) ** 2, mp.sign(b * z) * bend
     assert loss.name == "cauchy"
     q2 = (r / k) ** 2
     return k**2 / 2 * mp.log1p(q2), -r / (1 + q2), (1 - q2) / (1 + q2) ** 2
 
 
+def exact_slopes(loss: Loss, b: mpmath.mpf) -> tuple[mpmath.mpf, mpmath.mpf]:
+    """Slopes of a loss with a kink at z = b, before and after it."""
+    return exact(loss, b - 1, b)[1], exact(loss, b + 1, b)[1]
+
+
 def check_digits(loss: Loss, z: float, b: float) -> None:
     """Relative error at most 1e-15; subnormal answers have fewer digits and get four of their steps.
 
-    The curvature of a regression loss is judged at the rounded residual: near a zero or a jump of ℓ'' the
+    The curvature of a loss of b - z is judged at the rounded residual: near a zero or a jump of ℓ'' the
     rounding of b - z, half a unit in the last place, is magnified without bound.
     """
-    with np.errstate(all="raise"), mpmath.workdps(50):
+    digits = 700 if isinstance(loss, Smoothed) else 50  # to tell margins of 1e308 from steps of 1e-300
+    with np.errstate(all="raise"), mpmath.workdps(digits):
         value, derivative, *_ = exact(loss, z, b)
         pairs = {
             "value": (loss.value([z], [b]), value),
             "derivative": (float(loss.derivative([z], [b])[0]), derivative),
         }
         if loss.smooth:
-            at = (z, b) if loss.kind == "margin" else (z - b, 0.0)
+            at = (z - b, 0.0) if loss.kind == "regression" else (z, b)
+            if isinstance(loss, Smoothed):  # of a hinge, perhaps: b stays what it is
+                at = mpmath.mpf(z - b) + b, b
             pairs["curvature"] = float(loss.curvature([z], [b])[0]), exact(loss, *at)[2]
         for name, (number, truth) in pairs.items():
             if abs(truth) > LARGEST:
@@ -131,7 +168,9 @@ def test_fifteen_digits_at_moderate_margins(loss, z, b):
 @pytest.mark.parametrize(("z", "b"), [(1e308, -1e308), (-1e308, 1e308)])
 def test_a_residual_beyond_the_range_gives_the_limit(loss, z, b):
     assert loss.value([z], [b]) == math.inf
-    slope = {"squared": math.inf, "absolute": 1.0, "cauchy": 0.0, "huber": loss.parameter}[loss.name]
+    slope = {"squared": math.inf, "cauchy": 0.0}.get(loss.name, loss.lipschitz)
+    if loss.kernel[0] == "quantile":
+        slope = 1 - loss.parameter if z > 0 else loss.parameter
     np.testing.assert_array_equal(loss.derivative([z], [b]), [math.copysign(slope, z)])
     if loss.smooth:
         np.testing.assert_array_equal(loss.curvature([z], [b]), [2.0 if loss.name == "squared" else 0.0])
@@ -166,7 +205,7 @@ def test_kernels_agree_with_the_slow_twins(loss, weighted):
     z, b = rng.normal(scale=3, size=200), targets_for(loss, 200)
     z[:3] = b[:3]
     weight = rng.exponential(size=200) * (rng.random(200) > 0.2) if weighted else None
-    call = (loss.name, loss.parameter, z, b, np.ones(200) if weight is None else weight)
+    call = (*loss.kernel, z, b, np.ones(200) if weight is None else weight)
     np.testing.assert_allclose(loss.value(z, b, weight), reference.loss_value(*call), rtol=1e-14)
     np.testing.assert_allclose(loss.derivative(z, b, weight), reference.loss_derivative(*call), rtol=1e-12)
     if loss.smooth:
@@ -185,10 +224,14 @@ def difference(f, z: np.ndarray, h: float = 1e-3) -> np.ndarray:
 
 def smooth_margins(loss: Loss, b: np.ndarray) -> np.ndarray:
     """Make a grid without the points whose difference quotient would straddle a jump of ℓ' or ℓ''."""
-    r = np.linspace(-8, 8, b.size)
-    jump = loss.parameter if loss.name == "huber" else 0.0
-    near = np.abs(np.abs(r) - jump) < 0.005
-    return b - np.where(near, r + 0.02, r)
+    s = np.linspace(-8, 8, b.size)
+    jumps = np.zeros((1, b.size))
+    if loss.name == "huber":
+        jumps = np.array([[-loss.parameter], [loss.parameter]])
+    elif isinstance(loss, Smoothed):
+        jumps = loss.width * np.array(loss.loss.slopes(b))
+    near = np.any(np.abs(s - jumps) < 0.005, axis=0)
+    return b + np.where(near, s + 0.02, s)
 
 
 def check_derivative(loss: Loss) -> None:
@@ -289,6 +332,36 @@ def test_absolute_at_its_kink():
         Absolute().curvature([1.0], [1.0])
 
 
+def test_quantile_and_hinge_at_their_kinks():
+    low, high = Quantile(0.2).subdifferential([1.0, 2.0, 0.0], [1.0, 1.0, 5e-324])
+    np.testing.assert_array_equal(low, [-0.2, 0.8, -0.2])
+    np.testing.assert_array_equal(high, [0.8, 0.8, -0.2])
+    low, high = Hinge().subdifferential([1.0, -1.0, 1.0, 2.0, 0.0], [1.0, -1.0, -1.0, 1.0, 1.0])
+    np.testing.assert_array_equal(low, [-1, 0, 1, 0, -1])
+    np.testing.assert_array_equal(high, [0, 1, 1, 0, -1])
+    for loss in (Quantile(0.2), Hinge()):
+        np.testing.assert_array_equal(loss.derivative([1.0, -1.0], [1.0, -1.0]), [0, 0])
+
+
+def test_a_quantile_of_one_half_is_half_the_absolute_loss():
+    z, b = np.linspace(-3, 3, 41), targets_for(Absolute(), 41)
+    assert Quantile().value(z, b) == Absolute().value(z, b) / 2
+    np.testing.assert_array_equal(Quantile().derivative(z, b), Absolute().derivative(z, b) / 2)
+
+
+@pytest.mark.parametrize("q", [0.1, 0.5, 0.75])
+def test_the_best_constant_fit_of_the_quantile_loss_is_a_quantile(q):
+    b = np.random.default_rng(0).normal(size=1001)
+    fits = [Quantile(q).value(np.full(1001, z), b) for z in np.sort(b)]
+    assert np.argmin(fits) == math.floor(q * 1001)
+
+
+@every_kinked_loss
+def test_losses_with_kinks_have_no_curvature(loss):
+    with pytest.raises(LevelproxError, match=f"'{loss.name}' has kinks and no curvature"):
+        loss.curvature([1.0], [1.0])
+
+
 # --- constants --------------------------------------------------------------------------------------
 
 
@@ -308,10 +381,12 @@ def check_constants_hold(loss: Loss, z: float, w: float, b: float) -> None:
 
 
 def check_constants_attained(loss: Loss) -> None:
-    """L and -μ are reached and not passed on a grid that holds r = 0 and |r| = √3 c."""
+    """L and -μ are reached and not passed on a grid that holds r = 0, |r| = √3 c and |bz| = log(2 + √3)."""
     b = np.ones(2001)
     scale = loss.parameter or 1.0
-    z = np.concatenate([np.linspace(-40, 40, 1997) * scale, [0.0, 1.0, 1 + math.sqrt(3) * scale, 1 - scale]])
+    steepest = math.log(2 + math.sqrt(3))  # of ℓ'' of the sigmoid loss
+    special = [0.0, 1.0, 1 + math.sqrt(3) * scale, 1 - scale, steepest, -steepest]
+    z = np.concatenate([np.linspace(-40, 40, 1995) * scale, special])
     bend = np.array([loss.curvature([zi], [bi])[0] for zi, bi in zip(z, b, strict=True)])
     np.testing.assert_allclose(np.max(np.abs(bend)), loss.smoothness, rtol=1e-14)
     np.testing.assert_allclose(max(-np.min(bend), 0.0), loss.weak_convexity, rtol=1e-14)
@@ -346,6 +421,59 @@ def test_constant_checks_catch_a_halved_smoothness_and_a_cauchy_called_convex():
         check_constants_hold(Half(), 0.1, -0.1, 1.0)
     with pytest.raises(AssertionError):
         check_constants_hold(Convex(), 1.7, 1.8, 0.0)
+
+
+def check_steepness(loss: Loss) -> None:
+    """|ℓ'| comes within a percent of `lipschitz` and never above it; `jump` is the gap of ∂ℓ at z = b."""
+    scale = max(loss.parameter, 1.0)
+    z = np.concatenate([np.linspace(-50, 50, 4001) * scale, [1.0, 1 - loss.parameter, 1 + loss.parameter]])
+    low, high = loss.subdifferential(z, np.ones_like(z))
+    steepest = max(np.max(np.abs(low)), np.max(np.abs(high)))
+    if math.isinf(loss.lipschitz):
+        assert steepest > 90 and slope_at(loss, 1e300, 1.0) > 1e300  # it grows with z
+    else:
+        assert 0.99 * loss.lipschitz <= steepest <= loss.lipschitz
+    assert np.max(high - low) == loss.jump
+    assert loss.smooth == (loss.jump == 0)
+
+
+@every_loss
+def test_steepness_and_jumps_are_as_stated(loss):
+    check_steepness(loss)
+
+
+@every_loss
+@given(z=st.floats(-1e308, 1e308), b=st.floats(-1e3, 1e3))
+def test_no_margin_is_steeper_than_stated(loss, z, b):
+    if loss.kind == "margin":
+        b = math.copysign(1.0, b)
+    low, high = loss.subdifferential([z], [b])
+    assert max(abs(low[0]), abs(high[0])) <= loss.lipschitz
+
+
+def test_steepness_check_catches_wrong_facts():
+    class TooSteep(Sigmoid):
+        lipschitz = 0.3
+
+    class TooFlat(Cauchy):
+        lipschitz = 0.4
+
+    class Unbounded(Logistic):
+        lipschitz = math.inf
+
+    class Halved(Absolute):
+        jump = 1.0
+
+    for wrong in (TooSteep(), TooFlat(), Unbounded(), Halved()):
+        with pytest.raises(AssertionError):
+            check_steepness(wrong)
+
+
+@every_loss
+def test_a_minimiser_is_there_or_not_as_stated(loss):
+    """ℓ stops falling at a finite margin, or never does: 700 is before exp underflows."""
+    slopes = loss.subdifferential([1.0, 700.0], [1.0, 1.0])[0]
+    assert loss.attained == bool(slopes[1] >= 0)
 
 
 # --- means and weights ------------------------------------------------------------------------------
@@ -430,7 +558,7 @@ def test_signals_are_seen_while_a_long_pass_runs():
     signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
     try:
         with pytest.raises(KeyboardInterrupt):
-            _kernels.loss_value("logistic", 0.0, z, z, None)
+            _kernels.loss_value("logistic", 0.0, 0.0, z, z, None)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -516,37 +644,65 @@ def test_parameters_must_be_positive_numbers(value):
         Huber(delta=value)
     with pytest.raises(InvalidInputError, match="c must be"):
         Cauchy(c=value)
+    with pytest.raises(InvalidInputError, match="q must be"):
+        Quantile(q=value)
+    with pytest.raises(InvalidInputError, match="width must be"):
+        Absolute().smoothed(value)
+
+
+def test_a_quantile_is_a_fraction():
+    with pytest.raises(InvalidInputError, match=r"q must be in \(0, 1\), got 1.0"):
+        Quantile(q=1.0)
+
+
+def test_only_losses_with_kinks_are_smoothed():
+    for loss in SMOOTH:
+        with pytest.raises(InvalidInputError, match=f"the loss '{loss.name}' is smooth already"):
+            loss.smoothed(1.0)
+        with pytest.raises(InvalidInputError, match="only losses with kinks can be smoothed, got"):
+            Smoothed(loss, 1.0)
+    with pytest.raises(InvalidInputError, match="only losses with kinks can be smoothed, got 'absolute'"):
+        Smoothed("absolute", 1.0)
+    with pytest.raises(InvalidInputError, match="width must have a finite inverse, got 5e-324"):
+        Hinge().smoothed(5e-324)
 
 
 def test_the_kernels_refuse_what_they_cannot_use():
     one, two = np.ones(1), np.ones(2)
     call = _kernels.loss_derivative
     for arguments in [
-        ("squared", 0.0, one, two, None, one),
-        ("squared", 0.0, one, one, two, one),
-        ("squared", 0.0, one, one, None, two),
-        ("squared", 0.0, one[:0], one[:0], None, one[:0]),
-        ("squared", 0.0, one, one, -one, one),
-        ("squared", 0.0, one, one, 0 * one, one),
-        ("squared", 0.0, one, one, math.nan * one, one),
-        ("square", 0.0, one, one, None, one),
-        ("huber", 0.0, one, one, None, one),
-        ("cauchy", math.inf, one, one, None, one),
+        ("squared", 0.0, 0.0, one, two, None, one),
+        ("squared", 0.0, 0.0, one, one, two, one),
+        ("squared", 0.0, 0.0, one, one, None, two),
+        ("squared", 0.0, 0.0, one[:0], one[:0], None, one[:0]),
+        ("squared", 0.0, 0.0, one, one, -one, one),
+        ("squared", 0.0, 0.0, one, one, 0 * one, one),
+        ("squared", 0.0, 0.0, one, one, math.nan * one, one),
+        ("square", 0.0, 0.0, one, one, None, one),
+        ("huber", 0.0, 0.0, one, one, None, one),
+        ("cauchy", math.inf, 0.0, one, one, None, one),
+        ("quantile", 1.0, 0.0, one, one, None, one),
+        ("quantile", 0.0, 0.0, one, one, None, one),
+        ("squared", 0.0, 0.5, one, one, None, one),
+        ("absolute", 0.0, -1.0, one, one, None, one),
+        ("absolute", 0.0, math.inf, one, one, None, one),
+        ("absolute", 0.0, math.nan, one, one, None, one),
+        ("hinge", 0.0, 5e-324, one, one, None, one),
     ]:
-        with pytest.raises(ValueError, match=r"differ|samples|weights|unknown loss 'square'|positive"):
+        with pytest.raises(ValueError, match=r"differ|samples|weights|unknown loss|positive|in \(0, 1\)|no kinks"):
             call(*arguments)
     with pytest.raises(ValueError, match="kinks"):
-        _kernels.loss_curvature("absolute", 0.0, one, one, None, one)
+        _kernels.loss_curvature("absolute", 0.0, 0.0, one, one, None, one)
     for wrong in (np.ones(1, np.float32), np.ones((1, 1)), [1.0]):
         with pytest.raises(TypeError):
-            call("squared", 0.0, wrong, one, None, one)
+            call("squared", 0.0, 0.0, wrong, one, None, one)
     with pytest.raises(TypeError):
-        call("squared", 0.0, np.ones(4)[::2], two, None, two)
+        call("squared", 0.0, 0.0, np.ones(4)[::2], two, None, two)
     frozen = np.ones(1)
     frozen.flags.writeable = False
-    call("squared", 0.0, frozen, frozen, frozen, one)  # read-only data are read
+    call("squared", 0.0, 0.0, frozen, frozen, frozen, one)  # read-only data are read
     with pytest.raises(TypeError):
-        call("squared", 0.0, one, one, None, frozen)
+        call("squared", 0.0, 0.0, one, one, None, frozen)
 
 
 # --- names ------------------------------------------------------------------------------------------
@@ -562,7 +718,8 @@ def test_losses_are_values(loss):
 
 
 def test_every_type_is_found_by_its_name_and_tested_here():
-    assert {type(loss) for loss in LOSSES} == set(LOSS_TYPES)
+    assert {type(loss) for loss in LOSSES} == {*LOSS_TYPES, Smoothed}
+    assert {type(loss.loss) for loss in SMOOTHED} == {type(loss) for loss in KINKED}
     for kind in LOSS_TYPES:
         assert loss_by_name(kind.name) == kind()
     chosen = Huber(delta=2)
@@ -571,20 +728,28 @@ def test_every_type_is_found_by_its_name_and_tested_here():
 
 
 def test_stated_constants_and_defaults():
-    table = {loss.name: (loss.parameter, loss.smoothness, loss.weak_convexity) for loss in (k() for k in LOSS_TYPES)}
+    table = {}
+    for loss in (kind() for kind in LOSS_TYPES):
+        table[loss.name] = loss.parameter, loss.smoothness, loss.weak_convexity, loss.lipschitz, loss.jump
     assert table == {
-        "squared": (0.0, 2.0, 0.0),
-        "logistic": (0.0, 0.25, 0.0),
-        "huber": (1.35, 1.0, 0.0),
-        "absolute": (0.0, math.inf, 0.0),
-        "cauchy": (1.0, 1.0, 0.125),
+        "squared": (0.0, 2.0, 0.0, math.inf, 0.0),
+        "logistic": (0.0, 0.25, 0.0, 1.0, 0.0),
+        "huber": (1.35, 1.0, 0.0, 1.35, 0.0),
+        "absolute": (0.0, math.inf, 0.0, 1.0, 2.0),
+        "quantile": (0.5, math.inf, 0.0, 0.5, 1.0),
+        "hinge": (0.0, math.inf, 0.0, 1.0, 1.0),
+        "cauchy": (1.0, 1.0, 0.125, 0.5, 0.0),
+        "sigmoid": (0.0, math.sqrt(3) / 18, math.sqrt(3) / 18, 0.25, 0.0),
     }
+    assert Sigmoid().smoothness == pytest.approx(1 / (6 * math.sqrt(3)), rel=1e-15)
 
 
 def test_unknown_names_get_a_suggestion():
     with pytest.raises(InvalidInputError, match=r"unknown loss 'Logistc'; did you mean 'logistic'\?"):
         loss_by_name("Logistc")
-    with pytest.raises(InvalidInputError, match="there are squared, logistic, huber, absolute, cauchy"):
+    with pytest.raises(
+        InvalidInputError, match="there are squared, logistic, huber, absolute, quantile, hinge, cauchy, sigmoid"
+    ):
         loss_by_name("poisson")
     with pytest.raises(InvalidInputError, match="got 3"):
         loss_by_name(3)
