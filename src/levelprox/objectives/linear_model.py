@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 
 import numpy as np
@@ -81,12 +82,25 @@ class LinearModel(Objective):
         smoothness = self.loss.smoothness if np.isfinite(self.loss.smoothness) else 1.0
         return float(smoothness * squares.mean()) if squares.size else 1.0
 
-    @cached_property
+    @property
     def weak_convexity(self) -> float:
         """μ_ℓ · λ_max(Xᵀ diag(s) X / Σ s): how far ψ can be from convex."""
-        if self.loss.weak_convexity == 0:
-            return 0.0
-        return self.loss.weak_convexity * self._largest_eigenvalue()
+        return self.loss.weak_convexity * self._largest_eigenvalue if self.loss.weak_convexity else 0.0
+
+    @property
+    def smoothness(self) -> float:
+        """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for losses of straight pieces."""
+        return self.loss.smoothness * self._largest_eigenvalue if self.smooth else 0.0
+
+    @property
+    def nonsmoothness(self) -> float:
+        """M = jump of ℓ' · √λ_max(Xᵀ diag(s) X / Σ s), as Σ s_i |⟨a_i, d⟩| / Σ s ≤ √λ_max ‖d‖."""
+        return self.loss.jump * math.sqrt(self._largest_eigenvalue) if self.loss.jump else 0.0
+
+    @property
+    def noise(self) -> float:
+        """σ = sup |ℓ'| · √(Σ s_i ‖a_i‖² / Σ s) for a sample drawn with probability s_i / Σ s."""
+        return self.loss.lipschitz * math.sqrt(float(self._column_squares.sum()))
 
     def is_separated(self, x: Vector) -> bool:
         if self.loss.kind != "margin":
@@ -132,6 +146,7 @@ class LinearModel(Objective):
     def __repr__(self) -> str:
         return f"LinearModel({self.design!r}, loss={self.loss!r})"
 
+    @cached_property
     def _largest_eigenvalue(self) -> float:
         """λ_max(Xᵀ diag(s) X / Σ s) by Lanczos, with its residual added; at most the trace."""
         from scipy.sparse.linalg import (  # slow to import, and only nonconvex losses need it
