@@ -58,16 +58,18 @@ void bind_spectral(nb::module_ &m) {
     nb::class_<levelprox::LinearModel>(m, "LinearModel")
         .def(
             "__init__",
-            [](levelprox::LinearModel *self, const levelprox::DesignKernel &design, const std::string &loss, double parameter, In target,
-               std::optional<In> weight) {
+            [](levelprox::LinearModel *self, const levelprox::DesignKernel &design, const std::string &loss, double parameter, double width,
+               In target, std::optional<In> weight, std::optional<In> offset) {
                 const auto rows = std::size_t(design.design.rows());
                 require(target.shape(0) == rows, "the targets do not fit the rows of X");
                 require(!weight || weight->shape(0) == rows, "the weights do not fit the rows of X");
-                new (self) levelprox::LinearModel(design.design, levelprox::make_loss(loss, parameter), target.data(),
-                                                  weight ? weight->data() : nullptr);
+                require(!offset || offset->shape(0) == rows, "the offsets do not fit the rows of X");
+                new (self) levelprox::LinearModel(design.design, levelprox::make_loss(loss, parameter, width), target.data(),
+                                                  weight ? weight->data() : nullptr, offset ? offset->data() : nullptr);
             },
-            "design"_a, "loss"_a, "parameter"_a, "target"_a.noconvert(), "weight"_a.noconvert().none(), nb::keep_alive<1, 2>(),
-            nb::keep_alive<1, 5>(), nb::keep_alive<1, 6>())
+            "design"_a, "loss"_a, "parameter"_a, "width"_a, "target"_a.noconvert(), "weight"_a.noconvert().none(),
+            "offset"_a.noconvert().none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 6>(), nb::keep_alive<1, 7>(),
+            nb::keep_alive<1, 8>())
         .def(
             "value_and_gradient",
             [](const levelprox::LinearModel &self, In x, Out gradient) {
