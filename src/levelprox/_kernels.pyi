@@ -109,6 +109,7 @@ class AcsaOutcome(TypedDict):
 def acsa(
     objective: object,
     center: NDArray[np.float64],
+    x: NDArray[np.float64],
     gamma: float,
     omega: NDArray[np.float64] | None,
     u: NDArray[np.float64] | None,
@@ -123,6 +124,7 @@ def acsa(
 def acsa_oracle(
     oracle: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     center: NDArray[np.float64],
+    x: NDArray[np.float64],
     gamma: float,
     omega: NDArray[np.float64] | None,
     u: NDArray[np.float64] | None,
@@ -146,6 +148,7 @@ class NesterovOutcome(TypedDict):
 def nesterov(
     objective: object,
     center: NDArray[np.float64],
+    x: NDArray[np.float64],
     gradient: NDArray[np.float64],
     multiplier: float,
     gamma: float,
@@ -163,6 +166,7 @@ def nesterov(
 ) -> NesterovOutcome: ...
 def spectral(
     objective: object,
+    center: NDArray[np.float64],
     x: NDArray[np.float64],
     gradient: NDArray[np.float64],
     psi: float,

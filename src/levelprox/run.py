@@ -168,7 +168,7 @@ class Run:
         convex = problem.constraint.lipschitz == 0
         if convex or problem.level == 0 or not isinstance(self.levels, Constant):
             return
-        if not self.subsolver.is_monotone(problem.objective):  # noise alone would carry x across the level
+        if self.subsolver.is_random(problem.objective):  # noise alone would carry x across the level
             return
         everything = Surrogate(problem.weights, None, math.inf, problem.constraint.lam, math.inf)
         iterate, accuracy = start, 0.1 * self.tol * self.null.scale

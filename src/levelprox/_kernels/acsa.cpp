@@ -12,11 +12,11 @@ using Vector = std::vector<double>;
 
 class Acsa {
 public:
-    Acsa(Sampler &sampler, const Ball<double> &set, const AcsaSettings &settings, AcsaState &state)
-        : sampler_(sampler), set_(set), settings_(settings), state_(state), center_(state.x), x_(state.x), average_(state.x),
+    Acsa(Sampler &sampler, const Ball<double> &set, const double *center, const AcsaSettings &settings, AcsaState &state)
+        : sampler_(sampler), set_(set), settings_(settings), state_(state), center_(center), x_(state.x), average_(state.x),
           middle_(state.x), gradient_(state.x.size()), live_(std::int64_t(state.x.size())), listed_(std::int64_t(state.x.size())) {
-        for (std::size_t j = 0; j < center_.size(); ++j)
-            if (center_[j] != 0) live_.add(std::int64_t(j));
+        for (std::size_t j = 0; j < x_.size(); ++j)
+            if (center_[j] != 0 || x_[j] != 0) live_.add(std::int64_t(j));
     }
 
     void run() {
@@ -37,7 +37,7 @@ public:
     // An average of feasible points is feasible in exact arithmetic only: project it once more.
     void finish() {
         gather(live_, average_);
-        if (project_gathered(0) != Projected::done) return;  // the center stays
+        if (project_gathered(0) != Projected::done) return;  // the start stays
         for (std::size_t p = 0; p < live_.list().size(); ++p) state_.x[std::size_t(live_.list()[p])] = projected_[p];
     }
 
@@ -114,7 +114,8 @@ private:
     Ball<double> set_;
     const AcsaSettings &settings_;
     AcsaState &state_;
-    Vector center_, x_, average_, middle_, gradient_;  // gradient_ is zero between steps
+    const double *center_;
+    Vector x_, average_, middle_, gradient_;  // gradient_ is zero between steps
     Coordinates live_, listed_;                        // live: where x, average or center may not be zero
     Vector values_, u_, omega_, projected_;
     std::vector<std::uint8_t> nonnegative_;
@@ -125,8 +126,8 @@ private:
 
 }  // namespace
 
-void acsa(Sampler &sampler, Ball<double> set, const AcsaSettings &settings, AcsaState &state) {
-    Acsa run(sampler, set, settings, state);
+void acsa(Sampler &sampler, Ball<double> set, const double *center, const AcsaSettings &settings, AcsaState &state) {
+    Acsa run(sampler, set, center, settings, state);
     try {
         run.run();
     } catch (nanobind::python_error &error) {

@@ -32,12 +32,12 @@ struct AcsaSettings {
 enum class AcsaStop { steps, seconds, not_finite, interrupted };
 
 struct AcsaState {
-    std::vector<double> x;  // in: the center; out: the answer
+    std::vector<double> x;  // in: the start; out: the answer
     double multiplier = 0;  // of the last step's projection, per unit step
     std::int64_t steps = 0, projections = 0;
     AcsaStop stop = AcsaStop::steps;
 };
 
-void acsa(Sampler &sampler, Ball<double> set, const AcsaSettings &settings, AcsaState &state);
+void acsa(Sampler &sampler, Ball<double> set, const double *center, const AcsaSettings &settings, AcsaState &state);
 
 }  // namespace levelprox

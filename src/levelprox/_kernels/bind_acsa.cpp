@@ -66,31 +66,33 @@ AcsaState state_at(const In &x) {
     return state;
 }
 
-nb::dict run_acsa(nb::object objective, In center, double gamma, std::optional<In> omega, std::optional<In> u,
+nb::dict run_acsa(nb::object objective, In center, In x, double gamma, std::optional<In> omega, std::optional<In> u,
                   std::optional<Mask> nonnegative, bool all_nonnegative, double tau, std::int64_t steps, double strong_convexity,
                   double smoothness, double seconds) {
-    const std::size_t d = center.shape(0);
+    const std::size_t d = x.shape(0);
+    require(center.shape(0) == d, "the center does not have the dimension of x");
     const Ball<double> set = ball(d, omega, u, nonnegative, all_nonnegative, tau);
     const AcsaSettings settings{steps, strong_convexity, smoothness, gamma, seconds};
-    AcsaState state = state_at(center);
+    AcsaState state = state_at(x);
     with_objective(objective, d, [&](const Objective &of) {
         FullGradient sampler(of);
-        acsa(sampler, set, settings, state);
+        acsa(sampler, set, center.data(), settings, state);
     });
     return outcome_of(state);
 }
 
-nb::dict run_acsa_oracle(nb::callable oracle, In center, double gamma, std::optional<In> omega, std::optional<In> u,
+nb::dict run_acsa_oracle(nb::callable oracle, In center, In x, double gamma, std::optional<In> omega, std::optional<In> u,
                          std::optional<Mask> nonnegative, bool all_nonnegative, double tau, std::int64_t steps, double strong_convexity,
                          double smoothness, double seconds) {
-    const std::size_t d = center.shape(0);
+    const std::size_t d = x.shape(0);
+    require(center.shape(0) == d, "the center does not have the dimension of x");
     const Ball<double> set = ball(d, omega, u, nonnegative, all_nonnegative, tau);
     const AcsaSettings settings{steps, strong_convexity, smoothness, gamma, seconds};
-    AcsaState state = state_at(center);
+    AcsaState state = state_at(x);
     PythonOracle sampler(std::move(oracle), d);
     {
         nb::gil_scoped_release release;
-        acsa(sampler, set, settings, state);
+        acsa(sampler, set, center.data(), settings, state);
     }
     return outcome_of(state);
 }
@@ -99,7 +101,7 @@ nb::dict run_acsa_oracle(nb::callable oracle, In center, double gamma, std::opti
 
 void bind_acsa(nb::module_ &m) {
     const auto bind = [&](const char *name, auto function, const char *what) {
-        m.def(name, function, nb::arg(what), "center"_a.noconvert(), "gamma"_a, "omega"_a.noconvert().none(), "u"_a.noconvert().none(),
+        m.def(name, function, nb::arg(what), "center"_a.noconvert(), "x"_a.noconvert(), "gamma"_a, "omega"_a.noconvert().none(), "u"_a.noconvert().none(),
               "nonnegative"_a.noconvert().none(), "all_nonnegative"_a, "tau"_a, "steps"_a, "strong_convexity"_a, "smoothness"_a,
               "seconds"_a);
     };

@@ -14,8 +14,8 @@ using Clock = std::chrono::steady_clock;
 
 class Nesterov {
 public:
-    Nesterov(const Objective &objective, const Ball<double> &set, const NesterovSettings &settings, NesterovState &state)
-        : objective_(objective), set_(set), settings_(settings), state_(state), center_(state.x), ahead_(state.x), next_(state.x.size()),
+    Nesterov(const Objective &objective, const Ball<double> &set, const double *center, const NesterovSettings &settings, NesterovState &state)
+        : objective_(objective), set_(set), settings_(settings), state_(state), center_(center), ahead_(state.x), next_(state.x.size()),
           shifted_(state.x.size()) {}
 
     void run() {
@@ -23,7 +23,7 @@ public:
         double first_residual = 0;
         for (state_.steps = 0; state_.steps < settings_.max_steps;) {
             poll_.check();
-            if (state_.steps > 0) {  // at the center the gradient is known
+            if (state_.steps > 0) {  // at the start the gradient is known
                 objective_.value_and_gradient(ahead_.data(), state_.gradient.data(), poll_);
                 ++state_.evaluations;
             }
@@ -77,7 +77,8 @@ private:
     Ball<double> set_;
     const NesterovSettings &settings_;
     NesterovState &state_;
-    Vector center_, ahead_, next_, shifted_;
+    const double *center_;
+    Vector ahead_, next_, shifted_;
     double alpha_ = 1;
     Clock::time_point began_ = Clock::now();
     Poll poll_;
@@ -85,8 +86,8 @@ private:
 
 }  // namespace
 
-void nesterov(const Objective &objective, Ball<double> set, const NesterovSettings &settings, NesterovState &state) {
-    Nesterov run(objective, set, settings, state);
+void nesterov(const Objective &objective, Ball<double> set, const double *center, const NesterovSettings &settings, NesterovState &state) {
+    Nesterov run(objective, set, center, settings, state);
     try {
         run.run();
     } catch (nanobind::python_error &error) {

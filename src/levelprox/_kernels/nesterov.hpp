@@ -25,12 +25,12 @@ struct NesterovSettings {
 enum class NesterovStop { steps, accurate, seconds, not_finite, interrupted };
 
 struct NesterovState {
-    std::vector<double> x, gradient;  // in: the center and grad psi there; out: the answer
+    std::vector<double> x, gradient;  // in: the start and grad psi there; out: the answer
     double multiplier = 0;            // of the last projection, per unit step
     std::int64_t steps = 0, evaluations = 0, projections = 0;
     NesterovStop stop = NesterovStop::steps;
 };
 
-void nesterov(const Objective &objective, Ball<double> set, const NesterovSettings &settings, NesterovState &state);
+void nesterov(const Objective &objective, Ball<double> set, const double *center, const NesterovSettings &settings, NesterovState &state);
 
 }  // namespace levelprox

@@ -55,9 +55,6 @@ class ACSA(Subsolver):
     def can_take(cls, objective: Objective) -> bool:
         return math.isfinite(objective.smoothness) and math.isfinite(objective.nonsmoothness)
 
-    def is_monotone(self, objective: Objective) -> bool:
-        return not objective.sampled
-
     def proximal_weight(self, objective: Objective) -> float:
         """γ = 3μ, or L/10: its error falls with γ − μ, so γ must not be tiny beside L."""
         return 3 * objective.weak_convexity or 0.1 * objective.smoothness or 0.1 * objective.curvature
@@ -85,6 +82,7 @@ class ACSA(Subsolver):
                 f"got {subproblem.gamma:g}"
             )
         arguments = (
+            subproblem.center,
             start.x,
             subproblem.gamma,
             surrogate.weights,
@@ -102,7 +100,7 @@ class ACSA(Subsolver):
             outcome = _kernels.acsa_oracle(lambda x: objective.sample(x, source), *arguments)
         else:
             outcome = _kernels.acsa(objective.compiled, *arguments)
-        end = arrived(subproblem, start, outcome["x"], keep_better=self.is_monotone(objective))
+        end = arrived(subproblem, start, outcome["x"], keep_better=not self.is_random(objective))
         return replace(
             end,
             multiplier=outcome["multiplier"] / surrogate.lam,

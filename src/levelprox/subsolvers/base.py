@@ -29,15 +29,17 @@ class Subsolver(ABC):
     name: ClassVar[str]
     #: What it asks of ψ, in words.
     needs: ClassVar[str]
+    #: Whether ψ_k never rises, unless ψ is sampled.
+    monotone: ClassVar[bool] = True
 
     @classmethod
     @abstractmethod
     def can_take(cls, objective: Objective) -> bool:
         """Whether ψ has the traits this subsolver needs."""
 
-    def is_monotone(self, objective: Objective) -> bool:
-        """Whether ψ_k never rises: true unless only samples of ψ are looked at."""
-        return True
+    def is_random(self, objective: Objective) -> bool:
+        """Whether only samples of ψ are looked at, so that the answer depends on `rng`."""
+        return objective.sampled
 
     def proximal_weight(self, objective: Objective) -> float:
         """γ where none is asked for: 3μ for nonconvex ψ (the paper's), else a small part of its curvature."""
@@ -79,7 +81,10 @@ def arrived(subproblem: Subproblem, start: Iterate, x: Vector, keep_better: bool
     psi, gradient = subproblem.objective.value_and_gradient(x)
     if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
         return replace(start, stop="not finite", n_grad=1)
-    value = psi + subproblem.gamma / 2 * float(np.sum((x - start.x) ** 2))
-    if keep_better and value > start.psi + _LAST_DIGITS * abs(start.psi):
+    before, after = (
+        value + subproblem.gamma / 2 * float(np.sum((point - subproblem.center) ** 2))
+        for value, point in ((start.psi, start.x), (psi, x))
+    )
+    if keep_better and after > before + _LAST_DIGITS * abs(before):
         return replace(start, stop="", n_grad=1)
     return replace(start, x=x, psi=psi, gradient=gradient, stop="", n_grad=1)

@@ -67,6 +67,7 @@ class Nesterov(Subsolver):
         mask, all_nonnegative = subproblem.signs
         outcome = _kernels.nesterov(
             objective.compiled,
+            subproblem.center,
             start.x,
             start.gradient,
             start.multiplier * surrogate.lam,

@@ -74,6 +74,7 @@ class Spectral(Subsolver):
         mask, all_nonnegative = subproblem.signs
         outcome = _kernels.spectral(
             subproblem.objective.compiled,
+            subproblem.center,
             start.x,
             start.gradient,
             start.psi,
