@@ -9,10 +9,11 @@ from levelprox.objectives import Objective
 from levelprox.subsolvers.acsa import ACSA
 from levelprox.subsolvers.base import Subsolver
 from levelprox.subsolvers.nesterov import Nesterov
+from levelprox.subsolvers.smoothing import Smoothing
 from levelprox.subsolvers.spectral import Spectral
 
 #: By name; "auto" takes the first that can take the objective.
-SUBSOLVERS: dict[str, type[Subsolver]] = {kind.name: kind for kind in (Spectral, Nesterov, ACSA)}
+SUBSOLVERS: dict[str, type[Subsolver]] = {kind.name: kind for kind in (Spectral, Smoothing, Nesterov, ACSA)}
 
 
 def choose(subsolver: str | Subsolver, objective: Objective) -> Subsolver:
@@ -38,4 +39,4 @@ def choose(subsolver: str | Subsolver, objective: Objective) -> Subsolver:
     return chosen
 
 
-__all__ = ["ACSA", "SUBSOLVERS", "Nesterov", "Spectral", "Subsolver", "choose"]
+__all__ = ["ACSA", "SUBSOLVERS", "Nesterov", "Smoothing", "Spectral", "Subsolver", "choose"]
