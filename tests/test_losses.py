@@ -42,7 +42,6 @@ SMOOTHED = [loss for loss in LOSSES if isinstance(loss, Smoothed)]
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=str)
 every_smooth_loss = pytest.mark.parametrize("loss", SMOOTH, ids=str)
 every_kinked_loss = pytest.mark.parametrize("loss", KINKED, ids=str)
-every_smoothed_loss = pytest.mark.parametrize("loss", SMOOTHED, ids=str)
 LARGEST = np.finfo(np.float64).max
 
 
@@ -333,6 +332,36 @@ def test_absolute_at_its_kink():
         Absolute().curvature([1.0], [1.0])
 
 
+def test_quantile_and_hinge_at_their_kinks():
+    low, high = Quantile(0.2).subdifferential([1.0, 2.0, 0.0], [1.0, 1.0, 5e-324])
+    np.testing.assert_array_equal(low, [-0.2, 0.8, -0.2])
+    np.testing.assert_array_equal(high, [0.8, 0.8, -0.2])
+    low, high = Hinge().subdifferential([1.0, -1.0, 1.0, 2.0, 0.0], [1.0, -1.0, -1.0, 1.0, 1.0])
+    np.testing.assert_array_equal(low, [-1, 0, 1, 0, -1])
+    np.testing.assert_array_equal(high, [0, 1, 1, 0, -1])
+    for loss in (Quantile(0.2), Hinge()):
+        np.testing.assert_array_equal(loss.derivative([1.0, -1.0], [1.0, -1.0]), [0, 0])
+
+
+def test_a_quantile_of_one_half_is_half_the_absolute_loss():
+    z, b = np.linspace(-3, 3, 41), targets_for(Absolute(), 41)
+    assert Quantile().value(z, b) == Absolute().value(z, b) / 2
+    np.testing.assert_array_equal(Quantile().derivative(z, b), Absolute().derivative(z, b) / 2)
+
+
+@pytest.mark.parametrize("q", [0.1, 0.5, 0.75])
+def test_the_best_constant_fit_of_the_quantile_loss_is_a_quantile(q):
+    b = np.random.default_rng(0).normal(size=1001)
+    fits = [Quantile(q).value(np.full(1001, z), b) for z in np.sort(b)]
+    assert np.argmin(fits) == math.floor(q * 1001)
+
+
+@every_kinked_loss
+def test_losses_with_kinks_have_no_curvature(loss):
+    with pytest.raises(LevelproxError, match=f"'{loss.name}' has kinks and no curvature"):
+        loss.curvature([1.0], [1.0])
+
+
 # --- constants --------------------------------------------------------------------------------------
 
 
@@ -392,6 +421,59 @@ def test_constant_checks_catch_a_halved_smoothness_and_a_cauchy_called_convex():
         check_constants_hold(Half(), 0.1, -0.1, 1.0)
     with pytest.raises(AssertionError):
         check_constants_hold(Convex(), 1.7, 1.8, 0.0)
+
+
+def check_steepness(loss: Loss) -> None:
+    """|ℓ'| comes within a percent of `lipschitz` and never above it; `jump` is the gap of ∂ℓ at z = b."""
+    scale = max(loss.parameter, 1.0)
+    z = np.concatenate([np.linspace(-50, 50, 4001) * scale, [1.0, 1 - loss.parameter, 1 + loss.parameter]])
+    low, high = loss.subdifferential(z, np.ones_like(z))
+    steepest = max(np.max(np.abs(low)), np.max(np.abs(high)))
+    if math.isinf(loss.lipschitz):
+        assert steepest > 90 and slope_at(loss, 1e300, 1.0) > 1e300  # it grows with z
+    else:
+        assert 0.99 * loss.lipschitz <= steepest <= loss.lipschitz
+    assert np.max(high - low) == loss.jump
+    assert loss.smooth == (loss.jump == 0)
+
+
+@every_loss
+def test_steepness_and_jumps_are_as_stated(loss):
+    check_steepness(loss)
+
+
+@every_loss
+@given(z=st.floats(-1e308, 1e308), b=st.floats(-1e3, 1e3))
+def test_no_margin_is_steeper_than_stated(loss, z, b):
+    if loss.kind == "margin":
+        b = math.copysign(1.0, b)
+    low, high = loss.subdifferential([z], [b])
+    assert max(abs(low[0]), abs(high[0])) <= loss.lipschitz
+
+
+def test_steepness_check_catches_wrong_facts():
+    class TooSteep(Sigmoid):
+        lipschitz = 0.3
+
+    class TooFlat(Cauchy):
+        lipschitz = 0.4
+
+    class Unbounded(Logistic):
+        lipschitz = math.inf
+
+    class Halved(Absolute):
+        jump = 1.0
+
+    for wrong in (TooSteep(), TooFlat(), Unbounded(), Halved()):
+        with pytest.raises(AssertionError):
+            check_steepness(wrong)
+
+
+@every_loss
+def test_a_minimiser_is_there_or_not_as_stated(loss):
+    """ℓ stops falling at a finite margin, or never does: 700 is before exp underflows."""
+    slopes = loss.subdifferential([1.0, 700.0], [1.0, 1.0])[0]
+    assert loss.attained == bool(slopes[1] >= 0)
 
 
 # --- means and weights ------------------------------------------------------------------------------

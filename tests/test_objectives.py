@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
 import scipy.sparse
 
-from levelprox import Function, InvalidInputError, LinearModel, Problem, constraints
+from levelprox import Function, InvalidInputError, LinearModel, Problem, _kernels, certify, constraints, solve
 from tests import reference
 from tests.registries import DESIGNS, LOSSES, OBJECTIVES
 
@@ -122,6 +124,12 @@ def test_margins_of_1e308_are_survived():
         ((np.eye(3), [1.0, 2.0, 3.0], "squared", [0.0, 0.0, 0.0]), "zero"),
         ((np.eye(3), [1.0, 2.0, 3.0], "squared", [1.0, np.nan, 0.0]), "nan at index 1"),
         ((np.eye(3), [1.0, 2.0, 3.0], "squared", [1.0, 1.0]), "shape|length|samples"),
+        ((np.eye(3), [1.0, 2.0, 3.0], "squared", None, [1.0, 1.0]), "X has 3 samples, but offset has 2"),
+        ((np.eye(3), [1.0, 2.0, 3.0], "squared", None, [1.0, np.nan, 0.0]), "offset contains NaN at index 1"),
+        ((np.eye(3), [1.0, 2.0, 3.0], "squared", None, [1.0, 1.0, -np.inf]), "offset contains inf at index 2"),
+        ((np.eye(3), [1.0, 2.0, 3.0], "squared", None, ["a", "b", "c"]), "offsets must hold real numbers"),
+        ((np.eye(3), [1.0, 2.0, 3.0], "squared", None, np.ones((3, 1))), "offsets must be one-dimensional"),
+        ((np.eye(3), [1.0, 2.0, 3.0], "squared", None, 1.0), "offsets must be one-dimensional"),
         ((np.full((2, 2), np.nan), [1.0, 2.0]), "X contains NaN at row 0, column 0"),
         ((scipy.sparse.csr_array(np.diag([1.0, np.inf])), [1.0, 2.0]), "X contains inf at row 1, column 1"),
         ((np.ones(3), [1.0, 2.0, 3.0]), "2-D"),
@@ -131,6 +139,133 @@ def test_margins_of_1e308_are_survived():
 def test_bad_data_is_named(arguments, message):
     with pytest.raises(InvalidInputError, match=message):
         LinearModel(*arguments)
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_an_offset_is_a_column_with_coefficient_one(loss, design):
+    X, b, s, x = data(loss)
+    offset = np.linspace(-2, 2, len(b)).astype(np.float32).astype(float)
+    for weights in (None, s):
+        model = LinearModel(DESIGNS[design](X), b, loss, weights, offset)
+        value, gradient = model.value_and_gradient(x)
+        wide = LinearModel(DESIGNS[design](np.column_stack([X, offset])), b, loss, weights)
+        wide_value, wide_gradient = wide.value_and_gradient(np.append(x, 1.0))
+        assert value == pytest.approx(wide_value, rel=1e-13)
+        np.testing.assert_allclose(gradient, wide_gradient[:-1], rtol=0, atol=1e-13 * np.max(np.abs(wide_gradient)))
+        assert value != pytest.approx(LinearModel(X, b, loss, weights).value_and_gradient(x)[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 4095, 4096, 4097, 20_000])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_with_the_squared_loss_an_offset_is_a_shift_of_the_targets(rows, order):
+    rng = np.random.default_rng(rows)
+    X, b, offset = np.array(rng.standard_normal((rows, 3)), order=order), *rng.standard_normal((2, rows))
+    x = np.array([0.3, -1.0, 2.0])
+    value, gradient = LinearModel(X, b, offset=offset).value_and_gradient(x)
+    shifted_value, shifted_gradient = LinearModel(X, b - offset).value_and_gradient(x)
+    assert value == pytest.approx(shifted_value, rel=1e-13)
+    np.testing.assert_allclose(gradient, shifted_gradient, rtol=1e-11, atol=1e-13)
+
+
+def test_offsets_are_kept_wherever_the_model_goes():
+    X, b, s, x = data(LOSSES[0])
+    offset = np.linspace(-2, 2, len(b))
+    model = LinearModel(X, b, "huber", s, offset)
+    value, gradient = model.value_and_gradient(x)
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model), copy.copy(model)):
+        assert other.value_and_gradient(x)[0] == value
+    W = np.array([4, 0])
+    rest = np.setdiff1d(np.arange(7), W)
+    x[rest] = 0
+    value, gradient = model.value_and_gradient(x)
+    part_value, part_gradient = model.restrict(W).value_and_gradient(x[W])
+    assert part_value == pytest.approx(value, rel=1e-14)
+    np.testing.assert_allclose(part_gradient, gradient[W], rtol=1e-12)
+    offset[:] = 7.0  # ours, whatever becomes of the caller's
+    assert model.value_and_gradient(x)[0] == value
+    np.testing.assert_array_equal(LinearModel(X, b, offset=np.zeros(len(b), int)).offset, np.zeros(len(b)))
+    assert LinearModel(X, b).offset is None
+
+
+def test_the_kernel_keeps_its_arrays_alive():
+    arrays = [np.ones(3), np.ones(3), np.ones(3)]
+    watched = [weakref.ref(array) for array in arrays]
+    kernel = _kernels.LinearModel(LinearModel(np.eye(3), np.ones(3)).design.kernel, "squared", 0.0, 0.0, *arrays)
+    arrays.clear()
+    gc.collect()
+    assert all(ref() is not None for ref in watched)
+    assert kernel.value_and_gradient(np.zeros(3), np.empty(3)) == 0.0  # 0 + offset 1 against target 1
+    del kernel
+    gc.collect()
+    assert all(ref() is None for ref in watched)
+
+
+def test_a_fit_with_offsets_is_the_fit_of_an_exempt_column_held_at_one():
+    rng = np.random.default_rng(5)
+    X, offset = rng.standard_normal((60, 8)), 2 * rng.standard_normal(60)
+    b = np.sign(X[:, 0] - X[:, 1] + offset + rng.logistic(size=60))
+    problem = Problem(LinearModel(X, b, "logistic", offset=offset), constraints.L1(), 0.8)
+    fit = solve(problem)
+    assert fit.certificate.kkt <= 1e-6
+    # Stationary in the wide problem, too: its gradient in the eight columns is the same.
+    wide = LinearModel(np.column_stack([X, offset]), b, "logistic")
+    _, gradient = wide.value_and_gradient(np.append(fit.x, 1.0))
+    np.testing.assert_allclose(problem.objective.value_and_gradient(fit.x)[1], gradient[:-1], atol=1e-14)
+    plain = solve(Problem(LinearModel(X, b, "logistic"), constraints.L1(), 0.8))
+    assert np.max(np.abs(plain.x - fit.x)) > 0.01
+
+
+def test_kinks_move_with_the_offsets():
+    """The median of b - o = 1, 2, 4 is stationary, and no other point is."""
+    o = np.array([3.0, -1.0, 5.0])
+    model = LinearModel(np.ones((3, 1)), np.array([1.0, 2.0, 4.0]) + o, "absolute", offset=o)
+    problem = Problem(model, constraints.L1(), 10.0)
+    assert certify(problem, np.array([2.0])).kkt < 1e-12
+    assert certify(problem, np.array([2.5])).kkt > 0.1
+    np.testing.assert_allclose(model.subgradients(np.array([2.0])).radius, [1 / 3])
+
+
+def test_a_kink_is_found_although_large_offsets_round_the_margin():
+    offset = np.array([1e9 / 3])
+    column = 0.7 - offset
+    assert 1e-9 < abs(float((column + offset)[0]) - 0.7) < 1e-7
+    model = LinearModel(column[:, None], [0.7], "absolute", offset=offset)
+    np.testing.assert_array_equal(model.subgradients(np.ones(1)).radius, [1.0])
+
+
+def test_the_quantile_and_the_hinge_have_their_certificates():
+    best = Problem(LinearModel(np.ones((5, 1)), [1.0, 2.0, 3.0, 4.0, 5.0], "quantile"), constraints.L1(), 10.0)
+    assert certify(best, np.array([3.0])).kkt < 1e-12
+    assert certify(best, np.array([3.5])).kkt > 0.1
+    rows = np.array([[1.0], [1.0], [-1.0], [1.0]])
+    svm = Problem(LinearModel(rows, [1.0, 1.0, -1.0, -1.0], "hinge"), constraints.L1(), 10.0)
+    assert certify(svm, np.array([1.0])).kkt < 1e-12
+    assert certify(svm, np.array([0.5])).kkt > 0.1
+
+
+@pytest.mark.parametrize("offset", [None, [5.0, -5.0, 5.0]])
+def test_separable_data_have_no_best_fit_whatever_the_offsets(offset):
+    """Along x all margins grow, so ψ falls for ever; the hinge has nothing left to gain from bz = 1 on."""
+    X, b = np.array([[1.0], [-2.0], [3.0]]), np.array([1.0, -1.0, 1.0])
+    x = np.array([0.1])
+    separated = {
+        loss for loss in LOSSES if loss.kind == "margin" and LinearModel(X, b, loss, None, offset).is_separated(x)
+    }
+    assert {loss.name for loss in separated} == {"logistic", "sigmoid"}
+    for loss in separated:
+        model = LinearModel(X, b, loss, None, offset)
+        values = [model.value_and_gradient(t * x)[0] for t in (50.0, 100.0, 200.0, 400.0)]
+        assert values == sorted(values, reverse=True) and values[-1] < 1e-10
+        assert not model.is_separated(-x)
+
+
+def test_weak_convexity_covers_the_sigmoid_loss():
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((40, 10))
+    model = LinearModel(X, np.sign(rng.standard_normal(40)), "sigmoid")
+    largest = np.linalg.eigvalsh(X.T @ X / 40)[-1] / (6 * np.sqrt(3))
+    assert largest * (1 - 1e-9) <= model.weak_convexity <= 1.01 * largest
 
 
 def test_one_class_is_a_problem_like_any_other():

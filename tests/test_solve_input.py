@@ -369,6 +369,10 @@ def test_kernels_refuse_arrays_that_do_not_fit():
         model.compiled.value_and_gradient(np.zeros(2), np.zeros(4))
     with pytest.raises(ValueError, match="targets"):
         _kernels.LinearModel(model.design.kernel, "squared", 0.0, 0.0, np.ones(3), None, None)
+    with pytest.raises(ValueError, match="weights"):
+        _kernels.LinearModel(model.design.kernel, "squared", 0.0, 0.0, np.ones(5), np.ones(3), None)
+    with pytest.raises(ValueError, match="offsets"):
+        _kernels.LinearModel(model.design.kernel, "squared", 0.0, 0.0, np.ones(5), None, np.ones(3))
     rest = (0.0, 1.0, 0.0, 1.0)
     settings = (False, 1.0, 1, 5, 0.0, 0.0, 0.0, 1.0)
     x = np.zeros(4)
