@@ -55,6 +55,8 @@ def test_i27_i28_every_iterate_is_feasible_and_psi_falls(constraint, levels, sur
         problem = Problem(objective, constraint, level)
         gamma = 3 * objective.weak_convexity or 1e-2 * objective.curvature
         for subsolver in SUBSOLVERS.values():
+            if not subsolver.can_take(objective):
+                continue
             etas = levels_by_name(levels).sequence(level, 0.0)
             steps = lcpp(problem, start_of(problem), etas, gamma, subsolver(), SURROGATES[surrogate])
             check_feasible_and_monotone(problem, islice(steps, 12))

@@ -123,7 +123,7 @@ def test_c63_gamma_must_exceed_the_weak_convexity():
 
 def test_a_subsolver_that_cannot_take_the_objective_says_so():
     objective = LinearModel(np.ones((3, 1)), [1.0, 2.0, 4.0], "absolute")
-    for subsolver in ("spectral", Spectral(), "auto"):
+    for subsolver in ("spectral", Spectral()):
         with pytest.raises(InvalidInputError, match="needs a differentiable objective"):
             solve(Problem(objective, MCP, 1.5), subsolver=subsolver)
 

@@ -1,5 +1,6 @@
 """The compiled half of levelprox, as seen from Python."""
 
+from collections.abc import Callable
 from typing import Any, TypedDict
 
 import numpy as np
@@ -99,8 +100,74 @@ class SpectralOutcome(TypedDict):
     projections: int
     stop: str
 
+class AcsaOutcome(TypedDict):
+    x: NDArray[np.float64]
+    multiplier: float
+    steps: int
+    projections: int
+    stop: str
+
+def acsa(
+    objective: object,
+    center: NDArray[np.float64],
+    x: NDArray[np.float64],
+    gamma: float,
+    omega: NDArray[np.float64] | None,
+    u: NDArray[np.float64] | None,
+    nonnegative: NDArray[np.uint8] | None,
+    all_nonnegative: bool,
+    tau: float,
+    steps: int,
+    strong_convexity: float,
+    smoothness: float,
+    seconds: float,
+) -> AcsaOutcome: ...
+def acsa_oracle(
+    oracle: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    center: NDArray[np.float64],
+    x: NDArray[np.float64],
+    gamma: float,
+    omega: NDArray[np.float64] | None,
+    u: NDArray[np.float64] | None,
+    nonnegative: NDArray[np.uint8] | None,
+    all_nonnegative: bool,
+    tau: float,
+    steps: int,
+    strong_convexity: float,
+    smoothness: float,
+    seconds: float,
+) -> AcsaOutcome: ...
+
+class NesterovOutcome(TypedDict):
+    x: NDArray[np.float64]
+    multiplier: float
+    steps: int
+    evaluations: int
+    projections: int
+    stop: str
+
+def nesterov(
+    objective: object,
+    center: NDArray[np.float64],
+    x: NDArray[np.float64],
+    gradient: NDArray[np.float64],
+    multiplier: float,
+    gamma: float,
+    omega: NDArray[np.float64] | None,
+    u: NDArray[np.float64] | None,
+    nonnegative: NDArray[np.uint8] | None,
+    all_nonnegative: bool,
+    tau: float,
+    max_steps: int,
+    strong_convexity: float,
+    smoothness: float,
+    relative: float,
+    absolute: float,
+    seconds: float,
+) -> NesterovOutcome: ...
 def spectral(
     objective: object,
+    center: NDArray[np.float64],
     x: NDArray[np.float64],
     gradient: NDArray[np.float64],
     psi: float,

@@ -41,6 +41,28 @@ class Status(IntEnum):
 
 
 @dataclass(frozen=True, eq=False)
+class Kinks:
+    """What smoothing knows of a loss with kinks: the state of a method of multipliers.
+
+    Attributes
+    ----------
+    slopes : ndarray of shape (n,)
+        One element of ∂ℓ per sample.
+    width : float
+        How far the next envelope reaches, in units of the margins.
+    missed : float
+        By how much margins missed their kinks, at most.
+    scale : float
+        The size of the residuals at the start.
+    """
+
+    slopes: Vector
+    width: float
+    missed: float
+    scale: float
+
+
+@dataclass(frozen=True, eq=False)
 class Iterate:
     """x^k with what is known there, so that nothing is computed twice.
 
@@ -59,6 +81,8 @@ class Iterate:
         Why the subsolver stopped.
     n_inner, n_grad, n_proj : int
         Inner steps, evaluations of ψ with its gradient, and projections, of this outer step.
+    kinks : Kinks, optional
+        Where losses with kinks are smoothed.
     """
 
     x: Vector
@@ -70,6 +94,7 @@ class Iterate:
     n_inner: int = 0
     n_grad: int = 0
     n_proj: int = 0
+    kinks: Kinks | None = None
 
 
 @dataclass(frozen=True)

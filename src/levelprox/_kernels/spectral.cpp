@@ -37,13 +37,17 @@ struct Point {
 
 class Spectral {
 public:
-    Spectral(const Objective &objective, const Ball<double> &set, double gamma, const SpectralSettings &settings, SpectralState &state)
-        : objective_(objective), set_(set), gamma_(gamma), settings_(settings), state_(state), center_(state.x),
-          now_{state.x, state.gradient, state.psi, state.psi}, trial_{Vector(center_.size()), Vector(center_.size())},
-          kept_(now_), slope_(center_.size()), next_slope_(center_.size()), shifted_(center_.size()), moved_(center_.size()) {}
+    Spectral(const Objective &objective, const Ball<double> &set, const double *center, double gamma, const SpectralSettings &settings,
+             SpectralState &state)
+        : objective_(objective), set_(set), gamma_(gamma), settings_(settings), state_(state), center_(center),
+          now_{state.x, state.gradient, state.psi, state.psi}, trial_{Vector(state.x.size()), Vector(state.x.size())},
+          slope_(state.x.size()), next_slope_(state.x.size()), shifted_(state.x.size()), moved_(state.x.size()) {
+        now_.value = value_at(now_);
+        kept_ = now_;
+    }
 
     void run() {
-        const double value_at_center = now_.value;
+        const double value_at_start = now_.value;
         Vector recent{now_.value};  // the last `memory` values of psi_k
         double first_residual = 0;
         slope_at(now_, slope_);
@@ -63,7 +67,7 @@ public:
             std::swap(slope_, next_slope_);
 
             // Keep the best point; among those that psi_k cannot tell apart the latest, the more stationary one.
-            if (not_above(now_.value, value_at_center) && not_above(now_.value, kept_.value)) kept_ = now_;
+            if (not_above(now_.value, value_at_start) && not_above(now_.value, kept_.value)) kept_ = now_;
             if (int(recent.size()) == settings_.memory) recent.erase(recent.begin());
             recent.push_back(now_.value);
 
@@ -79,7 +83,7 @@ public:
         }
     }
 
-    // Whatever ended the run, hand out the best point seen: never one with psi_k above the center's (beyond the last digits).
+    // Whatever ended the run, hand out the best point seen: never one with psi_k above the start's (beyond the last digits).
     void finish() {
         state_.x = std::move(kept_.x);
         state_.gradient = std::move(kept_.gradient_psi);
@@ -96,9 +100,13 @@ private:
     void evaluate(Point &point) {
         point.psi = objective_.value_and_gradient(point.x.data(), point.gradient_psi.data(), poll_);
         ++state_.evaluations;
+        point.value = value_at(point);
+    }
+
+    double value_at(const Point &point) const {
         double distance = 0;
         for (std::size_t i = 0; i < point.x.size(); ++i) distance += (point.x[i] - center_[i]) * (point.x[i] - center_[i]);
-        point.value = point.psi + gamma_ / 2 * distance;
+        return point.psi + gamma_ / 2 * distance;
     }
 
     // Shorten the step until psi_k falls enough below `reference`; false ends the run, state_.stop says why.
@@ -153,7 +161,7 @@ private:
     double gamma_;
     const SpectralSettings &settings_;
     SpectralState &state_;
-    Vector center_;
+    const double *center_;
     Point now_, trial_, kept_;
     Vector slope_, next_slope_, shifted_, moved_;
     Clock::time_point began_ = Clock::now();
@@ -162,9 +170,9 @@ private:
 
 }  // namespace
 
-void spectral(const Objective &objective, Ball<double> set, double gamma, const SpectralSettings &settings, SpectralState &state) {
+void spectral(const Objective &objective, Ball<double> set, const double *center, double gamma, const SpectralSettings &settings, SpectralState &state) {
     set.d = std::int64_t(state.x.size());
-    Spectral run(objective, set, gamma, settings, state);
+    Spectral run(objective, set, center, gamma, settings, state);
     try {
         run.run();
     } catch (nanobind::python_error &error) {

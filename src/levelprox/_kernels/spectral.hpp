@@ -24,7 +24,7 @@ struct SpectralSettings {
 enum class SpectralStop { steps, accurate, stationary, no_decrease, not_finite, seconds, interrupted };
 
 struct SpectralState {
-    std::vector<double> x, gradient;  // in: the center and grad psi there; out: the answer
+    std::vector<double> x, gradient;  // in: the start and grad psi there; out: the answer
     double psi = 0;
     double step = 1;
     double multiplier = 0;  // of the projection, per unit step
@@ -33,6 +33,6 @@ struct SpectralState {
     SpectralStop stop = SpectralStop::steps;
 };
 
-void spectral(const Objective &objective, Ball<double> set, double gamma, const SpectralSettings &settings, SpectralState &state);
+void spectral(const Objective &objective, Ball<double> set, const double *center, double gamma, const SpectralSettings &settings, SpectralState &state);
 
 }  // namespace levelprox

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 
 import numpy as np
@@ -117,6 +118,16 @@ class LinearModel(Objective):
         """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for losses of straight pieces."""
         return self.loss.smoothness * self._largest_eigenvalue if self.smooth else 0.0
 
+    @property
+    def nonsmoothness(self) -> float:
+        """M = jump of ℓ' · √λ_max(Xᵀ diag(s) X / Σ s), as Σ s_i |⟨a_i, d⟩| / Σ s ≤ √λ_max ‖d‖."""
+        return self.loss.jump * math.sqrt(self._largest_eigenvalue) if self.loss.jump else 0.0
+
+    @property
+    def noise(self) -> float:
+        """σ = sup |ℓ'| · √(Σ s_i ‖a_i‖² / Σ s) for a sample drawn with probability s_i / Σ s."""
+        return self.loss.lipschitz * math.sqrt(float(self._column_squares.sum()))
+
     def is_separated(self, x: Vector) -> bool:
         if self.loss.attained:
             return False
@@ -125,13 +136,31 @@ class LinearModel(Objective):
         counted = margins if self.sample_weight is None else margins[self.sample_weight > 0]
         return bool(np.all(counted > 0))
 
+    def margins(self, x: Vector) -> Vector:
+        """z_i = ⟨a_i, x⟩ + o_i."""
+        z = self.design.matvec(x)
+        return z if self.offset is None else z + self.offset
+
+    def slopes(self, x: Vector) -> Vector:
+        """ℓ'(z_i, b_i) for each sample, neither weighted nor averaged."""
+        return self.loss.subdifferential(self.margins(x), self.target)[0]
+
+    @cached_property
+    def near_a_kink(self) -> Vector:
+        """How close to its kink a margin counts as at it: a few of the last digits it can have."""
+        size = np.abs(self.target)
+        size = size + (float(size.mean()) or 1.0)
+        return _KINK * (size if self.offset is None else size + np.abs(self.offset))
+
+    def with_envelope(self, width: float, slopes: Vector) -> LinearModel:
+        """The model with its loss smoothed over `width`, and margins shifted by width · slopes."""
+        shift = width * slopes if self.offset is None else self.offset + width * slopes
+        return LinearModel(self.design, self.target, self.loss.smoothed(width), self.sample_weight, shift)
+
     def subgradients(self, x: Vector) -> Subgradients | None:
         if self.smooth:
             return None
-        z, size = self.design.matvec(x), 1 + np.abs(self.target)
-        if self.offset is not None:
-            z, size = z + self.offset, size + np.abs(self.offset)
-        near = _KINK * size
+        z, near = self.margins(x), self.near_a_kink
         low, _ = self.loss.subdifferential(z - near, self.target)
         _, high = self.loss.subdifferential(z + near, self.target)
         share = self._share

@@ -1,20 +1,25 @@
 """A subsolver returns a feasible, better point of one LCPP subproblem.
 
-It promises two things whatever stops it: the point it returns is in the surrogate set, and ψ_k there
-is not above ψ_k(x^{k−1}) (deterministic subsolvers). How accurate the point is, each says itself.
+Whatever stops it, the point it returns is in the surrogate set; and, where it sees all of ψ and not only
+samples of it, ψ_k there is not above ψ_k(x^{k−1}). How accurate the point is, each says itself.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from levelprox.objectives import Objective
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
+
+Vector = NDArray[np.float64]
+
+_LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -24,15 +29,21 @@ class Subsolver(ABC):
     name: ClassVar[str]
     #: What it asks of ψ, in words.
     needs: ClassVar[str]
+    #: Whether ψ_k never rises, unless ψ is sampled.
+    monotone: ClassVar[bool] = True
 
     @classmethod
     @abstractmethod
     def can_take(cls, objective: Objective) -> bool:
         """Whether ψ has the traits this subsolver needs."""
 
-    def is_monotone(self, objective: Objective) -> bool:
-        """Whether ψ_k never rises: true unless only samples of ψ are looked at."""
-        return True
+    def is_random(self, objective: Objective) -> bool:
+        """Whether only samples of ψ are looked at, so that the answer depends on `rng`."""
+        return objective.sampled
+
+    def proximal_weight(self, objective: Objective) -> float:
+        """γ where none is asked for: 3μ for nonconvex ψ (the paper's), else a small part of its curvature."""
+        return 3 * objective.weak_convexity or 1e-3 * objective.curvature
 
     @abstractmethod
     def limited_to(self, steps: int) -> Subsolver:
@@ -61,3 +72,19 @@ class Subsolver(ABC):
         rng : Generator, optional
             Where samples come from; only subsolvers that sample ask for it.
         """
+
+
+def arrived(subproblem: Subproblem, start: Iterate, x: Vector, keep_better: bool) -> Iterate:
+    """The iterate at x, with ψ evaluated there; `start` where ψ is not finite at x or, if asked, ψ_k higher."""
+    if np.array_equal(x, start.x):
+        return replace(start, stop="", n_grad=0)
+    psi, gradient = subproblem.objective.value_and_gradient(x)
+    if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
+        return replace(start, stop="not finite", n_grad=1)
+    before, after = (
+        value + subproblem.gamma / 2 * float(np.sum((point - subproblem.center) ** 2))
+        for value, point in ((start.psi, start.x), (psi, x))
+    )
+    if keep_better and after > before + _LAST_DIGITS * abs(before):
+        return replace(start, stop="", n_grad=1)
+    return replace(start, x=x, psi=psi, gradient=gradient, stop="", n_grad=1)

@@ -65,6 +65,7 @@ class SGD(Subsolver):
 
     name: ClassVar[str] = "sgd"
     needs: ClassVar[str] = "a linear model (`LinearModel`)"
+    monotone: ClassVar[bool] = False
 
     batch_size: int | None = None
     passes: float = 5.0
@@ -77,8 +78,8 @@ class SGD(Subsolver):
     def can_take(cls, objective: Objective) -> bool:
         return isinstance(objective, LinearModel)
 
-    def is_monotone(self, objective: Objective) -> bool:
-        return False
+    def is_random(self, objective: Objective) -> bool:
+        return True
 
     def limited_to(self, steps: int) -> SGD:
         """At most so many passes: a single minibatch is too little to tell anything from."""
@@ -174,7 +175,7 @@ def _conclude(
     if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
         stop = "not finite"
         x, psi, gradient = start.x, start.psi, start.gradient
-    worse = value_at(subproblem, x, psi) > start.psi
+    worse = value_at(subproblem, x, psi) > value_at(subproblem, start.x, start.psi)
     return Iterate(
         x=x,
         psi=psi,

@@ -57,7 +57,7 @@ class Spectral(Subsolver):
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
-        return objective.smooth
+        return objective.smooth and not objective.sampled
 
     def limited_to(self, steps: int) -> Spectral:
         return replace(self, max_steps=steps)
@@ -74,6 +74,7 @@ class Spectral(Subsolver):
         mask, all_nonnegative = subproblem.signs
         outcome = _kernels.spectral(
             subproblem.objective.compiled,
+            subproblem.center,
             start.x,
             start.gradient,
             start.psi,

@@ -65,6 +65,7 @@ class SVRG(Subsolver):
 
     name: ClassVar[str] = "svrg"
     needs: ClassVar[str] = "a linear model (`LinearModel`) with a differentiable loss"
+    monotone: ClassVar[bool] = False
 
     batch_size: int | None = None
     max_epochs: int = 5
@@ -84,8 +85,8 @@ class SVRG(Subsolver):
     def can_take(cls, objective: Objective) -> bool:
         return isinstance(objective, LinearModel) and objective.smooth
 
-    def is_monotone(self, objective: Objective) -> bool:
-        return False
+    def is_random(self, objective: Objective) -> bool:
+        return True
 
     def limited_to(self, steps: int) -> SVRG:
         """At most so many snapshots."""

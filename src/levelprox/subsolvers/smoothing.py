@@ -1,0 +1,110 @@
+"""Smoothing continuation for losses with kinks: Moreau envelopes, moved to where the kinks are.
+
+The envelope env_w of ℓ (losses/smoothed.py) is smooth, but minimising it for ever smaller w ends in ever
+worse conditioned problems, and misses the kinks by w. Shifted by the slopes s of the step before, it need not be
+narrow to be exact:
+
+    x⁺ ≈ argmin Σ p_i env_w(⟨a_i, x⟩ + w s_i, b_i) + γ/2 ‖x − x^{k−1}‖²   s.t.  g_k(x) ≤ η_k,
+    s_i⁺ = env_w'(⟨a_i, x⁺⟩ + w s_i, b_i).
+
+That is the method of multipliers, the proximal point method on the dual: s converges to the subgradients of the
+solution, and margins miss their kinks by w|s⁺ − s| → 0 only. The first widths fall fast from the size of the
+residuals; later ones only while that fails to shrink.
+Moreau (1965); Rockafellar (1976), Math. Oper. Res. 1(2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from levelprox.errors import InvalidInputError
+from levelprox.objectives import LinearModel, Objective
+from levelprox.result import Iterate, Kinks
+from levelprox.subproblem import Subproblem
+from levelprox.subsolvers.base import Subsolver, Vector
+from levelprox.subsolvers.spectral import Spectral
+
+_WIDE, _NARROWEST = 1e-2, 1e-8  # of the size of the residuals at the start
+_SLOW = 0.9
+
+
+@dataclass(frozen=True)
+class Smoothing(Subsolver):
+    """Spectral steps on shifted Moreau envelopes; ends with the kinks hit to the last digits.
+
+    Parameters
+    ----------
+    max_steps : int, default=200
+        Spectral steps per outer step.
+    accuracy : float, default=0.1
+        Stop earlier once the residual has fallen by this factor.
+    """
+
+    name: ClassVar[str] = "smoothing"
+    needs: ClassVar[str] = "a linear model whose loss has kinks"
+    monotone: ClassVar[bool] = False
+
+    max_steps: int = 200
+    accuracy: float = 0.1
+
+    def __post_init__(self) -> None:
+        self._inner()  # checks both
+
+    @classmethod
+    def can_take(cls, objective: Objective) -> bool:
+        return isinstance(objective, LinearModel) and not objective.smooth
+
+    def limited_to(self, steps: int) -> Smoothing:
+        return replace(self, max_steps=steps)
+
+    def _inner(self) -> Spectral:
+        return Spectral(max_steps=self.max_steps, accuracy=self.accuracy)
+
+    def solve(
+        self,
+        subproblem: Subproblem,
+        start: Iterate,
+        tolerance: float = 0.0,
+        seconds: float = 1e300,
+        rng: np.random.Generator | None = None,
+    ) -> Iterate:
+        model = subproblem.objective
+        if not isinstance(model, LinearModel):
+            raise InvalidInputError(f"subsolver {self.name!r} needs {self.needs}")
+        kinks = start.kinks or _at_first(model, start.x)
+        smooth = model.with_envelope(kinks.width, kinks.slopes)
+        psi, gradient = smooth.value_and_gradient(start.x)
+        at = replace(start, psi=psi, gradient=gradient)
+        step = self._inner().solve(replace(subproblem, objective=smooth), at, tolerance, seconds)
+
+        slopes = smooth.slopes(step.x)
+        missed = kinks.width * np.abs(slopes - kinks.slopes)
+        # At the kinks the envelope's gradient is a subgradient of ψ at x; elsewhere only of ψ near x.
+        psi, gradient = model.value_and_gradient(step.x)
+        if np.all(missed <= model.near_a_kink):
+            gradient = step.gradient
+        return replace(
+            step,
+            psi=psi,
+            gradient=gradient,
+            kinks=_next(kinks, slopes, float(missed.max()), narrow=step.stop != "steps"),
+            n_grad=step.n_grad + 2,
+        )
+
+
+def _at_first(model: LinearModel, x: Vector) -> Kinks:
+    """No shift, and a width of the size of the residuals."""
+    off = np.abs(model.margins(x) - model.target)
+    scale = float(np.median(off)) or float(off.mean()) or 1.0
+    return Kinks(np.zeros(off.size), scale, np.inf, scale)
+
+
+def _next(kinks: Kinks, slopes: Vector, missed: float, narrow: bool) -> Kinks:
+    """Half the width while it is wide, or while the kinks are not approached; never after an unfinished step."""
+    width = kinks.width
+    if narrow and (width > _WIDE * kinks.scale or missed > _SLOW * kinks.missed):
+        width = max(width / 2, _NARROWEST * kinks.scale)
+    return Kinks(slopes, width, missed, kinks.scale)
