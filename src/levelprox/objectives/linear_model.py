@@ -80,16 +80,12 @@ class LinearModel(Objective):
         design = self.design.row_major()
         if design is self.design:
             return self.compiled
-        return _kernels.LinearModel(design.kernel, self.loss.name, self.loss.parameter, self.target, self.sample_weight)
+        return _kernels.LinearModel(design.kernel, *self.loss.kernel, self.target, self.sample_weight, self.offset)
 
     @cached_property
     def row_squares(self) -> Vector:
         """‖a_i‖² of every sample."""
         return self.design.row_squares()
-
-    def margins(self, x: Vector) -> Vector:
-        """⟨a_i, x⟩ of every sample."""
-        return self.design.matvec(x)
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         gradient = np.empty(self.dimension)

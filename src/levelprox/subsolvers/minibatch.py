@@ -113,7 +113,7 @@ def take_steps(
     batch: int,
     lengths: Vector,
     seconds: float,
-    snapshot: tuple[Vector, Vector] | tuple[None, None] = (None, None),
+    snapshot: tuple[Vector, Vector] | None = None,
 ) -> str:
     """One step per batch of `samples`; says why it ended: "steps", "seconds" or "not finite".
 
@@ -126,6 +126,7 @@ def take_steps(
     """
     surrogate = subproblem.surrogate
     mask, all_nonnegative = subproblem.signs
+    slopes, gradient = snapshot or (None, None)
     return _kernels.stochastic_steps(
         model.by_rows,
         progress.x,
@@ -139,7 +140,8 @@ def take_steps(
         samples,
         batch,
         lengths,
-        *snapshot,
+        slopes,
+        gradient,
         seconds,
         progress.multiplier,
         progress.counts,
