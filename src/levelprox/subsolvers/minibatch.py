@@ -7,6 +7,7 @@ A sample i is drawn with probability s_i / Σ s, so the mean of ℓ'(⟨a_i, x�
 from __future__ import annotations
 
 import math
+import time
 import warnings
 from dataclasses import dataclass, field
 
@@ -146,6 +147,29 @@ def take_steps(
         progress.multiplier,
         progress.counts,
     )
+
+
+def random_steps(
+    subproblem: Subproblem,
+    model: LinearModel,
+    progress: Progress,
+    batch: int,
+    lengths: Vector,
+    seconds: float,
+    rng: np.random.Generator,
+    snapshot: tuple[Vector, Vector] | None = None,
+) -> str:
+    """`take_steps` on random samples, drawn about n at a time: a long run need not hold all of them at once."""
+    began = time.monotonic()
+    portion = max(1, model.design.shape[0] // batch)
+    for begin in range(0, lengths.size, portion):
+        part = lengths[begin : begin + portion]
+        samples = draw(model, part.size * batch, rng)
+        left = seconds - (time.monotonic() - began)
+        stop = take_steps(subproblem, model, progress, samples, batch, part, left, snapshot)
+        if stop != "steps":
+            return stop
+    return "steps"
 
 
 def full_step(

@@ -15,15 +15,14 @@ level. The steps need no tuning:
 - (1 − k/K): under a linear decay to 0 the last point is as good as any average can be, up to constants
   (Zamani, Glineur 2023; Defazio et al. 2023). So the last point is the answer: an average is dense, and in
   the set only up to rounding.
-- The last step of all, where ψ is differentiable, is P(x − t_max ∇ψ_k(x)): as t_max ≤ 1/L it cannot raise
-  ψ_k, and it sends to zero the many small coordinates that only the noise of the last batches keeps up.
+- The last step of all, where ψ is differentiable, is P(x − ∇ψ_k(x) / (L + γ)), which cannot raise ψ_k: it
+  sends to zero the many small coordinates that only the noise of the last batches keeps up.
 - An outer step that ends with ψ_k above where it began has met its noise: the next one takes half of t_max.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -39,10 +38,9 @@ from levelprox.subsolvers.minibatch import (
     batch_size,
     check_batch_size,
     check_positive,
-    draw,
     full_step,
     largest_row,
-    take_steps,
+    random_steps,
     value_at,
 )
 
@@ -103,7 +101,9 @@ class SGD(Subsolver):
         try:
             if 0 < longest < math.inf:
                 lengths = self._lengths(subproblem, model, batch, longest)
-                stop = _run(subproblem, model, progress, batch, lengths, seconds, rng or np.random.default_rng())
+                stop = random_steps(
+                    subproblem, model, progress, batch, lengths, seconds, rng or np.random.default_rng()
+                )
         except KeyboardInterrupt:
             stop = "interrupted"
         return _conclude(subproblem, model, start, progress, stop, longest)
@@ -133,28 +133,6 @@ def _carried(start: Iterate) -> float:
     return start.step if start.stop else math.inf
 
 
-def _run(
-    subproblem: Subproblem,
-    model: LinearModel,
-    progress: Progress,
-    batch: int,
-    lengths: Vector,
-    seconds: float,
-    rng: np.random.Generator,
-) -> str:
-    """All steps, about n rows at a time: a long run need not hold all its samples at once."""
-    began = time.monotonic()
-    portion = max(1, model.design.shape[0] // batch)
-    for begin in range(0, lengths.size, portion):
-        part = lengths[begin : begin + portion]
-        left = seconds - (time.monotonic() - began)
-        samples = draw(model, part.size * batch, rng)
-        stop = take_steps(subproblem, model, progress, samples, batch, part, left)
-        if stop != "steps":
-            return stop
-    return "steps"
-
-
 def _conclude(
     subproblem: Subproblem, model: LinearModel, start: Iterate, progress: Progress, stop: str, longest: float
 ) -> Iterate:
@@ -164,7 +142,7 @@ def _conclude(
         psi, gradient = model.value_and_gradient(x)
         polished = None
         if stop == "steps" and model.smooth and np.isfinite(psi):
-            polished = full_step(subproblem, x, gradient, longest, multiplier)
+            polished = full_step(subproblem, x, gradient, 1 / (model.smoothness + subproblem.gamma), multiplier)
         if polished is not None:
             x, multiplier = polished
             psi, gradient = model.value_and_gradient(x)

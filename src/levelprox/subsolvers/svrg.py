@@ -6,11 +6,12 @@ At a snapshot x̃ the slopes r_i = ℓ'(⟨a_i, x̃⟩, b_i) and the gradient q 
 
 for about 2n rows, and the last x is the next snapshot. The paper's finite-sum variant of LCPP.
 
-t = 1 / max(L + γ, 10 L_max/B), L_max = sup|ℓ''| max ‖a_i‖². The noise of a batch is at most 4 L_max/B times
-the gaps of x and x̃ (their Lemma 1, for the mean of B draws), and their proof needs t ≤ 1/L besides
-4 t L_max/B < 1/2; 10 is their advice. It is a proof for convex losses and the mean of the inner points. The
-last point is sparse and does as well in practice; a snapshot that is worse than the best one, which a
-nonconvex loss may also cause, is dropped, and t halved.
+t = 1 / (L + γ + L_max/B), L_max = sup|ℓ''| max ‖a_i‖². The noise of a batch is at most 4 L_max/B times the
+gaps of x and x̃ (their Lemma 1, for the mean of B draws), and their proof, for convex losses and the mean of
+the inner points as next snapshot, wants t ≤ 1/L and about a tenth of this t where L_max/B rules. Steps ten
+times as long are faster on all data tried, and they need no trust: a snapshot where ψ_k is larger than at the
+best one is dropped and t halved, so t is soon as short as the proof wants it. The last inner point is taken
+because it is sparse; a mean is not.
 """
 
 from __future__ import annotations
@@ -34,10 +35,9 @@ from levelprox.subsolvers.minibatch import (
     batch_size,
     check_batch_size,
     check_positive,
-    draw,
     full_step,
     largest_row,
-    take_steps,
+    random_steps,
     value_at,
 )
 from levelprox.validation import real
@@ -133,7 +133,7 @@ class _Run:
     ) -> None:
         self.subproblem, self.model, self.batch, self.rng = subproblem, model, batch, rng
         bend = model.loss.smoothness * largest_row(model) / batch
-        self.step = 1 / max(model.smoothness + subproblem.gamma, 10 * bend)
+        self.step = 1 / (model.smoothness + subproblem.gamma + bend)
         self.x, self.psi, self.gradient = start.x, start.psi, start.gradient
         self.value = value_at(subproblem, start.x, start.psi)
         self.progress = Progress(start.x.copy(), np.array([start.multiplier * subproblem.surrogate.lam]))
@@ -150,11 +150,11 @@ class _Run:
             _kernels.sample_slopes(self.model.by_rows, self.x, slopes)
             self.slopes, self.cost = slopes, self.cost + 0.5
         steps = math.ceil(passes * n / self.batch)
-        samples = draw(self.model, steps * self.batch, self.rng)
         self.progress.x[:] = self.x
-        lengths = np.full(steps, self.step)
-        snapshot = (self.slopes, self.gradient)
-        stop = take_steps(self.subproblem, self.model, self.progress, samples, self.batch, lengths, seconds, snapshot)
+        lengths, snapshot = np.full(steps, self.step), (self.slopes, self.gradient)
+        stop = random_steps(
+            self.subproblem, self.model, self.progress, self.batch, lengths, seconds, self.rng, snapshot
+        )
         psi, gradient = self.model.value_and_gradient(self.progress.x)
         self.cost += 1
         value = value_at(self.subproblem, self.progress.x, psi)
