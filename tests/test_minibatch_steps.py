@@ -187,7 +187,7 @@ def test_a_screened_projection_is_the_whole_one_to_the_last_digits(seed, tau):
     model = LinearModel(scipy.sparse.csr_array((1, d)), [1.0], "logistic")
     problem = Subproblem(model, Surrogate(weights, u, tau, 1.0, 1.0), np.zeros(d), 0.0)
     whole, y = project(x - q, u, tau, weights=weights)
-    for guess in (0.0, 0.5 * y, 0.99 * y, 2 * y):
+    for guess in (0.0, 0.5 * y, 0.99 * y, 5 * y):
         progress = Progress(x.copy(), np.array([guess]))
         take_steps(problem, model, progress, np.zeros(1, np.int64), 1, np.ones(1), 1e300, (np.array([-0.5]), q))
         np.testing.assert_allclose(progress.x, whole, rtol=0, atol=4 * np.finfo(float).eps * np.max(np.abs(x - q)))
