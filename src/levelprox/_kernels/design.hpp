@@ -48,6 +48,8 @@ public:
     virtual void add(std::int64_t begin, std::int64_t end, const double *coefficient, double *out) const = 0;
     // out += coefficient * slice_s, keeping a list of what it touched.
     virtual void add_listing(std::int64_t s, double coefficient, double *out, Touched &touched) const = 0;
+    // Ask for a slice that will soon be read; rows drawn at random lie where no hardware expects them.
+    virtual void prefetch(std::int64_t) const {}
     // The same two moves with every entry squared.
     virtual void dot_squares(std::int64_t begin, std::int64_t end, const double *in, double *out) const = 0;
     virtual void add_squares(std::int64_t begin, std::int64_t end, const double *coefficient, double *out) const = 0;

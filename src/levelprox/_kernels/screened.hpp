@@ -37,6 +37,7 @@ public:
         if (set_.omega) omega_.resize(d);
         if (set_.nonnegative) nonnegative_.resize(d);
         for (std::int64_t j = 0; j < d; ++j) {
+            if (set_.u && set_.u[j] != 0 && center_[j] == 0) u_outside_ = true;
             if (x_[j] == 0 && center_[j] == 0) continue;
             base_[in_base_++] = j;
             marks_[j] = BASE;
@@ -127,9 +128,9 @@ private:
 
     bool must_be_nonnegative(std::int64_t j) const { return set_.all_nonnegative || (set_.nonnegative && set_.nonnegative[j]); }
 
-    // As the projection forms it: omega (1 + sign(v) u).
+    // As the projection forms it: omega (1 + sign(v) u). Only for j outside the base, where u is mostly 0.
     double price(std::int64_t j, double v) const {
-        const double w = set_.u ? 1 + (v < 0 ? -set_.u[j] : set_.u[j]) : 1.0;
+        const double w = u_outside_ ? 1 + (v < 0 ? -set_.u[j] : set_.u[j]) : 1.0;
         return set_.omega ? w * set_.omega[j] : w;
     }
 
@@ -173,6 +174,7 @@ private:
     double gamma_;
     const double *full_;
     double *x_;
+    bool u_outside_ = false;  // u is not 0 everywhere where c is
     std::vector<double> gradient_;
     std::vector<std::uint8_t> marks_;
     std::vector<std::int64_t> touched_list_;

@@ -126,6 +126,12 @@ public:
         scatter(begin, end, coefficient, out, [](T v) { return double(v); });
     }
 
+    void prefetch(std::int64_t s) const override {
+        constexpr std::int64_t LINE = 64;
+        for (std::int64_t p = indptr[s]; p < indptr[s + 1]; p += LINE / sizeof(T)) __builtin_prefetch(data + p);
+        for (std::int64_t p = indptr[s]; p < indptr[s + 1]; p += LINE / sizeof(I)) __builtin_prefetch(indices + p);
+    }
+
     void add_listing(std::int64_t s, double coefficient, double *out, Touched &touched) const override {
         if (coefficient == 0) return;
         for (std::int64_t p = indptr[s]; p < indptr[s + 1]; ++p) {

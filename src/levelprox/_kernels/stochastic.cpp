@@ -11,38 +11,47 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The batch's gradient, added into `screened`: margins first, then all slopes at once, then the rows again.
+// The batch's gradient, added into `screened` a few rows at a time: those are still in cache when, after
+// their margins, they are read again.
 class BatchGradient {
 public:
-    BatchGradient(const LinearModel &model, const Snapshot &snapshot, std::int64_t batch)
-        : model_(model), slices_(*model.design().slices), snapshot_(snapshot), margins_(batch), targets_(batch), slopes_(batch) {}
+    BatchGradient(const LinearModel &model, const Snapshot &snapshot)
+        : model_(model), slices_(*model.design().slices), snapshot_(snapshot) {}
 
     void add(const std::int64_t *samples, std::int64_t n, Screened &screened, Poll &poll) {
         std::int64_t work = 0;
-        const auto look_up = [&](std::int64_t i) {
-            if ((work += slices_.stored(i, i + 1)) > PIECE) work = 0, poll.check();
-        };
-        for (std::int64_t k = 0; k < n; ++k) {
-            const std::int64_t i = samples[k];
-            slices_.dot(i, i + 1, screened.x(), &margins_[k]);
-            if (model_.offset()) margins_[k] += model_.offset()[i];
-            targets_[k] = model_.target()[i];
-            look_up(i);
-        }
-        model_.loss().derivative(n, margins_.data(), targets_.data(), slopes_.data());
-        for (std::int64_t k = 0; k < n; ++k) {
-            const std::int64_t i = samples[k];
-            const double change = snapshot_.slope ? slopes_[k] - snapshot_.slope[i] : slopes_[k];
-            slices_.add_listing(i, change / double(n), screened.gradient(), screened.touched());
-            look_up(i);
+        for (std::int64_t begin = 0; begin < n; begin += ROWS) {
+            const std::int64_t rows = std::min(ROWS, n - begin);
+            add_rows(samples + begin, rows, n - begin, 1 / double(n), screened);
+            for (std::int64_t k = 0; k < rows; ++k) work += slices_.stored(samples[begin + k], samples[begin + k] + 1);
+            if (work > PIECE) work = 0, poll.check();
         }
     }
 
 private:
+    static constexpr std::int64_t ROWS = 16, AHEAD = 3;
+
+    // `left` samples may be looked at, to have the next rows ready.
+    void add_rows(const std::int64_t *samples, std::int64_t rows, std::int64_t left, double share, Screened &screened) {
+        double margins[ROWS], targets[ROWS], slopes[ROWS];
+        for (std::int64_t k = 0; k < rows; ++k) {
+            const std::int64_t i = samples[k];
+            if (k + AHEAD < left) slices_.prefetch(samples[k + AHEAD]);
+            slices_.dot(i, i + 1, screened.x(), &margins[k]);
+            if (model_.offset()) margins[k] += model_.offset()[i];
+            targets[k] = model_.target()[i];
+        }
+        model_.loss().derivative(rows, margins, targets, slopes);
+        for (std::int64_t k = 0; k < rows; ++k) {
+            const std::int64_t i = samples[k];
+            const double change = snapshot_.slope ? slopes[k] - snapshot_.slope[i] : slopes[k];
+            slices_.add_listing(i, share * change, screened.gradient(), screened.touched());
+        }
+    }
+
     const LinearModel &model_;
     const Slices &slices_;
     const Snapshot &snapshot_;
-    std::vector<double> margins_, targets_, slopes_;
 };
 
 }  // namespace
@@ -53,7 +62,7 @@ StochasticStop stochastic_steps(const LinearModel &model, const Ball<double> &se
     const Clock::time_point began = Clock::now();
     Poll poll;
     Screened screened(set, model.dimension(), center, gamma, snapshot.gradient, x, multiplier);
-    BatchGradient gradient(model, snapshot, std::min(batches.batch, batches.count));
+    BatchGradient gradient(model, snapshot);
     const double *t = batches.steps;
     for (std::int64_t begin = 0; begin < batches.count; begin += batches.batch, ++t) {
         poll.check();
