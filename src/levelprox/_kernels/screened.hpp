@@ -31,16 +31,16 @@ public:
     // `full` is q, or null for none; x is changed in place; `multiplier` is a guess of y per unit step.
     Screened(const Ball<double> &set, std::int64_t d, const double *center, double gamma, const double *full, double *x,
              double multiplier)
-        : set_(set), d_(d), center_(center), gamma_(gamma), full_(full), x_(x), gradient_(d), marks_(d), touched_list_(d + 1),
-          touched_{marks_.data(), touched_list_.data()}, base_(d), index_(d), v_(d), projected_(d), multiplier_(multiplier) {
+        : set_(set), d_(d), center_(center), gamma_(gamma), full_(full), x_(x), gradient_(d), in_base_(d), touched_(d),
+          base_(d), index_(d), v_(d), projected_(d), multiplier_(multiplier) {
         if (set_.u) u_.resize(d);
         if (set_.omega) omega_.resize(d);
         if (set_.nonnegative) nonnegative_.resize(d);
         for (std::int64_t j = 0; j < d; ++j) {
             if (set_.u && set_.u[j] != 0 && center_[j] == 0) u_outside_ = true;
             if (x_[j] == 0 && center_[j] == 0) continue;
-            base_[in_base_++] = j;
-            marks_[j] = BASE;
+            base_[base_count_++] = j;
+            in_base_[j] = 1;
         }
     }
 
@@ -51,6 +51,7 @@ public:
 
     // One step of length t. Unless it is done, x stays where it was.
     Projected step(double t) {
+        touched_.collect();
         double kappa = multiplier_ * t * share_;
         if (!std::isfinite(kappa)) kappa = 0;
         Projection outcome = try_step(t, kappa);
@@ -75,7 +76,6 @@ public:
     std::int64_t listed() const { return listed_total_; }
 
 private:
-    static constexpr std::uint8_t BASE = 2;  // x_j or c_j is not zero
     // kappa as a part of the last multiplier: less after a guess that was too high, slowly more again.
     static constexpr double CAUTION = 0.8, BOLDEST = 0.95, RECOVERY = 0.02, ALMOST = 1 - 1e-9;
 
@@ -95,18 +95,20 @@ private:
     // v of every coordinate that kappa does not send to zero.
     void list(double t, double kappa) {
         listed_ = 0;
-        for (std::int64_t k = 0; k < in_base_; ++k) {
+        for (std::int64_t k = 0; k < base_count_; ++k) {
             const std::int64_t j = base_[k];
             put(j, x_[j] - t * (gradient_[j] + q(j) + gamma_ * (x_[j] - center_[j])));
         }
-        for (std::int64_t k = 0; k < touched_.count; ++k) {
-            const std::int64_t j = touched_.list[k];
-            if (!(marks_[j] & BASE)) put_unless_screened(j, -t * (gradient_[j] + q(j)), kappa);
-        }
+        for (const std::int64_t j : touched_)
+            if (!in_base_[j]) put_unless_screened(j, -t * (gradient_[j] + q(j)), kappa);
         if (!full_) return;
         shorten(kappa / t);
-        for (const std::int64_t j : shortlist_)
-            if (!marks_[j]) put_unless_screened(j, -t * full_[j], kappa);
+        const std::int64_t *touched = touched_.begin();
+        for (const std::int64_t j : shortlist_) {  // both lists rise
+            while (touched != touched_.end() && *touched < j) ++touched;
+            const bool seen = in_base_[j] || (touched != touched_.end() && *touched == j);
+            if (!seen) put_unless_screened(j, -t * full_[j], kappa);
+        }
     }
 
     double q(std::int64_t j) const { return full_ ? full_[j] : 0.0; }
@@ -148,24 +150,19 @@ private:
     }
 
     void write() {
-        in_base_ = 0;
+        base_count_ = 0;
         for (std::int64_t k = 0; k < listed_; ++k) {
             const std::int64_t j = index_[k];
             x_[j] = projected_[k];
             const bool stays = x_[j] != 0 || center_[j] != 0;
-            base_[in_base_] = j;
-            in_base_ += stays;
-            marks_[j] = stays ? BASE : 0;
+            base_[base_count_] = j;
+            base_count_ += stays;
+            in_base_[j] = stays;
         }
     }
 
     void forget_batch() {
-        for (std::int64_t k = 0; k < touched_.count; ++k) {
-            const std::int64_t j = touched_.list[k];
-            gradient_[j] = 0;
-            marks_[j] &= BASE;
-        }
-        touched_.count = 0;
+        for (const std::int64_t j : touched_) gradient_[j] = 0;
     }
 
     Ball<double> set_;
@@ -176,11 +173,10 @@ private:
     double *x_;
     bool u_outside_ = false;  // u is not 0 everywhere where c is
     std::vector<double> gradient_;
-    std::vector<std::uint8_t> marks_;
-    std::vector<std::int64_t> touched_list_;
+    std::vector<std::uint8_t> in_base_;  // x_j or c_j is not zero
     Touched touched_;
-    std::vector<std::int64_t> base_;  // supp(x) and supp(c)
-    std::int64_t in_base_ = 0;
+    std::vector<std::int64_t> base_;
+    std::int64_t base_count_ = 0;
     std::vector<std::int64_t> index_, shortlist_;  // the coordinates listed; zero ones with a large q
     std::int64_t listed_ = 0;
     std::vector<double> v_, u_, omega_, projected_;

@@ -56,11 +56,10 @@ public:
         simd().dense<T>().adds(end - begin, length, coefficient, slice(begin), out);
     }
 
-    void add_listing(std::int64_t s, double coefficient, double *out, Touched &touched) const override {
+    void add_marking(std::int64_t s, double coefficient, double *out, Touched &touched) const override {
         if (coefficient == 0) return;
         simd().dense<T>().adds(1, length, &coefficient, slice(s), out);
-        if (touched.count == length) return;
-        for (std::int64_t i = 0; i < length; ++i) touched.add(i);
+        touched.add_all();
     }
 
     void dot_squares(std::int64_t begin, std::int64_t end, const double *in, double *out) const override {
@@ -132,7 +131,7 @@ public:
         for (std::int64_t p = indptr[s]; p < indptr[s + 1]; p += LINE / sizeof(I)) __builtin_prefetch(indices + p);
     }
 
-    void add_listing(std::int64_t s, double coefficient, double *out, Touched &touched) const override {
+    void add_marking(std::int64_t s, double coefficient, double *out, Touched &touched) const override {
         if (coefficient == 0) return;
         for (std::int64_t p = indptr[s]; p < indptr[s + 1]; ++p) {
             const std::int64_t i = indices[p];

@@ -45,7 +45,7 @@ private:
         for (std::int64_t k = 0; k < rows; ++k) {
             const std::int64_t i = samples[k];
             const double change = snapshot_.slope ? slopes[k] - snapshot_.slope[i] : slopes[k];
-            slices_.add_listing(i, share * change, screened.gradient(), screened.touched());
+            slices_.add_marking(i, share * change, screened.gradient(), screened.touched());
         }
     }
 
