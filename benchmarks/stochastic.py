@@ -5,7 +5,8 @@
 The data are rcv1, through `load_data.py` in the folder that LEVELPROX_DATA names, or else generated rows of
 the same shape. MCP with lam = 2, theta = 0.25, at three levels: 20.5 and 200.5 times the cap, and the paper's
 0.1 d, where the level does not bind and every coordinate moves. Each at the origin and at a later iterate.
-One thread, automatic batches; medians of runs that take turns, so that a busy machine slows all alike.
+One thread, automatic batches; medians of runs that take turns, in the thread's own seconds, so that a busy
+machine slows all alike.
 
 Columns: a pass of sgd and of svrg in units of one full gradient; coordinates listed per projection; and what
 projecting all d coordinates at every step would add to a pass, in the same unit.
@@ -65,10 +66,10 @@ def medians(jobs: dict[str, Callable[[], object]]) -> dict[str, float]:
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     for repeat in range(REPEATS + 1):
         for name, job in jobs.items():
-            begin = time.perf_counter()
+            begin = time.thread_time()
             job()
             if repeat:  # the first warms up
-                seconds[name].append(time.perf_counter() - begin)
+                seconds[name].append(time.thread_time() - begin)
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 

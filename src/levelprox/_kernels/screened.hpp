@@ -32,7 +32,7 @@ public:
     Screened(const Ball<double> &set, std::int64_t d, const double *center, double gamma, const double *full, double *x,
              double multiplier)
         : set_(set), d_(d), center_(center), gamma_(gamma), full_(full), x_(x), gradient_(d), in_base_(d), touched_(d),
-          base_(d), index_(d), v_(d), projected_(d), multiplier_(multiplier) {
+          base_(d + 1), index_(d + 1), v_(d + 1), projected_(d), multiplier_(multiplier) {
         if (set_.u) u_.resize(d);
         if (set_.omega) omega_.resize(d);
         if (set_.nonnegative) nonnegative_.resize(d);
@@ -92,40 +92,55 @@ private:
         return project(part, multiplier_ * t, projected_.data());
     }
 
+    // Coordinates in the making of a list. A put without a branch: what is kept follows from memory far away, and
+    // a guess of the processor's that fails would wait for it.
+    struct List {
+        std::int64_t *index;
+        double *v;
+        std::int64_t count = 0;
+        void put(std::int64_t j, double value, bool keep) {
+            index[count] = j;
+            v[count] = value;
+            count += keep;
+        }
+    };
+
     // v of every coordinate that kappa does not send to zero.
     void list(double t, double kappa) {
-        listed_ = 0;
+        List to{index_.data(), v_.data()};
         for (std::int64_t k = 0; k < base_count_; ++k) {
             const std::int64_t j = base_[k];
-            put(j, x_[j] - t * (gradient_[j] + q(j) + gamma_ * (x_[j] - center_[j])));
+            to.put(j, x_[j] - t * (gradient_[j] + q(j) + gamma_ * (x_[j] - center_[j])), true);
         }
-        for (const std::int64_t j : touched_)
-            if (!in_base_[j]) put_unless_screened(j, -t * (gradient_[j] + q(j)), kappa);
-        if (!full_) return;
+        for (const std::int64_t j : touched_) {
+            const double v = -t * (gradient_[j] + q(j));
+            to.put(j, v, !in_base_[j] & !is_screened(j, v, kappa));
+        }
+        if (full_) add_shortlist(t, kappa, to);
+        listed_ = to.count;
+        for (std::int64_t k = 0; set_.u && k < listed_; ++k) u_[k] = set_.u[index_[k]];
+        for (std::int64_t k = 0; set_.omega && k < listed_; ++k) omega_[k] = set_.omega[index_[k]];
+        for (std::int64_t k = 0; set_.nonnegative && k < listed_; ++k) nonnegative_[k] = set_.nonnegative[index_[k]];
+    }
+
+    // Of the coordinates that q alone may move, those in neither of the other lists.
+    void add_shortlist(double t, double kappa, List &to) {
         shorten(kappa / t);
         const std::int64_t *touched = touched_.begin();
         for (const std::int64_t j : shortlist_) {  // both lists rise
             while (touched != touched_.end() && *touched < j) ++touched;
             const bool seen = in_base_[j] || (touched != touched_.end() && *touched == j);
-            if (!seen) put_unless_screened(j, -t * full_[j], kappa);
+            const double v = -t * full_[j];
+            to.put(j, v, !seen & !is_screened(j, v, kappa));
         }
     }
 
     double q(std::int64_t j) const { return full_ ? full_[j] : 0.0; }
 
-    void put(std::int64_t j, double v) {
-        index_[listed_] = j;
-        v_[listed_] = v;
-        if (set_.u) u_[listed_] = set_.u[j];
-        if (set_.omega) omega_[listed_] = set_.omega[j];
-        if (set_.nonnegative) nonnegative_[listed_] = set_.nonnegative[j];
-        ++listed_;
-    }
-
-    void put_unless_screened(std::int64_t j, double v, double kappa) {
-        if (v < 0 && must_be_nonnegative(j)) return;
-        if (std::fabs(v) <= kappa * price(j, v)) return;  // not so for NaN: the projection will report it
-        put(j, v);
+    // Whether v_j of a coordinate outside the base goes to zero for every multiplier from kappa on. Not so for
+    // NaN: the projection will report it.
+    bool is_screened(std::int64_t j, double v, double kappa) const {
+        return ((v < 0) & must_be_nonnegative(j)) | (std::fabs(v) <= kappa * price(j, v));
     }
 
     bool must_be_nonnegative(std::int64_t j) const { return set_.all_nonnegative || (set_.nonnegative && set_.nonnegative[j]); }

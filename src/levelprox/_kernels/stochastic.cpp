@@ -29,14 +29,20 @@ public:
     }
 
 private:
-    static constexpr std::int64_t ROWS = 16, AHEAD = 3;
+    static constexpr std::int64_t ROWS = 16, AHEAD = 4;
+
+    void prefetch(std::int64_t i) const {
+        slices_.prefetch(i);
+        __builtin_prefetch(model_.target() + i);
+        if (snapshot_.slope) __builtin_prefetch(snapshot_.slope + i);
+    }
 
     // `left` samples may be looked at, to have the next rows ready.
     void add_rows(const std::int64_t *samples, std::int64_t rows, std::int64_t left, double share, Screened &screened) {
         double margins[ROWS], targets[ROWS], slopes[ROWS];
         for (std::int64_t k = 0; k < rows; ++k) {
             const std::int64_t i = samples[k];
-            if (k + AHEAD < left) slices_.prefetch(samples[k + AHEAD]);
+            if (k + AHEAD < left) prefetch(samples[k + AHEAD]);
             slices_.dot(i, i + 1, screened.x(), &margins[k]);
             if (model_.offset()) margins[k] += model_.offset()[i];
             targets[k] = model_.target()[i];
