@@ -76,6 +76,7 @@ public:
     std::int64_t listed() const { return listed_total_; }
 
 private:
+    static constexpr std::int64_t MANY = 4;  // a fourth of all coordinates
     // kappa as a part of the last multiplier: less after a guess that was too high, slowly more again.
     static constexpr double CAUTION = 0.8, BOLDEST = 0.95, RECOVERY = 0.02, ALMOST = 1 - 1e-9;
 
@@ -92,8 +93,8 @@ private:
         return project(part, multiplier_ * t, projected_.data());
     }
 
-    // Coordinates in the making of a list. A put without a branch: what is kept follows from memory far away, and
-    // a guess of the processor's that fails would wait for it.
+    // A list in the making. A put has no branch: what is kept follows from memory far away, and a guess of the
+    // processor's that fails would wait for it. Lists are handed on by value, so that they stay in registers.
     struct List {
         std::int64_t *index;
         double *v;
@@ -108,24 +109,42 @@ private:
     // v of every coordinate that kappa does not send to zero.
     void list(double t, double kappa) {
         List to{index_.data(), v_.data()};
-        for (std::int64_t k = 0; k < base_count_; ++k) {
-            const std::int64_t j = base_[k];
-            to.put(j, x_[j] - t * (gradient_[j] + q(j) + gamma_ * (x_[j] - center_[j])), true);
-        }
-        for (const std::int64_t j : touched_) {
-            const double v = -t * (gradient_[j] + q(j));
-            to.put(j, v, !in_base_[j] & !is_screened(j, v, kappa));
-        }
-        if (full_) add_shortlist(t, kappa, to);
+        if (full_) shorten(kappa / t);
+        const std::int64_t candidates = base_count_ + (touched_.end() - touched_.begin()) + std::int64_t(shortlist_.size());
+        if (candidates > d_ / MANY)
+            to = add_all(t, kappa, to);
+        else
+            to = add_shortlist(t, kappa, add_touched(t, kappa, add_base(t, to)));
         listed_ = to.count;
         for (std::int64_t k = 0; set_.u && k < listed_; ++k) u_[k] = set_.u[index_[k]];
         for (std::int64_t k = 0; set_.omega && k < listed_; ++k) omega_[k] = set_.omega[index_[k]];
         for (std::int64_t k = 0; set_.nonnegative && k < listed_; ++k) nonnegative_[k] = set_.nonnegative[index_[k]];
     }
 
+    // Many of them: go through memory in its order, whatever need not be looked at.
+    List add_all(double t, double kappa, List to) const {
+        for (std::int64_t j = 0; j < d_; ++j) {
+            const double v = moved(j, t);
+            to.put(j, v, in_base_[j] | !is_screened(j, v, kappa));
+        }
+        return to;
+    }
+
+    List add_base(double t, List to) const {
+        for (std::int64_t k = 0; k < base_count_; ++k) to.put(base_[k], moved(base_[k], t), true);
+        return to;
+    }
+
+    List add_touched(double t, double kappa, List to) const {
+        for (const std::int64_t j : touched_) {
+            const double v = -t * (gradient_[j] + q(j));
+            to.put(j, v, !in_base_[j] & !is_screened(j, v, kappa));
+        }
+        return to;
+    }
+
     // Of the coordinates that q alone may move, those in neither of the other lists.
-    void add_shortlist(double t, double kappa, List &to) {
-        shorten(kappa / t);
+    List add_shortlist(double t, double kappa, List to) const {
         const std::int64_t *touched = touched_.begin();
         for (const std::int64_t j : shortlist_) {  // both lists rise
             while (touched != touched_.end() && *touched < j) ++touched;
@@ -133,7 +152,10 @@ private:
             const double v = -t * full_[j];
             to.put(j, v, !seen & !is_screened(j, v, kappa));
         }
+        return to;
     }
+
+    double moved(std::int64_t j, double t) const { return x_[j] - t * (gradient_[j] + q(j) + gamma_ * (x_[j] - center_[j])); }
 
     double q(std::int64_t j) const { return full_ ? full_[j] : 0.0; }
 
@@ -165,15 +187,16 @@ private:
     }
 
     void write() {
-        base_count_ = 0;
+        std::int64_t count = 0;
         for (std::int64_t k = 0; k < listed_; ++k) {
             const std::int64_t j = index_[k];
             x_[j] = projected_[k];
             const bool stays = x_[j] != 0 || center_[j] != 0;
-            base_[base_count_] = j;
-            base_count_ += stays;
+            base_[count] = j;
+            count += stays;
             in_base_[j] = stays;
         }
+        base_count_ = count;
     }
 
     void forget_batch() {
