@@ -48,7 +48,7 @@ def batch_size(asked: int | None, model: LinearModel) -> int:
     n, d = model.design.shape
     if asked is None:
         per_row = max(model.design.stored / n, 1.0)
-        return min(n, max(_SMALLEST_BATCH, math.ceil(d / (2 * per_row))))
+        return min(n, max(_SMALLEST_BATCH, math.ceil(d / per_row)))
     if asked > n:
         message = f"batch_size={asked} is larger than the number of samples {n}; using {n}"
         warnings.warn(message, UserWarning, stacklevel=5)
