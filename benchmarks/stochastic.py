@@ -4,11 +4,11 @@
 
 The data are rcv1, through `load_data.py` in the folder that LEVELPROX_DATA names, or else generated rows of
 the same shape. MCP with lam = 2, theta = 0.25, at three levels: 20.5 and 200.5 times the cap, and the paper's
-0.1 d, where the level does not bind and every coordinate moves. Each at the origin and at a later iterate.
+0.1 d, where the level does not bind. Each at the origin and at a later iterate.
 One thread, automatic batches; medians of runs that take turns, in the thread's own seconds, so that a busy
 machine slows all alike.
 
-Columns: a pass of sgd and of svrg in units of one full gradient; coordinates listed per projection; and what
+Where the level holds nothing back, every coordinate is looked at in every step. Columns: a pass of sgd and of svrg in units of one full gradient; coordinates listed per projection; and what
 projecting all d coordinates at every step would add to a pass, in the same unit.
 """
 

@@ -151,11 +151,11 @@ def test_c72_a_batch_larger_than_the_data_is_cut_with_a_warning(kind):
     np.testing.assert_array_equal(cut.x, whole.x)
 
 
-def test_the_automatic_batch_holds_half_as_many_entries_as_there_are_coordinates():
-    assert batch_size(None, sparse_model(n=300, d=200)) == 16  # 10 entries a row: at least 16 rows
-    assert batch_size(None, sparse_model(n=300, d=2000)) == pytest.approx(10, abs=6)
+def test_the_automatic_batch_holds_as_many_entries_as_there_are_coordinates():
+    assert batch_size(None, sparse_model(n=300, d=200)) == 20  # 10 entries a row
+    assert batch_size(None, LinearModel(np.ones((50, 3)), np.ones(50))) == 16  # at least
     wide = LinearModel(scipy.sparse.eye_array(100, 1000, format="csr"), np.ones(100))
-    assert batch_size(None, wide) == 100  # 500 rows of one entry, but there are only 100
+    assert batch_size(None, wide) == 100  # 1000 rows of one entry, but there are only 100
     assert batch_size(7, wide) == 7
 
 

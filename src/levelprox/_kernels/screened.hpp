@@ -36,12 +36,8 @@ public:
         if (set_.u) u_.resize(d);
         if (set_.omega) omega_.resize(d);
         if (set_.nonnegative) nonnegative_.resize(d);
-        for (std::int64_t j = 0; j < d; ++j) {
-            if (set_.u && set_.u[j] != 0 && center_[j] == 0) u_outside_ = true;
-            if (x_[j] == 0 && center_[j] == 0) continue;
-            base_[base_count_++] = j;
-            in_base_[j] = 1;
-        }
+        for (std::int64_t j = 0; set_.u && j < d; ++j) u_outside_ |= set_.u[j] != 0 && center_[j] == 0;
+        find_base();
     }
 
     // Where the minibatch adds g; zero again after each step.
@@ -54,6 +50,43 @@ public:
         touched_.collect();
         double kappa = multiplier_ * t * share_;
         if (!std::isfinite(kappa)) kappa = 0;
+        if (full_) shorten(kappa / t);
+        const std::int64_t candidates = base_count_ + (touched_.end() - touched_.begin()) + std::int64_t(shortlist_.size());
+        const Projection outcome = candidates > d_ / MANY ? whole_step(t) : screened_step(t, kappa);
+        if (outcome.status == Projected::done) multiplier_ = outcome.multiplier / t;
+        for (const std::int64_t j : touched_) gradient_[j] = 0;
+        return outcome.status;
+    }
+
+    double multiplier() const { return multiplier_; }  // of the last projection, per unit step
+    std::int64_t projections() const { return projections_; }
+    std::int64_t listed() const { return listed_total_; }
+
+private:
+    static constexpr std::int64_t MANY = 4;  // coordinates are many from a fourth of all on
+    // kappa as a part of the last multiplier: less after a guess that was too high, slowly more again.
+    static constexpr double CAUTION = 0.8, BOLDEST = 0.95, RECOVERY = 0.02, ALMOST = 1 - 1e-9;
+
+    // Many coordinates: go through memory in its order, and project all of them.
+    Projection whole_step(double t) {
+        if (full_)
+            for (std::int64_t j = 0; j < d_; ++j) v_[j] = moved(j, full_[j], t);
+        else
+            for (std::int64_t j = 0; j < d_; ++j) v_[j] = moved(j, 0.0, t);
+        Ball<double> all = set_;
+        all.d = d_;
+        all.v = v_.data();
+        ++projections_;
+        listed_total_ += d_;
+        const Projection outcome = project(all, multiplier_ * t, x_);
+        base_count_ = 0;
+        for (std::int64_t j = 0; j < d_; ++j) base_count_ += (x_[j] != 0) | (center_[j] != 0);
+        base_known_ = false;
+        return outcome;
+    }
+
+    Projection screened_step(double t, double kappa) {
+        if (!base_known_) find_base();
         Projection outcome = try_step(t, kappa);
         if (outcome.status == Projected::done && outcome.multiplier < kappa) {
             share_ *= CAUTION;
@@ -63,22 +96,19 @@ public:
         } else {
             share_ += (BOLDEST - share_) * RECOVERY;
         }
-        if (outcome.status == Projected::done) {
-            multiplier_ = outcome.multiplier / t;
-            write();
-        }
-        forget_batch();
-        return outcome.status;
+        if (outcome.status == Projected::done) write();
+        return outcome;
     }
 
-    double multiplier() const { return multiplier_; }  // of the last projection, per unit step
-    std::int64_t projections() const { return projections_; }
-    std::int64_t listed() const { return listed_total_; }
-
-private:
-    static constexpr std::int64_t MANY = 4;  // a fourth of all coordinates
-    // kappa as a part of the last multiplier: less after a guess that was too high, slowly more again.
-    static constexpr double CAUTION = 0.8, BOLDEST = 0.95, RECOVERY = 0.02, ALMOST = 1 - 1e-9;
+    void find_base() {
+        base_count_ = 0;
+        for (std::int64_t j = 0; j < d_; ++j) {
+            in_base_[j] = (x_[j] != 0) | (center_[j] != 0);
+            base_[base_count_] = j;
+            base_count_ += in_base_[j];
+        }
+        base_known_ = true;
+    }
 
     Projection try_step(double t, double kappa) {
         list(t, kappa);
@@ -108,30 +138,15 @@ private:
 
     // v of every coordinate that kappa does not send to zero.
     void list(double t, double kappa) {
-        List to{index_.data(), v_.data()};
         if (full_) shorten(kappa / t);
-        const std::int64_t candidates = base_count_ + (touched_.end() - touched_.begin()) + std::int64_t(shortlist_.size());
-        if (candidates > d_ / MANY)
-            to = add_all(t, kappa, to);
-        else
-            to = add_shortlist(t, kappa, add_touched(t, kappa, add_base(t, to)));
-        listed_ = to.count;
+        listed_ = add_shortlist(t, kappa, add_touched(t, kappa, add_base(t, {index_.data(), v_.data()}))).count;
         for (std::int64_t k = 0; set_.u && k < listed_; ++k) u_[k] = set_.u[index_[k]];
         for (std::int64_t k = 0; set_.omega && k < listed_; ++k) omega_[k] = set_.omega[index_[k]];
         for (std::int64_t k = 0; set_.nonnegative && k < listed_; ++k) nonnegative_[k] = set_.nonnegative[index_[k]];
     }
 
-    // Many of them: go through memory in its order, whatever need not be looked at.
-    List add_all(double t, double kappa, List to) const {
-        for (std::int64_t j = 0; j < d_; ++j) {
-            const double v = moved(j, t);
-            to.put(j, v, in_base_[j] | !is_screened(j, v, kappa));
-        }
-        return to;
-    }
-
     List add_base(double t, List to) const {
-        for (std::int64_t k = 0; k < base_count_; ++k) to.put(base_[k], moved(base_[k], t), true);
+        for (std::int64_t k = 0; k < base_count_; ++k) to.put(base_[k], moved(base_[k], q(base_[k]), t), true);
         return to;
     }
 
@@ -155,7 +170,7 @@ private:
         return to;
     }
 
-    double moved(std::int64_t j, double t) const { return x_[j] - t * (gradient_[j] + q(j) + gamma_ * (x_[j] - center_[j])); }
+    double moved(std::int64_t j, double q, double t) const { return x_[j] - t * (gradient_[j] + q + gamma_ * (x_[j] - center_[j])); }
 
     double q(std::int64_t j) const { return full_ ? full_[j] : 0.0; }
 
@@ -199,10 +214,6 @@ private:
         base_count_ = count;
     }
 
-    void forget_batch() {
-        for (const std::int64_t j : touched_) gradient_[j] = 0;
-    }
-
     Ball<double> set_;
     std::int64_t d_;
     const double *center_;
@@ -215,6 +226,7 @@ private:
     Touched touched_;
     std::vector<std::int64_t> base_;
     std::int64_t base_count_ = 0;
+    bool base_known_ = false;  // or only how many there are
     std::vector<std::int64_t> index_, shortlist_;  // the coordinates listed; zero ones with a large q
     std::int64_t listed_ = 0;
     std::vector<double> v_, u_, omega_, projected_;

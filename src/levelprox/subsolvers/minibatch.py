@@ -42,8 +42,8 @@ def check_positive(name: str, value: object) -> None:
 def batch_size(asked: int | None, model: LinearModel) -> int:
     """Rows per step: as asked for, at most n; by default so many that a step's work on x is paid for.
 
-    A step handles every coordinate at most once, and mostly far fewer: d/2 entries of X per batch keep the
-    projection, even one of all coordinates, within a few times the cost of the gradient.
+    A step looks at every coordinate at most, and mostly at far fewer: with d entries of X per batch its projection,
+    even one of all coordinates, costs no more than a few times its gradient.
     """
     n, d = model.design.shape
     if asked is None:

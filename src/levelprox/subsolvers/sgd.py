@@ -55,8 +55,8 @@ class SGD(Subsolver):
     ----------
     batch_size : int, optional
         Rows per step, drawn with replacement in proportion to their weights. By default about
-        d / (2 · entries per row), at least 16: then a step costs a few times its gradient. More than n is
-        cut to n, with a warning.
+        d / (entries per row), at least 16: then a step costs a few times its gradient. More than n is cut to
+        n, with a warning.
     passes : float, default=5
         Rows per outer step, in units of n.
     """
