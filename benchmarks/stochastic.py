@@ -8,8 +8,9 @@ the same shape. MCP with lam = 2, theta = 0.25, at three levels: 20.5 and 200.5 
 One thread, automatic batches; medians of runs that take turns, in the thread's own seconds, so that a busy
 machine slows all alike.
 
-Where the level holds nothing back, every coordinate is looked at in every step. Columns: a pass of sgd and of svrg in units of one full gradient; coordinates listed per projection; and what
-projecting all d coordinates at every step would add to a pass, in the same unit.
+Columns: a pass of sgd and of svrg in units of one full gradient; coordinates listed per projection (all of
+them where the level holds nothing back); and what projecting all d coordinates at every step would add to a
+pass, in the same unit.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def test_column_storage_is_copied_once_and_gives_the_same_points(kind, storage):
     answers = []
     for model in (sparse_model(), sparse_model(storage=storage)):
         subproblem, start = subproblem_of(model, gamma=0.01)
-        answers.append(kind().solve(subproblem, start, rng=np.random.default_rng(7)).x)
+        answers.append(kind(batch_size=20).solve(subproblem, start, rng=np.random.default_rng(7)).x)
         assert model.by_rows is model.by_rows
         pickle.loads(pickle.dumps(model)).value_and_gradient(start.x)
     np.testing.assert_allclose(answers[0], answers[1], rtol=0, atol=1e-9)
