@@ -69,20 +69,25 @@ private:
 
     // Many coordinates: go through memory in its order, and project all of them.
     Projection whole_step(double t) {
+        const auto move_all = [&](auto q) {
+            std::int64_t count = 0;
+            for (std::int64_t j = 0; j < d_; ++j) {
+                v_[j] = moved(j, q(j), t);
+                count += (x_[j] != 0) | (center_[j] != 0);
+            }
+            base_count_ = count;  // of x as it was: enough to choose the kind of the next step
+        };
         if (full_)
-            for (std::int64_t j = 0; j < d_; ++j) v_[j] = moved(j, full_[j], t);
+            move_all([&](std::int64_t j) { return full_[j]; });
         else
-            for (std::int64_t j = 0; j < d_; ++j) v_[j] = moved(j, 0.0, t);
+            move_all([](std::int64_t) { return 0.0; });
+        base_known_ = false;
         Ball<double> all = set_;
         all.d = d_;
         all.v = v_.data();
         ++projections_;
         listed_total_ += d_;
-        const Projection outcome = project(all, multiplier_ * t, x_);
-        base_count_ = 0;
-        for (std::int64_t j = 0; j < d_; ++j) base_count_ += (x_[j] != 0) | (center_[j] != 0);
-        base_known_ = false;
-        return outcome;
+        return project(all, multiplier_ * t, x_);
     }
 
     Projection screened_step(double t, double kappa) {

@@ -29,7 +29,7 @@ public:
     }
 
 private:
-    static constexpr std::int64_t ROWS = 16, AHEAD = 4;
+    static constexpr std::int64_t ROWS = 32, AHEAD = 8;
 
     void prefetch(std::int64_t i) const {
         slices_.prefetch(i);
