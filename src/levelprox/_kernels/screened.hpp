@@ -45,9 +45,12 @@ public:
     const double *x() const { return x_; }
     Touched &touched() { return touched_; }
 
-    // One step of length t. Unless it is done, x stays where it was.
-    Projected step(double t) {
-        touched_.collect();
+    // One step of length t, after marks were set for the batch or not. Unless it is done, x stays where it was.
+    Projected step(double t, bool marked) {
+        if (marked)
+            touched_.collect();
+        else
+            touched_.collect_nonzero(gradient_.data());
         double kappa = multiplier_ * t * share_;
         if (!std::isfinite(kappa)) kappa = 0;
         if (full_) shorten(kappa / t);

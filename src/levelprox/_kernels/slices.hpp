@@ -59,7 +59,7 @@ public:
     void add_marking(std::int64_t s, double coefficient, double *out, Touched &touched) const override {
         if (coefficient == 0) return;
         simd().dense<T>().adds(1, length, &coefficient, slice(s), out);
-        touched.add_all();
+        for (std::int64_t i = 0; i < length; ++i) touched.add(i);
     }
 
     void dot_squares(std::int64_t begin, std::int64_t end, const double *in, double *out) const override {

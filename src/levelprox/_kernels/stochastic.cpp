@@ -15,8 +15,13 @@ using Clock = std::chrono::steady_clock;
 // their margins, they are read again.
 class BatchGradient {
 public:
-    BatchGradient(const LinearModel &model, const Snapshot &snapshot)
-        : model_(model), slices_(*model.design().slices), snapshot_(snapshot) {}
+    BatchGradient(const LinearModel &model, const Snapshot &snapshot, std::int64_t batch)
+        : model_(model), slices_(*model.design().slices), snapshot_(snapshot) {
+        const double entries = double(slices_.stored(0, slices_.count)) / double(slices_.count) * double(batch);
+        marks = entries < double(slices_.length) / 4;
+    }
+
+    bool marks;  // whether it is worth while to mark what is touched, rather than to look for it
 
     void add(const std::int64_t *samples, std::int64_t n, Screened &screened, Poll &poll) {
         std::int64_t work = 0;
@@ -51,7 +56,11 @@ private:
         for (std::int64_t k = 0; k < rows; ++k) {
             const std::int64_t i = samples[k];
             const double change = snapshot_.slope ? slopes[k] - snapshot_.slope[i] : slopes[k];
-            slices_.add_marking(i, share * change, screened.gradient(), screened.touched());
+            const double coefficient = share * change;
+            if (marks)
+                slices_.add_marking(i, coefficient, screened.gradient(), screened.touched());
+            else
+                slices_.add(i, i + 1, &coefficient, screened.gradient());
         }
     }
 
@@ -68,14 +77,14 @@ StochasticStop stochastic_steps(const LinearModel &model, const Ball<double> &se
     const Clock::time_point began = Clock::now();
     Poll poll;
     Screened screened(set, model.dimension(), center, gamma, snapshot.gradient, x, multiplier);
-    BatchGradient gradient(model, snapshot);
+    BatchGradient gradient(model, snapshot, batches.batch);
     const double *t = batches.steps;
     for (std::int64_t begin = 0; begin < batches.count; begin += batches.batch, ++t) {
         poll.check();
         if (std::chrono::duration<double>(Clock::now() - began).count() > seconds) return StochasticStop::seconds;
         const std::int64_t n = std::min(batches.batch, batches.count - begin);
         gradient.add(batches.samples + begin, n, screened, poll);
-        const Projected status = screened.step(*t);
+        const Projected status = screened.step(*t, gradient.marks);
         counts.rows += n;
         counts.projections = screened.projections();
         counts.listed = screened.listed();

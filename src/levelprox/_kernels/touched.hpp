@@ -14,25 +14,28 @@ namespace levelprox {
 class Touched {
 public:
     explicit Touched(std::int64_t places)
-        : blocks_(round_up(round_up(places, BLOCK) / BLOCK, WORD)), places_(round_up(places, BLOCK)), list_(places), size_(places) {}
+        : blocks_(round_up(round_up(places, BLOCK) / BLOCK, WORD)), places_(round_up(places, BLOCK)), list_(places + 1), size_(places) {}
 
     void add(std::int64_t place) {
         places_[place] = 1;
         blocks_[place / BLOCK] = 1;
     }
-    void add_all() { all_ = true; }
 
     // The places marked since the last call, and no marks any more.
     void collect() {
         count_ = 0;
-        if (all_)
-            for (; count_ < size_; ++count_) list_[count_] = count_;
         in_marked_words(blocks_.data(), 0, std::int64_t(blocks_.size()), [&](std::int64_t block) {
-            in_marked_words(places_.data(), block * BLOCK, (block + 1) * BLOCK, [&](std::int64_t place) {
-                if (!all_) list_[count_++] = place;
-            });
+            in_marked_words(places_.data(), block * BLOCK, (block + 1) * BLOCK, [&](std::int64_t place) { list_[count_++] = place; });
         });
-        all_ = false;
+    }
+    // The places where `values` is not zero, for those who touch so many that marks would cost more.
+    void collect_nonzero(const double *values) {
+        std::int64_t count = 0;
+        for (std::int64_t place = 0; place < size_; ++place) {
+            list_[count] = place;
+            count += values[place] != 0;
+        }
+        count_ = count;
     }
 
     const std::int64_t *begin() const { return list_.data(); }
@@ -59,7 +62,6 @@ private:
     std::vector<std::uint8_t> blocks_, places_;
     std::vector<std::int64_t> list_;
     std::int64_t size_, count_ = 0;
-    bool all_ = false;
 };
 
 }  // namespace levelprox
