@@ -209,7 +209,7 @@ def test_ctrl_c_ends_the_steps_with_a_feasible_point(kind):
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.15)
+    signal.setitimer(signal.ITIMER_REAL, 0.4)
     try:
         stopped = long.solve(subproblem, start, rng=np.random.default_rng(0))
     finally:

@@ -23,6 +23,7 @@ from levelprox.validation import real
 Vector = NDArray[np.float64]
 
 _SMALLEST_BATCH = 16
+_PORTION = 2**16  # samples drawn at once, or n where that is more
 
 
 def check_batch_size(value: object) -> None:
@@ -159,9 +160,9 @@ def random_steps(
     rng: np.random.Generator,
     snapshot: tuple[Vector, Vector] | None = None,
 ) -> str:
-    """`take_steps` on random samples, drawn about n at a time: a long run need not hold all of them at once."""
+    """`take_steps` on random samples, drawn a pass or so at a time: a long run need not hold all of them at once."""
     began = time.monotonic()
-    portion = max(1, model.design.shape[0] // batch)
+    portion = max(1, max(_PORTION, model.design.shape[0]) // batch)
     for begin in range(0, lengths.size, portion):
         part = lengths[begin : begin + portion]
         samples = draw(model, part.size * batch, rng)
