@@ -42,9 +42,11 @@ def rows(X: np.ndarray, B: list[int]) -> np.ndarray:
 # --- losses: one sample at a time, formulas as in the docstrings, moderate margins only -------------
 
 
-def loss(name, parameter, z, b):
-    """ℓ(z, b)."""
+def loss(name, parameter, width, z, b):
+    """ℓ(z, b), or its Moreau envelope if the width is not 0."""
     r = b - z
+    if width != 0:
+        return envelope(name, parameter, width, z, b)[0]
     if name == "squared":
         return r**2
     if name == "logistic":
@@ -53,13 +55,21 @@ def loss(name, parameter, z, b):
         return r**2 / 2 if abs(r) <= parameter else parameter * (abs(r) - parameter / 2)
     if name == "absolute":
         return abs(r)
+    if name == "quantile":
+        return max(parameter * r, (parameter - 1) * r)
+    if name == "hinge":
+        return max(0.0, 1 - b * z)
+    if name == "sigmoid":
+        return 1 / (1 + math.exp(b * z))
     assert name == "cauchy"
     return parameter**2 / 2 * math.log(1 + (r / parameter) ** 2)
 
 
-def loss_slope(name, parameter, z, b):
+def loss_slope(name, parameter, width, z, b):
     """dℓ/dz."""
     r = b - z
+    if width != 0:
+        return envelope(name, parameter, width, z, b)[1]
     if name == "squared":
         return -2 * r
     if name == "logistic":
@@ -68,13 +78,21 @@ def loss_slope(name, parameter, z, b):
         return -r if abs(r) <= parameter else -parameter * r / abs(r)
     if name == "absolute":
         return 0.0 if r == 0 else -r / abs(r)
+    if name == "quantile":
+        return 0.0 if r == 0 else -parameter if r > 0 else 1 - parameter
+    if name == "hinge":
+        return -b if b * z < 1 else 0.0
+    if name == "sigmoid":
+        return -b * math.exp(b * z) / (1 + math.exp(b * z)) ** 2
     assert name == "cauchy"
     return -r / (1 + (r / parameter) ** 2)
 
 
-def loss_bend(name, parameter, z, b):
+def loss_bend(name, parameter, width, z, b):
     """d²ℓ/dz²."""
     r = b - z
+    if width != 0:
+        return envelope(name, parameter, width, z, b)[2]
     if name == "squared":
         return 2.0
     if name == "logistic":
@@ -82,27 +100,43 @@ def loss_bend(name, parameter, z, b):
         return p * (1 - p)
     if name == "huber":
         return 1.0 if abs(r) <= parameter else 0.0
+    if name == "sigmoid":
+        p = 1 / (1 + math.exp(b * z))
+        return p * (1 - p) * (1 - 2 * p)
     assert name == "cauchy"
     q = r / parameter
     return (1 - q**2) / (1 + q**2) ** 2
 
 
-def loss_value(name, parameter, z, b, weight):
+def envelope(name, parameter, width, z, b):
+    """Value, slope and second derivative of min_w ℓ(w, b) + (z - w)²/(2 width), for ℓ with a kink at w = b.
+
+    The minimiser w is the kink, or z minus width times one of the slopes of ℓ: the best of the three.
+    """
+    candidates = [(z - b) ** 2 / (2 * width)]
+    slopes = [loss_slope(name, parameter, 0.0, b + side, b) for side in (-1, 1)]
+    for slope in slopes:
+        candidates.append(loss(name, parameter, 0.0, z - width * slope, b) + width * slope**2 / 2)
+    best = candidates.index(min(candidates))
+    return min(candidates), [(z - b) / width, *slopes][best], 1 / width if best == 0 else 0.0
+
+
+def loss_value(name, parameter, width, z, b, weight):
     """Σ s_i ℓ(z_i, b_i) / Σ s_i."""
-    total = math.fsum(s * loss(name, parameter, zi, bi) for zi, bi, s in zip(z, b, weight, strict=True))
+    total = math.fsum(s * loss(name, parameter, width, zi, bi) for zi, bi, s in zip(z, b, weight, strict=True))
     return total / math.fsum(weight)
 
 
-def loss_derivative(name, parameter, z, b, weight):
+def loss_derivative(name, parameter, width, z, b, weight):
     """Gradient of `loss_value` with respect to z."""
     total = math.fsum(weight)
-    return [s * loss_slope(name, parameter, zi, bi) / total for zi, bi, s in zip(z, b, weight, strict=True)]
+    return [s * loss_slope(name, parameter, width, zi, bi) / total for zi, bi, s in zip(z, b, weight, strict=True)]
 
 
-def loss_curvature(name, parameter, z, b, weight):
+def loss_curvature(name, parameter, width, z, b, weight):
     """Diagonal of the Hessian of `loss_value` with respect to z."""
     total = math.fsum(weight)
-    return [s * loss_bend(name, parameter, zi, bi) / total for zi, bi, s in zip(z, b, weight, strict=True)]
+    return [s * loss_bend(name, parameter, width, zi, bi) / total for zi, bi, s in zip(z, b, weight, strict=True)]
 
 
 # --- projection: rational arithmetic, one breakpoint after another -----------------------------------

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Custom, Exp, Log, Lp, NegativeLp
 from levelprox.designs import Design, as_design
-from levelprox.losses import Absolute, Cauchy, Huber, Logistic, Squared
+from levelprox.losses import Absolute, Cauchy, Hinge, Huber, Logistic, Quantile, Sigmoid, Squared
 from levelprox.objectives import Function, LinearModel, Objective
 
 Double = NDArray[np.float64]
@@ -66,8 +66,23 @@ CONSTRAINTS: list[Constraint] = [
     Custom(1.5, pseudo_huber, pseudo_huber_derivative, 1),
 ]
 
-# Every loss, those with a parameter also away from its default.
-LOSSES = [Squared(), Logistic(), Huber(), Huber(delta=0.03), Absolute(), Cauchy(), Cauchy(c=7.0)]
+# Every loss, those with a parameter also away from its default, those with a kink also smoothed.
+LOSSES = [
+    Squared(),
+    Logistic(),
+    Huber(),
+    Huber(delta=0.03),
+    Absolute(),
+    Absolute().smoothed(0.3),
+    Quantile(),
+    Quantile(q=0.9),
+    Quantile(q=0.1).smoothed(2.0),
+    Hinge(),
+    Hinge().smoothed(0.7),
+    Cauchy(),
+    Cauchy(c=7.0),
+    Sigmoid(),
+]
 
 # Designs: from a float64 array to every kind of storage. Those named float32 round its entries.
 

@@ -22,9 +22,13 @@ from levelprox.losses import (
     LOSS_TYPES,
     Absolute,
     Cauchy,
+    Hinge,
     Huber,
     Logistic,
     Loss,
+    Quantile,
+    Sigmoid,
+    Smoothed,
     Squared,
     check_weights,
     loss_by_name,
@@ -33,8 +37,12 @@ from tests import reference
 from tests.registries import LOSSES
 
 SMOOTH = [loss for loss in LOSSES if loss.smooth]
+KINKED = [loss for loss in LOSSES if not loss.smooth]
+SMOOTHED = [loss for loss in LOSSES if isinstance(loss, Smoothed)]
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=str)
 every_smooth_loss = pytest.mark.parametrize("loss", SMOOTH, ids=str)
+every_kinked_loss = pytest.mark.parametrize("loss", KINKED, ids=str)
+every_smoothed_loss = pytest.mark.parametrize("loss", SMOOTHED, ids=str)
 LARGEST = np.finfo(np.float64).max
 
 
@@ -57,14 +65,28 @@ EXTREME = [
     Cauchy(1e5),
     Cauchy(1e200),
     Cauchy(1e300),
+    Quantile(1e-300),
+    Quantile(1 - 2**-53),
+    *(
+        kinked.smoothed(width)
+        for kinked in (Absolute(), Quantile(0.2), Hinge())
+        for width in (1e-300, 1e-8, 1e9, 1e300)
+    ),
 ]
 
 
 def exact(loss: Loss, z: float, b: float) -> tuple[mpmath.mpf, ...]:
-    """Value, derivative and curvature to 50 digits."""
+    """Value, derivative and curvature, to as many digits as mpmath now works with."""
     mp = mpmath.mp
     z, b, k = mp.mpf(z), mp.mpf(b), mp.mpf(loss.parameter)
     r = b - z
+    if isinstance(loss, Smoothed):
+        # The best of three: w at the kink, or z moved against either slope of ℓ.
+        width, (low, high) = mp.mpf(loss.width), exact_slopes(loss.loss, b)
+        ways = [(r**2 / (2 * width), -r / width, 1 / width)]
+        for slope in (low, high):
+            ways.append((exact(loss.loss, z - width * slope, b)[0] + width * slope**2 / 2, slope, mp.mpf(0)))
+        return min(ways, key=lambda way: way[0])
     if loss.name == "squared":
         return r**2, -2 * r, mp.mpf(2)
     if loss.name == "logistic":
@@ -77,25 +99,41 @@ def exact(loss: Loss, z: float, b: float) -> tuple[mpmath.mpf, ...]:
         return k * (abs(r) - k / 2), -k * mp.sign(r), mp.mpf(0)
     if loss.name == "absolute":
         return abs(r), -mp.sign(r)
+    if loss.name == "quantile":
+        return max(k * r, (k - 1) * r), mp.mpf(0) if r == 0 else -k if r > 0 else 1 - k
+    if loss.name == "hinge":
+        return max(1 - b * z, mp.mpf(0)), -b if b * z < 1 else mp.mpf(0)
+    if loss.name == "sigmoid":
+        e = mp.exp(-abs(z))
+        p, bend = (e if b * z > 0 else 1) / (1 + e), e * -mp.expm1(-abs(z)) / (1 + e) ** 3
+        return p, -b * e / (1 + e) ** 2, mp.sign(b * z) * bend
     assert loss.name == "cauchy"
     q2 = (r / k) ** 2
     return k**2 / 2 * mp.log1p(q2), -r / (1 + q2), (1 - q2) / (1 + q2) ** 2
 
 
+def exact_slopes(loss: Loss, b: mpmath.mpf) -> tuple[mpmath.mpf, mpmath.mpf]:
+    """Slopes of a loss with a kink at z = b, before and after it."""
+    return exact(loss, b - 1, b)[1], exact(loss, b + 1, b)[1]
+
+
 def check_digits(loss: Loss, z: float, b: float) -> None:
     """Relative error at most 1e-15; subnormal answers have fewer digits and get four of their steps.
 
-    The curvature of a regression loss is judged at the rounded residual: near a zero or a jump of ℓ'' the
+    The curvature of a loss of b - z is judged at the rounded residual: near a zero or a jump of ℓ'' the
     rounding of b - z, half a unit in the last place, is magnified without bound.
     """
-    with np.errstate(all="raise"), mpmath.workdps(50):
+    digits = 700 if isinstance(loss, Smoothed) else 50  # to tell margins of 1e308 from steps of 1e-300
+    with np.errstate(all="raise"), mpmath.workdps(digits):
         value, derivative, *_ = exact(loss, z, b)
         pairs = {
             "value": (loss.value([z], [b]), value),
             "derivative": (float(loss.derivative([z], [b])[0]), derivative),
         }
         if loss.smooth:
-            at = (z, b) if loss.kind == "margin" else (z - b, 0.0)
+            at = (z - b, 0.0) if loss.kind == "regression" else (z, b)
+            if isinstance(loss, Smoothed):  # of a hinge, perhaps: b stays what it is
+                at = mpmath.mpf(z - b) + b, b
             pairs["curvature"] = float(loss.curvature([z], [b])[0]), exact(loss, *at)[2]
         for name, (number, truth) in pairs.items():
             if abs(truth) > LARGEST:
@@ -131,7 +169,9 @@ def test_fifteen_digits_at_moderate_margins(loss, z, b):
 @pytest.mark.parametrize(("z", "b"), [(1e308, -1e308), (-1e308, 1e308)])
 def test_a_residual_beyond_the_range_gives_the_limit(loss, z, b):
     assert loss.value([z], [b]) == math.inf
-    slope = {"squared": math.inf, "absolute": 1.0, "cauchy": 0.0, "huber": loss.parameter}[loss.name]
+    slope = {"squared": math.inf, "cauchy": 0.0}.get(loss.name, loss.lipschitz)
+    if loss.kernel[0] == "quantile":
+        slope = 1 - loss.parameter if z > 0 else loss.parameter
     np.testing.assert_array_equal(loss.derivative([z], [b]), [math.copysign(slope, z)])
     if loss.smooth:
         np.testing.assert_array_equal(loss.curvature([z], [b]), [2.0 if loss.name == "squared" else 0.0])
@@ -166,7 +206,7 @@ def test_kernels_agree_with_the_slow_twins(loss, weighted):
     z, b = rng.normal(scale=3, size=200), targets_for(loss, 200)
     z[:3] = b[:3]
     weight = rng.exponential(size=200) * (rng.random(200) > 0.2) if weighted else None
-    call = (loss.name, loss.parameter, z, b, np.ones(200) if weight is None else weight)
+    call = (*loss.kernel, z, b, np.ones(200) if weight is None else weight)
     np.testing.assert_allclose(loss.value(z, b, weight), reference.loss_value(*call), rtol=1e-14)
     np.testing.assert_allclose(loss.derivative(z, b, weight), reference.loss_derivative(*call), rtol=1e-12)
     if loss.smooth:
@@ -185,10 +225,14 @@ def difference(f, z: np.ndarray, h: float = 1e-3) -> np.ndarray:
 
 def smooth_margins(loss: Loss, b: np.ndarray) -> np.ndarray:
     """Make a grid without the points whose difference quotient would straddle a jump of ℓ' or ℓ''."""
-    r = np.linspace(-8, 8, b.size)
-    jump = loss.parameter if loss.name == "huber" else 0.0
-    near = np.abs(np.abs(r) - jump) < 0.005
-    return b - np.where(near, r + 0.02, r)
+    s = np.linspace(-8, 8, b.size)
+    jumps = np.zeros((1, b.size))
+    if loss.name == "huber":
+        jumps = np.array([[-loss.parameter], [loss.parameter]])
+    elif isinstance(loss, Smoothed):
+        jumps = loss.width * np.array(loss.loss.slopes(b))
+    near = np.any(np.abs(s - jumps) < 0.005, axis=0)
+    return b + np.where(near, s + 0.02, s)
 
 
 def check_derivative(loss: Loss) -> None:
@@ -308,10 +352,12 @@ def check_constants_hold(loss: Loss, z: float, w: float, b: float) -> None:
 
 
 def check_constants_attained(loss: Loss) -> None:
-    """L and -μ are reached and not passed on a grid that holds r = 0 and |r| = √3 c."""
+    """L and -μ are reached and not passed on a grid that holds r = 0, |r| = √3 c and |bz| = log(2 + √3)."""
     b = np.ones(2001)
     scale = loss.parameter or 1.0
-    z = np.concatenate([np.linspace(-40, 40, 1997) * scale, [0.0, 1.0, 1 + math.sqrt(3) * scale, 1 - scale]])
+    steepest = math.log(2 + math.sqrt(3))  # of ℓ'' of the sigmoid loss
+    special = [0.0, 1.0, 1 + math.sqrt(3) * scale, 1 - scale, steepest, -steepest]
+    z = np.concatenate([np.linspace(-40, 40, 1995) * scale, special])
     bend = np.array([loss.curvature([zi], [bi])[0] for zi, bi in zip(z, b, strict=True)])
     np.testing.assert_allclose(np.max(np.abs(bend)), loss.smoothness, rtol=1e-14)
     np.testing.assert_allclose(max(-np.min(bend), 0.0), loss.weak_convexity, rtol=1e-14)
@@ -430,7 +476,7 @@ def test_signals_are_seen_while_a_long_pass_runs():
     signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
     try:
         with pytest.raises(KeyboardInterrupt):
-            _kernels.loss_value("logistic", 0.0, z, z, None)
+            _kernels.loss_value("logistic", 0.0, 0.0, z, z, None)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -516,37 +562,65 @@ def test_parameters_must_be_positive_numbers(value):
         Huber(delta=value)
     with pytest.raises(InvalidInputError, match="c must be"):
         Cauchy(c=value)
+    with pytest.raises(InvalidInputError, match="q must be"):
+        Quantile(q=value)
+    with pytest.raises(InvalidInputError, match="width must be"):
+        Absolute().smoothed(value)
+
+
+def test_a_quantile_is_a_fraction():
+    with pytest.raises(InvalidInputError, match=r"q must be in \(0, 1\), got 1.0"):
+        Quantile(q=1.0)
+
+
+def test_only_losses_with_kinks_are_smoothed():
+    for loss in SMOOTH:
+        with pytest.raises(InvalidInputError, match=f"the loss '{loss.name}' is smooth already"):
+            loss.smoothed(1.0)
+        with pytest.raises(InvalidInputError, match="only losses with kinks can be smoothed, got"):
+            Smoothed(loss, 1.0)
+    with pytest.raises(InvalidInputError, match="only losses with kinks can be smoothed, got 'absolute'"):
+        Smoothed("absolute", 1.0)
+    with pytest.raises(InvalidInputError, match="width must have a finite inverse, got 5e-324"):
+        Hinge().smoothed(5e-324)
 
 
 def test_the_kernels_refuse_what_they_cannot_use():
     one, two = np.ones(1), np.ones(2)
     call = _kernels.loss_derivative
     for arguments in [
-        ("squared", 0.0, one, two, None, one),
-        ("squared", 0.0, one, one, two, one),
-        ("squared", 0.0, one, one, None, two),
-        ("squared", 0.0, one[:0], one[:0], None, one[:0]),
-        ("squared", 0.0, one, one, -one, one),
-        ("squared", 0.0, one, one, 0 * one, one),
-        ("squared", 0.0, one, one, math.nan * one, one),
-        ("square", 0.0, one, one, None, one),
-        ("huber", 0.0, one, one, None, one),
-        ("cauchy", math.inf, one, one, None, one),
+        ("squared", 0.0, 0.0, one, two, None, one),
+        ("squared", 0.0, 0.0, one, one, two, one),
+        ("squared", 0.0, 0.0, one, one, None, two),
+        ("squared", 0.0, 0.0, one[:0], one[:0], None, one[:0]),
+        ("squared", 0.0, 0.0, one, one, -one, one),
+        ("squared", 0.0, 0.0, one, one, 0 * one, one),
+        ("squared", 0.0, 0.0, one, one, math.nan * one, one),
+        ("square", 0.0, 0.0, one, one, None, one),
+        ("huber", 0.0, 0.0, one, one, None, one),
+        ("cauchy", math.inf, 0.0, one, one, None, one),
+        ("quantile", 1.0, 0.0, one, one, None, one),
+        ("quantile", 0.0, 0.0, one, one, None, one),
+        ("squared", 0.0, 0.5, one, one, None, one),
+        ("absolute", 0.0, -1.0, one, one, None, one),
+        ("absolute", 0.0, math.inf, one, one, None, one),
+        ("absolute", 0.0, math.nan, one, one, None, one),
+        ("hinge", 0.0, 5e-324, one, one, None, one),
     ]:
-        with pytest.raises(ValueError, match=r"differ|samples|weights|unknown loss 'square'|positive"):
+        with pytest.raises(ValueError, match=r"differ|samples|weights|unknown loss|positive|in \(0, 1\)|no kinks"):
             call(*arguments)
     with pytest.raises(ValueError, match="kinks"):
-        _kernels.loss_curvature("absolute", 0.0, one, one, None, one)
+        _kernels.loss_curvature("absolute", 0.0, 0.0, one, one, None, one)
     for wrong in (np.ones(1, np.float32), np.ones((1, 1)), [1.0]):
         with pytest.raises(TypeError):
-            call("squared", 0.0, wrong, one, None, one)
+            call("squared", 0.0, 0.0, wrong, one, None, one)
     with pytest.raises(TypeError):
-        call("squared", 0.0, np.ones(4)[::2], two, None, two)
+        call("squared", 0.0, 0.0, np.ones(4)[::2], two, None, two)
     frozen = np.ones(1)
     frozen.flags.writeable = False
-    call("squared", 0.0, frozen, frozen, frozen, one)  # read-only data are read
+    call("squared", 0.0, 0.0, frozen, frozen, frozen, one)  # read-only data are read
     with pytest.raises(TypeError):
-        call("squared", 0.0, one, one, None, frozen)
+        call("squared", 0.0, 0.0, one, one, None, frozen)
 
 
 # --- names ------------------------------------------------------------------------------------------
@@ -562,7 +636,8 @@ def test_losses_are_values(loss):
 
 
 def test_every_type_is_found_by_its_name_and_tested_here():
-    assert {type(loss) for loss in LOSSES} == set(LOSS_TYPES)
+    assert {type(loss) for loss in LOSSES} == {*LOSS_TYPES, Smoothed}
+    assert {type(loss.loss) for loss in SMOOTHED} == {type(loss) for loss in KINKED}
     for kind in LOSS_TYPES:
         assert loss_by_name(kind.name) == kind()
     chosen = Huber(delta=2)
@@ -571,20 +646,28 @@ def test_every_type_is_found_by_its_name_and_tested_here():
 
 
 def test_stated_constants_and_defaults():
-    table = {loss.name: (loss.parameter, loss.smoothness, loss.weak_convexity) for loss in (k() for k in LOSS_TYPES)}
+    table = {}
+    for loss in (kind() for kind in LOSS_TYPES):
+        table[loss.name] = loss.parameter, loss.smoothness, loss.weak_convexity, loss.lipschitz, loss.jump
     assert table == {
-        "squared": (0.0, 2.0, 0.0),
-        "logistic": (0.0, 0.25, 0.0),
-        "huber": (1.35, 1.0, 0.0),
-        "absolute": (0.0, math.inf, 0.0),
-        "cauchy": (1.0, 1.0, 0.125),
+        "squared": (0.0, 2.0, 0.0, math.inf, 0.0),
+        "logistic": (0.0, 0.25, 0.0, 1.0, 0.0),
+        "huber": (1.35, 1.0, 0.0, 1.35, 0.0),
+        "absolute": (0.0, math.inf, 0.0, 1.0, 2.0),
+        "quantile": (0.5, math.inf, 0.0, 0.5, 1.0),
+        "hinge": (0.0, math.inf, 0.0, 1.0, 1.0),
+        "cauchy": (1.0, 1.0, 0.125, 0.5, 0.0),
+        "sigmoid": (0.0, math.sqrt(3) / 18, math.sqrt(3) / 18, 0.25, 0.0),
     }
+    assert Sigmoid().smoothness == pytest.approx(1 / (6 * math.sqrt(3)), rel=1e-15)
 
 
 def test_unknown_names_get_a_suggestion():
     with pytest.raises(InvalidInputError, match=r"unknown loss 'Logistc'; did you mean 'logistic'\?"):
         loss_by_name("Logistc")
-    with pytest.raises(InvalidInputError, match="there are squared, logistic, huber, absolute, cauchy"):
+    with pytest.raises(
+        InvalidInputError, match="there are squared, logistic, huber, absolute, quantile, hinge, cauchy, sigmoid"
+    ):
         loss_by_name("poisson")
     with pytest.raises(InvalidInputError, match="got 3"):
         loss_by_name(3)

@@ -23,8 +23,8 @@ def data(loss, n=23, d=7, seed=0):
 
 def twin(loss, X, b, s, x):
     z = reference.matvec(X, x)
-    value = sum(w * reference.loss(loss.name, loss.parameter, zi, bi) for w, zi, bi in zip(s, z, b, strict=True))
-    slope = [w * reference.loss_slope(loss.name, loss.parameter, zi, bi) for w, zi, bi in zip(s, z, b, strict=True)]
+    value = sum(w * reference.loss(*loss.kernel, zi, bi) for w, zi, bi in zip(s, z, b, strict=True))
+    slope = [w * reference.loss_slope(*loss.kernel, zi, bi) for w, zi, bi in zip(s, z, b, strict=True)]
     return value / sum(s), reference.rmatvec(X, np.array(slope)) / sum(s)
 
 

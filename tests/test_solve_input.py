@@ -368,7 +368,7 @@ def test_kernels_refuse_arrays_that_do_not_fit():
     with pytest.raises(ValueError, match="dimension of the model"):
         model.compiled.value_and_gradient(np.zeros(2), np.zeros(4))
     with pytest.raises(ValueError, match="targets"):
-        _kernels.LinearModel(model.design.kernel, "squared", 0.0, np.ones(3), None)
+        _kernels.LinearModel(model.design.kernel, "squared", 0.0, 0.0, np.ones(3), None, None)
     rest = (0.0, 1.0, 0.0, 1.0)
     settings = (False, 1.0, 1, 5, 0.0, 0.0, 0.0, 1.0)
     x = np.zeros(4)

@@ -1,5 +1,6 @@
 """The compiled half of levelprox, as seen from Python."""
 
+from collections.abc import Callable
 from typing import Any, TypedDict
 
 import numpy as np
@@ -47,10 +48,15 @@ def sparse_gram(X: Sparse, weight: NDArray[np.float64], out: NDArray[np.float64]
 
 # Losses (bind_losses.cpp)
 
-def loss_value(name: str, parameter: float, z: _F64, b: _F64, weight: _F64 | None) -> float: ...
-def loss_derivative(name: str, parameter: float, z: _F64, b: _F64, weight: _F64 | None, out: _F64) -> None: ...
-def loss_curvature(name: str, parameter: float, z: _F64, b: _F64, weight: _F64 | None, out: _F64) -> None: ...
-def loss_slope(name: str, parameter: float, z: _F64, b: _F64, out: _F64) -> None: ...
+# `name`, `parameter` and `width` are `Loss.kernel`.
+def loss_value(name: str, parameter: float, width: float, z: _F64, b: _F64, weight: _F64 | None) -> float: ...
+def loss_derivative(
+    name: str, parameter: float, width: float, z: _F64, b: _F64, weight: _F64 | None, out: _F64
+) -> None: ...
+def loss_curvature(
+    name: str, parameter: float, width: float, z: _F64, b: _F64, weight: _F64 | None, out: _F64
+) -> None: ...
+def loss_slope(name: str, parameter: float, width: float, z: _F64, b: _F64, out: _F64) -> None: ...
 
 # Projection (bind_projection.cpp)
 
@@ -74,8 +80,10 @@ class LinearModel:
         design: DesignKernel,
         loss: str,
         parameter: float,
+        width: float,
         target: NDArray[np.float64],
         weight: NDArray[np.float64] | None,
+        offset: NDArray[np.float64] | None,
     ) -> None: ...
     def value_and_gradient(self, x: NDArray[np.float64], gradient: NDArray[np.float64]) -> float: ...
 
@@ -91,6 +99,68 @@ class SpectralOutcome(TypedDict):
     projections: int
     stop: str
 
+class AcsaOutcome(TypedDict):
+    x: NDArray[np.float64]
+    multiplier: float
+    steps: int
+    projections: int
+    stop: str
+
+def acsa(
+    objective: object,
+    center: NDArray[np.float64],
+    gamma: float,
+    omega: NDArray[np.float64] | None,
+    u: NDArray[np.float64] | None,
+    nonnegative: NDArray[np.uint8] | None,
+    all_nonnegative: bool,
+    tau: float,
+    steps: int,
+    strong_convexity: float,
+    smoothness: float,
+    seconds: float,
+) -> AcsaOutcome: ...
+def acsa_oracle(
+    oracle: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    center: NDArray[np.float64],
+    gamma: float,
+    omega: NDArray[np.float64] | None,
+    u: NDArray[np.float64] | None,
+    nonnegative: NDArray[np.uint8] | None,
+    all_nonnegative: bool,
+    tau: float,
+    steps: int,
+    strong_convexity: float,
+    smoothness: float,
+    seconds: float,
+) -> AcsaOutcome: ...
+
+class NesterovOutcome(TypedDict):
+    x: NDArray[np.float64]
+    multiplier: float
+    steps: int
+    evaluations: int
+    projections: int
+    stop: str
+
+def nesterov(
+    objective: object,
+    center: NDArray[np.float64],
+    gradient: NDArray[np.float64],
+    multiplier: float,
+    gamma: float,
+    omega: NDArray[np.float64] | None,
+    u: NDArray[np.float64] | None,
+    nonnegative: NDArray[np.uint8] | None,
+    all_nonnegative: bool,
+    tau: float,
+    max_steps: int,
+    strong_convexity: float,
+    smoothness: float,
+    relative: float,
+    absolute: float,
+    seconds: float,
+) -> NesterovOutcome: ...
 def spectral(
     objective: object,
     x: NDArray[np.float64],

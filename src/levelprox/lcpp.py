@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from levelprox.problem import Problem
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
@@ -31,6 +33,7 @@ def lcpp(
     surrogate: Linearise = linearise,
     tolerance: float = 0.0,
     seconds_left: Callable[[], float] = lambda: math.inf,
+    rng: np.random.Generator | None = None,
 ) -> Iterator[tuple[float, Iterate]]:
     """Yield (η_1, x^1), (η_2, x^2), …; the caller decides when it has seen enough.
 
@@ -50,10 +53,12 @@ def lcpp(
         Residuals below this, in units of ∇ψ, need not be improved.
     seconds_left : callable
         Asked before each step.
+    rng : Generator, optional
+        For subsolvers that sample.
     """
 
     def solve(subproblem: Subproblem, at: Iterate) -> Iterate:
-        return subsolver.solve(subproblem, at, tolerance, seconds_left())
+        return subsolver.solve(subproblem, at, tolerance, seconds_left(), rng)
 
     iterate = start
     for eta_k in levels:

@@ -35,6 +35,7 @@ from levelprox.surrogate import Linearise, Surrogate
 from levelprox.theory import degenerate_level
 
 Vector = NDArray[np.float64]
+RandomState = int | np.random.RandomState | np.random.Generator | None
 Callback = Callable[[Record, Vector], "bool | None"]
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -61,7 +62,7 @@ class Run:
         callback: Callback | None,
         surrogate: Linearise,
         stopping: str,
-        random_state: object,
+        random_state: RandomState,
     ) -> None:
         self.problem = problem
         self.subsolver = subsolver
@@ -74,6 +75,7 @@ class Run:
         self.surrogate = surrogate
         self.stopping = stopping
         self.random_state = random_state
+        self.rng = _generator(random_state)
         self.began = time.monotonic()
         self.history: deque[Record] = deque(maxlen=_HISTORY)
         self.n_outer = self.n_inner = self.n_grad = self.n_proj = 0
@@ -125,7 +127,7 @@ class Run:
             self.best = Iterate(x, psi, gradient)
             self.best = replace(self.best, step=1 / objective.curvature)
             if self.gamma is None:
-                self.gamma = 3 * objective.weak_convexity or 1e-3 * objective.curvature
+                self.gamma = self.subsolver.proximal_weight(objective)
             if disagreement := objective.disagreement(x, psi, gradient):
                 self._warn(disagreement)
         return self.best
@@ -154,7 +156,7 @@ class Run:
         etas = self.levels.sequence(problem.level, problem.g(start.x))
         accuracy = 0.1 * self.tol * self.null.scale
         assert self.gamma is not None
-        return lcpp(problem, start, etas, self.gamma, self.subsolver, self.surrogate, accuracy, self._left)
+        return lcpp(problem, start, etas, self.gamma, self.subsolver, self.surrogate, accuracy, self._left, self.rng)
 
     def _without_level(self, start: Iterate) -> Iterator[tuple[float, Iterate]]:
         """Minimise ψ alone, for as long as g ≤ η holds by itself.
@@ -167,11 +169,13 @@ class Run:
         convex = problem.constraint.lipschitz == 0
         if convex or problem.level == 0 or not isinstance(self.levels, Constant):
             return
+        if not self.subsolver.is_monotone(problem.objective):  # noise alone would carry x across the level
+            return
         everything = Surrogate(problem.weights, None, math.inf, problem.constraint.lam, math.inf)
         iterate, accuracy = start, 0.1 * self.tol * self.null.scale
         for steps in chain((1, 2, 4), repeat(10)):
             free = Subproblem(problem.objective, everything, iterate.x, problem.objective.weak_convexity, problem.signs)
-            iterate = self.subsolver.limited_to(steps).solve(free, iterate, accuracy, self._left())
+            iterate = self.subsolver.limited_to(steps).solve(free, iterate, accuracy, self._left(), self.rng)
             if problem.g(iterate.x) > problem.level:
                 self._count(iterate)
                 if iterate.stop == "interrupted":
@@ -371,6 +375,13 @@ class Run:
             certificate = assemble(self.problem, self.best.x, self.best.psi, self.best.gradient, self.null)
             result = self._result(Status.NUMERICAL_ERROR, message, certificate)
         raise NumericalError(message, result) from cause
+
+
+def _generator(random_state: RandomState) -> np.random.Generator:
+    """What scikit-learn calls a random state, as NumPy's generator."""
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.Generator(random_state._bit_generator)
+    return np.random.default_rng(random_state)
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from levelprox.objectives import Function
 from levelprox.objectives.function import ValueAndGradient
 from levelprox.problem import Problem
 from levelprox.result import Result
-from levelprox.run import Callback, Run
+from levelprox.run import Callback, RandomState, Run
 from levelprox.subsolvers import Subsolver, choose
 from levelprox.surrogate import surrogate_by_name
 from levelprox.validation import real
@@ -33,7 +33,7 @@ def solve(
     time_limit: float | None = None,
     callback: Callback | None = None,
     x0: ArrayLike | None = None,
-    random_state: int | np.random.RandomState | np.random.Generator | None = None,
+    random_state: RandomState = None,
     surrogate: str = "paper",
     stopping: str = "kkt",
     **unknown: object,
@@ -197,11 +197,15 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def _checked_random_state(random_state: object) -> object:
+def _checked_random_state(random_state: RandomState) -> RandomState:
     integer = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
-    if random_state is None or integer or isinstance(random_state, np.random.RandomState | np.random.Generator):
+    if random_state is None or isinstance(random_state, np.random.RandomState | np.random.Generator):
         return random_state
-    raise InvalidInputError(f"random_state must be an int, RandomState, Generator or None, got {random_state!r}")
+    if integer and random_state >= 0:
+        return random_state
+    raise InvalidInputError(
+        f"random_state must be a nonnegative int, RandomState, Generator or None, got {random_state!r}"
+    )
 
 
 def _unknown_option(name: str) -> str:

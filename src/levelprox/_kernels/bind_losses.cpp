@@ -144,22 +144,22 @@ const double *data_or_null(const std::optional<Input> &weight, std::int64_t n) {
     return weight->data();
 }
 
-double loss_value(const std::string &name, double parameter, const Input &z, const Input &b,
+double loss_value(const std::string &name, double parameter, double width, const Input &z, const Input &b,
                   const std::optional<Input> &weight) {
     const auto n = common_size(z, b);
-    return mean(*make_loss(name, parameter), n, z.data(), b.data(), data_or_null(weight, n));
+    return mean(*make_loss(name, parameter, width), n, z.data(), b.data(), data_or_null(weight, n));
 }
 
 template <Pass pass>
-void loss_pass(const std::string &name, double parameter, const Input &z, const Input &b,
+void loss_pass(const std::string &name, double parameter, double width, const Input &z, const Input &b,
                const std::optional<Input> &weight, const Output &out) {
     const auto n = common_size(z, b, out);
-    weighted(*make_loss(name, parameter), pass, n, z.data(), b.data(), data_or_null(weight, n), out.data());
+    weighted(*make_loss(name, parameter, width), pass, n, z.data(), b.data(), data_or_null(weight, n), out.data());
 }
 
-void loss_slope(const std::string &name, double parameter, const Input &z, const Input &b, const Output &out) {
+void loss_slope(const std::string &name, double parameter, double width, const Input &z, const Input &b, const Output &out) {
     const auto n = common_size(z, b, out);
-    const auto loss = make_loss(name, parameter);
+    const auto loss = make_loss(name, parameter, width);
     in_slices(n, [&](std::int64_t begin, std::int64_t end) {
         loss->derivative(end - begin, z.data() + begin, b.data() + begin, out.data() + begin);
     });
@@ -173,12 +173,12 @@ void bind_losses(nb::module_ &m) {
     // noconvert: a silent copy of `out` would throw the answer away, one of the data would cost memory.
     const auto array = [](const char *name) { return nb::arg(name).noconvert(); };
     const auto weight = nb::arg("weight").noconvert().none();
-    m.def("loss_value", &loss_value, nb::arg("name"), nb::arg("parameter"), array("z"), array("b"), weight,
+    m.def("loss_value", &loss_value, nb::arg("name"), nb::arg("parameter"), nb::arg("width"), array("z"), array("b"), weight,
           "Weighted mean of the losses.");
-    m.def("loss_derivative", &loss_pass<&Loss::derivative>, nb::arg("name"), nb::arg("parameter"), array("z"),
+    m.def("loss_derivative", &loss_pass<&Loss::derivative>, nb::arg("name"), nb::arg("parameter"), nb::arg("width"), array("z"),
           array("b"), weight, array("out"), "Gradient of loss_value with respect to z, into out.");
-    m.def("loss_curvature", &loss_pass<&Loss::curvature>, nb::arg("name"), nb::arg("parameter"), array("z"),
+    m.def("loss_curvature", &loss_pass<&Loss::curvature>, nb::arg("name"), nb::arg("parameter"), nb::arg("width"), array("z"),
           array("b"), weight, array("out"), "Diagonal of the Hessian of loss_value with respect to z, into out.");
-    m.def("loss_slope", &loss_slope, nb::arg("name"), nb::arg("parameter"), array("z"), array("b"), array("out"),
+    m.def("loss_slope", &loss_slope, nb::arg("name"), nb::arg("parameter"), nb::arg("width"), array("z"), array("b"), array("out"),
           "Derivative of each single loss, neither weighted nor averaged, into out.");
 }

@@ -1,4 +1,4 @@
-// psi(x) = sum_i s_i l((Xx)_i, b_i) / sum_i s_i, and its gradient, in as few passes over X as its storage allows.
+// psi(x) = sum_i s_i l((Xx)_i + o_i, b_i) / sum_i s_i, and its gradient, in as few passes over X as its storage allows.
 //
 // Rows stored together (CSR, C order) need one: each block of rows gives its margins, then its share of
 // the gradient while it is still in cache. Columns stored together need two.
@@ -17,8 +17,9 @@ namespace levelprox {
 
 class LinearModel : public Objective {
 public:
-    LinearModel(Design design, std::unique_ptr<Loss> loss, const double *target, const double *weight)
-        : design_(design), loss_(std::move(loss)), target_(target), weight_(weight), total_(double(design.rows())) {
+    // Null weights are all 1, null offsets all 0. The arrays are the caller's, and must outlive the model.
+    LinearModel(Design design, std::unique_ptr<Loss> loss, const double *target, const double *weight, const double *offset)
+        : design_(design), loss_(std::move(loss)), target_(target), weight_(weight), offset_(offset), total_(double(design.rows())) {
         if (weight_) {
             HeadTail sum{0, 0};
             for (std::int64_t i = 0; i < design_.rows(); ++i) {
@@ -30,6 +31,13 @@ public:
     }
 
     std::int64_t dimension() const override { return design_.columns(); }
+
+    const Design &design() const { return design_; }
+    const Loss &loss() const { return *loss_; }
+    const double *target() const { return target_; }
+    const double *weight() const { return weight_; }  // null: all 1
+    const double *offset() const { return offset_; }  // null: all 0
+    double total() const { return total_; }           // sum s_i
 
     double value_and_gradient(const double *x, double *gradient, Poll &poll) const override {
         std::fill(gradient, gradient + design_.columns(), 0.0);
@@ -45,6 +53,7 @@ private:
         HeadTail sum{0, 0};
         in_pieces(CACHED, ROWS, poll, [&](std::int64_t begin, std::int64_t end) {
             design_.slices->dot(begin, end, x, margins.data());
+            add_offset(begin, end, margins.data());
             weigh(begin, end, margins.data(), residual.data(), sum);
             design_.slices->add(begin, end, residual.data(), gradient);
         });
@@ -58,6 +67,7 @@ private:
         in_pieces(LONG, LONG, poll, [&](std::int64_t begin, std::int64_t end) {
             design_.slices->add(begin, end, x + begin, margins.data());
         });
+        add_offset(0, n, margins.data());
         for (std::int64_t begin = 0; begin < n; begin += ROWS)
             weigh(begin, std::min(n, begin + ROWS), margins.data() + begin, residual.data() + begin, sum);
         in_pieces(LONG, LONG, poll, [&](std::int64_t begin, std::int64_t end) {
@@ -76,6 +86,11 @@ private:
             poll.check();
             work(begin, std::min(count, begin + piece));
         }
+    }
+
+    void add_offset(std::int64_t begin, std::int64_t end, double *margins) const {
+        if (!offset_) return;
+        for (std::int64_t i = begin; i < end; ++i) margins[i - begin] += offset_[i];
     }
 
     // Adds the losses of samples begin..end to the sum; residual_i = s_i l'(z_i, b_i) / sum s.
@@ -99,7 +114,7 @@ private:
 
     Design design_;
     std::unique_ptr<Loss> loss_;
-    const double *target_, *weight_;
+    const double *target_, *weight_, *offset_;
     double total_;
 };
 

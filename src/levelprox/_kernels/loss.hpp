@@ -17,6 +17,7 @@ public:
 };
 
 // By name, with the loss's one parameter (ignored by those that have none); throws on an unknown name.
-std::unique_ptr<Loss> make_loss(const std::string &name, double parameter);
+// A width > 0 gives the Moreau envelope of a loss with kinks, 0 the loss itself.
+std::unique_ptr<Loss> make_loss(const std::string &name, double parameter, double width);
 
 }  // namespace levelprox

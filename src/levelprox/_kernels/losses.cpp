@@ -63,12 +63,21 @@ struct Huber {
     }
 };
 
-// |r|; at the kink the derivative is 0, the middle of the subdifferential. No curvature.
-struct Absolute {
-    double value(double z, double b) const { return std::abs(b - z); }
+// 1 / (1 + exp(m)), m = b z, the smooth count of errors. Only e = exp(-|m|) <= 1 is ever formed.
+struct Sigmoid {
+    double value(double z, double b) const {
+        const double m = b * z, e = std::exp(-std::abs(m));
+        return (m > 0 ? e : 1.0) / (1.0 + e);
+    }
     double derivative(double z, double b) const {
-        const double r = b - z;
-        return unless_nan(r, r > 0 ? -1.0 : r < 0 ? 1.0 : 0.0);
+        const double e = std::exp(-std::abs(b * z));
+        return -b * (e / ((1.0 + e) * (1.0 + e)));
+    }
+    // e (1 - e) / (1 + e)^3 with the sign of m; 1 - e is never a difference.
+    double curvature(double z, double b) const {
+        const double m = b * z, e = std::exp(-std::abs(m));
+        const double size = e * -std::expm1(-std::abs(m)) / ((1.0 + e) * (1.0 + e) * (1.0 + e));
+        return std::copysign(size, m);
     }
 };
 
@@ -110,6 +119,73 @@ private:
     }
 };
 
+// The losses with a kink are two lines through 0 at z = b: l = max(low s, high s), s = z - b, low <= 0 <= high.
+struct Slopes {
+    double low, high;
+};
+
+// |r|
+struct Absolute {
+    Slopes slopes(double) const { return {-1.0, 1.0}; }
+};
+
+// max(q r, (q - 1) r)
+struct Quantile {
+    double q;
+    Slopes slopes(double) const { return {-q, 1.0 - q}; }
+};
+
+// max(0, 1 - b z), whose kink bz = 1 is z = b, since b = +-1
+struct Hinge {
+    Slopes slopes(double b) const { return b > 0 ? Slopes{-1.0, 0.0} : Slopes{0.0, 1.0}; }
+};
+
+// slope * x, where a slope of 0 makes nothing of an infinite x, and something of NaN
+double times_slope(double slope, double x) { return slope == 0.0 ? unless_nan(x, 0.0) : slope * x; }
+
+// At the kink the derivative is 0: there each of these losses is least. No curvature.
+template <class Kink>
+struct Kinked {
+    Kink kink;
+    double value(double z, double b) const {
+        const double s = z - b;
+        const auto [low, high] = kink.slopes(b);
+        return times_slope(s < 0 ? low : high, s);
+    }
+    double derivative(double z, double b) const {
+        const double s = z - b;
+        const auto [low, high] = kink.slopes(b);
+        return unless_nan(s, s < 0 ? low : s > 0 ? high : 0.0);
+    }
+};
+
+// The Moreau envelope min_w l(w, b) + (z - w)^2 / (2 width): a parabola s^2 / (2 width) around the kink, out to where
+// its slope s / width, which may overflow, is that of a line.
+template <class Kink>
+struct Smoothed {
+    Kink kink;
+    double width;
+    double value(double z, double b) const {
+        const double s = z - b, slope = s / width;
+        const auto [low, high] = kink.slopes(b);
+        if (slope < low) return line(low, s);
+        return slope > high ? line(high, s) : s * (0.5 * slope);
+    }
+    double derivative(double z, double b) const {
+        const auto [low, high] = kink.slopes(b);
+        return std::clamp((z - b) / width, low, high);  // NaN stays NaN
+    }
+    double curvature(double z, double b) const {
+        const double s = z - b, slope = s / width;
+        const auto [low, high] = kink.slopes(b);
+        return unless_nan(s, slope < low || slope > high ? 0.0 : 1.0 / width);
+    }
+
+private:
+    // slope s - width slope^2 / 2; |s| >= width |slope|, so that the difference costs one bit at most
+    double line(double slope, double s) const { return times_slope(slope, s - 0.5 * width * slope); }
+};
+
 template <class F>
 class Block final : public Loss {
 public:
@@ -144,14 +220,30 @@ double positive(const std::string &name, double parameter) {
     throw std::invalid_argument("the parameter of the loss '" + name + "' must be positive and finite");
 }
 
+double fraction(const std::string &name, double parameter) {
+    if (parameter > 0.0 && parameter < 1.0) return parameter;
+    throw std::invalid_argument("the parameter of the loss '" + name + "' must be in (0, 1)");
+}
+
+template <class Kink>
+std::unique_ptr<Loss> kinked(Kink kink, double width) {
+    if (width == 0.0) return block(Kinked<Kink>{kink});
+    if (width > 0.0 && std::isfinite(width) && std::isfinite(1.0 / width)) return block(Smoothed<Kink>{kink, width});
+    throw std::invalid_argument("the width of the smoothing must be 0, or positive and finite like its inverse");
+}
+
 }  // namespace
 
-std::unique_ptr<Loss> make_loss(const std::string &name, double parameter) {
+std::unique_ptr<Loss> make_loss(const std::string &name, double parameter, double width) {
+    if (name == "absolute") return kinked(Absolute{}, width);
+    if (name == "quantile") return kinked(Quantile{fraction(name, parameter)}, width);
+    if (name == "hinge") return kinked(Hinge{}, width);
+    if (width != 0.0) throw std::invalid_argument("the loss '" + name + "' has no kinks to smooth");
     if (name == "squared") return block(Squared{});
     if (name == "logistic") return block(Logistic{});
     if (name == "huber") return block(Huber{positive(name, parameter)});
-    if (name == "absolute") return block(Absolute{});
     if (name == "cauchy") return block(Cauchy{positive(name, parameter)});
+    if (name == "sigmoid") return block(Sigmoid{});
     throw std::invalid_argument("unknown loss '" + name + "'");
 }
 

@@ -9,4 +9,6 @@ NB_MODULE(_kernels, m) {
     bind_designs(m);
     bind_losses(m);
     bind_spectral(m);
+    bind_acsa(m);
+    bind_nesterov(m);
 }

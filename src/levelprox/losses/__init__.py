@@ -8,23 +8,31 @@ from levelprox.errors import InvalidInputError
 from levelprox.losses.absolute import Absolute
 from levelprox.losses.base import Loss, check_weights
 from levelprox.losses.cauchy import Cauchy
+from levelprox.losses.hinge import Hinge
 from levelprox.losses.huber import Huber
 from levelprox.losses.logistic import Logistic
+from levelprox.losses.quantile import Quantile
+from levelprox.losses.sigmoid import Sigmoid
+from levelprox.losses.smoothed import Smoothed
 from levelprox.losses.squared import Squared
 
 __all__ = [
     "LOSS_TYPES",
     "Absolute",
     "Cauchy",
+    "Hinge",
     "Huber",
     "Logistic",
     "Loss",
+    "Quantile",
+    "Sigmoid",
+    "Smoothed",
     "Squared",
     "check_weights",
     "loss_by_name",
 ]
 
-LOSS_TYPES: tuple[type[Loss], ...] = (Squared, Logistic, Huber, Absolute, Cauchy)
+LOSS_TYPES: tuple[type[Loss], ...] = (Squared, Logistic, Huber, Absolute, Quantile, Hinge, Cauchy, Sigmoid)
 
 
 def loss_by_name(loss: str | Loss) -> Loss:

@@ -1,35 +1,30 @@
-"""The absolute loss, whose fit is a median; the one loss here with a kink.
+"""The absolute loss, whose fit is a median.
 
 ℓ = |r|,      ℓ' = -sign r,      ∂ℓ = [-1, 1] at r = 0,      r = b - z
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from numpy.typing import ArrayLike
+import numpy as np
 
-from levelprox.losses.base import Loss, Vector
+from levelprox.losses.base import Vector
+from levelprox.losses.kinked import Kinked
 
 
 @dataclass(frozen=True)
-class Absolute(Loss):
-    """ℓ(z, b) = |b - z|; no parameter; 1-Lipschitz, convex, not smooth.
+class Absolute(Kinked):
+    """ℓ(z, b) = |b - z|; no parameter; 1-Lipschitz, convex, not smooth: ℓ' jumps by 2 at z = b.
 
-    `derivative` gives 0 at the kink z = b, an element of the subdifferential; `curvature` is refused.
+    `derivative` gives 0 at the kink, an element of the subdifferential; `curvature` is refused.
     """
 
     name = "absolute"
     kind = "regression"
-    smoothness = math.inf
-    weak_convexity = 0.0
-    smooth = False
+    lipschitz = 1.0
+    jump = 2.0
 
-    def subdifferential(self, z: ArrayLike, b: ArrayLike) -> tuple[Vector, Vector]:
-        """Bounds of ∂ℓ for each sample: -1 and 1 at z = b, the derivative twice elsewhere."""
-        z, b, _ = self._arguments(z, b, None)
-        low, high = super().subdifferential(z, b)
-        kink = z == b
-        low[kink], high[kink] = -1.0, 1.0
-        return low, high
+    def slopes(self, b: Vector) -> tuple[Vector, Vector]:
+        """-1 and 1."""
+        return np.full_like(b, -1.0), np.full_like(b, 1.0)

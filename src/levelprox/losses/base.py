@@ -3,8 +3,8 @@
     value(z, b, s) = Σ s_i ℓ(z_i, b_i) / Σ s_i        with weights s, all 1 unless given
 
 `derivative` and `curvature` are the gradient and the diagonal Hessian of that mean with respect to z,
-so that a linear model needs only X'·derivative(Xx, b). The solvers read three facts about ℓ as a
-function of z: how smooth it is, how far it is from convex, and whether it has kinks.
+so that a linear model needs only X'·derivative(Xx, b). The solvers read a few facts about ℓ as a
+function of z: how smooth it is, how far it is from convex, how steep, and how sharp its kinks are.
 
 All arithmetic is in float64 and in the order of the samples. Margins up to ±1e308 are safe: a number
 overflows to infinity only if the exact one exceeds the float64 range, or if b - z itself does, in which
@@ -13,6 +13,7 @@ case the loss takes its limit. NaN margins give NaN.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -26,34 +27,78 @@ from levelprox.validation import finite, real, real_array
 Vector = NDArray[np.float64]
 
 
+Kind = Literal["regression", "margin"]
+
+
 @dataclass(frozen=True)
-class Loss:
-    """A loss ℓ(z, b); the subclasses say which.
+class Loss(ABC):
+    """A loss ℓ(z, b); the subclasses say which, most of them by plain class attributes.
 
     Attributes
     ----------
     name : str
-        What the compiled kernels and `loss_by_name` call it.
-    kind : {"regression", "margin"}
-        "regression": any real targets, ℓ depends on r = b - z. "margin": targets -1 and +1, ℓ depends on bz.
-    smoothness : float
-        sup |ℓ''|, the Lipschitz constant of ℓ'; infinite if ℓ has kinks.
-    weak_convexity : float
-        The least μ ≥ 0 for which ℓ + μ/2 z² is convex; 0 for a convex loss.
-    smooth : bool
-        ℓ has no kinks.
+        What `loss_by_name` calls it.
     """
 
     name: ClassVar[str]
-    kind: ClassVar[Literal["regression", "margin"]]
-    smoothness: ClassVar[float]
-    weak_convexity: ClassVar[float]
-    smooth: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def kind(self) -> Kind:
+        """What targets there are and how they enter.
+
+        "regression": any real targets, ℓ depends on r = b - z. "margin": targets -1 and +1, ℓ depends on bz.
+        """
+
+    @property
+    @abstractmethod
+    def smoothness(self) -> float:
+        """sup |ℓ''|, the Lipschitz constant of ℓ'; infinite if ℓ has kinks."""
+
+    @property
+    @abstractmethod
+    def weak_convexity(self) -> float:
+        """The least μ ≥ 0 for which ℓ + μ/2 z² is convex; 0 for a convex loss."""
+
+    @property
+    @abstractmethod
+    def lipschitz(self) -> float:
+        """sup |ℓ'|, the Lipschitz constant of ℓ; infinite for `Squared`."""
+
+    @property
+    def jump(self) -> float:
+        """The largest jump of ℓ' at a kink, max (sup ∂ℓ - inf ∂ℓ); 0 for a smooth loss."""
+        return 0.0
+
+    @property
+    def smooth(self) -> bool:
+        """ℓ has no kinks."""
+        return self.jump == 0
+
+    @property
+    def attained(self) -> bool:
+        """ℓ(·, b) has a minimiser; where not, ℓ falls for ever as bz grows."""
+        return True
 
     @property
     def parameter(self) -> float:
-        """The one number the kernel needs to know, 0.0 if none."""
+        """The loss's one number, 0.0 if none."""
         return 0.0
+
+    @property
+    def kernel(self) -> tuple[str, float, float]:
+        """What the compiled kernels know it by: its name, its parameter, the width of its smoothing (0.0: none)."""
+        return self.name, self.parameter, 0.0
+
+    def smoothed(self, width: float) -> Loss:
+        """Return the Moreau envelope of a loss with kinks (see `Smoothed`); a smooth loss has no use for one.
+
+        Raises
+        ------
+        InvalidInputError
+            If ℓ is smooth, or if `width` or its inverse is not positive and finite.
+        """
+        raise InvalidInputError(f"the loss '{self.name}' is smooth already; only losses with kinks can be smoothed")
 
     def value(self, z: ArrayLike, b: ArrayLike, weight: ArrayLike | None = None) -> float:
         """Weighted mean of the losses.
@@ -74,13 +119,13 @@ class Loss:
             Σ s_i ℓ(z_i, b_i) / Σ s_i, by compensated summation.
         """
         z, b, s = self._arguments(z, b, weight)
-        return _kernels.loss_value(self.name, self.parameter, z, b, s)
+        return _kernels.loss_value(*self.kernel, z, b, s)
 
     def derivative(self, z: ArrayLike, b: ArrayLike, weight: ArrayLike | None = None) -> Vector:
         """Gradient of `value` with respect to z: s_i ℓ'(z_i, b_i) / Σ s_i; at a kink, one subgradient."""
         z, b, s = self._arguments(z, b, weight)
         out = np.empty_like(z)
-        _kernels.loss_derivative(self.name, self.parameter, z, b, s, out)
+        _kernels.loss_derivative(*self.kernel, z, b, s, out)
         return out
 
     def curvature(self, z: ArrayLike, b: ArrayLike, weight: ArrayLike | None = None) -> Vector:
@@ -89,7 +134,7 @@ class Loss:
             raise InvalidInputError(f"the loss '{self.name}' has kinks and no curvature")
         z, b, s = self._arguments(z, b, weight)
         out = np.empty_like(z)
-        _kernels.loss_curvature(self.name, self.parameter, z, b, s, out)
+        _kernels.loss_curvature(*self.kernel, z, b, s, out)
         return out
 
     def subdifferential(self, z: ArrayLike, b: ArrayLike) -> tuple[Vector, Vector]:
@@ -99,13 +144,18 @@ class Loss:
         """
         z, b, _ = self._arguments(z, b, None)
         low = np.empty_like(z)
-        _kernels.loss_slope(self.name, self.parameter, z, b, low)
+        _kernels.loss_slope(*self.kernel, z, b, low)
         return low, low.copy()
 
     def check_targets(self, b: ArrayLike) -> Vector:
         """`b` as a float64 vector, or an `InvalidInputError` that says which entry cannot be a target."""
         targets = vector("targets", b)
         finite("the vector of targets", targets)
+        bad = np.flatnonzero(np.abs(targets) != 1) if self.kind == "margin" else np.empty(0, np.intp)
+        if bad.size:
+            raise InvalidInputError(
+                f"targets must be -1 or +1, got {float(targets[bad[0]])} at index {bad[0]}; for 0/1 labels use 2*y - 1"
+            )
         return targets
 
     def _arguments(self, z: ArrayLike, b: ArrayLike, weight: ArrayLike | None) -> tuple[Vector, Vector, Vector | None]:

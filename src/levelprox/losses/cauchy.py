@@ -2,7 +2,8 @@
 
     ℓ = (c²/2) log(1 + q²),    ℓ' = -r / (1 + q²),    ℓ'' = (1 - q²) / (1 + q²)²,    q = r/c,  r = b - z
 
-ℓ'' is largest, 1, at r = 0 and least, -1/8, at |r| = √3 c, whatever c is.
+ℓ'' is largest, 1, at r = 0 and least, -1/8, at |r| = √3 c, whatever c is;
+|ℓ'| is largest, c/2, at |r| = c.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from levelprox.losses.base import Loss, positive
 
 @dataclass(frozen=True)
 class Cauchy(Loss):
-    """ℓ(z, b) = (c²/2) log(1 + (r/c)²), r = b - z; smoothness 1, weakly convex with 1/8.
+    """ℓ(z, b) = (c²/2) log(1 + (r/c)²), r = b - z; smoothness 1, weakly convex with 1/8, c/2-Lipschitz.
 
     Parameters
     ----------
@@ -32,6 +33,10 @@ class Cauchy(Loss):
 
     def __post_init__(self) -> None:
         positive("c", self.c)
+
+    @property
+    def lipschitz(self) -> float:
+        return self.parameter / 2
 
     @property
     def parameter(self) -> float:

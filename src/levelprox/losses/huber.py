@@ -15,7 +15,7 @@ from levelprox.losses.base import Loss, positive
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """ℓ(z, b) = r²/2 for |r| ≤ δ, δ(|r| - δ/2) beyond, r = b - z; smoothness 1, convex.
+    """ℓ(z, b) = r²/2 for |r| ≤ δ, δ(|r| - δ/2) beyond, r = b - z; smoothness 1, convex, δ-Lipschitz.
 
     Parameters
     ----------
@@ -33,6 +33,10 @@ class Huber(Loss):
 
     def __post_init__(self) -> None:
         positive("delta", self.delta)
+
+    @property
+    def lipschitz(self) -> float:
+        return self.parameter
 
     @property
     def parameter(self) -> float:

@@ -7,6 +7,7 @@ It exceeds the float64 range, and is infinite, for |r| > 1.3e154.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from levelprox.losses.base import Loss
@@ -14,9 +15,10 @@ from levelprox.losses.base import Loss
 
 @dataclass(frozen=True)
 class Squared(Loss):
-    """ℓ(z, b) = (b - z)²; no parameter; smoothness 2, convex."""
+    """ℓ(z, b) = (b - z)²; no parameter; smoothness 2, convex, not Lipschitz."""
 
     name = "squared"
     kind = "regression"
     smoothness = 2.0
     weak_convexity = 0.0
+    lipschitz = math.inf

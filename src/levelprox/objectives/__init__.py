@@ -1,7 +1,8 @@
-"""What is minimised: a linear model, or any ψ the user brings."""
+"""What is minimised: a linear model, any ψ the user brings, or samples of one."""
 
 from levelprox.objectives.base import Objective, Subgradients
 from levelprox.objectives.function import Function
 from levelprox.objectives.linear_model import LinearModel
+from levelprox.objectives.stochastic import Stochastic
 
-__all__ = ["Function", "LinearModel", "Objective", "Subgradients"]
+__all__ = ["Function", "LinearModel", "Objective", "Stochastic", "Subgradients"]

@@ -1,12 +1,15 @@
 """ψ, what is minimised: a value and a gradient at every x, and what is known of its shape.
 
-    ψ(x) ≥ ψ(y) + ⟨ψ'(y), x − y⟩ − μ/2 ‖x − y‖²        (Assumption 1 of the paper)
+    ψ(x) ≥ ψ(y) + ⟨ψ'(y), x − y⟩ − μ/2 ‖x − y‖²                  (Assumption 1 of the paper)
+    ψ(x) ≤ ψ(y) + ⟨ψ'(y), x − y⟩ + L/2 ‖x − y‖² + M ‖x − y‖      (its section on complexity)
+    E ‖Ψ'(x, ξ) − ψ'(x)‖² ≤ σ²                                     (where only samples Ψ' of ψ' are seen)
 
 A user may bring just `value_and_gradient` (see `Function`); everything else has a default.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 
 import numpy as np
@@ -22,6 +25,8 @@ class Objective(ABC):
 
     #: Whether ψ has a gradient everywhere.
     smooth: bool = True
+    #: Whether only samples of ψ' can be had.
+    sampled: bool = False
 
     @property
     @abstractmethod
@@ -47,6 +52,21 @@ class Objective(ABC):
         """A typical size of the second derivative of ψ along one coordinate; it sets the scale of γ."""
 
     @property
+    def smoothness(self) -> float:
+        """L: how fast ∇ψ can change. inf where it is not known."""
+        return math.inf
+
+    @property
+    def nonsmoothness(self) -> float:
+        """M: how far subgradients can jump. 0 for differentiable ψ, inf where it is not known."""
+        return 0.0 if self.smooth else math.inf
+
+    @property
+    def noise(self) -> float:
+        """σ of one sample of the gradient. inf where it is not known, or cannot be bounded."""
+        return math.inf
+
+    @property
     def compiled(self) -> object:
         """What the compiled subsolvers evaluate: a kernel, or `value_and_gradient` itself."""
         return self.value_and_gradient
@@ -54,6 +74,10 @@ class Objective(ABC):
     def is_separated(self, x: Vector) -> bool:
         """Whether ψ falls for ever along the ray through x, so that no minimiser exists without a level."""
         return False
+
+    def gradient_error(self, x: Vector) -> float:
+        """Standard error of ‖∇ψ(x)‖ where `value_and_gradient` averages over samples; 0 where it is exact."""
+        return 0.0
 
     def disagreement(self, x: Vector, value: float, gradient: Vector) -> str:
         """Words for a gradient that contradicts the values around x; only a user's own ψ needs asking."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cached_property
 
@@ -15,6 +16,29 @@ from levelprox.validation import real, real_array
 ValueAndGradient = Callable[[Vector], tuple[float, Vector]]
 
 
+def constant(name: str, value: object) -> float:
+    """One of the constants μ, L, M, σ that the user declares, as a float ≥ 0."""
+    number = real(name, value)
+    if not 0 <= number < np.inf:
+        raise InvalidInputError(f"{name} must be in [0, inf), got {value!r}")
+    return number
+
+
+def dimension_of(dimension: object) -> int:
+    """The number of coordinates, checked."""
+    if isinstance(dimension, bool) or not isinstance(dimension, int | np.integer) or dimension < 1:
+        raise InvalidInputError(f"the number of coordinates must be a positive integer, got {dimension!r}")
+    return int(dimension)
+
+
+def checked_gradient(gradient: object, dimension: int) -> Vector:
+    """A copy of the user's gradient in float64, of the right shape; NaN and infinities are passed on."""
+    slope = np.array(real_array("the gradient", gradient), dtype=np.float64)
+    if slope.shape != (dimension,):
+        raise InvalidInputError(f"the gradient must have shape ({dimension},), got {slope.shape}")
+    return slope
+
+
 class Function(Objective):
     """The user's own ψ.
 
@@ -26,19 +50,29 @@ class Function(Objective):
         d.
     weak_convexity : float, default=0.0
         μ ≥ 0 such that ψ + μ/2 ‖·‖² is convex; 0 says that ψ is convex.
+    smoothness : float, optional
+        L, the Lipschitz constant of ∇ψ (of its smooth part). Some subsolvers need it.
+    nonsmoothness : float, default=0.0
+        M: subgradients of ψ jump by at most this. 0 says that ψ is differentiable; 2C is right for a
+        function with Lipschitz constant C.
     """
 
-    def __init__(self, fun: ValueAndGradient, dimension: int, weak_convexity: float = 0.0) -> None:
+    def __init__(
+        self,
+        fun: ValueAndGradient,
+        dimension: int,
+        weak_convexity: float = 0.0,
+        smoothness: float = math.inf,
+        nonsmoothness: float = 0.0,
+    ) -> None:
         if not callable(fun):
             raise InvalidInputError(f"fun must be a function x -> (value, gradient), got {type(fun).__name__}")
-        if isinstance(dimension, bool) or not isinstance(dimension, int | np.integer) or dimension < 1:
-            raise InvalidInputError(f"the number of coordinates must be a positive integer, got {dimension!r}")
-        mu = real("weak_convexity", weak_convexity)
-        if not 0 <= mu < np.inf:
-            raise InvalidInputError(f"weak_convexity must be in [0, inf), got {weak_convexity!r}")
         self.fun = fun
-        self._dimension = int(dimension)
-        self._weak_convexity = mu
+        self._dimension = dimension_of(dimension)
+        self._weak_convexity = constant("weak_convexity", weak_convexity)
+        self._smoothness = math.inf if smoothness == math.inf else constant("smoothness", smoothness)
+        self._nonsmoothness = constant("nonsmoothness", nonsmoothness)
+        self.smooth = self._nonsmoothness == 0
 
     @property
     def dimension(self) -> int:
@@ -47,6 +81,14 @@ class Function(Objective):
     @property
     def weak_convexity(self) -> float:
         return self._weak_convexity
+
+    @property
+    def smoothness(self) -> float:
+        return self._smoothness
+
+    @property
+    def nonsmoothness(self) -> float:
+        return self._nonsmoothness
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         """ψ(x) and ∇ψ(x), with their types and shapes checked; NaN and infinities are passed on.
@@ -57,9 +99,7 @@ class Function(Objective):
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise InvalidInputError(f"fun must return (value, gradient), got {type(answer).__name__}")
         value, gradient = answer
-        slope = np.array(real_array("the gradient", gradient), dtype=np.float64)
-        if slope.shape != (self._dimension,):
-            raise InvalidInputError(f"the gradient must have shape ({self._dimension},), got {slope.shape}")
+        slope = checked_gradient(gradient, self._dimension)
         number = real_array("the value", value)
         if number.ndim != 0:
             raise InvalidInputError(f"the value must be a real number, got an array of shape {number.shape}")
@@ -67,7 +107,7 @@ class Function(Objective):
 
     def disagreement(self, x: Vector, value: float, gradient: Vector) -> str:
         """Words for a gradient that contradicts the values around x; empty where they agree."""
-        length = float(np.linalg.norm(gradient))
+        length = float(np.linalg.norm(gradient)) if self.smooth else math.inf
         if not (np.isfinite(length) and length > 0):
             return ""
         step = 1e-5 * max(1.0, float(np.linalg.norm(x))) / length
@@ -93,7 +133,7 @@ class Function(Objective):
             value, gradient = self.value_and_gradient(x)
             return value, gradient[W]
 
-        return Function(on_w, len(W), self._weak_convexity)
+        return Function(on_w, len(W), self._weak_convexity, self._smoothness, self._nonsmoothness)
 
     @cached_property
     def curvature(self) -> float:

@@ -1,10 +1,11 @@
 """A loss of linear predictions, averaged over samples.
 
-ψ(x) = Σ_i s_i ℓ(⟨a_i, x⟩, b_i) / Σ_i s_i
+ψ(x) = Σ_i s_i ℓ(⟨a_i, x⟩ + o_i, b_i) / Σ_i s_i
 """
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 
 import numpy as np
@@ -14,9 +15,11 @@ from levelprox import _kernels
 from levelprox.designs import Design, as_design
 from levelprox.errors import InvalidInputError
 from levelprox.losses import Loss, check_weights, loss_by_name
+from levelprox.losses.base import vector
 from levelprox.objectives.base import Objective, Subgradients, Vector
+from levelprox.validation import finite
 
-# Margins this close to a kink, relative to the size of the targets, count as at it.
+# Margins this close to a kink, relative to the size of targets and offsets, count as at it.
 _KINK = 1e-10
 
 
@@ -29,13 +32,21 @@ class LinearModel(Objective):
         Used in place, never modified.
     b : array-like of shape (n,)
         Targets; −1 and +1 for margin losses such as logistic.
-    loss : {"squared", "logistic", "huber", "absolute", "cauchy"} or Loss, default="squared"
+    loss : str or Loss, default="squared"
+        One of "squared", "logistic", "huber", "absolute", "quantile", "hinge", "cauchy", "sigmoid".
     sample_weight : array-like of shape (n,), optional
         s ≥ 0: a weight of 2 is a repeated sample, a weight of 0 a removed one.
+    offset : array-like of shape (n,), optional
+        o: what is known to add to each margin, such as another model's prediction. None is no offset.
     """
 
     def __init__(
-        self, X: object, b: ArrayLike, loss: str | Loss = "squared", sample_weight: ArrayLike | None = None
+        self,
+        X: object,
+        b: ArrayLike,
+        loss: str | Loss = "squared",
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
     ) -> None:
         self.design: Design = as_design(X)
         self.loss = loss_by_name(loss)
@@ -48,6 +59,7 @@ class LinearModel(Objective):
             weight = check_weights(sample_weight, n)
             # Their unit does not matter; a power of two keeps sums and products in range without rounding.
             self.sample_weight = np.ldexp(weight, -int(np.frexp(weight.max())[1]))
+        self.offset = None if offset is None else _check_offset(offset, n)
         self.smooth = self.loss.smooth
 
     def __getstate__(self) -> dict[str, object]:
@@ -60,9 +72,7 @@ class LinearModel(Objective):
     @cached_property
     def compiled(self) -> _kernels.LinearModel:
         """The kernel that evaluates ψ in one or two passes over X."""
-        return _kernels.LinearModel(
-            self.design.kernel, self.loss.name, self.loss.parameter, self.target, self.sample_weight
-        )
+        return _kernels.LinearModel(self.design.kernel, *self.loss.kernel, self.target, self.sample_weight, self.offset)
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         gradient = np.empty(self.dimension)
@@ -72,7 +82,7 @@ class LinearModel(Objective):
         return self.compiled.value_and_gradient(point, gradient), gradient
 
     def restrict(self, W: NDArray[np.intp]) -> LinearModel:
-        return LinearModel(self.design.columns(W), self.target, self.loss, self.sample_weight)
+        return LinearModel(self.design.columns(W), self.target, self.loss, self.sample_weight, self.offset)
 
     @cached_property
     def curvature(self) -> float:
@@ -81,16 +91,30 @@ class LinearModel(Objective):
         smoothness = self.loss.smoothness if np.isfinite(self.loss.smoothness) else 1.0
         return float(smoothness * squares.mean()) if squares.size else 1.0
 
-    @cached_property
+    @property
     def weak_convexity(self) -> float:
         """μ_ℓ · λ_max(Xᵀ diag(s) X / Σ s): how far ψ can be from convex."""
-        if self.loss.weak_convexity == 0:
-            return 0.0
-        return self.loss.weak_convexity * self._largest_eigenvalue()
+        return self.loss.weak_convexity * self._largest_eigenvalue if self.loss.weak_convexity else 0.0
+
+    @property
+    def smoothness(self) -> float:
+        """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for losses of straight pieces."""
+        return self.loss.smoothness * self._largest_eigenvalue if self.smooth else 0.0
+
+    @property
+    def nonsmoothness(self) -> float:
+        """M = jump of ℓ' · √λ_max(Xᵀ diag(s) X / Σ s), as Σ s_i |⟨a_i, d⟩| / Σ s ≤ √λ_max ‖d‖."""
+        return self.loss.jump * math.sqrt(self._largest_eigenvalue) if self.loss.jump else 0.0
+
+    @property
+    def noise(self) -> float:
+        """σ = sup |ℓ'| · √(Σ s_i ‖a_i‖² / Σ s) for a sample drawn with probability s_i / Σ s."""
+        return self.loss.lipschitz * math.sqrt(float(self._column_squares.sum()))
 
     def is_separated(self, x: Vector) -> bool:
-        if self.loss.kind != "margin":
+        if self.loss.attained:
             return False
+        # Far out on the ray the offsets do not matter: only the signs of b_i⟨a_i, x⟩ do.
         margins = self.target * self.design.matvec(x)
         counted = margins if self.sample_weight is None else margins[self.sample_weight > 0]
         return bool(np.all(counted > 0))
@@ -98,8 +122,10 @@ class LinearModel(Objective):
     def subgradients(self, x: Vector) -> Subgradients | None:
         if self.smooth:
             return None
-        z = self.design.matvec(x)
-        near = _KINK * (1 + np.abs(self.target))
+        z, size = self.design.matvec(x), 1 + np.abs(self.target)
+        if self.offset is not None:
+            z, size = z + self.offset, size + np.abs(self.offset)
+        near = _KINK * size
         low, _ = self.loss.subdifferential(z - near, self.target)
         _, high = self.loss.subdifferential(z + near, self.target)
         share = self._share
@@ -132,6 +158,7 @@ class LinearModel(Objective):
     def __repr__(self) -> str:
         return f"LinearModel({self.design!r}, loss={self.loss!r})"
 
+    @cached_property
     def _largest_eigenvalue(self) -> float:
         """λ_max(Xᵀ diag(s) X / Σ s) by Lanczos, with its residual added; at most the trace."""
         from scipy.sparse.linalg import (  # slow to import, and only nonconvex losses need it
@@ -161,3 +188,12 @@ class LinearModel(Objective):
             return trace
         residual = float(np.linalg.norm(multiply(vectors[:, 0]) - values[0] * vectors[:, 0]))
         return min(trace, float(values[0]) + 2 * residual)
+
+
+def _check_offset(offset: ArrayLike, n: int) -> Vector:
+    """Offsets of n samples, in an array of our own."""
+    o = np.array(vector("offsets", offset))
+    if o.size != n:
+        raise InvalidInputError(f"X has {n} samples, but offset has {o.size}")
+    finite("offset", o)
+    return o

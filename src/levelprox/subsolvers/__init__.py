@@ -6,23 +6,21 @@ from difflib import get_close_matches
 
 from levelprox.errors import InvalidInputError
 from levelprox.objectives import Objective
+from levelprox.subsolvers.acsa import ACSA
 from levelprox.subsolvers.base import Subsolver
+from levelprox.subsolvers.nesterov import Nesterov
 from levelprox.subsolvers.spectral import Spectral
 
 #: By name; "auto" takes the first that can take the objective.
-SUBSOLVERS: dict[str, type[Subsolver]] = {kind.name: kind for kind in (Spectral,)}
+SUBSOLVERS: dict[str, type[Subsolver]] = {kind.name: kind for kind in (Spectral, Nesterov, ACSA)}
 
 
 def choose(subsolver: str | Subsolver, objective: Objective) -> Subsolver:
     """The subsolver to run on ψ; one error when it cannot take ψ, naming those that can."""
-    able = [name for name, kind in SUBSOLVERS.items() if kind.can_take(objective)]
     if isinstance(subsolver, Subsolver):
-        chosen = subsolver
+        chosen: Subsolver | None = subsolver
     elif subsolver == "auto":
-        if not able:
-            needs = "; ".join(f"{name!r} needs {kind.needs}" for name, kind in SUBSOLVERS.items())
-            raise InvalidInputError(f"no subsolver can take this objective: {needs}")
-        chosen = SUBSOLVERS[able[0]]()
+        chosen = next((kind() for kind in SUBSOLVERS.values() if kind.can_take(objective)), None)
     elif isinstance(subsolver, str) and subsolver in SUBSOLVERS:
         chosen = SUBSOLVERS[subsolver]()
     else:
@@ -30,10 +28,14 @@ def choose(subsolver: str | Subsolver, objective: Objective) -> Subsolver:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         names = ", ".join(["auto", *SUBSOLVERS])
         raise InvalidInputError(f"subsolver must be one of {names} or a Subsolver object, got {subsolver!r}{hint}")
+    if chosen is None:
+        needs = "; ".join(f"{name!r} needs {kind.needs}" for name, kind in SUBSOLVERS.items())
+        raise InvalidInputError(f"no subsolver can take this objective: {needs}")
     if not chosen.can_take(objective):
-        others = f"subsolvers that can take it: {', '.join(able)}" if able else "no subsolver can take it yet"
+        able = [name for name, kind in SUBSOLVERS.items() if kind.can_take(objective)]
+        others = f"subsolvers that can take it: {', '.join(able)}" if able else "no subsolver can take it"
         raise InvalidInputError(f"subsolver {chosen.name!r} needs {chosen.needs}; {others}")
     return chosen
 
 
-__all__ = ["SUBSOLVERS", "Spectral", "Subsolver", "choose"]
+__all__ = ["ACSA", "SUBSOLVERS", "Nesterov", "Spectral", "Subsolver", "choose"]

@@ -1,18 +1,25 @@
 """A subsolver returns a feasible, better point of one LCPP subproblem.
 
-It promises two things whatever stops it: the point it returns is in the surrogate set, and ψ_k there
-is not above ψ_k(x^{k−1}) (deterministic subsolvers). How accurate the point is, each says itself.
+Whatever stops it, the point it returns is in the surrogate set; and, where it sees all of ψ and not only
+samples of it, ψ_k there is not above ψ_k(x^{k−1}). How accurate the point is, each says itself.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from levelprox.objectives import Objective
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
+
+Vector = NDArray[np.float64]
+
+_LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -28,12 +35,27 @@ class Subsolver(ABC):
     def can_take(cls, objective: Objective) -> bool:
         """Whether ψ has the traits this subsolver needs."""
 
+    def is_monotone(self, objective: Objective) -> bool:
+        """Whether ψ_k never rises: true unless only samples of ψ are looked at."""
+        return True
+
+    def proximal_weight(self, objective: Objective) -> float:
+        """γ where none is asked for: 3μ for nonconvex ψ (the paper's), else a small part of its curvature."""
+        return 3 * objective.weak_convexity or 1e-3 * objective.curvature
+
     @abstractmethod
     def limited_to(self, steps: int) -> Subsolver:
         """The same subsolver with at most so many inner steps."""
 
     @abstractmethod
-    def solve(self, subproblem: Subproblem, start: Iterate, tolerance: float = 0.0, seconds: float = 1e300) -> Iterate:
+    def solve(
+        self,
+        subproblem: Subproblem,
+        start: Iterate,
+        tolerance: float = 0.0,
+        seconds: float = 1e300,
+        rng: np.random.Generator | None = None,
+    ) -> Iterate:
         """A better point, started from x^{k−1}.
 
         Parameters
@@ -45,4 +67,19 @@ class Subsolver(ABC):
             No need to go below this residual, in units of ∇ψ.
         seconds : float
             Time left.
+        rng : Generator, optional
+            Where samples come from; only subsolvers that sample ask for it.
         """
+
+
+def arrived(subproblem: Subproblem, start: Iterate, x: Vector, keep_better: bool) -> Iterate:
+    """The iterate at x, with ψ evaluated there; `start` where ψ is not finite at x or, if asked, ψ_k higher."""
+    if np.array_equal(x, start.x):
+        return replace(start, stop="", n_grad=0)
+    psi, gradient = subproblem.objective.value_and_gradient(x)
+    if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
+        return replace(start, stop="not finite", n_grad=1)
+    value = psi + subproblem.gamma / 2 * float(np.sum((x - start.x) ** 2))
+    if keep_better and value > start.psi + _LAST_DIGITS * abs(start.psi):
+        return replace(start, stop="", n_grad=1)
+    return replace(start, x=x, psi=psi, gradient=gradient, stop="", n_grad=1)

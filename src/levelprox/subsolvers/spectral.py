@@ -57,12 +57,19 @@ class Spectral(Subsolver):
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
-        return objective.smooth
+        return objective.smooth and not objective.sampled
 
     def limited_to(self, steps: int) -> Spectral:
         return replace(self, max_steps=steps)
 
-    def solve(self, subproblem: Subproblem, start: Iterate, tolerance: float = 0.0, seconds: float = 1e300) -> Iterate:
+    def solve(
+        self,
+        subproblem: Subproblem,
+        start: Iterate,
+        tolerance: float = 0.0,
+        seconds: float = 1e300,
+        rng: np.random.Generator | None = None,
+    ) -> Iterate:
         surrogate = subproblem.surrogate
         mask, all_nonnegative = subproblem.signs
         outcome = _kernels.spectral(

@@ -1,0 +1,89 @@
+// A subproblem as Python hands it to the compiled subsolvers: its set, its psi, its points.
+#pragma once
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "ball.hpp"
+#include "linear_model.hpp"
+#include "objective.hpp"
+
+namespace levelprox {
+
+namespace nb = nanobind;
+
+using In = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Out = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Mask = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+inline void require(bool condition, const char *message) {
+    if (!condition) throw nb::value_error(message);
+}
+
+inline nb::ndarray<nb::numpy, double> to_numpy(std::vector<double> &&values) {
+    auto *owned = new std::vector<double>(std::move(values));
+    nb::capsule owner(owned, [](void *p) noexcept { delete static_cast<std::vector<double> *>(p); });
+    return nb::ndarray<nb::numpy, double>(owned->data(), {owned->size()}, owner);
+}
+
+// The set of a subproblem over d coordinates; its arrays stay the caller's.
+inline Ball<double> ball(std::size_t d, const std::optional<In> &omega, const std::optional<In> &u, const std::optional<Mask> &nonnegative,
+                         bool all_nonnegative, double tau) {
+    require(!omega || omega->shape(0) == d, "omega does not have the dimension of x");
+    require(!u || u->shape(0) == d, "u does not have the dimension of x");
+    require(!nonnegative || nonnegative->shape(0) == d, "the mask does not have the dimension of x");
+    Ball<double> set;
+    set.d = std::int64_t(d);
+    if (omega) set.omega = omega->data();
+    if (u) set.u = u->data();
+    if (nonnegative) set.nonnegative = nonnegative->data();
+    set.all_nonnegative = all_nonnegative;
+    set.tau = tau;
+    return set;
+}
+
+// A gradient that Python returned, of the right length.
+inline void copy_gradient(nb::handle gradient, std::int64_t dimension, double *out) {
+    const In slope = nb::cast<In>(gradient);
+    if (std::int64_t(slope.shape(0)) != dimension) throw nb::value_error("the gradient does not have the dimension of x");
+    std::copy(slope.data(), slope.data() + dimension, out);
+}
+
+// psi written in Python: x -> (value, gradient), already checked by levelprox.objectives.function.
+class PythonObjective : public Objective {
+public:
+    PythonObjective(nb::callable function, std::int64_t dimension) : function_(std::move(function)), dimension_(dimension) {}
+    std::int64_t dimension() const override { return dimension_; }
+    double value_and_gradient(const double *x, double *gradient, Poll &) const override {
+        nb::gil_scoped_acquire acquire;
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+        nb::object answer = function_(to_numpy(std::vector<double>(x, x + dimension_)));
+        copy_gradient(answer[1], dimension_, gradient);
+        return nb::cast<double>(answer[0]);
+    }
+
+private:
+    nb::callable function_;
+    std::int64_t dimension_;
+};
+
+// Calls run(psi) without the GIL, psi compiled or written in Python.
+template <class Run>
+void with_objective(nb::object objective, std::size_t d, Run run) {
+    if (nb::isinstance<LinearModel>(objective)) {
+        const auto &model = nb::cast<const LinearModel &>(objective);
+        require(std::size_t(model.dimension()) == d, "the model does not have the dimension of x");
+        nb::gil_scoped_release release;
+        run(model);
+    } else {
+        const PythonObjective python(nb::cast<nb::callable>(objective), std::int64_t(d));
+        nb::gil_scoped_release release;
+        run(python);
+    }
+}
+
+}  // namespace levelprox

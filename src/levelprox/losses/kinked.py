@@ -1,0 +1,47 @@
+"""What the losses with a kink share: two lines that meet at z = b, where ℓ is 0 and least.
+
+ℓ = max(lo·s, hi·s),      ∂ℓ = lo for s < 0,  [lo, hi] at s = 0,  hi for s > 0,      s = z - b,  lo ≤ 0 ≤ hi
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from levelprox.losses.base import Loss, Vector
+from levelprox.losses.smoothed import Smoothed
+
+
+@dataclass(frozen=True)
+class Kinked(Loss):
+    """A convex loss with one kink, at z = b.
+
+    `derivative` gives 0 at the kink, an element of the subdifferential; `curvature` is refused.
+    """
+
+    smoothness = math.inf
+    weak_convexity = 0.0
+
+    @property
+    @abstractmethod
+    def jump(self) -> float:
+        """hi - lo."""
+
+    @abstractmethod
+    def slopes(self, b: Vector) -> tuple[Vector, Vector]:
+        """Slopes lo and hi before and after the kink, for each target."""
+
+    def subdifferential(self, z: ArrayLike, b: ArrayLike) -> tuple[Vector, Vector]:
+        """Bounds of ∂ℓ for each sample: both slopes at z = b, the derivative twice elsewhere."""
+        z, b, _ = self._arguments(z, b, None)
+        low, high = super().subdifferential(z, b)
+        before, after = self.slopes(b)
+        return np.where(z == b, before, low), np.where(z == b, after, high)
+
+    def smoothed(self, width: float) -> Smoothed:
+        """Return the Moreau envelope min_w ℓ(w, b) + (z - w)²/(2 width), see `Smoothed`."""
+        return Smoothed(self, width)

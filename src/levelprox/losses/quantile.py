@@ -1,0 +1,53 @@
+"""The quantile loss, or pinball loss, whose fit is a conditional quantile: a fraction q of the targets below it.
+
+    ℓ = max(qr, (q - 1)r),      ℓ' = -q for r > 0, 1 - q for r < 0,      ∂ℓ = [-q, 1 - q] at r = 0,      r = b - z
+
+Koenker and Bassett (1978), Econometrica 46(1). At q = 1/2 it is half of `Absolute`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from levelprox.errors import InvalidInputError
+from levelprox.losses.base import Vector
+from levelprox.losses.kinked import Kinked
+from levelprox.validation import real
+
+
+@dataclass(frozen=True)
+class Quantile(Kinked):
+    """ℓ(z, b) = max(qr, (q - 1)r), r = b - z; max(q, 1 - q)-Lipschitz, convex, not smooth: ℓ' jumps by 1 at z = b.
+
+    `derivative` gives 0 at the kink, an element of the subdifferential; `curvature` is refused.
+
+    Parameters
+    ----------
+    q : float, default 0.5
+        Which quantile, in (0, 1): a target above the fit costs q per unit, one below it 1 - q.
+    """
+
+    q: float = 0.5
+
+    name = "quantile"
+    kind = "regression"
+    jump = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < real("q", self.q) < 1:
+            raise InvalidInputError(f"q must be in (0, 1), got {self.q!r}")
+
+    @property
+    def lipschitz(self) -> float:
+        return max(self.parameter, 1 - self.parameter)
+
+    @property
+    def parameter(self) -> float:
+        """The fraction q."""
+        return float(self.q)
+
+    def slopes(self, b: Vector) -> tuple[Vector, Vector]:
+        """-q and 1 - q."""
+        return np.full_like(b, -self.parameter), np.full_like(b, 1 - self.parameter)

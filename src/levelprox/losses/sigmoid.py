@@ -1,0 +1,25 @@
+"""The sigmoid loss of a margin bz, a smooth count of the errors: no sample costs more than 1. Not convex.
+
+    ℓ = 1/(1 + exp(m)),    ℓ' = -b ℓ(1 - ℓ),    ℓ'' = ℓ(1 - ℓ)(1 - 2ℓ),    m = bz
+
+|ℓ''| is largest, 1/(6√3), at ℓ = (1 ± 1/√3)/2, that is m = ∓log(2 + √3), with both signs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from levelprox.losses.base import Loss
+
+
+@dataclass(frozen=True)
+class Sigmoid(Loss):
+    """ℓ(z, b) = 1/(1 + exp(bz)), b = ±1; no parameter; smoothness and weak convexity 1/(6√3), 1/4-Lipschitz."""
+
+    name = "sigmoid"
+    kind = "margin"
+    smoothness = math.sqrt(3) / 18
+    weak_convexity = math.sqrt(3) / 18
+    lipschitz = 0.25
+    attained = False

@@ -1,0 +1,167 @@
+"""ψ = E Ψ(·, ξ), known only through samples: the user's stochastic oracle.
+
+    E Ψ'(x, ξ) = ψ'(x),    E ‖Ψ'(x, ξ) − ψ'(x)‖² ≤ σ²
+
+The constants μ, L, M and σ are the user's word; the step lengths of AC-SA and the paper's bounds rest on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.errors import InvalidInputError
+from levelprox.objectives.base import Objective, Vector
+from levelprox.objectives.function import Function, ValueAndGradient, checked_gradient, constant, dimension_of
+from levelprox.validation import real
+
+Oracle = Callable[[Vector, np.random.Generator], "Vector | tuple[float, Vector]"]
+
+
+class Stochastic(Objective):
+    """The user's stochastic oracle.
+
+    Parameters
+    ----------
+    oracle : callable
+        (x, rng) ↦ Ψ'(x, ξ), a (sub)gradient of one sample, of shape (d,); or the pair (Ψ(x, ξ), Ψ'(x, ξ)).
+        ξ must be drawn from `rng` alone, so that a seed repeats a run.
+    dimension : int
+        d.
+    noise : float
+        σ ≥ 0.
+    smoothness : float, default=0.0
+        L ≥ 0, of the smooth part of ψ.
+    nonsmoothness : float, default=0.0
+        M ≥ 0; 0 says that ψ is differentiable.
+    weak_convexity : float, default=0.0
+        μ ≥ 0; 0 says that ψ is convex.
+    exact : callable, optional
+        x ↦ (ψ(x), ψ'(x)), where that can be had: for the certificate only.
+    samples : int, default=1000
+        Without `exact`, ψ and ψ' are averages over this many samples, the same ones at every x; the
+        certificate then gives their standard error. Where the oracle gives no values, ψ is reported
+        relative to ψ(0), as the mean of ⟨Ψ'(tx, ξ), x⟩ over t uniform in [0, 1].
+    """
+
+    sampled = True
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        dimension: int,
+        *,
+        noise: float,
+        smoothness: float = 0.0,
+        nonsmoothness: float = 0.0,
+        weak_convexity: float = 0.0,
+        exact: ValueAndGradient | None = None,
+        samples: int = 1000,
+    ) -> None:
+        if not callable(oracle):
+            raise InvalidInputError(f"oracle must be a function (x, rng) -> subgradient, got {type(oracle).__name__}")
+        if isinstance(samples, bool) or not isinstance(samples, int | np.integer) or samples < 2:
+            raise InvalidInputError(f"samples must be an integer of at least 2, got {samples!r}")
+        self.oracle = oracle
+        self.samples = int(samples)
+        self._dimension = dimension_of(dimension)
+        self._noise = constant("noise", noise)
+        self._smoothness = constant("smoothness", smoothness)
+        self._nonsmoothness = constant("nonsmoothness", nonsmoothness)
+        self._weak_convexity = constant("weak_convexity", weak_convexity)
+        self.smooth = self._nonsmoothness == 0
+        self.exact = None if exact is None else Function(exact, self._dimension, self._weak_convexity)
+
+    @property
+    def dimension(self) -> int:
+        return self._dimension
+
+    @property
+    def weak_convexity(self) -> float:
+        return self._weak_convexity
+
+    @property
+    def smoothness(self) -> float:
+        return self._smoothness
+
+    @property
+    def nonsmoothness(self) -> float:
+        return self._nonsmoothness
+
+    @property
+    def noise(self) -> float:
+        return self._noise
+
+    @property
+    def curvature(self) -> float:
+        return self._smoothness or self._weak_convexity or 1.0
+
+    def sample(self, x: Vector, rng: np.random.Generator) -> Vector:
+        """Ψ'(x, ξ) for one ξ, with its shape checked; NaN and infinities are passed on."""
+        return self._draw(x, rng)[1]
+
+    def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
+        """ψ(x) and ψ'(x): exact where the user gave that, averages over samples otherwise."""
+        if self.exact is not None:
+            return self.exact.value_and_gradient(x)
+        value, gradient, _ = self._averages(x)
+        return value, gradient
+
+    def gradient_error(self, x: Vector) -> float:
+        if self.exact is not None:
+            return 0.0
+        return self._averages(x)[2]
+
+    def restrict(self, W: NDArray[np.intp]) -> Stochastic:
+        W = np.arange(self._dimension)[W]
+
+        def on_w(x_w: Vector, rng: np.random.Generator) -> Vector | tuple[float, Vector]:
+            x = np.zeros(self._dimension)
+            x[W] = x_w
+            value, gradient = self._draw(x, rng)
+            return gradient[W] if value is None else (value, gradient[W])
+
+        return Stochastic(
+            on_w,
+            len(W),
+            noise=self._noise,
+            smoothness=self._smoothness,
+            nonsmoothness=self._nonsmoothness,
+            weak_convexity=self._weak_convexity,
+            exact=None if self.exact is None else self.exact.restrict(W).fun,
+            samples=self.samples,
+        )
+
+    def _draw(self, x: Vector, rng: np.random.Generator) -> tuple[float | None, Vector]:
+        answer = self.oracle(np.array(x), rng)
+        if isinstance(answer, tuple):
+            if len(answer) != 2:
+                raise InvalidInputError(
+                    f"the oracle must return a gradient or (value, gradient), got {len(answer)} things"
+                )
+            return real("the value", answer[0]), checked_gradient(answer[1], self._dimension)
+        return None, checked_gradient(answer, self._dimension)
+
+    def _averages(self, x: Vector) -> tuple[float, Vector, float]:
+        """Means of Ψ and Ψ' over the samples of one seed, and the standard error of the latter."""
+        rng = np.random.default_rng(0)
+        values, mean, squares = 0.0, np.zeros(self._dimension), 0.0
+        for n in range(1, self.samples + 1):
+            value, gradient = self._draw(x, rng)
+            if value is None:
+                t = rng.random()
+                value = float(self._draw(t * x, rng)[1] @ x)
+            values += value
+            apart = gradient - mean  # Welford: no difference of large sums
+            mean = mean + apart / n
+            squares += float(apart @ (gradient - mean))
+        error = np.sqrt(squares / (self.samples - 1) / self.samples)
+        return values / self.samples, mean, float(error)
+
+    def __repr__(self) -> str:
+        return (
+            f"Stochastic({self._dimension} coordinates, noise={self._noise:g}, smoothness={self._smoothness:g}, "
+            f"nonsmoothness={self._nonsmoothness:g}, weak_convexity={self._weak_convexity:g})"
+        )

@@ -1,0 +1,119 @@
+"""AC-SA, accelerated stochastic approximation: the paper's one method for every kind of ψ.
+
+With m = γ − μ, Λ = L + γ, x and x^ag started at x^{k−1}, for t = 1, …, T: α = 2/(t+1), γ_t = 4Λ/(t(t+1)),
+
+    x^md = [(1−α)(m+γ_t) x^ag + α((1−α)m+γ_t) x] / (γ_t + (1−α²)m),    G = Ψ'(x^md, ξ) + γ(x^md − x^{k−1}),
+    x ← P([αm x^md + ((1−α)m+γ_t) x − αG] / (m+γ_t)),                    x^ag ← αx + (1−α) x^ag.
+
+Proposition "AC-SA": E[ψ_k(x^ag) − ψ_k(x̄)] ≤ 2Λ/(T(T+1)) ‖x^{k−1} − x̄‖² + 8(M²+σ²)/(m(T+1)).
+Ghadimi and Lan (2012), SIAM J. Optim. 22(4).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from levelprox import _kernels
+from levelprox.errors import InvalidInputError
+from levelprox.objectives import Objective, Stochastic
+from levelprox.result import Iterate
+from levelprox.subproblem import Subproblem
+from levelprox.subsolvers.base import Subsolver, arrived
+
+_FEWEST = 100  # steps where subgradients jump or are sampled: their error falls only as 1/T
+
+
+@dataclass(frozen=True)
+class ACSA(Subsolver):
+    """Accelerated stochastic approximation, compiled; deterministic unless ψ is sampled.
+
+    A deterministic run hands out the better of x^ag and x^{k−1} in ψ_k, so the bound holds and ψ never rises.
+
+    Parameters
+    ----------
+    steps : int, optional
+        T, inner steps per outer step. By default enough for the deterministic part of the bound to be at
+        most a quarter of m‖x^{k−1} − x̄‖², and at least 100 where ψ has kinks or is sampled.
+    """
+
+    name: ClassVar[str] = "acsa"
+    needs: ClassVar[str] = "known constants L and M (declare smoothness and nonsmoothness of your own function)"
+
+    steps: int | None = None
+
+    def __post_init__(self) -> None:
+        steps = self.steps
+        whole = isinstance(steps, int | np.integer) and not isinstance(steps, bool)
+        if steps is not None and not (whole and 1 <= steps < 2**62):
+            raise InvalidInputError(f"steps must be an integer of at least 1, got {steps!r}")
+
+    @classmethod
+    def can_take(cls, objective: Objective) -> bool:
+        return math.isfinite(objective.smoothness) and math.isfinite(objective.nonsmoothness)
+
+    def is_monotone(self, objective: Objective) -> bool:
+        return not objective.sampled
+
+    def proximal_weight(self, objective: Objective) -> float:
+        """γ = 3μ, or L/10: its error falls with γ − μ, so γ must not be tiny beside L."""
+        return 3 * objective.weak_convexity or 0.1 * objective.smoothness or 0.1 * objective.curvature
+
+    def limited_to(self, steps: int) -> ACSA:
+        return replace(self, steps=steps)
+
+    def solve(
+        self,
+        subproblem: Subproblem,
+        start: Iterate,
+        tolerance: float = 0.0,
+        seconds: float = 1e300,
+        rng: np.random.Generator | None = None,
+    ) -> Iterate:
+        objective, surrogate = subproblem.objective, subproblem.surrogate
+        mask, all_nonnegative = subproblem.signs
+        strong_convexity = subproblem.gamma - objective.weak_convexity
+        smoothness = objective.smoothness + subproblem.gamma
+        # Without strong convexity the bound on smooth ψ still holds, the one on kinks and noise does not.
+        least = 0 if objective.smooth and not objective.sampled else math.ulp(0)
+        if not strong_convexity >= least:
+            raise InvalidInputError(
+                f"acsa needs gamma above the weak-convexity constant {objective.weak_convexity:g} of the objective, "
+                f"got {subproblem.gamma:g}"
+            )
+        arguments = (
+            start.x,
+            subproblem.gamma,
+            surrogate.weights,
+            surrogate.u,
+            mask,
+            all_nonnegative,
+            surrogate.tau,
+            self.steps or _enough(smoothness, strong_convexity, objective),
+            strong_convexity,
+            smoothness,
+            seconds,
+        )
+        if isinstance(objective, Stochastic):
+            source = np.random.default_rng() if rng is None else rng
+            outcome = _kernels.acsa_oracle(lambda x: objective.sample(x, source), *arguments)
+        else:
+            outcome = _kernels.acsa(objective.compiled, *arguments)
+        end = arrived(subproblem, start, outcome["x"], keep_better=self.is_monotone(objective))
+        return replace(
+            end,
+            multiplier=outcome["multiplier"] / surrogate.lam,
+            stop=end.stop or outcome["stop"],
+            n_inner=outcome["steps"],
+            n_grad=end.n_grad + outcome["steps"],
+            n_proj=outcome["projections"],
+        )
+
+
+def _enough(smoothness: float, strong_convexity: float, objective: Objective) -> int:
+    """T with 2Λ/T² ≤ m/4, as in the corollaries."""
+    steps = math.ceil(2 * math.sqrt(2 * smoothness / strong_convexity)) if strong_convexity > 0 else _FEWEST
+    return steps if objective.smooth and not objective.sampled else max(steps, _FEWEST)
