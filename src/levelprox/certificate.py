@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from levelprox.errors import InvalidInputError, NumericalError
 from levelprox.objectives import Objective, Subgradients
 from levelprox.problem import Problem
+from levelprox.theory import degenerate_distance
 
 Vector = NDArray[np.float64]
 
@@ -65,8 +66,8 @@ class Certificate:
     n_nonzero : int
         Nonzero coordinates that count (ω_j > 0).
     degenerate_distance : float or None
-        Distance of η to the nearest level m·cap·ω at which the multiplier may explode, relative to
-        cap·ω; None when not checked or when there is no such level.
+        Distance of η to the nearest sum of cap·ω_j, at which the multiplier may explode, relative to cap times
+        the common unit of the weights; None when not checked or when there is no such level.
     degenerate_check : str
         "checked", "no degenerate level" or "not checked: unequal weights".
     dual_bound : float
@@ -366,19 +367,6 @@ def _best_subgradient(problem: Problem, x: Vector, subgradients: Subgradients) -
 def _squared(vector: Vector) -> float:
     with np.errstate(over="ignore"):  # beyond the range of float64 it is inf
         return float(np.sum(vector**2))
-
-
-def degenerate_distance(problem: Problem) -> tuple[float | None, str]:
-    """How far η is from a whole multiple of cap·ω, where all of g can be spent on saturated coordinates."""
-    cap = problem.constraint.cap
-    if not np.isfinite(cap):
-        return None, "no degenerate level"
-    counted = None if problem.weights is None else problem.weights[problem.weights > 0]
-    if counted is not None and (not counted.size or np.any(counted != counted[0])):
-        return None, "not checked: unequal weights" if counted.size else "no degenerate level"
-    unit = cap * (1.0 if counted is None else float(counted[0]))
-    share = problem.level / unit
-    return abs(share - round(share)), "checked"
 
 
 def _dual_bound(problem: Problem, x: Vector, psi: float, null: NullFit) -> float:

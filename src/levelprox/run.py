@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from levelprox.certificate import Certificate, assemble, certify, degenerate_distance, null_fit
+from levelprox.certificate import Certificate, assemble, certify, null_fit
 from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
 from levelprox.lcpp import lcpp
 from levelprox.levels import Constant, Levels
@@ -32,6 +32,7 @@ from levelprox.result import Iterate, Record, Result, Status
 from levelprox.subproblem import Subproblem
 from levelprox.subsolvers import Subsolver
 from levelprox.surrogate import Linearise, Surrogate
+from levelprox.theory import degenerate_level
 
 Vector = NDArray[np.float64]
 RandomState = int | np.random.RandomState | np.random.Generator | None
@@ -300,17 +301,16 @@ class Run:
     def _warn_of_degenerate_level(self) -> None:
         """At a whole number of saturated coordinates the multiplier may explode and the method stick."""
         problem = self.problem
-        distance, _ = degenerate_distance(problem)
-        if distance is None or distance > _DEGENERATE or np.isinf(problem.constraint.threshold):
+        nearest, unit, _ = degenerate_level(problem)
+        if nearest is None or abs(problem.level - nearest) > _DEGENERATE * unit:
             return
-        counted = problem.dimension if problem.weights is None else int(np.count_nonzero(problem.weights))
-        unit = problem.constraint.cap * (1.0 if problem.weights is None else float(np.max(problem.weights)))
-        whole = round(problem.level / unit)
-        if 0 < whole < counted:  # 0: the null fit; all of them: the level holds nothing back
+        total = problem.constraint.cap * (problem.dimension if problem.weights is None else problem.weights.sum())
+        # 0: the null fit; all of them: the level holds nothing back
+        if 0 < nearest < total - unit / 2 and np.isfinite(problem.constraint.threshold):
             self._warn(
-                f"level = {problem.level:g} is {whole} times what one large coefficient costs ({unit:g}): there the "
-                f"multiplier may explode and the last coefficient stick at its threshold. Use level = "
-                f"{(whole - 0.5) * unit:g} or {(whole + 0.5) * unit:g} instead."
+                f"level = {problem.level:g} is {round(nearest / unit)} times {unit:g}, just what some large "
+                f"coefficients cost: there the multiplier may explode and the last coefficient stick at its threshold. "
+                f"Use level = {nearest - unit / 2:g} or {nearest + unit / 2:g} instead."
             )
 
     def _is_separated(self, x: Vector) -> bool:
