@@ -100,7 +100,10 @@ class Iterate:
 
 @dataclass(frozen=True)
 class Record:
-    """One line of a run's history: what an outer step k reached."""
+    """One line of a run's history: what an outer step k reached, and what the run had cost by then.
+
+    `n_grad` counts evaluations of ψ with its gradient and `seconds` the wall-clock time, both since the run began.
+    """
 
     k: int
     eta_k: float
@@ -109,6 +112,7 @@ class Record:
     kkt: float
     multiplier: float
     change: float
+    n_grad: int
     seconds: float
 
 

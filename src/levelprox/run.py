@@ -252,6 +252,7 @@ class Run:
                 kkt=certificate.kkt,
                 multiplier=certificate.multiplier,
                 change=change,
+                n_grad=self.n_grad,
                 seconds=time.monotonic() - self.began,
             )
         )
