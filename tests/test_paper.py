@@ -362,6 +362,7 @@ def check_proposition_acsa():
         for loss in ("squared", "cauchy"):
             problem = problem_for(constraint, loss, seed=6)
             assert_acsa_smooth(problem, np.zeros(8))
+            assert_acsa_smooth(replace(problem, level=4 * problem.level), np.zeros(8))
             assert_acsa_smooth(problem, warm(problem, proximal_weight(problem)))
         problem = problem_for(constraint, "cauchy", seed=7)
         assert_acsa_sampled(problem, sigma=0.7)
@@ -369,10 +370,11 @@ def check_proposition_acsa():
 
 
 def assert_acsa_smooth(problem, x):
-    gamma, psi = proximal_weight(problem), problem.objective
+    psi = problem.objective
+    gamma = 3 * psi.weak_convexity or 0.01 * psi.smoothness
     subproblem, start = subproblem_at(problem, x, gamma), start_at(problem, x)
     best = solved(subproblem, start).x
-    for T in (1, 2, 5, 15, 50):
+    for T in (1, 2, 3, 5, 8, 15, 50):
         end = ACSA(steps=T).solve(subproblem, start).x
         bound = theory.acsa_bound(T, sum((x - best) ** 2), gamma=gamma, mu=psi.weak_convexity, L=psi.smoothness)
         assert_at_most(subproblem.value(end) - subproblem.value(best), bound, f"gap of AC-SA, T = {T}")
@@ -552,6 +554,27 @@ def test_theorem_complexity_main():
 
 def test_proposition_acsa():
     check_proposition_acsa()
+
+
+@pytest.mark.parametrize("loss", ["squared", "cauchy"])
+@pytest.mark.parametrize("constraint", SIX, ids=str)
+def test_acsa_is_its_twin(constraint, loss):
+    problem = problem_for(constraint, loss, seed=13)
+    psi, x = problem.objective, 0.1 * np.random.default_rng(0).standard_normal(8)
+    gamma = 3 * psi.weak_convexity or 0.1 * psi.smoothness
+    subproblem = subproblem_at(problem, x, gamma)
+    g_k = subproblem.surrogate
+    for T in (1, 2, 7, 40):
+        twin = reference.acsa(
+            lambda at: psi.value_and_gradient(at)[1],
+            x,
+            T,
+            lambda v: projection.project(v, g_k.u, g_k.tau)[0],
+            gamma=gamma,
+            mu=psi.weak_convexity,
+            L=psi.smoothness,
+        )
+        np.testing.assert_allclose(ACSA(steps=T).solve(subproblem, start_at(problem, x)).x, twin, atol=1e-12)
 
 
 def test_corollary_unified_complexity_main():
