@@ -72,6 +72,11 @@ class Certificate:
         "checked", "no degenerate level" or "not checked: unequal weights".
     dual_bound : float
         An upper bound on the multiplier of an exact KKT point at x (Lemma "dual_bound" at its fixed point).
+    gradient_error : float
+        Standard error of ‖∇ψ‖ where ψ is known through samples only; 0 where it is exact.
+    near_epsilon, near_delta : float or None
+        The paper's (ε, δ)-KKT statement with an x̄ ≠ x, where that says more than x̄ = x: for ψ with kinks and for
+        sampled ψ (`nearby_kkt`).
     """
 
     kkt: float
@@ -90,11 +95,20 @@ class Certificate:
     degenerate_distance: float | None
     degenerate_check: str
     dual_bound: float
+    gradient_error: float = 0.0
+    near_epsilon: float | None = None
+    near_delta: float | None = None
 
     @property
     def epsilon(self) -> float:
-        """ε of the paper's (ε, δ)-KKT definition with x̄ = x, so δ = 0."""
-        return max(self.stationarity_squared, self.complementarity)
+        """ε of the paper's (ε, δ)-KKT definition: at x itself, unless an x̄ near it is known."""
+        at_x = max(self.stationarity_squared, self.complementarity)
+        return at_x if self.near_epsilon is None else self.near_epsilon
+
+    @property
+    def delta(self) -> float:
+        """δ = ‖x − x̄‖² of that definition; 0 at x itself."""
+        return 0.0 if self.near_delta is None else self.near_delta
 
     def as_dict(self) -> dict[str, Any]:
         """Every figure, for JSON."""
@@ -115,9 +129,11 @@ class Certificate:
             ("multiplier y", f"{self.multiplier:.6g}" if self.active else "0 (constraint inactive)"),
             ("stationarity", f"{self.stationarity:.2e}  (scale {self.scale:.3g})"),
             ("complementarity", f"{self.complementarity:.2e}"),
-            ("(ε, δ)-KKT", f"ε = {self.epsilon:.2e}, δ = 0"),
+            ("(ε, δ)-KKT", f"ε = {self.epsilon:.2e}, δ = {self.delta:.2g}"),
             ("degenerate levels", degenerate),
         ]
+        if self.gradient_error:
+            rows.insert(6, ("error of the gradient", f"{self.gradient_error:.2e}  (an average over samples)"))
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
@@ -147,7 +163,7 @@ def certify(problem: Problem, x: object, null: NullFit | None = None) -> Certifi
     subgradients = problem.objective.subgradients(point)
     if subgradients is not None:
         gradient = _best_subgradient(problem, point, subgradients)
-    return assemble(problem, point, psi, gradient, null)
+    return assemble(problem, point, psi, gradient, null, problem.objective.gradient_error(point))
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +226,9 @@ def _fit_unconstrained(objective: Objective, nonnegative: NDArray[np.bool_], sec
     return best[1]
 
 
-def assemble(problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit) -> Certificate:
+def assemble(
+    problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit, gradient_error: float = 0.0
+) -> Certificate:
     """The certificate from ψ and a (sub)gradient at x that are already known."""
     g = problem.g(x)
     slack = problem.level - g
@@ -245,6 +263,7 @@ def assemble(problem: Problem, x: Vector, psi: float, gradient: Vector, null: Nu
         degenerate_distance=distance,
         degenerate_check=check,
         dual_bound=_dual_bound(problem, x, psi, null),
+        gradient_error=gradient_error,
     )
 
 

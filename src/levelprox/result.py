@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from levelprox.certificate import Certificate
+    from levelprox.theory import Parameters
 
 Vector = NDArray[np.float64]
 
@@ -137,6 +138,8 @@ class Result:
         The proximal weight γ used.
     subsolver, levels : str
         What was run.
+    parameters : theory.Parameters, optional
+        K, T_k and the other numbers of the paper's corollaries, where preset="paper" set them.
     tol : float
     random_state : object
         As given.
@@ -159,6 +162,7 @@ class Result:
     phase_s: dict[str, float] = field(default_factory=dict, repr=False)
     gamma: float = 0.0
     subsolver: str = ""
+    parameters: Parameters | None = None
     levels: str = ""
     tol: float = 0.0
     random_state: Any = field(default=None, repr=False)

@@ -27,12 +27,13 @@ from levelprox.certificate import Certificate, assemble, certify, null_fit
 from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
 from levelprox.lcpp import lcpp
 from levelprox.levels import Constant, Levels
+from levelprox.nearby import nearby_kkt
 from levelprox.problem import Problem
 from levelprox.result import Iterate, Record, Result, Status
 from levelprox.subproblem import Subproblem
 from levelprox.subsolvers import Subsolver
 from levelprox.surrogate import Linearise, Surrogate
-from levelprox.theory import degenerate_level
+from levelprox.theory import Parameters, degenerate_level
 
 Vector = NDArray[np.float64]
 RandomState = int | np.random.RandomState | np.random.Generator | None
@@ -43,6 +44,7 @@ _ACCEPTABLE = 100  # a point within this factor of tol is "solved_inaccurate"
 _HISTORY = 1000
 _PAST_ALL_BOUNDS = 1e100
 _DEGENERATE = 1e-3  # relative to the cost of one large coefficient
+_NEARBY = 1.0  # seconds that the (ε, δ)-KKT statement may always take; else as long as the run did
 _STILL = 10  # outer steps without any movement that make a stall
 
 
@@ -63,6 +65,8 @@ class Run:
         surrogate: Linearise,
         stopping: str,
         random_state: RandomState,
+        rng: np.random.Generator,
+        parameters: Parameters | None,
     ) -> None:
         self.problem = problem
         self.subsolver = subsolver
@@ -75,7 +79,8 @@ class Run:
         self.surrogate = surrogate
         self.stopping = stopping
         self.random_state = random_state
-        self.rng = _generator(random_state)
+        self.rng = rng
+        self.parameters = parameters
         self.began = time.monotonic()
         self.history: deque[Record] = deque(maxlen=_HISTORY)
         self.n_outer = self.n_inner = self.n_grad = self.n_proj = 0
@@ -83,6 +88,7 @@ class Run:
         self.warned: list[str] = []
         self.still = 0
         self.best: Iterate | None = None
+        self.came_from: tuple[Vector, float] | None = None  # x^{k−1} and η_k of the last step
 
     def __call__(self, x0: Vector | None) -> Result:
         """Run from x0, or from the null fit."""
@@ -135,7 +141,7 @@ class Run:
     def _solved(self, start: Iterate) -> Status | None:
         """SOLVED where there is nothing to do."""
         certificate = assemble(self.problem, start.x, start.psi, start.gradient, self.null)
-        done = certificate.kkt <= self.tol and self.max_iter > 0 and self.time_limit > 0
+        done = certificate.kkt <= self.tol and self.max_iter > 0 and self.time_limit > 0 and self.stopping != "never"
         return Status.SOLVED if done else None
 
     @contextmanager
@@ -173,8 +179,10 @@ class Run:
             return
         everything = Surrogate(problem.weights, None, math.inf, problem.constraint.lam, math.inf)
         iterate, accuracy = start, 0.1 * self.tol * self.null.scale
+        assert self.gamma is not None
+        gamma = problem.objective.weak_convexity if problem.objective.smooth else self.gamma
         for steps in chain((1, 2, 4), repeat(10)):
-            free = Subproblem(problem.objective, everything, iterate.x, problem.objective.weak_convexity, problem.signs)
+            free = Subproblem(problem.objective, everything, iterate.x, gamma, problem.signs)
             iterate = self.subsolver.limited_to(steps).solve(free, iterate, accuracy, self._left(), self.rng)
             if problem.g(iterate.x) > problem.level:
                 self._count(iterate)
@@ -198,6 +206,7 @@ class Run:
             assert self.best is not None
             last, self.best = self.best, self._count(iterate)
             self.n_outer += 1
+            self.came_from = last.x, eta_k
             status = self._judge(eta_k, last, iterate)
             if status is not None:
                 return status
@@ -217,13 +226,13 @@ class Run:
             return Status.INTERRUPTED
         if iterate.stop == "not finite":
             return Status.NUMERICAL_ERROR
-        met = certificate.kkt <= self.tol if self.stopping == "kkt" else change <= self.tol
+        met = {"kkt": certificate.kkt <= self.tol, "change": change <= self.tol, "never": False}[self.stopping]
         if met and not (self.stopping == "change" and eta_k < self.problem.level and length == 0):
             return Status.SOLVED
         if float(np.max(np.abs(iterate.x), initial=0.0)) > _PAST_ALL_BOUNDS:
             return Status.DIVERGING
         self.still = self.still + 1 if change <= 4 * _EPS and eta_k == self.problem.level else 0
-        if self.still >= _STILL and self.tol > 0:
+        if self.still >= _STILL and self.tol > 0 and self.stopping != "never":
             return Status.STALLED
         return None
 
@@ -259,6 +268,8 @@ class Run:
         assert self.best is not None
         certificate, interrupted = self._certificate(self.best, status)
         status = Status.INTERRUPTED if interrupted else status
+        if not interrupted and status not in (Status.INTERRUPTED, Status.TIME_LIMIT):
+            certificate = self._with_neighbour(self.best, certificate)
         self._phase("certificate")
         if status in (Status.SOLVED, Status.MAX_ITER, Status.STALLED):
             acceptable = max(_ACCEPTABLE * self.tol, 1e3 * _EPS) if self.tol > 0 else -math.inf
@@ -289,6 +300,29 @@ class Run:
             self._warn(f"the certificate is the run's own; recomputing it failed: {type(error).__name__}: {error}")
             known = assemble(self.problem, best.x, best.psi, best.gradient, self.null)
             return known, isinstance(error, KeyboardInterrupt)
+
+    def _with_neighbour(self, best: Iterate, certificate: Certificate) -> Certificate:
+        """The certificate with the (ε, δ)-KKT statement of the last subproblem's solution, where x itself has none."""
+        objective = self.problem.objective
+        rough = not objective.smooth or self.subsolver.is_random(objective)
+        if not rough or certificate.kkt <= self.tol or self.came_from is None:
+            return certificate
+        center, eta_k = self.came_from
+        try:
+            near = nearby_kkt(
+                self.problem,
+                best.x,
+                center=center,
+                level=eta_k,
+                gamma=self.gamma,
+                surrogate=self.surrogate,
+                seconds=min(self._left(), max(_NEARBY, time.monotonic() - self.began)),
+                rng=self.rng,
+            )
+        except Exception as error:
+            self._warn(f"no (ε, δ)-KKT statement; looking for one failed: {type(error).__name__}: {error}")
+            return certificate
+        return replace(certificate, near_epsilon=near.epsilon, near_delta=near.delta)
 
     def _warn(self, message: str) -> None:
         """Warn, on the line outside levelprox that asked for the run, and remember it."""
@@ -331,11 +365,16 @@ class Run:
             nearly, remedy = "x changes by less than tol", "Lower tol, or stop by the KKT residual."
         elif self.still >= _STILL:
             remedy = "x no longer moves in float64."
+        if self.parameters is not None:
+            nearly = f"Ran the paper's method (k̂ of K = {self.parameters.K}, T = {self.parameters.steps})"
+            remedy = "Raise max_iter, which is K."
         stopped = {
             Status.SOLVED: f"Solved {steps}: {figures}."
             + ("" if certificate.active else " The constraint is inactive."),
             Status.SOLVED_INACCURATE: f"{nearly} {steps}: {figures}. {remedy}",
-            Status.MAX_ITER: f"Stopped {steps}, max_iter: {figures}. Raise max_iter or tol.",
+            Status.MAX_ITER: f"Stopped {steps}, max_iter: {figures}. Raise max_iter or tol."
+            if self.parameters is None
+            else f"{nearly} {steps}: {figures}; ε = {certificate.epsilon:.1e}, δ = {certificate.delta:.1e}. {remedy}",
             Status.TIME_LIMIT: f"Stopped {steps}, time_limit {self.time_limit:g} s: {figures}. Raise it or tol.",
             Status.INTERRUPTED: f"Interrupted {steps}: {figures}.",
             Status.CALLBACK_STOP: f"Stopped by the callback {steps}: {figures}.",
@@ -361,6 +400,7 @@ class Run:
             phase_s=dict(self.phase_s),
             gamma=self.gamma or 0.0,
             subsolver=self.subsolver.name,
+            parameters=self.parameters,
             levels=type(self.levels).__name__.lower(),
             tol=self.tol,
             random_state=self.random_state,
@@ -375,13 +415,6 @@ class Run:
             certificate = assemble(self.problem, self.best.x, self.best.psi, self.best.gradient, self.null)
             result = self._result(Status.NUMERICAL_ERROR, message, certificate)
         raise NumericalError(message, result) from cause
-
-
-def _generator(random_state: RandomState) -> np.random.Generator:
-    """What scikit-learn calls a random state, as NumPy's generator."""
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.Generator(random_state._bit_generator)
-    return np.random.default_rng(random_state)
 
 
 @functools.cache

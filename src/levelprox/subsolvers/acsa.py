@@ -55,6 +55,10 @@ class ACSA(Subsolver):
     def can_take(cls, objective: Objective) -> bool:
         return math.isfinite(objective.smoothness) and math.isfinite(objective.nonsmoothness)
 
+    def noise(self, objective: Objective) -> float:
+        """σ of the gradients it looks at."""
+        return objective.noise if self.is_random(objective) else 0.0
+
     def proximal_weight(self, objective: Objective) -> float:
         """γ = 3μ, or L/10: its error falls with γ − μ, so γ must not be tiny beside L."""
         return 3 * objective.weak_convexity or 0.1 * objective.smoothness or 0.1 * objective.curvature
