@@ -215,6 +215,23 @@ def spectral(fun, center, gamma, project_onto, step, max_steps, memory=5, decrea
     return best[1]
 
 
+# --- AC-SA on psi + gamma/2 |x - center|^2 -------------------------------------------------------------
+
+
+def acsa(gradient, center, steps, project_onto, gamma, mu, L):
+    """Accelerated stochastic approximation; `gradient` may be random. The better of center and x^ag is up to others."""
+    m, smoothness = gamma - mu, L + gamma
+    x = x_ag = center
+    for t in range(1, steps + 1):
+        alpha, gamma_t = 2 / (t + 1), 4 * smoothness / (t * (t + 1))
+        x_md = (1 - alpha) * (m + gamma_t) * x_ag + alpha * ((1 - alpha) * m + gamma_t) * x
+        x_md = x_md / (gamma_t + (1 - alpha**2) * m)
+        slope = gradient(x_md) + gamma * (x_md - center)
+        x = project_onto((alpha * m * x_md + ((1 - alpha) * m + gamma_t) * x - alpha * slope) / (m + gamma_t))
+        x_ag = alpha * x + (1 - alpha) * x_ag
+    return project_onto(x_ag)
+
+
 # --- the paper's other subsolvers on psi + gamma/2 |x - center|^2 --------------------------------------
 
 

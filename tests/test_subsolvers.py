@@ -52,7 +52,7 @@ def acsa_twin(subproblem, gradient, steps):
 SMOOTH = [objective for objective in OBJECTIVES if math.isfinite(objective.smoothness)]
 
 
-@pytest.mark.parametrize("objective", SMOOTH, ids=str)
+@pytest.mark.parametrize("objective", SMOOTH, ids=lambda of: type(of).__name__)
 @pytest.mark.parametrize("signs", [(None, False), (None, True)], ids=["free", "nonnegative"])
 def test_nesterov_is_its_twin(objective, signs):
     weights = np.linspace(0.5, 2, objective.dimension)
@@ -68,20 +68,14 @@ def test_nesterov_is_its_twin(objective, signs):
         assert fast.x == pytest.approx(slow, rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize("objective", [*SMOOTH, ROUGH_OBJECTIVES[0], ROUGH_OBJECTIVES[3]], ids=str)
+@pytest.mark.parametrize(
+    "objective", [*SMOOTH, ROUGH_OBJECTIVES[0], ROUGH_OBJECTIVES[3]], ids=lambda of: type(of).__name__
+)
 @pytest.mark.parametrize("signs", [(None, False), (None, True)], ids=["free", "nonnegative"])
 def test_acsa_is_its_twin(objective, signs):
     subproblem, start = subproblem_of(objective, seed=1, signs=signs)
     for steps in (1, 2, 9, 40):
-        slow = reference.acsa(
-            lambda x: objective.value_and_gradient(x)[1],
-            subproblem.center,
-            subproblem.gamma,
-            onto(subproblem),
-            L,
-            m,
-            steps,
-        )
+        slow = acsa_twin(subproblem, lambda x: objective.value_and_gradient(x)[1], steps)
         fast = ACSA(steps=steps).solve(subproblem, start)
         if subproblem.value(slow) > start.psi:  # then the start is the better point, and is kept
             slow = start.x
@@ -100,7 +94,7 @@ def test_acsa_on_an_oracle_is_its_twin_with_the_same_samples():
     assert np.array_equal(again.x, fast.x) and not np.array_equal(other.x, fast.x)
 
 
-@pytest.mark.parametrize("objective", SMOOTH, ids=str)
+@pytest.mark.parametrize("objective", SMOOTH, ids=lambda of: type(of).__name__)
 @pytest.mark.parametrize(
     "subsolver", [Nesterov(max_steps=20_000, accuracy=0.0), ACSA(steps=20_000)], ids=["nag", "acsa"]
 )
@@ -128,7 +122,7 @@ def test_a_start_away_from_the_center_changes_where_it_starts_not_what_is_solved
 # --- smoothing
 
 
-@pytest.mark.parametrize("objective", ROUGH_OBJECTIVES[:3], ids=str)
+@pytest.mark.parametrize("objective", ROUGH_OBJECTIVES[:3], ids=lambda of: type(of).__name__)
 def test_smoothing_solves_a_subproblem_with_kinks_exactly(objective):
     import cvxpy as cp
 
@@ -144,9 +138,7 @@ def test_smoothing_solves_a_subproblem_with_kinks_exactly(objective):
         "quantile": lambda: cp.maximum(0.8 * residual, -0.2 * residual),
         "hinge": lambda: cp.pos(1 - cp.multiply(objective.target, z)),
     }[objective.loss.name]()
-    share = (
-        np.ones(40) / 40 if objective.sample_weight is None else objective.sample_weight / objective.sample_weight.sum()
-    )
+    weight = np.ones(40) if objective.sample_weight is None else objective.sample_weight
     spent = cp.norm1(x) + surrogate.u @ x
     value = weight @ losses / weight.sum() + subproblem.gamma / 2 * cp.sum_squares(x - subproblem.center)
     cp.Problem(cp.Minimize(value), [spent <= surrogate.tau]).solve(
@@ -157,8 +149,8 @@ def test_smoothing_solves_a_subproblem_with_kinks_exactly(objective):
     assert iterate.kinks.missed <= 1e-10
 
 
-@pytest.mark.parametrize("objective", ROUGH_OBJECTIVES[:3], ids=str)
-@pytest.mark.parametrize("constraint", [MCP, constraints.Log(2.0), constraints.L1()], ids=str)
+@pytest.mark.parametrize("objective", ROUGH_OBJECTIVES[:3], ids=lambda of: type(of).__name__)
+@pytest.mark.parametrize("constraint", [MCP, constraints.Log(2.0), constraints.L1()], ids=lambda of: type(of).__name__)
 def test_losses_with_kinks_are_solved_to_a_certificate_by_default(objective, constraint):
     fit = solve(Problem(objective, constraint, 0.4 * constraint.value(np.full(10, 0.4))))
     assert fit.subsolver == "smoothing"
@@ -192,11 +184,13 @@ def test_a_subsolver_names_those_that_can():
         solve(Problem(lost, MCP, 1.5))
 
 
-@pytest.mark.parametrize("objective", [*OBJECTIVES, *ROUGH_OBJECTIVES], ids=str)
+@pytest.mark.parametrize("objective", [*OBJECTIVES, *ROUGH_OBJECTIVES], ids=lambda of: type(of).__name__)
 def test_auto_takes_one_that_can(objective):
     able = [name for name, kind in SUBSOLVERS.items() if kind.can_take(objective)]
     assert able
-    with np.errstate(all="raise"), pytest.warns(match="KKT") if objective.sampled else nullcontext():
+    # Where subgradients cannot be listed x itself is no KKT point; the warning says what it is near to.
+    rough = objective.sampled or (isinstance(objective, Function) and not objective.smooth)
+    with np.errstate(all="raise"), pytest.warns(match=r"an \(ε, δ\)-KKT point") if rough else nullcontext():
         fit = solve(Problem(objective, MCP, 1.5), max_iter=3 if objective.sampled else 1000, random_state=0)
     assert fit.subsolver == able[0]
 
@@ -238,7 +232,7 @@ def oracle(x, rng):
     ("options", "message"),
     [
         ({"noise": -1.0}, r"noise must be in \[0, inf\), got -1.0"),
-        ({"noise": math.nan}, r"noise must be in"),
+        ({"noise": math.nan}, "noise must be a number, got NaN"),
         ({"noise": "loud"}, "noise"),
         ({"noise": 1.0, "smoothness": -2.0}, r"smoothness must be in \[0, inf\)"),
         ({"noise": 1.0, "nonsmoothness": math.inf}, "nonsmoothness must be in"),
@@ -315,7 +309,7 @@ def test_c74_an_oracle_that_raises_is_chained():
 
 def test_without_an_exact_form_averages_and_their_error_are_reported():
     model = OBJECTIVES[0]
-    objective = Stochastic(sampling_rows(model, 4), 10, noise=5.0, smoothness=model.smoothness, samples=4000)
+    objective = Stochastic(sampling_rows(model, 4), 10, noise=5.0, smoothness=model.smoothness, samples=2000)
     x = np.linspace(-0.5, 0.5, 10)
     value, gradient = objective.value_and_gradient(x)
     true, slope = model.value_and_gradient(x)
@@ -327,8 +321,9 @@ def test_without_an_exact_form_averages_and_their_error_are_reported():
         return 7.0 + rng.standard_normal(), np.zeros(10)
 
     assert Stochastic(with_values, 10, noise=1.0).value_and_gradient(x)[0] == pytest.approx(7.0, abs=0.2)
+    few = Stochastic(objective.oracle, 10, noise=5.0, smoothness=model.smoothness, samples=20)
     with pytest.warns(match="KKT"):
-        fit = solve(Problem(objective, MCP, 1.5), max_iter=2, random_state=0)
+        fit = solve(Problem(few, MCP, 1.5), max_iter=2, random_state=0)
     assert fit.certificate.gradient_error > 0
     assert "an average over samples" in str(fit.certificate)
 
