@@ -80,7 +80,7 @@ def text(n: int, d: int, words: int, seed: int) -> Labelled:
     counts.data = np.log1p(counts.data) * rarity[counts.indices]
     lengths = np.sqrt((counts * counts).sum(axis=1))
     X = scipy.sparse.csr_array(scipy.sparse.diags_array(1 / lengths) @ counts)
-    return X, _labels(X, d // 20, rng)
+    return X, _labels(X, rng)
 
 
 def pixels(n: int, d: int, seed: int) -> Labelled:
@@ -90,11 +90,12 @@ def pixels(n: int, d: int, seed: int) -> Labelled:
     real = hidden[:, rng.integers(40, size=d // 2)] * hidden[:, rng.integers(40, size=d // 2)]
     real /= real.max(axis=0)
     X = 2 * np.hstack([real, rng.permuted(real, axis=0)]) - 1
-    return X, _labels(X[:, : d // 2], 20, rng)
+    return X, _labels(X[:, : d // 2], rng)
 
 
-def _labels(X: Any, relevant: int, rng: np.random.Generator) -> Double:
-    """±1 from a planted sparse model, one in twenty of them wrong."""
+def _labels(X: Any, rng: np.random.Generator) -> Double:
+    """±1 from a planted model of one column in twenty, one label in twenty wrong."""
+    relevant = -(-X.shape[1] // 20)
     chosen = rng.choice(X.shape[1], relevant, replace=False)
     x = np.zeros(X.shape[1])
     x[chosen] = rng.standard_normal(relevant)

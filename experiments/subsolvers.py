@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
@@ -34,6 +35,7 @@ from levelprox.lcpp import lcpp
 from levelprox.levels import Harmonic
 from levelprox.result import Iterate, Record
 from levelprox.subsolvers import SGD, SVRG, Nesterov, Spectral, Subsolver
+from levelprox.theory import degenerate_distance
 
 Double = NDArray[np.float64]
 
@@ -96,25 +98,21 @@ PANELS = (
     Panel("news20", 0.10, 1e-4),
     Panel("news20", 0.20, 1e-4),
 )
-FULL, QUICK = Budget(passes=300, seconds=8.0, seeds=3), Budget(passes=60, seconds=1.2, seeds=1)
+FULL, QUICK = Budget(passes=1000, seconds=7.0, seeds=3), Budget(passes=60, seconds=0.8, seeds=1)
 
 
 def compare(panels: Sequence[Panel], theta: float, budget: Budget) -> Iterator[Curve]:
-    """All runs, one after the other."""
+    """All runs, one after the other; each data set is loaded once."""
     for name in dict.fromkeys(panel.dataset for panel in panels):
         data = load(name)
         model = LinearModel(data.X, data.b, "logistic")
-        for panel in panels:
-            if panel.dataset == name:
-                problem = Problem(model, MCP(lam=2, theta=theta), level=panel.alpha * model.dimension)
-                for curve in compare_on(panel, problem, data.label, budget):
-                    last = curve.points[-1]
-                    print(
-                        f"{data.label:36} α = {panel.alpha:<5g} {curve.name:4} seed {curve.seed}: "
-                        f"ψ = {last.psi:.6f} after {last.passes:4d} passes, {last.seconds:5.2f} s",
-                        flush=True,
-                    )
-                    yield curve
+        for panel in (panel for panel in panels if panel.dataset == name):
+            problem = Problem(model, MCP(lam=2, theta=theta), level=panel.alpha * model.dimension)
+            distance, _ = degenerate_distance(problem)
+            print(
+                f"{data.label}, α = {panel.alpha:g}: η = {problem.level:g}, {distance:.2g} caps from a degenerate level"
+            )
+            yield from compare_on(panel, problem, data.label, budget)
 
 
 def compare_on(panel: Panel, problem: Problem, label: str, budget: Budget) -> Iterator[Curve]:
@@ -123,6 +121,11 @@ def compare_on(panel: Panel, problem: Problem, label: str, budget: Budget) -> It
         for seed in range(budget.seeds if subsolver.is_random(problem.objective) else 1):
             rest = outer_steps(problem, subsolver, panel.gamma, budget, seed)
             early = first_step(problem, subsolver, panel.gamma, rest[0].passes, seed)
+            last = rest[-1]
+            print(
+                f"  {name:4} seed {seed}: ψ = {last.psi:.6f} after {last.passes} passes, {last.seconds:.2f} s",
+                flush=True,
+            )
             yield Curve(panel, label, name, seed, (*early, *rest))
 
 
@@ -230,6 +233,10 @@ def draw(curves: Sequence[Curve], axis_name: str, title: str, path: Path) -> Non
                 )
             axis.plot(*median_curve(runs, axis_name), color=color, label=f"LCPP-{name}")
         axis.set(xscale="log", yscale="log", xlabel=title, ylabel="ψ")
+        for ticks in (axis.xaxis, axis.yaxis):
+            ticks.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ticks.set_major_formatter("{x:g}")
+            ticks.set_minor_formatter(NullFormatter())
         axis.set_title(f"{here[0].label}, α = {panel.alpha:g}", fontsize=9)
     axes[0, 0].legend(fontsize=7)
     save(figure, path)
