@@ -1,1 +1,1 @@
-"""The paper's claims and figures, measured: each module runs by `python -m experiments.<name> [--quick] [--out DIR]`."""
+"""The paper's claims and figures, measured: `python -m experiments.<name> [--quick] [--out DIR]` runs one of them."""
