@@ -204,14 +204,22 @@ def test_targets_are_medians_of_first_arrivals():
     assert rows["SGD"]["seconds to 90 % of the way"] == ""
 
 
-def test_median_curve_holds_each_value_until_the_next_and_ends_with_the_shortest_run():
-    runs = [curve("SGD", seed, *points).points for seed, points in enumerate((
-        ((0, 0, 9), (1, 0, 5), (3, 0, 1)),
-        ((0, 0, 9), (2, 0, 4), (4, 0, 2)),
-        ((0, 0, 9), (1, 0, 6), (5, 0, 0)),
-    ))]  # fmt: skip
+def test_median_curve_is_straight_in_the_logarithms_and_ends_with_the_shortest_run():
+    runs = [
+        curve("SGD", 0, (0, 0, 9), (1, 0, 16), (4, 0, 1)).points,
+        curve("SGD", 1, (0, 0, 9), (2, 0, 7), (8, 0, 7)).points,
+        curve("SGD", 2, (0, 0, 9), (1, 0, 3), (5, 0, 2)).points,
+    ]
     grid, psi = subsolvers.median_curve(runs, "passes")
-    assert grid.tolist() == [2, 3] and psi.tolist() == [5, 4]
+    assert grid.tolist() == [2, 4]
+    third_at_4 = 3 * (2 / 3) ** (math.log(4) / math.log(5))
+    np.testing.assert_allclose(psi, [4, third_at_4], rtol=1e-12)
+
+
+def test_points_out_of_order_in_time_are_drawn_in_order():
+    points = curve("SVRG", 0, (0, 0.0, 9), (3, 0.5, 4), (5, 0.3, 5), (9, 1.0, 2)).points
+    place, psi = subsolvers.series(points, "seconds")
+    assert place.tolist() == [0.3, 0.5, 1.0] and psi.tolist() == [5, 4, 2]
 
 
 def test_data_come_from_the_named_folder_and_stand_ins_say_so(tmp_path, monkeypatch):
