@@ -11,7 +11,7 @@ from levelprox import Iterate, LinearModel, Problem, surrogate
 from levelprox.constraints import MCP, SCAD, Exp, Log, Lp, NegativeLp
 from levelprox.lcpp import lcpp
 from levelprox.subproblem import Subproblem
-from levelprox.subsolvers import Spectral
+from levelprox.subsolvers import Spectral, Subsolver
 from levelprox.surrogate import Surrogate
 
 SIX = [MCP(1.5, 2.0), SCAD(0.6, 3.7), Exp(1.2), Log(3.0), Lp(0.5, 0.2), NegativeLp(-1.0, 1.5)]
@@ -73,6 +73,35 @@ def solved(subproblem, start):
     assert_at_most(g_k.value(x), g_k.level, "feasibility of the subproblem", 1e-9)
     assert y >= 0
     return found
+
+
+@dataclass(frozen=True)
+class AsInexactAsAllowed(Subsolver):
+    """From x̄^k back towards x^{k−1}, as far as ψ_k(x^k) − ψ_k(x̄^k) <= ρ/2 |x^{k−1} − x̄^k|² + ζ allows."""
+
+    name = "as inexact as allowed"
+    needs = "nothing"
+    rho: float
+    zeta: float = 0.0
+
+    @classmethod
+    def can_take(cls, objective):
+        return True
+
+    def limited_to(self, steps):
+        return self
+
+    def solve(self, subproblem, start, tolerance=0.0, seconds=1e300, rng=None):
+        best = Spectral(max_steps=2000, accuracy=0.0).solve(subproblem, start).x
+        back = subproblem.center - best
+        allowed = subproblem.value(best) + self.rho / 2 * float(back @ back) + self.zeta
+        low, high = 0.0, 1.0
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (middle, high) if subproblem.value(best + middle * back) <= allowed else (low, middle)
+        x = best + low * back
+        psi, gradient = subproblem.objective.value_and_gradient(x)
+        return replace(start, x=x, psi=psi, gradient=gradient)
 
 
 @dataclass(frozen=True)
