@@ -359,6 +359,8 @@ class Run:
             f"KKT {certificate.kkt:.1e} {relation} tol {self.tol:.1e}; "
             f"g(x) = {certificate.g:.6g} <= level = {certificate.level:.6g}"
         )
+        if certificate.near_epsilon is not None:
+            figures += f"; an (ε, δ)-KKT point with ε = {certificate.epsilon:.1e}, δ = {certificate.delta:.1e}"
         steps = f"after {self.n_outer} outer steps"
         nearly, remedy = "Nearly solved", "Raise max_iter or tol."
         if self.stopping == "change" and self.history and self.history[-1].change <= self.tol:
@@ -374,7 +376,7 @@ class Run:
             Status.SOLVED_INACCURATE: f"{nearly} {steps}: {figures}. {remedy}",
             Status.MAX_ITER: f"Stopped {steps}, max_iter: {figures}. Raise max_iter or tol."
             if self.parameters is None
-            else f"{nearly} {steps}: {figures}; ε = {certificate.epsilon:.1e}, δ = {certificate.delta:.1e}. {remedy}",
+            else f"{nearly} {steps}: {figures}. {remedy}",
             Status.TIME_LIMIT: f"Stopped {steps}, time_limit {self.time_limit:g} s: {figures}. Raise it or tol.",
             Status.INTERRUPTED: f"Interrupted {steps}: {figures}.",
             Status.CALLBACK_STOP: f"Stopped by the callback {steps}: {figures}.",
