@@ -235,8 +235,8 @@ def check_proposition_scad_eta_setting():
                 half = float(theory.z_paper(constraint, level)) / 2
                 rules.append((theory.eta0_scad(constraint, level), min(constraint.lam * constraint.knee, half)))
             for eta0, least in rules:
-                for before, eta in itertools.pairwise([eta0, *itertools.islice(etas_from(eta0, level), 12)]):
-                    for spent in np.linspace(0, before, 15):
+                for before, eta in itertools.pairwise([eta0, *itertools.islice(etas_from(eta0, level), 8)]):
+                    for spent in np.linspace(0, before, 9):
                         for x, alpha in worst_points(constraint, spent, rng):
                             if alpha <= before:
                                 # The proof has η_{k−1} here, which is less.
@@ -560,27 +560,6 @@ def test_theorem_complexity_main():
 
 def test_proposition_acsa():
     check_proposition_acsa()
-
-
-@pytest.mark.parametrize("loss", ["squared", "cauchy"])
-@pytest.mark.parametrize("constraint", SIX, ids=str)
-def test_acsa_is_its_twin(constraint, loss):
-    problem = problem_for(constraint, loss, seed=13)
-    psi, x = problem.objective, 0.1 * np.random.default_rng(0).standard_normal(8)
-    gamma = 3 * psi.weak_convexity or 0.1 * psi.smoothness
-    subproblem = subproblem_at(problem, x, gamma)
-    g_k = subproblem.surrogate
-    for T in (1, 2, 7, 40):
-        twin = reference.acsa(
-            lambda at: psi.value_and_gradient(at)[1],
-            x,
-            T,
-            lambda v: projection.project(v, g_k.u, g_k.tau)[0],
-            gamma=gamma,
-            mu=psi.weak_convexity,
-            L=psi.smoothness,
-        )
-        np.testing.assert_allclose(ACSA(steps=T).solve(subproblem, start_at(problem, x)).x, twin, atol=1e-12)
 
 
 def test_corollary_unified_complexity_main():
