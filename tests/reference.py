@@ -253,3 +253,29 @@ def nesterov(fun, center, gamma, project_onto, smoothness, strong_convexity, ste
         momentum = alpha * (1 - alpha) / (alpha**2 + following_alpha)
         x, ahead, alpha = following, following + momentum * (following - x), following_alpha
     return x if value(x) <= value(center) else center
+
+
+# --- minibatch steps: dense rows, and a whole projection at every step ------------------------------
+
+
+def stochastic_steps(rows, slope, x, center, gamma, project_onto, samples, batch, lengths, snapshot=None):
+    """All points of x⁺ = P(x − t(mean of (ℓ' − r) a + q + γ(x − c))); slope(i, z) is ℓ', snapshot is (r, q) or None."""
+    r, q = (np.zeros(len(rows)), np.zeros_like(x)) if snapshot is None else snapshot
+    points = []
+    for k, t in enumerate(lengths):
+        chosen = samples[k * batch : (k + 1) * batch]
+        mean = sum((slope(i, float(rows[i] @ x)) - r[i]) * rows[i] for i in chosen) / len(chosen)
+        x = np.array(project_onto(x - t * (mean + q + gamma * (x - center))))
+        points.append(x)
+    return points
+
+
+def screened_projection(v, weights, tau, kappa, project, checked):
+    """The projection of what |v| > κω leaves; where `checked`, κ is lowered until the multiplier is not below it."""
+    while True:
+        kept = np.abs(v) > kappa * weights
+        x = np.zeros_like(v)
+        x[kept], y = project(v[kept], 0.0, tau, weights=weights[kept]) if np.any(kept) else (0.0, 0.0)
+        if y >= kappa or not checked:
+            return x
+        kappa = y * (1 - 1e-9)

@@ -63,7 +63,7 @@ class LinearModel(Objective):
         self.smooth = self.loss.smooth
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in self.__dict__.items() if name != "compiled"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("compiled", "by_rows")}
 
     @property
     def dimension(self) -> int:
@@ -73,6 +73,19 @@ class LinearModel(Objective):
     def compiled(self) -> _kernels.LinearModel:
         """The kernel that evaluates ψ in one or two passes over X."""
         return _kernels.LinearModel(self.design.kernel, *self.loss.kernel, self.target, self.sample_weight, self.offset)
+
+    @cached_property
+    def by_rows(self) -> _kernels.LinearModel:
+        """The same kernel over rows, for those who ask for single samples; column storage is copied once."""
+        design = self.design.row_major()
+        if design is self.design:
+            return self.compiled
+        return _kernels.LinearModel(design.kernel, *self.loss.kernel, self.target, self.sample_weight, self.offset)
+
+    @cached_property
+    def row_squares(self) -> Vector:
+        """‖a_i‖² of every sample."""
+        return self.design.row_squares()
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         gradient = np.empty(self.dimension)
