@@ -63,9 +63,15 @@ def papers_surrogate(constraint, at, eta_k):
     return Surrogate(None, -grad_h / lam, (eta_k + h - float(grad_h @ at)) / lam, lam, eta_k)
 
 
+def minimised(subproblem, start):
+    """Spectral steps to the end, and more from there: a search by values alone sees but half of the digits."""
+    near = Spectral(max_steps=2000, accuracy=1e-11).solve(subproblem, start)
+    return Spectral(max_steps=500, accuracy=0.0).solve(subproblem, near)
+
+
 def solved(subproblem, start):
     """x̄^k and ȳ^k to the last digits, checked against the KKT system of the subproblem (Proposition "KKT-subseq")."""
-    found = Spectral(max_steps=2000, accuracy=1e-11).solve(subproblem, start)
+    found = minimised(subproblem, start)
     g_k, x, y = subproblem.surrogate, found.x, found.multiplier
     slope = found.gradient + subproblem.gamma * (x - subproblem.center) + y * g_k.lam * g_k.u
     price = y * g_k.lam
@@ -94,7 +100,7 @@ class AsInexactAsAllowed(Subsolver):
         return self
 
     def solve(self, subproblem, start, tolerance=0.0, seconds=1e300, rng=None):
-        best = Spectral(max_steps=2000, accuracy=1e-11).solve(subproblem, start).x
+        best = minimised(subproblem, start).x
         back = subproblem.center - best
         allowed = subproblem.value(best) + self.rho / 2 * float(back @ back) + self.zeta
         low, high = 0.0, 1.0
