@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 
@@ -10,9 +11,10 @@ import numpy as np
 from levelprox import Iterate, LinearModel, Problem, surrogate
 from levelprox.constraints import MCP, SCAD, Exp, Log, Lp, NegativeLp
 from levelprox.lcpp import lcpp
+from levelprox.levels import Harmonic
 from levelprox.subproblem import Subproblem
-from levelprox.subsolvers import Spectral
-from levelprox.surrogate import Surrogate
+from levelprox.subsolvers import Spectral, Subsolver
+from levelprox.surrogate import Surrogate, linearise
 
 SIX = [MCP(1.5, 2.0), SCAD(0.6, 3.7), Exp(1.2), Log(3.0), Lp(0.5, 0.2), NegativeLp(-1.0, 1.5)]
 ROUNDING = 1e-10
@@ -61,18 +63,53 @@ def papers_surrogate(constraint, at, eta_k):
     return Surrogate(None, -grad_h / lam, (eta_k + h - float(grad_h @ at)) / lam, lam, eta_k)
 
 
+def minimised(subproblem, start):
+    """Spectral steps to the end, and more from there: a search by values alone sees but half of the digits."""
+    near = Spectral(max_steps=2000, accuracy=1e-11).solve(subproblem, start)
+    return Spectral(max_steps=500, accuracy=0.0).solve(subproblem, near)
+
+
 def solved(subproblem, start):
     """x̄^k and ȳ^k to the last digits, checked against the KKT system of the subproblem (Proposition "KKT-subseq")."""
-    found = Spectral(max_steps=2000, accuracy=0.0).solve(subproblem, start)
+    found = minimised(subproblem, start)
     g_k, x, y = subproblem.surrogate, found.x, found.multiplier
     slope = found.gradient + subproblem.gamma * (x - subproblem.center) + y * g_k.lam * g_k.u
     price = y * g_k.lam
     off = np.where(x != 0, slope + price * np.sign(x), np.maximum(np.abs(slope) - price, 0))
-    assert_at_most(float(np.max(np.abs(off))), 0.0, "stationarity of the subproblem", 1e-8)
+    assert_at_most(float(np.max(np.abs(off))), 0.0, "stationarity of the subproblem", 1e-9)
     assert_at_most(y * abs(g_k.value(x) - g_k.level), 0.0, "complementarity of the subproblem", 1e-9)
     assert_at_most(g_k.value(x), g_k.level, "feasibility of the subproblem", 1e-9)
     assert y >= 0
     return found
+
+
+@dataclass(frozen=True)
+class AsInexactAsAllowed(Subsolver):
+    """From x̄^k back towards x^{k−1}, as far as ψ_k(x^k) − ψ_k(x̄^k) <= ρ/2 |x^{k−1} − x̄^k|² + ζ allows."""
+
+    name = "as inexact as allowed"
+    needs = "nothing"
+    rho: float
+    zeta: float = 0.0
+
+    @classmethod
+    def can_take(cls, objective):
+        return True
+
+    def limited_to(self, steps):
+        return self
+
+    def solve(self, subproblem, start, tolerance=0.0, seconds=1e300, rng=None):
+        best = minimised(subproblem, start).x
+        back = subproblem.center - best
+        allowed = subproblem.value(best) + self.rho / 2 * float(back @ back) + self.zeta
+        low, high = 0.0, 1.0
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (middle, high) if subproblem.value(best + middle * back) <= allowed else (low, middle)
+        x = best + low * back
+        psi, gradient = subproblem.objective.value_and_gradient(x)
+        return replace(start, x=x, psi=psi, gradient=gradient)
 
 
 @dataclass(frozen=True)
@@ -169,3 +206,39 @@ def z_near(z, constraint, alpha):
     """The least z of the levels that round to alpha, as z falls like a root near a whole number of caps."""
     near = alpha * (1 + np.finfo(float).eps * np.arange(-32, 33))
     return float(np.min(z(constraint, near)))
+
+
+def harmonic(problem, eta0=None):
+    eta0 = problem.level / 2 if eta0 is None else eta0
+    return Harmonic(eta0=eta0).sequence(problem.level, 0.0)
+
+
+def proximal_weight(problem):
+    """γ = 3μ where ψ is not convex, else L."""
+    return 3 * problem.objective.weak_convexity or problem.objective.smoothness
+
+
+def assert_inexactness(steps, rho, zeta=0.0):
+    """Relation "inexactness", which the theorems presuppose."""
+    for step in steps:
+        assert_at_most(step.gap, rho / 2 * step.moved + zeta, f"inexactness, k = {step.k}")
+
+
+def subproblem_at(problem, x, gamma, objective=None):
+    g_k = linearise(problem.constraint, x, problem.level)
+    return Subproblem(objective or problem.objective, g_k, x, gamma)
+
+
+def warm(problem):
+    """A start near the solution of a lower level: there the bounds are tight."""
+    lower = replace(problem, level=0.45 * problem.level)
+    steps = follow(lower, itertools.repeat(lower.level), proximal_weight(problem), Spectral(max_steps=20), 40)
+    return steps[-1].after.x
+
+
+def best_value(problem, steps):
+    """The least ψ seen at feasible points: at least ψ(x*), so the bounds are put to a harder test."""
+    longer = follow(
+        problem, itertools.repeat(problem.level), proximal_weight(problem), Spectral(), 30, steps[-1].after.x
+    )
+    return min(step.after.psi for step in [*steps, *longer])

@@ -8,12 +8,13 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from levelprox import LinearModel, Problem, constraints, project, solve
+from levelprox import LinearModel, Problem, _kernels, constraints, project, solve
 from levelprox.errors import InvalidInputError, NumericalError
 from levelprox.objectives import Function, Stochastic
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
 from levelprox.subsolvers import ACSA, SUBSOLVERS, Nesterov, Smoothing, Spectral
+from levelprox.subsolvers.minibatch import draw
 from levelprox.surrogate import linearise
 from tests import reference
 from tests.registries import OBJECTIVES, ROUGH_OBJECTIVES, sampling_rows
@@ -92,6 +93,66 @@ def test_acsa_on_an_oracle_is_its_twin_with_the_same_samples():
     again = ACSA(steps=50).solve(subproblem, start, rng=np.random.default_rng(5))
     other = ACSA(steps=50).solve(subproblem, start, rng=np.random.default_rng(6))
     assert np.array_equal(again.x, fast.x) and not np.array_equal(other.x, fast.x)
+
+
+LINEAR = [objective for objective in [*OBJECTIVES, *ROUGH_OBJECTIVES] if isinstance(objective, LinearModel)]
+
+
+@pytest.mark.parametrize("objective", LINEAR, ids=lambda of: of.loss.name)
+def test_acsa_on_batches_is_its_twin_with_the_same_rows(objective):
+    subproblem, start = subproblem_of(objective, seed=6)
+    fast = ACSA(steps=30, batch_size=7).solve(subproblem, start, rng=np.random.default_rng(8))
+    rng, (n, d) = np.random.default_rng(8), objective.design.shape
+    portion = 7 * (n // 7)
+    samples = iter(np.concatenate([draw(objective, portion, rng) for _ in range(8)]).reshape(-1, 7))
+    rows = np.column_stack([objective.design.matvec(e) for e in np.eye(d)])
+    offset = np.zeros(n) if objective.offset is None else objective.offset
+
+    def gradient(x):
+        chosen = next(samples)
+        slope, _ = objective.loss.subdifferential(rows[chosen] @ x + offset[chosen], objective.target[chosen])
+        return rows[chosen].T @ slope / 7
+
+    assert fast.x == pytest.approx(acsa_twin(subproblem, gradient, 30), rel=1e-9, abs=1e-12)
+    again = ACSA(steps=30, batch_size=7).solve(subproblem, start, rng=np.random.default_rng(8))
+    assert np.array_equal(fast.x, again.x)
+    assert fast.n_grad == 1 + round(30 * 7 / n)
+
+
+def test_batches_of_rows_have_the_noise_of_one_row_by_the_root_of_their_size():
+    model = OBJECTIVES[1]
+    assert ACSA(batch_size=4).noise(model) == pytest.approx(model.noise / 2)
+    assert ACSA().noise(model) == 0
+    assert math.isinf(ACSA(batch_size=4).noise(OBJECTIVES[0]))  # the slope of the squared loss has no bound
+    with pytest.raises(InvalidInputError, match="noise sigma of the objective, which is unknown or unbounded"):
+        solve(Problem(OBJECTIVES[0], MCP, 1.5), preset="paper", subsolver=ACSA(batch_size=4), max_iter=5)
+    with pytest.warns(match="Ran the paper's method"):
+        fit = solve(Problem(model, MCP, 1.5), preset="paper", subsolver=ACSA(batch_size=4), max_iter=5, random_state=0)
+    assert fit.parameters.sigma == pytest.approx(model.noise / 2)
+
+
+def test_c72_batch_sizes_out_of_range():
+    for wrong in (0, -3, 2.5, True):
+        with pytest.raises(InvalidInputError, match="batch_size"):
+            ACSA(batch_size=wrong)
+    subproblem, start = subproblem_of(OBJECTIVES[0])
+    with pytest.warns(UserWarning, match="batch_size=1000 is larger than the number of samples 40; using 40"):
+        ACSA(steps=2, batch_size=1000).solve(subproblem, start, rng=np.random.default_rng(0))
+
+
+def test_the_kernel_refuses_samples_that_are_no_rows():
+    subproblem, start = subproblem_of(OBJECTIVES[0])
+    s = subproblem.surrogate
+    arguments = (start.x, start.x, 1.0, s.weights, s.u, None, False, s.tau, 3, 1.0, 2.0, 10.0)
+    model = OBJECTIVES[0].by_rows
+    for samples, message in (
+        ([0, 40], "not a row"),
+        ([-1, 0], "not a row"),
+        ([1, 2, 3], "whole number"),
+        ([], "whole"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            _kernels.acsa_batches(model, *arguments, lambda samples=samples: np.array(samples, np.int64), 2)
 
 
 @pytest.mark.parametrize("objective", SMOOTH, ids=lambda of: type(of).__name__)

@@ -284,8 +284,9 @@ class Run:
             self._warn(message)
         if self._is_separated(self.best.x):
             self._warn(
-                "the data are separable by coefficients that cost nothing more as they grow: the loss has no "
-                "minimiser within the level, and their size is set by tol alone. Lower the level, or regularise."
+                "the data are separable, or the loss gains for ever, by coefficients that cost nothing more as they "
+                "grow: it has no minimiser within the level, and their size is set by tol or max_iter alone. Lower "
+                "the level, or take a constraint without a cap."
             )
         return self._result(status, message, certificate)
 
