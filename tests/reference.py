@@ -215,6 +215,46 @@ def spectral(fun, center, gamma, project_onto, step, max_steps, memory=5, decrea
     return best[1]
 
 
+# --- AC-SA on psi + gamma/2 |x - center|^2 -------------------------------------------------------------
+
+
+def acsa(gradient, center, steps, project_onto, gamma, mu, L):
+    """Accelerated stochastic approximation; `gradient` may be random. The better of center and x^ag is up to others."""
+    m, smoothness = gamma - mu, L + gamma
+    x = x_ag = center
+    for t in range(1, steps + 1):
+        alpha, gamma_t = 2 / (t + 1), 4 * smoothness / (t * (t + 1))
+        x_md = (1 - alpha) * (m + gamma_t) * x_ag + alpha * ((1 - alpha) * m + gamma_t) * x
+        x_md = x_md / (gamma_t + (1 - alpha**2) * m)
+        slope = gradient(x_md) + gamma * (x_md - center)
+        x = project_onto((alpha * m * x_md + ((1 - alpha) * m + gamma_t) * x - alpha * slope) / (m + gamma_t))
+        x_ag = alpha * x + (1 - alpha) * x_ag
+    return project_onto(x_ag)
+
+
+# --- the paper's other subsolvers on psi + gamma/2 |x - center|^2 --------------------------------------
+
+
+def nesterov(fun, center, gamma, project_onto, smoothness, strong_convexity, steps):
+    """Accelerated projected gradient with restarts, as in the module docstring; the better of its end and its start."""
+
+    def value(x):
+        return fun(x)[0] + gamma / 2 * float(np.sum((x - center) ** 2))
+
+    x = ahead = center
+    alpha, q = 1.0, strong_convexity / smoothness
+    for _ in range(steps):
+        slope = fun(ahead)[1] + gamma * (ahead - center)
+        following = np.array(project_onto(ahead - slope / smoothness))
+        if float((ahead - following) @ (following - x)) > 0:
+            alpha = 1.0
+        # the positive root of a^2 = (1 - a) alpha^2 + q a
+        following_alpha = max(np.roots([1.0, alpha**2 - q, -(alpha**2)]).real)
+        momentum = alpha * (1 - alpha) / (alpha**2 + following_alpha)
+        x, ahead, alpha = following, following + momentum * (following - x), following_alpha
+    return x if value(x) <= value(center) else center
+
+
 # --- minibatch steps: dense rows, and a whole projection at every step ------------------------------
 
 

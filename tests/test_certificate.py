@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 
 import cvxpy as cp
 import numpy as np
@@ -181,7 +182,9 @@ def test_the_scale_is_measured_with_exempt_coordinates_fitted():
         (MCP(2.0, 5.0), 20.0, None, 0.0, "checked"),
         (SCAD.from_threshold(1.0), 3.25, None, 0.25, "checked"),
         (MCP(2.0, 5.0), 25.0, [2.0, 2.0, 2.0, 0.0], 0.25, "checked"),
-        (MCP(2.0, 5.0), 25.0, [1.0, 2.0, 1.0, 1.0], None, "not checked: unequal weights"),
+        (MCP(2.0, 5.0), 25.0, [1.0, 2.0, 1.0, 1.0], 0.5, "checked"),
+        (MCP(2.0, 5.0), 20.0, [1.0, 3.0, 3.0, 0.0], 1.0, "checked"),  # 0, 1, 3, 4, 6, 7 caps can be saturated
+        (MCP(2.0, 5.0), 25.0, [1.0, math.sqrt(2), 1.0, 1.0], None, "not checked: unequal weights"),
         (L1(), 3.0, None, None, "no degenerate level"),
         (MCP(2.0, 5.0), 25.0, [0.0, 0.0, 0.0, 0.0], None, "no degenerate level"),
     ],

@@ -384,4 +384,4 @@ def test_kernels_refuse_arrays_that_do_not_fit():
     ):
         gradient, omega, u, mask = arrays
         with pytest.raises(ValueError, match="dimension of x"):
-            _kernels.spectral(model.compiled, x, gradient, *rest, omega, u, mask, *settings)
+            _kernels.spectral(model.compiled, x, x, gradient, *rest, omega, u, mask, *settings)

@@ -8,10 +8,11 @@ See `solve` and `minimize` for the method, `constraints` for φ, `losses` and `o
 
 from importlib import metadata
 
-from levelprox import constraints, designs, levels, losses, objectives, report, subsolvers
+from levelprox import constraints, designs, levels, losses, objectives, report, subsolvers, theory
 from levelprox.certificate import Certificate, certify
 from levelprox.errors import InfeasibleError, InvalidInputError, LevelproxError, NumericalError
-from levelprox.objectives import Function, LinearModel
+from levelprox.nearby import Nearby, expected_kkt, nearby_kkt
+from levelprox.objectives import Function, LinearModel, Stochastic
 from levelprox.problem import Problem
 from levelprox.projection import project
 from levelprox.result import Iterate, Record, Result, Status
@@ -27,20 +28,25 @@ __all__ = [
     "Iterate",
     "LevelproxError",
     "LinearModel",
+    "Nearby",
     "NumericalError",
     "Problem",
     "Record",
     "Result",
     "Status",
+    "Stochastic",
     "certify",
     "constraints",
     "designs",
+    "expected_kkt",
     "levels",
     "losses",
     "minimize",
+    "nearby_kkt",
     "objectives",
     "project",
     "report",
     "solve",
     "subsolvers",
+    "theory",
 ]

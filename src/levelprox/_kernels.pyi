@@ -137,6 +137,23 @@ def acsa_oracle(
     smoothness: float,
     seconds: float,
 ) -> AcsaOutcome: ...
+def acsa_batches(
+    model: LinearModel,
+    center: NDArray[np.float64],
+    x: NDArray[np.float64],
+    gamma: float,
+    omega: NDArray[np.float64] | None,
+    u: NDArray[np.float64] | None,
+    nonnegative: NDArray[np.uint8] | None,
+    all_nonnegative: bool,
+    tau: float,
+    steps: int,
+    strong_convexity: float,
+    smoothness: float,
+    seconds: float,
+    draw: Callable[[], NDArray[np.int64]],
+    batch: int,
+) -> AcsaOutcome: ...
 
 class NesterovOutcome(TypedDict):
     x: NDArray[np.float64]

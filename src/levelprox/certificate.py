@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from levelprox.errors import InvalidInputError, NumericalError
 from levelprox.objectives import Objective, Subgradients
 from levelprox.problem import Problem
+from levelprox.theory import degenerate_distance
 
 Vector = NDArray[np.float64]
 
@@ -65,12 +66,17 @@ class Certificate:
     n_nonzero : int
         Nonzero coordinates that count (ω_j > 0).
     degenerate_distance : float or None
-        Distance of η to the nearest level m·cap·ω at which the multiplier may explode, relative to
-        cap·ω; None when not checked or when there is no such level.
+        Distance of η to the nearest sum of cap·ω_j, at which the multiplier may explode, relative to cap times
+        the common unit of the weights; None when not checked or when there is no such level.
     degenerate_check : str
         "checked", "no degenerate level" or "not checked: unequal weights".
     dual_bound : float
         An upper bound on the multiplier of an exact KKT point at x (Lemma "dual_bound" at its fixed point).
+    gradient_error : float
+        Standard error of ‖∇ψ‖ where ψ is known through samples only; 0 where it is exact.
+    near_epsilon, near_delta : float or None
+        The paper's (ε, δ)-KKT statement with an x̄ ≠ x, where that says more than x̄ = x: for ψ with kinks and for
+        sampled ψ (`nearby_kkt`).
     """
 
     kkt: float
@@ -89,11 +95,20 @@ class Certificate:
     degenerate_distance: float | None
     degenerate_check: str
     dual_bound: float
+    gradient_error: float = 0.0
+    near_epsilon: float | None = None
+    near_delta: float | None = None
 
     @property
     def epsilon(self) -> float:
-        """ε of the paper's (ε, δ)-KKT definition with x̄ = x, so δ = 0."""
-        return max(self.stationarity_squared, self.complementarity)
+        """ε of the paper's (ε, δ)-KKT definition: at x itself, unless an x̄ near it is known."""
+        at_x = max(self.stationarity_squared, self.complementarity)
+        return at_x if self.near_epsilon is None else self.near_epsilon
+
+    @property
+    def delta(self) -> float:
+        """δ = ‖x − x̄‖² of that definition; 0 at x itself."""
+        return 0.0 if self.near_delta is None else self.near_delta
 
     def as_dict(self) -> dict[str, Any]:
         """Every figure, for JSON."""
@@ -114,9 +129,11 @@ class Certificate:
             ("multiplier y", f"{self.multiplier:.6g}" if self.active else "0 (constraint inactive)"),
             ("stationarity", f"{self.stationarity:.2e}  (scale {self.scale:.3g})"),
             ("complementarity", f"{self.complementarity:.2e}"),
-            ("(ε, δ)-KKT", f"ε = {self.epsilon:.2e}, δ = 0"),
+            ("(ε, δ)-KKT", f"ε = {self.epsilon:.2e}, δ = {self.delta:.2g}"),
             ("degenerate levels", degenerate),
         ]
+        if self.gradient_error:
+            rows.insert(6, ("error of the gradient", f"{self.gradient_error:.2e}  (an average over samples)"))
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
@@ -146,7 +163,7 @@ def certify(problem: Problem, x: object, null: NullFit | None = None) -> Certifi
     subgradients = problem.objective.subgradients(point)
     if subgradients is not None:
         gradient = _best_subgradient(problem, point, subgradients)
-    return assemble(problem, point, psi, gradient, null)
+    return assemble(problem, point, psi, gradient, null, problem.objective.gradient_error(point))
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +226,9 @@ def _fit_unconstrained(objective: Objective, nonnegative: NDArray[np.bool_], sec
     return best[1]
 
 
-def assemble(problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit) -> Certificate:
+def assemble(
+    problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit, gradient_error: float = 0.0
+) -> Certificate:
     """The certificate from ψ and a (sub)gradient at x that are already known."""
     g = problem.g(x)
     slack = problem.level - g
@@ -244,6 +263,7 @@ def assemble(problem: Problem, x: Vector, psi: float, gradient: Vector, null: Nu
         degenerate_distance=distance,
         degenerate_check=check,
         dual_bound=_dual_bound(problem, x, psi, null),
+        gradient_error=gradient_error,
     )
 
 
@@ -366,19 +386,6 @@ def _best_subgradient(problem: Problem, x: Vector, subgradients: Subgradients) -
 def _squared(vector: Vector) -> float:
     with np.errstate(over="ignore"):  # beyond the range of float64 it is inf
         return float(np.sum(vector**2))
-
-
-def degenerate_distance(problem: Problem) -> tuple[float | None, str]:
-    """How far η is from a whole multiple of cap·ω, where all of g can be spent on saturated coordinates."""
-    cap = problem.constraint.cap
-    if not np.isfinite(cap):
-        return None, "no degenerate level"
-    counted = None if problem.weights is None else problem.weights[problem.weights > 0]
-    if counted is not None and (not counted.size or np.any(counted != counted[0])):
-        return None, "not checked: unequal weights" if counted.size else "no degenerate level"
-    unit = cap * (1.0 if counted is None else float(counted[0]))
-    share = problem.level / unit
-    return abs(share - round(share)), "checked"
 
 
 def _dual_bound(problem: Problem, x: Vector, psi: float, null: NullFit) -> float:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from levelprox.certificate import Certificate
+    from levelprox.theory import Parameters
 
 Vector = NDArray[np.float64]
 
@@ -99,7 +100,10 @@ class Iterate:
 
 @dataclass(frozen=True)
 class Record:
-    """One line of a run's history: what an outer step k reached."""
+    """One line of a run's history: what an outer step k reached, and what the run had cost by then.
+
+    `n_grad` counts evaluations of ψ with its gradient and `seconds` the wall-clock time, both since the run began.
+    """
 
     k: int
     eta_k: float
@@ -108,6 +112,7 @@ class Record:
     kkt: float
     multiplier: float
     change: float
+    n_grad: int
     seconds: float
 
 
@@ -137,6 +142,8 @@ class Result:
         The proximal weight γ used.
     subsolver, levels : str
         What was run.
+    parameters : theory.Parameters, optional
+        K, T_k and the other numbers of the paper's corollaries, where preset="paper" set them.
     tol : float
     random_state : object
         As given.
@@ -159,6 +166,7 @@ class Result:
     phase_s: dict[str, float] = field(default_factory=dict, repr=False)
     gamma: float = 0.0
     subsolver: str = ""
+    parameters: Parameters | None = None
     levels: str = ""
     tol: float = 0.0
     random_state: Any = field(default=None, repr=False)

@@ -23,15 +23,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from levelprox.certificate import Certificate, assemble, certify, degenerate_distance, null_fit
+from levelprox.certificate import Certificate, assemble, certify, null_fit
 from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
 from levelprox.lcpp import lcpp
 from levelprox.levels import Constant, Levels
+from levelprox.nearby import nearby_kkt
 from levelprox.problem import Problem
 from levelprox.result import Iterate, Record, Result, Status
 from levelprox.subproblem import Subproblem
 from levelprox.subsolvers import Subsolver
 from levelprox.surrogate import Linearise, Surrogate
+from levelprox.theory import Parameters, degenerate_level
 
 Vector = NDArray[np.float64]
 RandomState = int | np.random.RandomState | np.random.Generator | None
@@ -42,6 +44,7 @@ _ACCEPTABLE = 100  # a point within this factor of tol is "solved_inaccurate"
 _HISTORY = 1000
 _PAST_ALL_BOUNDS = 1e100
 _DEGENERATE = 1e-3  # relative to the cost of one large coefficient
+_NEARBY = 1.0  # seconds that the (ε, δ)-KKT statement may always take; else as long as the run did
 _STILL = 10  # outer steps without any movement that make a stall
 
 
@@ -62,6 +65,8 @@ class Run:
         surrogate: Linearise,
         stopping: str,
         random_state: RandomState,
+        rng: np.random.Generator,
+        parameters: Parameters | None,
     ) -> None:
         self.problem = problem
         self.subsolver = subsolver
@@ -74,7 +79,8 @@ class Run:
         self.surrogate = surrogate
         self.stopping = stopping
         self.random_state = random_state
-        self.rng = _generator(random_state)
+        self.rng = rng
+        self.parameters = parameters
         self.began = time.monotonic()
         self.history: deque[Record] = deque(maxlen=_HISTORY)
         self.n_outer = self.n_inner = self.n_grad = self.n_proj = 0
@@ -82,6 +88,7 @@ class Run:
         self.warned: list[str] = []
         self.still = 0
         self.best: Iterate | None = None
+        self.came_from: tuple[Vector, float] | None = None  # x^{k−1} and η_k of the last step
 
     def __call__(self, x0: Vector | None) -> Result:
         """Run from x0, or from the null fit."""
@@ -134,7 +141,7 @@ class Run:
     def _solved(self, start: Iterate) -> Status | None:
         """SOLVED where there is nothing to do."""
         certificate = assemble(self.problem, start.x, start.psi, start.gradient, self.null)
-        done = certificate.kkt <= self.tol and self.max_iter > 0 and self.time_limit > 0
+        done = certificate.kkt <= self.tol and self.max_iter > 0 and self.time_limit > 0 and self.stopping != "never"
         return Status.SOLVED if done else None
 
     @contextmanager
@@ -172,8 +179,10 @@ class Run:
             return
         everything = Surrogate(problem.weights, None, math.inf, problem.constraint.lam, math.inf)
         iterate, accuracy = start, 0.1 * self.tol * self.null.scale
+        assert self.gamma is not None
+        gamma = problem.objective.weak_convexity if problem.objective.smooth else self.gamma
         for steps in chain((1, 2, 4), repeat(10)):
-            free = Subproblem(problem.objective, everything, iterate.x, problem.objective.weak_convexity, problem.signs)
+            free = Subproblem(problem.objective, everything, iterate.x, gamma, problem.signs)
             iterate = self.subsolver.limited_to(steps).solve(free, iterate, accuracy, self._left(), self.rng)
             if problem.g(iterate.x) > problem.level:
                 self._count(iterate)
@@ -197,6 +206,7 @@ class Run:
             assert self.best is not None
             last, self.best = self.best, self._count(iterate)
             self.n_outer += 1
+            self.came_from = last.x, eta_k
             status = self._judge(eta_k, last, iterate)
             if status is not None:
                 return status
@@ -204,8 +214,8 @@ class Run:
     def _judge(self, eta_k: float, last: Iterate, iterate: Iterate) -> Status | None:
         """Why to stop after this step, or None."""
         certificate = assemble(self.problem, iterate.x, iterate.psi, iterate.gradient, self.null)
-        length = float(np.linalg.norm(iterate.x))
-        change = float(np.linalg.norm(iterate.x - last.x)) / length if length > 0 else 0.0
+        length = _length(iterate.x)
+        change = _length(iterate.x - last.x) / length if length > 0 else 0.0
         self._record(eta_k, iterate, certificate, change)
         if self.callback is not None:
             shown = iterate.x.view()
@@ -216,13 +226,13 @@ class Run:
             return Status.INTERRUPTED
         if iterate.stop == "not finite":
             return Status.NUMERICAL_ERROR
-        met = certificate.kkt <= self.tol if self.stopping == "kkt" else change <= self.tol
+        met = {"kkt": certificate.kkt <= self.tol, "change": change <= self.tol, "never": False}[self.stopping]
         if met and not (self.stopping == "change" and eta_k < self.problem.level and length == 0):
             return Status.SOLVED
         if float(np.max(np.abs(iterate.x), initial=0.0)) > _PAST_ALL_BOUNDS:
             return Status.DIVERGING
         self.still = self.still + 1 if change <= 4 * _EPS and eta_k == self.problem.level else 0
-        if self.still >= _STILL and self.tol > 0:
+        if self.still >= _STILL and self.tol > 0 and self.stopping != "never":
             return Status.STALLED
         return None
 
@@ -242,6 +252,7 @@ class Run:
                 kkt=certificate.kkt,
                 multiplier=certificate.multiplier,
                 change=change,
+                n_grad=self.n_grad,
                 seconds=time.monotonic() - self.began,
             )
         )
@@ -258,6 +269,8 @@ class Run:
         assert self.best is not None
         certificate, interrupted = self._certificate(self.best, status)
         status = Status.INTERRUPTED if interrupted else status
+        if not interrupted and status not in (Status.INTERRUPTED, Status.TIME_LIMIT):
+            certificate = self._with_neighbour(self.best, certificate)
         self._phase("certificate")
         if status in (Status.SOLVED, Status.MAX_ITER, Status.STALLED):
             acceptable = max(_ACCEPTABLE * self.tol, 1e3 * _EPS) if self.tol > 0 else -math.inf
@@ -271,8 +284,9 @@ class Run:
             self._warn(message)
         if self._is_separated(self.best.x):
             self._warn(
-                "the data are separable by coefficients that cost nothing more as they grow: the loss has no "
-                "minimiser within the level, and their size is set by tol alone. Lower the level, or regularise."
+                "the data are separable, or the loss gains for ever, by coefficients that cost nothing more as they "
+                "grow: it has no minimiser within the level, and their size is set by tol or max_iter alone. Lower "
+                "the level, or take a constraint without a cap."
             )
         return self._result(status, message, certificate)
 
@@ -289,6 +303,29 @@ class Run:
             known = assemble(self.problem, best.x, best.psi, best.gradient, self.null)
             return known, isinstance(error, KeyboardInterrupt)
 
+    def _with_neighbour(self, best: Iterate, certificate: Certificate) -> Certificate:
+        """The certificate with the (ε, δ)-KKT statement of the last subproblem's solution, where x itself has none."""
+        objective = self.problem.objective
+        rough = not objective.smooth or self.subsolver.is_random(objective)
+        if not rough or certificate.kkt <= self.tol or self.came_from is None:
+            return certificate
+        center, eta_k = self.came_from
+        try:
+            near = nearby_kkt(
+                self.problem,
+                best.x,
+                center=center,
+                level=eta_k,
+                gamma=self.gamma,
+                surrogate=self.surrogate,
+                seconds=min(self._left(), max(_NEARBY, time.monotonic() - self.began)),
+                rng=self.rng,
+            )
+        except Exception as error:
+            self._warn(f"no (ε, δ)-KKT statement; looking for one failed: {type(error).__name__}: {error}")
+            return certificate
+        return replace(certificate, near_epsilon=near.epsilon, near_delta=near.delta)
+
     def _warn(self, message: str) -> None:
         """Warn, on the line outside levelprox that asked for the run, and remember it."""
         self.warned.append(message)
@@ -300,17 +337,16 @@ class Run:
     def _warn_of_degenerate_level(self) -> None:
         """At a whole number of saturated coordinates the multiplier may explode and the method stick."""
         problem = self.problem
-        distance, _ = degenerate_distance(problem)
-        if distance is None or distance > _DEGENERATE or np.isinf(problem.constraint.threshold):
+        nearest, unit, _ = degenerate_level(problem)
+        if nearest is None or abs(problem.level - nearest) > _DEGENERATE * unit:
             return
-        counted = problem.dimension if problem.weights is None else int(np.count_nonzero(problem.weights))
-        unit = problem.constraint.cap * (1.0 if problem.weights is None else float(np.max(problem.weights)))
-        whole = round(problem.level / unit)
-        if 0 < whole < counted:  # 0: the null fit; all of them: the level holds nothing back
+        total = problem.constraint.cap * (problem.dimension if problem.weights is None else problem.weights.sum())
+        # 0: the null fit; all of them: the level holds nothing back
+        if 0 < nearest < total - unit / 2 and np.isfinite(problem.constraint.threshold):
             self._warn(
-                f"level = {problem.level:g} is {whole} times what one large coefficient costs ({unit:g}): there the "
-                f"multiplier may explode and the last coefficient stick at its threshold. Use level = "
-                f"{(whole - 0.5) * unit:g} or {(whole + 0.5) * unit:g} instead."
+                f"level = {problem.level:g} is {round(nearest / unit)} times {unit:g}, just what some large "
+                f"coefficients cost: there the multiplier may explode and the last coefficient stick at its threshold. "
+                f"Use level = {nearest - unit / 2:g} or {nearest + unit / 2:g} instead."
             )
 
     def _is_separated(self, x: Vector) -> bool:
@@ -325,17 +361,24 @@ class Run:
             f"KKT {certificate.kkt:.1e} {relation} tol {self.tol:.1e}; "
             f"g(x) = {certificate.g:.6g} <= level = {certificate.level:.6g}"
         )
+        if certificate.near_epsilon is not None:
+            figures += f"; an (ε, δ)-KKT point with ε = {certificate.epsilon:.1e}, δ = {certificate.delta:.1e}"
         steps = f"after {self.n_outer} outer steps"
         nearly, remedy = "Nearly solved", "Raise max_iter or tol."
         if self.stopping == "change" and self.history and self.history[-1].change <= self.tol:
             nearly, remedy = "x changes by less than tol", "Lower tol, or stop by the KKT residual."
         elif self.still >= _STILL:
             remedy = "x no longer moves in float64."
+        if self.parameters is not None:
+            nearly = f"Ran the paper's method (k̂ of K = {self.parameters.K}, T = {self.parameters.steps})"
+            remedy = "Raise max_iter, which is K."
         stopped = {
             Status.SOLVED: f"Solved {steps}: {figures}."
             + ("" if certificate.active else " The constraint is inactive."),
             Status.SOLVED_INACCURATE: f"{nearly} {steps}: {figures}. {remedy}",
-            Status.MAX_ITER: f"Stopped {steps}, max_iter: {figures}. Raise max_iter or tol.",
+            Status.MAX_ITER: f"Stopped {steps}, max_iter: {figures}. Raise max_iter or tol."
+            if self.parameters is None
+            else f"{nearly} {steps}: {figures}. {remedy}",
             Status.TIME_LIMIT: f"Stopped {steps}, time_limit {self.time_limit:g} s: {figures}. Raise it or tol.",
             Status.INTERRUPTED: f"Interrupted {steps}: {figures}.",
             Status.CALLBACK_STOP: f"Stopped by the callback {steps}: {figures}.",
@@ -361,6 +404,7 @@ class Run:
             phase_s=dict(self.phase_s),
             gamma=self.gamma or 0.0,
             subsolver=self.subsolver.name,
+            parameters=self.parameters,
             levels=type(self.levels).__name__.lower(),
             tol=self.tol,
             random_state=self.random_state,
@@ -377,11 +421,10 @@ class Run:
         raise NumericalError(message, result) from cause
 
 
-def _generator(random_state: RandomState) -> np.random.Generator:
-    """What scikit-learn calls a random state, as NumPy's generator."""
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.Generator(random_state._bit_generator)
-    return np.random.default_rng(random_state)
+def _length(x: Vector) -> float:
+    """‖x‖₂ without BLAS, whose threads cost more than they help on one vector."""
+    with np.errstate(over="ignore"):  # past all bounds it is inf
+        return float(np.sqrt(np.sum(x * x)))
 
 
 @functools.cache

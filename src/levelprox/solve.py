@@ -14,11 +14,13 @@ from levelprox.errors import InvalidInputError
 from levelprox.levels import Levels, levels_by_name
 from levelprox.objectives import Function
 from levelprox.objectives.function import ValueAndGradient
+from levelprox.paper import paper_run
 from levelprox.problem import Problem
 from levelprox.result import Result
 from levelprox.run import Callback, RandomState, Run
-from levelprox.subsolvers import Subsolver, choose
+from levelprox.subsolvers import ACSA, Subsolver, choose
 from levelprox.surrogate import surrogate_by_name
+from levelprox.theory import Parameters
 from levelprox.validation import real
 
 
@@ -36,6 +38,7 @@ def solve(
     random_state: RandomState = None,
     surrogate: str = "paper",
     stopping: str = "kkt",
+    preset: str | None = None,
     **unknown: object,
 ) -> Result:
     """Minimise ψ(x) subject to g(x) ≤ η by LCPP, and certify what is returned.
@@ -46,8 +49,9 @@ def solve(
     Parameters
     ----------
     problem : Problem
-    subsolver : {"auto", "spectral"} or Subsolver, default="auto"
-        How subproblems are solved; "auto" takes the first that can take the objective.
+    subsolver : {"auto", "spectral", "smoothing", "nesterov", "acsa", "svrg", "sgd"} or Subsolver, default="auto"
+        How subproblems are solved. "auto" takes the first that can take the objective: "spectral" for
+        differentiable ψ, "smoothing" for linear models with kinks, "acsa" for what else there is.
     levels : {"constant", "geometric", "harmonic"} or Levels, default="constant"
         The schedule η_k. "harmonic" is the paper's, `Harmonic(eta0=…)` sets its start. Different
         schedules may end in different KKT points; "constant" is the fastest.
@@ -66,13 +70,18 @@ def solve(
     x0 : array-like of shape (d,), optional
         A feasible start. By default the null fit: the origin, but for exempt coordinates, which are fitted.
     random_state : int, RandomState, Generator or None
-        For stochastic subsolvers.
+        For stochastic subsolvers, and k̂ of the preset: the same seed gives the same bits, whatever the threads.
     surrogate : {"paper", "concave"}, default="paper"
         How g is replaced by a convex function: by linearising h (the paper's), or by majorising the
         concave φ, which gives a larger convex set where a coefficient changes sign.
     stopping : {"kkt", "change"}, default="kkt"
         "kkt": stop when the certificate's residual is at most tol. "change": the paper's rule,
         ‖x^k − x^{k−1}‖ ≤ tol ‖x^k‖.
+    preset : {"paper"}, optional
+        "paper" runs exactly what the paper's complexity theorem and its corollaries assume: levels
+        η_k = (kη + η_0)/(k+1), AC-SA with T_k steps, γ = 3μ (or L/10 where ψ is convex, or `gamma`), K = `max_iter`
+        fixed in advance, and x^k̂ with k̂ drawn from {⌊(K+1)/2⌋, …, K} as the answer. It leaves nothing to `levels`,
+        `surrogate` and `stopping`; `subsolver` may be an `ACSA` without steps. See `theory` for the bounds.
 
     Returns
     -------
@@ -96,18 +105,32 @@ def solve(
         raise InvalidInputError(f"problem must be a Problem, got {type(problem).__name__}")
     if callback is not None and not callable(callback):
         raise InvalidInputError(f"callback must be a function of (record, x), got {callback!r}")
+    weight, steps = _proximal_weight(problem, gamma), _count("max_iter", max_iter)
+    rng = _generator(random_state)
+    chosen, schedule, rule = choose(subsolver, problem.objective), levels_by_name(levels), stopping
+    parameters: Parameters | None = None
+    if preset is not None:
+        _one_of("preset", preset, ("paper",))
+        _nothing_else(levels=levels, surrogate=surrogate, stopping=stopping)
+        paper = paper_run(problem, steps, rng, _acsa(subsolver), weight)
+        chosen, schedule, rule = choose(paper.subsolver, problem.objective), paper.levels, "never"
+        parameters, steps, weight = paper.parameters, paper.k_hat, paper.parameters.gamma
+    else:
+        _one_of("stopping", stopping, ("kkt", "change"))
     run = Run(
         problem=problem,
-        subsolver=choose(subsolver, problem.objective),
-        levels=levels_by_name(levels),
-        gamma=_proximal_weight(problem, gamma),
+        subsolver=chosen,
+        levels=schedule,
+        gamma=weight,
         tol=_nonnegative("tol", tol),
-        max_iter=_count("max_iter", max_iter),
+        max_iter=steps,
         time_limit=math.inf if time_limit is None else _nonnegative("time_limit", time_limit),
         callback=callback,
         surrogate=surrogate_by_name(surrogate),
-        stopping=_one_of("stopping", stopping, ("kkt", "change")),
-        random_state=_checked_random_state(random_state),
+        stopping=rule,
+        random_state=random_state,
+        rng=rng,
+        parameters=parameters,
     )
     return run(None if x0 is None else problem.point("x0", x0))
 
@@ -120,6 +143,8 @@ def minimize(
     *,
     n: int | None = None,
     weak_convexity: float = 0.0,
+    smoothness: float = math.inf,
+    nonsmoothness: float = 0.0,
     weights: ArrayLike | None = None,
     nonnegative: bool | NDArray[np.bool_] | None = None,
     **options: Any,
@@ -139,6 +164,8 @@ def minimize(
         Number of coordinates; the start is then the origin.
     weak_convexity : float, default=0.0
         μ such that ψ + μ/2 ‖·‖² is convex.
+    smoothness, nonsmoothness : float
+        L and M, as in `Function`; a positive M says that ψ has kinks, and needs L, too (0 if there is no smooth part).
     weights, nonnegative
         As in `Problem`.
     **options
@@ -160,7 +187,7 @@ def minimize(
     if (x0 is None) == (n is None):
         raise InvalidInputError("give either x0 or n, the number of coordinates")
     dimension = np.size(x0) if x0 is not None else n
-    objective = Function(fun, dimension, weak_convexity)  # type: ignore[arg-type]  # checks n itself
+    objective = Function(fun, dimension, weak_convexity, smoothness, nonsmoothness)  # type: ignore[arg-type]  # checks n itself
     return solve(Problem(objective, constraint, level, weights, nonnegative), x0=x0, **options)  # type: ignore[arg-type]  # it converts
 
 
@@ -197,12 +224,29 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def _checked_random_state(random_state: RandomState) -> RandomState:
-    integer = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
-    if random_state is None or isinstance(random_state, np.random.RandomState | np.random.Generator):
-        return random_state
-    if integer and random_state >= 0:
-        return random_state
+def _acsa(subsolver: str | Subsolver) -> ACSA | None:
+    """The AC-SA that was asked for, None where none was."""
+    if isinstance(subsolver, ACSA):
+        return subsolver
+    if subsolver in ("auto", "acsa"):
+        return None
+    raise InvalidInputError(f"preset='paper' runs the subsolver acsa, got subsolver={subsolver!r}")
+
+
+def _nothing_else(**options: object) -> None:
+    """Refuse options that the preset sets, unless they have their default value."""
+    for name, value in options.items():
+        if value != (solve.__kwdefaults__ or {})[name]:
+            raise InvalidInputError(f"preset='paper' sets {name} itself, got {name}={value!r}")
+
+
+def _generator(random_state: RandomState) -> np.random.Generator:
+    """What scikit-learn calls a random state, as NumPy's generator."""
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.Generator(random_state._bit_generator)
+    whole = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
+    if random_state is None or isinstance(random_state, np.random.Generator) or (whole and random_state >= 0):
+        return np.random.default_rng(random_state)
     raise InvalidInputError(
         f"random_state must be a nonnegative int, RandomState, Generator or None, got {random_state!r}"
     )

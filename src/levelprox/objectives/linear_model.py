@@ -130,7 +130,13 @@ class LinearModel(Objective):
         # Far out on the ray the offsets do not matter: only the signs of b_i⟨a_i, x⟩ do.
         margins = self.target * self.design.matvec(x)
         counted = margins if self.sample_weight is None else margins[self.sample_weight > 0]
-        return bool(np.all(counted > 0))
+        if self.loss.weak_convexity == 0:
+            return bool(np.all(counted > 0))
+        # A bounded loss need not separate all samples to gain from longer x: look whether it does.
+        values = [
+            self.loss.value(t * margins * self.target, self.target, self.sample_weight) for t in 2.0 ** np.arange(8)
+        ]
+        return values[-1] < values[0] and bool(np.all(np.diff(values) <= 0))
 
     def margins(self, x: Vector) -> Vector:
         """z_i = ⟨a_i, x⟩ + o_i."""

@@ -1,0 +1,1 @@
+"""The paper's claims and figures, measured: `python -m experiments.<name> [--quick] [--out DIR]` runs one of them."""

@@ -1,0 +1,175 @@
+"""The paper's pictures of its constraints: the six functions φ, the lower bounds z, and where MFCQ fails.
+
+    python -m experiments.constraints [--out DIR]
+
+Drawn from `levelprox.constraints` and `levelprox.theory` alone, in a few seconds; `--quick` changes nothing.
+
+- constraints.png: Figure 1, the functions of Table 2 beside ℓ1, for ℓp with 0 < p < 1 at ε = 0.1. The paper's
+  (|x| + ε)^p is shown less its value at 0, as the library has it.
+- z_scad.png, z.png: Σ φ'(|x_i|)|x_i| ≥ z(g(x)), the denominator of the bound on the multipliers.
+- mfcq.png: {g ≤ η} in the plane for SCAD. At η = cap only the axes are feasible beyond the threshold, so that no
+  direction leads into the set: MFCQ fails there. Below and above that level it does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from experiments.results import COLORS, options, panels, save, write_csv
+from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp
+from levelprox.theory import room, z, z_paper
+
+Double = NDArray[np.float64]
+Rows = list[dict[str, float | str]]
+
+#: Table 2 in its order, with parameters at which all of them fit into one picture.
+FUNCTIONS: dict[str, Constraint] = {
+    "MCP": MCP(lam=1, theta=5),
+    "SCAD": SCAD(lam=1, theta=5),
+    "Exp": Exp(lam=1),
+    "Log": Log(theta=5),
+    "Lp": Lp(p=0.5, epsilon=0.1),
+    "NegativeLp": NegativeLp(p=-1, theta=2),
+}
+LABELS = {
+    "L1": "ℓ1",
+    "MCP": "MCP, λ = 1, θ = 5",
+    "SCAD": "SCAD, λ = 1, θ = 5",
+    "Exp": "Exp, λ = 1",
+    "Log": "Log, θ = 5",
+    "Lp": "ℓp, p = 1/2, ε = 0.1",
+    "NegativeLp": "ℓp, p = −1, θ = 2",
+}
+PAPER_HAS_Z = (MCP, SCAD)
+LEVELS = (3.0, 2.8, 3.2)  # at, below and above the cap of SCAD
+WINDOW = 8.0
+_HALVINGS = 100  # from the window down to rounding
+
+
+def graphs() -> Rows:
+    """φ(|x|) of every function, and ℓ1, for x across the threshold of MCP and SCAD."""
+    x = np.arange(-350, 351) / 50
+    curves = {"L1": L1(), **FUNCTIONS}
+    return _rows(x=x, **{name: c.phi(np.abs(x)) for name, c in curves.items()})
+
+
+def bounds(constraint: Constraint) -> Rows:
+    """z over two caps (or as far, where there is none); the paper's own form of it beside, where it gives one."""
+    end = 2 * constraint.cap if math.isfinite(constraint.cap) else 5.0
+    alpha = end * np.arange(1001) / 1000
+    paper = z_paper(constraint, alpha) if isinstance(constraint, PAPER_HAS_Z) else np.full(alpha.size, np.nan)
+    return _rows(alpha=alpha, z=z(constraint, alpha), z_paper=paper)
+
+
+def reach(constraint: Constraint, level: float, x1: Double) -> Double:
+    """The largest x2 with φ(|x1|) + φ(x2) ≤ η: inf where all are feasible, nan where none is.
+
+    By bisection on φ itself, so that what is drawn needs no inverse of it.
+    """
+    left = level - constraint.phi(np.abs(x1))
+    low, high = np.zeros_like(x1), np.full_like(x1, WINDOW)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        feasible = constraint.phi(middle) <= left
+        low, high = np.where(feasible, middle, low), np.where(feasible, high, middle)
+    return np.where(left >= constraint.cap, np.inf, np.where(left >= 0, low, np.nan))
+
+
+def region(constraint: Constraint, level: float) -> Rows:
+    """|x2| ≤ reach(x1), which is {g ≤ η}, and the room η − g_k(0) of the convex set drawn at its boundary."""
+    uniform = np.arange(-400, 401) * (WINDOW / 400)
+    # The set is its own mirror image: where it is steep as a graph over x1, it is flat over x2.
+    mirrored = reach(constraint, level, uniform)
+    mirrored = mirrored[np.isfinite(mirrored)]
+    x1 = np.unique(np.concatenate([uniform, mirrored, -mirrored]))
+    x2 = reach(constraint, level, x1)
+    inside = [room(constraint, (a, b), level) if math.isfinite(b) else math.nan for a, b in zip(x1, x2, strict=True)]
+    return _rows(x1=x1, reach=x2, room=np.array(inside))
+
+
+def draw_graphs(rows: Rows, path: Path) -> None:
+    """Figure 1."""
+    figure, axes = panels(1, 1, width=5.5, height=4)
+    axis = axes[0, 0]
+    x = _column(rows, "x")
+    axis.plot(x, _column(rows, "L1"), color="0.4", dashes=(4, 2), label=LABELS["L1"])
+    for name, color in zip(FUNCTIONS, COLORS, strict=False):
+        axis.plot(x, _column(rows, name), color=color, label=LABELS[name])
+    axis.set(xlabel="x", ylabel="φ(|x|)", ylim=(0, 5.5))
+    axis.legend(fontsize=7, loc="upper center", ncols=2)
+    save(figure, path)
+
+
+def draw_bound(axis: Axes, rows: Rows, name: str) -> None:
+    """z, and the paper's where it has one."""
+    alpha = _column(rows, "alpha")
+    axis.plot(alpha, _column(rows, "z"), color=COLORS[0], label="tight")
+    if isinstance(FUNCTIONS[name], PAPER_HAS_Z):
+        axis.plot(alpha, _column(rows, "z_paper"), color=COLORS[1], dashes=(4, 2), label="the paper's")
+    axis.set(xlabel="α = g(x)", ylabel="z(α)", ylim=(0, None))
+    axis.set_title(LABELS[name], fontsize=9)
+
+
+def draw_region(axis: Axes, rows: Rows, level: float) -> None:
+    """The feasible set, and thick the boundary points with no room: there MFCQ fails."""
+    x1, x2, inside = (_column(rows, name) for name in ("x1", "reach", "room"))
+    height = np.minimum(x2, WINDOW)
+    axis.fill_between(x1, -height, height, where=~np.isnan(x2), color=COLORS[5], alpha=0.6, linewidth=0)
+    boundary = np.where(np.isinf(x2), np.nan, x2)
+    stuck = inside == 0
+    for across, up in ((x1, boundary), (x1, -boundary), (boundary, x1), (-boundary, x1)):
+        axis.plot(across, up, color=COLORS[0], linewidth=0.8)
+        axis.plot(np.where(stuck, across, np.nan), np.where(stuck, up, np.nan), color=COLORS[1], linewidth=2.5)
+    axis.set(xlabel="x₁", ylabel="x₂", xlim=(-WINDOW, WINDOW), ylim=(-WINDOW, WINDOW), aspect="equal")
+    axis.set_title(f"η = {level:g}" + (": MFCQ fails on the thick part" if np.any(stuck) else ""), fontsize=9)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write all CSV files, then the figures."""
+    out = options(__doc__ or "").parse_args(arguments).out
+    scad, curves = FUNCTIONS["SCAD"], graphs()
+    write_csv(out / "constraints.csv", curves)
+    draw_graphs(curves, out / "constraints.png")
+
+    tables = {name: bounds(constraint) for name, constraint in FUNCTIONS.items()}
+    write_csv(out / "z.csv", list(_labelled("function", tables)))
+    figure, axes = panels(1, 1, width=4, height=3)
+    draw_bound(axes[0, 0], [row for row in tables["SCAD"] if float(row["alpha"]) <= scad.cap], "SCAD")
+    axes[0, 0].legend(fontsize=7)
+    save(figure, out / "z_scad.png")
+    figure, axes = panels(2, 3)
+    for axis, (name, rows) in zip(axes.flat, tables.items(), strict=True):
+        draw_bound(axis, rows, name)
+    axes[0, 0].legend(fontsize=7)
+    save(figure, out / "z.png")
+
+    regions = {level: region(scad, level) for level in LEVELS}
+    write_csv(out / "mfcq.csv", list(_labelled("level", regions)))
+    figure, axes = panels(1, 3)
+    for axis, (level, rows) in zip(axes.flat, regions.items(), strict=True):
+        draw_region(axis, rows, level)
+    save(figure, out / "mfcq.png")
+
+
+def _rows(**columns: Double) -> Rows:
+    return [dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)]
+
+
+def _labelled(name: str, tables: dict[str, Rows] | dict[float, Rows]) -> Iterator[dict[str, float | str]]:
+    for label, rows in tables.items():
+        for row in rows:
+            yield {name: label, **row}
+
+
+def _column(rows: Rows, name: str) -> Double:
+    return np.array([row[name] for row in rows], dtype=np.float64)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""What the experiments share: their options, a CSV file, the look of a figure."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+#: Distinguishable without colour vision, too (Okabe and Ito).
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
+
+def options(doc: str) -> argparse.ArgumentParser:
+    """`--quick` and `--out`, with the first line of the module's docstring as the description."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small settings: under a minute")
+    parser.add_argument("--out", type=Path, default=Path("results"), help="folder for CSV files and figures")
+    return parser
+
+
+def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """One line per row, under the names of the first row; floats with all their digits."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    print(f"written: {path}")
+
+
+def panels(rows: int, columns: int, width: float = 3.1, height: float = 2.7) -> tuple[Figure, NDArray[np.object_]]:
+    """A figure of rows × columns panels, each with a light grid and no frame on top and right."""
+    figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for axis in axes.flat:
+        _style(axis)
+    return figure, axes
+
+
+def save(figure: Figure, path: Path) -> None:
+    """As PNG or whatever the name ends in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    print(f"written: {path}")
+
+
+def _style(axis: Axes) -> None:
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(True, which="major", linewidth=0.4, color="0.85")
+    axis.set_axisbelow(True)
+    axis.tick_params(labelsize=8)
+    axis.title.set_size(9)
+    axis.xaxis.label.set_size(8)
+    axis.yaxis.label.set_size(8)

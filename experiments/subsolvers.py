@@ -1,0 +1,284 @@
+"""The paper's comparison of subsolvers: ψ against passes over the data, and against time, for BB, NAG, SVRG and SGD.
+
+    python -m experiments.subsolvers [--quick] [--theta 5] [--out DIR]
+
+Sparse logistic regression with MCP, λ = 2, at η = αd, as in the appendix "Solving the subproblems"; γ = 1e-5 for
+gisette and 1e-4 elsewhere are the paper's. It does not name θ for this figure: 0.25 is that of its other comparison
+of speed, 5 that of its comparison of errors. Data as in experiments/data.py, what is a stand-in says so.
+
+One pass is one gradient of ψ, or n gradients of single rows. All start at the origin, work with the paper's surrogate
+at the full level, on one thread, as the library has them by default; the stochastic ones several times, with
+different seeds. ψ is known after each outer step; before the end of the first, a point is what a run gives
+whose first step is cut short.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.ticker import LogLocator, NullFormatter
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
+
+from experiments.data import load
+from experiments.results import COLORS, options, panels, save, write_csv
+from levelprox import LinearModel, Problem, solve
+from levelprox.constraints import MCP
+from levelprox.lcpp import lcpp
+from levelprox.levels import Harmonic
+from levelprox.result import Iterate, Record
+from levelprox.subsolvers import SGD, SVRG, Nesterov, Spectral, Subsolver
+from levelprox.theory import degenerate_distance
+
+Double = NDArray[np.float64]
+
+#: With the paper's colours: red, green, blue, orange.
+CONTENDERS: dict[str, tuple[Subsolver, str]] = {
+    "BB": (Spectral(), COLORS[1]),
+    "NAG": (Nesterov(), COLORS[2]),
+    "SVRG": (SVRG(), COLORS[0]),
+    "SGD": (SGD(), COLORS[4]),
+}
+CUTS = (1, 2, 5, 10, 20, 50)  # inner steps of a first outer step that is cut short
+#: How near to the best ψ* found: as a share of ψ(0) − ψ*, then of ψ* itself.
+TARGETS = {"50 % of the way": 0.5, "90 % of the way": 0.1, "99 % of the way": 0.01}
+TARGETS_OF_BEST = {"1 %": 1e-2, "0.1 %": 1e-3, "0.01 %": 1e-4}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a run may cost, whichever ends first, and how often those with a seed run."""
+
+    passes: int
+    seconds: float
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One problem of the figure."""
+
+    dataset: str
+    alpha: float
+    gamma: float
+
+
+@dataclass(frozen=True)
+class Point:
+    """ψ after so many passes and seconds."""
+
+    passes: int
+    seconds: float
+    psi: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One run: a contender with a seed on a panel."""
+
+    panel: Panel
+    label: str
+    name: str
+    seed: int
+    points: tuple[Point, ...]
+
+
+PANELS = (
+    Panel("gisette_like", 0.05, 1e-5),
+    Panel("gisette_like", 0.10, 1e-5),
+    Panel("rcv1", 0.10, 1e-4),
+    Panel("rcv1", 0.20, 1e-4),
+    Panel("news20", 0.10, 1e-4),
+    Panel("news20", 0.20, 1e-4),
+)
+FULL, QUICK = Budget(passes=1000, seconds=7.0, seeds=3), Budget(passes=60, seconds=0.8, seeds=1)
+
+
+def compare(panels: Sequence[Panel], theta: float, budget: Budget) -> Iterator[Curve]:
+    """All runs, one after the other; each data set is loaded once."""
+    for name in dict.fromkeys(panel.dataset for panel in panels):
+        data = load(name)
+        model = LinearModel(data.X, data.b, "logistic")
+        for panel in (panel for panel in panels if panel.dataset == name):
+            problem = Problem(model, MCP(lam=2, theta=theta), level=panel.alpha * model.dimension)
+            distance, _ = degenerate_distance(problem)
+            print(
+                f"{data.label}, α = {panel.alpha:g}: η = {problem.level:g}, {distance:.2g} caps from a degenerate level"
+            )
+            yield from compare_on(panel, problem, data.label, budget)
+
+
+def compare_on(panel: Panel, problem: Problem, label: str, budget: Budget) -> Iterator[Curve]:
+    """Every contender on one problem."""
+    for name, (subsolver, _) in CONTENDERS.items():
+        for seed in range(budget.seeds if subsolver.is_random(problem.objective) else 1):
+            rest = outer_steps(problem, subsolver, panel.gamma, budget, seed)
+            early = first_step(problem, subsolver, panel.gamma, rest[0].passes, seed)
+            last = rest[-1]
+            print(
+                f"  {name:4} seed {seed}: ψ = {last.psi:.6f} after {last.passes} passes, {last.seconds:.2f} s",
+                flush=True,
+            )
+            yield Curve(panel, label, name, seed, (*early, *rest))
+
+
+def outer_steps(problem: Problem, subsolver: Subsolver, gamma: float, budget: Budget, seed: int) -> list[Point]:
+    """What a run has reached after each of its outer steps."""
+    points: list[Point] = []
+
+    def watch(record: Record, x: Double) -> bool:
+        points.append(Point(record.n_grad, record.seconds, record.psi))
+        return record.n_grad >= budget.passes
+
+    with warnings.catch_warnings(), threadpool_limits(1):
+        warnings.simplefilter("ignore", ConvergenceWarning)  # no run is meant to end at tol
+        solve(
+            problem,
+            subsolver=subsolver,
+            # η_k = η. The schedule "constant" would let BB and NAG, but not SVRG and SGD, begin without the level.
+            levels=Harmonic(eta0=problem.level),
+            gamma=gamma,
+            tol=0,
+            max_iter=10**9,
+            time_limit=budget.seconds,
+            callback=watch,
+            random_state=seed,
+        )
+    return points
+
+
+def first_step(problem: Problem, subsolver: Subsolver, gamma: float, passes: int, seed: int) -> Iterator[Point]:
+    """The origin, then first outer steps cut short, as long as they take fewer passes than the whole one."""
+    model, origin = problem.objective, np.zeros(problem.dimension)
+    psi, gradient = model.value_and_gradient(origin)
+    start = Iterate(origin, psi, gradient, step=1 / model.curvature)
+    yield Point(0, 0.0, psi)
+    for steps in CUTS:
+        with threadpool_limits(1):
+            began, rng = time.monotonic(), np.random.default_rng(seed)
+            cut = subsolver.limited_to(steps)
+            _, iterate = next(lcpp(problem, start, [problem.level], gamma, cut, rng=rng))
+            seconds = time.monotonic() - began
+        if 1 + iterate.n_grad >= passes:
+            return
+        yield Point(1 + iterate.n_grad, seconds, iterate.psi)
+
+
+def reached(points: Iterable[Point], psi: float) -> Point:
+    """The first point at or below ψ; at infinity where there is none."""
+    return next((point for point in points if point.psi <= psi), Point(0, math.inf, math.inf))
+
+
+def targets(curves: Sequence[Curve]) -> list[dict[str, object]]:
+    """Passes and seconds to each target, medians over the seeds; empty where fewer than half of them arrived."""
+    rows: list[dict[str, object]] = []
+    for panel in dict.fromkeys(curve.panel for curve in curves):
+        here = [curve for curve in curves if curve.panel == panel]
+        start, best = here[0].points[0].psi, min(point.psi for curve in here for point in curve.points)
+        goals = {name: best + share * (start - best) for name, share in TARGETS.items()}
+        goals |= {f"within {name}": best * (1 + share) for name, share in TARGETS_OF_BEST.items()}
+        for name in CONTENDERS:
+            row: dict[str, object] = {"data": here[0].label, "alpha": panel.alpha, "best psi": best, "subsolver": name}
+            runs = [curve.points for curve in here if curve.name == name]
+            row["median last psi"] = float(np.median([points[-1].psi for points in runs]))
+            for goal, psi in goals.items():
+                arrivals = [reached(points, psi) for points in runs]
+                passes = np.median([point.passes if math.isfinite(point.psi) else math.inf for point in arrivals])
+                seconds = np.median([point.seconds for point in arrivals])
+                row[f"passes to {goal}"] = f"{passes:.0f}" if math.isfinite(passes) else ""
+                row[f"seconds to {goal}"] = f"{seconds:.2f}" if math.isfinite(seconds) else ""
+            rows.append(row)
+    return rows
+
+
+def show(rows: Sequence[dict[str, object]]) -> None:
+    """The table of targets, as passes / seconds."""
+    goals = [*TARGETS, *(f"within {name}" for name in TARGETS_OF_BEST)]
+    print(
+        "\nψ* is the best found within the budget: where it still fell at the end, the last columns only say who led."
+    )
+    print(f"{'passes / seconds to':52}" + "".join(f"{goal:>17}" for goal in goals))
+    for row in rows:
+        cells = (f"{row[f'passes to {goal}']} / {row[f'seconds to {goal}']}" for goal in goals)
+        named = f"{row['data']}, α = {row['alpha']:g}"
+        print(f"{named:47} {row['subsolver']:4}" + "".join(f"{'—' if c == ' / ' else c:>17}" for c in cells))
+
+
+def series(points: Iterable[Point], axis: str) -> tuple[Double, Double]:
+    """Places on an axis after the start, in order (first steps cut short were timed one by one), and ψ there."""
+    pairs = sorted((getattr(point, axis), point.psi) for point in points if point.passes > 0)
+    place, psi = np.array(pairs, dtype=np.float64).T
+    return place, psi
+
+
+def median_curve(runs: Sequence[Sequence[Point]], axis: str) -> tuple[Double, Double]:
+    """The median of ψ over runs, as far as all of them go; between its points a run is straight in the logarithms."""
+    known = [series(points, axis) for points in runs]
+    begin, end = max(place[0] for place, _ in known), min(place[-1] for place, _ in known)
+    grid = np.unique(np.concatenate([place for place, _ in known]))
+    grid = grid[(grid >= begin) & (grid <= end)]
+    between = [np.exp(np.interp(np.log(grid), np.log(place), np.log(psi))) for place, psi in known]
+    return grid, np.median(between, axis=0)
+
+
+def draw(curves: Sequence[Curve], axis_name: str, title: str, path: Path) -> None:
+    """Two panels a row, as in the paper."""
+    problems = list(dict.fromkeys(curve.panel for curve in curves))
+    figure, axes = panels(math.ceil(len(problems) / 2), 2, width=4, height=2.6)
+    for axis, panel in zip(axes.flat, problems, strict=False):
+        here = [curve for curve in curves if curve.panel == panel]
+        for name, (_, color) in CONTENDERS.items():
+            runs = [curve.points for curve in here if curve.name == name]
+            for points in runs if len(runs) > 1 else ():
+                axis.plot(*series(points, axis_name), color=color, alpha=0.25)
+            axis.plot(*median_curve(runs, axis_name), color=color, label=f"LCPP-{name}")
+        axis.set(xscale="log", yscale="log", xlabel=title, ylabel="ψ")
+        for ticks in (axis.xaxis, axis.yaxis):
+            ticks.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ticks.set_major_formatter("{x:g}")
+            ticks.set_minor_formatter(NullFormatter())
+        axis.set_title(f"{here[0].label}, α = {panel.alpha:g}", fontsize=9)
+    axes[0, 0].legend(fontsize=7)
+    save(figure, path)
+
+
+def rows_of(curves: Sequence[Curve], theta: float) -> Iterator[dict[str, object]]:
+    """Every point of every run."""
+    for c in curves:
+        for p in c.points:
+            yield {
+                "data": c.label,
+                "alpha": c.panel.alpha,
+                "gamma": c.panel.gamma,
+                "theta": theta,
+                "subsolver": c.name,
+                "seed": c.seed,
+                "passes": p.passes,
+                "seconds": p.seconds,
+                "psi": p.psi,
+            }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run, write the CSV files, draw, and say who was how fast."""
+    parser = options(__doc__ or "")
+    parser.add_argument("--theta", type=float, default=0.25, help="θ of MCP")
+    chosen = parser.parse_args(arguments)
+    curves = list(compare(PANELS, chosen.theta, QUICK if chosen.quick else FULL))
+    table = targets(curves)
+    write_csv(chosen.out / "subsolvers.csv", list(rows_of(curves, chosen.theta)))
+    write_csv(chosen.out / "subsolvers_targets.csv", table)
+    draw(curves, "passes", "effective passes", chosen.out / "subsolvers_passes.png")
+    draw(curves, "seconds", "seconds", chosen.out / "subsolvers_seconds.png")
+    show(table)
+
+
+if __name__ == "__main__":
+    main()

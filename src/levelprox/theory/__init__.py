@@ -1,0 +1,47 @@
+"""What the paper proves, as functions of plain numbers and constraints: statements and proofs in docs/theory.md."""
+
+from levelprox.theory.complexity import (
+    Bounds,
+    FiniteSum,
+    Parameters,
+    acsa_bound,
+    acsa_bound_paper,
+    complexity_main,
+    composite,
+    convex,
+    corollary,
+    draw_k_hat,
+    finite_sum_convex,
+    finite_sum_nonconvex,
+    nonconvex,
+    proximal,
+)
+from levelprox.theory.degenerate import common_unit, degenerate_distance, degenerate_level
+from levelprox.theory.dual import dual_bound, eta0, eta0_scad, room, uniform_dual_bound, z, z_paper
+
+__all__ = [
+    "Bounds",
+    "FiniteSum",
+    "Parameters",
+    "acsa_bound",
+    "acsa_bound_paper",
+    "common_unit",
+    "complexity_main",
+    "composite",
+    "convex",
+    "corollary",
+    "degenerate_distance",
+    "degenerate_level",
+    "draw_k_hat",
+    "dual_bound",
+    "eta0",
+    "eta0_scad",
+    "finite_sum_convex",
+    "finite_sum_nonconvex",
+    "nonconvex",
+    "proximal",
+    "room",
+    "uniform_dual_bound",
+    "z",
+    "z_paper",
+]
