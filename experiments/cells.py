@@ -185,10 +185,10 @@ _DESIGNS = {
 }
 
 
-def cell(*, stochastic: bool, smooth: bool, convex: bool, n: int = 64, d: int = 10) -> Cell:
-    """The problem of one entry of the table, always the same one: 5 of d features matter, the level admits 2.6."""
+def cell(*, stochastic: bool, smooth: bool, convex: bool, seed: int = 0, n: int = 64, d: int = 10) -> Cell:
+    """A problem for one entry of the table, its data drawn with `seed`: 5 of d features matter, the level admits 2.6."""
     made = _DESIGNS[smooth, convex]
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     rows = rng.standard_normal((n, d))
     rows *= _ROW / np.linalg.norm(rows, axis=1, keepdims=True)
     truth = np.zeros(d)
@@ -203,10 +203,10 @@ def cell(*, stochastic: bool, smooth: bool, convex: bool, n: int = 64, d: int = 
     return Cell(stochastic, smooth, convex, problem, exact, made.gamma)
 
 
-def table() -> list[Cell]:
+def table(seed: int = 0) -> list[Cell]:
     """All eight, in the order of the table: rows first."""
     return [
-        cell(stochastic=stochastic, smooth=smooth, convex=convex)
+        cell(stochastic=stochastic, smooth=smooth, convex=convex, seed=seed)
         for stochastic in (False, True)
         for convex in (True, False)
         for smooth in (True, False)
