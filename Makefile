@@ -31,6 +31,7 @@ coverage: $(VENV)/.built
 
 bench: $(VENV)/.built
 	$(BIN)/python benchmarks/projection.py
+	$(BIN)/python benchmarks/stochastic.py
 
 # The kernels under AddressSanitizer and UndefinedBehaviorSanitizer, in an environment of their own.
 ASAN := .venv-asan

@@ -213,3 +213,69 @@ def spectral(fun, center, gamma, project_onto, step, max_steps, memory=5, decrea
         if trial_value <= best[0]:
             best = (trial_value, x)
     return best[1]
+
+
+# --- AC-SA on psi + gamma/2 |x - center|^2 -------------------------------------------------------------
+
+
+def acsa(gradient, center, steps, project_onto, gamma, mu, L):
+    """Accelerated stochastic approximation; `gradient` may be random. The better of center and x^ag is up to others."""
+    m, smoothness = gamma - mu, L + gamma
+    x = x_ag = center
+    for t in range(1, steps + 1):
+        alpha, gamma_t = 2 / (t + 1), 4 * smoothness / (t * (t + 1))
+        x_md = (1 - alpha) * (m + gamma_t) * x_ag + alpha * ((1 - alpha) * m + gamma_t) * x
+        x_md = x_md / (gamma_t + (1 - alpha**2) * m)
+        slope = gradient(x_md) + gamma * (x_md - center)
+        x = project_onto((alpha * m * x_md + ((1 - alpha) * m + gamma_t) * x - alpha * slope) / (m + gamma_t))
+        x_ag = alpha * x + (1 - alpha) * x_ag
+    return project_onto(x_ag)
+
+
+# --- the paper's other subsolvers on psi + gamma/2 |x - center|^2 --------------------------------------
+
+
+def nesterov(fun, center, gamma, project_onto, smoothness, strong_convexity, steps):
+    """Accelerated projected gradient with restarts, as in the module docstring; the better of its end and its start."""
+
+    def value(x):
+        return fun(x)[0] + gamma / 2 * float(np.sum((x - center) ** 2))
+
+    x = ahead = center
+    alpha, q = 1.0, strong_convexity / smoothness
+    for _ in range(steps):
+        slope = fun(ahead)[1] + gamma * (ahead - center)
+        following = np.array(project_onto(ahead - slope / smoothness))
+        if float((ahead - following) @ (following - x)) > 0:
+            alpha = 1.0
+        # the positive root of a^2 = (1 - a) alpha^2 + q a
+        following_alpha = max(np.roots([1.0, alpha**2 - q, -(alpha**2)]).real)
+        momentum = alpha * (1 - alpha) / (alpha**2 + following_alpha)
+        x, ahead, alpha = following, following + momentum * (following - x), following_alpha
+    return x if value(x) <= value(center) else center
+
+
+# --- minibatch steps: dense rows, and a whole projection at every step ------------------------------
+
+
+def stochastic_steps(rows, slope, x, center, gamma, project_onto, samples, batch, lengths, snapshot=None):
+    """All points of x⁺ = P(x − t(mean of (ℓ' − r) a + q + γ(x − c))); slope(i, z) is ℓ', snapshot is (r, q) or None."""
+    r, q = (np.zeros(len(rows)), np.zeros_like(x)) if snapshot is None else snapshot
+    points = []
+    for k, t in enumerate(lengths):
+        chosen = samples[k * batch : (k + 1) * batch]
+        mean = sum((slope(i, float(rows[i] @ x)) - r[i]) * rows[i] for i in chosen) / len(chosen)
+        x = np.array(project_onto(x - t * (mean + q + gamma * (x - center))))
+        points.append(x)
+    return points
+
+
+def screened_projection(v, weights, tau, kappa, project, checked):
+    """The projection of what |v| > κω leaves; where `checked`, κ is lowered until the multiplier is not below it."""
+    while True:
+        kept = np.abs(v) > kappa * weights
+        x = np.zeros_like(v)
+        x[kept], y = project(v[kept], 0.0, tau, weights=weights[kept]) if np.any(kept) else (0.0, 0.0)
+        if y >= kappa or not checked:
+            return x
+        kappa = y * (1 - 1e-9)

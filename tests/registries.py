@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Custom, Exp, Log, Lp, NegativeLp
 from levelprox.designs import Design, as_design
 from levelprox.losses import Absolute, Cauchy, Hinge, Huber, Logistic, Quantile, Sigmoid, Squared
-from levelprox.objectives import Function, LinearModel, Objective
+from levelprox.objectives import Function, LinearModel, Objective, Stochastic
 
 Double = NDArray[np.float64]
 
@@ -175,3 +175,43 @@ def _objectives() -> list[Objective]:
 
 
 OBJECTIVES = _objectives()
+
+
+def sampling_rows(model: LinearModel, batch: int) -> Callable[[Double, np.random.Generator], Double]:
+    """A stochastic oracle: the gradient of a few rows of a dense linear model, drawn with replacement."""
+    rows = np.column_stack([model.design.matvec(e) for e in np.eye(model.dimension)])
+
+    def oracle(x: Double, rng: np.random.Generator) -> Double:
+        chosen = rng.integers(0, rows.shape[0], batch)
+        slope, _ = model.loss.subdifferential(rows[chosen] @ x, model.target[chosen])
+        return rows[chosen].T @ slope / batch
+
+    return oracle
+
+
+def _rough_objectives() -> list[Objective]:
+    """With kinks, sampled, or both."""
+    rng = np.random.default_rng(12)
+    X, noise = rng.standard_normal((40, 10)), rng.standard_normal(40)
+    b = X[:, :3] @ [1.0, -0.7, 0.4] + 0.3 * noise
+    absolute, cauchy = LinearModel(X, b, "absolute"), LinearModel(X, b, "cauchy")
+    return [
+        absolute,
+        LinearModel(scipy.sparse.csr_array(X), np.sign(b), "hinge", sample_weight=rng.random(40)),
+        LinearModel(np.asfortranarray(X), b, Quantile(0.8), offset=0.1 * noise),
+        Function(absolute.value_and_gradient, 10, smoothness=0.0, nonsmoothness=absolute.nonsmoothness),
+        Stochastic(
+            sampling_rows(cauchy, 4),
+            10,
+            noise=cauchy.noise / 2,
+            smoothness=cauchy.smoothness,
+            weak_convexity=cauchy.weak_convexity,
+            exact=cauchy.value_and_gradient,
+        ),
+        Stochastic(
+            sampling_rows(absolute, 4), 10, noise=absolute.noise / 2, nonsmoothness=absolute.nonsmoothness, samples=50
+        ),
+    ]
+
+
+ROUGH_OBJECTIVES = _rough_objectives()

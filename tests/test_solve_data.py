@@ -58,6 +58,17 @@ def test_exempt_features_are_free_and_nonnegativity_holds():
     assert problem.g(result.x) <= 2.5
 
 
+def test_a_bounded_loss_that_gains_for_ever_is_said():
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((80, 5))
+    b = np.sign(X[:, 0] - X[:, 1] + 0.5 * rng.standard_normal(80))
+    sigmoid = LinearModel(X, b, "sigmoid")
+    with pytest.warns(ConvergenceWarning) as caught:
+        solve(Problem(sigmoid, constraints.MCP.from_threshold(0.5), 3.5), max_iter=200)
+    assert any("the loss gains for ever" in str(warning.message) for warning in caught)
+    assert solve(Problem(sigmoid, constraints.L1(), 2.0)).success
+
+
 def test_a_vacuous_level_on_separable_data_is_said():
     X = np.array([[1.0], [2.0], [-1.0], [-3.0]])
     b = np.array([1.0, 1.0, -1.0, -1.0])

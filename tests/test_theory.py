@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 
 import mpmath
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelprox import Function, InvalidInputError, Problem, theory
+from levelprox import Function, InvalidInputError, Problem, solve, theory
 from levelprox.constraints import L1, MCP, SCAD, Exp, Log, Lp, NegativeLp
 from tests.registries import CONSTRAINTS
 
@@ -195,6 +196,18 @@ def test_degenerate_levels_of_large_problems_are_found_fast():
     assert theory.degenerate_distance(problem)[0] == pytest.approx(0.4, abs=1e-9)
     unequal = Problem(problem.objective, MCP(1.0, 2.0), 5.0, weights + np.where(weights > 2, 0, 2e4))
     assert theory.degenerate_distance(unequal) == (None, "not checked: unequal weights")
+
+
+@pytest.mark.parametrize(("caps", "warned"), [(2.0, False), (3.0, True), (7.0, False)])
+def test_a_run_warns_of_a_level_that_weighted_coordinates_can_saturate(caps, warned):
+    """With weights 1, 3, 3 a level of 2 caps is safe, one of 3 is not, and one of 7 holds nothing back."""
+    target = np.array([0.3, -0.2, 0.1])
+    fun = Function(lambda x: (0.5 * float((x - target) @ (x - target)), x - target), 3, smoothness=1.0)
+    problem = Problem(fun, MCP(1.0, 2.0), caps, [1.0, 3.0, 3.0])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        solve(problem)
+    assert any("multiplier may explode" in str(w.message) for w in caught) == warned
 
 
 # --- bounds and the first level ----------------------------------------------------------------------

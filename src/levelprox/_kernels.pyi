@@ -21,6 +21,7 @@ class DesignKernel:
     def matvec(self, x: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...
     def rmatvec(self, r: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...
     def column_squares(self, weight: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...
+    def row_squares(self, out: NDArray[np.float64]) -> None: ...
     def nonfinite(self) -> tuple[int, int, int, float]: ...
 
 class Dense(DesignKernel):
@@ -136,6 +137,23 @@ def acsa_oracle(
     smoothness: float,
     seconds: float,
 ) -> AcsaOutcome: ...
+def acsa_batches(
+    model: LinearModel,
+    center: NDArray[np.float64],
+    x: NDArray[np.float64],
+    gamma: float,
+    omega: NDArray[np.float64] | None,
+    u: NDArray[np.float64] | None,
+    nonnegative: NDArray[np.uint8] | None,
+    all_nonnegative: bool,
+    tau: float,
+    steps: int,
+    strong_convexity: float,
+    smoothness: float,
+    seconds: float,
+    draw: Callable[[], NDArray[np.int64]],
+    batch: int,
+) -> AcsaOutcome: ...
 
 class NesterovOutcome(TypedDict):
     x: NDArray[np.float64]
@@ -185,3 +203,26 @@ def spectral(
     absolute: float,
     seconds: float,
 ) -> SpectralOutcome: ...
+
+# Minibatch steps (bind_stochastic.cpp)
+
+def stochastic_steps(
+    model: LinearModel,
+    x: NDArray[np.float64],
+    center: NDArray[np.float64],
+    gamma: float,
+    omega: NDArray[np.float64] | None,
+    u: NDArray[np.float64] | None,
+    nonnegative: NDArray[np.uint8] | None,
+    all_nonnegative: bool,
+    tau: float,
+    samples: NDArray[np.int64],
+    batch: int,
+    steps: NDArray[np.float64],
+    slope: NDArray[np.float64] | None,
+    gradient: NDArray[np.float64] | None,
+    seconds: float,
+    multiplier: NDArray[np.float64],
+    counts: NDArray[np.int64],
+) -> str: ...
+def sample_slopes(model: LinearModel, x: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.certificate import NullFit, certify
+from levelprox.certificate import NullFit, Residual, certify
 from levelprox.errors import InvalidInputError
 from levelprox.objectives import Objective, Stochastic
 from levelprox.problem import Problem
@@ -125,9 +125,7 @@ def nearby_kkt(
     delta = float(np.sum((point - solution.x) ** 2))
     if isinstance(subsolver, ACSA):
         return _by_the_proof(problem, subproblem, solution, delta)
-    # The scale does not matter for absolute figures.
-    at = certify(replace(problem, objective=objective), solution.x, NullFit(middle, psi, gradient, 1.0))
-    return Nearby(solution.x, at.multiplier, at.stationarity_squared, at.complementarity, delta)
+    return min(_at(replace(problem, objective=objective), solution, delta), key=lambda near: near.epsilon)
 
 
 def expected_kkt(runs: Sequence[Nearby]) -> ExpectedKKT:
@@ -169,6 +167,19 @@ def _solve(
         if time.monotonic() > deadline or iterate.stop == "interrupted":
             break
     return iterate
+
+
+def _at(problem: Problem, solution: Iterate, delta: float) -> tuple[Nearby, Nearby]:
+    """The statement at x̄ with the subproblem's own multiplier and gradient, and with the certificate's."""
+    x, y = solution.x, solution.multiplier
+    slack = abs(problem.g(x) - problem.level)
+    apart = float(np.sum(Residual(problem, x, solution.gradient).each(y) ** 2))
+    # The scale does not matter for absolute figures.
+    at = certify(problem, x, NullFit(x, solution.psi, solution.gradient, 1.0))
+    return (
+        Nearby(x, y, apart, y * slack, delta),
+        Nearby(x, at.multiplier, at.stationarity_squared, at.complementarity, delta),
+    )
 
 
 def _by_the_proof(problem: Problem, subproblem: Subproblem, solution: Iterate, delta: float) -> Nearby:

@@ -283,8 +283,9 @@ class Run:
             self._warn(message)
         if self._is_separated(self.best.x):
             self._warn(
-                "the data are separable by coefficients that cost nothing more as they grow: the loss has no "
-                "minimiser within the level, and their size is set by tol alone. Lower the level, or regularise."
+                "the data are separable, or the loss gains for ever, by coefficients that cost nothing more as they "
+                "grow: it has no minimiser within the level, and their size is set by tol or max_iter alone. Lower "
+                "the level, or take a constraint without a cap."
             )
         return self._result(status, message, certificate)
 
@@ -359,6 +360,8 @@ class Run:
             f"KKT {certificate.kkt:.1e} {relation} tol {self.tol:.1e}; "
             f"g(x) = {certificate.g:.6g} <= level = {certificate.level:.6g}"
         )
+        if certificate.near_epsilon is not None:
+            figures += f"; an (ε, δ)-KKT point with ε = {certificate.epsilon:.1e}, δ = {certificate.delta:.1e}"
         steps = f"after {self.n_outer} outer steps"
         nearly, remedy = "Nearly solved", "Raise max_iter or tol."
         if self.stopping == "change" and self.history and self.history[-1].change <= self.tol:
@@ -374,7 +377,7 @@ class Run:
             Status.SOLVED_INACCURATE: f"{nearly} {steps}: {figures}. {remedy}",
             Status.MAX_ITER: f"Stopped {steps}, max_iter: {figures}. Raise max_iter or tol."
             if self.parameters is None
-            else f"{nearly} {steps}: {figures}; ε = {certificate.epsilon:.1e}, δ = {certificate.delta:.1e}. {remedy}",
+            else f"{nearly} {steps}: {figures}. {remedy}",
             Status.TIME_LIMIT: f"Stopped {steps}, time_limit {self.time_limit:g} s: {figures}. Raise it or tol.",
             Status.INTERRUPTED: f"Interrupted {steps}: {figures}.",
             Status.CALLBACK_STOP: f"Stopped by the callback {steps}: {figures}.",

@@ -14,9 +14,10 @@ class Acsa {
 public:
     Acsa(Sampler &sampler, const Ball<double> &set, const double *center, const AcsaSettings &settings, AcsaState &state)
         : sampler_(sampler), set_(set), settings_(settings), state_(state), center_(center), x_(state.x), average_(state.x),
-          middle_(state.x), gradient_(state.x.size()), live_(std::int64_t(state.x.size())), listed_(std::int64_t(state.x.size())) {
+          middle_(state.x), gradient_(state.x.size()), marks_(state.x.size()), touched_list_(state.x.size() + 1),
+          touched_{marks_.data(), touched_list_.data()} {
         for (std::size_t j = 0; j < x_.size(); ++j)
-            if (center_[j] != 0 || x_[j] != 0) live_.add(std::int64_t(j));
+            if (center_[j] != 0 || x_[j] != 0) revive(std::int64_t(j));
     }
 
     void run() {
@@ -38,50 +39,61 @@ public:
     void finish() {
         gather(live_, average_);
         if (project_gathered(0) != Projected::done) return;  // the start stays
-        for (std::size_t p = 0; p < live_.list().size(); ++p) state_.x[std::size_t(live_.list()[p])] = projected_[p];
+        for (std::size_t p = 0; p < live_.size(); ++p) state_.x[std::size_t(live_[p])] = projected_[p];
     }
 
 private:
     using Clock = std::chrono::steady_clock;
+    static constexpr std::uint8_t LIVE = 2;  // besides Touched::TOUCHED
+
+    void revive(std::int64_t j) {
+        if (marks_[std::size_t(j)] & LIVE) return;
+        marks_[std::size_t(j)] |= LIVE;
+        live_.push_back(j);
+    }
 
     bool step(double t) {
         const double m = settings_.strong_convexity, alpha = 2 / (t + 1), weight = 4 * settings_.smoothness / (t * (t + 1));
         const double of_average = (1 - alpha) * (m + weight), of_x = alpha * ((1 - alpha) * m + weight);
         const double both = weight + (1 - alpha * alpha) * m;
-        for (std::int64_t j : live_.list()) {
+        for (std::int64_t j : live_) {
             const auto i = std::size_t(j);
             middle_[i] = (of_average * average_[i] + of_x * x_[i]) / both;
         }
         // Everything is zero outside `live`, before the step and, where no gradient came, after it: projecting
         // the listed coordinates alone is projecting all of them.
-        listed_.clear();
-        for (std::int64_t j : live_.list()) listed_.add(j);
-        sampler_.add(middle_.data(), gradient_.data(), listed_, poll_);
+        sampler_.add(middle_.data(), gradient_.data(), touched_, poll_);
+        listed_ = live_;
+        for (std::int64_t k = 0; k < touched_.count; ++k) {
+            const std::int64_t j = touched_.list[k];
+            if (!(marks_[std::size_t(j)] & LIVE)) listed_.push_back(j);
+            marks_[std::size_t(j)] &= LIVE;
+        }
+        touched_.count = 0;
 
         const double length = alpha / (m + weight);
         double poison = 0;
-        for (std::int64_t j : listed_.list()) {
+        for (std::int64_t j : listed_) {
             const auto i = std::size_t(j);
             const double slope = gradient_[i] + settings_.gamma * (middle_[i] - center_[i]);
             gradient_[i] = (alpha * m * middle_[i] + ((1 - alpha) * m + weight) * x_[i] - alpha * slope) / (m + weight);
             poison += gradient_[i] * 0.0;
         }
         gather(listed_, gradient_);
-        for (std::int64_t j : listed_.list()) gradient_[std::size_t(j)] = 0;
+        for (std::int64_t j : listed_) gradient_[std::size_t(j)] = 0;
         if (poison != 0 || project_gathered(state_.multiplier * length) != Projected::done) return false;
         state_.multiplier = multiplier_ / length;
 
-        for (std::size_t p = 0; p < listed_.list().size(); ++p) {
-            const auto i = std::size_t(listed_.list()[p]);
+        for (std::size_t p = 0; p < listed_.size(); ++p) {
+            const auto i = std::size_t(listed_[p]);
             x_[i] = projected_[p];
             average_[i] = alpha * x_[i] + (1 - alpha) * average_[i];
-            if (x_[i] != 0 || average_[i] != 0) live_.add(std::int64_t(i));
+            if (x_[i] != 0 || average_[i] != 0) revive(std::int64_t(i));
         }
         return true;
     }
 
-    void gather(const Coordinates &coordinates, const Vector &from) {
-        const auto &list = coordinates.list();
+    void gather(const std::vector<std::int64_t> &list, const Vector &from) {
         const std::size_t size = list.size();
         values_.resize(size), projected_.resize(size);
         if (set_.u) u_.resize(size);
@@ -116,7 +128,9 @@ private:
     AcsaState &state_;
     const double *center_;
     Vector x_, average_, middle_, gradient_;  // gradient_ is zero between steps
-    Coordinates live_, listed_;                        // live: where x, average or center may not be zero
+    std::vector<std::uint8_t> marks_;
+    std::vector<std::int64_t> live_, listed_, touched_list_;  // live: where x, average or center may not be zero
+    Touched touched_;
     Vector values_, u_, omega_, projected_;
     std::vector<std::uint8_t> nonnegative_;
     double multiplier_ = 0;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ball.hpp"
-#include "coordinates.hpp"
+#include "design.hpp"
 #include "interrupt.hpp"
 
 namespace levelprox {
@@ -18,7 +18,7 @@ class Sampler {
 public:
     virtual ~Sampler() = default;
     // Adds one at x to `gradient`, and to `touched` every coordinate where it may not be zero.
-    virtual void add(const double *x, double *gradient, Coordinates &touched, Poll &poll) = 0;
+    virtual void add(const double *x, double *gradient, Touched &touched, Poll &poll) = 0;
 };
 
 struct AcsaSettings {

@@ -187,6 +187,12 @@ void bind_designs(nb::module_ &m) {
             Poll poll;
             X.column_squares(weight.data(), out.data(), poll);
         }, "weight"_a.noconvert(), "out"_a.noconvert(), "out_j = sum_i weight_i X_ij^2")
+        .def("row_squares", [](const DesignKernel &X, const Out<nb::ndim<1>> &out) {
+            require("out", out.size(), X.design.rows());
+            nb::gil_scoped_release release;
+            Poll poll;
+            X.row_squares(out.data(), poll);
+        }, "out"_a.noconvert(), "out_i = sum_j X_ij^2")
         .def("nonfinite", [](const DesignKernel &X) {
             Nonfinite found;
             {

@@ -20,6 +20,21 @@ struct Nonfinite {
     double value = 0;
 };
 
+// Which places of a vector were written to: those marked TOUCHED, in the order of the first time.
+struct Touched {
+    static constexpr std::uint8_t TOUCHED = 1;
+    std::uint8_t *marks;  // other bits are the caller's
+    std::int64_t *list;   // room for one more than there are places
+    std::int64_t count = 0;
+
+    // Without a branch: most rows of most data meet old and new places in no order at all.
+    void add(std::int64_t place) {
+        list[count] = place;
+        count += !(marks[place] & TOUCHED);
+        marks[place] |= TOUCHED;
+    }
+};
+
 class Slices {
 public:
     virtual ~Slices() = default;
@@ -31,6 +46,8 @@ public:
     virtual void dot(std::int64_t begin, std::int64_t end, const double *in, double *out) const = 0;
     // out += sum of coefficient[s - begin] * slice_s; zero coefficients cost nothing; `out` has `length` entries.
     virtual void add(std::int64_t begin, std::int64_t end, const double *coefficient, double *out) const = 0;
+    // out += coefficient * slice_s, keeping a list of what it touched.
+    virtual void add_listing(std::int64_t s, double coefficient, double *out, Touched &touched) const = 0;
     // The same two moves with every entry squared.
     virtual void dot_squares(std::int64_t begin, std::int64_t end, const double *in, double *out) const = 0;
     virtual void add_squares(std::int64_t begin, std::int64_t end, const double *coefficient, double *out) const = 0;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "design.hpp"
 #include "interrupt.hpp"
@@ -43,6 +44,19 @@ public:
                 slices.add_squares(begin, end, weight + begin, out);
             else
                 slices.dot_squares(begin, end, weight, out + begin);
+        });
+    }
+
+    // out_i = sum_j X_ij^2
+    void row_squares(double *out, Poll &poll) const {
+        const Slices &slices = *design.slices;
+        const std::vector<double> ones(design.by_rows ? slices.length : slices.count, 1.0);
+        if (!design.by_rows) std::fill_n(out, slices.length, 0.0);
+        in_pieces(slices, poll, [&](std::int64_t begin, std::int64_t end) {
+            if (design.by_rows)
+                slices.dot_squares(begin, end, ones.data(), out + begin);
+            else
+                slices.add_squares(begin, end, ones.data() + begin, out);
         });
     }
 

@@ -11,4 +11,5 @@ NB_MODULE(_kernels, m) {
     bind_spectral(m);
     bind_acsa(m);
     bind_nesterov(m);
+    bind_stochastic(m);
 }

@@ -7,3 +7,4 @@ void bind_losses(nanobind::module_ &m);
 void bind_spectral(nanobind::module_ &m);
 void bind_acsa(nanobind::module_ &m);
 void bind_nesterov(nanobind::module_ &m);
+void bind_stochastic(nanobind::module_ &m);

@@ -56,6 +56,13 @@ public:
         simd().dense<T>().adds(end - begin, length, coefficient, slice(begin), out);
     }
 
+    void add_listing(std::int64_t s, double coefficient, double *out, Touched &touched) const override {
+        if (coefficient == 0) return;
+        simd().dense<T>().adds(1, length, &coefficient, slice(s), out);
+        if (touched.count == length) return;
+        for (std::int64_t i = 0; i < length; ++i) touched.add(i);
+    }
+
     void dot_squares(std::int64_t begin, std::int64_t end, const double *in, double *out) const override {
         constexpr int LANES = 8;
         for (std::int64_t s = begin; s < end; ++s) {
@@ -117,6 +124,15 @@ public:
 
     void add(std::int64_t begin, std::int64_t end, const double *coefficient, double *out) const override {
         scatter(begin, end, coefficient, out, [](T v) { return double(v); });
+    }
+
+    void add_listing(std::int64_t s, double coefficient, double *out, Touched &touched) const override {
+        if (coefficient == 0) return;
+        for (std::int64_t p = indptr[s]; p < indptr[s + 1]; ++p) {
+            const std::int64_t i = indices[p];
+            out[i] += coefficient * double(data[p]);
+            touched.add(i);
+        }
     }
 
     void dot_squares(std::int64_t begin, std::int64_t end, const double *in, double *out) const override {

@@ -43,6 +43,11 @@ class Design(ABC):
     nbytes: int
     kernel: DesignKernel
 
+    @property
+    @abstractmethod
+    def stored(self) -> int:
+        """How many entries are stored."""
+
     def matvec(self, x: ArrayLike) -> Vector:
         """Xx, of shape (n,)."""
         out = np.empty(self.shape[0])
@@ -61,6 +66,12 @@ class Design(ABC):
         self.kernel.column_squares(self._weight("weight", weight), out)
         return out
 
+    def row_squares(self) -> Vector:
+        """Σ_j X_ij² for every sample i; of shape (n,)."""
+        out = np.empty(self.shape[0])
+        self.kernel.row_squares(out)
+        return out
+
     def gram(self, D: ArrayLike | None = None) -> Vector:
         """X' diag(D) X, or X'X: a symmetric array of shape (d, d). D may have either sign."""
         return self._gram(None if D is None else self._weight("D", D))
@@ -72,6 +83,10 @@ class Design(ABC):
     def rows(self, B: ArrayLike) -> Design:
         """X[B], copied, for a mask of the samples or their indices, in any order, repeats allowed."""
         return self._rows(positions("B", B, self.shape[0]))
+
+    @abstractmethod
+    def row_major(self) -> Design:
+        """X stored row after row: itself where it is, else a copy."""
 
     @abstractmethod
     def _gram(self, weight: Vector | None) -> Vector: ...

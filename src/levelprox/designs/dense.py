@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import scipy.sparse
 
 from levelprox import _kernels
 from levelprox.designs.base import Design, Index, Vector, check_finite, check_shape, real_values
+from levelprox.designs.sparse import SparseDesign
 from levelprox.validation import Array
 
 _BLOCK = 2**22  # entries copied between two chances for Ctrl-C
@@ -50,6 +52,17 @@ class DenseDesign(Design):
         design = cls(array)
         check_finite(design.kernel)
         return design
+
+    @property
+    def stored(self) -> int:
+        return int(self.array.size)
+
+    def row_major(self) -> Design:
+        if self.kernel.by_rows:
+            return self
+        if self.shape[1] == 1:  # to the kernels one column is one long slice, in whatever order
+            return SparseDesign.from_scipy(scipy.sparse.csr_array(self.array))
+        return DenseDesign(np.ascontiguousarray(self.array))
 
     def _columns(self, chosen: Index) -> DenseDesign:
         return DenseDesign(_take(self.array, chosen, axis=1))

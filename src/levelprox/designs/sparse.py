@@ -80,6 +80,13 @@ class SparseDesign(Design):
         check_finite(design.kernel)
         return design
 
+    @property
+    def stored(self) -> int:
+        return int(self.indptr[-1])
+
+    def row_major(self) -> SparseDesign:
+        return self if self.by_rows else SparseDesign._of(self._scipy().tocsr(), True)
+
     def _columns(self, chosen: Index) -> SparseDesign:
         arrays = self.kernel.select_columns(chosen)
         return SparseDesign(*arrays, (self.shape[0], chosen.size), self.by_rows)

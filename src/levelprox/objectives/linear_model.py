@@ -63,7 +63,7 @@ class LinearModel(Objective):
         self.smooth = self.loss.smooth
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in self.__dict__.items() if name != "compiled"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("compiled", "by_rows")}
 
     @property
     def dimension(self) -> int:
@@ -73,6 +73,19 @@ class LinearModel(Objective):
     def compiled(self) -> _kernels.LinearModel:
         """The kernel that evaluates ψ in one or two passes over X."""
         return _kernels.LinearModel(self.design.kernel, *self.loss.kernel, self.target, self.sample_weight, self.offset)
+
+    @cached_property
+    def by_rows(self) -> _kernels.LinearModel:
+        """The same kernel over rows, for those who ask for single samples; column storage is copied once."""
+        design = self.design.row_major()
+        if design is self.design:
+            return self.compiled
+        return _kernels.LinearModel(design.kernel, *self.loss.kernel, self.target, self.sample_weight, self.offset)
+
+    @cached_property
+    def row_squares(self) -> Vector:
+        """‖a_i‖² of every sample."""
+        return self.design.row_squares()
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         gradient = np.empty(self.dimension)
@@ -117,7 +130,13 @@ class LinearModel(Objective):
         # Far out on the ray the offsets do not matter: only the signs of b_i⟨a_i, x⟩ do.
         margins = self.target * self.design.matvec(x)
         counted = margins if self.sample_weight is None else margins[self.sample_weight > 0]
-        return bool(np.all(counted > 0))
+        if self.loss.weak_convexity == 0:
+            return bool(np.all(counted > 0))
+        # A bounded loss need not separate all samples to gain from longer x: look whether it does.
+        values = [
+            self.loss.value(t * margins * self.target, self.target, self.sample_weight) for t in 2.0 ** np.arange(8)
+        ]
+        return values[-1] < values[0] and bool(np.all(np.diff(values) <= 0))
 
     def margins(self, x: Vector) -> Vector:
         """z_i = ⟨a_i, x⟩ + o_i."""

@@ -19,17 +19,18 @@ import numpy as np
 
 from levelprox import _kernels
 from levelprox.errors import InvalidInputError
-from levelprox.objectives import Objective, Stochastic
+from levelprox.objectives import LinearModel, Objective, Stochastic
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
 from levelprox.subsolvers.base import Subsolver, arrived
+from levelprox.subsolvers.minibatch import batch_size, check_batch_size, draw
 
 _FEWEST = 100  # steps where subgradients jump or are sampled: their error falls only as 1/T
 
 
 @dataclass(frozen=True)
 class ACSA(Subsolver):
-    """Accelerated stochastic approximation, compiled; deterministic unless ψ is sampled.
+    """Accelerated stochastic approximation, compiled; deterministic unless ψ is sampled, or rows of it are.
 
     A deterministic run hands out the better of x^ag and x^{k−1} in ψ_k, so the bound holds and ψ never rises.
 
@@ -38,26 +39,36 @@ class ACSA(Subsolver):
     steps : int, optional
         T, inner steps per outer step. By default enough for the deterministic part of the bound to be at
         most a quarter of m‖x^{k−1} − x̄‖², and at least 100 where ψ has kinks or is sampled.
+    batch_size : int, optional
+        Look at so many rows of a linear model per step instead of all of them, drawn with replacement in proportion
+        to their weights. More than n is cut to n, with a warning. A user's oracle draws its own samples.
     """
 
     name: ClassVar[str] = "acsa"
     needs: ClassVar[str] = "known constants L and M (declare smoothness and nonsmoothness of your own function)"
 
     steps: int | None = None
+    batch_size: int | None = None
 
     def __post_init__(self) -> None:
         steps = self.steps
         whole = isinstance(steps, int | np.integer) and not isinstance(steps, bool)
         if steps is not None and not (whole and 1 <= steps < 2**62):
             raise InvalidInputError(f"steps must be an integer of at least 1, got {steps!r}")
+        check_batch_size(self.batch_size)
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
         return math.isfinite(objective.smoothness) and math.isfinite(objective.nonsmoothness)
 
+    def is_random(self, objective: Objective) -> bool:
+        return objective.sampled or (self.batch_size is not None and isinstance(objective, LinearModel))
+
     def noise(self, objective: Objective) -> float:
         """σ of the gradients it looks at."""
-        return objective.noise if self.is_random(objective) else 0.0
+        if isinstance(objective, LinearModel) and self.batch_size is not None:
+            return objective.noise / math.sqrt(batch_size(self.batch_size, objective))
+        return objective.noise if objective.sampled else 0.0
 
     def proximal_weight(self, objective: Objective) -> float:
         """γ = 3μ, or L/10: its error falls with γ − μ, so γ must not be tiny beside L."""
@@ -79,12 +90,13 @@ class ACSA(Subsolver):
         strong_convexity = subproblem.gamma - objective.weak_convexity
         smoothness = objective.smoothness + subproblem.gamma
         # Without strong convexity the bound on smooth ψ still holds, the one on kinks and noise does not.
-        least = 0 if objective.smooth and not objective.sampled else math.ulp(0)
+        least = 0 if objective.smooth and not self.is_random(objective) else math.ulp(0)
         if not strong_convexity >= least:
             raise InvalidInputError(
                 f"acsa needs gamma above the weak-convexity constant {objective.weak_convexity:g} of the objective, "
                 f"got {subproblem.gamma:g}"
             )
+        steps = self.steps or _enough(smoothness, strong_convexity, objective.smooth and not self.is_random(objective))
         arguments = (
             subproblem.center,
             start.x,
@@ -94,14 +106,22 @@ class ACSA(Subsolver):
             mask,
             all_nonnegative,
             surrogate.tau,
-            self.steps or _enough(smoothness, strong_convexity, objective),
+            steps,
             strong_convexity,
             smoothness,
             seconds,
         )
+        source = np.random.default_rng() if rng is None else rng
+        evaluations = 1.0  # of ψ per step
         if isinstance(objective, Stochastic):
-            source = np.random.default_rng() if rng is None else rng
             outcome = _kernels.acsa_oracle(lambda x: objective.sample(x, source), *arguments)
+        elif isinstance(objective, LinearModel) and self.batch_size is not None:
+            n, batch = objective.design.shape[0], batch_size(self.batch_size, objective)
+            portion = batch * max(1, n // batch)
+            outcome = _kernels.acsa_batches(
+                objective.by_rows, *arguments, lambda: draw(objective, portion, source), batch
+            )
+            evaluations = batch / n
         else:
             outcome = _kernels.acsa(objective.compiled, *arguments)
         end = arrived(subproblem, start, outcome["x"], keep_better=not self.is_random(objective))
@@ -110,12 +130,12 @@ class ACSA(Subsolver):
             multiplier=outcome["multiplier"] / surrogate.lam,
             stop=end.stop or outcome["stop"],
             n_inner=outcome["steps"],
-            n_grad=end.n_grad + outcome["steps"],
+            n_grad=end.n_grad + round(evaluations * outcome["steps"]),
             n_proj=outcome["projections"],
         )
 
 
-def _enough(smoothness: float, strong_convexity: float, objective: Objective) -> int:
+def _enough(smoothness: float, strong_convexity: float, exact: bool) -> int:
     """T with 2Λ/T² ≤ m/4, as in the corollaries."""
     steps = math.ceil(2 * math.sqrt(2 * smoothness / strong_convexity)) if strong_convexity > 0 else _FEWEST
-    return steps if objective.smooth and not objective.sampled else max(steps, _FEWEST)
+    return steps if exact else max(steps, _FEWEST)
