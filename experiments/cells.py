@@ -186,7 +186,7 @@ _DESIGNS = {
 
 
 def cell(*, stochastic: bool, smooth: bool, convex: bool, seed: int = 0, n: int = 64, d: int = 10) -> Cell:
-    """A problem for one entry of the table, its data drawn with `seed`: 5 of d features matter, the level admits 2.6."""
+    """A problem for one entry, its data drawn with `seed`: 5 of d features matter, the level admits 2.6 of them."""
     made = _DESIGNS[smooth, convex]
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((n, d))

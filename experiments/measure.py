@@ -40,8 +40,8 @@ class Measurement:
     ----------
     cell : str
         Which entry of the table.
-    K, steps, seed : int
-        K, T_k and the seed of the run.
+    K, run, seed, steps : int
+        K, which run for this K, its seed, and T_k.
     k : int
         The value of k̂ this is for.
     gradients : int
@@ -52,8 +52,9 @@ class Measurement:
 
     cell: str
     K: int
-    steps: int
+    run: int
     seed: int
+    steps: int
     k: int
     gradients: int
     stationarity_squared: float
@@ -66,23 +67,19 @@ class Measurement:
         return max(self.stationarity_squared, self.complementarity)
 
 
-def measure(cell: Cell, K: int, runs: int, points: int) -> list[Measurement]:
-    """The statements of `runs` runs at up to `points` values of k̂ each, evenly spaced.
-
-    A deterministic cell needs one run.
-    """
-    chosen = sorted({round(k) for k in np.linspace((K + 1) // 2, K, points)})
+def measure(cell: Cell, K: int, run: int, points: int) -> list[Measurement]:
+    """The statements of one run at up to `points` values of k̂, evenly spaced."""
+    seed = next(islice(seeds_that_draw_the_last(K), run, None))
+    path = Path(cell, K, seed)
     found = []
-    for seed in islice(_seeds_that_draw_the_last(K), runs if cell.stochastic else 1):
-        path = Path(cell, K, seed)
-        for k in chosen:
-            x_bar, y_bar = solution(cell.exact, *path.step(k))
-            figures = (
-                distance_squared(cell.exact, x_bar, y_bar),
-                y_bar * abs(cell.exact.g(x_bar) - cell.exact.level),
-                float(np.sum((path.x[k] - x_bar) ** 2)),
-            )
-            found.append(Measurement(cell.name, K, path.steps, seed, k, K * path.steps, *figures))
+    for k in sorted({round(k) for k in np.linspace((K + 1) // 2, K, points)}):
+        x_bar, y_bar = solution(cell.exact, *path.step(k))
+        figures = (
+            distance_squared(cell.exact, x_bar, y_bar),
+            y_bar * abs(cell.exact.g(x_bar) - cell.exact.level),
+            float(np.sum((path.x[k] - x_bar) ** 2)),
+        )
+        found.append(Measurement(cell.name, K, run, seed, path.steps, k, K * path.steps, *figures))
     return found
 
 
@@ -161,6 +158,6 @@ def distance_squared(problem: Problem, x: Vector, y: float) -> float:
     return float(2 * best.cost)
 
 
-def _seeds_that_draw_the_last(K: int) -> Iterator[int]:
+def seeds_that_draw_the_last(K: int) -> Iterator[int]:
     """Seeds for which k̂ = K: it is drawn before anything else, so the noise is like that of any other seed."""
     return (seed for seed in count() if draw_k_hat(K, np.random.default_rng(seed)) == K)
