@@ -185,7 +185,13 @@ _DESIGNS = {
 }
 
 
-def cell(*, stochastic: bool, smooth: bool, convex: bool, seed: int = 0, n: int = 64, d: int = 10) -> Cell:
+#: (stochastic, smooth, convex) of the eight, in the order of the table: rows first.
+ENTRIES = [
+    (stochastic, smooth, convex) for stochastic in (False, True) for convex in (True, False) for smooth in (True, False)
+]
+
+
+def cell(stochastic: bool, smooth: bool, convex: bool, seed: int = 0, n: int = 64, d: int = 10) -> Cell:
     """A problem for one entry, its data drawn with `seed`: 5 of d features matter, the level admits 2.6 of them."""
     made = _DESIGNS[smooth, convex]
     rng = np.random.default_rng(seed)
@@ -204,10 +210,5 @@ def cell(*, stochastic: bool, smooth: bool, convex: bool, seed: int = 0, n: int 
 
 
 def table(seed: int = 0) -> list[Cell]:
-    """All eight, in the order of the table: rows first."""
-    return [
-        cell(stochastic=stochastic, smooth=smooth, convex=convex, seed=seed)
-        for stochastic in (False, True)
-        for convex in (True, False)
-        for smooth in (True, False)
-    ]
+    """All eight."""
+    return [cell(*entry, seed=seed) for entry in ENTRIES]

@@ -14,6 +14,7 @@ counts n, a row of a step 1, the slopes kept at a snapshot n/2 (they are half of
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -141,6 +142,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, words, bound in (("nesterov", "n√κ", n * np.sqrt(kappa)), ("svrg", "n + κ", n + kappa)):
         middle, low, high = slope(bound, np.array([r[name] for r in rows]))
         print(f"{name:8} rows ∝ ({words})^{middle:.2f}, 95 % limits [{low:.2f}, {high:.2f}]")
+    bound, largest = math.log(2 / _REDUCTION), max(r["nesterov_over_bound"] for r in rows)
+    print(
+        f"nesterov: at most {largest:.1f} n√κ rows; the textbook's bound is log(2/{_REDUCTION:g}) n√κ = {bound:.1f} n√κ"
+    )
     figure, axes = panels(1, len(sizes))
     for axis, of_n in zip(axes.flat, found.values(), strict=True):
         draw(axis, of_n)

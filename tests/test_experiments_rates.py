@@ -142,7 +142,10 @@ def test_the_verdict_falls_where_the_exponent_is_larger_than_the_papers(capsys):
     assert not rates.report(cell, planted(2.5), rates.fit(planted(2.5)))
     not_falling = replace(planted(2.0), stationarity_squared=np.ones((10, 4)))
     assert not rates.report(cell, not_falling, rates.fit(not_falling))
-    assert "WORSE" in capsys.readouterr().out
+    noisy = planted(2.0, spread=1.0)
+    assert rates.report(cell, noisy, rates.fit(noisy))
+    verdicts = [line.split()[-1] for line in capsys.readouterr().out.splitlines()]
+    assert verdicts == ["worse", "WORSE", "WORSE", "undecided"]
 
 
 def test_a_small_study_runs_from_problem_to_figure(tmp_path, monkeypatch, capsys):
