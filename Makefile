@@ -34,7 +34,7 @@ bench: $(VENV)/.built
 	$(BIN)/python benchmarks/stochastic.py
 
 # What the paper claims and shows, measured: CSV files and figures in results/. `make experiments QUICK=--quick` is shorter.
-EXPERIMENTS := rates finite_sum
+EXPERIMENTS := rates finite_sum constraints subsolvers
 experiments: $(EXPERIMENTS:%=experiments-%)
 
 experiments-%: $(VENV)/.built
