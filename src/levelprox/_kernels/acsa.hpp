@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "ball.hpp"
-#include "design.hpp"
 #include "interrupt.hpp"
+#include "touched.hpp"
 
 namespace levelprox {
 
@@ -17,7 +17,7 @@ namespace levelprox {
 class Sampler {
 public:
     virtual ~Sampler() = default;
-    // Adds one at x to `gradient`, and to `touched` every coordinate where it may not be zero.
+    // Adds one at x to `gradient`, zero on entry, and collects in `touched` where it is not zero.
     virtual void add(const double *x, double *gradient, Touched &touched, Poll &poll) = 0;
 };
 

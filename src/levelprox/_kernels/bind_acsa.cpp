@@ -1,4 +1,5 @@
 #include "acsa.hpp"
+#include "batch.hpp"
 #include "module.hpp"
 #include "subproblem.hpp"
 
@@ -8,64 +9,43 @@ using namespace levelprox;
 
 namespace {
 
-void add_dense(const std::vector<double> &slope, double *gradient, Touched &touched) {
-    for (std::size_t j = 0; j < slope.size(); ++j) {
-        gradient[j] += slope[j];
-        touched.add(std::int64_t(j));
-    }
-}
-
 // All of psi at every step.
 class FullGradient final : public Sampler {
 public:
-    explicit FullGradient(const Objective &objective) : objective_(objective), slope_(std::size_t(objective.dimension())) {}
+    explicit FullGradient(const Objective &objective) : objective_(objective) {}
     void add(const double *x, double *gradient, Touched &touched, Poll &poll) override {
-        objective_.value_and_gradient(x, slope_.data(), poll);
-        add_dense(slope_, gradient, touched);
+        objective_.value_and_gradient(x, gradient, poll);
+        touched.collect_nonzero(gradient);
     }
 
 private:
     const Objective &objective_;
-    std::vector<double> slope_;
 };
 
 // The user's oracle: x -> a subgradient of one sample, already checked by levelprox.objectives.stochastic.
 class PythonOracle final : public Sampler {
 public:
-    PythonOracle(nb::callable oracle, std::size_t d) : oracle_(std::move(oracle)), slope_(d) {}
+    PythonOracle(nb::callable oracle, std::size_t d) : oracle_(std::move(oracle)), dimension_(d) {}
     void add(const double *x, double *gradient, Touched &touched, Poll &) override {
         nb::gil_scoped_acquire acquire;
         if (PyErr_CheckSignals() != 0) throw nb::python_error();
-        copy_gradient(oracle_(to_numpy(std::vector<double>(x, x + slope_.size()))), std::int64_t(slope_.size()), slope_.data());
-        add_dense(slope_, gradient, touched);
+        copy_gradient(oracle_(to_numpy(std::vector<double>(x, x + dimension_))), std::int64_t(dimension_), gradient);
+        touched.collect_nonzero(gradient);
     }
 
 private:
     nb::callable oracle_;
-    std::vector<double> slope_;
+    std::size_t dimension_;
 };
 
 // The rows of a linear model, a few at a time. `draw` gives a whole number of batches of row numbers, again and again.
 class Batches final : public Sampler {
 public:
     Batches(const LinearModel &model, nb::callable draw, std::int64_t batch)
-        : model_(model), draw_(std::move(draw)), batch_(batch), margins_(std::size_t(batch)), targets_(std::size_t(batch)),
-          slopes_(std::size_t(batch)) {}
+        : model_(model), gradient_(model, nullptr, batch), draw_(std::move(draw)), batch_(batch) {}
     void add(const double *x, double *gradient, Touched &touched, Poll &poll) override {
-        const Slices &rows = *model_.design().slices;
         if (next_ == samples_.data() + samples_.size()) refill();
-        for (std::int64_t k = 0; k < batch_; ++k) {
-            const std::int64_t i = next_[k];
-            rows.dot(i, i + 1, x, &margins_[std::size_t(k)]);
-            if (model_.offset()) margins_[std::size_t(k)] += model_.offset()[i];
-            targets_[std::size_t(k)] = model_.target()[i];
-            poll.check();
-        }
-        model_.loss().derivative(batch_, margins_.data(), targets_.data(), slopes_.data());
-        for (std::int64_t k = 0; k < batch_; ++k) {
-            rows.add_listing(next_[k], slopes_[std::size_t(k)] / double(batch_), gradient, touched);
-            poll.check();
-        }
+        gradient_.add(next_, batch_, x, gradient, touched, poll);
         next_ += batch_;
     }
 
@@ -80,11 +60,11 @@ private:
     }
 
     const LinearModel &model_;
+    BatchGradient gradient_;
     nb::callable draw_;
     std::vector<std::int64_t> samples_;
     const std::int64_t *next_ = nullptr;
     std::int64_t batch_;
-    std::vector<double> margins_, targets_, slopes_;
 };
 
 const char *name_of(AcsaStop stop) {

@@ -1,26 +1,18 @@
 // Minibatch steps for Python. Arguments were checked by levelprox.subsolvers; here only what keeps reads inside arrays.
-#include <nanobind/ndarray.h>
-#include <nanobind/stl/optional.h>
-
 #include <cmath>
-#include <optional>
 
 #include "module.hpp"
 #include "stochastic.hpp"
+#include "subproblem.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace {
 
-template <class T>
-using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Out = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-void require(bool condition, const char *message) {
-    if (!condition) throw nb::value_error(message);
-}
+using levelprox::In, levelprox::Mask, levelprox::Out, levelprox::require;
+using Samples = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Counts = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 void require_rows(const levelprox::LinearModel &model) { require(model.design().by_rows, "the model must be stored by rows"); }
 
@@ -35,16 +27,14 @@ const char *name_of(levelprox::StochasticStop stop) {
 
 // Changes x, `multiplier` (one number) and `counts` (steps, rows, projections, listed) in place, so that
 // they are right when Ctrl-C ends the call with an exception.
-const char *run(const levelprox::LinearModel &model, Out<double> x, In<double> center, double gamma, std::optional<In<double>> omega,
-                std::optional<In<double>> u, std::optional<In<std::uint8_t>> nonnegative, bool all_nonnegative, double tau,
-                In<std::int64_t> samples, std::int64_t batch, In<double> steps, std::optional<In<double>> slope,
-                std::optional<In<double>> gradient, double seconds, Out<double> multiplier, Out<std::int64_t> counts) {
+const char *run(const levelprox::LinearModel &model, Out x, In center, double gamma, std::optional<In> omega,
+                std::optional<In> u, std::optional<Mask> nonnegative, bool all_nonnegative, double tau,
+                Samples samples, std::int64_t batch, In steps, std::optional<In> slope,
+                std::optional<In> gradient, double seconds, Out multiplier, Counts counts) {
     const auto d = std::size_t(model.dimension()), n = std::size_t(model.design().rows());
     require_rows(model);
     require(x.shape(0) == d && center.shape(0) == d, "x and the center must have the dimension of the model");
-    require(!omega || omega->shape(0) == d, "omega does not have the dimension of x");
-    require(!u || u->shape(0) == d, "u does not have the dimension of x");
-    require(!nonnegative || nonnegative->shape(0) == d, "the mask does not have the dimension of x");
+    const levelprox::Ball<double> set = levelprox::ball(d, omega, u, nonnegative, all_nonnegative, tau);
     require(batch >= 1 && std::size_t(batch) * steps.shape(0) >= samples.shape(0), "there are fewer steps than batches");
     require(slope.has_value() == gradient.has_value(), "a snapshot has both slopes and a gradient");
     require(!slope || (slope->shape(0) == n && gradient->shape(0) == d), "the snapshot does not fit the model");
@@ -54,12 +44,6 @@ const char *run(const levelprox::LinearModel &model, Out<double> x, In<double> c
     for (std::size_t j = 0; u && j < d; ++j) require(std::fabs(u->data()[j]) <= 1, "u must be in [-1, 1]");
     require(tau >= 0, "tau must be nonnegative");
 
-    levelprox::Ball<double> set;
-    if (omega) set.omega = omega->data();
-    if (u) set.u = u->data();
-    if (nonnegative) set.nonnegative = nonnegative->data();
-    set.all_nonnegative = all_nonnegative;
-    set.tau = tau;
     const levelprox::Minibatches batches{samples.data(), std::int64_t(samples.shape(0)), batch, steps.data()};
     const levelprox::Snapshot snapshot{slope ? slope->data() : nullptr, gradient ? gradient->data() : nullptr};
     levelprox::StochasticCounts seen;
@@ -88,7 +72,7 @@ void bind_stochastic(nb::module_ &m) {
           "multiplier"_a.noconvert(), "counts"_a.noconvert());
     m.def(
         "sample_slopes",
-        [](const levelprox::LinearModel &model, In<double> x, Out<double> out) {
+        [](const levelprox::LinearModel &model, In x, Out out) {
             require_rows(model);
             require(x.shape(0) == std::size_t(model.dimension()), "x does not have the dimension of the model");
             require(out.shape(0) == std::size_t(model.design().rows()), "out does not fit the rows of X");

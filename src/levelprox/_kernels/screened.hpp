@@ -45,12 +45,8 @@ public:
     const double *x() const { return x_; }
     Touched &touched() { return touched_; }
 
-    // One step of length t, after marks were set for the batch or not. Unless it is done, x stays where it was.
-    Projected step(double t, bool marked) {
-        if (marked)
-            touched_.collect();
-        else
-            touched_.collect_nonzero(gradient_.data());
+    // One step of length t, once `touched` has collected where the gradient is. Unless it is done, x stays where it was.
+    Projected step(double t) {
         double kappa = multiplier_ * t * share_;
         if (!std::isfinite(kappa)) kappa = 0;
         if (full_) shorten(kappa / t);

@@ -72,7 +72,8 @@ class Stochastic(Objective):
         self._nonsmoothness = constant("nonsmoothness", nonsmoothness)
         self._weak_convexity = constant("weak_convexity", weak_convexity)
         self.smooth = self._nonsmoothness == 0
-        self.exact = None if exact is None else Function(exact, self._dimension, self._weak_convexity)
+        constants = (self._weak_convexity, self._smoothness, self._nonsmoothness)
+        self.exact = None if exact is None else Function(exact, self._dimension, *constants)
 
     @property
     def dimension(self) -> int:
