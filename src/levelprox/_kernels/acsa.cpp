@@ -14,8 +14,7 @@ class Acsa {
 public:
     Acsa(Sampler &sampler, const Ball<double> &set, const double *center, const AcsaSettings &settings, AcsaState &state)
         : sampler_(sampler), set_(set), settings_(settings), state_(state), center_(center), x_(state.x), average_(state.x),
-          middle_(state.x), gradient_(state.x.size()), marks_(state.x.size()), touched_list_(state.x.size() + 1),
-          touched_{marks_.data(), touched_list_.data()} {
+          middle_(state.x), gradient_(state.x.size()), is_live_(state.x.size()), touched_(std::int64_t(state.x.size())) {
         for (std::size_t j = 0; j < x_.size(); ++j)
             if (center_[j] != 0 || x_[j] != 0) revive(std::int64_t(j));
     }
@@ -44,11 +43,10 @@ public:
 
 private:
     using Clock = std::chrono::steady_clock;
-    static constexpr std::uint8_t LIVE = 2;  // besides Touched::TOUCHED
 
     void revive(std::int64_t j) {
-        if (marks_[std::size_t(j)] & LIVE) return;
-        marks_[std::size_t(j)] |= LIVE;
+        if (is_live_[std::size_t(j)]) return;
+        is_live_[std::size_t(j)] = 1;
         live_.push_back(j);
     }
 
@@ -64,12 +62,9 @@ private:
         // the listed coordinates alone is projecting all of them.
         sampler_.add(middle_.data(), gradient_.data(), touched_, poll_);
         listed_ = live_;
-        for (std::int64_t k = 0; k < touched_.count; ++k) {
-            const std::int64_t j = touched_.list[k];
-            if (!(marks_[std::size_t(j)] & LIVE)) listed_.push_back(j);
-            marks_[std::size_t(j)] &= LIVE;
-        }
-        touched_.count = 0;
+        touched_.collect();
+        for (const std::int64_t j : touched_)
+            if (!is_live_[std::size_t(j)]) listed_.push_back(j);
 
         const double length = alpha / (m + weight);
         double poison = 0;
@@ -128,8 +123,8 @@ private:
     AcsaState &state_;
     const double *center_;
     Vector x_, average_, middle_, gradient_;  // gradient_ is zero between steps
-    std::vector<std::uint8_t> marks_;
-    std::vector<std::int64_t> live_, listed_, touched_list_;  // live: where x, average or center may not be zero
+    std::vector<std::uint8_t> is_live_;
+    std::vector<std::int64_t> live_, listed_;  // live: where x, average or center may not be zero
     Touched touched_;
     Vector values_, u_, omega_, projected_;
     std::vector<std::uint8_t> nonnegative_;

@@ -63,7 +63,7 @@ public:
         }
         model_.loss().derivative(batch_, margins_.data(), targets_.data(), slopes_.data());
         for (std::int64_t k = 0; k < batch_; ++k) {
-            rows.add_listing(next_[k], slopes_[std::size_t(k)] / double(batch_), gradient, touched);
+            rows.add_marking(next_[k], slopes_[std::size_t(k)] / double(batch_), gradient, touched);
             poll.check();
         }
         next_ += batch_;
