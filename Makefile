@@ -7,7 +7,7 @@ KERNEL_SOURCES := CMakeLists.txt $(wildcard src/levelprox/_kernels/*)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test lint test-long test-asan bench coverage install clean
+.PHONY: demo test lint test-long test-asan bench experiments coverage install clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.built
@@ -32,6 +32,13 @@ coverage: $(VENV)/.built
 bench: $(VENV)/.built
 	$(BIN)/python benchmarks/projection.py
 	$(BIN)/python benchmarks/stochastic.py
+
+# What the paper claims and shows, measured: CSV files and figures in results/. `make experiments QUICK=--quick` is shorter.
+EXPERIMENTS := rates finite_sum
+experiments: $(EXPERIMENTS:%=experiments-%)
+
+experiments-%: $(VENV)/.built
+	$(BIN)/python -m experiments.$* $(QUICK)
 
 # The kernels under AddressSanitizer and UndefinedBehaviorSanitizer, in an environment of their own.
 ASAN := .venv-asan

@@ -185,10 +185,16 @@ _DESIGNS = {
 }
 
 
-def cell(*, stochastic: bool, smooth: bool, convex: bool, n: int = 64, d: int = 10) -> Cell:
-    """The problem of one entry of the table, always the same one: 5 of d features matter, the level admits 2.6."""
+#: (stochastic, smooth, convex) of the eight, in the order of the table: rows first.
+ENTRIES = [
+    (stochastic, smooth, convex) for stochastic in (False, True) for convex in (True, False) for smooth in (True, False)
+]
+
+
+def cell(stochastic: bool, smooth: bool, convex: bool, seed: int = 0, n: int = 64, d: int = 10) -> Cell:
+    """A problem for one entry, its data drawn with `seed`: 5 of d features matter, the level admits 2.6 of them."""
     made = _DESIGNS[smooth, convex]
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     rows = rng.standard_normal((n, d))
     rows *= _ROW / np.linalg.norm(rows, axis=1, keepdims=True)
     truth = np.zeros(d)
@@ -203,11 +209,6 @@ def cell(*, stochastic: bool, smooth: bool, convex: bool, n: int = 64, d: int = 
     return Cell(stochastic, smooth, convex, problem, exact, made.gamma)
 
 
-def table() -> list[Cell]:
-    """All eight, in the order of the table: rows first."""
-    return [
-        cell(stochastic=stochastic, smooth=smooth, convex=convex)
-        for stochastic in (False, True)
-        for convex in (True, False)
-        for smooth in (True, False)
-    ]
+def table(seed: int = 0) -> list[Cell]:
+    """All eight."""
+    return [cell(*entry, seed=seed) for entry in ENTRIES]

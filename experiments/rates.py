@@ -1,15 +1,20 @@
 """Table 1, measured: how many (stochastic) gradients an ε-KKT point costs, for each of its eight entries.
 
-For a geometric list of K, `solve(preset="paper", max_iter=K)` spends N = K T_k gradients and ends at x^k̂. With x̄ the exact
-solution of its subproblem,
+For a geometric list of K, `solve(preset="paper", max_iter=K)` spends N = K T_k gradients and ends at x^k̂. With x̄ the
+exact solution of its subproblem and ȳ its multiplier,
 
-    ε(K) = max{E dist(0, ∂ψ(x̄) + ȳ ∂g(x̄))², E ȳ|g(x̄) − η|},      δ(K) = E ‖x^k̂ − x̄‖².
+    ε(K) = max{E dist(0, ∂ψ(x̄) + ȳ ∂g(x̄))², E ȳ|g(x̄) − η|},      δ(K) = E ‖x^k̂ − x̄‖²,
 
-N ∝ ε^{−p} asks for log(1/ε) = a + (log N)/p + c/K. K and so N is set and ε is measured, hence it is ε that is regressed;
-noise in it would flatten the slope of the reverse regression, in favour of the claim. c/K is the next order: levels
-rise as 1/(k+1), not 1/K, so ε K itself grows a little with K. Confidence limits (95 %) are those of the
-regression, or for stochastic entries the percentiles of a bootstrap over the runs. An entry is "not worse" than the paper
-says when the lower limit of p is at most the paper's exponent.
+means over k̂ and over a few runs, each with data and noise of its own. N ∝ ε^{−p} asks for
+
+    log(1/ε) = a + (log N)/p + c/K.
+
+K, and so N, is set and ε is measured, hence it is ε that is regressed; noise in it would flatten the slope of the
+reverse regression, in favour of the claim. c/K is the next order: levels rise as 1/(k+1), not as 1/K, so that even for
+ε = const/(k+1) the product εK still grows a little with K. The 95 % limits of p come from a jackknife over the runs
+(Student's t) and, added in squares, the change of p when the three smallest K are left out: deterministic entries have
+hardly any spread, and what is uncertain of them is where the asymptotic law begins. An entry is "not worse" than the
+paper says when the lower limit of p is at most the exponent ("undecided": and the upper one is beyond twice it).
 
     python -m experiments.rates [--quick] [--out DIR]
 """
@@ -26,18 +31,19 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
-from experiments.cells import Cell, table
+from experiments.cells import ENTRIES, Cell, cell, table
 from experiments.measure import Measurement, measure
 from experiments.results import COLORS, options, panels, save, write_csv
 
 Vector = NDArray[np.float64]
 
-_LIMITS = (2.5, 97.5)
-_BOOTSTRAPS = 2000
+_CONFIDENCE = 0.95
+_EARLY = 3  # how many of the smallest K are left out to see whether p depends on them
 
 
 @dataclass(frozen=True)
@@ -46,28 +52,27 @@ class Size:
 
     Attributes
     ----------
-    smallest, largest, values : int
-        The list of K, geometric; deterministic smooth entries, whose T_k does not grow, go `further` times as far.
+    smallest, decades, values : int, float, int
+        The list of K for stochastic entries, geometric. Deterministic ones show no noise but how x^k finds its support,
+        and begin later, after that: at twice the K, or at five times where T_k does not grow with K.
     runs, points : int
-        Runs of stochastic entries for each K, and values of k̂ taken from each run.
-    further : int
+        Runs for each K, and values of k̂ taken from each run.
     """
 
     smallest: int
-    largest: int
+    decades: float
     values: int
     runs: int
     points: int
-    further: int = 4
 
-    def list_of_K(self, cell: Cell) -> list[int]:
-        """K for one entry."""
-        last = self.largest * (self.further if cell.exponent == 1 else 1)
-        return [round(K) for K in np.geomspace(self.smallest, last, self.values)]
+    def outer_steps(self, cell: Cell) -> list[int]:
+        """The list of K for one entry."""
+        first = self.smallest * (1 if cell.stochastic else 2 if cell.exponent == 2 else 5)
+        return [round(K) for K in np.geomspace(first, first * 10**self.decades, self.values)]
 
 
-FULL = Size(smallest=5, largest=240, values=10, runs=8, points=16)
-QUICK = Size(smallest=5, largest=60, values=6, runs=4, points=8)
+FULL = Size(smallest=6, decades=1.6, values=10, runs=6, points=12)
+QUICK = Size(smallest=6, decades=1.0, values=8, runs=3, points=6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +82,7 @@ class Curve:
     Attributes
     ----------
     K, gradients : ndarray of shape (m,)
-        K and N.
+        K, and N as a mean over the runs: M and σ, and so T_k, depend a little on the data.
     stationarity_squared, complementarity, delta : ndarray of shape (m, runs)
         Means over k̂ of each run.
     """
@@ -88,12 +93,15 @@ class Curve:
     complementarity: Vector
     delta: Vector
 
-    def epsilon(self, runs: NDArray[np.intp] | None = None) -> Vector:
-        """ε(K), from all runs, or for each K from those of its row of `runs`."""
-        both = (self.stationarity_squared, self.complementarity)
-        if runs is not None:
-            both = tuple(np.take_along_axis(figure, runs, axis=1) for figure in both)
-        return np.maximum(*(figure.mean(axis=1) for figure in both))
+    @property
+    def epsilon(self) -> Vector:
+        """ε(K)."""
+        return np.maximum(self.stationarity_squared.mean(axis=1), self.complementarity.mean(axis=1))
+
+    def of(self, values: slice | Vector, runs: slice | Vector) -> Curve:
+        """Some of the K, some of the runs."""
+        figures = (self.stationarity_squared, self.complementarity, self.delta)
+        return Curve(self.K[values], self.gradients[values], *(figure[values][:, runs] for figure in figures))
 
 
 @dataclass(frozen=True)
@@ -108,97 +116,105 @@ class Fit:
 
 def curve(found: Sequence[Measurement]) -> Curve:
     """The measurements of one entry, averaged over k̂."""
-    list_of_K = sorted({m.K for m in found})
-    gradients = {m.K: m.gradients for m in found}
+    values, runs = sorted({m.K for m in found}), sorted({m.run for m in found})
 
     def means(name: str) -> Vector:
-        by_run: dict[tuple[int, int], list[float]] = {}
+        cells: dict[tuple[int, int], list[float]] = {}
         for m in found:
-            by_run.setdefault((m.K, m.seed), []).append(getattr(m, name))
-        return np.array([[np.mean(v) for (of, _), v in by_run.items() if of == K] for K in list_of_K])
+            cells.setdefault((m.K, m.run), []).append(getattr(m, name))
+        return np.array([[np.mean(cells[K, run]) for run in runs] for K in values])
 
     figures = [means(name) for name in ("stationarity_squared", "complementarity", "delta")]
-    return Curve(np.array(list_of_K, float), np.array([gradients[K] for K in list_of_K], float), *figures)
+    return Curve(np.array(values, float), means("gradients").mean(axis=1), *figures)
 
 
-def fit(points: Curve, rng: np.random.Generator) -> Fit:
-    """The slope and its limits: from the regression where there is one run, else from a bootstrap over runs."""
-    corrected = np.column_stack([np.log(points.gradients), np.ones_like(points.K), 1 / points.K])
-    response = -np.log(points.epsilon())
-    rate = _least_squares(corrected, response)[0]
-    plain = _least_squares(corrected[:, :2], response)[0]
-    m, runs = points.delta.shape
-    if runs == 1:
-        off = response - corrected @ _least_squares(corrected, response)
-        variance = float(off @ off) / (m - 3) * np.linalg.inv(corrected.T @ corrected)[0, 0]
-        reach = float(stats.t.ppf(_LIMITS[1] / 100, m - 3)) * math.sqrt(variance)
-        rates = np.array([rate - reach, rate + reach])
-    else:
-        drawn = (points.epsilon(rng.integers(runs, size=(m, runs))) for _ in range(_BOOTSTRAPS))
-        rates = np.percentile([_least_squares(corrected, -np.log(eps))[0] for eps in drawn], _LIMITS)
-    high, low = (1 / r if r > 0 else math.inf for r in rates)
-    return Fit(1 / rate if rate > 0 else math.inf, low, high, 1 / plain if plain > 0 else math.inf)
+def rate(points: Curve, order: int = 2) -> float:
+    """1/p by least squares: how fast ε falls with N; `order` 1 leaves out c/K."""
+    columns = np.column_stack([np.log(points.gradients), np.ones_like(points.K), 1 / points.K][: order + 1])
+    return float(np.linalg.lstsq(columns, -np.log(points.epsilon), rcond=None)[0][0])
 
 
-def _least_squares(columns: Vector, response: Vector) -> Vector:
-    return np.asarray(np.linalg.lstsq(columns, response, rcond=None)[0])
+def fit(points: Curve) -> Fit:
+    """The slope, and limits that cover the spread of the runs and the choice of the smallest K."""
+    best, runs, everything = rate(points), points.delta.shape[1], slice(None)
+    without = [rate(points.of(everything, np.arange(runs) != run)) for run in range(runs)]
+    error = math.sqrt((runs - 1) * float(np.var(without)))
+    later = rate(points.of(slice(_EARLY, None), everything))
+    reach = math.hypot(float(stats.t.ppf((1 + _CONFIDENCE) / 2, runs - 1)) * error, later - best)
+    # Limits of 1/p, inverted; where ε may not fall at all, p may be infinite.
+    slope, low, high, plain = (
+        1 / r if r > 0 else math.inf for r in (best, best + reach, best - reach, rate(points, order=1))
+    )
+    return Fit(slope, low, high, plain)
 
 
 def report(cell: Cell, points: Curve, fitted: Fit) -> bool:
     """Print one entry; whether it is not worse than the paper says."""
-    p, eps = cell.exponent, points.epsilon()
+    p, eps = cell.exponent, points.epsilon
     constant = points.gradients * eps**p
     good = fitted.low <= p
-    stationary = points.stationarity_squared.mean(axis=1)[-1] >= points.complementarity.mean(axis=1)[-1]
+    verdict = "WORSE" if not good else "undecided" if fitted.high > 2 * p else "not worse"
+    last = {
+        "dist²": points.stationarity_squared.mean(axis=1)[-1],
+        "compl.": points.complementarity.mean(axis=1)[-1],
+        "δ": points.delta.mean(axis=1)[-1],
+    }
     print(
-        f"{cell.name:32} {p:3d}   {fitted.slope:5.2f} [{fitted.low:5.2f}, {fitted.high:5.2f}]  {fitted.plain:5.2f}"
-        f"   {constant[0]:9.3g} {constant[-1]:9.3g} {constant.max():9.3g}"
-        f"   {eps.max():7.1e} {eps.min():7.1e} {math.log10(eps.max() / eps.min()):4.1f}"
-        f"   {points.delta.mean(axis=1)[-1]:7.1e}  {'dist²' if stationary else 'compl'}  {'not worse' if good else 'WORSE'}",
+        f"{cell.name:34}{p:2d}  {fitted.slope:5.2f} [{fitted.low:.2f}, {fitted.high:.2f}] {fitted.plain:5.2f}"
+        f"  {eps[0]:8.1e} {eps[-1]:8.1e} {math.log10(eps.max() / eps.min()):4.1f}  "
+        f"{constant[0]:8.3g} {constant[-1]:8.3g} {constant.max():8.3g}  "
+        + " ".join(f"{figure:8.1e}" for figure in last.values())
+        + f"  {verdict}",
         flush=True,
     )
     return good
 
 
-_HEADER = (
-    f"{'entry of Table 1':32} {'p':>3}   {'slope':>5} {'95 % limits':>14}  {'plain':>5}"
-    f"   {'first':>9} {'last':>9} {'largest':>9}   {'largest':>7} {'least':>7} {'dec.':>4}   {'δ last':>7}  larger verdict\n"
-    f"{'':32} {'':3}   {'':5} {'':14}  {'':5}   {'N ε^p':>9} {'':9} {'':9}   {'ε':>7}"
-)
+_HEADER = f"""
+p: the paper's exponent; slope: measured, with 95 % limits; plain: without the term c/K; dec.: decades of ε;
+dist², compl., δ: E dist², E ȳ|g − η| and E ‖x − x̄‖² at the last K.
+
+{"entry of Table 1":34}{"p":>2}  {"slope":>5} {"limits":12} {"plain":>5}  {"ε first":>8} {"ε last":>8} {"dec.":>4}  \
+{"Nε^p 1st":>8} {"last":>8} {"largest":>8}  {"dist²":>8} {"compl.":>8} {"δ":>8}"""
 
 
 def draw(axis: Axes, cell: Cell, points: Curve, fitted: Fit) -> None:
     """N against 1/ε, with every run of a stochastic entry, and the paper's slope through the last point."""
-    eps, p = points.epsilon(), cell.exponent
+    eps, p = points.epsilon, cell.exponent
     for run in range(points.delta.shape[1]):
         one = np.maximum(points.stationarity_squared[:, run], points.complementarity[:, run])
         axis.loglog(1 / one, points.gradients, ".", color="0.7", markersize=2)
     axis.loglog(1 / eps, points.gradients, "o-", color=COLORS[0], markersize=3.5, linewidth=1, label="measured")
     reference = points.gradients[-1] * (eps[-1] / eps) ** p
     axis.loglog(1 / eps, reference, "--", color=COLORS[1], linewidth=1, label=f"slope {p}, the paper's")
-    axis.set_title(f"{cell.name}\np = {fitted.slope:.2f} [{fitted.low:.2f}, {fitted.high:.2f}]")
+    axis.set_title(f"{cell.name}\np = {fitted.slope:.2f} [{fitted.low:.2f}, {fitted.high:.2f}]", size=9)
     axis.legend(fontsize=7, frameon=False, loc="upper left")
+    axis.xaxis.set_minor_formatter(NullFormatter())
+    axis.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _task(of: tuple[int, int, Size]) -> tuple[int, list[Measurement]]:
-    entry, K, size = of
+def _task(of: tuple[int, int, int, int]) -> tuple[int, list[Measurement]]:
+    entry, K, run, count = of
     with threadpool_limits(1):  # tiny matrices: more threads only get into each other's way
-        return entry, measure(table()[entry], K, size.runs, size.points)
+        return entry, measure(cell(*ENTRIES[entry], seed=run), K, run, count)
 
 
 def study(size: Size, workers: int) -> list[list[Measurement]]:
     """All measurements, one list per entry of the table; long runs first, to keep all workers busy."""
-    tasks = [(entry, K, size) for entry, cell in enumerate(table()) for K in size.list_of_K(cell)]
-    tasks.sort(key=lambda of: -(of[1] ** table()[of[0]].exponent))
-    found: list[list[Measurement]] = [[] for _ in table()]
+    entries = table()
+    tasks = [
+        (entry, K, run, size.points)
+        for entry, problem in enumerate(entries)
+        for K in size.outer_steps(problem)
+        for run in range(size.runs)
+    ]
+    tasks.sort(key=lambda of: -(of[1] ** entries[of[0]].exponent))
     if workers == 1:
         answers = list(map(_task, tasks))
     else:
         with ProcessPoolExecutor(workers) as pool:
             answers = list(pool.map(_task, tasks))
-    for entry, measurements in answers:
-        found[entry] += measurements
-    return found
+    return [[m for of, found in answers if of == entry for m in found] for entry in range(len(entries))]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -206,16 +222,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = options(__doc__).parse_args(arguments)
     size, began = QUICK if chosen.quick else FULL, time.monotonic()
     found = study(size, workers=os.cpu_count() or 1)
-    rows = [asdict(m) | {"epsilon": m.epsilon} for entry in found for m in entry]
+    rows = [asdict(m) | {"epsilon": m.epsilon} for of_entry in found for m in of_entry]
     write_csv(chosen.out / "rates.csv", rows)
     figure, axes = panels(2, 4)
     print(_HEADER)
     good = True
-    for cell, measurements, axis in zip(table(), found, axes.flat, strict=True):
+    for entry, measurements, axis in zip(table(), found, axes.flat, strict=True):
         points = curve(measurements)
-        fitted = fit(points, np.random.default_rng(0))
-        good &= report(cell, points, fitted)
-        draw(axis, cell, points, fitted)
+        fitted = fit(points)
+        good &= report(entry, points, fitted)
+        draw(axis, entry, points, fitted)
     figure.supxlabel("1/ε", size=9)
     figure.supylabel("gradients N", size=9)
     save(figure, chosen.out / "rates.png")

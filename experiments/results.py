@@ -55,6 +55,5 @@ def _style(axis: Axes) -> None:
     axis.grid(True, which="major", linewidth=0.4, color="0.85")
     axis.set_axisbelow(True)
     axis.tick_params(labelsize=8)
-    axis.title.set_size(9)
     axis.xaxis.label.set_size(8)
     axis.yaxis.label.set_size(8)

@@ -1,0 +1,176 @@
+"""The experiment on Table 1: its problems are what they say, its figures are the paper's, its verdict can fall."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from experiments import finite_sum, rates
+from experiments.cells import table
+from experiments.measure import Path, distance_squared, seeds_that_draw_the_last, solution
+from levelprox.certificate import Residual
+from levelprox.objectives.base import Subgradients
+from levelprox.theory import draw_k_hat
+
+CELLS = table()
+STOCHASTIC = CELLS[4:]
+
+
+class Row:
+    """Stands in for a generator: every draw is row i of n."""
+
+    def __init__(self, i, n):
+        self.i, self.n = i, n
+
+    def random(self):
+        return (self.i + 0.5) / self.n
+
+
+def points(count=20):
+    return np.random.default_rng(1).standard_normal((count, 10))
+
+
+def test_the_eight_entries_are_different_and_have_the_exponents_of_the_table():
+    assert len({cell.name for cell in CELLS}) == 8
+    assert [cell.exponent for cell in CELLS] == [1, 2, 1, 2, 2, 2, 2, 2]
+    for cell in CELLS:
+        objective = cell.problem.objective
+        assert (objective.sampled, objective.smooth, objective.weak_convexity == 0) == (
+            cell.stochastic,
+            cell.smooth,
+            cell.convex,
+        )
+
+
+@pytest.mark.parametrize("cell", STOCHASTIC, ids=lambda cell: cell.name)
+def test_the_oracle_is_unbiased_and_its_noise_at_most_sigma(cell):
+    n, oracle = 64, cell.problem.objective
+    for x in points():
+        _, gradient = cell.exact.objective.value_and_gradient(x)
+        samples = np.array([oracle.sample(x, Row(i, n)) for i in range(n)])
+        np.testing.assert_allclose(samples.mean(axis=0), gradient, atol=1e-13)
+        assert np.mean(np.sum((samples - gradient) ** 2, axis=1)) <= oracle.noise**2
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+def test_the_declared_constants_hold(cell):
+    psi, declared = cell.exact.objective.value_and_gradient, cell.problem.objective
+    for y, d in zip(points(200), points(400)[200:], strict=True):
+        for size in (0.01, 1.0):
+            apart = size * float(np.linalg.norm(d))
+            above = psi(y + size * d)[0] - psi(y)[0] - size * float(psi(y)[1] @ d)
+            assert above >= -declared.weak_convexity / 2 * apart**2 - 1e-13
+            assert above <= declared.smoothness / 2 * apart**2 + declared.nonsmoothness * apart + 1e-13
+
+
+def shifted(problem, shift):
+    """What `distance_squared` looks at, with a linear function added to ψ."""
+
+    def value_and_gradient(x):
+        value, gradient = problem.objective.value_and_gradient(x)
+        return value + shift @ x, gradient + shift
+
+    def subgradients(x):
+        found = problem.objective.subgradients(x)
+        return found and Subgradients(found.center + shift, found.rows, found.radius)
+
+    objective = SimpleNamespace(value_and_gradient=value_and_gradient, subgradients=subgradients)
+    return SimpleNamespace(objective=objective, constraint=problem.constraint)
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+def test_the_solution_and_its_multiplier_solve_the_subproblem(cell):
+    """0 ∈ ∂ψ(x̄) + ȳ ∂g(x̄) + γ(x̄ − x^{k−1}) + ȳ(∇h(x̄) − ∇h(x^{k−1})): the proof's bound on the distance is the shift."""
+    path, phi = Path(cell, 6, seed=next(seeds_that_draw_the_last(6))), cell.exact.constraint
+
+    def gradient_of_h(x):
+        return (phi.lam - phi.slope(np.abs(x))) * np.sign(x)
+
+    for k in (4, 5, 6):
+        x, center, level, gamma = path.step(k)
+        x_bar, y_bar = solution(cell.exact, x, center, level, gamma)
+        assert cell.exact.g(x_bar) <= level
+        shift = gamma * (x_bar - center) + y_bar * (gradient_of_h(x_bar) - gradient_of_h(center))
+        assert distance_squared(shifted(cell.exact, shift), x_bar, y_bar) < 1e-16
+        assert distance_squared(shifted(cell.exact, shift), x_bar, 1.01 * y_bar) > 1e-12
+        assert distance_squared(cell.exact, x_bar, y_bar) <= shift @ shift * (1 + 1e-6)
+
+
+def test_the_distance_of_a_smooth_objective_is_the_residual_of_the_certificate():
+    problem = CELLS[0].exact
+    for x in points(5):
+        x[::2] = 0
+        _, gradient = problem.objective.value_and_gradient(x)
+        for y in (0.0, 0.1, 1.0):
+            expected = float(np.sum(Residual(problem, x, gradient).each(y) ** 2))
+            assert distance_squared(problem, x, y) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_run_that_draws_the_last_step_passes_through_all_other_answers():
+    cell, K = CELLS[4], 5
+    long = Path(cell, K, next(seeds_that_draw_the_last(K)))
+    assert len(long.x) == K + 1 and long.eta[1:] == sorted(long.eta[1:])
+    assert draw_k_hat(K, np.random.default_rng(next(seeds_that_draw_the_last(K)))) == K
+
+
+def planted(p, runs=4, spread=0.02, correction=-1.0):
+    """A curve with N = ε^{−p}, up to a next order and the spread of the runs."""
+    K = np.geomspace(6, 240, 10)
+    gradients = 3 * K**2
+    eps = gradients ** (-1 / p) * np.exp(correction / K)
+    each = eps[:, None] * np.exp(spread * np.random.default_rng(0).standard_normal((10, runs)))
+    return rates.Curve(K, gradients, each, each / 2, each)
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
+def test_the_fit_finds_a_planted_exponent(p):
+    fitted = rates.fit(planted(p))
+    assert fitted.low <= p <= fitted.high
+    assert fitted.high - fitted.low < 0.5 * p
+    assert fitted.slope == pytest.approx(p, rel=0.1)
+    exact = rates.fit(planted(p, spread=0.0))
+    assert abs(exact.slope - p) < 1e-9 < abs(exact.plain - p)
+
+
+def test_the_verdict_falls_where_the_exponent_is_larger_than_the_papers(capsys):
+    cell = CELLS[1]
+    assert rates.report(cell, planted(2.0), rates.fit(planted(2.0)))
+    assert not rates.report(cell, planted(2.5), rates.fit(planted(2.5)))
+    not_falling = replace(planted(2.0), stationarity_squared=np.ones((10, 4)))
+    assert not rates.report(cell, not_falling, rates.fit(not_falling))
+    noisy = planted(2.0, spread=1.0)
+    assert rates.report(cell, noisy, rates.fit(noisy))
+    verdicts = [line.split()[-1] for line in capsys.readouterr().out.splitlines()]
+    assert verdicts == ["worse", "WORSE", "WORSE", "undecided"]
+
+
+def test_a_small_study_runs_from_problem_to_figure(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(rates, "QUICK", rates.Size(smallest=6, decades=0.5, values=6, runs=2, points=2))
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    assert rates.main(["--quick", "--out", str(tmp_path)]) in (0, 1)  # so few runs do not decide anything
+    printed = capsys.readouterr().out
+    assert all(cell.name in printed for cell in CELLS)
+    assert (tmp_path / "rates.png").stat().st_size > 10_000
+    with (tmp_path / "rates.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["cell"] for row in rows} == {cell.name for cell in CELLS}
+    for row in rows:
+        assert int(row["gradients"]) == int(row["K"]) * int(row["steps"])
+        assert (int(row["K"]) + 1) // 2 <= int(row["k"]) <= int(row["K"])
+    for cell in CELLS:
+        # Three times as many steps bring ε down, and not by much more than the paper says.
+        own = [row for row in rows if row["cell"] == cell.name]
+        first, last = ([float(r["epsilon"]) for r in own if r["K"] == K] for K in (own[-1]["K"], own[0]["K"]))
+        assert 1.5 < np.mean(first) / np.mean(last) < 40
+
+
+def test_svrg_and_nesterov_cost_what_the_remark_says():
+    easy, hard = (finite_sum.count(200, kappa, seeds=1) for kappa in (10.0, 300.0))
+    for found in (easy, hard):
+        assert 0.5 < found["nesterov_over_bound"] < np.log(2e6)
+        assert 1 < found["svrg_over_bound"] < 100
+    assert 3 < hard["nesterov"] / easy["nesterov"] < 12  # √30 = 5.5
