@@ -168,8 +168,10 @@ def eta0_a_whole_number_of_caps(patch):
 
 
 def acsa_without_l(patch):
-    kernel = _kernels.acsa
-    patch.setattr(_kernels, "acsa", lambda *args: kernel(*args[:11], args[3], *args[12:]))  # Λ = γ
+    settings = _kernels.AcsaSettings
+    patch.setattr(
+        _kernels, "AcsaSettings", lambda steps, m, _, gamma, seconds: settings(steps, m, gamma, gamma, seconds)
+    )
 
 
 def one_inner_step(patch):

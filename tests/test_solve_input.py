@@ -373,15 +373,19 @@ def test_kernels_refuse_arrays_that_do_not_fit():
         _kernels.LinearModel(model.design.kernel, "squared", 0.0, 0.0, np.ones(5), np.ones(3), None)
     with pytest.raises(ValueError, match="offsets"):
         _kernels.LinearModel(model.design.kernel, "squared", 0.0, 0.0, np.ones(5), None, np.ones(3))
-    rest = (0.0, 1.0, 0.0, 1.0)
-    settings = (False, 1.0, 1, 5, 0.0, 0.0, 0.0, 1.0)
-    x = np.zeros(4)
-    for arrays in (
-        (np.zeros(3), None, None, None),
-        (x, np.ones(3), None, None),
-        (x, None, np.ones(5), None),
-        (x, None, None, np.ones(2, np.uint8)),
-    ):
-        gradient, omega, u, mask = arrays
+    for arrays in ((np.ones(3), None, None), (None, np.ones(5), None), (None, None, np.ones(2, np.uint8))):
         with pytest.raises(ValueError, match="dimension of x"):
-            _kernels.spectral(model.compiled, x, x, gradient, *rest, omega, u, mask, *settings)
+            _kernels.Set(4, *arrays, False, 1.0)
+    x, wrong, whole = np.zeros(4), np.zeros(3), _kernels.Set(4, None, None, None, False, 1.0)
+    for points in ((wrong, x, x), (x, wrong, x), (x, x, wrong)):
+        with pytest.raises(ValueError, match="dimension of the set"):
+            _kernels.spectral(model.compiled, whole, *points, 0.0, 1.0, 0.0, 1.0, 1, 5, 0.0, 0.0, 0.0, 1.0)
+        with pytest.raises(ValueError, match="dimension of the set"):
+            _kernels.nesterov(model.compiled, whole, *points, 0.0, 1.0, 1, 1.0, 1.0, 0.0, 0.0, 1.0)
+    settings = _kernels.AcsaSettings(1, 1.0, 1.0, 1.0, 1.0)
+    for points in ((wrong, x), (x, wrong)):
+        with pytest.raises(ValueError, match="dimension of the set"):
+            _kernels.acsa(model.compiled, whole, *points, settings)
+    small = _kernels.Set(3, None, None, None, False, 1.0)
+    with pytest.raises(ValueError, match="the model does not have the dimension of x"):
+        _kernels.acsa(model.compiled, small, wrong, wrong, settings)

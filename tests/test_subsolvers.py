@@ -142,8 +142,8 @@ def test_c72_batch_sizes_out_of_range():
 
 def test_the_kernel_refuses_samples_that_are_no_rows():
     subproblem, start = subproblem_of(OBJECTIVES[0])
-    s = subproblem.surrogate
-    arguments = (start.x, start.x, 1.0, s.weights, s.u, None, False, s.tau, 3, 1.0, 2.0, 10.0)
+    settings = _kernels.AcsaSettings(3, 1.0, 2.0, 1.0, 10.0)
+    arguments = (subproblem.set, start.x, start.x, settings)
     model = OBJECTIVES[0].by_rows
     for samples, message in (
         ([0, 40], "not a row"),

@@ -88,6 +88,17 @@ class LinearModel:
     ) -> None: ...
     def value_and_gradient(self, x: NDArray[np.float64], gradient: NDArray[np.float64]) -> float: ...
 
+class Set:
+    def __init__(
+        self,
+        dimension: int,
+        omega: NDArray[np.float64] | None,
+        u: NDArray[np.float64] | None,
+        nonnegative: NDArray[np.uint8] | None,
+        all_nonnegative: bool,
+        tau: float,
+    ) -> None: ...
+
 class SpectralOutcome(TypedDict):
     x: NDArray[np.float64]
     gradient: NDArray[np.float64]
@@ -107,50 +118,21 @@ class AcsaOutcome(TypedDict):
     projections: int
     stop: str
 
-def acsa(
-    objective: object,
-    center: NDArray[np.float64],
-    x: NDArray[np.float64],
-    gamma: float,
-    omega: NDArray[np.float64] | None,
-    u: NDArray[np.float64] | None,
-    nonnegative: NDArray[np.uint8] | None,
-    all_nonnegative: bool,
-    tau: float,
-    steps: int,
-    strong_convexity: float,
-    smoothness: float,
-    seconds: float,
-) -> AcsaOutcome: ...
+class AcsaSettings:
+    def __init__(
+        self, steps: int, strong_convexity: float, smoothness: float, gamma: float, seconds: float
+    ) -> None: ...
+
+def acsa(objective: object, set: Set, center: _F64, x: _F64, settings: AcsaSettings) -> AcsaOutcome: ...
 def acsa_oracle(
-    oracle: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    center: NDArray[np.float64],
-    x: NDArray[np.float64],
-    gamma: float,
-    omega: NDArray[np.float64] | None,
-    u: NDArray[np.float64] | None,
-    nonnegative: NDArray[np.uint8] | None,
-    all_nonnegative: bool,
-    tau: float,
-    steps: int,
-    strong_convexity: float,
-    smoothness: float,
-    seconds: float,
+    oracle: Callable[[_F64], _F64], set: Set, center: _F64, x: _F64, settings: AcsaSettings
 ) -> AcsaOutcome: ...
 def acsa_batches(
     model: LinearModel,
-    center: NDArray[np.float64],
-    x: NDArray[np.float64],
-    gamma: float,
-    omega: NDArray[np.float64] | None,
-    u: NDArray[np.float64] | None,
-    nonnegative: NDArray[np.uint8] | None,
-    all_nonnegative: bool,
-    tau: float,
-    steps: int,
-    strong_convexity: float,
-    smoothness: float,
-    seconds: float,
+    set: Set,
+    center: _F64,
+    x: _F64,
+    settings: AcsaSettings,
     draw: Callable[[], NDArray[np.int64]],
     batch: int,
 ) -> AcsaOutcome: ...
@@ -165,16 +147,12 @@ class NesterovOutcome(TypedDict):
 
 def nesterov(
     objective: object,
+    set: Set,
     center: NDArray[np.float64],
     x: NDArray[np.float64],
     gradient: NDArray[np.float64],
     multiplier: float,
     gamma: float,
-    omega: NDArray[np.float64] | None,
-    u: NDArray[np.float64] | None,
-    nonnegative: NDArray[np.uint8] | None,
-    all_nonnegative: bool,
-    tau: float,
     max_steps: int,
     strong_convexity: float,
     smoothness: float,
@@ -184,6 +162,7 @@ def nesterov(
 ) -> NesterovOutcome: ...
 def spectral(
     objective: object,
+    set: Set,
     center: NDArray[np.float64],
     x: NDArray[np.float64],
     gradient: NDArray[np.float64],
@@ -191,11 +170,6 @@ def spectral(
     step: float,
     multiplier: float,
     gamma: float,
-    omega: NDArray[np.float64] | None,
-    u: NDArray[np.float64] | None,
-    nonnegative: NDArray[np.uint8] | None,
-    all_nonnegative: bool,
-    tau: float,
     max_steps: int,
     memory: int,
     decrease: float,
@@ -208,14 +182,10 @@ def spectral(
 
 def stochastic_steps(
     model: LinearModel,
+    set: Set,
     x: NDArray[np.float64],
     center: NDArray[np.float64],
     gamma: float,
-    omega: NDArray[np.float64] | None,
-    u: NDArray[np.float64] | None,
-    nonnegative: NDArray[np.uint8] | None,
-    all_nonnegative: bool,
-    tau: float,
     samples: NDArray[np.int64],
     batch: int,
     steps: NDArray[np.float64],

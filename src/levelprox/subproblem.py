@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox import _kernels
 from levelprox.objectives import Objective
 from levelprox.surrogate import Surrogate
 
@@ -36,6 +38,12 @@ class Subproblem:
     center: Vector
     gamma: float
     signs: tuple[NDArray[np.uint8] | None, bool] = (None, False)
+
+    @cached_property
+    def set(self) -> _kernels.Set:
+        """The set as the kernels take it."""
+        s, (mask, all_nonnegative) = self.surrogate, self.signs
+        return _kernels.Set(self.center.size, s.weights, s.u, mask, all_nonnegative, s.tau)
 
     def value(self, x: Vector) -> float:
         """ψ_k(x)."""

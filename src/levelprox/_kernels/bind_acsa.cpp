@@ -77,7 +77,15 @@ const char *name_of(AcsaStop stop) {
     return "steps";
 }
 
-nb::dict outcome_of(AcsaState &state) {
+// Runs AC-SA with the gradients of `sampler`, without the GIL.
+nb::dict run(Sampler &sampler, const Set &set, const In &center, const In &x, const AcsaSettings &settings) {
+    set.check(x), set.check(center);
+    AcsaState state;
+    state.x.assign(x.data(), x.data() + x.shape(0));
+    {
+        nb::gil_scoped_release release;
+        acsa(sampler, set.ball, center.data(), settings, state);
+    }
     nb::dict outcome;
     outcome["x"] = to_numpy(std::move(state.x));
     outcome["multiplier"] = state.multiplier;
@@ -87,73 +95,39 @@ nb::dict outcome_of(AcsaState &state) {
     return outcome;
 }
 
-AcsaState state_at(const In &x) {
-    AcsaState state;
-    state.x.assign(x.data(), x.data() + x.shape(0));
-    return state;
-}
-
-nb::dict run_acsa(nb::object objective, In center, In x, double gamma, std::optional<In> omega, std::optional<In> u,
-                  std::optional<Mask> nonnegative, bool all_nonnegative, double tau, std::int64_t steps, double strong_convexity,
-                  double smoothness, double seconds) {
-    const std::size_t d = x.shape(0);
-    require(center.shape(0) == d, "the center does not have the dimension of x");
-    const Ball<double> set = ball(d, omega, u, nonnegative, all_nonnegative, tau);
-    const AcsaSettings settings{steps, strong_convexity, smoothness, gamma, seconds};
-    AcsaState state = state_at(x);
-    with_objective(objective, d, [&](const Objective &of) {
-        FullGradient sampler(of);
-        acsa(sampler, set, center.data(), settings, state);
-    });
-    return outcome_of(state);
-}
-
-nb::dict run_acsa_oracle(nb::callable oracle, In center, In x, double gamma, std::optional<In> omega, std::optional<In> u,
-                         std::optional<Mask> nonnegative, bool all_nonnegative, double tau, std::int64_t steps, double strong_convexity,
-                         double smoothness, double seconds) {
-    const std::size_t d = x.shape(0);
-    require(center.shape(0) == d, "the center does not have the dimension of x");
-    const Ball<double> set = ball(d, omega, u, nonnegative, all_nonnegative, tau);
-    const AcsaSettings settings{steps, strong_convexity, smoothness, gamma, seconds};
-    AcsaState state = state_at(x);
-    PythonOracle sampler(std::move(oracle), d);
-    {
-        nb::gil_scoped_release release;
-        acsa(sampler, set, center.data(), settings, state);
+nb::dict run_full(nb::object objective, const Set &set, In center, In x, const AcsaSettings &settings) {
+    if (nb::isinstance<LinearModel>(objective)) {
+        const auto &model = nb::cast<const LinearModel &>(objective);
+        require(model.dimension() == set.ball.d, "the model does not have the dimension of x");
+        FullGradient sampler(model);
+        return run(sampler, set, center, x, settings);
     }
-    return outcome_of(state);
+    const PythonObjective python(nb::cast<nb::callable>(objective), set.ball.d);
+    FullGradient sampler(python);
+    return run(sampler, set, center, x, settings);
+}
+
+nb::dict run_oracle(nb::callable oracle, const Set &set, In center, In x, const AcsaSettings &settings) {
+    PythonOracle sampler(std::move(oracle), std::size_t(set.ball.d));
+    return run(sampler, set, center, x, settings);
 }
 
 // The model must be stored by rows.
-nb::dict run_acsa_batches(const LinearModel &model, In center, In x, double gamma, std::optional<In> omega, std::optional<In> u,
-                          std::optional<Mask> nonnegative, bool all_nonnegative, double tau, std::int64_t steps, double strong_convexity,
-                          double smoothness, double seconds, nb::callable draw, std::int64_t batch) {
-    const std::size_t d = x.shape(0);
-    require(std::size_t(model.dimension()) == d && center.shape(0) == d, "x and the center must have the dimension of the model");
+nb::dict run_batches(const LinearModel &model, const Set &set, In center, In x, const AcsaSettings &settings, nb::callable draw,
+                     std::int64_t batch) {
+    require(model.dimension() == set.ball.d, "the model does not have the dimension of x");
     require(model.design().by_rows, "the model must be stored by rows");
     require(batch >= 1, "a batch has at least one row");
-    const Ball<double> set = ball(d, omega, u, nonnegative, all_nonnegative, tau);
-    const AcsaSettings settings{steps, strong_convexity, smoothness, gamma, seconds};
-    AcsaState state = state_at(x);
     Batches sampler(model, std::move(draw), batch);
-    {
-        nb::gil_scoped_release release;
-        acsa(sampler, set, center.data(), settings, state);
-    }
-    return outcome_of(state);
+    return run(sampler, set, center, x, settings);
 }
 
 }  // namespace
 
 void bind_acsa(nb::module_ &m) {
-    const auto bind = [&](const char *name, auto function, const char *what) {
-        m.def(name, function, nb::arg(what), "center"_a.noconvert(), "x"_a.noconvert(), "gamma"_a, "omega"_a.noconvert().none(), "u"_a.noconvert().none(),
-              "nonnegative"_a.noconvert().none(), "all_nonnegative"_a, "tau"_a, "steps"_a, "strong_convexity"_a, "smoothness"_a,
-              "seconds"_a);
-    };
-    bind("acsa", &run_acsa, "objective");
-    bind("acsa_oracle", &run_acsa_oracle, "oracle");
-    m.def("acsa_batches", &run_acsa_batches, "model"_a, "center"_a.noconvert(), "x"_a.noconvert(), "gamma"_a, "omega"_a.noconvert().none(),
-          "u"_a.noconvert().none(), "nonnegative"_a.noconvert().none(), "all_nonnegative"_a, "tau"_a, "steps"_a, "strong_convexity"_a,
-          "smoothness"_a, "seconds"_a, "draw"_a, "batch"_a);
+    nb::class_<AcsaSettings>(m, "AcsaSettings")
+        .def(nb::init<std::int64_t, double, double, double, double>(), "steps"_a, "strong_convexity"_a, "smoothness"_a, "gamma"_a, "seconds"_a);
+    m.def("acsa", &run_full, "objective"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(), "settings"_a);
+    m.def("acsa_oracle", &run_oracle, "oracle"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(), "settings"_a);
+    m.def("acsa_batches", &run_batches, "model"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(), "settings"_a, "draw"_a, "batch"_a);
 }

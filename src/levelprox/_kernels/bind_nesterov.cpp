@@ -19,18 +19,17 @@ const char *name_of(NesterovStop stop) {
     return "steps";
 }
 
-nb::dict run_nesterov(nb::object objective, In center, In x, In gradient, double multiplier, double gamma, std::optional<In> omega,
-                      std::optional<In> u, std::optional<Mask> nonnegative, bool all_nonnegative, double tau, std::int64_t max_steps,
-                      double strong_convexity, double smoothness, double relative, double absolute, double seconds) {
+nb::dict run_nesterov(nb::object objective, const Set &set, In center, In x, In gradient, double multiplier, double gamma,
+                      std::int64_t max_steps, double strong_convexity, double smoothness, double relative, double absolute,
+                      double seconds) {
+    set.check(x), set.check(center), set.check(gradient);
     const std::size_t d = x.shape(0);
-    require(gradient.shape(0) == d && center.shape(0) == d, "the center or the gradient does not have the dimension of x");
-    const Ball<double> set = ball(d, omega, u, nonnegative, all_nonnegative, tau);
     const NesterovSettings settings{max_steps, strong_convexity, smoothness, gamma, relative, absolute, seconds};
     NesterovState state;
     state.x.assign(x.data(), x.data() + d);
     state.gradient.assign(gradient.data(), gradient.data() + d);
     state.multiplier = multiplier;
-    with_objective(objective, d, [&](const Objective &of) { nesterov(of, set, center.data(), settings, state); });
+    with_objective(objective, d, [&](const Objective &of) { nesterov(of, set.ball, center.data(), settings, state); });
     nb::dict outcome;
     outcome["x"] = to_numpy(std::move(state.x));
     outcome["multiplier"] = state.multiplier;
@@ -44,7 +43,6 @@ nb::dict run_nesterov(nb::object objective, In center, In x, In gradient, double
 }  // namespace
 
 void bind_nesterov(nb::module_ &m) {
-    m.def("nesterov", &run_nesterov, "objective"_a, "center"_a.noconvert(), "x"_a.noconvert(), "gradient"_a.noconvert(), "multiplier"_a, "gamma"_a,
-          "omega"_a.noconvert().none(), "u"_a.noconvert().none(), "nonnegative"_a.noconvert().none(), "all_nonnegative"_a, "tau"_a,
-          "max_steps"_a, "strong_convexity"_a, "smoothness"_a, "relative"_a, "absolute"_a, "seconds"_a);
+    m.def("nesterov", &run_nesterov, "objective"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(), "gradient"_a.noconvert(),
+          "multiplier"_a, "gamma"_a, "max_steps"_a, "strong_convexity"_a, "smoothness"_a, "relative"_a, "absolute"_a, "seconds"_a);
 }

@@ -25,19 +25,17 @@ const char *name_of(levelprox::SpectralStop stop) {
     return "steps";
 }
 
-nb::dict run_spectral(nb::object objective, In center, In x, In gradient, double psi, double step, double multiplier, double gamma,
-                      std::optional<In> omega, std::optional<In> u, std::optional<Mask> nonnegative, bool all_nonnegative,
-                      double tau, int max_steps, int memory, double decrease, double relative, double absolute, double seconds) {
-    const std::size_t d = x.shape(0);
-    require(gradient.shape(0) == d && center.shape(0) == d, "the center or the gradient does not have the dimension of x");
-    const levelprox::Ball<double> set = levelprox::ball(d, omega, u, nonnegative, all_nonnegative, tau);
+nb::dict run_spectral(nb::object objective, const levelprox::Set &set, In center, In x, In gradient, double psi, double step,
+                      double multiplier, double gamma, int max_steps, int memory, double decrease, double relative, double absolute,
+                      double seconds) {
+    set.check(x), set.check(center), set.check(gradient);
     const levelprox::SpectralSettings settings{max_steps, memory, decrease, relative, absolute, seconds};
     levelprox::SpectralState state;
     state.x.assign(x.data(), x.data() + x.shape(0));
     state.gradient.assign(gradient.data(), gradient.data() + gradient.shape(0));
     state.psi = psi, state.step = step, state.multiplier = multiplier;
 
-    levelprox::with_objective(objective, d, [&](const levelprox::Objective &of) { levelprox::spectral(of, set, center.data(), gamma, settings, state); });
+    levelprox::with_objective(objective, x.shape(0), [&](const levelprox::Objective &of) { levelprox::spectral(of, set.ball, center.data(), gamma, settings, state); });
     nb::dict outcome;
     outcome["x"] = to_numpy(std::move(state.x));
     outcome["gradient"] = to_numpy(std::move(state.gradient));
@@ -80,7 +78,9 @@ void bind_spectral(nb::module_ &m) {
                 return self.value_and_gradient(x.data(), gradient.data(), poll);
             },
             "x"_a.noconvert(), "gradient"_a.noconvert());
-    m.def("spectral", &run_spectral, "objective"_a, "center"_a.noconvert(), "x"_a.noconvert(), "gradient"_a.noconvert(), "psi"_a, "step"_a, "multiplier"_a,
-          "gamma"_a, "omega"_a.noconvert().none(), "u"_a.noconvert().none(), "nonnegative"_a.noconvert().none(),
-          "all_nonnegative"_a, "tau"_a, "max_steps"_a, "memory"_a, "decrease"_a, "relative"_a, "absolute"_a, "seconds"_a);
+    nb::class_<levelprox::Set>(m, "Set")
+        .def(nb::init<std::int64_t, std::optional<In>, std::optional<In>, std::optional<Mask>, bool, double>(), "dimension"_a,
+             "omega"_a.noconvert().none(), "u"_a.noconvert().none(), "nonnegative"_a.noconvert().none(), "all_nonnegative"_a, "tau"_a);
+    m.def("spectral", &run_spectral, "objective"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(), "gradient"_a.noconvert(), "psi"_a,
+          "step"_a, "multiplier"_a, "gamma"_a, "max_steps"_a, "memory"_a, "decrease"_a, "relative"_a, "absolute"_a, "seconds"_a);
 }

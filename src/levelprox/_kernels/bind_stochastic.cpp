@@ -27,22 +27,21 @@ const char *name_of(levelprox::StochasticStop stop) {
 
 // Changes x, `multiplier` (one number) and `counts` (steps, rows, projections, listed) in place, so that
 // they are right when Ctrl-C ends the call with an exception.
-const char *run(const levelprox::LinearModel &model, Out x, In center, double gamma, std::optional<In> omega,
-                std::optional<In> u, std::optional<Mask> nonnegative, bool all_nonnegative, double tau,
-                Samples samples, std::int64_t batch, In steps, std::optional<In> slope,
-                std::optional<In> gradient, double seconds, Out multiplier, Counts counts) {
+const char *run(const levelprox::LinearModel &model, const levelprox::Set &set, Out x, In center, double gamma, Samples samples,
+                std::int64_t batch, In steps, std::optional<In> slope, std::optional<In> gradient, double seconds, Out multiplier,
+                Counts counts) {
     const auto d = std::size_t(model.dimension()), n = std::size_t(model.design().rows());
     require_rows(model);
-    require(x.shape(0) == d && center.shape(0) == d, "x and the center must have the dimension of the model");
-    const levelprox::Ball<double> set = levelprox::ball(d, omega, u, nonnegative, all_nonnegative, tau);
+    require(model.dimension() == set.ball.d, "the model does not have the dimension of x");
+    set.check(x), set.check(center);
     require(batch >= 1 && std::size_t(batch) * steps.shape(0) >= samples.shape(0), "there are fewer steps than batches");
     require(slope.has_value() == gradient.has_value(), "a snapshot has both slopes and a gradient");
     require(!slope || (slope->shape(0) == n && gradient->shape(0) == d), "the snapshot does not fit the model");
     require(multiplier.shape(0) == 1 && counts.shape(0) == 4, "there are one multiplier and four counts");
     for (std::size_t k = 0; k < samples.shape(0); ++k)
         require(samples.data()[k] >= 0 && std::size_t(samples.data()[k]) < n, "a sample is not a row of X");
-    for (std::size_t j = 0; u && j < d; ++j) require(std::fabs(u->data()[j]) <= 1, "u must be in [-1, 1]");
-    require(tau >= 0, "tau must be nonnegative");
+    for (std::size_t j = 0; set.ball.u && j < d; ++j) require(std::fabs(set.ball.u[j]) <= 1, "u must be in [-1, 1]");
+    require(set.ball.tau >= 0, "tau must be nonnegative");
 
     const levelprox::Minibatches batches{samples.data(), std::int64_t(samples.shape(0)), batch, steps.data()};
     const levelprox::Snapshot snapshot{slope ? slope->data() : nullptr, gradient ? gradient->data() : nullptr};
@@ -53,7 +52,7 @@ const char *run(const levelprox::LinearModel &model, Out x, In center, double ga
     };
     try {
         nb::gil_scoped_release release;
-        const auto stop = levelprox::stochastic_steps(model, set, center.data(), gamma, batches, snapshot, seconds, x.data(),
+        const auto stop = levelprox::stochastic_steps(model, set.ball, center.data(), gamma, batches, snapshot, seconds, x.data(),
                                                       *multiplier.data(), seen);
         report();
         return name_of(stop);
@@ -66,8 +65,7 @@ const char *run(const levelprox::LinearModel &model, Out x, In center, double ga
 }  // namespace
 
 void bind_stochastic(nb::module_ &m) {
-    m.def("stochastic_steps", &run, "model"_a, "x"_a.noconvert(), "center"_a.noconvert(), "gamma"_a, "omega"_a.noconvert().none(),
-          "u"_a.noconvert().none(), "nonnegative"_a.noconvert().none(), "all_nonnegative"_a, "tau"_a, "samples"_a.noconvert(),
+    m.def("stochastic_steps", &run, "model"_a, "set"_a, "x"_a.noconvert(), "center"_a.noconvert(), "gamma"_a, "samples"_a.noconvert(),
           "batch"_a, "steps"_a.noconvert(), "slope"_a.noconvert().none(), "gradient"_a.noconvert().none(), "seconds"_a,
           "multiplier"_a.noconvert(), "counts"_a.noconvert());
     m.def(

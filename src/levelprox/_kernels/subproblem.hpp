@@ -30,21 +30,35 @@ inline nb::ndarray<nb::numpy, double> to_numpy(std::vector<double> &&values) {
     return nb::ndarray<nb::numpy, double>(owned->data(), {owned->size()}, owner);
 }
 
-// The set of a subproblem over d coordinates; its arrays stay the caller's.
-inline Ball<double> ball(std::size_t d, const std::optional<In> &omega, const std::optional<In> &u, const std::optional<Mask> &nonnegative,
-                         bool all_nonnegative, double tau) {
-    require(!omega || omega->shape(0) == d, "omega does not have the dimension of x");
-    require(!u || u->shape(0) == d, "u does not have the dimension of x");
-    require(!nonnegative || nonnegative->shape(0) == d, "the mask does not have the dimension of x");
-    Ball<double> set;
-    set.d = std::int64_t(d);
-    if (omega) set.omega = omega->data();
-    if (u) set.u = u->data();
-    if (nonnegative) set.nonnegative = nonnegative->data();
-    set.all_nonnegative = all_nonnegative;
-    set.tau = tau;
-    return set;
-}
+// The set of a subproblem, and the arrays it reads.
+class Set {
+public:
+    Set(std::int64_t dimension, std::optional<In> omega, std::optional<In> u, std::optional<Mask> nonnegative, bool all_nonnegative, double tau)
+        : omega_(std::move(omega)), u_(std::move(u)), nonnegative_(std::move(nonnegative)) {
+        const auto d = std::size_t(dimension);
+        require(!omega_ || omega_->shape(0) == d, "omega does not have the dimension of x");
+        require(!u_ || u_->shape(0) == d, "u does not have the dimension of x");
+        require(!nonnegative_ || nonnegative_->shape(0) == d, "the mask does not have the dimension of x");
+        ball.d = dimension;
+        if (omega_) ball.omega = omega_->data();
+        if (u_) ball.u = u_->data();
+        if (nonnegative_) ball.nonnegative = nonnegative_->data();
+        ball.all_nonnegative = all_nonnegative;
+        ball.tau = tau;
+    }
+
+    Ball<double> ball;
+
+    // Refuses a point of another dimension.
+    template <class Array>
+    void check(const Array &x) const {
+        require(std::int64_t(x.shape(0)) == ball.d, "a point does not have the dimension of the set");
+    }
+
+private:
+    std::optional<In> omega_, u_;
+    std::optional<Mask> nonnegative_;
+};
 
 // A gradient that Python returned, of the right length.
 inline void copy_gradient(nb::handle gradient, std::int64_t dimension, double *out) {

@@ -86,7 +86,6 @@ class ACSA(Subsolver):
         rng: np.random.Generator | None = None,
     ) -> Iterate:
         objective, surrogate = subproblem.objective, subproblem.surrogate
-        mask, all_nonnegative = subproblem.signs
         strong_convexity = subproblem.gamma - objective.weak_convexity
         smoothness = objective.smoothness + subproblem.gamma
         # Without strong convexity the bound on smooth ψ still holds, the one on kinks and noise does not.
@@ -97,20 +96,8 @@ class ACSA(Subsolver):
                 f"got {subproblem.gamma:g}"
             )
         steps = self.steps or _enough(smoothness, strong_convexity, objective.smooth and not self.is_random(objective))
-        arguments = (
-            subproblem.center,
-            start.x,
-            subproblem.gamma,
-            surrogate.weights,
-            surrogate.u,
-            mask,
-            all_nonnegative,
-            surrogate.tau,
-            steps,
-            strong_convexity,
-            smoothness,
-            seconds,
-        )
+        settings = _kernels.AcsaSettings(steps, strong_convexity, smoothness, subproblem.gamma, seconds)
+        arguments = (subproblem.set, subproblem.center, start.x, settings)
         source = np.random.default_rng() if rng is None else rng
         evaluations = 1.0  # of ψ per step
         if isinstance(objective, Stochastic):

@@ -126,19 +126,13 @@ def take_steps(
     snapshot : (slopes of the samples, ∇ψ), optional
         At the point whose gradient reduces the variance.
     """
-    surrogate = subproblem.surrogate
-    mask, all_nonnegative = subproblem.signs
     slopes, gradient = snapshot or (None, None)
     return _kernels.stochastic_steps(
         model.by_rows,
+        subproblem.set,
         progress.x,
         subproblem.center,
         subproblem.gamma,
-        surrogate.weights,
-        surrogate.u,
-        mask,
-        all_nonnegative,
-        surrogate.tau,
         samples,
         batch,
         lengths,

@@ -64,19 +64,14 @@ class Nesterov(Subsolver):
         rng: np.random.Generator | None = None,
     ) -> Iterate:
         objective, surrogate = subproblem.objective, subproblem.surrogate
-        mask, all_nonnegative = subproblem.signs
         outcome = _kernels.nesterov(
             objective.compiled,
+            subproblem.set,
             subproblem.center,
             start.x,
             start.gradient,
             start.multiplier * surrogate.lam,
             subproblem.gamma,
-            surrogate.weights,
-            surrogate.u,
-            mask,
-            all_nonnegative,
-            surrogate.tau,
             self.max_steps,
             max(0.0, subproblem.gamma - objective.weak_convexity),
             objective.smoothness + subproblem.gamma,

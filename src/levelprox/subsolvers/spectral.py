@@ -71,9 +71,9 @@ class Spectral(Subsolver):
         rng: np.random.Generator | None = None,
     ) -> Iterate:
         surrogate = subproblem.surrogate
-        mask, all_nonnegative = subproblem.signs
         outcome = _kernels.spectral(
             subproblem.objective.compiled,
+            subproblem.set,
             subproblem.center,
             start.x,
             start.gradient,
@@ -81,11 +81,6 @@ class Spectral(Subsolver):
             start.step,
             start.multiplier * surrogate.lam,
             subproblem.gamma,
-            surrogate.weights,
-            surrogate.u,
-            mask,
-            all_nonnegative,
-            surrogate.tau,
             self.max_steps,
             self.memory,
             self.decrease,
