@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
 from levelprox.errors import InvalidInputError
-from levelprox.validation import finite, real, real_array
+from levelprox.validation import finite, real_array
 
 Vector = NDArray[np.float64]
 
@@ -201,12 +201,6 @@ def check_weights(weight: ArrayLike, n: int) -> Vector:
         if not np.isfinite(s.sum()):
             raise InvalidInputError("the sum of the sample weights overflows; divide them by their largest")
     return s
-
-
-def positive(name: str, value: object) -> None:
-    """Refuse a parameter that is not a positive finite number."""
-    if not 0 < real(name, value) < np.inf:
-        raise InvalidInputError(f"{name} must be positive and finite, got {value!r}")
 
 
 def vector(name: str, value: ArrayLike) -> Vector:

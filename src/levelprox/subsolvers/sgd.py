@@ -36,13 +36,13 @@ from levelprox.subsolvers.minibatch import (
     Progress,
     Vector,
     batch_size,
+    batch_warning,
     check_batch_size,
-    check_positive,
     full_step,
     largest_row,
     random_steps,
-    value_at,
 )
+from levelprox.validation import positive
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,14 @@ class SGD(Subsolver):
 
     def __post_init__(self) -> None:
         check_batch_size(self.batch_size)
-        check_positive("passes", self.passes)
+        positive("passes", self.passes)
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
         return isinstance(objective, LinearModel)
+
+    def warning(self, objective: Objective) -> str:
+        return batch_warning(self.batch_size, objective)
 
     def is_random(self, objective: Objective) -> bool:
         return True
@@ -153,7 +156,7 @@ def _conclude(
     if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
         stop = "not finite"
         x, psi, gradient = start.x, start.psi, start.gradient
-    worse = value_at(subproblem, x, psi) > value_at(subproblem, start.x, start.psi)
+    worse = subproblem.with_proximal(x, psi) > subproblem.with_proximal(start.x, start.psi)
     return Iterate(
         x=x,
         psi=psi,
