@@ -48,11 +48,14 @@ def test_samples_of_weight_zero_change_nothing(loss, garbage):
     assert same.psi == pytest.approx(fit.psi, rel=1e-9)
 
 
-@pytest.mark.parametrize("outlier", [1e3, 1e6, 1e13])
+@pytest.mark.parametrize("outlier", [1e3, 1e6, 1e9])
 def test_an_outlier_hides_nothing(outlier):
     """What the absolute loss is for: one wild target neither moves the fit nor blurs the other residuals."""
     X, b = data()
     clean = solve(Problem(LinearModel(X[1:], b[1:], Absolute()), constraints.MCP(1, 3), 2.5 * 1.5))
+    b[0] = 1e13  # beside it, float64 keeps no digit of what the others contribute to ψ: a fit may fail, not lie
+    hidden = Problem(LinearModel(X, b, Absolute()), constraints.MCP(1, 3), 2.5 * 1.5)
+    assert certify(hidden, np.zeros(20)).kkt > 0.1
     b[0] = outlier
     problem = Problem(LinearModel(X, b, Absolute()), constraints.MCP(1, 3), 2.5 * 1.5)
     assert certify(problem, np.zeros(20)).kkt > 0.1

@@ -19,6 +19,9 @@ from levelprox import (
     report,
     solve,
 )
+from levelprox.levels import Geometric
+from levelprox.subsolvers import Spectral
+from tests.paper_cases import SIX, problem_for, proximal_weight
 
 MCP = constraints.MCP.from_threshold(0.5)
 
@@ -206,3 +209,20 @@ def test_the_paper_s_stopping_rule(problem):
     result = solve(problem, stopping="change", tol=1e-6)
     assert result.history[-1].change <= 1e-6
     assert all(record.change > 1e-6 for record in result.history[:-1])
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4, 5])
+def test_steps_at_the_floor_of_rounding_leave_no_specks(seed):
+    """Far beyond any tolerance x still has the support of the solution, and its certificate stays small."""
+    problem, residuals = problem_for(SIX[0], "squared", seed=seed), []
+    with pytest.warns(match="KKT"):
+        solve(
+            problem,
+            tol=0,
+            max_iter=200,
+            gamma=proximal_weight(problem),
+            levels=Geometric(eta0=problem.level / 2, ratio=0.7),
+            subsolver=Spectral(max_steps=30),
+            callback=lambda record, x: residuals.append(record.kkt),
+        )
+    assert max(residuals[100:]) <= 1e-9

@@ -14,6 +14,7 @@ namespace {
 
 constexpr double EPS = std::numeric_limits<double>::epsilon();
 constexpr double SHORTEST_STEP = 1e-300, LONGEST_STEP = 1e300;
+constexpr double COLLAPSED = 1e-9;
 constexpr int MOST_TRIALS = 60;
 constexpr double FLAT = 4 * EPS;  // psi_k is not known better than this, relatively
 
@@ -85,6 +86,8 @@ public:
 
     // Whatever ended the run, hand out the best point seen: never one with psi_k above the start's (beyond the last digits).
     void finish() {
+        sweep();
+        if (state_.step < COLLAPSED * first_step_) state_.step = first_step_;  // by rounding; the next outer step starts afresh
         state_.x = std::move(kept_.x);
         state_.gradient = std::move(kept_.gradient_psi);
         state_.psi = kept_.psi;
@@ -92,6 +95,17 @@ public:
 
 private:
     using Clock = std::chrono::steady_clock;
+
+    // At the floor of rounding a step can be so short that it stays inside the set, and leaves specks of 1e-16 in
+    // coordinates that were zero: of no effect on psi, but each would count as one of the support. What is below the
+    // rounding of one gradient step goes back to zero, which spends less of the level.
+    void sweep() {
+        double steepest = 0;
+        for (const double slope : slope_) steepest = std::max(steepest, std::fabs(slope));
+        const double speck = 256 * EPS * first_step_ * steepest;
+        for (std::size_t i = 0; i < kept_.x.size(); ++i)
+            if (state_.x[i] == 0 && std::fabs(kept_.x[i]) <= speck) kept_.x[i] = 0;
+    }
 
     void slope_at(const Point &point, Vector &slope) const {
         for (std::size_t i = 0; i < slope.size(); ++i) slope[i] = point.gradient_psi[i] + gamma_ * (point.x[i] - center_[i]);
@@ -164,6 +178,7 @@ private:
     const double *center_;
     Point now_, trial_, kept_;
     Vector slope_, next_slope_, shifted_, moved_;
+    const double first_step_ = state_.step;
     Clock::time_point began_ = Clock::now();
     Poll poll_;
 };
