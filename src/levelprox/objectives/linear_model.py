@@ -31,13 +31,15 @@ class LinearModel(Objective):
     X : array-like or sparse matrix of shape (n, d), or Design
         Used in place, never modified.
     b : array-like of shape (n,)
-        Targets; −1 and +1 for margin losses such as logistic.
+        Targets; −1 and +1 for margin losses such as logistic, b ≥ 0 for poisson, b > 0 for gamma.
     loss : str or Loss, default="squared"
-        One of "squared", "logistic", "huber", "absolute", "quantile", "hinge", "cauchy", "sigmoid".
+        One of "squared", "logistic", "huber", "absolute", "quantile", "hinge", "squared_hinge", "cauchy",
+        "sigmoid", "poisson", "gamma".
     sample_weight : array-like of shape (n,), optional
         s ≥ 0: a weight of 2 is a repeated sample, a weight of 0 a removed one.
     offset : array-like of shape (n,), optional
-        o: what is known to add to each margin, such as another model's prediction. None is no offset.
+        o: what is known to add to each margin, such as another model's prediction, or the log of an
+        exposure. None is no offset.
     """
 
     def __init__(
@@ -99,10 +101,11 @@ class LinearModel(Objective):
 
     @cached_property
     def curvature(self) -> float:
-        """Sup ℓ'' times the mean over the nonzero columns of Σ s_i X_ij² / Σ s_i."""
+        """Sup ℓ'', or a typical ℓ'' where that is infinite, times the mean over the nonzero columns of Σ s_i X_ij² / Σ s_i."""
         squares = self._column_squares
-        smoothness = self.loss.smoothness if np.isfinite(self.loss.smoothness) else 1.0
-        return float(smoothness * squares.mean()) if squares.size else 1.0
+        margins = np.zeros_like(self.target) if self.offset is None else self.offset
+        bend = self.loss.typical_curvature(margins, self.target, self.sample_weight)
+        return float(bend * squares.mean()) if squares.size else 1.0
 
     @property
     def weak_convexity(self) -> float:
@@ -111,7 +114,9 @@ class LinearModel(Objective):
 
     @property
     def smoothness(self) -> float:
-        """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for losses of straight pieces."""
+        """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for losses of straight pieces, inf where ℓ'' has no bound."""
+        if self.smooth and math.isinf(self.loss.smoothness):
+            return math.inf
         return self.loss.smoothness * self._largest_eigenvalue if self.smooth else 0.0
 
     @property
@@ -127,14 +132,15 @@ class LinearModel(Objective):
     def is_separated(self, x: Vector) -> bool:
         if self.loss.attained:
             return False
-        # Far out on the ray the offsets do not matter: only the signs of b_i⟨a_i, x⟩ do.
-        margins = self.target * self.design.matvec(x)
-        counted = margins if self.sample_weight is None else margins[self.sample_weight > 0]
+        # Far out on the ray the offsets do not matter: only the direction ⟨a_i, x⟩ in which each margin goes does.
+        direction = self.design.matvec(x)
         if self.loss.weak_convexity == 0:
-            return bool(np.all(counted > 0))
+            falls = self.loss.falls_for_ever(direction, self.target)
+            counted = slice(None) if self.sample_weight is None else self.sample_weight > 0
+            return bool(np.any(falls[counted]) and np.all(falls[counted] | (direction[counted] == 0)))
         # A bounded loss need not separate all samples to gain from longer x: look whether it does.
         values = [
-            self.loss.value(t * margins * self.target, self.target, self.sample_weight) for t in 2.0 ** np.arange(8)
+            self.loss.value(t * direction, self.target, self.sample_weight) for t in 2.0 ** np.arange(8)
         ]
         return values[-1] < values[0] and bool(np.all(np.diff(values) <= 0))
 
