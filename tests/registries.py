@@ -100,6 +100,9 @@ LOSSES = [
     Gamma(),
 ]
 
+# Those whose steps can be chosen beforehand: ψ has an L, or an M.
+BOUNDED_LOSSES = [loss for loss in LOSSES if not loss.smooth or np.isfinite(loss.smoothness)]
+
 
 def targets_of(loss: Loss, b: Double) -> Double:
     """Numbers that are not 0, made into targets that the loss allows."""

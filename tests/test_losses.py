@@ -271,7 +271,7 @@ def difference(f, z: np.ndarray, h: float = 1e-3) -> np.ndarray:
 
 
 def smooth_margins(loss: Loss, b: np.ndarray) -> np.ndarray:
-    """Make a grid, not too far out for an exp, without the points whose difference quotient would straddle a jump of ℓ' or ℓ''."""
+    """Make a grid without the points whose difference quotient would straddle a jump of ℓ' or ℓ''."""
     s = np.linspace(-8, 8, b.size)
     if loss.kind in ("count", "positive"):
         return s / 2
@@ -839,7 +839,7 @@ def test_stated_constants_and_defaults():
 def test_unknown_names_get_a_suggestion():
     with pytest.raises(InvalidInputError, match=r"unknown loss 'Logistc'; did you mean 'logistic'\?"):
         loss_by_name("Logistc")
-    with pytest.raises(InvalidInputError, match="there are squared, logistic, huber, .*, sigmoid, poisson, gamma$"):
+    with pytest.raises(InvalidInputError, match=r"there are squared, logistic, huber, .*, sigmoid, poisson, gamma$"):
         loss_by_name("tweedie")
     with pytest.raises(InvalidInputError, match="got 3"):
         loss_by_name(3)

@@ -32,7 +32,7 @@ Kind = Literal["regression", "margin", "count", "positive"]
 
 # What each kind asks of its targets, in words and as a test; and what may help.
 _ALLOWED: dict[Kind, tuple[str, Callable[[Vector], NDArray[np.bool_]], str]] = {
-    "regression": ("real", np.isfinite, ""),
+    "regression": ("finite", np.isfinite, ""),
     "margin": ("-1 or +1", lambda b: np.abs(b) == 1, "; for 0/1 labels use 2*y - 1"),
     "count": ("nonnegative", lambda b: b >= 0, ""),
     "positive": ("positive", lambda b: b > 0, ""),

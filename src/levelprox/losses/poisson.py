@@ -26,4 +26,4 @@ class Poisson(LogLink):
     attained = False
 
     def falls_for_ever(self, direction: Vector, b: Vector) -> NDArray[np.bool_]:
-        return (b == 0) & (direction < 0)
+        return np.asarray((b == 0) & (direction < 0), dtype=np.bool_)

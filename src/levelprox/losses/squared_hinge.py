@@ -1,7 +1,7 @@
 """The squared hinge loss of a margin bz: the hinge without its kink, and without the 1/2.
 
-    bz < 1:   ℓ = (1 - bz)²,    ℓ' = -2b(1 - bz),    ℓ'' = 2
-    bz ≥ 1:   ℓ = 0,            ℓ' = 0,              ℓ'' = 0
+bz < 1:   ℓ = (1 - bz)²,    ℓ' = -2b(1 - bz),    ℓ'' = 2
+bz ≥ 1:   ℓ = 0,            ℓ' = 0,              ℓ'' = 0
 """
 
 from __future__ import annotations

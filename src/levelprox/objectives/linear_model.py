@@ -101,7 +101,7 @@ class LinearModel(Objective):
 
     @cached_property
     def curvature(self) -> float:
-        """Sup ℓ'', or a typical ℓ'' where that is infinite, times the mean over the nonzero columns of Σ s_i X_ij² / Σ s_i."""
+        """Sup ℓ'' (a typical ℓ'' where it is infinite) times the mean over nonzero columns of Σ s_i X_ij² / Σ s_i."""
         squares = self._column_squares
         margins = np.zeros_like(self.target) if self.offset is None else self.offset
         bend = self.loss.typical_curvature(margins, self.target, self.sample_weight)
@@ -139,9 +139,7 @@ class LinearModel(Objective):
             counted = slice(None) if self.sample_weight is None else self.sample_weight > 0
             return bool(np.any(falls[counted]) and np.all(falls[counted] | (direction[counted] == 0)))
         # A bounded loss need not separate all samples to gain from longer x: look whether it does.
-        values = [
-            self.loss.value(t * direction, self.target, self.sample_weight) for t in 2.0 ** np.arange(8)
-        ]
+        values = [self.loss.value(t * direction, self.target, self.sample_weight) for t in 2.0 ** np.arange(8)]
         return values[-1] < values[0] and bool(np.all(np.diff(values) <= 0))
 
     def margins(self, x: Vector) -> Vector:

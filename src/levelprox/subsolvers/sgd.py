@@ -47,7 +47,7 @@ from levelprox.subsolvers.minibatch import (
 
 @dataclass(frozen=True)
 class SGD(Subsolver):
-    """Projected minibatch gradient steps on a linear model, compiled; takes every loss but those of unbounded curvature.
+    """Projected minibatch gradient steps on a linear model, compiled; for losses with kinks or bounded curvature.
 
     ψ may rise from one outer step to the next, and the accuracy is that of a stochastic method.
 

@@ -64,7 +64,9 @@ class SVRG(Subsolver):
     """
 
     name: ClassVar[str] = "svrg"
-    needs: ClassVar[str] = "a linear model (`LinearModel`) with a differentiable loss of bounded curvature (so not poisson)"
+    needs: ClassVar[str] = (
+        "a linear model (`LinearModel`) with a differentiable loss of bounded curvature (so not poisson)"
+    )
     monotone: ClassVar[bool] = False
 
     batch_size: int | None = None
