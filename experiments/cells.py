@@ -120,11 +120,12 @@ class ConcaveLift(Objective):
         """Gradient of the second term: −μ x/(1 + x²)."""
         return -self.mu * x / (1 + x * x)
 
-    def subgradients(self, x: Vector) -> Subgradients | None:
-        of_model = self.model.subgradients(x)
+    def subgradients(self, x: Vector, hint: Vector | None = None) -> Subgradients | None:
+        of_model = self.model.subgradients(x, hint)
         if of_model is None:
             return None
-        return Subgradients(of_model.center + self.lift_gradient(x), of_model.rows, of_model.radius)
+        center = of_model.center + self.lift_gradient(x)
+        return Subgradients(center, of_model.rows, of_model.radius, of_model.guess)
 
     def restrict(self, W: NDArray[np.intp]) -> ConcaveLift:
         return ConcaveLift(self.model.restrict(W), self.mu)

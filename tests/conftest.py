@@ -7,8 +7,12 @@ import os
 import numpy as np
 import pytest
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 from levelprox.run import Run
+
+# Several test processes with several BLAS threads each would only wait for one another.
+threadpool_limits(1)
 
 # The same examples on every run, so that a change fails for its own faults only; new ones in the long runs.
 settings.register_profile("repeatable", derandomize=True, deadline=None)

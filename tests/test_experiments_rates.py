@@ -76,7 +76,7 @@ def shifted(problem, shift):
 
     def subgradients(x):
         found = problem.objective.subgradients(x)
-        return found and Subgradients(found.center + shift, found.rows, found.radius)
+        return found and Subgradients(found.center + shift, found.rows, found.radius, found.guess)
 
     objective = SimpleNamespace(value_and_gradient=value_and_gradient, subgradients=subgradients)
     return SimpleNamespace(objective=objective, constraint=problem.constraint)

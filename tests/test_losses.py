@@ -690,7 +690,9 @@ def test_the_typical_curvature_is_positive_where_the_counts_or_the_offsets_say_n
     assert Poisson().typical_curvature(np.zeros(2), np.zeros(2)) == 1.0
     assert Poisson().typical_curvature(np.full(2, -1e3), np.array([0.0, 6.0])) == pytest.approx(3.0)
     assert Poisson().typical_curvature(np.full(2, 1e3), np.zeros(2)) == 1.0
-    assert [loss.typical_curvature(np.zeros(1), np.ones(1)) for loss in (Squared(), Absolute())] == [2.0, 1.0]
+    assert Squared().typical_curvature(np.zeros(1), np.ones(1)) == 2.0
+    assert Absolute().typical_curvature(np.zeros(3), np.array([2.0, -6.0, 9.0]), np.array([1.0, 1.0, 0.0])) == 0.25
+    assert Absolute().typical_curvature(np.ones(2), np.ones(2)) == 1.0
 
 
 @pytest.mark.parametrize(

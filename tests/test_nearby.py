@@ -162,7 +162,7 @@ def test_gamma_may_be_chosen_with_the_preset():
         ({"stopping": "change"}, "sets stopping itself"),
         ({"subsolver": "spectral"}, "runs the subsolver acsa"),
         ({"subsolver": ACSA(steps=5)}, "sets the steps of acsa itself"),
-        ({"max_iter": 2}, "K must be an integer >= 3"),
+        ({"max_iter": 2}, "takes max_iter for K, which must be at least 3, got 2"),
         ({"gamma": -1.0}, "gamma must be in"),
         ({"preset": "fast"}, "preset must be one of paper"),
     ],

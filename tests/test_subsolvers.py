@@ -135,9 +135,8 @@ def test_c72_batch_sizes_out_of_range():
     for wrong in (0, -3, 2.5, True):
         with pytest.raises(InvalidInputError, match="batch_size"):
             ACSA(batch_size=wrong)
-    subproblem, start = subproblem_of(OBJECTIVES[0])
-    with pytest.warns(UserWarning, match="batch_size=1000 is larger than the number of samples 40; using 40"):
-        ACSA(steps=2, batch_size=1000).solve(subproblem, start, rng=np.random.default_rng(0))
+    message = "batch_size=1000 is larger than the number of samples 40; using 40"
+    assert ACSA(batch_size=1000).warning(OBJECTIVES[0]) == message
 
 
 def test_the_kernel_refuses_samples_that_are_no_rows():
@@ -304,7 +303,7 @@ def oracle(x, rng):
 )
 def test_wrong_constants_are_refused(options, message):
     with pytest.raises(InvalidInputError, match=message):
-        Stochastic(oracle, 3, **options)
+        Stochastic(oracle, 3, **{"smoothness": 1.0, **options})
 
 
 def test_the_noise_must_be_declared():
@@ -312,8 +311,10 @@ def test_the_noise_must_be_declared():
         Stochastic(oracle, 3)
     with pytest.raises(InvalidInputError, match="oracle must be a function"):
         Stochastic("oracle", 3, noise=1.0)
-    with pytest.raises(InvalidInputError, match="positive integer"):
+    with pytest.raises(InvalidInputError, match="number of coordinates must be an integer of at least 1"):
         Stochastic(oracle, 0, noise=1.0)
+    with pytest.raises(InvalidInputError, match=r"declare smoothness \(L\) or nonsmoothness \(M\)"):
+        Stochastic(oracle, 3, noise=1.0)
 
 
 def broken(answer, after=5):
@@ -381,7 +382,8 @@ def test_without_an_exact_form_averages_and_their_error_are_reported():
     def with_values(x, rng):
         return 7.0 + rng.standard_normal(), np.zeros(10)
 
-    assert Stochastic(with_values, 10, noise=1.0).value_and_gradient(x)[0] == pytest.approx(7.0, abs=0.2)
+    valued = Stochastic(with_values, 10, noise=1.0, smoothness=1.0)
+    assert valued.value_and_gradient(x)[0] == pytest.approx(7.0, abs=0.2)
     few = Stochastic(objective.oracle, 10, noise=5.0, smoothness=model.smoothness, samples=20)
     with pytest.warns(match="KKT"):
         fit = solve(Problem(few, MCP, 1.5), max_iter=2, random_state=0)

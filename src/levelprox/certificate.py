@@ -139,7 +139,14 @@ class Certificate:
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
 
-def certify(problem: Problem, x: object, null: NullFit | None = None) -> Certificate:
+def certify(
+    problem: Problem,
+    x: object,
+    null: NullFit | None = None,
+    *,
+    hint: Vector | None = None,
+    seconds: float = math.inf,
+) -> Certificate:
     """The certificate of any point, computed from (problem, x) alone.
 
     Parameters
@@ -149,6 +156,10 @@ def certify(problem: Problem, x: object, null: NullFit | None = None) -> Certifi
         Any point, feasible or not.
     null : NullFit, optional
         The null fit of the same problem, where it is known already; it only sets the scale.
+    hint : ndarray of shape (n,), optional
+        Slopes of the samples from which to look for the best subgradient, where the loss has kinks. Not trusted.
+    seconds : float
+        How long to look for it.
 
     Returns
     -------
@@ -161,9 +172,9 @@ def certify(problem: Problem, x: object, null: NullFit | None = None) -> Certifi
     if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
         raise NumericalError("the objective or its gradient is not finite at x")
     null = null or null_fit(problem)
-    subgradients = problem.objective.subgradients(point)
+    subgradients = problem.objective.subgradients(point, hint)
     if subgradients is not None:
-        gradient = _best_subgradient(problem, point, subgradients)
+        gradient = _best_subgradient(problem, point, psi, null, subgradients, seconds)
     return assemble(problem, point, psi, gradient, null, problem.objective.gradient_error(point))
 
 
@@ -247,12 +258,7 @@ def assemble(
     g = problem.g(x)
     slack = problem.level - g
     residual = Residual(problem, x, gradient)
-    # What a unit of y costs in complementarity, in units of stationarity: relative to ψ, and relative to
-    # the multiplier scale/λ and the level η themselves. The first alone would call the null fit solved
-    # where ψ is large beside its gradient.
-    share = abs(slack) / problem.level if problem.level > 0 else 0.0
-    largest_weight = 1.0 if problem.weights is None else float(np.max(problem.weights, initial=0.0))
-    price = max(abs(slack) * null.scale / max(abs(psi), null.scale), problem.constraint.lam * largest_weight * share)
+    price = _price(problem, x, psi, null)
     y = _best_multiplier(residual, price)
     # Clearly below the level and stationary without it: the constraint does not hold x back.
     if slack > _CLEARLY * problem.level and residual.largest(0.0) <= _CLEARLY * null.scale:
@@ -279,6 +285,18 @@ def assemble(
         dual_bound=_dual_bound(problem, x, psi, null),
         gradient_error=gradient_error,
     )
+
+
+def _price(problem: Problem, x: Vector, psi: float, null: NullFit) -> float:
+    """What a unit of y costs in complementarity, in units of stationarity.
+
+    Relative to ψ, and relative to the multiplier scale/λ and the level η themselves: the first alone would call the
+    null fit solved where ψ is large beside its gradient.
+    """
+    slack = abs(problem.level - problem.g(x))
+    share = slack / problem.level if problem.level > 0 else 0.0
+    largest_weight = 1.0 if problem.weights is None else float(np.max(problem.weights, initial=0.0))
+    return max(slack * null.scale / max(abs(psi), null.scale), problem.constraint.lam * largest_weight * share)
 
 
 class Residual:
@@ -358,43 +376,52 @@ def _best_multiplier(residual: Residual, price: float) -> float:
     return y
 
 
-def _best_subgradient(problem: Problem, x: Vector, subgradients: Subgradients) -> Vector:
+def _best_subgradient(
+    problem: Problem, x: Vector, psi: float, null: NullFit, subgradients: Subgradients, seconds: float
+) -> Vector:
     """The subgradient of ψ that brings the KKT system nearest to 0 in the 2-norm, with y free.
 
-    Any subgradient makes a valid certificate; the best is sought by a bounded quasi-Newton method.
+    Any subgradient makes a valid certificate; the best is sought by a bounded quasi-Newton method, in units in
+    which everything is about 1.
     """
     from scipy import optimize  # as above: only losses with kinks need it
 
     rows, radius, center = subgradients.rows, subgradients.radius, subgradients.center
     weights = np.ones(problem.dimension) if problem.weights is None else problem.weights
-    slack = problem.level - problem.g(x)
+    lam, price, scale = problem.constraint.lam, _price(problem, x, psi, null), null.scale
+    unit = scale / (lam * (float(np.max(weights)) or 1.0))  # of y
     support = x != 0
     slope = weights * problem.constraint.slope(np.abs(x)) * np.sign(x)
     one_sided = problem.must_be_nonnegative()
+    deadline = time.monotonic() + seconds
+    best = (math.inf, subgradients.guess)
 
     def gap(parameters: Vector) -> tuple[float, Vector]:
-        rho, y = parameters[:-1], float(parameters[-1])
+        nonlocal best
+        rho, y = parameters[:-1] * radius, float(parameters[-1]) * unit
         gradient = center + rows.rmatvec(rho)
-        price = y * problem.constraint.lam * weights
-        below = np.minimum(gradient + price, 0)
-        above = np.where(one_sided, 0.0, np.maximum(gradient - price, 0))
-        off = np.where(support, gradient + y * slope, below + above)
+        below = np.minimum(gradient + y * lam * weights, 0)
+        above = np.where(one_sided, 0.0, np.maximum(gradient - y * lam * weights, 0))
+        off = np.where(support, gradient + y * slope, below + above) / scale
         by_y = float(off[support] @ slope[support])
-        by_y += problem.constraint.lam * float(weights[~support] @ (below - above)[~support])
-        value = 0.5 * float(off @ off) + 0.5 * (y * slack) ** 2
-        return value, np.append(rows.matvec(off), by_y + y * slack**2)
+        by_y += lam * float(weights[~support] @ ((below - above)[~support] / scale))
+        cost = y * price / scale
+        value = 0.5 * float(off @ off) + 0.5 * cost**2
+        best = (value, rho) if value < best[0] else best
+        if time.monotonic() > deadline:
+            raise TimeoutError  # the best so far will have to do
+        return value, np.append(rows.matvec(off) * radius / scale, (by_y + cost * price) * unit / scale)
 
-    bounds = [(-r, r) for r in radius] + [(0.0, None)]
-    start = np.zeros(radius.size + 1)
-    best = optimize.minimize(
-        gap,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=bounds,
-        options={"maxiter": 5000, "maxfun": 20000, "ftol": 0, "gtol": 1e-15},
-    )
-    return np.asarray(center + rows.rmatvec(best.x[:-1]), dtype=np.float64)
+    with suppress(TimeoutError):
+        optimize.minimize(
+            gap,
+            np.append(subgradients.guess / radius, 0.0),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(-1.0, 1.0)] * radius.size + [(0.0, None)],
+            options={"maxiter": 5000, "maxfun": 20000, "ftol": 1e-28, "gtol": 1e-15},
+        )
+    return np.asarray(center + rows.rmatvec(best[1]), dtype=np.float64)
 
 
 def _squared(vector: Vector) -> float:

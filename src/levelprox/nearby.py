@@ -4,7 +4,9 @@
 
 Where ψ has a gradient and x is accurate, x̄ = x will do (`certify`). Next to a kink it will not: subgradients jump
 there, and x is at none of the jumps. Then x̄ is what the theory takes, the exact solution of the subproblem that x
-came from, here an accurate one. For stochastic runs the statement is about means over seeds (`expected_kkt`).
+came from, here an accurate one. Where ψ is a black box with kinks, subgradients at x̄ cannot be listed and the figures
+are an estimate from the proof's own inequality. For stochastic runs the statement is about means over seeds
+(`expected_kkt`).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.certificate import NullFit, Residual, certify
-from levelprox.errors import InvalidInputError
+from levelprox.errors import InfeasibleError, InvalidInputError
 from levelprox.objectives import Objective, Stochastic
 from levelprox.problem import Problem
 from levelprox.result import Iterate
@@ -111,20 +113,23 @@ def nearby_kkt(
     """
     point = problem.point("x", x)
     middle = point if center is None else problem.point("center", center)
+    eta_k = problem.level if level is None else level
+    if eta_k > problem.level:
+        raise InvalidInputError(f"level must be at most that of the problem, {problem.level:g}, got {eta_k:g}")
     objective = _exact(problem.objective)
     subsolver = _accurate(objective)
     weight = subsolver.proximal_weight(objective) if gamma is None else gamma
     if not weight > objective.weak_convexity:
         raise InvalidInputError(f"gamma must be above the weak convexity {objective.weak_convexity:g}, got {weight:g}")
-    g_k = surrogate(problem.constraint, middle, problem.level if level is None else level, problem.weights)
-    subproblem = Subproblem(objective, g_k, middle, weight, problem.signs)
-    # x^{k-1} is feasible for its own subproblem; x is, too, unless it came from elsewhere.
-    start = point if g_k.value(point) <= g_k.level else middle
-    psi, gradient = objective.value_and_gradient(start)
-    solution = _solve(subproblem, Iterate(start, psi, gradient, step=1 / objective.curvature), subsolver, seconds, rng)
-    delta = float(np.sum((point - solution.x) ** 2))
+    subproblem = Subproblem(
+        objective, surrogate(problem.constraint, middle, eta_k, problem.weights), middle, weight, problem.signs
+    )
+    deadline = time.monotonic() + seconds
+    solution = _feasible_solution(problem, subproblem, point, subsolver, deadline, rng)
     if isinstance(subsolver, ACSA):
-        return _by_the_proof(problem, subproblem, solution, delta)
+        again = _go_on(subproblem, solution, subsolver, deadline, rng)
+        return _by_the_proof(problem, subproblem, point, solution, again)
+    delta = float(np.sum((point - solution.x) ** 2))
     return min(_at(replace(problem, objective=objective), solution, delta), key=lambda near: near.epsilon)
 
 
@@ -151,20 +156,44 @@ def _accurate(objective: Objective) -> Subsolver:
     return ACSA(steps=_ACSA_STEPS)
 
 
-def _solve(
-    subproblem: Subproblem, start: Iterate, subsolver: Subsolver, seconds: float, rng: np.random.Generator | None
+def _feasible_solution(
+    problem: Problem,
+    subproblem: Subproblem,
+    x: Vector,
+    subsolver: Subsolver,
+    deadline: float,
+    rng: np.random.Generator | None,
 ) -> Iterate:
-    """Go on with the same subproblem until nothing moves."""
-    if isinstance(subsolver, ACSA):
-        return subsolver.solve(subproblem, start, seconds=seconds, rng=rng)
-    iterate, deadline = start, time.monotonic() + seconds
-    for _ in range(_ROUNDS):
-        last, iterate = iterate, subsolver.solve(subproblem, iterate, seconds=deadline - time.monotonic())
+    """An accurate solution with g ≤ η_k as computed, too; as in a step of LCPP."""
+    # x^{k−1} is feasible for its own subproblem; x is, too, unless it came from elsewhere.
+    inside = subproblem.surrogate.value(x) <= subproblem.surrogate.level
+    start = x if inside else subproblem.center
+    objective = subproblem.objective
+    psi, gradient = objective.value_and_gradient(start)
+    first = Iterate(start, psi, gradient, step=1 / objective.curvature)
+    for _ in range(3):
+        solution = _go_on(subproblem, first, subsolver, deadline, rng)
+        excess = problem.g(solution.x) - subproblem.surrogate.level
+        if excess <= 0:
+            return solution
+        subproblem = replace(subproblem, surrogate=subproblem.surrogate.tightened(4 * excess))
+    raise InfeasibleError(f"no solution of the subproblem obeys its level {subproblem.surrogate.level:g} in float64")
+
+
+def _go_on(
+    subproblem: Subproblem, start: Iterate, subsolver: Subsolver, deadline: float, rng: np.random.Generator | None
+) -> Iterate:
+    """Take the same subproblem up again until nothing moves; once will do for AC-SA, which has no end."""
+    iterate = start
+    for _ in range(1 if isinstance(subsolver, ACSA) else _ROUNDS):
+        last, iterate = iterate, subsolver.solve(subproblem, iterate, seconds=deadline - time.monotonic(), rng=rng)
+        if iterate.stop == "interrupted":
+            raise KeyboardInterrupt
         moved = float(np.max(np.abs(iterate.x - last.x), initial=0.0))
         settled = iterate.kinks is None or iterate.kinks.missed <= _STILL * iterate.kinks.scale
         if settled and moved <= _STILL * float(np.max(np.abs(iterate.x), initial=0.0)):
             break
-        if time.monotonic() > deadline or iterate.stop == "interrupted":
+        if time.monotonic() > deadline:
             break
     return iterate
 
@@ -182,15 +211,23 @@ def _at(problem: Problem, solution: Iterate, delta: float) -> tuple[Nearby, Near
     )
 
 
-def _by_the_proof(problem: Problem, subproblem: Subproblem, solution: Iterate, delta: float) -> Nearby:
-    """Where the subgradients at x̄ cannot be listed: dist ≤ γ‖x̄ − x^{k−1}‖ + ȳ‖∇h(x̄) − ∇h(x^{k−1})‖ at the solution."""
+def _by_the_proof(problem: Problem, subproblem: Subproblem, x: Vector, first: Iterate, again: Iterate) -> Nearby:
+    """An estimate where the subgradients at x̄ cannot be listed, and x̄ itself is known up to r only.
 
-    def gradient_of_h(x: Vector) -> Vector:
-        slope = (problem.constraint.lam - problem.constraint.slope(np.abs(x))) * np.sign(x)
+    At the exact solution dist ≤ γ‖x̄ − x^{k−1}‖ + ȳ‖∇h(x̄) − ∇h(x^{k−1})‖. x̄ is taken to be within r = twice the
+    distance between two successive solves of the second of them, and every figure is raised accordingly.
+    """
+
+    def gradient_of_h(point: Vector) -> Vector:
+        slope = (problem.constraint.lam - problem.constraint.slope(np.abs(point))) * np.sign(point)
         return np.asarray(slope if problem.weights is None else problem.weights * slope)
 
-    moved = float(np.linalg.norm(solution.x - subproblem.center))
-    bent = float(np.linalg.norm(gradient_of_h(solution.x) - gradient_of_h(subproblem.center)))
-    distance = subproblem.gamma * moved + solution.multiplier * bent
-    slack = abs(problem.g(solution.x) - problem.level)
-    return Nearby(solution.x, solution.multiplier, distance**2, solution.multiplier * slack, delta)
+    largest = 1.0 if problem.weights is None else float(np.max(problem.weights, initial=0.0))
+    r = 2 * float(np.linalg.norm(again.x - first.x))
+    y = max(first.multiplier, again.multiplier)
+    moved = float(np.linalg.norm(again.x - subproblem.center)) + r
+    bent = float(np.linalg.norm(gradient_of_h(again.x) - gradient_of_h(subproblem.center)))
+    distance = subproblem.gamma * moved + y * (bent + problem.constraint.lipschitz * largest * r)
+    slack = abs(problem.g(again.x) - problem.level) + problem.constraint.lam * largest * r * math.sqrt(x.size)
+    delta = (float(np.linalg.norm(x - again.x)) + r) ** 2
+    return Nearby(again.x, y, distance**2, y * slack, delta)

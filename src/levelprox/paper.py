@@ -60,6 +60,8 @@ def paper_run(
     gamma : float, optional
         γ > μ; by default 3μ for nonconvex ψ and L/10 for convex ψ.
     """
+    if K < 3:
+        raise InvalidInputError(f"preset='paper' takes max_iter for K, which must be at least 3, got {K}")
     acsa = ACSA() if subsolver is None else subsolver
     if acsa.steps is not None:
         raise InvalidInputError(f"preset='paper' sets the steps of acsa itself, got steps={acsa.steps}")

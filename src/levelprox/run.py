@@ -28,6 +28,7 @@ from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
 from levelprox.lcpp import lcpp
 from levelprox.levels import Constant, Levels
 from levelprox.nearby import nearby_kkt
+from levelprox.objectives.declared import Declared
 from levelprox.problem import Problem
 from levelprox.result import Iterate, Record, Result, Status
 from levelprox.subproblem import Subproblem
@@ -44,7 +45,9 @@ _ACCEPTABLE = 100  # a point within this factor of tol is "solved_inaccurate"
 _HISTORY = 1000
 _PAST_ALL_BOUNDS = 1e100
 _DEGENERATE = 1e-3  # relative to the cost of one large coefficient
-_NEARBY = 1.0  # seconds that the (ε, δ)-KKT statement may always take; else as long as the run did
+_NEARBY = 2.0  # seconds that the (ε, δ)-KKT statement may take
+_CERTIFICATE = 0.25  # seconds that a certificate may always take
+_MANY = 10**8  # inner steps of a preset run that are worth a warning
 _STILL = 10  # outer steps without any movement that make a stall
 
 
@@ -100,6 +103,11 @@ class Run:
         if 0 < self.tol < 10 * _EPS:
             self._warn(f"tol={self.tol:g} is below the resolution of float64")
         self._warn_of_degenerate_level()
+        if warning := self.subsolver.warning(self.problem.objective):
+            self._warn(warning)
+        p = self.parameters
+        if p is not None and p.K * p.steps > _MANY:
+            self._warn(f"preset='paper' takes T = {p.steps} steps in each of up to K = {p.K} outer steps")
         try:
             start = self._start(x0)
             self._phase("start")
@@ -123,11 +131,11 @@ class Run:
         with self._blaming_the_objective():
             objective = self.problem.objective
             self.null = null_fit(self.problem, self._left())
-            self.n_grad += 1
+            self.n_grad += objective.evaluation_cost
             x, psi, gradient = self.null.x, self.null.psi, self.null.gradient
             if x0 is not None:
                 x, (psi, gradient) = x0, objective.value_and_gradient(x0)
-                self.n_grad += 1
+                self.n_grad += objective.evaluation_cost
             if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
                 raise NumericalError(f"the objective is not finite at the start: psi(x0) = {psi}")
             self.best = Iterate(x, psi, gradient)
@@ -270,7 +278,10 @@ class Run:
         certificate, interrupted = self._certificate(self.best, status)
         status = Status.INTERRUPTED if interrupted else status
         if not interrupted and status not in (Status.INTERRUPTED, Status.TIME_LIMIT):
-            certificate = self._with_neighbour(self.best, certificate)
+            try:
+                certificate = self._with_neighbour(self.best, certificate)
+            except KeyboardInterrupt:
+                status = Status.INTERRUPTED
         self._phase("certificate")
         if status in (Status.SOLVED, Status.MAX_ITER, Status.STALLED):
             acceptable = max(_ACCEPTABLE * self.tol, 1e3 * _EPS) if self.tol > 0 else -math.inf
@@ -297,7 +308,9 @@ class Run:
         """
         hurried = status in (Status.INTERRUPTED, Status.TIME_LIMIT)
         try:
-            return certify(self.problem, best.x, self.null if hurried else None), False
+            hint = None if best.kinks is None else best.kinks.slopes
+            null, seconds = self.null if hurried else None, max(_CERTIFICATE, self._left())
+            return certify(self.problem, best.x, null, hint=hint, seconds=seconds), False
         except (KeyboardInterrupt, Exception) as error:
             self._warn(f"the certificate is the run's own; recomputing it failed: {type(error).__name__}: {error}")
             known = assemble(self.problem, best.x, best.psi, best.gradient, self.null)
@@ -318,11 +331,13 @@ class Run:
                 level=eta_k,
                 gamma=self.gamma,
                 surrogate=self.surrogate,
-                seconds=min(self._left(), max(_NEARBY, time.monotonic() - self.began)),
+                seconds=min(self._left(), _NEARBY),
                 rng=self.rng,
             )
         except Exception as error:
             self._warn(f"no (ε, δ)-KKT statement; looking for one failed: {type(error).__name__}: {error}")
+            return certificate
+        if near.epsilon >= certificate.epsilon:
             return certificate
         return replace(certificate, near_epsilon=near.epsilon, near_delta=near.delta)
 
@@ -382,10 +397,15 @@ class Run:
             Status.TIME_LIMIT: f"Stopped {steps}, time_limit {self.time_limit:g} s: {figures}. Raise it or tol.",
             Status.INTERRUPTED: f"Interrupted {steps}: {figures}.",
             Status.CALLBACK_STOP: f"Stopped by the callback {steps}: {figures}.",
-            Status.STALLED: f"Stalled {steps}: {figures}. x no longer moves in float64; raise tol, or scale the data.",
+            Status.STALLED: f"Stalled {steps}: {figures}. {self._why_stalled()}",
             Status.DIVERGING: f"Diverging {steps}: {figures}. psi has no minimiser within the level; lower the level.",
         }
         return stopped[status]
+
+    def _why_stalled(self) -> str:
+        if self.best is not None and self.best.stop == "no decrease" and isinstance(self.problem.objective, Declared):
+            return "No step lowers psi: a constant declared for it (smoothness, nonsmoothness) may be too small."
+        return "x no longer moves in float64; raise tol, or scale the data."
 
     def _result(self, status: Status, message: str, certificate: Certificate) -> Result:
         best = self.best

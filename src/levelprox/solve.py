@@ -21,7 +21,7 @@ from levelprox.run import Callback, RandomState, Run
 from levelprox.subsolvers import ACSA, Subsolver, choose
 from levelprox.surrogate import surrogate_by_name
 from levelprox.theory import Parameters
-from levelprox.validation import real
+from levelprox.validation import real, whole
 
 
 def solve(
@@ -106,7 +106,7 @@ def solve(
         raise InvalidInputError(f"problem must be a Problem, got {type(problem).__name__}")
     if callback is not None and not callable(callback):
         raise InvalidInputError(f"callback must be a function of (record, x), got {callback!r}")
-    weight, steps = _proximal_weight(problem, gamma), _count("max_iter", max_iter)
+    weight, steps = _proximal_weight(problem, gamma), whole("max_iter", max_iter)
     rng = _generator(random_state)
     chosen, schedule, rule = choose(subsolver, problem.objective), levels_by_name(levels), stopping
     parameters: Parameters | None = None
@@ -211,12 +211,6 @@ def _nonnegative(name: str, value: object) -> float:
     if not number >= 0:
         raise InvalidInputError(f"{name} must be nonnegative, got {value!r}")
     return number
-
-
-def _count(name: str, value: object) -> int:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < 0:
-        raise InvalidInputError(f"{name} must be a nonnegative integer, got {value!r}")
-    return int(value)
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:

@@ -47,5 +47,8 @@ class Subproblem:
 
     def value(self, x: Vector) -> float:
         """ψ_k(x)."""
-        psi, _ = self.objective.value_and_gradient(x)
+        return self.with_proximal(x, self.objective.value_and_gradient(x)[0])
+
+    def with_proximal(self, x: Vector, psi: float) -> float:
+        """ψ_k(x), given ψ(x)."""
         return psi + self.gamma / 2 * float(np.sum((x - self.center) ** 2))

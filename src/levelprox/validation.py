@@ -27,6 +27,21 @@ def real(name: str, value: object) -> float:
     return number
 
 
+def positive(name: str, value: object) -> float:
+    """`value` as a float above 0 and finite."""
+    number = real(name, value)
+    if not 0 < number < math.inf:
+        raise InvalidInputError(f"{name} must be positive and finite, got {value!r}")
+    return number
+
+
+def whole(name: str, value: object, least: int = 0, below: int = 2**62) -> int:
+    """`value` as an integer in [least, below); booleans and floats are refused."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or not least <= value < below:
+        raise InvalidInputError(f"{name} must be an integer of at least {least}, got {value!r}")
+    return int(value)
+
+
 def as_array(name: str, value: object) -> NDArray[Any]:
     """`value` as NumPy sees it; ragged lists and masked entries are refused."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
 from levelprox.errors import InvalidInputError
-from levelprox.validation import finite, real, real_array
+from levelprox.validation import finite, real_array
 
 Vector = NDArray[np.float64]
 
@@ -152,8 +152,8 @@ class Loss(ABC):
         return out
 
     def typical_curvature(self, z: Vector, b: Vector, weight: Vector | None = None) -> float:
-        """The size of ℓ'' that γ and first steps are scaled by: sup |ℓ''|; 1 for a loss with kinks."""
-        return self.smoothness if self.smooth else 1.0
+        """The size of ℓ'' that γ and first steps are scaled by, about the margins z: sup |ℓ''| where that is finite."""
+        return self.smoothness
 
     def subdifferential(self, z: ArrayLike, b: ArrayLike) -> tuple[Vector, Vector]:
         """Least and largest element of ∂ℓ(z_i, b_i) for each sample, neither weighted nor averaged.
@@ -219,12 +219,6 @@ def check_weights(weight: ArrayLike, n: int) -> Vector:
         if not np.isfinite(s.sum()):
             raise InvalidInputError("the sum of the sample weights overflows; divide them by their largest")
     return s
-
-
-def positive(name: str, value: object) -> None:
-    """Refuse a parameter that is not a positive finite number."""
-    if not 0 < real(name, value) < np.inf:
-        raise InvalidInputError(f"{name} must be positive and finite, got {value!r}")
 
 
 def vector(name: str, value: ArrayLike) -> Vector:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from levelprox.losses.base import Loss, positive
+from levelprox.losses.base import Loss
+from levelprox.validation import positive
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ import math
 from dataclasses import dataclass
 
 from levelprox.errors import InvalidInputError
-from levelprox.losses.base import Kind, Loss, positive
+from levelprox.losses.base import Kind, Loss
+from levelprox.validation import positive
 
 
 @dataclass(frozen=True)

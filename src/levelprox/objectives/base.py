@@ -75,6 +75,11 @@ class Objective(ABC):
         """Whether ψ falls for ever along the ray through x, so that no minimiser exists without a level."""
         return False
 
+    @property
+    def evaluation_cost(self) -> int:
+        """How many samples `value_and_gradient` takes where it averages over them; 1 where it is exact."""
+        return 1
+
     def gradient_error(self, x: Vector) -> float:
         """Standard error of ‖∇ψ(x)‖ where `value_and_gradient` averages over samples; 0 where it is exact."""
         return 0.0
@@ -87,8 +92,11 @@ class Objective(ABC):
         """A sentence on what makes ψ hard to minimise, for those whose run did not converge; may be empty."""
         return ""
 
-    def subgradients(self, x: Vector) -> Subgradients | None:
-        """The set of subgradients at x where it is more than one; None where ψ is differentiable."""
+    def subgradients(self, x: Vector, hint: Vector | None = None) -> Subgradients | None:
+        """The set of subgradients at x where it is more than one; None where ψ is differentiable.
+
+        `hint` holds slopes of the samples, perhaps right ones: where to start looking for the best subgradient.
+        """
         return None
 
 
@@ -101,9 +109,12 @@ class Subgradients:
     rows : Design of shape (m, d)
         A: the samples that sit at a kink.
     radius : ndarray of shape (m,)
+    guess : ndarray of shape (m,)
+        Some ρ of the set, perhaps a good one.
     """
 
-    def __init__(self, center: Vector, rows: Design, radius: Vector) -> None:
+    def __init__(self, center: Vector, rows: Design, radius: Vector, guess: Vector) -> None:
         self.center = center
         self.rows = rows
         self.radius = radius
+        self.guess = guess

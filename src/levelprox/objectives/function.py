@@ -10,36 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.errors import InvalidInputError
-from levelprox.objectives.base import Objective, Vector
-from levelprox.validation import real, real_array
+from levelprox.objectives.base import Vector
+from levelprox.objectives.declared import Declared
 
 ValueAndGradient = Callable[[Vector], tuple[float, Vector]]
 
 
-def constant(name: str, value: object) -> float:
-    """One of the constants μ, L, M, σ that the user declares, as a float ≥ 0."""
-    number = real(name, value)
-    if not 0 <= number < np.inf:
-        raise InvalidInputError(f"{name} must be in [0, inf), got {value!r}")
-    return number
-
-
-def dimension_of(dimension: object) -> int:
-    """The number of coordinates, checked."""
-    if isinstance(dimension, bool) or not isinstance(dimension, int | np.integer) or dimension < 1:
-        raise InvalidInputError(f"the number of coordinates must be a positive integer, got {dimension!r}")
-    return int(dimension)
-
-
-def checked_gradient(gradient: object, dimension: int) -> Vector:
-    """A copy of the user's gradient in float64, of the right shape; NaN and infinities are passed on."""
-    slope = np.array(real_array("the gradient", gradient), dtype=np.float64)
-    if slope.shape != (dimension,):
-        raise InvalidInputError(f"the gradient must have shape ({dimension},), got {slope.shape}")
-    return slope
-
-
-class Function(Objective):
+class Function(Declared):
     """The user's own ψ.
 
     Parameters
@@ -67,28 +44,8 @@ class Function(Objective):
     ) -> None:
         if not callable(fun):
             raise InvalidInputError(f"fun must be a function x -> (value, gradient), got {type(fun).__name__}")
+        super().__init__(dimension, weak_convexity, smoothness, nonsmoothness)
         self.fun = fun
-        self._dimension = dimension_of(dimension)
-        self._weak_convexity = constant("weak_convexity", weak_convexity)
-        self._smoothness = math.inf if smoothness == math.inf else constant("smoothness", smoothness)
-        self._nonsmoothness = constant("nonsmoothness", nonsmoothness)
-        self.smooth = self._nonsmoothness == 0
-
-    @property
-    def dimension(self) -> int:
-        return self._dimension
-
-    @property
-    def weak_convexity(self) -> float:
-        return self._weak_convexity
-
-    @property
-    def smoothness(self) -> float:
-        return self._smoothness
-
-    @property
-    def nonsmoothness(self) -> float:
-        return self._nonsmoothness
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         """ψ(x) and ∇ψ(x), with their types and shapes checked; NaN and infinities are passed on.
@@ -99,11 +56,8 @@ class Function(Objective):
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise InvalidInputError(f"fun must return (value, gradient), got {type(answer).__name__}")
         value, gradient = answer
-        slope = checked_gradient(gradient, self._dimension)
-        number = real_array("the value", value)
-        if number.ndim != 0:
-            raise InvalidInputError(f"the value must be a real number, got an array of shape {number.shape}")
-        return float(number), slope
+        slope = self.checked_gradient(gradient)
+        return self.checked_value(value), slope
 
     def disagreement(self, x: Vector, value: float, gradient: Vector) -> str:
         """Words for a gradient that contradicts the values around x; empty where they agree."""
@@ -133,12 +87,14 @@ class Function(Objective):
             value, gradient = self.value_and_gradient(x)
             return value, gradient[W]
 
-        return Function(on_w, len(W), self._weak_convexity, self._smoothness, self._nonsmoothness)
+        return Function(on_w, len(W), *self.constants)
 
     @cached_property
     def curvature(self) -> float:
-        """Change of the gradient over a short step along it, from the origin; at least μ."""
+        """Change of the gradient over a short step along it from the origin, M²/|ψ(0)| at kinks; at least μ."""
         try:
+            if not self.smooth:
+                return self._spread_over_values()
             _, slope = self.value_and_gradient(np.zeros(self._dimension))
             length = float(np.linalg.norm(slope))
             if not (np.isfinite(length) and length > 0):

@@ -19,8 +19,8 @@ from levelprox.losses.base import vector
 from levelprox.objectives.base import Objective, Subgradients, Vector
 from levelprox.validation import finite
 
-# Margins this close to a kink, relative to the size of targets and offsets, count as at it.
-_KINK = 1e-10
+# Margins this close to a kink, relative to what they are a sum of, count as at it.
+_KINK = 1e-12
 
 
 class LinearModel(Objective):
@@ -101,7 +101,7 @@ class LinearModel(Objective):
 
     @cached_property
     def curvature(self) -> float:
-        """Sup ℓ'' (a typical ℓ'' where it is infinite) times the mean over nonzero columns of Σ s_i X_ij² / Σ s_i."""
+        """A typical ℓ'' of the loss times the mean over the nonzero columns of Σ s_i X_ij² / Σ s_i."""
         squares = self._column_squares
         margins = np.zeros_like(self.target) if self.offset is None else self.offset
         bend = self.loss.typical_curvature(margins, self.target, self.sample_weight)
@@ -127,7 +127,8 @@ class LinearModel(Objective):
     @property
     def noise(self) -> float:
         """σ = sup |ℓ'| · √(Σ s_i ‖a_i‖² / Σ s) for a sample drawn with probability s_i / Σ s."""
-        return self.loss.lipschitz * math.sqrt(float(self._column_squares.sum()))
+        total = float(self._column_squares.sum())
+        return self.loss.lipschitz * math.sqrt(total) if total > 0 else 0.0
 
     def is_separated(self, x: Vector) -> bool:
         if self.loss.attained:
@@ -136,8 +137,8 @@ class LinearModel(Objective):
         direction = self.design.matvec(x)
         if self.loss.weak_convexity == 0:
             falls = self.loss.falls_for_ever(direction, self.target)
-            counted = slice(None) if self.sample_weight is None else self.sample_weight > 0
-            return bool(np.any(falls[counted]) and np.all(falls[counted] | (direction[counted] == 0)))
+            counts = self._share > 0
+            return bool(np.any(falls & counts) and np.all(falls | (direction == 0) | ~counts))
         # A bounded loss need not separate all samples to gain from longer x: look whether it does.
         values = [self.loss.value(t * direction, self.target, self.sample_weight) for t in 2.0 ** np.arange(8)]
         return values[-1] < values[0] and bool(np.all(np.diff(values) <= 0))
@@ -151,30 +152,33 @@ class LinearModel(Objective):
         """ℓ'(z_i, b_i) for each sample, neither weighted nor averaged."""
         return self.loss.subdifferential(self.margins(x), self.target)[0]
 
-    @cached_property
-    def near_a_kink(self) -> Vector:
-        """How close to its kink a margin counts as at it: a few of the last digits it can have."""
-        size = np.abs(self.target)
-        size = size + (float(size.mean()) or 1.0)
+    def near_a_kink(self, x: Vector) -> Vector:
+        """How close to its kink a margin counts as at it: some of the last digits that it can have at x."""
+        size = np.abs(self.target) + np.sqrt(self.row_squares) * float(np.sqrt(np.sum(x * x)))
         return _KINK * (size if self.offset is None else size + np.abs(self.offset))
+
+    def counted(self, values: Vector) -> Vector:
+        """Those of the samples that have a weight."""
+        return values if self.sample_weight is None else values[self.sample_weight > 0]
 
     def with_envelope(self, width: float, slopes: Vector) -> LinearModel:
         """The model with its loss smoothed over `width`, and margins shifted by width · slopes."""
         shift = width * slopes if self.offset is None else self.offset + width * slopes
         return LinearModel(self.design, self.target, self.loss.smoothed(width), self.sample_weight, shift)
 
-    def subgradients(self, x: Vector) -> Subgradients | None:
+    def subgradients(self, x: Vector, hint: Vector | None = None) -> Subgradients | None:
         if self.smooth:
             return None
-        z, near = self.margins(x), self.near_a_kink
+        z, near, share = self.margins(x), self.near_a_kink(x), self._share
         low, _ = self.loss.subdifferential(z - near, self.target)
         _, high = self.loss.subdifferential(z + near, self.target)
-        share = self._share
         kinks = np.flatnonzero((low < high) & (share > 0))
-        center = self.design.rmatvec(share * (low + high) / 2)
         if not kinks.size:
             return None
-        return Subgradients(center, self.design.rows(kinks), (share * (high - low) / 2)[kinks])
+        middle, radius = (low + high) / 2, (share * (high - low) / 2)[kinks]
+        guess = np.zeros(kinks.size) if hint is None else (share * (hint - middle))[kinks]
+        center = self.design.rmatvec(share * middle)
+        return Subgradients(center, self.design.rows(kinks), radius, np.clip(guess, -radius, radius))
 
     @cached_property
     def _share(self) -> Vector:

@@ -8,19 +8,23 @@ The constants μ, L, M and σ are the user's word; the step lengths of AC-SA and
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.errors import InvalidInputError
-from levelprox.objectives.base import Objective, Vector
-from levelprox.objectives.function import Function, ValueAndGradient, checked_gradient, constant, dimension_of
-from levelprox.validation import real
+from levelprox.objectives.base import Vector
+from levelprox.objectives.declared import Declared, constant
+from levelprox.objectives.function import Function, ValueAndGradient
+from levelprox.validation import whole
+
+_EVALUATION = (0, 1)  # a seed that no random_state of a user gives: what is judged was not fitted to
 
 Oracle = Callable[[Vector, np.random.Generator], "Vector | tuple[float, Vector]"]
 
 
-class Stochastic(Objective):
+class Stochastic(Declared):
     """The user's stochastic oracle.
 
     Parameters
@@ -62,42 +66,25 @@ class Stochastic(Objective):
     ) -> None:
         if not callable(oracle):
             raise InvalidInputError(f"oracle must be a function (x, rng) -> subgradient, got {type(oracle).__name__}")
-        if isinstance(samples, bool) or not isinstance(samples, int | np.integer) or samples < 2:
-            raise InvalidInputError(f"samples must be an integer of at least 2, got {samples!r}")
+        super().__init__(dimension, weak_convexity, constant("smoothness", smoothness), nonsmoothness)
+        if self._smoothness == 0 and self._nonsmoothness == 0:
+            raise InvalidInputError("declare smoothness (L) or nonsmoothness (M) of the objective: both are 0")
         self.oracle = oracle
-        self.samples = int(samples)
-        self._dimension = dimension_of(dimension)
+        self.samples = whole("samples", samples, 2)
         self._noise = constant("noise", noise)
-        self._smoothness = constant("smoothness", smoothness)
-        self._nonsmoothness = constant("nonsmoothness", nonsmoothness)
-        self._weak_convexity = constant("weak_convexity", weak_convexity)
-        self.smooth = self._nonsmoothness == 0
-        constants = (self._weak_convexity, self._smoothness, self._nonsmoothness)
-        self.exact = None if exact is None else Function(exact, self._dimension, *constants)
-
-    @property
-    def dimension(self) -> int:
-        return self._dimension
-
-    @property
-    def weak_convexity(self) -> float:
-        return self._weak_convexity
-
-    @property
-    def smoothness(self) -> float:
-        return self._smoothness
-
-    @property
-    def nonsmoothness(self) -> float:
-        return self._nonsmoothness
+        self.exact = None if exact is None else Function(exact, self._dimension, *self.constants)
 
     @property
     def noise(self) -> float:
         return self._noise
 
     @property
+    def evaluation_cost(self) -> int:
+        return self.samples if self.exact is None else 1
+
+    @cached_property
     def curvature(self) -> float:
-        return self._smoothness or self._weak_convexity or 1.0
+        return self._smoothness or self._spread_over_values()
 
     def sample(self, x: Vector, rng: np.random.Generator) -> Vector:
         """Ψ'(x, ξ) for one ξ, with its shape checked; NaN and infinities are passed on."""
@@ -142,12 +129,12 @@ class Stochastic(Objective):
                 raise InvalidInputError(
                     f"the oracle must return a gradient or (value, gradient), got {len(answer)} things"
                 )
-            return real("the value", answer[0]), checked_gradient(answer[1], self._dimension)
-        return None, checked_gradient(answer, self._dimension)
+            return self.checked_value(answer[0]), self.checked_gradient(answer[1])
+        return None, self.checked_gradient(answer)
 
     def _averages(self, x: Vector) -> tuple[float, Vector, float]:
         """Means of Ψ and Ψ' over the samples of one seed, and the standard error of the latter."""
-        rng = np.random.default_rng(0)
+        rng = np.random.default_rng(_EVALUATION)
         values, mean, squares = 0.0, np.zeros(self._dimension), 0.0
         for n in range(1, self.samples + 1):
             value, gradient = self._draw(x, rng)

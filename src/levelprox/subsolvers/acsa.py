@@ -23,7 +23,8 @@ from levelprox.objectives import LinearModel, Objective, Stochastic
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
 from levelprox.subsolvers.base import Subsolver, arrived
-from levelprox.subsolvers.minibatch import batch_size, check_batch_size, draw
+from levelprox.subsolvers.minibatch import batch_size, batch_warning, check_batch_size, draw
+from levelprox.validation import whole
 
 _FEWEST = 100  # steps where subgradients jump or are sampled: their error falls only as 1/T
 
@@ -54,15 +55,16 @@ class ACSA(Subsolver):
     batch_size: int | None = None
 
     def __post_init__(self) -> None:
-        steps = self.steps
-        whole = isinstance(steps, int | np.integer) and not isinstance(steps, bool)
-        if steps is not None and not (whole and 1 <= steps < 2**62):
-            raise InvalidInputError(f"steps must be an integer of at least 1, got {steps!r}")
+        if self.steps is not None:
+            whole("steps", self.steps, 1)
         check_batch_size(self.batch_size)
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
         return math.isfinite(objective.smoothness) and math.isfinite(objective.nonsmoothness)
+
+    def warning(self, objective: Objective) -> str:
+        return batch_warning(self.batch_size, objective)
 
     def is_random(self, objective: Objective) -> bool:
         return objective.sampled or (self.batch_size is not None and isinstance(objective, LinearModel))
@@ -90,7 +92,9 @@ class ACSA(Subsolver):
     ) -> Iterate:
         objective, surrogate = subproblem.objective, subproblem.surrogate
         strong_convexity = subproblem.gamma - objective.weak_convexity
-        smoothness = objective.smoothness + subproblem.gamma
+        smoothness = objective.smoothness + subproblem.gamma or objective.curvature  # linear ψ bends nowhere
+        if self.batch_size is not None and not isinstance(objective, LinearModel):
+            raise InvalidInputError("batch_size is for linear models; your own oracle draws its own samples")
         # Without strong convexity the bound on smooth ψ still holds, the one on kinks and noise does not.
         least = 0 if objective.smooth and not self.is_random(objective) else math.ulp(0)
         if not strong_convexity >= least:

@@ -41,6 +41,10 @@ class Subsolver(ABC):
         """Whether only samples of ψ are looked at, so that the answer depends on `rng`."""
         return objective.sampled
 
+    def warning(self, objective: Objective) -> str:
+        """What to warn of before a run on ψ; may be empty."""
+        return ""
+
     def proximal_weight(self, objective: Objective) -> float:
         """γ where none is asked for: 3μ for nonconvex ψ (the paper's), else a small part of its curvature."""
         return 3 * objective.weak_convexity or 1e-3 * objective.curvature
@@ -78,13 +82,10 @@ def arrived(subproblem: Subproblem, start: Iterate, x: Vector, keep_better: bool
     """The iterate at x, with ψ evaluated there; `start` where ψ is not finite at x or, if asked, ψ_k higher."""
     if np.array_equal(x, start.x):
         return replace(start, stop="", n_grad=0)
-    psi, gradient = subproblem.objective.value_and_gradient(x)
+    (psi, gradient), cost = subproblem.objective.value_and_gradient(x), subproblem.objective.evaluation_cost
     if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
-        return replace(start, stop="not finite", n_grad=1)
-    before, after = (
-        value + subproblem.gamma / 2 * float(np.sum((point - subproblem.center) ** 2))
-        for value, point in ((start.psi, start.x), (psi, x))
-    )
+        return replace(start, stop="not finite", n_grad=cost)
+    before, after = subproblem.with_proximal(start.x, start.psi), subproblem.with_proximal(x, psi)
     if keep_better and after > before + _LAST_DIGITS * abs(before):
-        return replace(start, stop="", n_grad=1)
-    return replace(start, x=x, psi=psi, gradient=gradient, stop="", n_grad=1)
+        return replace(start, stop="no decrease", n_grad=cost)
+    return replace(start, x=x, psi=psi, gradient=gradient, stop="", n_grad=cost)

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
-from levelprox.errors import InvalidInputError
-from levelprox.objectives import LinearModel
+from levelprox.objectives import LinearModel, Objective
 from levelprox.subproblem import Subproblem
-from levelprox.validation import real
+from levelprox.validation import whole
 
 Vector = NDArray[np.float64]
 
@@ -30,14 +28,7 @@ def check_batch_size(value: object) -> None:
     """Refuse everything but None and positive integers."""
     if value is None:
         return
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or not 1 <= value < 2**63:
-        raise InvalidInputError(f"batch_size must be None (automatic) or an integer in [1, n], got {value!r}")
-
-
-def check_positive(name: str, value: object) -> None:
-    """Refuse everything but positive finite numbers."""
-    if not 0 < real(name, value) < math.inf:
-        raise InvalidInputError(f"{name} must be positive and finite, got {value!r}")
+    whole("batch_size", value, 1)
 
 
 def batch_size(asked: int | None, model: LinearModel) -> int:
@@ -50,10 +41,15 @@ def batch_size(asked: int | None, model: LinearModel) -> int:
     if asked is None:
         per_row = max(model.design.stored / n, 1.0)
         return min(n, max(_SMALLEST_BATCH, math.ceil(d / per_row)))
-    if asked > n:
-        message = f"batch_size={asked} is larger than the number of samples {n}; using {n}"
-        warnings.warn(message, UserWarning, stacklevel=5)
     return min(int(asked), n)
+
+
+def batch_warning(asked: int | None, objective: Objective) -> str:
+    """What to say of batches that are larger than the data."""
+    if asked is None or not isinstance(objective, LinearModel) or asked <= objective.design.shape[0]:
+        return ""
+    n = objective.design.shape[0]
+    return f"batch_size={asked} is larger than the number of samples {n}; using {n}"
 
 
 def draw(model: LinearModel, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -190,9 +186,3 @@ def full_step(
         multiplier,
     )
     return None if failed >= 0 else (projected[0], float(multiplier[0]) / step)
-
-
-def value_at(subproblem: Subproblem, x: Vector, psi: float) -> float:
-    """ψ_k(x), given ψ(x)."""
-    moved = x - subproblem.center
-    return psi + subproblem.gamma / 2 * float(moved @ moved)

@@ -20,7 +20,7 @@ from levelprox.objectives import Objective
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
 from levelprox.subsolvers.base import Subsolver, arrived
-from levelprox.validation import real
+from levelprox.validation import real, whole
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,7 @@ class Nesterov(Subsolver):
     accuracy: float = 0.1
 
     def __post_init__(self) -> None:
-        steps = self.max_steps
-        if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or not 1 <= steps < 2**62:
-            raise InvalidInputError(f"max_steps must be an integer of at least 1, got {steps!r}")
+        whole("max_steps", self.max_steps, 1)
         if not 0 <= real("accuracy", self.accuracy) < 1:
             raise InvalidInputError(f"accuracy must be in [0, 1), got {self.accuracy!r}")
 
@@ -77,7 +75,7 @@ class Nesterov(Subsolver):
             subproblem.gamma,
             self.max_steps,
             max(0.0, subproblem.gamma - objective.weak_convexity),
-            objective.smoothness + subproblem.gamma,
+            objective.smoothness + subproblem.gamma or objective.curvature,  # linear ψ bends nowhere
             self.accuracy,
             tolerance,
             seconds,

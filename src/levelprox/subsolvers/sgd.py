@@ -36,13 +36,13 @@ from levelprox.subsolvers.minibatch import (
     Progress,
     Vector,
     batch_size,
+    batch_warning,
     check_batch_size,
-    check_positive,
     full_step,
     largest_row,
     random_steps,
-    value_at,
 )
+from levelprox.validation import positive
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,16 @@ class SGD(Subsolver):
 
     def __post_init__(self) -> None:
         check_batch_size(self.batch_size)
-        check_positive("passes", self.passes)
+        positive("passes", self.passes)
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
         if not isinstance(objective, LinearModel):
             return False
         return not objective.smooth or math.isfinite(objective.loss.smoothness)
+
+    def warning(self, objective: Objective) -> str:
+        return batch_warning(self.batch_size, objective)
 
     def is_random(self, objective: Objective) -> bool:
         return True
@@ -155,7 +158,7 @@ def _conclude(
     if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
         stop = "not finite"
         x, psi, gradient = start.x, start.psi, start.gradient
-    worse = value_at(subproblem, x, psi) > value_at(subproblem, start.x, start.psi)
+    worse = subproblem.with_proximal(x, psi) > subproblem.with_proximal(start.x, start.psi)
     return Iterate(
         x=x,
         psi=psi,

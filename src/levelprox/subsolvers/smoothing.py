@@ -81,10 +81,10 @@ class Smoothing(Subsolver):
         step = self._inner().solve(replace(subproblem, objective=smooth), at, tolerance, seconds)
 
         slopes = smooth.slopes(step.x)
-        missed = kinks.width * np.abs(slopes - kinks.slopes)
+        missed = model.counted(kinks.width * np.abs(slopes - kinks.slopes))
         # At the kinks the envelope's gradient is a subgradient of ψ at x; elsewhere only of ψ near x.
         psi, gradient = model.value_and_gradient(step.x)
-        if np.all(missed <= model.near_a_kink):
+        if np.all(missed <= model.counted(model.near_a_kink(step.x))):
             gradient = step.gradient
         return replace(
             step,
@@ -97,9 +97,9 @@ class Smoothing(Subsolver):
 
 def _at_first(model: LinearModel, x: Vector) -> Kinks:
     """No shift, and a width of the size of the residuals."""
-    off = np.abs(model.margins(x) - model.target)
+    off = model.counted(np.abs(model.margins(x) - model.target))
     scale = float(np.median(off)) or float(off.mean()) or 1.0
-    return Kinks(np.zeros(off.size), scale, np.inf, scale)
+    return Kinks(np.zeros(model.target.size), scale, np.inf, scale)
 
 
 def _next(kinks: Kinks, slopes: Vector, missed: float, narrow: bool) -> Kinks:

@@ -19,7 +19,7 @@ from levelprox.objectives import Objective
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
 from levelprox.subsolvers.base import Subsolver
-from levelprox.validation import real
+from levelprox.validation import real, whole
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,7 @@ class Spectral(Subsolver):
 
     def __post_init__(self) -> None:
         for name in ("max_steps", "memory"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 2**31:
-                raise InvalidInputError(f"{name} must be an integer in [1, 2^31), got {value!r}")
+            whole(name, getattr(self, name), 1, 2**31)
         for name in ("accuracy", "decrease"):
             if not 0 <= real(name, getattr(self, name)) < 1:
                 raise InvalidInputError(f"{name} must be in [0, 1), got {getattr(self, name)!r}")

@@ -33,14 +33,13 @@ from levelprox.subsolvers.minibatch import (
     Progress,
     Vector,
     batch_size,
+    batch_warning,
     check_batch_size,
-    check_positive,
     full_step,
     largest_row,
     random_steps,
-    value_at,
 )
-from levelprox.validation import real
+from levelprox.validation import positive, real, whole
 
 _FLAT = 4 * float(np.finfo(np.float64).eps)  # ψ_k is not known better than this, relatively
 
@@ -76,16 +75,17 @@ class SVRG(Subsolver):
 
     def __post_init__(self) -> None:
         check_batch_size(self.batch_size)
-        check_positive("inner_passes", self.inner_passes)
-        epochs = self.max_epochs
-        if isinstance(epochs, bool) or not isinstance(epochs, int | np.integer) or not 1 <= epochs < 2**31:
-            raise InvalidInputError(f"max_epochs must be an integer in [1, 2^31), got {epochs!r}")
+        positive("inner_passes", self.inner_passes)
+        whole("max_epochs", self.max_epochs, 1, 2**31)
         if not 0 <= real("accuracy", self.accuracy) < 1:
             raise InvalidInputError(f"accuracy must be in [0, 1), got {self.accuracy!r}")
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
         return isinstance(objective, LinearModel) and objective.smooth and math.isfinite(objective.loss.smoothness)
+
+    def warning(self, objective: Objective) -> str:
+        return batch_warning(self.batch_size, objective)
 
     def is_random(self, objective: Objective) -> bool:
         return True
@@ -137,7 +137,7 @@ class _Run:
         bend = model.loss.smoothness * largest_row(model) / batch
         self.step = 1 / (model.smoothness + subproblem.gamma + bend)
         self.x, self.psi, self.gradient = start.x, start.psi, start.gradient
-        self.value = value_at(subproblem, start.x, start.psi)
+        self.value = subproblem.with_proximal(start.x, start.psi)
         self.progress = Progress(start.x.copy(), np.array([start.multiplier * subproblem.surrogate.lam]))
         self.multiplier = float(self.progress.multiplier[0])
         self.slopes: Vector | None = None
@@ -159,7 +159,7 @@ class _Run:
         )
         psi, gradient = self.model.value_and_gradient(self.progress.x)
         self.cost += 1
-        value = value_at(self.subproblem, self.progress.x, psi)
+        value = self.subproblem.with_proximal(self.progress.x, psi)
         if np.all(np.isfinite(gradient)) and value <= self.value + _FLAT * abs(self.value):
             self.x, self.psi, self.gradient, self.value = self.progress.x.copy(), psi, gradient, value
             self.slopes = None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from levelprox.errors import InvalidInputError
-from levelprox.validation import real
+from levelprox.validation import real, whole
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def proximal(*, gamma: float, mu: float, L: float, M: float, sigma: float, K: in
     """The same for any γ > μ, such as for purely nonsmooth ψ (L = μ = 0): ρ = (γ − μ)/2."""
     L, M, sigma, mu = (_in_range(name, value) for name, value in (("L", L), ("M", M), ("sigma", sigma), ("mu", mu)))
     gamma = _in_range("gamma", gamma, above=mu)
-    K = _count("K", K, 3)
+    K = whole("K", K, 3)
     rho = (gamma - mu) / 2
     steps = max(1, math.ceil(_steps(L, M, sigma, gamma, rho, K)))
     zeta = 8 * (M**2 + sigma**2) / ((gamma - mu) * steps)
@@ -128,7 +128,7 @@ def complexity_main(
     rise : float
         η − η_0.
     """
-    K, left = _count("K", K, 3), _left(gamma, mu, rho)
+    K, left = whole("K", K, 3), _left(gamma, mu, rho)
     m = gamma - mu
     both = (m + rho) / m * gap + 2 * Z
     return Bounds(
@@ -168,7 +168,7 @@ def acsa_bound(
 
     2(L+γ)/(T(T+1)) ‖x^{k−1} − x̄^k‖² + 8(M²+σ²)/((γ−μ)(T+1)), a little less than Proposition "AC-SA" says.
     """
-    steps = _count("steps", steps, 1)
+    steps = whole("steps", steps, 1)
     noise = 8 * (M**2 + sigma**2) / _left(gamma, mu, 0.0)
     return 2 * (L + gamma) / (steps * (steps + 1)) * distance_squared + noise / (steps + 1)
 
@@ -177,14 +177,14 @@ def acsa_bound_paper(
     steps: int, distance_squared: float, *, gamma: float, mu: float, L: float, M: float = 0.0, sigma: float = 0.0
 ) -> float:
     """Proposition "AC-SA" as it stands: 2(L+γ)/T² ‖x^{k−1} − x̄^k‖² + 8(M²+σ²)/((γ−μ)T)."""
-    steps = _count("steps", steps, 1)
+    steps = whole("steps", steps, 1)
     noise = 8 * (M**2 + sigma**2) / _left(gamma, mu, 0.0)
     return 2 * (L + gamma) / steps**2 * distance_squared + noise / steps
 
 
 def draw_k_hat(K: int, rng: np.random.Generator) -> int:
     """The index of the theory's output x^k̂, uniform on {⌊(K+1)/2⌋, …, K}."""
-    K = _count("K", K, 3)
+    K = whole("K", K, 3)
     return int(rng.integers((K + 1) // 2, K, endpoint=True))
 
 
@@ -198,13 +198,13 @@ class FiniteSum:
 
 def finite_sum_nonconvex(n: int, *, L: float, mu: float) -> FiniteSum:
     """Remark "Finite-sum problem", μ > 0: n√((L+2μ)/μ) with Nesterov's method, n + (L+μ)/μ with SVRG."""
-    n, L, mu = _count("n", n, 1), _in_range("L", L), _in_range("mu", mu, above=0)
+    n, L, mu = whole("n", n, 1), _in_range("L", L), _in_range("mu", mu, above=0)
     return FiniteSum(nesterov=n * math.sqrt((L + 2 * mu) / mu), svrg=n + (L + mu) / mu)
 
 
 def finite_sum_convex(n: int, *, beta: float) -> FiniteSum:
     """Remark "Finite-sum problem", μ = 0 and γ = βL: n/√β with Nesterov's method, n + 1/β with SVRG."""
-    n, beta = _count("n", n, 1), _in_range("beta", beta, above=0, below=1)
+    n, beta = whole("n", n, 1), _in_range("beta", beta, above=0, below=1)
     return FiniteSum(nesterov=n / math.sqrt(beta), svrg=n + 1 / beta)
 
 
@@ -223,9 +223,3 @@ def _in_range(name: str, value: float, above: float | None = None, below: float 
         low = "[0" if above is None else f"({above:g}"
         raise InvalidInputError(f"{name} must be in {low}, {below:g}), got {value!r}")
     return number
-
-
-def _count(name: str, value: int, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InvalidInputError(f"{name} must be an integer >= {least}, got {value!r}")
-    return int(value)

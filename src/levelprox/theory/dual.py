@@ -178,12 +178,12 @@ def eta0(constraint: Constraint, level: float, weights: ArrayLike | None = None)
 
     β·q·cap + η̃/2 where η = β·q·cap + η̃ and q is the common unit of the weights; η/2 without a cap.
     """
-    if constraint.cap == math.inf:
+    if constraint.cap == math.inf or (weights is not None and not counted_weights(weights).size):
         return level / 2
     unit = _unit(constraint, weights)
     if unit == 0:
         raise InvalidInputError("weights must be whole multiples of one unit for eta0 to be known")
-    whole, rest = _within_cell(constraint, level / unit)
+    whole, rest = _within_cell(constraint, level, unit)
     return unit * (whole * constraint.cap + rest / 2)
 
 
@@ -197,10 +197,11 @@ def eta0_scad(constraint: SCAD, level: float) -> float:
     return whole * constraint.cap + (rest / 2 if rest <= straight else min(straight, float(z_paper(constraint, rest))))
 
 
-def _within_cell(constraint: Constraint, level: float) -> tuple[float, float]:
-    whole, rest = (float(part) for part in cell(constraint, level))
+def _within_cell(constraint: Constraint, level: float, unit: float = 1.0) -> tuple[float, float]:
+    whole, rest = (float(part) for part in cell(constraint, level / unit))
     if rest == 0:
         raise InvalidInputError(
-            f"level must not be a whole number of caps ({constraint.cap:g}), got {level:g}: the multiplier has no bound"
+            f"level must not be a whole number of caps ({unit * constraint.cap:g}), got {level:g}: the multiplier has "
+            f"no bound"
         )
     return whole, rest
