@@ -61,6 +61,12 @@ def loss(name, parameter, width, z, b):
         return max(0.0, 1 - b * z)
     if name == "sigmoid":
         return 1 / (1 + math.exp(b * z))
+    if name == "squared_hinge":
+        return max(0.0, 1 - b * z) ** 2
+    if name == "poisson":
+        return math.exp(z) - b * z
+    if name == "gamma":
+        return z + b * math.exp(-z)
     assert name == "cauchy"
     return parameter**2 / 2 * math.log(1 + (r / parameter) ** 2)
 
@@ -84,6 +90,12 @@ def loss_slope(name, parameter, width, z, b):
         return -b if b * z < 1 else 0.0
     if name == "sigmoid":
         return -b * math.exp(b * z) / (1 + math.exp(b * z)) ** 2
+    if name == "squared_hinge":
+        return -2 * b * max(0.0, 1 - b * z)
+    if name == "poisson":
+        return math.exp(z) - b
+    if name == "gamma":
+        return 1 - b * math.exp(-z)
     assert name == "cauchy"
     return -r / (1 + (r / parameter) ** 2)
 
@@ -103,6 +115,12 @@ def loss_bend(name, parameter, width, z, b):
     if name == "sigmoid":
         p = 1 / (1 + math.exp(b * z))
         return p * (1 - p) * (1 - 2 * p)
+    if name == "squared_hinge":
+        return 2.0 if b * z < 1 else 0.0
+    if name == "poisson":
+        return math.exp(z)
+    if name == "gamma":
+        return b * math.exp(-z)
     assert name == "cauchy"
     q = r / parameter
     return (1 - q**2) / (1 + q**2) ** 2

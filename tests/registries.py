@@ -11,7 +11,20 @@ from numpy.typing import NDArray
 
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Custom, Exp, Log, Lp, NegativeLp
 from levelprox.designs import Design, as_design
-from levelprox.losses import Absolute, Cauchy, Hinge, Huber, Logistic, Quantile, Sigmoid, Squared
+from levelprox.losses import (
+    Absolute,
+    Cauchy,
+    Gamma,
+    Hinge,
+    Huber,
+    Logistic,
+    Loss,
+    Poisson,
+    Quantile,
+    Sigmoid,
+    Squared,
+    SquaredHinge,
+)
 from levelprox.objectives import Function, LinearModel, Objective, Stochastic
 
 Double = NDArray[np.float64]
@@ -82,7 +95,21 @@ LOSSES = [
     Cauchy(),
     Cauchy(c=7.0),
     Sigmoid(),
+    SquaredHinge(),
+    Poisson(),
+    Gamma(),
 ]
+
+# Those whose steps can be chosen beforehand: ψ has an L, or an M.
+BOUNDED_LOSSES = [loss for loss in LOSSES if not loss.smooth or np.isfinite(loss.smoothness)]
+
+
+def targets_of(loss: Loss, b: Double) -> Double:
+    """Numbers that are not 0, made into targets that the loss allows."""
+    if loss.kind == "margin":
+        return np.sign(b)
+    return np.abs(b) if loss.kind in ("count", "positive") else b
+
 
 # Designs: from a float64 array to every kind of storage. Those named float32 round its entries.
 

@@ -13,14 +13,14 @@ import scipy.sparse
 
 from levelprox import Function, InvalidInputError, LinearModel, Problem, _kernels, certify, constraints, solve
 from tests import reference
-from tests.registries import DESIGNS, LOSSES, OBJECTIVES
+from tests.registries import DESIGNS, LOSSES, OBJECTIVES, targets_of
 
 
 def data(loss, n=23, d=7, seed=0):
     rng = np.random.default_rng(seed)
     X = np.where(rng.random((n, d)) < 0.6, rng.standard_normal((n, d)), 0).astype(np.float32).astype(float)
     b = rng.standard_normal(n)
-    return X, np.sign(b) if loss.kind == "margin" else b, rng.integers(0, 3, n).astype(float), rng.standard_normal(d)
+    return X, targets_of(loss, b), rng.integers(0, 3, n).astype(float), rng.standard_normal(d)
 
 
 def twin(loss, X, b, s, x):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import signal
 import warnings
@@ -14,13 +15,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import Function, LinearModel, Problem, constraints, solve
 from levelprox.errors import InvalidInputError
+from levelprox.losses import loss_by_name
 from levelprox.result import Iterate, Status
 from levelprox.subproblem import Subproblem
 from levelprox.subsolvers import SGD, SVRG, Spectral, choose
 from levelprox.subsolvers.minibatch import batch_size, draw
 from levelprox.surrogate import linearise
 from tests import reference
-from tests.registries import LOSSES
+from tests.registries import BOUNDED_LOSSES, targets_of
 
 MCP = constraints.MCP(lam=2.0, theta=0.25)
 STOCHASTIC = pytest.mark.parametrize("kind", [SGD, SVRG], ids=lambda kind: kind.name)
@@ -31,8 +33,7 @@ def sparse_model(seed=0, n=300, d=200, loss="logistic", storage=scipy.sparse.csr
     X = scipy.sparse.random_array((n, d), density=0.05, rng=rng, data_sampler=rng.standard_normal)
     truth = np.where(rng.random(d) < 0.1, 2 * rng.standard_normal(d), 0.0)
     b = X @ truth + 0.3 * rng.standard_normal(n)
-    kind = LinearModel(np.eye(2), [1.0, 1.0], loss).loss.kind
-    return LinearModel(storage(X), np.where(b > 0, 1.0, -1.0) if kind == "margin" else b, loss, **options)
+    return LinearModel(storage(X), targets_of(loss_by_name(loss), b), loss, **options)
 
 
 def subproblem_of(model, level=4.2, gamma=None, signs=(None, False)):
@@ -51,7 +52,7 @@ def check_feasible(subproblem, x):
     assert reference.exact_level(x, surrogate.u, ones) <= Fraction(surrogate.tau)
 
 
-@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss.smooth], ids=str)
+@pytest.mark.parametrize("loss", [loss for loss in BOUNDED_LOSSES if loss.smooth], ids=str)
 def test_svrg_converges_to_the_solution(loss):
     subproblem, start = subproblem_of(sparse_model(loss=loss))
     best = Spectral(max_steps=20_000, accuracy=0.0).solve(subproblem, start)
@@ -61,7 +62,7 @@ def test_svrg_converges_to_the_solution(loss):
     check_feasible(subproblem, found.x)
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize("loss", BOUNDED_LOSSES, ids=str)
 def test_sgd_comes_near_the_solution_without_tuning(loss):
     """In any units: data a thousand times as large lead to coefficients a thousand times as small."""
     for unit in (1.0, 1e3):
@@ -186,6 +187,22 @@ def test_what_they_cannot_take_is_said():
         choose("svrg", kinked)
     assert isinstance(choose("sgd", kinked), SGD)
     assert not isinstance(choose("auto", kinked), SGD)
+
+
+@pytest.mark.parametrize("loss", ["poisson", "gamma"])
+def test_a_loss_of_unbounded_curvature_is_for_the_line_search_alone(loss):
+    """Every other subsolver divides by L: each refuses, and names the one that can."""
+    model = LinearModel(np.eye(3), np.ones(3), loss)
+    assert model.smooth and model.smoothness == math.inf
+    assert LinearModel(np.zeros((3, 2)), np.ones(3), loss).smoothness == math.inf
+    assert isinstance(choose("auto", model), Spectral)
+    for name in ("nesterov", "acsa", "svrg", "sgd"):
+        with pytest.raises(
+            InvalidInputError, match=f"'{name}' needs .*poisson.*; subsolvers that can take it: spectral$"
+        ):
+            choose(name, model)
+    with pytest.raises(InvalidInputError, match="preset='paper' needs the smoothness L of the objective, which is un"):
+        solve(Problem(model, constraints.L1(), 1.0), preset="paper")
 
 
 @STOCHASTIC

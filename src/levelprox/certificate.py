@@ -32,6 +32,7 @@ Vector = NDArray[np.float64]
 
 _CLEARLY = 1e-6
 _ROUNDING = 1e-6  # of a fit by a quasi-Newton method
+_CLOSE = 1e-3  # to the null fit, relative to its distance from the origin
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Certificate:
         y |g(x) − η|.
     scale : float
         ‖∇ψ‖∞ at the null fit (only exempt coordinates fitted); where that is 0 up to rounding, at the
-        origin; 1 where that is 0, too.
+        origin (extrapolated from the null fit if ψ has no L); 1 where that is 0, too.
     active : bool
         Whether the constraint holds x back (y > 0).
     n_nonzero : int
@@ -201,8 +202,21 @@ def null_fit(problem: Problem, seconds: float = math.inf) -> NullFit:
     scale = _size(gradient)
     # Where the exempt coordinates alone fit the data, what is left of the gradient is rounding, not a scale.
     if scale <= _ROUNDING * at_origin:
-        scale = at_origin
+        scale = _scale_of_a_fit(problem.objective, x, scale, at_origin)
     return NullFit(x, psi, gradient, scale if np.isfinite(scale) and scale > 0 else 1.0)
+
+
+def _scale_of_a_fit(objective: Objective, x: Vector, left: float, at_origin: float) -> float:
+    """The scale where so little of the gradient at the origin is left at the null fit x that it may be rounding.
+
+    Where the curvature of ψ has no bound, the gradient at the origin may be large only because x is far. What
+    a parabola with the curvature of ψ at x would have there, ‖∇ψ((1−t)x)‖/t with small t, then takes its place;
+    unless ψ falls for ever towards x, and has no curvature left.
+    """
+    if math.isfinite(objective.smoothness) or objective.is_separated(x):
+        return at_origin
+    close = _size(objective.value_and_gradient((1 - _CLOSE) * x)[1]) / _CLOSE
+    return min(at_origin, close) if left <= _ROUNDING * close else left
 
 
 def _size(gradient: Vector) -> float:

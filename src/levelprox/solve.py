@@ -58,7 +58,8 @@ def solve(
     gamma : float, optional
         The proximal weight γ, above the weak-convexity constant μ of ψ. By default
         γ = 3μ for nonconvex ψ (the paper's) and 1e-3 · c for convex ψ, where c is a typical
-        curvature of ψ: sup ℓ'' times the mean over the columns of Σ s_i X_ij² / Σ s_i.
+        curvature of ψ: sup ℓ'' (a typical ℓ'' where that is infinite) times the mean over the columns of
+        Σ s_i X_ij² / Σ s_i.
     tol : float, default=1e-6
         On the KKT residual relative to ‖∇ψ‖∞ at the null fit (see `Certificate.kkt`).
     max_iter : int, default=1000

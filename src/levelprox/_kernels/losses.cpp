@@ -17,6 +17,9 @@ namespace {
 // NaN where the residual is NaN, `constant` elsewhere: branches on r alone would forget it.
 double unless_nan(double r, double constant) { return std::isnan(r) ? r : constant; }
 
+// slope * x, where a slope of 0 makes nothing of an infinite x, and something of NaN
+double times_slope(double slope, double x) { return slope == 0.0 ? unless_nan(x, 0.0) : slope * x; }
+
 // r^2, without the 1/2
 struct Squared {
     double value(double z, double b) const {
@@ -81,6 +84,48 @@ struct Sigmoid {
     }
 };
 
+// max(0, 1 - m)^2, m = b z
+struct SquaredHinge {
+    double value(double z, double b) const {
+        const double lack = std::max(1.0 - b * z, 0.0);  // in this order NaN stays NaN
+        return lack * lack;
+    }
+    double derivative(double z, double b) const { return -2.0 * b * std::max(1.0 - b * z, 0.0); }
+    double curvature(double z, double b) const { return unless_nan(z, b * z < 1.0 ? 2.0 : 0.0); }
+};
+
+// exp(z) - b z. Like every difference of large numbers it has the digits of the larger one.
+struct Poisson {
+    double value(double z, double b) const { return exp_minus(z, b, z); }
+    double derivative(double z, double b) const { return exp_minus(z, b, 1.0); }
+    double curvature(double z, double) const { return std::exp(z); }
+
+private:
+    // exp(z) - b x for x = z or 1, b >= 0; where a term is out of range the difference may still be in it.
+    static double exp_minus(double z, double b, double x) {
+        const double e = std::exp(z), product = times_slope(b, x);
+        if (std::isfinite(e) && std::isfinite(product)) return e - product;
+        if (z > 720.0) return e;  // beyond z times the largest double: infinite
+        constexpr double E10 = 22026.465794806718;
+        return E10 * (std::exp(z - 10.0) - times_slope(b, x / E10));
+    }
+};
+
+// z + b exp(-z)
+struct Gamma {
+    double value(double z, double b) const {
+        const double ratio = curvature(z, b);
+        return std::isinf(ratio) ? ratio : z + ratio;
+    }
+    double derivative(double z, double b) const { return 1.0 - curvature(z, b); }
+    // b exp(-z), the target over its expectation; exp(-z) alone may leave the range where the product does not.
+    double curvature(double z, double b) const {
+        if (std::abs(z) < 700.0) return b * std::exp(-z);
+        const double root = std::exp(-0.5 * z);
+        return b * root * root;
+    }
+};
+
 // (c^2 / 2) log(1 + q^2), q = r / c. Every formula has two forms: in q for |q| <= 1 and in
 // p = c / r beyond, so that neither square overflows.
 struct Cauchy {
@@ -139,9 +184,6 @@ struct Quantile {
 struct Hinge {
     Slopes slopes(double b) const { return b > 0 ? Slopes{-1.0, 0.0} : Slopes{0.0, 1.0}; }
 };
-
-// slope * x, where a slope of 0 makes nothing of an infinite x, and something of NaN
-double times_slope(double slope, double x) { return slope == 0.0 ? unless_nan(x, 0.0) : slope * x; }
 
 // At the kink the derivative is 0: there each of these losses is least. No curvature.
 template <class Kink>
@@ -244,6 +286,9 @@ std::unique_ptr<Loss> make_loss(const std::string &name, double parameter, doubl
     if (name == "huber") return block(Huber{positive(name, parameter)});
     if (name == "cauchy") return block(Cauchy{positive(name, parameter)});
     if (name == "sigmoid") return block(Sigmoid{});
+    if (name == "squared_hinge") return block(SquaredHinge{});
+    if (name == "poisson") return block(Poisson{});
+    if (name == "gamma") return block(Gamma{});
     throw std::invalid_argument("unknown loss '" + name + "'");
 }
 

@@ -8,31 +8,49 @@ from levelprox.errors import InvalidInputError
 from levelprox.losses.absolute import Absolute
 from levelprox.losses.base import Loss, check_weights
 from levelprox.losses.cauchy import Cauchy
+from levelprox.losses.gamma import Gamma
 from levelprox.losses.hinge import Hinge
 from levelprox.losses.huber import Huber
 from levelprox.losses.logistic import Logistic
+from levelprox.losses.poisson import Poisson
 from levelprox.losses.quantile import Quantile
 from levelprox.losses.sigmoid import Sigmoid
 from levelprox.losses.smoothed import Smoothed
 from levelprox.losses.squared import Squared
+from levelprox.losses.squared_hinge import SquaredHinge
 
 __all__ = [
     "LOSS_TYPES",
     "Absolute",
     "Cauchy",
+    "Gamma",
     "Hinge",
     "Huber",
     "Logistic",
     "Loss",
+    "Poisson",
     "Quantile",
     "Sigmoid",
     "Smoothed",
     "Squared",
+    "SquaredHinge",
     "check_weights",
     "loss_by_name",
 ]
 
-LOSS_TYPES: tuple[type[Loss], ...] = (Squared, Logistic, Huber, Absolute, Quantile, Hinge, Cauchy, Sigmoid)
+LOSS_TYPES: tuple[type[Loss], ...] = (
+    Squared,
+    Logistic,
+    Huber,
+    Absolute,
+    Quantile,
+    Hinge,
+    SquaredHinge,
+    Cauchy,
+    Sigmoid,
+    Poisson,
+    Gamma,
+)
 
 
 def loss_by_name(loss: str | Loss) -> Loss:

@@ -14,6 +14,7 @@ case the loss takes its limit. NaN margins give NaN.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -27,7 +28,15 @@ from levelprox.validation import finite, real_array
 Vector = NDArray[np.float64]
 
 
-Kind = Literal["regression", "margin"]
+Kind = Literal["regression", "margin", "count", "positive"]
+
+# What each kind asks of its targets, in words and as a test; and what may help.
+_ALLOWED: dict[Kind, tuple[str, Callable[[Vector], NDArray[np.bool_]], str]] = {
+    "regression": ("finite", np.isfinite, ""),
+    "margin": ("-1 or +1", lambda b: np.abs(b) == 1, "; for 0/1 labels use 2*y - 1"),
+    "count": ("nonnegative", lambda b: b >= 0, ""),
+    "positive": ("positive", lambda b: b > 0, ""),
+}
 
 
 @dataclass(frozen=True)
@@ -48,12 +57,13 @@ class Loss(ABC):
         """What targets there are and how they enter.
 
         "regression": any real targets, ℓ depends on r = b - z. "margin": targets -1 and +1, ℓ depends on bz.
+        "count" and "positive": targets b ≥ 0 and b > 0, z is the log of what is expected of b.
         """
 
     @property
     @abstractmethod
     def smoothness(self) -> float:
-        """sup |ℓ''|, the Lipschitz constant of ℓ'; infinite if ℓ has kinks."""
+        """sup |ℓ''|, the Lipschitz constant of ℓ'; infinite if ℓ has kinks, or ℓ'' no bound (`Poisson`, `Gamma`)."""
 
     @property
     @abstractmethod
@@ -63,7 +73,7 @@ class Loss(ABC):
     @property
     @abstractmethod
     def lipschitz(self) -> float:
-        """sup |ℓ'|, the Lipschitz constant of ℓ; infinite for `Squared`."""
+        """sup |ℓ'|, the Lipschitz constant of ℓ; infinite for losses that outgrow every line, such as `Squared`."""
 
     @property
     def jump(self) -> float:
@@ -77,8 +87,12 @@ class Loss(ABC):
 
     @property
     def attained(self) -> bool:
-        """ℓ(·, b) has a minimiser; where not, ℓ falls for ever as bz grows."""
+        """ℓ(·, b) has a minimiser whatever b; where not, `falls_for_ever` says which way ℓ falls."""
         return True
+
+    def falls_for_ever(self, direction: Vector, b: Vector) -> NDArray[np.bool_]:
+        """Whether ℓ(z + t·direction, b) falls for ever as t grows, sample by sample; asked where not `attained`."""
+        return b * direction > 0
 
     @property
     def parameter(self) -> float:
@@ -137,6 +151,10 @@ class Loss(ABC):
         _kernels.loss_curvature(*self.kernel, z, b, s, out)
         return out
 
+    def typical_curvature(self, z: Vector, b: Vector, weight: Vector | None = None) -> float:
+        """The size of ℓ'' that γ and first steps are scaled by, about the margins z: sup |ℓ''| where that is finite."""
+        return self.smoothness
+
     def subdifferential(self, z: ArrayLike, b: ArrayLike) -> tuple[Vector, Vector]:
         """Least and largest element of ∂ℓ(z_i, b_i) for each sample, neither weighted nor averaged.
 
@@ -151,11 +169,11 @@ class Loss(ABC):
         """`b` as a float64 vector, or an `InvalidInputError` that says which entry cannot be a target."""
         targets = vector("targets", b)
         finite("the vector of targets", targets)
-        bad = np.flatnonzero(np.abs(targets) != 1) if self.kind == "margin" else np.empty(0, np.intp)
+        words, allowed, hint = _ALLOWED[self.kind]
+        bad = np.flatnonzero(~allowed(targets))
         if bad.size:
-            raise InvalidInputError(
-                f"targets must be -1 or +1, got {float(targets[bad[0]])} at index {bad[0]}; for 0/1 labels use 2*y - 1"
-            )
+            place = f"got {float(targets[bad[0]])} at index {bad[0]}"
+            raise InvalidInputError(f"targets must be {words}, {place}{hint}")
         return targets
 
     def _arguments(self, z: ArrayLike, b: ArrayLike, weight: ArrayLike | None) -> tuple[Vector, Vector, Vector | None]:

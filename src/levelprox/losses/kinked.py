@@ -35,6 +35,10 @@ class Kinked(Loss):
     def slopes(self, b: Vector) -> tuple[Vector, Vector]:
         """Slopes lo and hi before and after the kink, for each target."""
 
+    def typical_curvature(self, z: Vector, b: Vector, weight: Vector | None = None) -> float:
+        """Sup |ℓ'| over the mean of |z − b|: a bend spread over the residuals."""
+        return self.lipschitz / (float(np.average(np.abs(z - b), weights=weight)) or 1.0)
+
     def subdifferential(self, z: ArrayLike, b: ArrayLike) -> tuple[Vector, Vector]:
         """Bounds of ∂ℓ for each sample: both slopes at z = b, the derivative twice elsewhere."""
         z, b, _ = self._arguments(z, b, None)

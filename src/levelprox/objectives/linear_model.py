@@ -31,13 +31,15 @@ class LinearModel(Objective):
     X : array-like or sparse matrix of shape (n, d), or Design
         Used in place, never modified.
     b : array-like of shape (n,)
-        Targets; −1 and +1 for margin losses such as logistic.
+        Targets; −1 and +1 for margin losses such as logistic, b ≥ 0 for poisson, b > 0 for gamma.
     loss : str or Loss, default="squared"
-        One of "squared", "logistic", "huber", "absolute", "quantile", "hinge", "cauchy", "sigmoid".
+        One of "squared", "logistic", "huber", "absolute", "quantile", "hinge", "squared_hinge", "cauchy",
+        "sigmoid", "poisson", "gamma".
     sample_weight : array-like of shape (n,), optional
         s ≥ 0: a weight of 2 is a repeated sample, a weight of 0 a removed one.
     offset : array-like of shape (n,), optional
-        o: what is known to add to each margin, such as another model's prediction. None is no offset.
+        o: what is known to add to each margin, such as another model's prediction, or the log of an
+        exposure. None is no offset.
     """
 
     def __init__(
@@ -99,15 +101,10 @@ class LinearModel(Objective):
 
     @cached_property
     def curvature(self) -> float:
-        """Sup ℓ'' times the mean over the nonzero columns of Σ s_i X_ij² / Σ s_i.
-
-        For losses with kinks sup |ℓ'| over the mean of |o_i − b_i| stands for ℓ'': a bend spread over the residuals.
-        """
+        """A typical ℓ'' of the loss times the mean over the nonzero columns of Σ s_i X_ij² / Σ s_i."""
         squares = self._column_squares
-        bend = self.loss.smoothness
-        if not self.smooth:
-            off = np.abs(self.target if self.offset is None else self.offset - self.target)
-            bend = self.loss.lipschitz / (float(self._share @ off) or 1.0)
+        margins = np.zeros_like(self.target) if self.offset is None else self.offset
+        bend = self.loss.typical_curvature(margins, self.target, self.sample_weight)
         return float(bend * squares.mean()) if squares.size else 1.0
 
     @property
@@ -117,7 +114,9 @@ class LinearModel(Objective):
 
     @property
     def smoothness(self) -> float:
-        """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for losses of straight pieces."""
+        """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for losses of straight pieces, inf where ℓ'' has no bound."""
+        if self.smooth and math.isinf(self.loss.smoothness):
+            return math.inf
         return self.loss.smoothness * self._largest_eigenvalue if self.smooth else 0.0
 
     @property
@@ -134,14 +133,14 @@ class LinearModel(Objective):
     def is_separated(self, x: Vector) -> bool:
         if self.loss.attained:
             return False
-        # Far out on the ray the offsets do not matter: only the signs of b_i⟨a_i, x⟩ do.
-        margins = self.target * self.design.matvec(x)
+        # Far out on the ray the offsets do not matter: only the direction ⟨a_i, x⟩ in which each margin goes does.
+        direction = self.design.matvec(x)
         if self.loss.weak_convexity == 0:
-            return bool(np.all(self.counted(margins) > 0))
+            falls = self.loss.falls_for_ever(direction, self.target)
+            counts = self._share > 0
+            return bool(np.any(falls & counts) and np.all(falls | (direction == 0) | ~counts))
         # A bounded loss need not separate all samples to gain from longer x: look whether it does.
-        values = [
-            self.loss.value(t * margins * self.target, self.target, self.sample_weight) for t in 2.0 ** np.arange(8)
-        ]
+        values = [self.loss.value(t * direction, self.target, self.sample_weight) for t in 2.0 ** np.arange(8)]
         return values[-1] < values[0] and bool(np.all(np.diff(values) <= 0))
 
     def margins(self, x: Vector) -> Vector:

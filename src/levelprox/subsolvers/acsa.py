@@ -46,7 +46,10 @@ class ACSA(Subsolver):
     """
 
     name: ClassVar[str] = "acsa"
-    needs: ClassVar[str] = "known constants L and M (declare smoothness and nonsmoothness of your own function)"
+    needs: ClassVar[str] = (
+        "known constants L and M (declare smoothness and nonsmoothness of your own function; "
+        "losses of unbounded curvature, such as poisson, have no L)"
+    )
 
     steps: int | None = None
     batch_size: int | None = None

@@ -36,7 +36,10 @@ class Nesterov(Subsolver):
     """
 
     name: ClassVar[str] = "nesterov"
-    needs: ClassVar[str] = "a differentiable objective with a known L (declare smoothness of your own function)"
+    needs: ClassVar[str] = (
+        "a differentiable objective with a known L (declare smoothness of your own function; "
+        "losses of unbounded curvature, such as poisson, have none)"
+    )
 
     max_steps: int = 100
     accuracy: float = 0.1

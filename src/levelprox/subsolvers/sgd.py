@@ -47,7 +47,7 @@ from levelprox.validation import positive
 
 @dataclass(frozen=True)
 class SGD(Subsolver):
-    """Projected minibatch gradient steps on a linear model, compiled; takes every loss.
+    """Projected minibatch gradient steps on a linear model, compiled; for losses with kinks or bounded curvature.
 
     ψ may rise from one outer step to the next, and the accuracy is that of a stochastic method.
 
@@ -62,7 +62,7 @@ class SGD(Subsolver):
     """
 
     name: ClassVar[str] = "sgd"
-    needs: ClassVar[str] = "a linear model (`LinearModel`)"
+    needs: ClassVar[str] = "a linear model (`LinearModel`) whose loss has kinks or bounded curvature (so not poisson)"
     monotone: ClassVar[bool] = False
 
     batch_size: int | None = None
@@ -74,7 +74,9 @@ class SGD(Subsolver):
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
-        return isinstance(objective, LinearModel)
+        if not isinstance(objective, LinearModel):
+            return False
+        return not objective.smooth or math.isfinite(objective.loss.smoothness)
 
     def warning(self, objective: Objective) -> str:
         return batch_warning(self.batch_size, objective)

@@ -63,7 +63,9 @@ class SVRG(Subsolver):
     """
 
     name: ClassVar[str] = "svrg"
-    needs: ClassVar[str] = "a linear model (`LinearModel`) with a differentiable loss"
+    needs: ClassVar[str] = (
+        "a linear model (`LinearModel`) with a differentiable loss of bounded curvature (so not poisson)"
+    )
     monotone: ClassVar[bool] = False
 
     batch_size: int | None = None
@@ -80,7 +82,7 @@ class SVRG(Subsolver):
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
-        return isinstance(objective, LinearModel) and objective.smooth
+        return isinstance(objective, LinearModel) and objective.smooth and math.isfinite(objective.loss.smoothness)
 
     def warning(self, objective: Objective) -> str:
         return batch_warning(self.batch_size, objective)

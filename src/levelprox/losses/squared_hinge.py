@@ -1,0 +1,23 @@
+"""The squared hinge loss of a margin bz: the hinge without its kink, and without the 1/2.
+
+bz < 1:   ℓ = (1 - bz)²,    ℓ' = -2b(1 - bz),    ℓ'' = 2
+bz ≥ 1:   ℓ = 0,            ℓ' = 0,              ℓ'' = 0
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from levelprox.losses.base import Loss
+
+
+@dataclass(frozen=True)
+class SquaredHinge(Loss):
+    """ℓ(z, b) = max(0, 1 - bz)², b = ±1; no parameter; smoothness 2, convex, steeper with every -bz."""
+
+    name = "squared_hinge"
+    kind = "margin"
+    smoothness = 2.0
+    weak_convexity = 0.0
+    lipschitz = math.inf
