@@ -258,7 +258,7 @@ def test_c74_a_function_that_fails_only_at_the_end_does_not_lose_the_run():
     assert result.status is Status.SOLVED
 
 
-@pytest.mark.filterwarnings("ignore:Stopped")
+@pytest.mark.filterwarnings("ignore:(Stopped|Stalled)")
 @pytest.mark.parametrize("factor", [-1.0, 2.0, 0.5])
 def test_c74_a_gradient_that_contradicts_the_value_is_noticed(factor):
     with pytest.warns(ConvergenceWarning, match="the gradient does not agree with the value"):

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double EPS = std::numeric_limits<double>::epsilon();
 constexpr double SHORTEST_STEP = 1e-300, LONGEST_STEP = 1e300;
-constexpr double COLLAPSED = 1e-9;
+constexpr double COLLAPSED = 1e-9, MEASURABLE = 1000 * EPS;
 constexpr int MOST_TRIALS = 60;
 constexpr double FLAT = 4 * EPS;  // psi_k is not known better than this, relatively
 
@@ -58,6 +58,7 @@ public:
             if (!find_trial(reference)) return;
             ++state_.steps;
 
+            if (now_.value - trial_.value > MEASURABLE * std::fabs(now_.value)) sound_step_ = state_.step;
             slope_at(trial_, next_slope_);
             double curvature = 0;  // not a difference of two products: near a solution that is all rounding
             for (std::size_t i = 0; i < moved_.size(); ++i) curvature += moved_[i] * (next_slope_[i] - slope_[i]);
@@ -87,7 +88,7 @@ public:
     // Whatever ended the run, hand out the best point seen: never one with psi_k above the start's (beyond the last digits).
     void finish() {
         sweep();
-        if (state_.step < COLLAPSED * first_step_) state_.step = first_step_;  // by rounding; the next outer step starts afresh
+        if (state_.step < COLLAPSED * sound_step_) state_.step = sound_step_;  // by rounding; the next outer step starts afresh
         state_.x = std::move(kept_.x);
         state_.gradient = std::move(kept_.gradient_psi);
         state_.psi = kept_.psi;
@@ -102,7 +103,7 @@ private:
     void sweep() {
         double steepest = 0;
         for (const double slope : slope_) steepest = std::max(steepest, std::fabs(slope));
-        const double speck = 256 * EPS * first_step_ * steepest;
+        const double speck = 256 * EPS * sound_step_ * steepest;
         for (std::size_t i = 0; i < kept_.x.size(); ++i)
             if (state_.x[i] == 0 && std::fabs(kept_.x[i]) <= speck) kept_.x[i] = 0;
     }
@@ -178,7 +179,7 @@ private:
     const double *center_;
     Point now_, trial_, kept_;
     Vector slope_, next_slope_, shifted_, moved_;
-    const double first_step_ = state_.step;
+    double sound_step_ = state_.step;  // the last one that lowered psi_k beyond doubt, or where the run began
     Clock::time_point began_ = Clock::now();
     Poll poll_;
 };
