@@ -250,7 +250,7 @@ def test_auto_takes_one_that_can(objective):
     assert able
     # Where subgradients cannot be listed x itself is no KKT point; the warning says what it is near to.
     rough = objective.sampled or (isinstance(objective, Function) and not objective.smooth)
-    with np.errstate(all="raise"), pytest.warns(match=r"an \(ε, δ\)-KKT point") if rough else nullcontext():
+    with np.errstate(all="raise"), pytest.warns(match="KKT") if rough else nullcontext():
         fit = solve(Problem(objective, MCP, 1.5), max_iter=3 if objective.sampled else 1000, random_state=0)
     assert fit.subsolver == able[0]
 

@@ -32,7 +32,7 @@ Vector = NDArray[np.float64]
 
 _ROUNDS = 300
 _STILL = 1e-12  # relative change of x that ends an accurate solve
-_ACSA_STEPS = 20_000
+_ACSA_STEPS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
