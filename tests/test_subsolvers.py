@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from contextlib import nullcontext
 
 import numpy as np
@@ -402,3 +405,33 @@ def test_restricting_an_oracle_restricts_its_samples():
     value, gradient = part.value_and_gradient(x[W])
     true, slope = objective.value_and_gradient(x)
     assert value == true and np.array_equal(gradient, slope[W])
+
+
+# --- the same bits for a seed, whatever the threads
+
+BITS = """
+import hashlib, sys, warnings
+import numpy as np, scipy.sparse
+from concurrent.futures import ThreadPoolExecutor
+from levelprox import LinearModel, Problem, constraints, solve
+from levelprox.subsolvers import ACSA
+warnings.simplefilter("ignore")
+rng = np.random.default_rng(0)
+X = scipy.sparse.random_array((400, 20_000), density=0.01, rng=rng, format="csr")
+b = np.sign(X[:, :50] @ np.ones(50) + 0.01 * rng.standard_normal(400))
+def bits(subsolver):
+    loss = "hinge" if subsolver == "smoothing" else "logistic"
+    problem = Problem(LinearModel(X, b, loss), constraints.MCP.from_threshold(0.5), 9.5)
+    return hashlib.sha256(solve(problem, subsolver=subsolver, max_iter=2, random_state=7).x.tobytes()).hexdigest()
+subsolvers = ["sgd", "svrg", "nesterov", "spectral", "smoothing", ACSA(steps=50, batch_size=30)]
+with ThreadPoolExecutor(int(sys.argv[1])) as pool:
+    print(*pool.map(bits, subsolvers))
+"""
+
+
+def test_a_seed_gives_the_same_bits_whatever_the_threads():
+    seen = set()
+    for at_once, blas in ((1, "1"), (4, "2")):
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": blas, "OMP_NUM_THREADS": blas}
+        seen.add(subprocess.check_output([sys.executable, "-c", BITS, str(at_once)], env=environment, text=True))
+    assert len(seen) == 1
