@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from levelprox import Function, LinearModel, Problem, certify, solve
-from levelprox.certificate import Residual, null_fit
 from levelprox.constraints import L1, MCP, SCAD, Exp
+from levelprox.null_fit import null_fit
+from levelprox.residual import Residual
 from tests.registries import CONSTRAINTS
 
 

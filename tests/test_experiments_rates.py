@@ -12,8 +12,8 @@ import pytest
 from experiments import finite_sum, rates
 from experiments.cells import table
 from experiments.measure import Path, distance_squared, seeds_that_draw_the_last, solution
-from levelprox.certificate import Residual
 from levelprox.objectives.base import Subgradients
+from levelprox.residual import Residual
 from levelprox.theory import draw_k_hat
 
 CELLS = table()

@@ -19,10 +19,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.certificate import NullFit, Residual, certify
+from levelprox.certificate import certify
 from levelprox.errors import InfeasibleError, InvalidInputError
+from levelprox.null_fit import NullFit
 from levelprox.objectives import Objective, Stochastic
 from levelprox.problem import Problem
+from levelprox.residual import Residual
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
 from levelprox.subsolvers import ACSA, Smoothing, Spectral, Subsolver

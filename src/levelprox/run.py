@@ -23,11 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from levelprox.certificate import Certificate, assemble, certify, null_fit
+from levelprox.certificate import Certificate, assemble, certify
 from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
 from levelprox.lcpp import lcpp
 from levelprox.levels import Constant, Levels
 from levelprox.nearby import nearby_kkt
+from levelprox.null_fit import null_fit
 from levelprox.objectives.declared import Declared
 from levelprox.problem import Problem
 from levelprox.result import Iterate, Record, Result, Status

@@ -1,0 +1,92 @@
+"""The fit without any feature that counts: where runs start and scales are measured."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.objectives import Objective
+from levelprox.problem import Problem
+
+Vector = NDArray[np.float64]
+
+_ROUNDING = 1e-6  # of a fit by a quasi-Newton method
+_CLOSE = 1e-3  # to the null fit, relative to its distance from the origin
+
+
+@dataclass(frozen=True, eq=False)
+class NullFit:
+    """The fit without any feature that counts: where scales are measured."""
+
+    x: Vector
+    psi: float
+    gradient: Vector
+    scale: float
+
+
+def null_fit(problem: Problem, seconds: float = math.inf) -> NullFit:
+    """The origin, but for the exempt coordinates, which are fitted; the scale is ‖∇ψ‖∞ there."""
+    x = np.zeros(problem.dimension)
+    exempt = problem.exempt
+    at_origin = 0.0
+    if exempt.size:
+        at_origin = _size(problem.objective.value_and_gradient(x)[1])
+        x[exempt] = _fit_unconstrained(
+            problem.objective.restrict(exempt), problem.must_be_nonnegative()[exempt], seconds
+        )
+    psi, gradient = problem.objective.value_and_gradient(x)
+    scale = _size(gradient)
+    # Where the exempt coordinates alone fit the data, what is left of the gradient is rounding, not a scale.
+    if scale <= _ROUNDING * at_origin:
+        scale = _scale_of_a_fit(problem.objective, x, scale, at_origin)
+    return NullFit(x, psi, gradient, scale if np.isfinite(scale) and scale > 0 else 1.0)
+
+
+def _scale_of_a_fit(objective: Objective, x: Vector, left: float, at_origin: float) -> float:
+    """The scale where so little of the gradient at the origin is left at the null fit x that it may be rounding.
+
+    Where the curvature of ψ has no bound, the gradient at the origin may be large only because x is far. What
+    a parabola with the curvature of ψ at x would have there, ‖∇ψ((1−t)x)‖/t with small t, then takes its place;
+    unless ψ falls for ever towards x, and has no curvature left.
+    """
+    if math.isfinite(objective.smoothness) or objective.is_separated(x):
+        return at_origin
+    close = _size(objective.value_and_gradient((1 - _CLOSE) * x)[1]) / _CLOSE
+    return min(at_origin, close) if left <= _ROUNDING * close else left
+
+
+def _size(gradient: Vector) -> float:
+    return float(np.max(np.abs(gradient), initial=0.0))
+
+
+def _fit_unconstrained(objective: Objective, nonnegative: NDArray[np.bool_], seconds: float) -> Vector:
+    """The minimiser of ψ alone, or the best point found in the time given."""
+    from scipy import optimize  # a tenth of a second to import, and only exempt coordinates need it
+
+    bounds = [(0.0, None) if asked else (None, None) for asked in nonnegative]
+    deadline = time.monotonic() + seconds
+    best = (math.inf, np.zeros(objective.dimension))
+
+    def timed(x: Vector) -> tuple[float, Vector]:
+        nonlocal best
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        value, gradient = objective.value_and_gradient(x)
+        best = (value, np.array(x)) if value < best[0] else best
+        return value, gradient
+
+    with suppress(TimeoutError):
+        optimize.minimize(
+            timed,
+            np.zeros(objective.dimension),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxiter": 200, "ftol": 0.0, "gtol": 1e-12},
+        )
+    return best[1]

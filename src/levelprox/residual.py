@@ -1,0 +1,159 @@
+"""How far the KKT system is from holding at x, as a function of the multiplier y, and the best y and subgradient.
+
+    |ψ'_j + y ω_j φ'(|x_j|) sign x_j|   where x_j ≠ 0,      max(|ψ'_j| − y λ ω_j, 0)   where x_j = 0
+
+(max(−ψ'_j − y λ ω_j, 0) at a zero that may not be negative). All of these, and the complementarity
+y|g(x) − η|, are convex and piecewise linear in y, so the best y is found exactly.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import suppress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.null_fit import NullFit
+from levelprox.objectives import Subgradients
+from levelprox.problem import Problem
+
+Vector = NDArray[np.float64]
+
+
+def price_of(problem: Problem, x: Vector, psi: float, null: NullFit) -> float:
+    """What a unit of y costs in complementarity, in units of stationarity.
+
+    Relative to ψ, and relative to the multiplier scale/λ and the level η themselves: the first alone would call the
+    null fit solved where ψ is large beside its gradient.
+    """
+    slack = abs(problem.level - problem.g(x))
+    share = slack / problem.level if problem.level > 0 else 0.0
+    largest_weight = 1.0 if problem.weights is None else float(np.max(problem.weights, initial=0.0))
+    return max(slack * null.scale / max(abs(psi), null.scale), problem.constraint.lam * largest_weight * share)
+
+
+class Residual:
+    """dist(0, ∂ψ_j + y ∂g_j) of every coordinate, as a function of y: max over lines offset + slope·y, and 0."""
+
+    def __init__(self, problem: Problem, x: Vector, gradient: Vector) -> None:
+        weights = np.ones(problem.dimension) if problem.weights is None else problem.weights
+        support = x != 0
+        self.support_offset = gradient[support]
+        self.support_slope = weights[support] * problem.constraint.slope(np.abs(x[support])) * np.sign(x[support])
+        one_sided = problem.must_be_nonnegative()[~support]
+        at_zero = gradient[~support]
+        self.zero_offset = np.where(one_sided, -at_zero, np.abs(at_zero))
+        self.zero_slope = -problem.constraint.lam * weights[~support]
+        if self.zero_slope.size and np.all(self.zero_slope == self.zero_slope[0]):
+            # Equal weights, the usual case: only the largest of them can matter for the maximum.
+            self._zero_offset = self.zero_offset.max(keepdims=True)
+            self._zero_slope = self.zero_slope[:1]
+        else:
+            self._zero_offset, self._zero_slope = self.zero_offset, self.zero_slope
+
+    def each(self, y: float) -> Vector:
+        """The residual of every coordinate (support first)."""
+        return np.concatenate(
+            [
+                np.abs(self.support_offset + y * self.support_slope),
+                np.maximum(self.zero_offset + y * self.zero_slope, 0),
+            ]
+        )
+
+    def largest(self, y: float) -> float:
+        """The largest residual."""
+        return self.line(y)[0]
+
+    def line(self, y: float) -> tuple[float, float, float]:
+        """The largest residual at y, and the line offset + slope·y that it lies on."""
+        best, offset, slope = 0.0, 0.0, 0.0
+        if self.support_offset.size:
+            signed = self.support_offset + y * self.support_slope
+            j = int(np.argmax(np.abs(signed)))
+            if abs(signed[j]) > best:
+                sign = float(np.copysign(1, signed[j]))
+                best = float(abs(signed[j]))
+                offset, slope = sign * float(self.support_offset[j]), sign * float(self.support_slope[j])
+        if self._zero_offset.size:
+            at_zero = self._zero_offset + y * self._zero_slope
+            j = int(np.argmax(at_zero))
+            if at_zero[j] > best:
+                best, offset, slope = float(at_zero[j]), float(self._zero_offset[j]), float(self._zero_slope[j])
+        return best, offset, slope
+
+
+def best_multiplier(residual: Residual, price: float) -> float:
+    """The smallest y ≥ 0 minimising max(residual(y), price·y), by cutting planes: exact after a few looks.
+
+    The maximum of lines is bracketed by one falling and one rising line; each look at their crossing
+    finds a higher line there, which replaces one of the two, or finds none, and the crossing is best.
+    """
+    _, *fall = residual.line(0.0)  # offset, slope < 0
+    rise = [0.0, price]  # offset, slope ≥ 0
+    if fall[1] >= 0:
+        return 0.0
+    y = 0.0
+    for _ in range(200):
+        crossing = (fall[0] - rise[0]) / (rise[1] - fall[1])
+        height = fall[0] + fall[1] * crossing
+        value, *line = residual.line(crossing)
+        if price * crossing > value:
+            value, line = price * crossing, [0.0, price]
+        y = crossing
+        if value <= height * (1 + 1e-14) + 1e-300:
+            return y
+        if line[1] < 0:
+            fall = line
+        else:
+            rise = line
+    return y
+
+
+def best_subgradient(
+    problem: Problem, x: Vector, psi: float, null: NullFit, subgradients: Subgradients, seconds: float
+) -> Vector:
+    """The subgradient of ψ that brings the KKT system nearest to 0 in the 2-norm, with y free.
+
+    Any subgradient makes a valid certificate; the best is sought by a bounded quasi-Newton method, in units in
+    which everything is about 1.
+    """
+    from scipy import optimize  # as above: only losses with kinks need it
+
+    rows, radius, center = subgradients.rows, subgradients.radius, subgradients.center
+    weights = np.ones(problem.dimension) if problem.weights is None else problem.weights
+    lam, price, scale = problem.constraint.lam, price_of(problem, x, psi, null), null.scale
+    unit = scale / (lam * (float(np.max(weights)) or 1.0))  # of y
+    support = x != 0
+    slope = weights * problem.constraint.slope(np.abs(x)) * np.sign(x)
+    one_sided = problem.must_be_nonnegative()
+    deadline = time.monotonic() + seconds
+    best = (math.inf, subgradients.guess)
+
+    def gap(parameters: Vector) -> tuple[float, Vector]:
+        nonlocal best
+        rho, y = parameters[:-1] * radius, float(parameters[-1]) * unit
+        gradient = center + rows.rmatvec(rho)
+        below = np.minimum(gradient + y * lam * weights, 0)
+        above = np.where(one_sided, 0.0, np.maximum(gradient - y * lam * weights, 0))
+        off = np.where(support, gradient + y * slope, below + above) / scale
+        by_y = float(off[support] @ slope[support])
+        by_y += lam * float(weights[~support] @ ((below - above)[~support] / scale))
+        cost = y * price / scale
+        value = 0.5 * float(off @ off) + 0.5 * cost**2
+        best = (value, rho) if value < best[0] else best
+        if time.monotonic() > deadline:
+            raise TimeoutError  # the best so far will have to do
+        return value, np.append(rows.matvec(off) * radius / scale, (by_y + cost * price) * unit / scale)
+
+    with suppress(TimeoutError):
+        optimize.minimize(
+            gap,
+            np.append(subgradients.guess / radius, 0.0),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(-1.0, 1.0)] * radius.size + [(0.0, None)],
+            options={"maxiter": 5000, "maxfun": 20000, "ftol": 1e-28, "gtol": 1e-15},
+        )
+    return np.asarray(center + rows.rmatvec(best[1]), dtype=np.float64)
