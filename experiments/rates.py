@@ -187,7 +187,7 @@ def draw(axis: Axes, cell: Cell, points: Curve, fitted: Fit) -> None:
     axis.loglog(1 / eps, points.gradients, "o-", color=COLORS[0], markersize=3.5, linewidth=1, label="measured")
     reference = points.gradients[-1] * (eps[-1] / eps) ** p
     axis.loglog(1 / eps, reference, "--", color=COLORS[1], linewidth=1, label=f"slope {p}, the paper's")
-    axis.set_title(f"{cell.name}\np = {fitted.slope:.2f} [{fitted.low:.2f}, {fitted.high:.2f}]", size=9)
+    axis.set_title(f"{cell.name}\nslope {fitted.slope:.2f} [{fitted.low:.2f}, {fitted.high:.2f}]", size=9)
     axis.legend(fontsize=7, frameon=False, loc="upper left")
     axis.xaxis.set_minor_formatter(NullFormatter())
     axis.yaxis.set_minor_formatter(NullFormatter())

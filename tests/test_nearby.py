@@ -9,7 +9,6 @@ import pytest
 
 from levelprox import Function, LinearModel, Problem, Stochastic, constraints, solve, theory
 from levelprox.errors import InvalidInputError
-from levelprox.levels import Harmonic
 from levelprox.nearby import expected_kkt, nearby_kkt
 from levelprox.subproblem import Subproblem
 from levelprox.subsolvers import ACSA
@@ -158,7 +157,7 @@ def test_gamma_may_be_chosen_with_the_preset():
     ("options", "message"),
     [
         ({"levels": "constant", "surrogate": "concave"}, "sets surrogate itself"),
-        ({"levels": Harmonic()}, "sets levels itself"),
+        ({"levels": "geometric"}, "sets levels itself"),
         ({"stopping": "change"}, "sets stopping itself"),
         ({"subsolver": "spectral"}, "runs the subsolver acsa"),
         ({"subsolver": ACSA(steps=5)}, "sets the steps of acsa itself"),

@@ -132,7 +132,8 @@ def nearby_kkt(
         again = _go_on(subproblem, solution, subsolver, deadline, rng)
         return _by_the_proof(problem, subproblem, point, solution, again)
     delta = float(np.sum((point - solution.x) ** 2))
-    return min(_at(replace(problem, objective=objective), solution, delta), key=lambda near: near.epsilon)
+    left = max(0.0, deadline - time.monotonic())
+    return min(_at(replace(problem, objective=objective), solution, delta, left), key=lambda near: near.epsilon)
 
 
 def expected_kkt(runs: Sequence[Nearby]) -> ExpectedKKT:
@@ -200,13 +201,14 @@ def _go_on(
     return iterate
 
 
-def _at(problem: Problem, solution: Iterate, delta: float) -> tuple[Nearby, Nearby]:
+def _at(problem: Problem, solution: Iterate, delta: float, seconds: float) -> tuple[Nearby, Nearby]:
     """The statement at x̄ with the subproblem's own multiplier and gradient, and with the certificate's."""
     x, y = solution.x, solution.multiplier
     slack = abs(problem.g(x) - problem.level)
     apart = float(np.sum(Residual(problem, x, solution.gradient).each(y) ** 2))
     # The scale does not matter for absolute figures.
-    at = certify(problem, x, NullFit(x, solution.psi, solution.gradient, 1.0))
+    hint = None if solution.kinks is None else solution.kinks.slopes
+    at = certify(problem, x, NullFit(x, solution.psi, solution.gradient, 1.0), hint=hint, seconds=seconds)
     return (
         Nearby(x, y, apart, y * slack, delta),
         Nearby(x, at.multiplier, at.stationarity_squared, at.complementarity, delta),

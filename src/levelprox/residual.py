@@ -119,7 +119,8 @@ def best_subgradient(
     Any subgradient makes a valid certificate; the best is sought by a bounded quasi-Newton method, in units in
     which everything is about 1.
     """
-    from scipy import optimize  # as above: only losses with kinks need it
+    from scipy import optimize  # slow to import, and only losses with kinks need it
+    from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
     rows, radius, center = subgradients.rows, subgradients.radius, subgradients.center
     weights = np.ones(problem.dimension) if problem.weights is None else problem.weights
@@ -147,7 +148,8 @@ def best_subgradient(
             raise TimeoutError  # the best so far will have to do
         return value, np.append(rows.matvec(off) * radius / scale, (by_y + cost * price) * unit / scale)
 
-    with suppress(TimeoutError):
+    # Threads of BLAS wait for one another on matrices this small, on a busy machine for seconds.
+    with suppress(TimeoutError), threadpool_limits(1, user_api="blas"):
         optimize.minimize(
             gap,
             np.append(subgradients.guess / radius, 0.0),

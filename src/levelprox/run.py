@@ -190,9 +190,10 @@ class Run:
         iterate, accuracy = start, 0.1 * self.tol * self.null.scale
         assert self.gamma is not None
         gamma = problem.objective.weak_convexity if problem.objective.smooth else self.gamma
-        for steps in chain((1, 2, 4), repeat(10)):
+        # Short steps at first: where the level binds, most of what is done here is done again.
+        for subsolver in chain(map(self.subsolver.limited_to, (1, 2, 4)), repeat(self.subsolver)):
             free = Subproblem(problem.objective, everything, iterate.x, gamma, problem.signs)
-            iterate = self.subsolver.limited_to(steps).solve(free, iterate, accuracy, self._left(), self.rng)
+            iterate = subsolver.solve(free, iterate, accuracy, self._left(), self.rng)
             if problem.g(iterate.x) > problem.level:
                 self._count(iterate)
                 if iterate.stop == "interrupted":
@@ -381,6 +382,8 @@ class Run:
             figures += f"; an (ε, δ)-KKT point with ε = {certificate.epsilon:.1e}, δ = {certificate.delta:.1e}"
         steps = f"after {self.n_outer} outer steps"
         nearly, remedy = "Nearly solved", "Raise max_iter or tol."
+        if self.subsolver.is_random(self.problem.objective):
+            remedy = "Raise max_iter or tol, or lower the noise: more steps or larger batches, a larger gamma."
         if self.stopping == "change" and self.history and self.history[-1].change <= self.tol:
             nearly, remedy = "x changes by less than tol", "Lower tol, or stop by the KKT residual."
         elif self.still >= _STILL:
@@ -392,7 +395,7 @@ class Run:
             Status.SOLVED: f"Solved {steps}: {figures}."
             + ("" if certificate.active else " The constraint is inactive."),
             Status.SOLVED_INACCURATE: f"{nearly} {steps}: {figures}. {remedy}",
-            Status.MAX_ITER: f"Stopped {steps}, max_iter: {figures}. Raise max_iter or tol."
+            Status.MAX_ITER: f"Stopped {steps}, max_iter: {figures}. {remedy}"
             if self.parameters is None
             else f"{nearly} {steps}: {figures}. {remedy}",
             Status.TIME_LIMIT: f"Stopped {steps}, time_limit {self.time_limit:g} s: {figures}. Raise it or tol.",
@@ -404,8 +407,11 @@ class Run:
         return stopped[status]
 
     def _why_stalled(self) -> str:
-        if self.best is not None and self.best.stop == "no decrease" and isinstance(self.problem.objective, Declared):
-            return "No step lowers psi: a constant declared for it (smoothness, nonsmoothness) may be too small."
+        objective = self.problem.objective
+        if isinstance(objective, Declared) and not objective.smooth:
+            return "No step lowers psi. Beside a kink the residual at x itself says little: look at ε and δ."
+        if isinstance(objective, Declared) and self.best is not None and self.best.stop == "no decrease":
+            return "No step lowers psi: the smoothness declared for it may be too small."
         return "x no longer moves in float64; raise tol, or scale the data."
 
     def _result(self, status: Status, message: str, certificate: Certificate) -> Result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
@@ -18,7 +19,7 @@ from levelprox.paper import paper_run
 from levelprox.problem import Problem
 from levelprox.result import Result
 from levelprox.run import Callback, RandomState, Run
-from levelprox.subsolvers import ACSA, Subsolver, choose
+from levelprox.subsolvers import ACSA, SUBSOLVERS, Subsolver, choose
 from levelprox.surrogate import surrogate_by_name
 from levelprox.theory import Parameters
 from levelprox.validation import real, whole
@@ -98,7 +99,8 @@ def solve(
     Warns
     -----
     ConvergenceWarning
-        When the run ended without reaching tol: with the residual, tol and the remedy.
+        When the run ended without reaching tol, other than by Ctrl-C or the callback: with the residual, tol and the
+        remedy.
     """
     if unknown:
         raise TypeError(_unknown_option(next(iter(unknown))))
@@ -112,7 +114,7 @@ def solve(
     parameters: Parameters | None = None
     if preset is not None:
         _one_of("preset", preset, ("paper",))
-        _nothing_else(levels=levels, surrogate=surrogate, stopping=stopping)
+        _nothing_else(levels="constant" if levels == "harmonic" else levels, surrogate=surrogate, stopping=stopping)
         paper = paper_run(problem, steps, rng, _acsa(subsolver), weight)
         chosen, schedule, rule = choose(paper.subsolver, problem.objective), paper.levels, "never"
         parameters, steps, weight = paper.parameters, paper.k_hat, paper.parameters.gamma
@@ -248,6 +250,9 @@ def _generator(random_state: RandomState) -> np.random.Generator:
 
 
 def _unknown_option(name: str) -> str:
+    for kind in SUBSOLVERS.values():
+        if name in {field.name for field in fields(kind)}:
+            return f"{name!r} is a setting of a subsolver: subsolver=subsolvers.{kind.__name__}({name}=...)"
     options = list(solve.__kwdefaults__ or {})
     near = get_close_matches(name, options, n=3)
     return f"unknown option {name!r}" + (f"; did you mean {' or '.join(map(repr, near))}?" if near else "")

@@ -35,7 +35,7 @@ class Stochastic(Declared):
     dimension : int
         d.
     noise : float
-        σ ≥ 0.
+        σ ≥ 0 with E‖Ψ'(x, ξ) − ψ'(x)‖² ≤ σ² at every x: of the whole vector, not of one coordinate.
     smoothness : float, default=0.0
         L ≥ 0, of the smooth part of ψ.
     nonsmoothness : float, default=0.0

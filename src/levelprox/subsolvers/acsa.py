@@ -26,7 +26,7 @@ from levelprox.subsolvers.base import Subsolver, arrived
 from levelprox.subsolvers.minibatch import batch_size, batch_warning, check_batch_size, draw
 from levelprox.validation import whole
 
-_FEWEST = 100  # steps where subgradients jump or are sampled: their error falls only as 1/T
+_FEWEST, _MOST = 100, 10_000  # steps where subgradients jump or are sampled: their error falls only as 1/T
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class ACSA(Subsolver):
     ----------
     steps : int, optional
         T, inner steps per outer step. By default enough for the deterministic part of the bound to be at
-        most a quarter of m‖x^{k−1} − x̄‖², and at least 100 where ψ has kinks or is sampled.
+        most a quarter of m‖x^{k−1} − x̄‖²; where ψ has kinks or is sampled, also enough for the rest of it to be at
+        most a tenth of |ψ(x^{k−1})|, though between 100 and 10,000.
     batch_size : int, optional
         Look at so many rows of a linear model per step instead of all of them, drawn with replacement in proportion
         to their weights. More than n is cut to n, with a warning. A user's oracle draws its own samples.
@@ -76,8 +77,9 @@ class ACSA(Subsolver):
         return objective.noise if objective.sampled else 0.0
 
     def proximal_weight(self, objective: Objective) -> float:
-        """γ = 3μ, or L/10: its error falls with γ − μ, so γ must not be tiny beside L."""
-        return 3 * objective.weak_convexity or 0.1 * objective.smoothness or 0.1 * objective.curvature
+        """γ = 3μ, or L/10, or L where ψ is sampled: its error falls with γ − μ, so γ must not be tiny beside L."""
+        share = 1.0 if self.is_random(objective) else 0.1
+        return 3 * objective.weak_convexity or share * objective.smoothness or share * objective.curvature
 
     def limited_to(self, steps: int) -> ACSA:
         return replace(self, steps=steps)
@@ -102,7 +104,8 @@ class ACSA(Subsolver):
                 f"acsa needs gamma above the weak-convexity constant {objective.weak_convexity:g} of the objective, "
                 f"got {subproblem.gamma:g}"
             )
-        steps = self.steps or _enough(smoothness, strong_convexity, objective.smooth and not self.is_random(objective))
+        rough = objective.nonsmoothness**2 + self.noise(objective) ** 2
+        steps = self.steps or _enough(smoothness, strong_convexity, rough, abs(start.psi))
         settings = _kernels.AcsaSettings(steps, strong_convexity, smoothness, subproblem.gamma, seconds)
         arguments = (subproblem.set, subproblem.center, start.x, settings)
         source = np.random.default_rng() if rng is None else rng
@@ -129,7 +132,10 @@ class ACSA(Subsolver):
         )
 
 
-def _enough(smoothness: float, strong_convexity: float, exact: bool) -> int:
-    """T with 2Λ/T² ≤ m/4, as in the corollaries."""
+def _enough(smoothness: float, strong_convexity: float, rough: float, psi: float) -> int:
+    """T with 2Λ/T² ≤ m/4, as in the corollaries; where M² + σ² > 0, also 8(M² + σ²)/(mT) ≤ |ψ|/10, within limits."""
     steps = math.ceil(2 * math.sqrt(2 * smoothness / strong_convexity)) if strong_convexity > 0 else _FEWEST
-    return steps if exact else max(steps, _FEWEST)
+    if rough == 0:
+        return steps
+    quiet = 80 * rough / (strong_convexity * psi) if psi > 0 else math.inf
+    return max(steps, math.ceil(min(max(quiet, _FEWEST), _MOST)))

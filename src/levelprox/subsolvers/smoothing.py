@@ -28,7 +28,7 @@ from levelprox.subsolvers.base import Subsolver, Vector
 from levelprox.subsolvers.spectral import Spectral
 
 _WIDE, _NARROWEST = 1e-2, 1e-8  # of the size of the residuals at the start
-_SLOW = 0.9
+_SLOW, _STILL = 0.9, 0.1
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ class Smoothing(Subsolver):
 
         slopes = smooth.slopes(step.x)
         missed = model.counted(kinks.width * np.abs(slopes - kinks.slopes))
+        moved = float(np.max(np.abs(model.counted(model.design.matvec(step.x - start.x)))))
         # At the kinks the envelope's gradient is a subgradient of ψ at x; elsewhere only of ψ near x.
         psi, gradient = model.value_and_gradient(step.x)
         if np.all(missed <= model.counted(model.near_a_kink(step.x))):
@@ -90,21 +91,25 @@ class Smoothing(Subsolver):
             step,
             psi=psi,
             gradient=gradient,
-            kinks=_next(kinks, slopes, float(missed.max()), narrow=step.stop != "steps"),
+            kinks=_next(kinks, slopes, float(missed.max()), moved, narrow=step.stop != "steps"),
             n_grad=step.n_grad + 2,
         )
 
 
 def _at_first(model: LinearModel, x: Vector) -> Kinks:
-    """No shift, and a width of the size of the residuals."""
+    """No shift, and a width of the size of the residuals: of most of them, unless most are (nearly) at their kink."""
     off = model.counted(np.abs(model.margins(x) - model.target))
-    scale = float(np.median(off)) or float(off.mean()) or 1.0
-    return Kinks(np.zeros(model.target.size), scale, np.inf, scale)
+    *sizes, large = np.quantile(off, [0.5, 0.75, 0.9, 0.95])
+    scale = next((size for size in sizes if size > 0.01 * large), large) or float(off.mean()) or 1.0
+    return Kinks(np.zeros(model.target.size), float(scale), np.inf, float(scale))
 
 
-def _next(kinks: Kinks, slopes: Vector, missed: float, narrow: bool) -> Kinks:
-    """Half the width while it is wide, or while the kinks are not approached; never after an unfinished step."""
+def _next(kinks: Kinks, slopes: Vector, missed: float, moved: float, narrow: bool) -> Kinks:
+    """Half the width while it is wide, or while the kinks are not approached although margins stand still.
+
+    Never after an unfinished step: it asks for better conditioning, not for worse.
+    """
     width = kinks.width
-    if narrow and (width > _WIDE * kinks.scale or missed > _SLOW * kinks.missed):
+    if narrow and (width > _WIDE * kinks.scale or (missed > _SLOW * kinks.missed and missed > _STILL * moved)):
         width = max(width / 2, _NARROWEST * kinks.scale)
     return Kinks(slopes, width, missed, kinks.scale)

@@ -39,7 +39,7 @@ class Spectral(Subsolver):
     """
 
     name: ClassVar[str] = "spectral"
-    needs: ClassVar[str] = "a differentiable objective"
+    needs: ClassVar[str] = "a differentiable objective that is not sampled"
 
     max_steps: int = 10
     accuracy: float = 0.1
