@@ -435,3 +435,20 @@ def test_a_seed_gives_the_same_bits_whatever_the_threads():
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": blas, "OMP_NUM_THREADS": blas}
         seen.add(subprocess.check_output([sys.executable, "-c", BITS, str(at_once)], env=environment, text=True))
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("subsolver", [Nesterov(), ACSA(steps=50)], ids=["nag", "acsa"])
+def test_ctrl_c_is_not_hidden_by_a_step_that_is_rejected(subsolver):
+    calls = []
+
+    def fun(x):
+        calls.append(1)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return 50 * float((x - 1) @ (x - 1)), 100 * (x - 1)
+
+    objective = Function(fun, 3, smoothness=1.0)  # a hundred times too small: every step overshoots
+    center = np.zeros(3)
+    subproblem = Subproblem(objective, linearise(constraints.L1(), center, 2.9), center, 0.1)
+    step = subsolver.solve(subproblem, Iterate(center, 150.0, np.full(3, -100.0)))
+    assert step.stop == "interrupted" and np.array_equal(step.x, center)

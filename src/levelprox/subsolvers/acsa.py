@@ -125,7 +125,8 @@ class ACSA(Subsolver):
         return replace(
             end,
             multiplier=outcome["multiplier"] / surrogate.lam,
-            stop=end.stop or outcome["stop"],
+            # Ctrl-C and failures are never hidden by what became of the point.
+            stop=outcome["stop"] if outcome["stop"] in ("interrupted", "not finite") else end.stop or outcome["stop"],
             n_inner=outcome["steps"],
             n_grad=end.n_grad + round(evaluations * outcome["steps"]),
             n_proj=outcome["projections"],

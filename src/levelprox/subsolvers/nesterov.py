@@ -84,7 +84,8 @@ class Nesterov(Subsolver):
         return replace(
             end,
             multiplier=outcome["multiplier"] / surrogate.lam,
-            stop=end.stop or outcome["stop"],
+            # Ctrl-C and failures are never hidden by what became of the point.
+            stop=outcome["stop"] if outcome["stop"] in ("interrupted", "not finite") else end.stop or outcome["stop"],
             n_inner=outcome["steps"],
             n_grad=end.n_grad + outcome["evaluations"],
             n_proj=outcome["projections"],
