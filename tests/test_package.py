@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import textwrap
@@ -73,7 +74,7 @@ def test_importing_costs_little_beyond_scikit_learn():
     # Processor time: what else the machine does is not the package's fault.
     script = "import time, sklearn; t = time.process_time(); import levelprox; print(time.process_time() - t)"
     seconds = [float(subprocess.check_output([sys.executable, "-c", script])) for _ in range(5)]
-    assert min(seconds) < 0.2
+    assert statistics.median(seconds) < 0.2
 
 
 def test_the_public_names_are_there():

@@ -74,7 +74,7 @@ struct Sigmoid {
     }
     double derivative(double z, double b) const {
         const double e = std::exp(-std::abs(b * z));
-        return -b * (e / ((1.0 + e) * (1.0 + e)));
+        return -b * std::min(e / ((1.0 + e) * (1.0 + e)), 0.25);  // at most 1/4, rounded or not; NaN stays NaN
     }
     // e (1 - e) / (1 + e)^3 with the sign of m; 1 - e is never a difference.
     double curvature(double z, double b) const {
