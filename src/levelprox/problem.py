@@ -64,6 +64,20 @@ class Problem:
         return self.objective.dimension
 
     @property
+    def width(self) -> int:
+        """Coefficients per feature; 1 unless a feature has one for each class."""
+        return self.objective.width
+
+    @property
+    def n_features(self) -> int:
+        """Number of features: what weights, signs and W speak of."""
+        return self.dimension // self.width
+
+    def sizes(self, x: Vector) -> Vector:
+        """What φ is taken of, feature by feature: |x_j|, or the 2-norm of its coefficients."""
+        return np.abs(x)
+
+    @property
     def exempt(self) -> NDArray[np.intp]:
         """The coordinates that never count (ω_j = 0)."""
         return np.empty(0, np.intp) if self.weights is None else np.flatnonzero(self.weights == 0)

@@ -27,6 +27,10 @@ class Objective(ABC):
     smooth: bool = True
     #: Whether only samples of ψ' can be had.
     sampled: bool = False
+    #: Whether ψ(x) = F(Ax + o) with a Hessian to be had: see `Curved`.
+    curved: bool = False
+    #: Coefficients per feature: feature j has the coordinates j·width … (j+1)·width − 1.
+    width: int = 1
 
     @property
     @abstractmethod

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -16,14 +17,15 @@ from levelprox.designs import Design, as_design
 from levelprox.errors import InvalidInputError
 from levelprox.losses import Loss, check_weights, loss_by_name
 from levelprox.losses.base import vector
-from levelprox.objectives.base import Objective, Subgradients, Vector
+from levelprox.objectives.base import Subgradients, Vector
+from levelprox.objectives.curved import Curved, Matrix
 from levelprox.validation import finite
 
 # Margins this close to a kink, relative to what they are a sum of, count as at it.
 _KINK = 1e-12
 
 
-class LinearModel(Objective):
+class LinearModel(Curved):
     """ψ = loss ∘ design.
 
     Parameters
@@ -62,7 +64,7 @@ class LinearModel(Objective):
             # Their unit does not matter; a power of two keeps sums and products in range without rounding.
             self.sample_weight = np.ldexp(weight, -int(np.frexp(weight.max())[1]))
         self.offset = None if offset is None else _check_offset(offset, n)
-        self.smooth = self.loss.smooth
+        self.smooth = self.curved = self.loss.smooth
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name not in ("compiled", "by_rows")}
@@ -147,6 +149,30 @@ class LinearModel(Objective):
         """z_i = ⟨a_i, x⟩ + o_i."""
         z = self.design.matvec(x)
         return z if self.offset is None else z + self.offset
+
+    def moved(self, dx: Vector) -> Vector:
+        return self.design.matvec(dx)
+
+    def value_of(self, z: Vector) -> float:
+        return self.loss.value(z, self.target, self.sample_weight)
+
+    def gradient_of(self, z: Vector) -> Vector:
+        return self.design.rmatvec(self.loss.derivative(z, self.target, self.sample_weight))
+
+    def hessian_of(self, z: Vector, convex: bool) -> Matrix:
+        return self.design.gram(self._bend(z, convex))
+
+    def hessian_product_of(self, z: Vector, convex: bool) -> Callable[[Vector], Vector]:
+        bend = self._bend(z, convex)
+        return lambda v: self.design.rmatvec(bend * self.design.matvec(v))
+
+    def hessian_diagonal_of(self, z: Vector, convex: bool) -> Vector:
+        return self.design.column_squares(self._bend(z, convex))
+
+    def _bend(self, z: Vector, convex: bool) -> Vector:
+        """s_i ℓ''(z_i, b_i) / Σ s; its absolute value where it must not be negative."""
+        bend = self.loss.curvature(z, self.target, self.sample_weight)
+        return np.abs(bend) if convex and self.loss.weak_convexity else bend
 
     def slopes(self, x: Vector) -> Vector:
         """ℓ'(z_i, b_i) for each sample, neither weighted nor averaged."""

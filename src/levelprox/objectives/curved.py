@@ -1,0 +1,55 @@
+"""ψ with second-order information: ψ(x) = F(Ax + o), F simple and A the data.
+
+    ∇ψ = A'∇F(z),      ∇²ψ = A'∇²F(z)A,      z = Ax + o      (the margins)
+
+Margins are linear in x: one product A·dx serves every point x + t·dx of a line search. Everything that a
+Newton step needs of the data is here, and nothing else: A·dx, A'r and A'DA.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.objectives.base import Objective, Vector
+
+Matrix = NDArray[np.float64]
+
+
+class Curved(Objective):
+    """ψ(x) = F(Ax + o).
+
+    Margins are arrays of shape (n,), or (n, width) where a feature has several coefficients; points and gradients are
+    always flat.
+    """
+
+    @abstractmethod
+    def margins(self, x: Vector) -> Vector:
+        """z = Ax + o."""
+
+    @abstractmethod
+    def moved(self, dx: Vector) -> Vector:
+        """A·dx: how the margins change with x."""
+
+    @abstractmethod
+    def value_of(self, z: Vector) -> float:
+        """F(z)."""
+
+    @abstractmethod
+    def gradient_of(self, z: Vector) -> Vector:
+        """A'∇F(z)."""
+
+    @abstractmethod
+    def hessian_of(self, z: Vector, convex: bool) -> Matrix:
+        """A'∇²F(z)A, of shape (dimension, dimension); where `convex` with |ℓ''| instead of ℓ'', so that it is PSD."""
+
+    @abstractmethod
+    def hessian_product_of(self, z: Vector, convex: bool) -> Callable[[Vector], Vector]:
+        """v ↦ A'∇²F(z)Av, without forming the matrix."""
+
+    @abstractmethod
+    def hessian_diagonal_of(self, z: Vector, convex: bool) -> Vector:
+        """The diagonal of that matrix."""
