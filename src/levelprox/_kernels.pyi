@@ -196,3 +196,27 @@ def stochastic_steps(
     counts: NDArray[np.int64],
 ) -> str: ...
 def sample_slopes(model: LinearModel, x: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...
+
+# The second-order model over a set (bind_quadratic.cpp)
+
+class QuadraticOutcome(TypedDict):
+    x: _F64
+    multiplier: float
+    residual: float
+    decrease: float
+    products: int
+    projections: int
+    accurate: bool
+
+# H is an array of shape (d, d), or v -> Hv; the model is H + diag(ridge), `diagonal` that of H.
+def quadratic(
+    hessian: object,
+    set: Set,
+    x: _F64,
+    gradient: _F64,
+    diagonal: _F64,
+    ridge: _F64,
+    multiplier: float,
+    relative: float,
+    max_products: int,
+) -> QuadraticOutcome: ...

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain, repeat
 
 import numpy as np
 
@@ -18,10 +19,7 @@ from levelprox.problem import Problem
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
 from levelprox.subsolvers import Subsolver
-from levelprox.surrogate import Linearise, linearise
-
-# A subsolver with its tolerance and its time limit filled in.
-Solve = Callable[[Subproblem, Iterate], Iterate]
+from levelprox.surrogate import Linearise, Surrogate, linearise
 
 
 def lcpp(
@@ -56,30 +54,63 @@ def lcpp(
     rng : Generator, optional
         For subsolvers that sample.
     """
-
-    def solve(subproblem: Subproblem, at: Iterate) -> Iterate:
-        return subsolver.solve(subproblem, at, tolerance, seconds_left(), rng)
-
     iterate = start
     for eta_k in levels:
         g_k = surrogate(problem.constraint, iterate.x, eta_k, problem.weights)
         subproblem = Subproblem(problem.objective, g_k, iterate.x, gamma, problem.signs)
-        iterate = _feasible_step(problem, subproblem, solve, iterate, eta_k)
+        iterate = _feasible_step(problem, subproblem, subsolver, iterate, tolerance, seconds_left, rng)
         yield eta_k, iterate
 
 
-def _feasible_step(problem: Problem, subproblem: Subproblem, solve: Solve, iterate: Iterate, eta_k: float) -> Iterate:
+def without_level(
+    problem: Problem,
+    start: Iterate,
+    gamma: float,
+    subsolver: Subsolver,
+    tolerance: float = 0.0,
+    seconds_left: Callable[[], float] = lambda: math.inf,
+    rng: np.random.Generator | None = None,
+) -> Iterator[tuple[float, Iterate]]:
+    """Minimise ψ alone, for as long as g ≤ η holds by itself.
+
+    A nonconvex problem can have KKT points with y > 0 although its unconstrained minimiser is
+    feasible, and LCPP may stop at one. Where the level does hold x back, gradient steps soon leave
+    it; LCPP then goes on from the last point inside, which is yielded once more with the work of the step that left.
+    """
+    everything = Surrogate(problem.weights, None, math.inf, problem.constraint.lam, math.inf)
+    iterate = start
+    # Short steps at first: where the level binds, most of what is done here is done again.
+    for limited in chain(map(subsolver.limited_to, (1, 2, 4)), repeat(subsolver)):
+        free = Subproblem(problem.objective, everything, iterate.x, gamma, problem.signs)
+        step = limited.solve(free, iterate, tolerance, seconds_left(), rng)
+        if problem.g(step.x) > problem.level:
+            work = {"n_inner": step.n_inner, "n_grad": step.n_grad, "n_proj": step.n_proj}
+            yield problem.level, replace(iterate, stop="interrupted" if step.stop == "interrupted" else "", **work)
+            return
+        iterate = step
+        yield problem.level, iterate
+
+
+def _feasible_step(
+    problem: Problem,
+    subproblem: Subproblem,
+    subsolver: Subsolver,
+    iterate: Iterate,
+    tolerance: float,
+    seconds_left: Callable[[], float],
+    rng: np.random.Generator | None,
+) -> Iterate:
     """x^k with g(x^k) ≤ η_k as computed, too.
 
     g_k ≥ g holds up to rounding. Where |x| is so large that rounding shows, the step is taken again
     in a smaller set; at worst x^{k−1} stays.
     """
     for _ in range(3):
-        step = solve(subproblem, iterate)
-        excess = problem.g(step.x) - eta_k
+        step = subsolver.solve(subproblem, iterate, tolerance, seconds_left(), rng)
+        excess = problem.g(step.x) - subproblem.surrogate.level
         if excess <= 0:
             return step
         if step.stop in ("interrupted", "not finite", "seconds"):
-            return replace(step, x=iterate.x, psi=iterate.psi, gradient=iterate.gradient)
+            return replace(step, x=iterate.x, psi=iterate.psi, gradient=iterate.gradient, margins=iterate.margins)
         subproblem = replace(subproblem, surrogate=subproblem.surrogate.tightened(4 * excess))
     return replace(iterate, stop="stationary", n_inner=0, n_grad=0, n_proj=0)

@@ -21,6 +21,8 @@ from levelprox.problem import Problem
 
 Vector = NDArray[np.float64]
 
+CLEARLY = 1e-6  # relative: what counts as inside the level, and as stationary
+
 
 def price_of(problem: Problem, x: Vector, psi: float, null: NullFit) -> float:
     """What a unit of y costs in complementarity, in units of stationarity.
@@ -109,6 +111,16 @@ def best_multiplier(residual: Residual, price: float) -> float:
         else:
             rise = line
     return y
+
+
+def distance(problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit) -> tuple[float, float]:
+    """How far the KKT system is from holding at x, in units of ∇ψ, and the multiplier with which it is nearest."""
+    residual, price = Residual(problem, x, gradient), price_of(problem, x, psi, null)
+    y = best_multiplier(residual, price)
+    # Clearly below the level and stationary without it: the constraint does not hold x back.
+    if problem.level - problem.g(x) > CLEARLY * problem.level and residual.largest(0.0) <= CLEARLY * null.scale:
+        y = 0.0
+    return max(residual.largest(y), y * price), y
 
 
 def best_subgradient(

@@ -84,6 +84,10 @@ class Iterate:
         Inner steps, evaluations of ψ with its gradient, and projections, of this outer step.
     kinks : Kinks, optional
         Where losses with kinks are smoothed.
+    margins : ndarray, optional
+        z = Ax + o, where the subsolver keeps them.
+    hessian : ndarray of shape (d, d), optional
+        The convex second-order model of ψ, at x or at a point so near that it foretold the last step well.
     """
 
     x: Vector
@@ -96,6 +100,8 @@ class Iterate:
     n_grad: int = 0
     n_proj: int = 0
     kinks: Kinks | None = None
+    margins: Vector | None = None
+    hessian: Vector | None = None
 
 
 @dataclass(frozen=True)

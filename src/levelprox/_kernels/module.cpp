@@ -12,4 +12,5 @@ NB_MODULE(_kernels, m) {
     bind_acsa(m);
     bind_nesterov(m);
     bind_stochastic(m);
+    bind_quadratic(m);
 }

@@ -8,3 +8,4 @@ void bind_spectral(nanobind::module_ &m);
 void bind_acsa(nanobind::module_ &m);
 void bind_nesterov(nanobind::module_ &m);
 void bind_stochastic(nanobind::module_ &m);
+void bind_quadratic(nanobind::module_ &m);

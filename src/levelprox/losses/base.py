@@ -86,6 +86,11 @@ class Loss(ABC):
         return self.jump == 0
 
     @property
+    def constant_curvature(self) -> bool:
+        """ℓ'' is the same everywhere."""
+        return False
+
+    @property
     def attained(self) -> bool:
         """ℓ(·, b) has a minimiser whatever b; where not, `falls_for_ever` says which way ℓ falls."""
         return True

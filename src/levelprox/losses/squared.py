@@ -22,3 +22,4 @@ class Squared(Loss):
     smoothness = 2.0
     weak_convexity = 0.0
     lipschitz = math.inf
+    constant_curvature = True

@@ -26,6 +26,11 @@ class Curved(Objective):
     always flat.
     """
 
+    @property
+    @abstractmethod
+    def n_margins(self) -> int:
+        """How many margins there are: the Hessian has at most this rank."""
+
     @abstractmethod
     def margins(self, x: Vector) -> Vector:
         """z = Ax + o."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from functools import cached_property
@@ -23,6 +24,8 @@ from levelprox.validation import finite
 
 # Margins this close to a kink, relative to what they are a sum of, count as at it.
 _KINK = 1e-12
+# What is computed from X once, and not pickled.
+_DERIVED = ("compiled", "by_rows", "row_squares", "curvature", "_column_squares", "_largest_eigenvalue")
 
 
 class LinearModel(Curved):
@@ -67,7 +70,7 @@ class LinearModel(Curved):
         self.smooth = self.curved = self.loss.smooth
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("compiled", "by_rows")}
+        return {name: value for name, value in self.__dict__.items() if name not in _DERIVED}
 
     @property
     def dimension(self) -> int:
@@ -99,7 +102,12 @@ class LinearModel(Curved):
         return self.compiled.value_and_gradient(point, gradient), gradient
 
     def restrict(self, W: NDArray[np.intp]) -> LinearModel:
-        return LinearModel(self.design.columns(W), self.target, self.loss, self.sample_weight, self.offset)
+        # All but X is shared: the samples are the same, and were checked.
+        restricted = copy.copy(self)
+        for name in _DERIVED:
+            restricted.__dict__.pop(name, None)
+        restricted.design = self.design.columns(W)
+        return restricted
 
     @cached_property
     def curvature(self) -> float:
@@ -150,14 +158,20 @@ class LinearModel(Curved):
         z = self.design.matvec(x)
         return z if self.offset is None else z + self.offset
 
+    @property
+    def n_margins(self) -> int:
+        return self.design.shape[0]
+
     def moved(self, dx: Vector) -> Vector:
         return self.design.matvec(dx)
 
     def value_of(self, z: Vector) -> float:
-        return self.loss.value(z, self.target, self.sample_weight)
+        return _kernels.loss_value(*self.loss.kernel, z, self.target, self.sample_weight)
 
     def gradient_of(self, z: Vector) -> Vector:
-        return self.design.rmatvec(self.loss.derivative(z, self.target, self.sample_weight))
+        slopes = np.empty_like(z)
+        _kernels.loss_derivative(*self.loss.kernel, z, self.target, self.sample_weight, slopes)
+        return self.design.rmatvec(slopes)
 
     def hessian_of(self, z: Vector, convex: bool) -> Matrix:
         return self.design.gram(self._bend(z, convex))
@@ -171,7 +185,8 @@ class LinearModel(Curved):
 
     def _bend(self, z: Vector, convex: bool) -> Vector:
         """s_i ℓ''(z_i, b_i) / Σ s; its absolute value where it must not be negative."""
-        bend = self.loss.curvature(z, self.target, self.sample_weight)
+        bend = np.empty_like(z)
+        _kernels.loss_curvature(*self.loss.kernel, z, self.target, self.sample_weight, bend)
         return np.abs(bend) if convex and self.loss.weak_convexity else bend
 
     def slopes(self, x: Vector) -> Vector:

@@ -9,13 +9,14 @@ from levelprox.objectives import Objective
 from levelprox.subsolvers.acsa import ACSA
 from levelprox.subsolvers.base import Subsolver
 from levelprox.subsolvers.nesterov import Nesterov
+from levelprox.subsolvers.newton import Newton
 from levelprox.subsolvers.sgd import SGD
 from levelprox.subsolvers.smoothing import Smoothing
 from levelprox.subsolvers.spectral import Spectral
 from levelprox.subsolvers.svrg import SVRG
 
 #: By name; "auto" takes the first that can take the objective.
-SUBSOLVERS: dict[str, type[Subsolver]] = {kind.name: kind for kind in (Spectral, Smoothing, Nesterov, ACSA, SGD, SVRG)}
+SUBSOLVERS: dict[str, type[Subsolver]] = {kind.name: kind for kind in (Newton, Spectral, Smoothing, Nesterov, ACSA, SGD, SVRG)}
 
 
 def choose(subsolver: str | Subsolver, objective: Objective) -> Subsolver:
@@ -41,4 +42,4 @@ def choose(subsolver: str | Subsolver, objective: Objective) -> Subsolver:
     return chosen
 
 
-__all__ = ["ACSA", "SGD", "SUBSOLVERS", "SVRG", "Nesterov", "Smoothing", "Spectral", "Subsolver", "choose"]
+__all__ = ["ACSA", "SGD", "SUBSOLVERS", "SVRG", "Nesterov", "Newton", "Smoothing", "Spectral", "Subsolver", "choose"]

@@ -45,6 +45,10 @@ class Subsolver(ABC):
         """What to warn of before a run on ψ; may be empty."""
         return ""
 
+    def forms_models(self, objective: Objective) -> bool:
+        """Whether it works with second-order models of ψ that can be held as matrices."""
+        return False
+
     def proximal_weight(self, objective: Objective) -> float:
         """γ where none is asked for: 3μ for nonconvex ψ (the paper's), else a small part of its curvature."""
         return 3 * objective.weak_convexity or 1e-3 * objective.curvature

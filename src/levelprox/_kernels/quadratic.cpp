@@ -1,0 +1,251 @@
+#include "quadratic.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "projection.hpp"
+#include "simd.hpp"
+
+namespace levelprox {
+namespace {
+
+constexpr double EPS = std::numeric_limits<double>::epsilon();
+constexpr double LONGEST = 1e10, SHORTEST = 1e-10;  // of steps, where Q has a unit diagonal
+constexpr int SETTLED = 2;                          // steps on the same face before it is searched
+
+using Vector = std::vector<double>;
+
+double dot(const Vector &a, const Vector &b) { return simd().dense<double>().dot(std::int64_t(a.size()), a.data(), b.data()); }
+
+double largest(const Vector &a) {
+    double most = 0;
+    for (const double value : a) most = std::max(most, std::fabs(value));
+    return most;
+}
+
+class Minimiser {
+public:
+    Minimiser(const Quadratic &Q, const double *gradient, const double *diagonal, const Ball<double> &set,
+              const QuadraticSettings &settings, QuadraticState &state, Poll &poll)
+        : Q_(Q), set_(set), scaled_(set), settings_(settings), state_(state), poll_(poll), d_(state.x.size()), unit_(d_), prices_(d_),
+          x_(d_), slope_(d_), shifted_(d_), trial_(d_), move_(d_), image_(d_), spread_(d_) {
+        for (std::size_t i = 0; i < d_; ++i) {
+            unit_[i] = diagonal[i] > 0 ? 1 / std::sqrt(diagonal[i]) : 1.0;
+            // Without a level nothing has a price, and signs may change freely.
+            prices_[i] = std::isinf(set.tau) ? 0.0 : (set.omega ? set.omega[i] : 1.0) * unit_[i];
+            x_[i] = state.x[i] / unit_[i];
+            slope_[i] = gradient[i] * unit_[i];
+        }
+        scaled_.omega = prices_.data();
+        begin_ = x_, first_slope_ = slope_;
+    }
+
+    void run() {
+        double step = 1, first = 0;
+        int settled = 0;
+        while (true) {
+            look(step);
+            const double residual = largest(move_) / step;
+            if (first == 0) first = residual;
+            state_.residual = first > 0 ? residual / first : 0;
+            state_.accurate = residual <= settings_.relative * first;
+            if (state_.accurate || state_.products >= settings_.max_products) return;
+            const bool same = same_face();
+            apply(move_, image_);
+            const double length = dot(move_, move_), bend = dot(move_, image_);
+            if (!advance(bend)) return;
+            step = std::clamp(bend > 0 ? length / bend : 1.0, SHORTEST, LONGEST);
+            settled = same ? settled + 1 : 0;
+            if (settled >= SETTLED) search_face(), settled = 0;
+            poll_.check();
+        }
+    }
+
+    // In the user's coordinates again. Rounding may have carried x out of the set by a few units in the last place.
+    void finish() {
+        // The model is a parabola: half the sum of its slopes at both ends tells the fall between them.
+        double fall = 0;
+        for (std::size_t i = 0; i < d_; ++i) fall -= (x_[i] - begin_[i]) * (first_slope_[i] + slope_[i]) / 2;
+        state_.decrease = fall;
+        for (std::size_t i = 0; i < d_; ++i) shifted_[i] = x_[i] * unit_[i];
+        Ball<double> ball = set_;
+        ball.v = shifted_.data();
+        project(ball, 0, state_.x.data());
+        ++state_.projections;
+    }
+
+private:
+    // move_ = P(x - step·slope) - x, and the multiplier of that projection per unit step.
+    void look(double step) {
+        for (std::size_t i = 0; i < d_; ++i) shifted_[i] = x_[i] - step * slope_[i];
+        project_into(shifted_, trial_, state_.multiplier * step);
+        state_.multiplier = last_multiplier_ / step;
+        for (std::size_t i = 0; i < d_; ++i) move_[i] = trial_[i] - x_[i];
+    }
+
+    void project_into(const Vector &from, Vector &to, double guess) {
+        scaled_.v = from.data();
+        last_multiplier_ = project(scaled_, guess, to.data()).multiplier;
+        ++state_.projections;
+    }
+
+    // x += t·move with the best t in [0, 1]; image_ is Q·move. False where nothing is gained any more.
+    bool advance(double bend) {
+        const double fall = -dot(slope_, move_);
+        if (!(fall > 0) || !std::isfinite(fall) || !std::isfinite(bend)) return false;
+        const double t = bend > fall ? fall / bend : 1.0;
+        for (std::size_t i = 0; i < d_; ++i) {
+            // A whole step lands where the projection put it: on zeros exactly.
+            x_[i] = t == 1 ? x_[i] + move_[i] : x_[i] + t * move_[i];
+            if (t == 1 && trial_[i] == 0) x_[i] = 0;
+            slope_[i] += t * image_[i];
+        }
+        return true;
+    }
+
+    bool same_face() const {
+        for (std::size_t i = 0; i < d_; ++i)
+            if ((trial_[i] > 0) != (x_[i] > 0) || (trial_[i] < 0) != (x_[i] < 0)) return false;
+        return true;
+    }
+
+    void apply(const Vector &v, Vector &out) {
+        for (std::size_t i = 0; i < d_; ++i) spread_[i] = v[i] * unit_[i];
+        Q_.apply(spread_.data(), out.data(), poll_);
+        for (std::size_t i = 0; i < d_; ++i) out[i] *= unit_[i];
+        ++state_.products;
+    }
+
+    bool bounded_below(std::size_t i) const { return set_.all_nonnegative || (set_.nonnegative && set_.nonnegative[i]); }
+
+    double price(std::size_t i) const {
+        const double u = set_.u ? set_.u[i] : 0.0;
+        return prices_[i] * (1 + (x_[i] < 0 ? -u : u));
+    }
+
+    // Minimise over the coordinates that are not zero (and those that cost nothing), with the level held if it binds:
+    // straight towards the minimiser of the face, dropping the first coordinate that would change its sign on the way,
+    // and on from there. Along a direction in which Q hardly bends that is the way to the next corner.
+    void search_face() {
+        bool binds = state_.multiplier > 0;
+        for (std::size_t corner = 0; corner <= d_; ++corner) {
+            std::vector<std::int64_t> face;
+            Vector normal;
+            double spent = 0;
+            for (std::size_t i = 0; i < d_; ++i) {
+                if (x_[i] == 0 && (prices_[i] > 0 || bounded_below(i))) continue;
+                face.push_back(std::int64_t(i));
+                normal.push_back(x_[i] == 0 ? 0.0 : std::copysign(price(i), x_[i]));
+                spent += std::fabs(normal.back() * x_[i]);
+            }
+            binds = binds && spent >= set_.tau * (1 - 1e-9);
+            const Vector found = conjugate_gradients(face, binds ? normal : Vector(face.size()));
+            double t = 1, costs = 0;
+            std::int64_t blocking = -1;
+            for (std::size_t k = 0; k < face.size(); ++k) {
+                const std::int64_t i = face[k];
+                costs += normal[k] * found[k];
+                if (prices_[i] == 0 && !bounded_below(i)) continue;  // free to change its sign
+                const double until = x_[i] * found[k] < 0 ? -x_[i] / found[k] : 2.0;
+                if (until < t) t = until, blocking = i;
+            }
+            bool reaches_level = false;
+            if (!binds && costs > 0 && spent + t * costs > set_.tau) {
+                t = std::max(0.0, (set_.tau - spent) / costs), blocking = -1, reaches_level = true;
+            }
+            std::fill(move_.begin(), move_.end(), 0.0);
+            for (std::size_t k = 0; k < face.size(); ++k) move_[face[k]] = t * found[k];
+            if (blocking >= 0) move_[blocking] = -x_[blocking];
+            apply(move_, image_);
+            for (std::size_t i = 0; i < d_; ++i) x_[i] += move_[i], slope_[i] += image_[i];
+            if (blocking >= 0) x_[blocking] = 0;
+            if (reaches_level) {
+                binds = true;
+                if (t == 0 && corner > 0) return;
+                continue;
+            }
+            if (blocking < 0 || state_.products >= settings_.max_products) return;
+            poll_.check();
+        }
+    }
+
+    // argmin over v of <slope, v> + v'Qv/2 on the face, with <normal, v> = 0.
+    Vector conjugate_gradients(const std::vector<std::int64_t> &face, const Vector &normal) {
+        const std::size_t m = face.size();
+        Vector block(m * m), v(m), r(m), p(m), Qp(m), wide(d_), wide_image(d_);
+        const bool matrix = Q_.block(face, block.data());
+        if (matrix)
+            for (std::size_t j = 0; j < m; ++j)
+                for (std::size_t k = 0; k < m; ++k) block[j * m + k] *= unit_[face[j]] * unit_[face[k]];
+        const double square = dot(normal, normal);
+        const auto tangent = [&](Vector &w) {
+            if (square == 0) return;
+            const double along = dot(normal, w) / square;
+            for (std::size_t k = 0; k < m; ++k) w[k] -= along * normal[k];
+        };
+        for (std::size_t k = 0; k < m; ++k) r[k] = -slope_[face[k]];
+        tangent(r);
+        p = r;
+        double rr = dot(r, r);
+        const double enough = rr * 1e-20;
+        for (std::size_t n = 0; n < m + 20 && rr > enough && rr > 0; ++n) {
+            if (matrix) {
+                std::fill(Qp.begin(), Qp.end(), 0.0);
+                simd().dense<double>().adds(std::int64_t(m), std::int64_t(m), p.data(), block.data(), Qp.data());
+            } else {
+                if (state_.products >= settings_.max_products) break;
+                std::fill(wide.begin(), wide.end(), 0.0);
+                for (std::size_t k = 0; k < m; ++k) wide[face[k]] = p[k];
+                apply(wide, wide_image);
+                for (std::size_t k = 0; k < m; ++k) Qp[k] = wide_image[face[k]];
+            }
+            const double bend = dot(p, Qp);
+            if (!(bend > 0) || !std::isfinite(bend)) break;
+            const double t = rr / bend;
+            for (std::size_t k = 0; k < m; ++k) v[k] += t * p[k], r[k] -= t * Qp[k];
+            tangent(r);
+            const double next = dot(r, r);
+            for (std::size_t k = 0; k < m; ++k) p[k] = r[k] + next / rr * p[k];
+            rr = next;
+            // Products of a matrix-free Q are passes over the data: no more of them than the model is worth.
+            if (!matrix && std::sqrt(rr) <= settings_.relative * std::sqrt(enough * 1e20)) break;
+            poll_.check();
+        }
+        return v;
+    }
+
+    const Quadratic &Q_;
+    Ball<double> set_, scaled_;
+    QuadraticSettings settings_;
+    QuadraticState &state_;
+    Poll &poll_;
+    std::size_t d_;
+    Vector unit_, prices_, x_, slope_, shifted_, trial_, move_, image_, spread_, begin_, first_slope_;
+    double last_multiplier_ = 0;
+};
+
+}  // namespace
+
+void DenseQuadratic::apply(const double *v, double *out, Poll &) const {
+    for (std::int64_t i = 0; i < d_; ++i) out[i] = ridge_[i] * v[i];
+    simd().dense<double>().adds(d_, d_, v, hessian_, out);  // H is symmetric: a sum of its rows, zeros of v for free
+}
+
+bool DenseQuadratic::block(const std::vector<std::int64_t> &chosen, double *out) const {
+    const std::size_t m = chosen.size();
+    for (std::size_t j = 0; j < m; ++j) {
+        for (std::size_t k = 0; k < m; ++k) out[j * m + k] = hessian_[chosen[j] * d_ + chosen[k]];
+        out[j * m + j] += ridge_[chosen[j]];
+    }
+    return true;
+}
+
+void minimise_quadratic(const Quadratic &Q, const double *gradient, const double *diagonal, const Ball<double> &set,
+                        const QuadraticSettings &settings, QuadraticState &state, Poll &poll) {
+    Minimiser minimiser(Q, gradient, diagonal, set, settings, state, poll);
+    minimiser.run();
+    minimiser.finish();
+}
+
+}  // namespace levelprox

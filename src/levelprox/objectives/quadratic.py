@@ -1,0 +1,103 @@
+"""A parabola: the second-order model of another ψ about a point c, without its data.
+
+    q(x) = ψ(c) + ⟨∇ψ(c), x − c⟩ + ½ (x − c)'H(x − c)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.objectives.base import Vector
+from levelprox.objectives.curved import Curved, Matrix
+
+
+class Quadratic(Curved):
+    """q(x), with H symmetric and positive semidefinite. Its margins are x itself.
+
+    Parameters
+    ----------
+    center : ndarray of shape (d,)
+        c.
+    value : float
+        q(c).
+    gradient : ndarray of shape (d,)
+        ∇q(c).
+    hessian : ndarray of shape (d, d)
+        H.
+    width : int, default=1
+        Coefficients per feature.
+    """
+
+    curved = True
+
+    def __init__(self, center: Vector, value: float, gradient: Vector, hessian: Matrix, width: int = 1) -> None:
+        self.center = center
+        self.value = value
+        self.gradient = gradient
+        self.hessian = hessian
+        self.width = width
+
+    @property
+    def dimension(self) -> int:
+        return self.center.size
+
+    def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
+        move = x - self.center
+        bent = self.hessian @ move
+        return self.value + float(np.sum(move * (self.gradient + bent / 2))), self.gradient + bent
+
+    def restrict(self, W: NDArray[np.intp]) -> Quadratic:
+        coordinates = (np.asarray(W)[:, None] * self.width + np.arange(self.width)).ravel()
+        at_zero = np.where(np.isin(np.arange(self.dimension), coordinates), self.center, 0.0)
+        value, gradient = self.value_and_gradient(at_zero)  # the others are held at zero
+        return Quadratic(
+            self.center[coordinates],
+            value,
+            gradient[coordinates],
+            self.hessian[np.ix_(coordinates, coordinates)],
+            self.width,
+        )
+
+    @property
+    def weak_convexity(self) -> float:
+        return 0.0
+
+    @cached_property
+    def curvature(self) -> float:
+        """The mean of the diagonal of H where that is not zero."""
+        diagonal = np.diagonal(self.hessian)
+        return float(diagonal[diagonal > 0].mean()) if np.any(diagonal > 0) else 1.0
+
+    @cached_property
+    def smoothness(self) -> float:
+        """L, at most the largest sum of a row of |H|."""
+        return float(np.abs(self.hessian).sum(axis=1).max(initial=0.0))
+
+    @property
+    def n_margins(self) -> int:
+        return self.dimension
+
+    def margins(self, x: Vector) -> Vector:
+        return x
+
+    def moved(self, dx: Vector) -> Vector:
+        return dx
+
+    def value_of(self, z: Vector) -> float:
+        return self.value_and_gradient(z)[0]
+
+    def gradient_of(self, z: Vector) -> Vector:
+        return self.value_and_gradient(z)[1]
+
+    def hessian_of(self, z: Vector, convex: bool) -> Matrix:
+        return self.hessian
+
+    def hessian_product_of(self, z: Vector, convex: bool) -> Callable[[Vector], Vector]:
+        return lambda v: self.hessian @ v
+
+    def hessian_diagonal_of(self, z: Vector, convex: bool) -> Vector:
+        return np.ascontiguousarray(np.diagonal(self.hessian))

@@ -1,0 +1,133 @@
+"""The last digits: Newton's method on the KKT system of the coordinates that are not zero.
+
+On S = supp(x), with the level binding and a_j = ω_j φ'(|x_j|) sign x_j = ∂g/∂x_j,
+
+    [ ∇²ψ_SS − y diag(ω h'')   a ] [dx]      [ ∇ψ_S + y a ]
+    [ a'                       0 ] [dy]  = − [ g(x) − η   ]
+
+converges quadratically near a solution where the matrix has inertia (|S|, 1, 0). The step leaves the level by about
+½ dx'h''dx, so ψ alone would often call it bad (Maratos' effect). Hence a second-order correction along a, and a
+retraction: the surrogate set of the new point lies inside {g ≤ η}, and the new point is projected onto it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.objectives import Curved
+from levelprox.problem import Problem
+from levelprox.projection import project
+from levelprox.result import Iterate
+from levelprox.surrogate import majorise
+
+Vector = NDArray[np.float64]
+
+COUNT: dict[str, int] = {}
+
+
+def tally(word: str) -> None:
+    COUNT[word] = COUNT.get(word, 0) + 1
+
+
+_LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
+
+
+def polish(problem: Problem, at: Iterate, y: float) -> Iterate | None:
+    """One Newton step on the KKT system; None where it does not apply or does not lower ψ.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a `Curved` objective.
+    at : Iterate
+        A feasible point, with its margins.
+    y : float
+        The multiplier there.
+    """
+    assert at.margins is not None
+    objective = cast(Curved, problem.objective)
+    support = np.union1d(np.flatnonzero(at.x), problem.exempt)
+    step = _newton_step(problem, objective, at, y, support)
+    if step is None:
+        tally("inertia")
+        return None
+    x = _retract(problem, at.x, step, support)
+    if x is None or np.array_equal(x, at.x):
+        tally("retract")
+        return None
+    margins = at.margins + objective.moved(x - at.x)
+    psi = objective.value_of(margins)
+    if not psi <= at.psi + _LAST_DIGITS * abs(at.psi):
+        tally("psi")
+        return None
+    tally("ok")
+    gradient = objective.gradient_of(margins)
+    if not np.all(np.isfinite(gradient)):
+        return None
+    return replace(at, x=x, psi=psi, gradient=gradient, margins=margins, multiplier=y)
+
+
+def _slopes(problem: Problem, x: Vector, support: NDArray[np.intp]) -> Vector:
+    """a = ∇g on the support."""
+    slope = problem.constraint.slope(np.abs(x)) * np.sign(x)
+    return slope if problem.weights is None else problem.weights[support] * slope
+
+
+def _newton_step(
+    problem: Problem, objective: Curved, at: Iterate, y: float, support: NDArray[np.intp]
+) -> Vector | None:
+    """dx on the support; None where the KKT matrix has another inertia than that of a strict local minimum."""
+    assert at.margins is not None
+    x = at.x[support]
+    a = _slopes(problem, x, support)
+    if not np.any(a):
+        return None  # all of them cost nothing more: the level is no equation in them
+    hessian = at.hessian
+    if hessian is None or objective.weak_convexity > 0:  # the model has |ℓ''| where it must be convex
+        hessian = objective.hessian_of(at.margins, False)
+    hessian = hessian[np.ix_(support, support)]
+    bend = problem.constraint.curvature(np.abs(x))
+    bend = y * (bend if problem.weights is None else problem.weights[support] * bend)
+    # In units in which the Hessian has a unit diagonal, columns of different scales do no harm.
+    diagonal = np.diagonal(hessian)
+    unit = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    a, gradient = a * unit, (at.gradient[support] + y * a) * unit
+    matrix = hessian * unit[:, None] * unit
+    matrix[np.diag_indices_from(matrix)] -= bend * unit**2
+    gap = problem.g(at.x) - problem.level
+    # A multiple of aa' changes nothing in the solution; with it the matrix is positive definite exactly where the
+    # inertia is right (for a large enough multiple), and Cholesky's factorisation is the test.
+    weight = 10 / float(a @ a)
+    matrix += weight * np.outer(a, a)
+    try:
+        np.linalg.cholesky(matrix)
+        both = np.linalg.solve(matrix, np.stack([-gradient - weight * gap * a, a], axis=1))
+    except np.linalg.LinAlgError:
+        return None
+    dy = (float(a @ both[:, 0]) + gap) / float(a @ both[:, 1])
+    step = (both[:, 0] - dy * both[:, 1]) * unit
+    return step if np.all(np.isfinite(step)) else None
+
+
+def _retract(problem: Problem, x: Vector, step: Vector, support: NDArray[np.intp]) -> Vector | None:
+    """x + step, corrected to second order, in the surrogate set of itself; None where a sign changes."""
+    new = x.copy()
+    new[support] += step
+    counts = support if problem.weights is None else support[problem.weights[support] > 0]
+    if np.any(new[counts] * x[counts] <= 0):
+        return None
+    a = _slopes(problem, new[support], support)
+    square = float(a @ a)
+    if square > 0:
+        new[support] += (problem.level - problem.g(new)) / square * a
+        if np.any(new[counts] * x[counts] <= 0):
+            return None
+    surrogate = majorise(problem.constraint, new, problem.level, problem.weights)
+    inside = project(
+        new, 0.0, surrogate.tau, weights=surrogate.weights, nonnegative=problem.must_be_nonnegative()
+    )[0].astype(np.float64, copy=False)
+    return inside if problem.is_feasible(inside) else None

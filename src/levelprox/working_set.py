@@ -1,0 +1,115 @@
+"""Which features, solve the restriction, look again at all of them.
+
+A sparse solution needs few columns of X; the others are needed only to see that they are not. So a full pass X'r
+serves to choose a working set W, the problem is solved over the coordinates in W alone, and the next full pass shows
+which features were missed. Zero coordinates outside W cost nothing, so every point stays feasible.
+
+The work on W stops once it is a tenth of what is missing outside: there is no use in the last digits of a problem
+that is about to change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.null_fit import NullFit
+from levelprox.problem import Problem
+from levelprox.residual import distance
+from levelprox.restriction import How, solve_restriction
+from levelprox.result import Iterate
+
+Vector = NDArray[np.float64]
+Features = NDArray[np.intp]
+
+_SMALLEST = 10  # features to begin with
+_ENOUGH = 0.1  # of the residual outside W, or of the tolerance
+
+
+@dataclass(frozen=True, eq=False)
+class WorkingSet:
+    """All that the method knows between two looks at all features: plain arrays and numbers.
+
+    Attributes
+    ----------
+    at : Iterate
+        The point, with ψ and ∇ψ over all features.
+    features : ndarray of int
+        W, sorted; empty before the first look.
+    residual, multiplier : float
+        How far the KKT system is from holding, and with which y.
+    """
+
+    at: Iterate
+    features: Features
+    residual: float
+    multiplier: float
+
+
+def on_working_sets(
+    problem: Problem, start: Iterate, levels: Iterable[float], tolerance: float, how: How
+) -> Iterator[tuple[float, Iterate]]:
+    """Yield (η_k, x^k), with ψ and its whole gradient, after each working set."""
+    state = first(problem, start, how.null)
+    for eta_k in levels:
+        state = advance(problem, state, eta_k, tolerance, how)
+        yield eta_k, state.at
+
+
+def first(problem: Problem, start: Iterate, null: NullFit) -> WorkingSet:
+    """The state before any work."""
+    residual, y = distance(problem, start.x, start.psi, start.gradient, null)
+    return WorkingSet(start, np.empty(0, np.intp), residual, y)
+
+
+def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float, how: How) -> WorkingSet:
+    """Choose W, solve the restriction to it, look at all features."""
+    at = state.at
+    violation = _violation(problem, at.x, at.gradient, state.multiplier)
+    W = _choose(problem, state, violation)
+    violation[W] = -np.inf
+    outside = float(np.max(violation, initial=0.0))
+    enough = max(_ENOUGH * tolerance, _ENOUGH * outside)
+    restricted = replace(problem.restrict(W), level=eta_k)
+    small = replace(at, x=at.x[W], gradient=at.gradient[W], multiplier=state.multiplier, margins=None, hessian=None)
+    small = solve_restriction(restricted, small, enough, how)
+    x = np.zeros_like(at.x)
+    x[W] = small.x
+    psi, gradient = problem.objective.value_and_gradient(x)
+    at = replace(small, x=x, psi=psi, gradient=gradient, margins=None, hessian=None, n_grad=problem.objective.evaluation_cost)
+    residual, y = distance(problem, x, psi, gradient, how.null)
+    return WorkingSet(at, W, residual, y)
+
+
+def _violation(problem: Problem, x: Vector, gradient: Vector, y: float) -> Vector:
+    """By how much |ψ'_j| exceeds the price yλω_j, at features that are zero; 0 elsewhere."""
+    size = np.abs(gradient)
+    mask, all_nonnegative = problem.signs
+    if all_nonnegative:
+        size = np.maximum(-gradient, 0)
+    elif mask is not None:
+        size = np.where(mask, np.maximum(-gradient, 0), size)
+    size -= y * problem.constraint.lam * (1.0 if problem.weights is None else problem.weights)
+    size[x != 0] = -np.inf
+    return size
+
+
+def _choose(problem: Problem, state: WorkingSet, violation: Vector) -> Features:
+    """supp(x), the exempt features, and the most violating of the others: about as many again."""
+    kept = np.union1d(np.flatnonzero(state.at.x), problem.exempt)
+    affordable = problem.level / problem.constraint.cap if math.isfinite(problem.constraint.cap) else 0
+    size = int(max(_SMALLEST, 2 * kept.size, 2 * math.ceil(affordable), state.features.size))
+    most = min(size, problem.n_features) - kept.size
+    import os
+    fill = float(os.environ.get("FILL", "1.5"))
+    violators = int(np.count_nonzero(violation > 0))
+    most = min(most, max(violators, _SMALLEST, int(fill * kept.size) - kept.size))
+    candidates = np.flatnonzero(violation > -np.inf)
+    if candidates.size > most:
+        worst = np.argpartition(violation[candidates], candidates.size - most)[candidates.size - most :]
+        candidates = candidates[worst]
+    return np.union1d(kept, candidates)
