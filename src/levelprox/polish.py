@@ -26,13 +26,6 @@ from levelprox.surrogate import majorise
 
 Vector = NDArray[np.float64]
 
-COUNT: dict[str, int] = {}
-
-
-def tally(word: str) -> None:
-    COUNT[word] = COUNT.get(word, 0) + 1
-
-
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 
 
@@ -53,18 +46,14 @@ def polish(problem: Problem, at: Iterate, y: float) -> Iterate | None:
     support = np.union1d(np.flatnonzero(at.x), problem.exempt)
     step = _newton_step(problem, objective, at, y, support)
     if step is None:
-        tally("inertia")
         return None
     x = _retract(problem, at.x, step, support)
     if x is None or np.array_equal(x, at.x):
-        tally("retract")
         return None
     margins = at.margins + objective.moved(x - at.x)
     psi = objective.value_of(margins)
     if not psi <= at.psi + _LAST_DIGITS * abs(at.psi):
-        tally("psi")
         return None
-    tally("ok")
     gradient = objective.gradient_of(margins)
     if not np.all(np.isfinite(gradient)):
         return None

@@ -30,7 +30,7 @@ from levelprox.surrogate import Linearise
 
 Vector = NDArray[np.float64]
 
-_INSIDE = 0.999  # of the level: here it does not hold x back yet
+INSIDE = 0.999  # of the level: here it does not hold x back yet
 _MOST_STEPS = 500
 _MOST_MODELS = 50
 _ENOUGH = 0.1  # of the residual at which a model was made: it is no better than that
@@ -39,6 +39,18 @@ _FORETOLD = 0.1  # how far the fall may be from what was foretold for the model 
 _DAMPED = 1e-3  # ρ after the first failure
 _MOST_DAMPED = 1e9
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Enough:
+    """The residual at which the work may stop, for a multiplier y: max(least, offset − slope·y)."""
+
+    least: float
+    offset: float = 0.0
+    slope: float = 0.0
+
+    def __call__(self, y: float) -> float:
+        return max(self.least, self.offset - self.slope * y)
 
 
 @dataclass(frozen=True)
@@ -54,25 +66,25 @@ class How:
     free: bool  # whether ψ alone is tried first, while the level does not bind
 
 
-def solve_restriction(problem: Problem, start: Iterate, enough: float, how: How) -> Iterate:
-    """A point of the restriction with a residual of at most `enough`, in units of ∇ψ, or the best found."""
+def solve_restriction(problem: Problem, start: Iterate, enough: Enough, how: How) -> Iterate:
+    """A point of the restriction whose residual is small enough, or the best found."""
     if how.subsolver.forms_models(problem.objective):
         return by_models(problem, start, enough, how)
     return by_steps(problem, start, enough, how)
 
 
-def by_models(problem: Problem, at: Iterate, enough: float, how: How) -> Iterate:
+def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterate:
     """One second-order model after another, each solved over the level itself."""
     objective = cast(Curved, problem.objective)
     at = replace(at, margins=objective.margins(at.x), hessian=None)
-    residual, _ = distance(problem, at.x, at.psi, at.gradient, how.null)
+    residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
     damping, steps = 0.0, 0
-    while residual > enough and steps < _MOST_MODELS and how.seconds_left() > 0 and damping < _MOST_DAMPED:
+    while residual > enough(y) and steps < _MOST_MODELS and how.seconds_left() > 0 and damping < _MOST_DAMPED:
         if at.hessian is None:
             at = replace(at, hessian=objective.hessian_of(at.margins, True))
         model = _model(problem, at, damping)
         start = replace(at, margins=at.x, hessian=model.objective.hessian)
-        goal = by_steps(model, start, max(enough, _ENOUGH * residual) / 2, how)
+        goal = by_steps(model, start, _for_model(enough, residual), how)
         steps += 1
         new = _moved(objective, at, goal)
         foretold, fell = at.psi - goal.psi, at.psi - new.psi
@@ -83,10 +95,15 @@ def by_models(problem: Problem, at: Iterate, enough: float, how: How) -> Iterate
         stands = np.array_equal(new.x, at.x)
         damping = damping / 10 if damping > _DAMPED else 0.0
         at = new if trusted else replace(new, hessian=None)
-        residual, _ = distance(problem, at.x, at.psi, at.gradient, how.null)
+        residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
         if stands:
             break
     return replace(at, n_inner=steps)
+
+
+def _for_model(enough: Enough, residual: float) -> Enough:
+    """How far to solve a model that was made where the residual is so large."""
+    return Enough(max(enough.least, _ENOUGH * residual) / 2, enough.offset / 2, enough.slope / 2)
 
 
 def _model(problem: Problem, at: Iterate, damping: float) -> Problem:
@@ -108,22 +125,22 @@ def _moved(objective: Curved, at: Iterate, goal: Iterate) -> Iterate:
     return replace(at, x=goal.x, psi=psi, gradient=gradient, margins=margins, multiplier=goal.multiplier)
 
 
-def by_steps(problem: Problem, at: Iterate, enough: float, how: How) -> Iterate:
+def by_steps(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterate:
     """LCPP steps from x, at first without the level where it does not bind."""
     steps = 0
     residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
-    if how.free and problem.g(at.x) < _INSIDE * problem.level:
-        for _, at in without_level(problem, at, how.gamma, how.subsolver, enough, how.seconds_left, how.rng):
+    if how.free and _is_vacuous(problem):
+        for _, at in without_level(problem, at, how.gamma, how.subsolver, enough.least, how.seconds_left, how.rng):
             steps += 1
             residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
-            if residual <= enough or how.seconds_left() <= 0:
+            if residual <= enough(y) or how.seconds_left() <= 0:
                 break
-    while residual > enough and steps < _MOST_STEPS and how.seconds_left() > 0:
+    while residual > enough(y) and steps < _MOST_STEPS and how.seconds_left() > 0:
         before = at
-        settings = (how.gamma, how.subsolver, how.surrogate, enough, how.seconds_left, how.rng)
+        settings = (how.gamma, how.subsolver, how.surrogate, enough.least, how.seconds_left, how.rng)
         _, at = next(lcpp(problem, at, [problem.level], *settings))
         residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
-        if residual > enough and isinstance(how.subsolver, Newton):
+        if residual > enough(y) and isinstance(how.subsolver, Newton):
             at, residual, y = _polished(problem, at, residual, y, enough, how.null)
         steps += 1
         if np.array_equal(at.x, before.x):
@@ -131,11 +148,17 @@ def by_steps(problem: Problem, at: Iterate, enough: float, how: How) -> Iterate:
     return replace(at, n_inner=steps)
 
 
+def _is_vacuous(problem: Problem) -> bool:
+    """Whether every point obeys the level."""
+    total = problem.n_features if problem.weights is None else float(problem.weights.sum())
+    return total * problem.constraint.cap <= problem.level
+
+
 def _polished(
-    problem: Problem, at: Iterate, residual: float, y: float, enough: float, null: NullFit
+    problem: Problem, at: Iterate, residual: float, y: float, enough: Enough, null: NullFit
 ) -> tuple[Iterate, float, float]:
     """Polish for as long as the residual halves."""
-    while residual > enough and y > 0:
+    while residual > enough(y) and y > 0:
         new = polish(problem, at, y)
         if new is None:
             break

@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 from levelprox.null_fit import NullFit
 from levelprox.problem import Problem
 from levelprox.residual import distance
-from levelprox.restriction import How, solve_restriction
+from levelprox.restriction import INSIDE, Enough, How, solve_restriction
 from levelprox.result import Iterate
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
 
 _SMALLEST = 10  # features to begin with
+_ROOM = 2  # times the features that the level can pay for
 _ENOUGH = 0.1  # of the residual outside W, or of the tolerance
 
 
@@ -70,10 +71,8 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
     """Choose W, solve the restriction to it, look at all features."""
     at = state.at
     violation = _violation(problem, at.x, at.gradient, state.multiplier)
-    W = _choose(problem, state, violation)
-    violation[W] = -np.inf
-    outside = float(np.max(violation, initial=0.0))
-    enough = max(_ENOUGH * tolerance, _ENOUGH * outside)
+    W = _choose(problem, at, violation)
+    enough = _enough(problem, at.gradient, violation, W, tolerance)
     restricted = replace(problem.restrict(W), level=eta_k)
     small = replace(at, x=at.x[W], gradient=at.gradient[W], multiplier=state.multiplier, margins=None, hessian=None)
     small = solve_restriction(restricted, small, enough, how)
@@ -83,6 +82,19 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
     at = replace(small, x=x, psi=psi, gradient=gradient, margins=None, hessian=None, n_grad=problem.objective.evaluation_cost)
     residual, y = distance(problem, x, psi, gradient, how.null)
     return WorkingSet(at, W, residual, y)
+
+
+def _enough(problem: Problem, gradient: Vector, violation: Vector, W: Features, tolerance: float) -> Enough:
+    """When to stop the work on W, as a function of the multiplier there.
+
+    A lower multiplier makes more of the features outside W violate; the one nearest to that speaks for them.
+    """
+    violation[W] = -np.inf
+    worst = int(np.argmax(violation))
+    if violation[worst] == -np.inf:
+        return Enough(_ENOUGH * tolerance, 0.0, 0.0)
+    price = problem.constraint.lam * (1.0 if problem.weights is None else float(problem.weights[worst]))
+    return Enough(_ENOUGH * tolerance, _ENOUGH * float(abs(gradient[worst])), _ENOUGH * price)
 
 
 def _violation(problem: Problem, x: Vector, gradient: Vector, y: float) -> Vector:
@@ -98,18 +110,19 @@ def _violation(problem: Problem, x: Vector, gradient: Vector, y: float) -> Vecto
     return size
 
 
-def _choose(problem: Problem, state: WorkingSet, violation: Vector) -> Features:
-    """supp(x), the exempt features, and the most violating of the others: about as many again."""
-    kept = np.union1d(np.flatnonzero(state.at.x), problem.exempt)
-    affordable = problem.level / problem.constraint.cap if math.isfinite(problem.constraint.cap) else 0
-    size = int(max(_SMALLEST, 2 * kept.size, 2 * math.ceil(affordable), state.features.size))
-    most = min(size, problem.n_features) - kept.size
-    import os
-    fill = float(os.environ.get("FILL", "1.5"))
+def _choose(problem: Problem, at: Iterate, violation: Vector) -> Features:
+    """supp(x), the exempt features, and those that violate most, or come nearest to it.
+
+    As long as the level has room the set at least doubles, to what the level can pay for at once where that is known;
+    once it binds, all that violates is taken, up to as many again as there are, and some more, so that the next look
+    finds none missing.
+    """
+    kept = np.union1d(np.flatnonzero(at.x), problem.exempt)
     violators = int(np.count_nonzero(violation > 0))
-    most = min(most, max(violators, _SMALLEST, int(fill * kept.size) - kept.size))
-    candidates = np.flatnonzero(violation > -np.inf)
-    if candidates.size > most:
-        worst = np.argpartition(violation[candidates], candidates.size - most)[candidates.size - most :]
-        candidates = candidates[worst]
-    return np.union1d(kept, candidates)
+    more = max(_SMALLEST, kept.size // 2, min(violators, kept.size))
+    if problem.g(at.x) < INSIDE * problem.level:
+        affordable = problem.level / problem.constraint.cap
+        more = max(more, kept.size, math.ceil(_ROOM * affordable) - kept.size)
+    more = min(more, problem.n_features - kept.size)
+    nearest = np.argpartition(violation, violation.size - more)[violation.size - more :] if more > 0 else kept
+    return np.union1d(kept, nearest)

@@ -12,6 +12,8 @@ namespace {
 
 constexpr double EPS = std::numeric_limits<double>::epsilon();
 constexpr double LONGEST = 1e10, SHORTEST = 1e-10;  // of steps, where Q has a unit diagonal
+constexpr int MANY = 3;                             // coordinates that leave a face at once
+constexpr double WORTHWHILE = 0.5;                  // of a step
 constexpr int SETTLED = 2;                          // steps on the same face before it is searched
 
 using Vector = std::vector<double>;
@@ -143,13 +145,16 @@ private:
             const Vector found = conjugate_gradients(face, binds ? normal : Vector(face.size()));
             double t = 1, costs = 0;
             std::int64_t blocking = -1;
+            int changing = 0;
             for (std::size_t k = 0; k < face.size(); ++k) {
                 const std::int64_t i = face[k];
                 costs += normal[k] * found[k];
                 if (prices_[i] == 0 && !bounded_below(i)) continue;  // free to change its sign
                 const double until = x_[i] * found[k] < 0 ? -x_[i] / found[k] : 2.0;
                 if (until < t) t = until, blocking = i;
+                changing += until < 1;
             }
+            if (changing > MANY && leap(face, found)) continue;
             bool reaches_level = false;
             if (!binds && costs > 0 && spent + t * costs > set_.tau) {
                 t = std::max(0.0, (set_.tau - spent) / costs), blocking = -1, reaches_level = true;
@@ -168,6 +173,17 @@ private:
             if (blocking < 0 || state_.products >= settings_.max_products) return;
             poll_.check();
         }
+    }
+
+    // Many coordinates at once, by the projection of the face's minimiser; false where that is hardly a way down.
+    bool leap(const std::vector<std::int64_t> &face, const Vector &found) {
+        shifted_ = x_;
+        for (std::size_t k = 0; k < face.size(); ++k) shifted_[face[k]] += found[k];
+        project_into(shifted_, trial_, 0);
+        for (std::size_t i = 0; i < d_; ++i) move_[i] = trial_[i] - x_[i];
+        apply(move_, image_);
+        const double bend = dot(move_, image_), fall = -dot(slope_, move_);
+        return fall > WORTHWHILE * bend && advance(bend);
     }
 
     // argmin over v of <slope, v> + v'Qv/2 on the face, with <normal, v> = 0.
