@@ -43,7 +43,11 @@ T towards_zero(double value) {
 template <class T>
 void shorten(std::int64_t width, const T *v, double from, double to, int down, T *x) {
     const double less = to * (1 - 2.5 * EPS), shrink = std::ldexp(1.0, -down), grow = std::ldexp(1.0, down);
-    for (std::int64_t c = 0; c < width; ++c) x[c] = towards_zero<T>(double(v[c]) * shrink / from * less * grow) + T(0);
+    for (std::int64_t c = 0; c < width; ++c) {
+        const double entry = double(v[c]), less_of_it = std::fabs(entry * shrink / from * less * grow);
+        // A quotient that underflows may come back larger than it was.
+        x[c] = towards_zero<T>(std::copysign(std::min(less_of_it, std::fabs(entry)), entry)) + T(0);
+    }
 }
 
 }  // namespace
