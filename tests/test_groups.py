@@ -66,6 +66,13 @@ def check_feasible(case, project):
     assert spent <= Fraction(case.tau)
 
 
+def check_rows_are_no_longer_than_their_norms_projected(case, project_rows):
+    x, _ = project_rows()
+    weights = case.weights.astype(float)
+    shorter, _ = project(group_norms(case.v.astype(float), case.width), 0.0, case.tau, weights=weights)
+    assert np.all(group_norms(x.astype(float), case.width) <= shorter)
+
+
 def check_idempotent(case, project):
     x, _ = project()
     again, y = case.project(v=x)
@@ -94,6 +101,7 @@ def check_kkt(case, project):
 @given(st.one_of(cases, single))
 def test_the_projection_is_feasible_stationary_and_idempotent(case):
     check_feasible(case, case.project)
+    check_rows_are_no_longer_than_their_norms_projected(case, case.project)
     check_idempotent(case, case.project)
     check_kkt(case, case.project)
 
