@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 from levelprox import InvalidInputError, LinearModel, MultinomialModel, Problem, _kernels, certify
 from levelprox.constraints import L1, MCP
+from levelprox.designs import DenseDesign
 from levelprox.losses import Multinomial, loss_by_name
 from levelprox.null_fit import null_fit
 from levelprox.subsolvers import SUBSOLVERS, Spectral
@@ -202,6 +203,37 @@ def test_restriction_is_the_model_with_zeros():
         (value, gradient), (of_part, part_gradient) = model.value_and_gradient(x), part.value_and_gradient(x_w)
         assert of_part == pytest.approx(value, rel=1e-14)
         np.testing.assert_allclose(part_gradient, gradient[places], rtol=1e-11, atol=1e-15)
+
+
+class WithoutKernel(DenseDesign):
+    """As of a design that is made of another: products, and nothing that kernels could read."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype, self.nbytes = array, array.shape, array.dtype, array.nbytes
+
+    @property
+    def kernel(self):
+        raise InvalidInputError("no kernel")
+
+    def matvec(self, x):
+        return self.array @ x
+
+    def rmatvec(self, r):
+        return self.array.T @ r
+
+    def column_squares(self, weight=None):
+        return self.array.T**2 @ weight
+
+
+def test_products_will_do_where_there_is_no_kernel():
+    X, label, x = data(10)
+    model, plain = MultinomialModel(WithoutKernel(X), label), MultinomialModel(X, label)
+    (value, gradient), (expected, slope) = model.value_and_gradient(x), plain.value_and_gradient(x)
+    assert value == pytest.approx(expected, rel=1e-14)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-12, atol=1e-15)
+    weights = [1.0, 1, 1, 1, 0]
+    (ours, theirs) = (steps_of(Problem(of, L1(), 0.5, weights), Spectral(), tol=1e-7) for of in (model, plain))
+    assert ours.psi == pytest.approx(theirs.psi, rel=1e-9)
 
 
 def test_separable_classes_have_no_best_fit():

@@ -78,16 +78,26 @@ class MultinomialModel(Curved):
         return self.design.shape[1] * self.width
 
     @cached_property
-    def compiled(self) -> _kernels.MultinomialModel:
-        """The kernel that evaluates ψ in one or two passes over X."""
-        return _kernels.MultinomialModel(self.design.kernel, self.width, self.target, self.sample_weight, self.offset)
+    def compiled(self) -> object:
+        """The kernel that evaluates ψ in one or two passes over X; where X is not read by kernels, its products."""
+        try:
+            kernel = self.design.kernel
+        except InvalidInputError:  # such as of a design that is made of another
+            return self._by_products
+        return _kernels.MultinomialModel(kernel, self.width, self.target, self.sample_weight, self.offset)
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
-        gradient = np.empty(self.dimension)
-        point = np.ascontiguousarray(x, np.float64)
+        point, kernel = np.ascontiguousarray(x, np.float64), self.compiled
         if point.shape != (self.dimension,):
             raise InvalidInputError(f"x must have shape ({self.dimension},), got {point.shape}")
-        return self.compiled.value_and_gradient(point, gradient), gradient
+        if not isinstance(kernel, _kernels.MultinomialModel):
+            return self._by_products(point)
+        gradient = np.empty(self.dimension)
+        return kernel.value_and_gradient(point, gradient), gradient
+
+    def _by_products(self, x: Vector) -> tuple[float, Vector]:
+        z = self.margins(x)
+        return self.value_of(z), self.gradient_of(z)
 
     def restrict(self, W: NDArray[np.intp]) -> MultinomialModel:
         """ψ as a function of the features in W, of K coefficients each, the others held at zero."""
