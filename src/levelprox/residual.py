@@ -53,8 +53,8 @@ class Residual:
         slope = weights[support] * problem.constraint.slope(t)
         if problem.width == 1:
             self.support_slope = slope * np.sign(parts)
-            one_sided = problem.must_be_nonnegative()[~support]
-            self.zero_offset = np.where(one_sided, -gradient[~support], np.abs(gradient[~support]))
+            one_sided, at_zero = problem.must_be_nonnegative()[~support], gradient[~support]
+            self.zero_offset = np.where(one_sided, -at_zero, np.abs(at_zero))
         else:
             self.support_slope = np.repeat(slope, problem.width) * (parts / np.repeat(t, problem.width))
             self.zero_offset = problem.sizes(gradient)[~support]
