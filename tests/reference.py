@@ -200,6 +200,59 @@ def project(v, u, tau, weights, nonnegative):
     raise AssertionError("no piece holds the level")
 
 
+# --- groups: features of several coordinates, x row by row ------------------------------------------
+
+
+def rows_of(x, width):
+    return [[float(a) for a in x[j : j + width]] for j in range(0, len(x), width)]
+
+
+def norm(row):
+    return math.hypot(*row)
+
+
+def is_norm_above(row, size):
+    """Whether `size` is the smallest float64 that is not below the norm of the row, in rational arithmetic."""
+    square = sum((Fraction(a) ** 2 for a in row), Fraction(0))
+    below = Fraction(float(np.nextafter(size, 0))) ** 2 < square or size == 0
+    return Fraction(float(size)) ** 2 >= square and below
+
+
+def project_groups(v, tau, weights, width):
+    """The projection onto Σ ω‖x_j‖ <= τ and its multiplier, by bisection on the multiplier."""
+    rows, weights = rows_of(v, width), [float(w) for w in weights]
+
+    def shortened(y):
+        return [max(norm(row) - w * y, 0.0) for row, w in zip(rows, weights, strict=True)]
+
+    def level(y):
+        return math.fsum(w * r for w, r in zip(weights, shortened(y), strict=True))
+
+    low, high = 0.0, max((norm(row) / w for row, w in zip(rows, weights, strict=True) if w > 0), default=0.0)
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if level(middle) > tau else (low, middle)
+    y = 0.0 if level(0.0) <= tau else high
+    x = [a * (r / norm(row) if norm(row) else 0.0) for row, r in zip(rows, shortened(y), strict=True) for a in row]
+    return x, y
+
+
+def multinomial(X, labels, B, weight, offset):
+    """ψ and its gradient, of shape (d, K): one sample at a time, moderate margins only."""
+    n, d, K = len(X), len(B), len(B[0])
+    losses, gradient = [], [[[] for _ in range(K)] for _ in range(d)]
+    for i in range(n):
+        z = [math.fsum(float(X[i][j]) * B[j][k] for j in range(d)) + offset[i][k] for k in range(K)]
+        total = math.fsum(math.exp(a) for a in z)
+        losses.append(weight[i] * (math.log(total) - z[labels[i]]))
+        for k in range(K):
+            slope = weight[i] * (math.exp(z[k]) / total - (k == labels[i]))
+            for j in range(d):
+                gradient[j][k].append(slope * float(X[i][j]))
+    total = math.fsum(weight)
+    return math.fsum(losses) / total, np.array([[math.fsum(g) / total for g in row] for row in gradient])
+
+
 # --- spectral projected gradient on psi + gamma/2 |x - center|^2 -------------------------------------
 
 

@@ -25,7 +25,7 @@ from levelprox.losses import (
     Squared,
     SquaredHinge,
 )
-from levelprox.objectives import Function, LinearModel, Objective, Stochastic
+from levelprox.objectives import Function, LinearModel, MultinomialModel, Objective, Stochastic
 
 Double = NDArray[np.float64]
 
@@ -202,6 +202,24 @@ def _objectives() -> list[Objective]:
 
 
 OBJECTIVES = _objectives()
+
+
+def _grouped_objectives() -> list[MultinomialModel]:
+    """Of several coefficients a feature: three and two classes, dense and sparse, with weights and offsets."""
+    rng = np.random.default_rng(13)
+    X = rng.standard_normal((60, 8))
+    scores = X[:, :3] @ rng.standard_normal((3, 3)) + rng.gumbel(size=(60, 3))
+    label = np.argmax(scores, axis=1)
+    thin = scipy.sparse.random_array((80, 8), density=0.4, rng=rng, format="csr")
+    return [
+        MultinomialModel(X, label),
+        MultinomialModel(np.asfortranarray(X), np.array(["b", "a", "c"])[label], sample_weight=rng.random(60)),
+        MultinomialModel(thin, rng.integers(0, 4, 80), offset=0.3 * rng.standard_normal((80, 4))),
+        MultinomialModel(X, label > 0),
+    ]
+
+
+GROUPED_OBJECTIVES = _grouped_objectives()
 
 
 def sampling_rows(model: LinearModel, batch: int) -> Callable[[Double, np.random.Generator], Double]:

@@ -12,7 +12,7 @@ from levelprox import constraints, designs, levels, losses, objectives, report, 
 from levelprox.certificate import Certificate, certify
 from levelprox.errors import InfeasibleError, InvalidInputError, LevelproxError, NumericalError
 from levelprox.nearby import Nearby, expected_kkt, nearby_kkt
-from levelprox.objectives import Function, LinearModel, Stochastic
+from levelprox.objectives import Function, LinearModel, MultinomialModel, Stochastic
 from levelprox.problem import Problem
 from levelprox.projection import project
 from levelprox.result import Iterate, Record, Result, Status
@@ -28,6 +28,7 @@ __all__ = [
     "Iterate",
     "LevelproxError",
     "LinearModel",
+    "MultinomialModel",
     "Nearby",
     "NumericalError",
     "Problem",

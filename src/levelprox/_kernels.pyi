@@ -71,11 +71,15 @@ def project_rows(
     start: NDArray[np.float64],
     out: NDArray[Any],
     multiplier: NDArray[np.float64],
+    width: int = 1,
 ) -> tuple[int, str]: ...
+def group_norms(x: _F64, out: _F64) -> None: ...
 
 # The linear model and the spectral subsolver (bind_spectral.cpp)
 
-class LinearModel:
+class Objective: ...
+
+class LinearModel(Objective):
     def __init__(
         self,
         design: DesignKernel,
@@ -97,6 +101,7 @@ class Set:
         nonnegative: NDArray[np.uint8] | None,
         all_nonnegative: bool,
         tau: float,
+        width: int = 1,
     ) -> None: ...
 
 class SpectralOutcome(TypedDict):
@@ -177,6 +182,23 @@ def spectral(
     absolute: float,
     seconds: float,
 ) -> SpectralOutcome: ...
+
+# The multinomial model (bind_multinomial.cpp)
+
+def multinomial_value(z: _F64, label: NDArray[np.int64], weight: _F64 | None) -> float: ...
+def multinomial_derivative(z: _F64, label: NDArray[np.int64], weight: _F64 | None, out: _F64) -> None: ...
+def multinomial_probabilities(z: _F64, out: _F64) -> None: ...
+
+class MultinomialModel(Objective):
+    def __init__(
+        self,
+        design: DesignKernel,
+        classes: int,
+        label: NDArray[np.int64],
+        weight: _F64 | None,
+        offset: _F64 | None,
+    ) -> None: ...
+    def value_and_gradient(self, x: _F64, gradient: _F64) -> float: ...
 
 # Minibatch steps (bind_stochastic.cpp)
 

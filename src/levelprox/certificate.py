@@ -52,12 +52,13 @@ class Certificate:
     complementarity : float
         y |g(x) − η|.
     scale : float
-        ‖∇ψ‖∞ at the null fit (only exempt coordinates fitted); where that is 0 up to rounding, at the
-        origin (extrapolated from the null fit if ψ has no L); 1 where that is 0, too.
+        ‖∇ψ‖∞ at the null fit (only exempt features fitted), or the largest ‖∇ψ_j‖₂ where features have several
+        coefficients; where that is 0 up to rounding, at the origin (extrapolated from the null fit if ψ has no L);
+        1 where that is 0, too.
     active : bool
         Whether the constraint holds x back (y > 0).
     n_nonzero : int
-        Nonzero coordinates that count (ω_j > 0).
+        Features that are not zero and count (ω_j > 0).
     degenerate_distance : float or None
         Distance of η to the nearest sum of cap·ω_j, at which the multiplier may explode, relative to cap times
         the common unit of the weights; None when not checked or when there is no such level.
@@ -182,6 +183,7 @@ def assemble(
     g = problem.g(x)
     slack = problem.level - g
     residual = Residual(problem, x, gradient)
+    sizes = residual.sizes
     price = price_of(problem, x, psi, null)
     y = best_multiplier(residual, price)
     # Clearly below the level and stationary without it: the constraint does not hold x back.
@@ -203,10 +205,10 @@ def assemble(
         complementarity=y * abs(slack),
         scale=null.scale,
         active=y > 0,
-        n_nonzero=int(np.count_nonzero(x if problem.weights is None else x[problem.weights > 0])),
+        n_nonzero=int(np.count_nonzero(sizes if problem.weights is None else sizes[problem.weights > 0])),
         degenerate_distance=distance,
         degenerate_check=check,
-        dual_bound=_dual_bound(problem, x, psi, null),
+        dual_bound=_dual_bound(problem, x, sizes, psi, null),
         gradient_error=gradient_error,
     )
 
@@ -216,10 +218,10 @@ def _squared(vector: Vector) -> float:
         return float(np.sum(vector**2))
 
 
-def _dual_bound(problem: Problem, x: Vector, psi: float, null: NullFit) -> float:
+def _dual_bound(problem: Problem, x: Vector, sizes: Vector, psi: float, null: NullFit) -> float:
     """Y ≤ (ψ(x_0) − ψ(x) + μ/2 ‖x_0 − x‖²) / (η − g_x(x_0)), x_0 the null fit, g_x the surrogate at x."""
-    support = np.flatnonzero(x)
-    t = np.abs(x[support])
+    support = np.flatnonzero(sizes)
+    t = sizes[support]
     spent = problem.constraint.slope(t) * t
     if problem.weights is not None:
         spent = problem.weights[support] * spent

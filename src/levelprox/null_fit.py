@@ -30,38 +30,43 @@ class NullFit:
 
 
 def null_fit(problem: Problem, seconds: float = math.inf) -> NullFit:
-    """The origin, but for the exempt coordinates, which are fitted; the scale is ‖∇ψ‖∞ there."""
+    """The origin, but for the exempt features, which are fitted; the scale is ‖∇ψ‖∞ there.
+
+    Where features have several coefficients, the scale is the largest ‖∇ψ_j‖₂: what keeps a whole feature at zero.
+    """
     x = np.zeros(problem.dimension)
     exempt = problem.exempt
     at_origin = 0.0
     if exempt.size:
-        at_origin = _size(problem.objective.value_and_gradient(x)[1])
-        x[exempt] = _fit_unconstrained(
-            problem.objective.restrict(exempt), problem.must_be_nonnegative()[exempt], seconds
+        at_origin = _size(problem, problem.objective.value_and_gradient(x)[1])
+        places = problem.coordinates(exempt)
+        x[places] = _fit_unconstrained(
+            problem.objective.restrict(exempt), problem.must_be_nonnegative()[places], seconds
         )
     psi, gradient = problem.objective.value_and_gradient(x)
-    scale = _size(gradient)
-    # Where the exempt coordinates alone fit the data, what is left of the gradient is rounding, not a scale.
+    scale = _size(problem, gradient)
+    # Where the exempt features alone fit the data, what is left of the gradient is rounding, not a scale.
     if scale <= _ROUNDING * at_origin:
-        scale = _scale_of_a_fit(problem.objective, x, scale, at_origin)
+        scale = _scale_of_a_fit(problem, x, scale, at_origin)
     return NullFit(x, psi, gradient, scale if np.isfinite(scale) and scale > 0 else 1.0)
 
 
-def _scale_of_a_fit(objective: Objective, x: Vector, left: float, at_origin: float) -> float:
+def _scale_of_a_fit(problem: Problem, x: Vector, left: float, at_origin: float) -> float:
     """The scale where so little of the gradient at the origin is left at the null fit x that it may be rounding.
 
     Where the curvature of ψ has no bound, the gradient at the origin may be large only because x is far. What
     a parabola with the curvature of ψ at x would have there, ‖∇ψ((1−t)x)‖/t with small t, then takes its place;
     unless ψ falls for ever towards x, and has no curvature left.
     """
+    objective = problem.objective
     if math.isfinite(objective.smoothness) or objective.is_separated(x):
         return at_origin
-    close = _size(objective.value_and_gradient((1 - _CLOSE) * x)[1]) / _CLOSE
+    close = _size(problem, objective.value_and_gradient((1 - _CLOSE) * x)[1]) / _CLOSE
     return min(at_origin, close) if left <= _ROUNDING * close else left
 
 
-def _size(gradient: Vector) -> float:
-    return float(np.max(np.abs(gradient), initial=0.0))
+def _size(problem: Problem, gradient: Vector) -> float:
+    return float(np.max(problem.sizes(gradient), initial=0.0))
 
 
 def _fit_unconstrained(objective: Objective, nonnegative: NDArray[np.bool_], seconds: float) -> Vector:

@@ -1,4 +1,7 @@
-"""The problem: min ψ(x) s.t. g(x) = Σ_j ω_j φ(x_j) ≤ η, and x_j ≥ 0 where asked."""
+"""The problem: min ψ(x) s.t. g(x) = Σ_j ω_j φ(|x_j|) ≤ η, and x_j ≥ 0 where asked.
+
+Where a feature has several coefficients, one for each class, |x_j| is the 2-norm of them: a feature counts once.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from numpy.typing import NDArray
 from levelprox.constraints import Constraint
 from levelprox.errors import InfeasibleError, InvalidInputError
 from levelprox.objectives import Objective
-from levelprox.projection import feature_weights, nonnegative_mask
+from levelprox.projection import feature_weights, group_norms, nonnegative_mask
 from levelprox.validation import finite, real, real_array
 
 Vector = NDArray[np.float64]
@@ -18,20 +21,20 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """min ψ(x) s.t. Σ_j ω_j φ(x_j) ≤ η.
+    """min ψ(x) s.t. Σ_j ω_j φ(|x_j|) ≤ η; |x_j| is ‖x_j‖₂ where a feature has several coefficients.
 
     Parameters
     ----------
     objective : Objective
-        ψ.
+        ψ; its `width` says how many coefficients a feature has.
     constraint : Constraint
         φ, one coordinate of g.
     level : float
         η ≥ 0, finite.
-    weights : array-like of shape (d,), optional
+    weights : array-like of shape (n_features,), optional
         ω ≥ 0. A feature of weight 0 is exempt: it never counts (an intercept, a feature that must stay).
     nonnegative : bool or array-like of bool of shape (d,), optional
-        Which coordinates must not be negative.
+        Which coordinates must not be negative. Not to be had where a feature has several.
     """
 
     objective: Objective
@@ -50,8 +53,16 @@ class Problem:
             raise InfeasibleError(f"no feasible point: g(x) >= 0 for all x, got level={level:g}")
         if np.isinf(level):
             raise InvalidInputError("level must be finite, got inf; without a level, fit an unconstrained model")
-        weights = None if self.weights is None else feature_weights(self.weights, self.dimension).astype(np.float64)
+        weights = None if self.weights is None else feature_weights(self.weights, self.n_features).astype(np.float64)
         mask, all_nonnegative = nonnegative_mask(self.nonnegative, self.dimension)
+        if self.width > 1:
+            if mask is not None or all_nonnegative:
+                raise InvalidInputError(
+                    "nonnegative is for features with one coefficient: the norm of several has no sign, and projecting "
+                    "onto their common ball would no longer keep signs apart from sizes"
+                )
+            # Never None: from them and x alone the surrogate knows which coordinates belong together.
+            weights = np.ones(self.n_features) if weights is None else weights
         mask = None if mask is None else mask.copy()
         # The dataclass is frozen; what was checked replaces what was given.
         checked = {"level": level, "weights": weights, "_mask": mask, "_all_nonnegative": all_nonnegative}
@@ -74,13 +85,26 @@ class Problem:
         return self.dimension // self.width
 
     def sizes(self, x: Vector) -> Vector:
-        """What φ is taken of, feature by feature: |x_j|, or the 2-norm of its coefficients."""
-        return np.abs(x)
+        """What φ is taken of, feature by feature: |x_j|, or the 2-norm of its coefficients, rounded up."""
+        return np.abs(x) if self.width == 1 else group_norms(x, self.width)
 
     @property
     def exempt(self) -> NDArray[np.intp]:
-        """The coordinates that never count (ω_j = 0)."""
+        """The features that never count (ω_j = 0)."""
         return np.empty(0, np.intp) if self.weights is None else np.flatnonzero(self.weights == 0)
+
+    def coordinates(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Where the coefficients of these features are in x."""
+        if self.width == 1:
+            return features
+        return np.asarray((features[:, None] * self.width + np.arange(self.width)).ravel(), np.intp)
+
+    def free(self, x: Vector) -> NDArray[np.bool_]:
+        """The coordinates that cost nothing more as they grow: of features that are exempt or past their threshold."""
+        features = self.constraint.slope(self.sizes(x)) == 0
+        if self.weights is not None:
+            features |= self.weights == 0
+        return np.asarray(np.repeat(features, self.width))
 
     @property
     def signs(self) -> tuple[NDArray[np.uint8] | None, bool]:
@@ -94,10 +118,12 @@ class Problem:
         return np.full(self.dimension, self._all_nonnegative)
 
     def g(self, x: Vector) -> float:
-        """g(x) = Σ_j ω_j φ(|x_j|)."""
+        """g(x) = Σ_j ω_j φ(|x_j|), with the sizes |x_j| of `sizes`."""
         if np.shape(x) != (self.dimension,):
             raise InvalidInputError(f"x must have shape ({self.dimension},), got {np.shape(x)}")
-        return self.constraint.value(x, self.weights)
+        if self.width == 1:
+            return self.constraint.value(x, self.weights)
+        return self.constraint.value(self.sizes(np.asarray(x, np.float64)), self.weights)
 
     def is_feasible(self, x: Vector) -> bool:
         """Whether g(x) ≤ η and every sign holds."""
@@ -112,12 +138,12 @@ class Problem:
         return array
 
     def restrict(self, W: NDArray[np.intp]) -> Problem:
-        """The same problem over the coordinates in W, the others held at zero."""
+        """The same problem over the features in W, the others held at zero."""
         return replace(
             self,
             objective=self.objective.restrict(W),
             weights=None if self.weights is None else self.weights[W],
-            nonnegative=self.must_be_nonnegative()[W],
+            nonnegative=self.must_be_nonnegative()[W] if self.width == 1 else None,
         )
 
 

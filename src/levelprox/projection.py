@@ -5,6 +5,9 @@
 For u = −∇h(x^{k−1})/λ and τ = (η_k + h(x^{k−1}) − ⟨∇h(x^{k−1}), x^{k−1}⟩)/λ this is the set
 {g_k ≤ η_k} of the paper's subproblem; with u = 0 it is the weighted ℓ1 ball. The paper sorts
 breakpoints in O(d log d); for |u| ≤ 1, always so in LCPP, a few passes over the data suffice.
+
+Where a feature has several coefficients the set is the group ball {Σ_j ω_j ‖x_j‖₂ ≤ τ}: the norms are projected
+onto the weighted ℓ1 ball, and every row is shortened to its new norm.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
 from levelprox.errors import InfeasibleError, InvalidInputError
-from levelprox.validation import Array, finite, real_array
+from levelprox.validation import Array, finite, real_array, whole
 
 # Rows are handed to the kernel in pieces of about this many numbers, so that Ctrl-C is seen in time.
 _PIECE = 2**23
@@ -33,11 +36,13 @@ def project(
     nonnegative: ArrayLike | None = None,
     start: ArrayLike | None = None,
     out: Array | None = None,
+    width: int = 1,
 ) -> tuple[Array, float | NDArray[np.float64]]:
     """Project onto {x : Σ ω_i (|x_i| + u_i x_i) ≤ τ}, exactly feasible.
 
     The result satisfies the constraint in exact arithmetic (not merely up to rounding), and a
-    point that already satisfies it comes back bit for bit.
+    point that already satisfies it comes back bit for bit. With `width` above 1 the set is
+    {x : Σ_j ω_j ‖x_j‖₂ ≤ τ} for the features j, and norms are rounded up before they are compared with τ.
 
     Parameters
     ----------
@@ -47,20 +52,23 @@ def project(
         The linear part, in the paper's sign. Any values up to 1e50; |u| ≤ 1 is the fast case.
     tau : float or array-like of shape (m,)
         The level. With every |u_i| ≤ 1 it must be nonnegative, for the set is empty otherwise.
-    weights : array-like of shape (d,), optional
-        ω ≥ 0. A coordinate of weight 0 is exempt: it costs nothing and is left alone.
+    weights : array-like of shape (d / width,), optional
+        ω ≥ 0. A coordinate, or feature, of weight 0 is exempt: it costs nothing and is left alone.
     nonnegative : bool or array-like of bool of shape (d,), optional
         Where x_i ≥ 0 is asked for too.
     start : float or array-like of shape (m,), optional
         A guess of the multiplier, such as the last one; it saves passes and changes nothing else.
     out : ndarray of v's shape, optional
         Where to write x. May be `v` itself.
+    width : int, default=1
+        How many coordinates each feature has, one after the other: feature j has j·width … (j+1)·width − 1. Above
+        1, u must be 0, and `nonnegative` is not to be had.
 
     Returns
     -------
     x : ndarray of v's shape
     multiplier : float or ndarray of shape (m,)
-        y ≥ 0 with v − x ∈ y ∂(Σ ω_i (|x_i| + u_i x_i)); the smallest where it is not unique.
+        y ≥ 0 with v − x ∈ y ∂(Σ ω_i (|x_i| + u_i x_i)), or y ∂(Σ ω_j ‖x_j‖₂); the smallest where it is not unique.
 
     Raises
     ------
@@ -76,6 +84,9 @@ def project(
     >>> x, multiplier = project([3.0, -1.0, 0.5], u=[0.0, 0.0, 0.0], tau=2.0)
     >>> x.round(6).tolist(), round(multiplier, 6)
     ([2.0, 0.0, 0.0], 1.0)
+    >>> x, multiplier = project([3.0, 4.0, 0.6, 0.8], u=0.0, tau=3.0, width=2)  # norms 5 and 1
+    >>> x.round(6).tolist(), round(multiplier, 6)
+    ([1.8, 2.4, 0.0, 0.0], 2.0)
     """
     point = real_array("v", v)
     if point.ndim not in (1, 2):
@@ -85,7 +96,8 @@ def project(
         raise InvalidInputError(f"v must have at least one coordinate, got shape {point.shape}")
     m = 1 if point.ndim == 1 else point.shape[0]
     linear = _linear_part(u, point)
-    omega = None if weights is None else feature_weights(weights, d)
+    features = _number_of_groups(d, width, linear, nonnegative)
+    omega = None if weights is None else feature_weights(weights, features)
     dtype = np.result_type(*(array for array in (point, linear, omega) if array is not None))
     target = _target(out, point.shape, dtype)
     rows = np.ascontiguousarray(point, dtype).reshape(m, d)
@@ -116,10 +128,18 @@ def project(
             guesses[part],
             x[part],
             multiplier[part],
+            width,
         )
         if failed >= 0:
             _explain(status, point, linear, float(levels[begin + failed]))
     return target, float(multiplier[0]) if point.ndim == 1 else multiplier
+
+
+def group_norms(x: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+    """‖x_j‖₂ of every feature j, x_j its `width` coordinates, each rounded up to the next float64."""
+    norms = np.empty(x.size // width)
+    _kernels.group_norms(np.ascontiguousarray(x), norms)
+    return norms
 
 
 def feature_weights(weights: ArrayLike, d: int) -> Array:
@@ -150,6 +170,19 @@ def nonnegative_mask(nonnegative: ArrayLike | None, d: int) -> tuple[NDArray[np.
     if asked.all() or not asked.any():
         return None, bool(asked.any())
     return np.ascontiguousarray(asked).view(np.uint8), False
+
+
+def _number_of_groups(d: int, width: int, linear: Array | None, nonnegative: ArrayLike | None) -> int:
+    """How many features the d coordinates are of."""
+    if whole("width", width, 1) == 1:
+        return d
+    if d % width:
+        raise InvalidInputError(f"v has {d} coordinates, which is not a multiple of width={width}")
+    if linear is not None and np.any(linear != 0):
+        raise InvalidInputError("u must be 0 where a feature has several coordinates: their norm has no sign")
+    if nonnegative is not None and np.any(nonnegative):
+        raise InvalidInputError("nonnegative is not to be had where a feature has several coordinates")
+    return d // width
 
 
 def _linear_part(u: ArrayLike, point: Array) -> Array | None:

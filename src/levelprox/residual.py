@@ -2,8 +2,11 @@
 
     |ψ'_j + y ω_j φ'(|x_j|) sign x_j|   where x_j ≠ 0,      max(|ψ'_j| − y λ ω_j, 0)   where x_j = 0
 
-(max(−ψ'_j − y λ ω_j, 0) at a zero that may not be negative). All of these, and the complementarity
-y|g(x) − η|, are convex and piecewise linear in y, so the best y is found exactly.
+(max(−ψ'_j − y λ ω_j, 0) at a zero that may not be negative). Where a feature has the coefficients x_j and counts once,
+
+    |ψ'_jc + y ω_j φ'(‖x_j‖₂) x_jc/‖x_j‖₂|   for each of them,      max(‖ψ'_j‖₂ − y λ ω_j, 0)   where all are 0.
+
+All of these, and the complementarity y|g(x) − η|, are convex and piecewise linear in y, so the best y is found exactly.
 """
 
 from __future__ import annotations
@@ -37,16 +40,26 @@ def price_of(problem: Problem, x: Vector, psi: float, null: NullFit) -> float:
 
 
 class Residual:
-    """dist(0, ∂ψ_j + y ∂g_j) of every coordinate, as a function of y: max over lines offset + slope·y, and 0."""
+    """dist(0, ∂ψ_j + y ∂g_j), as a function of y: max over lines offset + slope·y, and 0.
+
+    One for each coordinate of a feature that is not zero, and one for each feature that is.
+    """
 
     def __init__(self, problem: Problem, x: Vector, gradient: Vector) -> None:
-        weights = np.ones(problem.dimension) if problem.weights is None else problem.weights
-        support = x != 0
-        self.support_offset = gradient[support]
-        self.support_slope = weights[support] * problem.constraint.slope(np.abs(x[support])) * np.sign(x[support])
-        one_sided = problem.must_be_nonnegative()[~support]
-        at_zero = gradient[~support]
-        self.zero_offset = np.where(one_sided, -at_zero, np.abs(at_zero))
+        weights = np.ones(problem.n_features) if problem.weights is None else problem.weights
+        self.sizes = sizes = problem.sizes(x)
+        support = sizes != 0
+        coordinates = support if problem.width == 1 else np.repeat(support, problem.width)
+        t, parts = sizes[support], x[coordinates]
+        self.support_offset = gradient[coordinates]
+        slope = weights[support] * problem.constraint.slope(t)
+        if problem.width == 1:
+            self.support_slope = slope * np.sign(parts)
+            one_sided, at_zero = problem.must_be_nonnegative()[~support], gradient[~support]
+            self.zero_offset = np.where(one_sided, -at_zero, np.abs(at_zero))
+        else:
+            self.support_slope = np.repeat(slope, problem.width) * (parts / np.repeat(t, problem.width))
+            self.zero_offset = problem.sizes(gradient)[~support]
         self.zero_slope = -problem.constraint.lam * weights[~support]
         if self.zero_slope.size and np.all(self.zero_slope == self.zero_slope[0]):
             # Equal weights, the usual case: only the largest of them can matter for the maximum.
@@ -56,7 +69,7 @@ class Residual:
             self._zero_offset, self._zero_slope = self.zero_offset, self.zero_slope
 
     def each(self, y: float) -> Vector:
-        """The residual of every coordinate (support first)."""
+        """The residual of every coordinate of the support, then of every feature at zero."""
         return np.concatenate(
             [
                 np.abs(self.support_offset + y * self.support_slope),

@@ -43,7 +43,7 @@ class Subproblem:
     def set(self) -> _kernels.Set:
         """The set as the kernels take it."""
         s, (mask, all_nonnegative) = self.surrogate, self.signs
-        return _kernels.Set(self.center.size, s.weights, s.u, mask, all_nonnegative, s.tau)
+        return _kernels.Set(self.center.size, s.weights, s.u, mask, all_nonnegative, s.tau, width=self.objective.width)
 
     def value(self, x: Vector) -> float:
         """ψ_k(x)."""

@@ -8,20 +8,24 @@ so {g_k ≤ η_k} = {Σ ω_i(|x_i| + u_i x_i) ≤ τ} with u = −∇h(x^{k−1}
 τ = (η_k − g(x^{k−1}))/λ + Σ ω_i w_i t_i, where t = |x^{k−1}| and w = 1 − |u| = φ'(t)/λ.
 
 φ is concave in t, so φ(|x|) ≤ φ(t) + φ'(t)(|x| − t): a weighted ℓ1 ball that equals the paper's set
-while signs are kept and is larger where a sign flips. It is the tighter surrogate of g.
+while signs are kept and is larger where a sign flips. It is the tighter surrogate of g. Where a feature has several
+coefficients t_j = ‖x_j^{k−1}‖₂, and the set is a weighted group ball {Σ_j ω_j φ'(t_j)/λ ‖x_j‖₂ ≤ τ}.
+
+There is one weight for each feature: as many coordinates as weights are features of one coefficient, twice as many
+are features of two, and so on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.constraints import Constraint
 from levelprox.errors import InvalidInputError
-from levelprox.projection import SMALLEST_WEIGHT
+from levelprox.projection import SMALLEST_WEIGHT, group_norms
 
 Vector = NDArray[np.float64]
 
@@ -33,11 +37,11 @@ _BELOW_ONE = 1 - _EPS / 2
 
 @dataclass(frozen=True, eq=False)
 class Surrogate:
-    """{x : Σ ω_i (|x_i| + u_i x_i) ≤ τ}, inside {g ≤ level}.
+    """{x : Σ ω_i (|x_i| + u_i x_i) ≤ τ}, or {x : Σ_j ω_j ‖x_j‖₂ ≤ τ}, inside {g ≤ level}.
 
     Attributes
     ----------
-    weights : ndarray of shape (d,) or None
+    weights : ndarray of shape (d / width,) or None
         ω; None means 1 everywhere.
     u : ndarray of shape (d,) or None
         None means 0 everywhere.
@@ -46,6 +50,8 @@ class Surrogate:
         λ, by which the constraint was divided: a multiplier of the set is λ times one of g.
     level : float
         η_k.
+    width : int
+        Coefficients per feature; above 1 there is no u.
     """
 
     weights: Vector | None
@@ -53,16 +59,18 @@ class Surrogate:
     tau: float
     lam: float
     level: float
+    width: int = 1
 
     def value(self, x: Vector) -> float:
         """g_k(x): at most `level` exactly where x is in the set."""
-        spent = np.abs(x) if self.u is None else np.abs(x) + self.u * x
+        sizes = np.abs(x) if self.width == 1 else group_norms(x, self.width)
+        spent = sizes if self.u is None else sizes + self.u * x
         total = float(np.sum(spent if self.weights is None else self.weights * spent))
         return self.level + self.lam * (total - self.tau)
 
     def tightened(self, excess: float) -> Surrogate:
         """The set for a level lower by `excess`."""
-        return Surrogate(self.weights, self.u, max(0.0, self.tau - excess / self.lam), self.lam, self.level)
+        return replace(self, tau=max(0.0, self.tau - excess / self.lam))
 
 
 Linearise = Callable[[Constraint, Vector, float, Vector | None], Surrogate]
@@ -70,6 +78,11 @@ Linearise = Callable[[Constraint, Vector, float, Vector | None], Surrogate]
 
 def linearise(constraint: Constraint, at: Vector, level: float, weights: Vector | None = None) -> Surrogate:
     """The paper's surrogate: h linearised at `at`."""
+    if _width(at, weights) > 1:
+        raise InvalidInputError(
+            "the paper's surrogate linearises h in each coordinate, which is not defined where a feature has several "
+            "coefficients and counts once; use surrogate='concave'"
+        )
     support = np.flatnonzero(at)  # elsewhere ∇h = 0
     slope = constraint.slope(np.abs(at[support]))
     # Where φ' > 0 is too small to be seen beside λ, keep the price positive: a price of 0 would let
@@ -81,13 +94,25 @@ def linearise(constraint: Constraint, at: Vector, level: float, weights: Vector 
 
 
 def majorise(constraint: Constraint, at: Vector, level: float, weights: Vector | None = None) -> Surrogate:
-    """The tighter surrogate: the concave φ(|x|) majorised at |`at`|, a weighted ℓ1 ball."""
-    support = np.flatnonzero(at)  # elsewhere φ' = λ
-    slope = constraint.slope(np.abs(at[support]))
+    """The tighter surrogate: the concave φ(|x|) majorised at |`at`|, a weighted ℓ1 ball or group ball."""
+    width = _width(at, weights)
+    t = np.abs(at) if width == 1 else group_norms(at, width)
+    support = np.flatnonzero(t)  # elsewhere φ' = λ
+    slope = constraint.slope(t[support])
     price = np.where(slope > 0, np.maximum(slope / constraint.lam, SMALLEST_WEIGHT), 0.0)
-    prices = np.ones_like(at) if weights is None else weights.copy()
+    prices = np.ones_like(t) if weights is None else weights.copy()
     prices[support] *= price
-    return Surrogate(prices, None, _radius(constraint, at, support, price, level, weights), constraint.lam, level)
+    tau = _radius(constraint, t, support, price, level, weights)
+    return Surrogate(prices, None, tau, constraint.lam, level, width)
+
+
+def _width(at: Vector, weights: Vector | None) -> int:
+    """How many coefficients there are for each weight."""
+    if weights is None:
+        return 1
+    if weights.size == 0 or at.size % weights.size:
+        raise InvalidInputError(f"weights must have an entry for each feature, got {weights.size} for x of {at.size}")
+    return at.size // weights.size
 
 
 def _radius(

@@ -17,7 +17,7 @@ public:
           middle_(state.x), gradient_(state.x.size()), is_live_(state.x.size()),
           touched_(std::int64_t(state.x.size())) {
         for (std::size_t j = 0; j < x_.size(); ++j)
-            if (center_[j] != 0 || x_[j] != 0) revive(std::int64_t(j));
+            if (set_.width > 1 || center_[j] != 0 || x_[j] != 0) revive(std::int64_t(j));  // groups stay together
     }
 
     void run() {
@@ -92,13 +92,14 @@ private:
         const std::size_t size = list.size();
         values_.resize(size), projected_.resize(size);
         if (set_.u) u_.resize(size);
-        if (set_.omega) omega_.resize(size);
+        const bool weighed = set_.omega && set_.width == 1;  // groups are all listed, in order
+        if (weighed) omega_.resize(size);
         if (set_.nonnegative) nonnegative_.resize(size);
         for (std::size_t p = 0; p < size; ++p) {
             const std::int64_t j = list[p];
             values_[p] = from[std::size_t(j)];
             if (set_.u) u_[p] = set_.u[j];
-            if (set_.omega) omega_[p] = set_.omega[j];
+            if (weighed) omega_[p] = set_.omega[j];
             if (set_.nonnegative) nonnegative_[p] = set_.nonnegative[j];
         }
     }
@@ -107,11 +108,10 @@ private:
         if (values_.empty()) return Projected::done;
         Ball<double> ball = set_;
         ball.d = std::int64_t(values_.size());
-        ball.v = values_.data();
         ball.u = set_.u ? u_.data() : nullptr;
-        ball.omega = set_.omega ? omega_.data() : nullptr;
+        if (set_.omega && set_.width == 1) ball.omega = omega_.data();
         ball.nonnegative = set_.nonnegative ? nonnegative_.data() : nullptr;
-        const Projection projection = project(ball, start, projected_.data());
+        const Projection projection = project_onto(ball, values_.data(), start, projected_.data());
         ++state_.projections;
         multiplier_ = projection.multiplier;
         return projection.status;

@@ -1,4 +1,5 @@
-// The set {x : sum_i omega_i (|x_i| + u_i x_i) <= tau, x_i >= 0 where asked} and a point v to project.
+// The set {x : sum_i omega_i (|x_i| + u_i x_i) <= tau, x_i >= 0 where asked} and a point v to project; or, where a
+// feature has several coordinates, the group ball {x : sum_j omega_j |x_j|_2 <= tau}.
 #pragma once
 #include <cstdint>
 
@@ -8,7 +9,8 @@ enum class Sign { free, nonnegative, mixed };
 
 template <class T>
 struct Ball {
-    std::int64_t d = 0;
+    std::int64_t d = 0;      // coordinates
+    std::int64_t width = 1;  // of a feature: omega has d / width entries. Above 1 there are neither u nor signs.
     const T *v = nullptr;
     const T *u = nullptr;                         // null: u = 0
     const T *omega = nullptr;                     // null: omega = 1

@@ -53,7 +53,8 @@ nb::dict run_spectral(nb::object objective, const levelprox::Set &set, In center
 }  // namespace
 
 void bind_spectral(nb::module_ &m) {
-    nb::class_<levelprox::LinearModel>(m, "LinearModel")
+    nb::class_<levelprox::Objective>(m, "Objective", "A psi that the subsolvers evaluate without Python.");
+    nb::class_<levelprox::LinearModel, levelprox::Objective>(m, "LinearModel")
         .def(
             "__init__",
             [](levelprox::LinearModel *self, const levelprox::DesignKernel &design, const std::string &loss, double parameter, double width,
@@ -79,8 +80,9 @@ void bind_spectral(nb::module_ &m) {
             },
             "x"_a.noconvert(), "gradient"_a.noconvert());
     nb::class_<levelprox::Set>(m, "Set")
-        .def(nb::init<std::int64_t, std::optional<In>, std::optional<In>, std::optional<Mask>, bool, double>(), "dimension"_a,
-             "omega"_a.noconvert().none(), "u"_a.noconvert().none(), "nonnegative"_a.noconvert().none(), "all_nonnegative"_a, "tau"_a);
+        .def(nb::init<std::int64_t, std::optional<In>, std::optional<In>, std::optional<Mask>, bool, double, std::int64_t>(), "dimension"_a,
+             "omega"_a.noconvert().none(), "u"_a.noconvert().none(), "nonnegative"_a.noconvert().none(), "all_nonnegative"_a, "tau"_a,
+             "width"_a = 1);
     m.def("spectral", &run_spectral, "objective"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(), "gradient"_a.noconvert(), "psi"_a,
           "step"_a, "multiplier"_a, "gamma"_a, "max_steps"_a, "memory"_a, "decrease"_a, "relative"_a, "absolute"_a, "seconds"_a);
 }

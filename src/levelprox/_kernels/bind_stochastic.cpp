@@ -34,6 +34,7 @@ const char *run(const levelprox::LinearModel &model, const levelprox::Set &set, 
     require_rows(model);
     require(model.dimension() == set.ball.d, "the model does not have the dimension of x");
     set.check(x), set.check(center);
+    require(set.ball.width == 1, "minibatch steps have no groups");
     require(batch >= 1 && std::size_t(batch) * steps.shape(0) >= samples.shape(0), "there are fewer steps than batches");
     require(slope.has_value() == gradient.has_value(), "a snapshot has both slopes and a gradient");
     require(!slope || (slope->shape(0) == n && gradient->shape(0) == d), "the snapshot does not fit the model");

@@ -9,6 +9,7 @@ NB_MODULE(_kernels, m) {
     bind_designs(m);
     bind_losses(m);
     bind_spectral(m);
+    bind_multinomial(m);
     bind_acsa(m);
     bind_nesterov(m);
     bind_stochastic(m);

@@ -33,8 +33,7 @@ public:
                 shifted_[i] = ahead_[i] - step * slope;
                 poison += shifted_[i] * 0.0;
             }
-            set_.v = shifted_.data();
-            const Projection projection = project(set_, state_.multiplier * step, next_.data());
+            const Projection projection = project_onto(set_, shifted_.data(), state_.multiplier * step, next_.data());
             ++state_.projections;
             if (poison != 0 || projection.status != Projected::done) {
                 state_.stop = NesterovStop::not_finite;

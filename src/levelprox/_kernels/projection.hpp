@@ -28,7 +28,19 @@ struct Projection {
 };
 
 // `start` > 0 is a guess of the multiplier; the answer does not depend on it beyond rounding.
+// For balls of width 1.
 template <class T>
 Projection project(const Ball<T> &ball, double start, T *x);
+
+// The same onto {x : sum_j omega_j |x_j|_2 <= tau} (projection_groups.cpp).
+template <class T>
+Projection project_groups(const Ball<T> &ball, double start, T *x);
+
+// v onto a set of any width: what subsolvers call.
+template <class T>
+Projection project_onto(Ball<T> set, const T *v, double start, T *x) {
+    set.v = v;
+    return set.width == 1 ? project(set, start, x) : project_groups(set, start, x);
+}
 
 }  // namespace levelprox

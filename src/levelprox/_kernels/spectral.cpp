@@ -131,8 +131,7 @@ private:
         for (int trial = 0; trial < MOST_TRIALS; ++trial, t /= 2) {
             for (std::size_t i = 0; i < shifted_.size(); ++i) shifted_[i] = now_.x[i] - t * slope_[i];
             poll_.check();
-            set_.v = shifted_.data();
-            const Projection projection = project(set_, state_.multiplier * t, trial_.x.data());
+            const Projection projection = project_onto(set_, shifted_.data(), state_.multiplier * t, trial_.x.data());
             ++state_.projections;
             if (projection.status != Projected::done) {  // x - t grad left the floating-point range
                 t /= 1e3;

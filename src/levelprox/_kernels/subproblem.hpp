@@ -33,13 +33,17 @@ inline nb::ndarray<nb::numpy, double> to_numpy(std::vector<double> &&values) {
 // The set of a subproblem, and the arrays it reads.
 class Set {
 public:
-    Set(std::int64_t dimension, std::optional<In> omega, std::optional<In> u, std::optional<Mask> nonnegative, bool all_nonnegative, double tau)
+    Set(std::int64_t dimension, std::optional<In> omega, std::optional<In> u, std::optional<Mask> nonnegative, bool all_nonnegative, double tau,
+        std::int64_t width)
         : omega_(std::move(omega)), u_(std::move(u)), nonnegative_(std::move(nonnegative)) {
         const auto d = std::size_t(dimension);
-        require(!omega_ || omega_->shape(0) == d, "omega does not have the dimension of x");
+        require(width >= 1 && dimension % width == 0, "the dimension is not a multiple of the width");
+        require(width == 1 || !(u_ || nonnegative_ || all_nonnegative), "groups have neither u nor signs");
+        require(!omega_ || omega_->shape(0) == d / std::size_t(width), "omega does not have an entry for each feature of the dimension of x");
         require(!u_ || u_->shape(0) == d, "u does not have the dimension of x");
         require(!nonnegative_ || nonnegative_->shape(0) == d, "the mask does not have the dimension of x");
         ball.d = dimension;
+        ball.width = width;
         if (omega_) ball.omega = omega_->data();
         if (u_) ball.u = u_->data();
         if (nonnegative_) ball.nonnegative = nonnegative_->data();
@@ -88,8 +92,8 @@ private:
 // Calls run(psi) without the GIL, psi compiled or written in Python.
 template <class Run>
 void with_objective(nb::object objective, std::size_t d, Run run) {
-    if (nb::isinstance<LinearModel>(objective)) {
-        const auto &model = nb::cast<const LinearModel &>(objective);
+    if (nb::isinstance<Objective>(objective)) {
+        const auto &model = nb::cast<const Objective &>(objective);
         require(std::size_t(model.dimension()) == d, "the model does not have the dimension of x");
         nb::gil_scoped_release release;
         run(model);

@@ -12,6 +12,7 @@ from levelprox.losses.gamma import Gamma
 from levelprox.losses.hinge import Hinge
 from levelprox.losses.huber import Huber
 from levelprox.losses.logistic import Logistic
+from levelprox.losses.multinomial import Multinomial
 from levelprox.losses.poisson import Poisson
 from levelprox.losses.quantile import Quantile
 from levelprox.losses.sigmoid import Sigmoid
@@ -28,6 +29,7 @@ __all__ = [
     "Huber",
     "Logistic",
     "Loss",
+    "Multinomial",
     "Poisson",
     "Quantile",
     "Sigmoid",
@@ -60,6 +62,11 @@ def loss_by_name(loss: str | Loss) -> Loss:
     names = {kind.name: kind for kind in LOSS_TYPES}
     if not isinstance(loss, str):
         raise InvalidInputError(f"loss must be a Loss or one of the names {', '.join(names)}; got {loss!r}")
+    if loss.lower() in ("multinomial", "softmax"):
+        raise InvalidInputError(
+            f"the loss {loss!r} takes a margin for each class, and a LinearModel has one for each sample; "
+            "use objectives.MultinomialModel(X, labels)"
+        )
     if loss not in names:
         close = difflib.get_close_matches(loss.lower(), names)
         hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are {', '.join(names)}"

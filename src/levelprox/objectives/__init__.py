@@ -1,10 +1,20 @@
-"""What is minimised: a linear model, any ψ the user brings, or samples of one."""
+"""What is minimised: a linear or a multinomial model, any ψ the user brings, or samples of one."""
 
 from levelprox.objectives.base import Objective, Subgradients
 from levelprox.objectives.curved import Curved
 from levelprox.objectives.function import Function
 from levelprox.objectives.linear_model import LinearModel
+from levelprox.objectives.multinomial import MultinomialModel
 from levelprox.objectives.quadratic import Quadratic
 from levelprox.objectives.stochastic import Stochastic
 
-__all__ = ["Curved", "Function", "LinearModel", "Objective", "Quadratic", "Stochastic", "Subgradients"]
+__all__ = [
+    "Curved",
+    "Function",
+    "LinearModel",
+    "MultinomialModel",
+    "Objective",
+    "Quadratic",
+    "Stochastic",
+    "Subgradients",
+]

@@ -43,7 +43,7 @@ class Objective(ABC):
 
     @abstractmethod
     def restrict(self, W: NDArray[np.intp]) -> Objective:
-        """ψ as a function of the coordinates in W, the others held at zero."""
+        """ψ as a function of the features in W (coordinates, where width is 1), the others held at zero."""
 
     @property
     @abstractmethod

@@ -69,14 +69,14 @@ def degenerate_distance(problem: Problem) -> tuple[float | None, str]:
 
 
 def degenerate_level(problem: Problem) -> tuple[float | None, float, str]:
-    """The sum of cap·ω_j over some coordinates that is nearest to η, cap·q, and "checked" or why not."""
+    """The sum of cap·ω_j over some features that is nearest to η, cap·q, and "checked" or why not."""
     cap, weights = problem.constraint.cap, problem.weights
     counted = None if weights is None else weights[weights > 0]
     if math.isinf(cap) or (counted is not None and not counted.size):
         return None, math.inf, "no degenerate level"
     if counted is None or np.all(counted == counted[0]):  # first, as it is the usual case and asked at every step
         unit = cap * (1.0 if counted is None else float(counted[0]))
-        n = problem.dimension if counted is None else counted.size
+        n = problem.n_features if counted is None else counted.size
         return min(round(problem.level / unit), n) * unit, unit, "checked"
     q = common_unit(counted)
     if q is None or counted.max() > _LARGEST * q:

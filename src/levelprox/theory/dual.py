@@ -139,7 +139,10 @@ def _unit(constraint: Constraint, weights: ArrayLike | None) -> float:
 
 
 def room(constraint: Constraint, x: ArrayLike, eta_k: float, weights: ArrayLike | None = None) -> float:
-    """η_k − g_k(0) = η_k − g(x) + Σ ω_i φ'(|x_i|)|x_i|, where g_k linearises h at x."""
+    """η_k − g_k(0) = η_k − g(x) + Σ ω_i φ'(|x_i|)|x_i|, where g_k linearises h at x.
+
+    Where features have several coefficients, x stands for their sizes ‖x_j‖₂ (`Problem.sizes`).
+    """
     t = np.abs(np.asarray(x, dtype=np.float64))
     kept = constraint.slope(t) * t
     kept_in_all = float(np.sum(kept if weights is None else np.asarray(weights) * kept))

@@ -1,0 +1,67 @@
+"""The multinomial loss of K margins, minus the log-likelihood of a class: softmax regression.
+
+    ℓ(z, y) = log Σ_k exp(z_k) − z_y,    ∂ℓ/∂z_k = p_k − [k = y],    ∂²ℓ/∂z_a∂z_b = p_a([a = b] − p_b),
+
+p = exp(z)/Σ_k exp(z_k). ℓ is convex; its Hessian in z has eigenvalues in [0, 1/2], and its gradient a length of at
+most √2. It takes a margin for every class, so it is no `Loss`, and has a model of its own (`MultinomialModel`).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox import _kernels
+
+Vector = NDArray[np.float64]
+Margins = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+class Multinomial:
+    """ℓ(z, y) = log Σ_k exp(z_k) − z_y, averaged over samples with weights s.
+
+    Margins are float64 arrays of shape (n, K) in C order, labels whole numbers 0..K−1, weights nonnegative and not
+    all zero, or None. Margins up to ±1e308 are safe.
+    """
+
+    name: ClassVar[str] = "multinomial"
+    #: The largest eigenvalue of ∇²ℓ: 1/2, where two classes share all of the probability.
+    smoothness: ClassVar[float] = 0.5
+    #: The largest ‖∇ℓ‖₂: √2, where a wrong class is certain.
+    lipschitz: ClassVar[float] = 2**0.5
+
+    @staticmethod
+    def value(z: Margins, label: Labels, weight: Vector | None = None) -> float:
+        """Σ s_i ℓ(z_i, y_i) / Σ s_i, by compensated summation; a sample of weight 0 counts as absent."""
+        return _kernels.multinomial_value(z, label, weight)
+
+    @staticmethod
+    def derivative(z: Margins, label: Labels, weight: Vector | None = None) -> Margins:
+        """Gradient of `value` with respect to z, of its shape: s_i (p_ik − [k = y_i]) / Σ s."""
+        out = np.empty_like(z)
+        _kernels.multinomial_derivative(z, label, weight, out)
+        return out
+
+    @staticmethod
+    def probabilities(z: Margins) -> Margins:
+        """p_ik = exp(z_ik) / Σ_l exp(z_il)."""
+        out = np.empty_like(z)
+        _kernels.multinomial_probabilities(z, out)
+        return out
+
+    @staticmethod
+    def bend(p: Margins, a: int, b: int) -> Vector:
+        """∂²ℓ/∂z_a∂z_b of every sample from its probabilities: p_a([a = b] − p_b)."""
+        if a != b:
+            return -p[:, a] * p[:, b]
+        # 1 − p_a as the sum of the others: the difference has no digits where p_a is nearly 1.
+        others: Vector = p[:, :a].sum(axis=1) + p[:, a + 1 :].sum(axis=1)
+        return p[:, a] * others
+
+    @staticmethod
+    def product(p: Margins, v: Margins) -> Margins:
+        """∇²ℓ v of every sample: p_k (v_k − ⟨p, v⟩)."""
+        return np.asarray(p * (v - np.sum(p * v, axis=1, keepdims=True)))
