@@ -77,7 +77,7 @@ def without_level(
     feasible, and LCPP may stop at one. Where the level does hold x back, gradient steps soon leave
     it; LCPP then goes on from the last point inside, which is yielded once more with the work of the step that left.
     """
-    everything = Surrogate(problem.weights, None, math.inf, problem.constraint.lam, math.inf)
+    everything = Surrogate(problem.weights, None, math.inf, problem.constraint.lam, math.inf, problem.width)
     iterate = start
     # Short steps at first: where the level binds, most of what is done here is done again.
     for limited in chain(map(subsolver.limited_to, (1, 2, 4)), repeat(subsolver)):

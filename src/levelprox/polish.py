@@ -43,7 +43,7 @@ def polish(problem: Problem, at: Iterate, y: float) -> Iterate | None:
     """
     assert at.margins is not None
     objective = cast(Curved, problem.objective)
-    support = np.union1d(np.flatnonzero(at.x), problem.exempt)
+    support = np.union1d(np.flatnonzero(problem.sizes(at.x)), problem.exempt)
     step = _newton_step(problem, objective, at, y, support)
     if step is None:
         return None
@@ -60,63 +60,98 @@ def polish(problem: Problem, at: Iterate, y: float) -> Iterate | None:
     return replace(at, x=x, psi=psi, gradient=gradient, margins=margins, multiplier=y)
 
 
-def _slopes(problem: Problem, x: Vector, support: NDArray[np.intp]) -> Vector:
-    """a = ∇g on the support."""
-    slope = problem.constraint.slope(np.abs(x)) * np.sign(x)
-    return slope if problem.weights is None else problem.weights[support] * slope
-
-
 def _newton_step(
     problem: Problem, objective: Curved, at: Iterate, y: float, support: NDArray[np.intp]
 ) -> Vector | None:
     """dx on the support; None where the KKT matrix has another inertia than that of a strict local minimum."""
     assert at.margins is not None
-    x = at.x[support]
-    a = _slopes(problem, x, support)
+    places = problem.coordinates(support)
+    a = _slopes(problem, at.x, support)
     if not np.any(a):
         return None  # all of them cost nothing more: the level is no equation in them
     hessian = at.hessian
     if hessian is None or objective.weak_convexity > 0:  # the model has |ℓ''| where it must be convex
         hessian = objective.hessian_of(at.margins, False)
-    hessian = hessian[np.ix_(support, support)]
-    bend = problem.constraint.curvature(np.abs(x))
-    bend = y * (bend if problem.weights is None else problem.weights[support] * bend)
+    hessian = hessian[np.ix_(places, places)]
     # In units in which the Hessian has a unit diagonal, columns of different scales do no harm.
     diagonal = np.diagonal(hessian)
     unit = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    a, gradient = a * unit, (at.gradient[support] + y * a) * unit
-    matrix = hessian * unit[:, None] * unit
-    matrix[np.diag_indices_from(matrix)] -= bend * unit**2
+    matrix = hessian + _bend(problem, at.x, y, support)
+    matrix *= unit[:, None] * unit
+    a, gradient = a * unit, (at.gradient[places] + y * a) * unit
     gap = problem.g(at.x) - problem.level
     # A multiple of aa' changes nothing in the solution; with it the matrix is positive definite exactly where the
     # inertia is right (for a large enough multiple), and Cholesky's factorisation is the test.
-    weight = 10 / float(a @ a)
+    weight = 10 / float(np.sum(a * a))
     matrix += weight * np.outer(a, a)
     try:
         np.linalg.cholesky(matrix)
         both = np.linalg.solve(matrix, np.stack([-gradient - weight * gap * a, a], axis=1))
     except np.linalg.LinAlgError:
         return None
-    dy = (float(a @ both[:, 0]) + gap) / float(a @ both[:, 1])
+    dy = (float(np.sum(a * both[:, 0])) + gap) / float(np.sum(a * both[:, 1]))
     step = (both[:, 0] - dy * both[:, 1]) * unit
     return step if np.all(np.isfinite(step)) else None
 
 
+def _directions(problem: Problem, x: Vector, support: NDArray[np.intp]) -> tuple[Vector, Vector]:
+    """The sizes t_j of the features on the support, and their coefficients as x_j / t_j, one feature a row."""
+    parts = x[problem.coordinates(support)].reshape(-1, problem.width)
+    t = problem.sizes(x)[support]
+    return t, parts / np.where(t > 0, t, 1.0)[:, None]
+
+
+def _weights(problem: Problem, support: NDArray[np.intp]) -> Vector:
+    return np.ones(support.size) if problem.weights is None else problem.weights[support]
+
+
+def _slopes(problem: Problem, x: Vector, support: NDArray[np.intp]) -> Vector:
+    """a = ∇g on the support: ω_j φ'(t_j) x_j/t_j."""
+    t, direction = _directions(problem, x, support)
+    return ((_weights(problem, support) * problem.constraint.slope(t))[:, None] * direction).ravel()
+
+
+def _bend(problem: Problem, x: Vector, y: float, support: NDArray[np.intp]) -> Vector:
+    """y∇²g on the support: y ω_j [φ'(t_j)/t_j (I − uu') − h''(t_j) uu'] for each feature, u = x_j/t_j."""
+    t, u = _directions(problem, x, support)
+    weights, width = y * _weights(problem, support), problem.width
+    across = weights * problem.constraint.slope(t) / np.where(t > 0, t, np.inf)
+    along = -weights * problem.constraint.curvature(t)
+    blocks = (along - across)[:, None, None] * u[:, :, None] * u[:, None, :]
+    if width > 1:
+        blocks += across[:, None, None] * np.eye(width)
+    matrix = np.zeros((t.size, width, t.size, width))
+    each = np.arange(t.size)
+    matrix[each, :, each, :] = blocks
+    return matrix.reshape(t.size * width, t.size * width)
+
+
 def _retract(problem: Problem, x: Vector, step: Vector, support: NDArray[np.intp]) -> Vector | None:
     """x + step, corrected to second order, in the surrogate set of itself; None where a sign changes."""
-    new = x.copy()
-    new[support] += step
-    counts = support if problem.weights is None else support[problem.weights[support] > 0]
-    if np.any(new[counts] * x[counts] <= 0):
+    new, places = x.copy(), problem.coordinates(support)
+    new[places] += step
+    if _turned(problem, x, new, support):
         return None
-    a = _slopes(problem, new[support], support)
-    square = float(a @ a)
+    a = _slopes(problem, new, support)
+    square = float(np.sum(a * a))
     if square > 0:
-        new[support] += (problem.level - problem.g(new)) / square * a
-        if np.any(new[counts] * x[counts] <= 0):
+        new[places] += (problem.level - problem.g(new)) / square * a
+        if _turned(problem, x, new, support):
             return None
     surrogate = majorise(problem.constraint, new, problem.level, problem.weights)
     inside = project(
-        new, 0.0, surrogate.tau, weights=surrogate.weights, nonnegative=problem.must_be_nonnegative()
+        new,
+        0.0,
+        surrogate.tau,
+        weights=surrogate.weights,
+        nonnegative=problem.must_be_nonnegative() if problem.width == 1 else None,
+        width=problem.width,
     )[0].astype(np.float64, copy=False)
     return inside if problem.is_feasible(inside) else None
+
+
+def _turned(problem: Problem, x: Vector, new: Vector, support: NDArray[np.intp]) -> bool:
+    """Whether a feature that counts would pass through zero."""
+    counts = support if problem.weights is None else support[problem.weights[support] > 0]
+    places = problem.coordinates(counts)
+    return bool(np.any(np.sum((x[places] * new[places]).reshape(-1, problem.width), axis=1) <= 0))

@@ -11,7 +11,7 @@ model, and only where they lead is ψ asked again:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -63,18 +63,22 @@ class How:
     null: NullFit
     seconds_left: Callable[[], float]
     rng: np.random.Generator | None
-    free: bool  # whether ψ alone is tried first, while the level does not bind
 
 
 def solve_restriction(problem: Problem, start: Iterate, enough: Enough, how: How) -> Iterate:
-    """A point of the restriction whose residual is small enough, or the best found."""
-    if how.subsolver.forms_models(problem.objective):
-        return by_models(problem, start, enough, how)
-    return by_steps(problem, start, enough, how)
+    """A point of the restriction whose residual is small enough, or the best found before the limits or Ctrl-C."""
+    way = by_models if how.subsolver.forms_models(problem.objective) else by_steps
+    at = start
+    try:
+        for at in way(problem, start, enough, how):
+            pass
+    except KeyboardInterrupt:
+        return replace(at, stop="interrupted")
+    return at
 
 
-def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterate:
-    """One second-order model after another, each solved over the level itself."""
+def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterator[Iterate]:
+    """One second-order model after another, each solved over the level itself; every point that lowers ψ."""
     objective = cast(Curved, problem.objective)
     at = replace(at, margins=objective.margins(at.x), hessian=None)
     residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
@@ -84,7 +88,7 @@ def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterat
             at = replace(at, hessian=objective.hessian_of(at.margins, True))
         model = _model(problem, at, damping)
         start = replace(at, margins=at.x, hessian=model.objective.hessian)
-        goal = by_steps(model, start, _for_model(enough, residual), how)
+        goal = _last(by_steps(model, start, _for_model(enough, residual), how), start)
         steps += 1
         new = _moved(objective, at, goal)
         foretold, fell = at.psi - goal.psi, at.psi - new.psi
@@ -96,9 +100,16 @@ def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterat
         damping = damping / 10 if damping > _DAMPED else 0.0
         at = new if trusted else replace(new, hessian=None)
         residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
+        yield replace(at, n_inner=steps)
         if stands:
             break
-    return replace(at, n_inner=steps)
+
+
+def _last(points: Iterator[Iterate], start: Iterate) -> Iterate:
+    """Where they lead."""
+    for start in points:
+        pass
+    return start
 
 
 def _for_model(enough: Enough, residual: float) -> Enough:
@@ -125,14 +136,15 @@ def _moved(objective: Curved, at: Iterate, goal: Iterate) -> Iterate:
     return replace(at, x=goal.x, psi=psi, gradient=gradient, margins=margins, multiplier=goal.multiplier)
 
 
-def by_steps(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterate:
-    """LCPP steps from x, at first without the level where it does not bind."""
+def by_steps(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterator[Iterate]:
+    """LCPP steps from x, without the level where it cannot bind; x after each of them."""
     steps = 0
     residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
-    if how.free and _is_vacuous(problem):
+    if _is_vacuous(problem):
         for _, at in without_level(problem, at, how.gamma, how.subsolver, enough.least, how.seconds_left, how.rng):
             steps += 1
             residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
+            yield replace(at, n_inner=steps)
             if residual <= enough(y) or how.seconds_left() <= 0:
                 break
     while residual > enough(y) and steps < _MOST_STEPS and how.seconds_left() > 0:
@@ -143,9 +155,9 @@ def by_steps(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterate
         if residual > enough(y) and isinstance(how.subsolver, Newton):
             at, residual, y = _polished(problem, at, residual, y, enough, how.null)
         steps += 1
+        yield replace(at, n_inner=steps)
         if np.array_equal(at.x, before.x):
             break
-    return replace(at, n_inner=steps)
 
 
 def _is_vacuous(problem: Problem) -> bool:

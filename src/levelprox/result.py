@@ -134,8 +134,8 @@ class Result:
     message : str
         One sentence, with the figures and, where there is one, the remedy.
     certificate : Certificate
-        Recomputed from (problem, x) after the run, trusting nothing that the run computed; only where the
-        run was cut short by Ctrl-C or the clock is its scale (the null fit) the run's own.
+        Recomputed from (problem, x) after the run, trusting nothing that the run computed but its scale, the null
+        fit, which is a function of the problem alone.
     history : tuple of Record
         The last outer steps, at most 1000 of them.
     n_outer, n_inner, n_grad, n_proj : int

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import metadata
-from itertools import chain, repeat
 from typing import NoReturn
 
 import numpy as np
@@ -25,17 +24,18 @@ from sklearn.exceptions import ConvergenceWarning
 
 from levelprox.certificate import Certificate, assemble, certify
 from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
-from levelprox.lcpp import lcpp
+from levelprox.lcpp import lcpp, without_level
 from levelprox.levels import Constant, Levels
 from levelprox.nearby import nearby_kkt
 from levelprox.null_fit import null_fit
 from levelprox.objectives.declared import Declared
 from levelprox.problem import Problem
+from levelprox.restriction import How
 from levelprox.result import Iterate, Record, Result, Status
-from levelprox.subproblem import Subproblem
 from levelprox.subsolvers import Subsolver
-from levelprox.surrogate import Linearise, Surrogate
+from levelprox.surrogate import Linearise
 from levelprox.theory import Parameters, degenerate_level
+from levelprox.working_set import on_working_sets
 
 Vector = NDArray[np.float64]
 RandomState = int | np.random.RandomState | np.random.Generator | None
@@ -71,6 +71,7 @@ class Run:
         random_state: RandomState,
         rng: np.random.Generator,
         parameters: Parameters | None,
+        working_set: bool = False,
     ) -> None:
         self.problem = problem
         self.subsolver = subsolver
@@ -85,6 +86,7 @@ class Run:
         self.random_state = random_state
         self.rng = rng
         self.parameters = parameters
+        self.working_set = working_set
         self.began = time.monotonic()
         self.history: deque[Record] = deque(maxlen=_HISTORY)
         self.n_outer = self.n_inner = self.n_grad = self.n_proj = 0
@@ -132,7 +134,7 @@ class Run:
         with self._blaming_the_objective():
             objective = self.problem.objective
             self.null = null_fit(self.problem, self._left())
-            self.n_grad += objective.evaluation_cost
+            self.n_grad += objective.evaluation_cost * (2 if self.problem.exempt.size else 1)
             x, psi, gradient = self.null.x, self.null.psi, self.null.gradient
             if x0 is not None:
                 x, (psi, gradient) = x0, objective.value_and_gradient(x0)
@@ -169,37 +171,29 @@ class Run:
         """LCPP itself."""
         problem = self.problem
         etas = self.levels.sequence(problem.level, problem.g(start.x))
-        accuracy = 0.1 * self.tol * self.null.scale
+        tolerance = self.tol * self.null.scale
         assert self.gamma is not None
-        return lcpp(problem, start, etas, self.gamma, self.subsolver, self.surrogate, accuracy, self._left, self.rng)
+        if self.working_set:
+            settings = (self.subsolver, self.gamma, self.surrogate, self.null, self._left, self.rng)
+            return on_working_sets(problem, start, etas, tolerance, How(*settings))
+        settings = (self.gamma, self.subsolver, self.surrogate, 0.1 * tolerance, self._left, self.rng)
+        return lcpp(problem, start, etas, *settings)
 
     def _without_level(self, start: Iterate) -> Iterator[tuple[float, Iterate]]:
-        """Minimise ψ alone, for as long as g ≤ η holds by itself.
+        """Minimise ψ alone, for as long as g ≤ η holds by itself; rising levels are run as they are.
 
-        A nonconvex problem can have KKT points with y > 0 although its unconstrained minimiser is
-        feasible, and LCPP may stop at one. Where the level does hold x back, gradient steps soon leave
-        it; LCPP then goes on from the last point inside. Rising levels are run as they are.
+        On working sets that is done, where it can be of use, on each of them.
         """
         problem = self.problem
         convex = problem.constraint.lipschitz == 0
-        if convex or problem.level == 0 or not isinstance(self.levels, Constant):
-            return
+        if self.working_set or convex or problem.level == 0 or not isinstance(self.levels, Constant):
+            return iter(())
         if self.subsolver.is_random(problem.objective):  # noise alone would carry x across the level
-            return
-        everything = Surrogate(problem.weights, None, math.inf, problem.constraint.lam, math.inf)
-        iterate, accuracy = start, 0.1 * self.tol * self.null.scale
+            return iter(())
         assert self.gamma is not None
         gamma = problem.objective.weak_convexity if problem.objective.smooth else self.gamma
-        # Short steps at first: where the level binds, most of what is done here is done again.
-        for subsolver in chain(map(self.subsolver.limited_to, (1, 2, 4)), repeat(self.subsolver)):
-            free = Subproblem(problem.objective, everything, iterate.x, gamma, problem.signs)
-            iterate = subsolver.solve(free, iterate, accuracy, self._left(), self.rng)
-            if problem.g(iterate.x) > problem.level:
-                self._count(iterate)
-                if iterate.stop == "interrupted":
-                    raise KeyboardInterrupt
-                return
-            yield problem.level, iterate
+        accuracy = 0.1 * self.tol * self.null.scale
+        return without_level(problem, start, gamma, self.subsolver, accuracy, self._left, self.rng)
 
     def _follow(self, steps: Iterator[tuple[float, Iterate]]) -> Status | None:
         """Take steps until there is a reason to stop; None when there are no more of them."""
@@ -277,7 +271,7 @@ class Run:
     def _conclude(self, status: Status) -> Result:
         """Certify the last point from the data, name the outcome, warn where it is not what was asked for."""
         assert self.best is not None
-        certificate, interrupted = self._certificate(self.best, status)
+        certificate, interrupted = self._certificate(self.best)
         status = Status.INTERRUPTED if interrupted else status
         if not interrupted and status not in (Status.INTERRUPTED, Status.TIME_LIMIT):
             try:
@@ -303,16 +297,15 @@ class Run:
             )
         return self._result(status, message, certificate)
 
-    def _certificate(self, best: Iterate, status: Status) -> tuple[Certificate, bool]:
+    def _certificate(self, best: Iterate) -> tuple[Certificate, bool]:
         """Recomputed from the data; what the run knew, should the objective fail or Ctrl-C (True) come now.
 
-        A run that was cut short is in a hurry: its certificate takes the scale from the run's own null fit.
+        The scale is that of the null fit, a function of the problem alone, and is not computed twice.
         """
-        hurried = status in (Status.INTERRUPTED, Status.TIME_LIMIT)
         try:
             hint = None if best.kinks is None else best.kinks.slopes
-            null, seconds = self.null if hurried else None, max(_CERTIFICATE, self._left())
-            return certify(self.problem, best.x, null, hint=hint, seconds=seconds), False
+            seconds = max(_CERTIFICATE, self._left())
+            return certify(self.problem, best.x, self.null, hint=hint, seconds=seconds), False
         except (KeyboardInterrupt, Exception) as error:
             self._warn(f"the certificate is the run's own; recomputing it failed: {type(error).__name__}: {error}")
             known = assemble(self.problem, best.x, best.psi, best.gradient, self.null)
@@ -368,8 +361,7 @@ class Run:
 
     def _is_separated(self, x: Vector) -> bool:
         """Whether ψ falls for ever along the part of x that is exempt or past its threshold."""
-        slope = self.problem.constraint.slope(np.abs(x))
-        free = slope == 0 if self.problem.weights is None else (slope == 0) | (self.problem.weights == 0)
+        free = self.problem.free(x)
         return bool(np.any(free)) and self.problem.objective.is_separated(np.where(free, x, 0.0))
 
     def _message(self, status: Status, certificate: Certificate) -> str:

@@ -37,7 +37,8 @@ def solve(
     callback: Callback | None = None,
     x0: ArrayLike | None = None,
     random_state: RandomState = None,
-    surrogate: str = "paper",
+    surrogate: str = "auto",
+    working_set: bool | None = None,
     stopping: str = "kkt",
     preset: str | None = None,
     **unknown: object,
@@ -50,9 +51,10 @@ def solve(
     Parameters
     ----------
     problem : Problem
-    subsolver : {"auto", "spectral", "smoothing", "nesterov", "acsa", "svrg", "sgd"} or Subsolver, default="auto"
-        How subproblems are solved. "auto" takes the first that can take the objective: "spectral" for
-        differentiable ψ, "smoothing" for linear models with kinks, "acsa" for what else there is.
+    subsolver : {"auto", "newton", "spectral", "smoothing", "nesterov", "acsa", "svrg", "sgd"} or Subsolver, default="auto"
+        How subproblems are solved. "auto" takes the first that can take the objective: "newton" for models of
+        smooth losses, "spectral" for other differentiable ψ, "smoothing" for linear models with kinks, "acsa" for
+        what else there is.
     levels : {"constant", "geometric", "harmonic"} or Levels, default="constant"
         The schedule η_k. "harmonic" is the paper's, `Harmonic(eta0=…)` sets its start. Different
         schedules may end in different KKT points; "constant" is the fastest.
@@ -73,9 +75,13 @@ def solve(
         A feasible start. By default the null fit: the origin, but for exempt coordinates, which are fitted.
     random_state : int, RandomState, Generator or None
         For stochastic subsolvers, and k̂ of the preset: the same seed gives the same bits, whatever the threads.
-    surrogate : {"paper", "concave"}, default="paper"
+    surrogate : {"auto", "paper", "concave"}, default="auto"
         How g is replaced by a convex function: by linearising h (the paper's), or by majorising the
-        concave φ, which gives a larger convex set where a coefficient changes sign.
+        concave φ, which gives a larger convex set where a coefficient changes sign. "auto" is "concave" for "newton"
+        and where a feature has several coefficients, else "paper".
+    working_set : bool, optional
+        Whether to solve over a few features at a time, and to look at all of them only to choose the next few. By
+        default "newton" does; any subsolver that sees all of a differentiable ψ can.
     stopping : {"kkt", "change"}, default="kkt"
         "kkt": stop when the certificate's residual is at most tol. "change": the paper's rule,
         ‖x^k − x^{k−1}‖ ≤ tol ‖x^k‖.
@@ -129,11 +135,12 @@ def solve(
         max_iter=steps,
         time_limit=math.inf if time_limit is None else _nonnegative("time_limit", time_limit),
         callback=callback,
-        surrogate=surrogate_by_name(surrogate),
+        surrogate=surrogate_by_name(_surrogate(surrogate, chosen, problem)),
         stopping=rule,
         random_state=random_state,
         rng=rng,
         parameters=parameters,
+        working_set=_working_set(working_set, chosen, problem) and parameters is None,
     )
     return run(None if x0 is None else problem.point("x0", x0))
 
@@ -219,6 +226,24 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise InvalidInputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
     return value
+
+
+def _surrogate(name: str, subsolver: Subsolver, problem: Problem) -> str:
+    """The surrogate that suits what is run, unless one is asked for."""
+    if name != "auto":
+        return name
+    return "concave" if subsolver.on_working_sets or problem.width > 1 else "paper"
+
+
+def _working_set(asked: bool | None, subsolver: Subsolver, problem: Problem) -> bool:
+    """Whether to run on working sets; an error where that was asked for and cannot be done."""
+    if asked is not None and not isinstance(asked, bool | np.bool_):
+        raise InvalidInputError(f"working_set must be True, False or None, got {asked!r}")
+    if asked and not (problem.objective.curved and not subsolver.is_random(problem.objective)):
+        raise InvalidInputError(
+            "working_set=True needs a model of a twice differentiable loss, and a subsolver that sees all samples"
+        )
+    return subsolver.on_working_sets if asked is None else bool(asked)
 
 
 def _acsa(subsolver: str | Subsolver) -> ACSA | None:

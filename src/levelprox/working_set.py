@@ -28,6 +28,8 @@ Features = NDArray[np.intp]
 
 _SMALLEST = 10  # features to begin with
 _ROOM = 2  # times the features that the level can pay for
+_LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
+_ALL = 0.9  # of the tolerance, where W is all there is
 _ENOUGH = 0.1  # of the residual outside W, or of the tolerance
 
 
@@ -72,19 +74,25 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
     at = state.at
     violation = _violation(problem, at.x, at.gradient, state.multiplier)
     W = _choose(problem, at, violation)
-    enough = _enough(problem, at.gradient, violation, W, tolerance)
+    enough = _enough(problem, state.multiplier, violation, W, tolerance)
     restricted = replace(problem.restrict(W), level=eta_k)
-    small = replace(at, x=at.x[W], gradient=at.gradient[W], multiplier=state.multiplier, margins=None, hessian=None)
+    places = problem.coordinates(W)
+    small = replace(
+        at, x=at.x[places], gradient=at.gradient[places], multiplier=state.multiplier, margins=None, hessian=None
+    )
     small = solve_restriction(restricted, small, enough, how)
     x = np.zeros_like(at.x)
-    x[W] = small.x
+    x[places] = small.x
     psi, gradient = problem.objective.value_and_gradient(x)
-    at = replace(small, x=x, psi=psi, gradient=gradient, margins=None, hessian=None, n_grad=problem.objective.evaluation_cost)
+    work = {"n_inner": small.n_inner, "n_proj": small.n_proj, "n_grad": problem.objective.evaluation_cost}
+    if not psi <= at.psi + _LAST_DIGITS * abs(at.psi):  # steps that gained nothing can add up their rounding
+        return replace(state, at=replace(at, stop=small.stop, **work), features=W)
+    at = Iterate(x, psi, gradient, small.multiplier, at.step, small.stop, **work)
     residual, y = distance(problem, x, psi, gradient, how.null)
     return WorkingSet(at, W, residual, y)
 
 
-def _enough(problem: Problem, gradient: Vector, violation: Vector, W: Features, tolerance: float) -> Enough:
+def _enough(problem: Problem, y: float, violation: Vector, W: Features, tolerance: float) -> Enough:
     """When to stop the work on W, as a function of the multiplier there.
 
     A lower multiplier makes more of the features outside W violate; the one nearest to that speaks for them.
@@ -92,21 +100,21 @@ def _enough(problem: Problem, gradient: Vector, violation: Vector, W: Features, 
     violation[W] = -np.inf
     worst = int(np.argmax(violation))
     if violation[worst] == -np.inf:
-        return Enough(_ENOUGH * tolerance, 0.0, 0.0)
+        return Enough(_ALL * tolerance)  # nothing is outside
     price = problem.constraint.lam * (1.0 if problem.weights is None else float(problem.weights[worst]))
-    return Enough(_ENOUGH * tolerance, _ENOUGH * float(abs(gradient[worst])), _ENOUGH * price)
+    return Enough(_ENOUGH * tolerance, _ENOUGH * (float(violation[worst]) + y * price), _ENOUGH * price)
 
 
 def _violation(problem: Problem, x: Vector, gradient: Vector, y: float) -> Vector:
     """By how much |ψ'_j| exceeds the price yλω_j, at features that are zero; 0 elsewhere."""
-    size = np.abs(gradient)
+    size = problem.sizes(gradient)
     mask, all_nonnegative = problem.signs
     if all_nonnegative:
         size = np.maximum(-gradient, 0)
     elif mask is not None:
         size = np.where(mask, np.maximum(-gradient, 0), size)
     size -= y * problem.constraint.lam * (1.0 if problem.weights is None else problem.weights)
-    size[x != 0] = -np.inf
+    size[problem.sizes(x) != 0] = -np.inf
     return size
 
 
@@ -117,7 +125,7 @@ def _choose(problem: Problem, at: Iterate, violation: Vector) -> Features:
     once it binds, all that violates is taken, up to as many again as there are, and some more, so that the next look
     finds none missing.
     """
-    kept = np.union1d(np.flatnonzero(at.x), problem.exempt)
+    kept = np.union1d(np.flatnonzero(problem.sizes(at.x)), problem.exempt)
     violators = int(np.count_nonzero(violation > 0))
     more = max(_SMALLEST, kept.size // 2, min(violators, kept.size))
     if problem.g(at.x) < INSIDE * problem.level:

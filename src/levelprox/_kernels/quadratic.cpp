@@ -30,12 +30,17 @@ class Minimiser {
 public:
     Minimiser(const Quadratic &Q, const double *gradient, const double *diagonal, const Ball<double> &set,
               const QuadraticSettings &settings, QuadraticState &state, Poll &poll)
-        : Q_(Q), set_(set), scaled_(set), settings_(settings), state_(state), poll_(poll), d_(state.x.size()), unit_(d_), prices_(d_),
+        : Q_(Q), set_(set), scaled_(set), settings_(settings), state_(state), poll_(poll), d_(state.x.size()), width_(std::size_t(set.width)), unit_(d_), prices_(d_ / width_),
           x_(d_), slope_(d_), shifted_(d_), trial_(d_), move_(d_), image_(d_), spread_(d_) {
-        for (std::size_t i = 0; i < d_; ++i) {
-            unit_[i] = diagonal[i] > 0 ? 1 / std::sqrt(diagonal[i]) : 1.0;
+        for (std::size_t j = 0; j < prices_.size(); ++j) {
+            double bend = 0;  // one unit for all coefficients of a feature: their norm must stay a norm
+            for (std::size_t k = 0; k < width_; ++k) bend += diagonal[j * width_ + k] / double(width_);
+            const double unit = bend > 0 ? 1 / std::sqrt(bend) : 1.0;
+            std::fill_n(unit_.begin() + std::ptrdiff_t(j * width_), width_, unit);
             // Without a level nothing has a price, and signs may change freely.
-            prices_[i] = std::isinf(set.tau) ? 0.0 : (set.omega ? set.omega[i] : 1.0) * unit_[i];
+            prices_[j] = std::isinf(set.tau) ? 0.0 : (set.omega ? set.omega[j] : 1.0) * unit;
+        }
+        for (std::size_t i = 0; i < d_; ++i) {
             x_[i] = state.x[i] / unit_[i];
             slope_[i] = gradient[i] * unit_[i];
         }
@@ -59,7 +64,7 @@ public:
             if (!advance(bend)) return;
             step = std::clamp(bend > 0 ? length / bend : 1.0, SHORTEST, LONGEST);
             settled = same ? settled + 1 : 0;
-            if (settled >= SETTLED) search_face(), settled = 0;
+            if (settled >= SETTLED) width_ == 1 ? search_face() : search_groups(), settled = 0;
             poll_.check();
         }
     }
@@ -71,9 +76,7 @@ public:
         for (std::size_t i = 0; i < d_; ++i) fall -= (x_[i] - begin_[i]) * (first_slope_[i] + slope_[i]) / 2;
         state_.decrease = fall;
         for (std::size_t i = 0; i < d_; ++i) shifted_[i] = x_[i] * unit_[i];
-        Ball<double> ball = set_;
-        ball.v = shifted_.data();
-        project(ball, 0, state_.x.data());
+        project_onto(set_, shifted_.data(), 0, state_.x.data());
         ++state_.projections;
     }
 
@@ -87,8 +90,7 @@ private:
     }
 
     void project_into(const Vector &from, Vector &to, double guess) {
-        scaled_.v = from.data();
-        last_multiplier_ = project(scaled_, guess, to.data()).multiplier;
+        last_multiplier_ = project_onto(scaled_, from.data(), guess, to.data()).multiplier;
         ++state_.projections;
     }
 
@@ -175,6 +177,36 @@ private:
         }
     }
 
+    // The same for features of several coefficients, whose face is curved: one Newton step on the Lagrangian, which
+    // bends by y p_j / |x_j| across x_j, and the projection of where it leads.
+    void search_groups() {
+        std::vector<std::int64_t> face;
+        Vector normal, norms;
+        for (std::size_t j = 0; j < prices_.size(); ++j) {
+            double square = 0;
+            for (std::size_t k = 0; k < width_; ++k) square += x_[j * width_ + k] * x_[j * width_ + k];
+            if (square == 0 && prices_[j] > 0) continue;
+            norms.push_back(std::sqrt(square));
+            for (std::size_t k = 0; k < width_; ++k) {
+                face.push_back(std::int64_t(j * width_ + k));
+                normal.push_back(square > 0 ? prices_[j] * x_[face.back()] / norms.back() : 0.0);
+            }
+        }
+        if (!(state_.multiplier > 0)) std::fill(normal.begin(), normal.end(), 0.0);
+        leap(face, conjugate_gradients(face, normal, norms));
+    }
+
+    // Qp += y (p_j / |x_j|) (p - u <u, p>), feature by feature, u = x_j / |x_j|; `normal` is p_j u.
+    void bend_groups(const Vector &normal, const Vector &norms, const Vector &p, Vector &Qp) const {
+        for (std::size_t j = 0; j < norms.size(); ++j) {
+            double square = 0, along = 0;
+            for (std::size_t k = j * width_; k < (j + 1) * width_; ++k) square += normal[k] * normal[k], along += normal[k] * p[k];
+            if (square == 0) continue;
+            const double bend = state_.multiplier * std::sqrt(square) / norms[j];
+            for (std::size_t k = j * width_; k < (j + 1) * width_; ++k) Qp[k] += bend * (p[k] - normal[k] * along / square);
+        }
+    }
+
     // Many coordinates at once, by the projection of the face's minimiser; false where that is hardly a way down.
     bool leap(const std::vector<std::int64_t> &face, const Vector &found) {
         shifted_ = x_;
@@ -187,7 +219,7 @@ private:
     }
 
     // argmin over v of <slope, v> + v'Qv/2 on the face, with <normal, v> = 0.
-    Vector conjugate_gradients(const std::vector<std::int64_t> &face, const Vector &normal) {
+    Vector conjugate_gradients(const std::vector<std::int64_t> &face, const Vector &normal, const Vector &norms = {}) {
         const std::size_t m = face.size();
         Vector block(m * m), v(m), r(m), p(m), Qp(m), wide(d_), wide_image(d_);
         const bool matrix = Q_.block(face, block.data());
@@ -216,6 +248,7 @@ private:
                 apply(wide, wide_image);
                 for (std::size_t k = 0; k < m; ++k) Qp[k] = wide_image[face[k]];
             }
+            bend_groups(normal, norms, p, Qp);
             const double bend = dot(p, Qp);
             if (!(bend > 0) || !std::isfinite(bend)) break;
             const double t = rr / bend;
@@ -236,7 +269,7 @@ private:
     QuadraticSettings settings_;
     QuadraticState &state_;
     Poll &poll_;
-    std::size_t d_;
+    std::size_t d_, width_;
     Vector unit_, prices_, x_, slope_, shifted_, trial_, move_, image_, spread_, begin_, first_slope_;
     double last_multiplier_ = 0;
 };

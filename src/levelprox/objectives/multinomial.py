@@ -145,6 +145,10 @@ class MultinomialModel(Curved):
 
     # --- second order
 
+    @property
+    def n_margins(self) -> int:
+        return self.design.shape[0] * self.width
+
     def margins(self, x: Vector) -> Matrix:
         """z = XB + o, of shape (n, K)."""
         z = self.moved(x)

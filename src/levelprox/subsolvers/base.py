@@ -31,6 +31,8 @@ class Subsolver(ABC):
     needs: ClassVar[str]
     #: Whether ψ_k never rises, unless ψ is sampled.
     monotone: ClassVar[bool] = True
+    #: Whether it is at its best on a few features at a time.
+    on_working_sets: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod

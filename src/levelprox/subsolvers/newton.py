@@ -45,6 +45,7 @@ class Newton(Subsolver):
 
     name: ClassVar[str] = "newton"
     needs: ClassVar[str] = "a model of a twice differentiable loss"
+    on_working_sets: ClassVar[bool] = True
 
     max_steps: int = 1
     accuracy: float = 1e-2
@@ -164,6 +165,10 @@ def _inside(subproblem: Subproblem, x: Vector) -> Vector:
     surrogate, (mask, all_nonnegative) = subproblem.surrogate, subproblem.signs
     if surrogate.tau == np.inf:
         return x
-    nonnegative = all_nonnegative if mask is None else mask.view(np.bool_)
+    nonnegative: object = all_nonnegative if mask is None else mask.view(np.bool_)
     u = 0.0 if surrogate.u is None else surrogate.u
-    return cast(Vector, project(x, u, surrogate.tau, weights=surrogate.weights, nonnegative=nonnegative)[0])
+    width = subproblem.objective.width
+    if width > 1:
+        nonnegative = None
+    inside, _ = project(x, u, surrogate.tau, weights=surrogate.weights, nonnegative=nonnegative, width=width)
+    return cast(Vector, inside)
