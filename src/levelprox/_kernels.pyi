@@ -73,9 +73,27 @@ def project_rows(
     multiplier: NDArray[np.float64],
 ) -> tuple[int, str]: ...
 
+# Objectives, and sums over a centred and scaled X (bind_affine.cpp)
+
+class Objective:
+    @property
+    def dimension(self) -> int: ...
+    def value_and_gradient(self, x: NDArray[np.float64], gradient: NDArray[np.float64]) -> float: ...
+
+class AffineModel(Objective):
+    def __init__(
+        self, model: LinearModel, center: _F64 | None, scale: _F64 | None, ones: NDArray[np.int64] | None
+    ) -> None: ...
+
+def column_sums(X: DesignKernel, weight: _F64 | None, unit: float, sum: _F64, low: _F64, high: _F64) -> None: ...
+def column_moments(
+    X: DesignKernel, center: _F64 | None, scale: _F64 | None, weight: _F64, first: _F64, second: _F64
+) -> None: ...
+def affine_row_squares(X: DesignKernel, center: _F64 | None, scale: _F64 | None, out: _F64) -> None: ...
+
 # The linear model and the spectral subsolver (bind_spectral.cpp)
 
-class LinearModel:
+class LinearModel(Objective):
     def __init__(
         self,
         design: DesignKernel,
@@ -86,7 +104,6 @@ class LinearModel:
         weight: NDArray[np.float64] | None,
         offset: NDArray[np.float64] | None,
     ) -> None: ...
-    def value_and_gradient(self, x: NDArray[np.float64], gradient: NDArray[np.float64]) -> float: ...
 
 class Set:
     def __init__(

@@ -96,8 +96,8 @@ nb::dict run(Sampler &sampler, const Set &set, const In &center, const In &x, co
 }
 
 nb::dict run_full(nb::object objective, const Set &set, In center, In x, const AcsaSettings &settings) {
-    if (nb::isinstance<LinearModel>(objective)) {
-        const auto &model = nb::cast<const LinearModel &>(objective);
+    if (nb::isinstance<Objective>(objective)) {
+        const auto &model = nb::cast<const Objective &>(objective);
         require(model.dimension() == set.ball.d, "the model does not have the dimension of x");
         FullGradient sampler(model);
         return run(sampler, set, center, x, settings);

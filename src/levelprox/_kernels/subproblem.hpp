@@ -88,8 +88,8 @@ private:
 // Calls run(psi) without the GIL, psi compiled or written in Python.
 template <class Run>
 void with_objective(nb::object objective, std::size_t d, Run run) {
-    if (nb::isinstance<LinearModel>(objective)) {
-        const auto &model = nb::cast<const LinearModel &>(objective);
+    if (nb::isinstance<Objective>(objective)) {
+        const auto &model = nb::cast<const Objective &>(objective);
         require(std::size_t(model.dimension()) == d, "the model does not have the dimension of x");
         nb::gil_scoped_release release;
         run(model);

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from levelprox import _kernels
 from levelprox._kernels import DesignKernel
 from levelprox.errors import InvalidInputError
 from levelprox.validation import Array, as_array, finite, real_array
@@ -42,6 +43,14 @@ class Design(ABC):
     dtype: np.dtype[np.floating[Any]]
     nbytes: int
     kernel: DesignKernel
+
+    #: Whether the kernels can read X row by row, as minibatches ask for.
+    has_rows: bool = True
+
+    @property
+    def ones(self) -> Index:
+        """The columns that are an intercept: features that never count, in ascending order."""
+        return np.empty(0, np.int64)
 
     @property
     @abstractmethod
@@ -72,13 +81,43 @@ class Design(ABC):
         self.kernel.row_squares(out)
         return out
 
-    def gram(self, D: ArrayLike | None = None) -> Vector:
-        """X' diag(D) X, or X'X: a symmetric array of shape (d, d). D may have either sign."""
-        return self._gram(None if D is None else self._weight("D", D))
+    def row_magnitudes(self) -> Vector:
+        """What the rounding of ⟨a_i, x⟩ is proportional to, for every sample i; of shape (n,). Here ‖a_i‖."""
+        return np.sqrt(self.row_squares())
+
+    def gram(self, D: ArrayLike | None = None, known: Vector | None = None) -> Vector:
+        """X' diag(D) X, or X'X: a symmetric array of shape (d, d). D may have either sign.
+
+        `known` is that of the first known.shape[0] columns; its entries are copied, not computed again.
+        """
+        gram = self._gram(None if D is None else self._weight("D", D))
+        if known is not None:
+            gram[: known.shape[0], : known.shape[0]] = known
+        return gram
 
     def columns(self, W: ArrayLike) -> Design:
         """X[:, W], copied, for a mask of the features or their indices, in any order, repeats allowed."""
         return self._columns(positions("W", W, self.shape[1]))
+
+    def view(self, W: ArrayLike) -> Design:
+        """X[:, W], copied only where that is worth it."""
+        chosen = positions("W", W, self.shape[1])
+        return self if np.array_equal(chosen, np.arange(self.shape[1])) else self._columns(chosen)
+
+    def linear_model(
+        self,
+        loss: tuple[str, float, float],
+        target: Vector,
+        weight: Vector | None,
+        offset: Vector | None,
+        ones: Index | None = None,
+    ) -> _kernels.Objective:
+        """What compiled code evaluates for Σ s_i ℓ(⟨a_i, x⟩ + o_i, b_i) / Σ s_i, in passes over X as it is stored.
+
+        `loss` is `Loss.kernel`; `ones` are the places of further columns, of ones, among those of X.
+        """
+        model = _kernels.LinearModel(self.kernel, *loss, target, weight, offset)
+        return model if ones is None else _kernels.AffineModel(model, None, None, ones)
 
     def rows(self, B: ArrayLike) -> Design:
         """X[B], copied, for a mask of the samples or their indices, in any order, repeats allowed."""
