@@ -152,9 +152,9 @@ class ScaledDesign(Design):
         return self._row_squares(self.center_)
 
     def row_magnitudes(self) -> Vector:
-        """(Σ_j (X_ij² + c_j²) / s_j²)^½: products are sums of X_ij x_j / s_j and of c_j x_j / s_j."""
-        of_center = 0.0 if self.center_ is None else float(np.sum(self._scaled(self.center_) ** 2))
-        return np.sqrt(self._row_squares(None) + of_center)
+        """‖X_i/s‖ + ‖c/s‖: products are sums of X_ij x_j / s_j, and of c_j x_j / s_j."""
+        of_center = 0.0 if self.center_ is None else float(np.linalg.norm(self._scaled(self.center_)))
+        return np.sqrt(self._row_squares(None)) + of_center
 
     def gram(self, D: ArrayLike | None = None, known: Vector | None = None) -> Vector:
         weight, k = self._weight("D", D), 0 if known is None else known.shape[0]
@@ -165,7 +165,9 @@ class ScaledDesign(Design):
             gram = self.base.gram(None if D is None else weight, known=np.zeros((k, k)) if k else None)
             if self.center_ is not None:
                 gram = self._centred(gram, self.center_, weight)
-            gram = self._scaled(self._scaled(gram).T)
+            if self.scale_ is not None:
+                upper = np.triu(gram / self.scale_ / self.scale_[:, None])
+                gram = upper + np.triu(upper, 1).T  # divided in one order, or the halves would round differently
         if known is not None:
             gram[:k, :k] = known
         return gram
