@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import resource
+import sys
 import tracemalloc
 
 import numpy as np
@@ -273,6 +275,7 @@ def test_sparse_data_are_never_made_dense():
     n, d = 20_000, 3_000  # dense it would have 480 MB
     X = scipy.sparse.random_array((n, d), density=1e-3, rng=rng, format="csr")
     b = np.sign(rng.standard_normal(n))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     tracemalloc.start()
     try:
         model = LinearModel(ScaledDesign.standardized(X), b, "logistic", fit_intercept=True)
@@ -285,3 +288,5 @@ def test_sparse_data_are_never_made_dense():
     finally:
         tracemalloc.stop()
     assert peak < 8e6, f"{peak / 1e6:.1f} MB beside X"
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / (1024 if sys.platform == "darwin" else 1)
+    assert grown < 100e3, f"{grown / 1e3:.0f} MB, those of the kernels included"
