@@ -13,10 +13,10 @@ import scipy.sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import InvalidInputError, LinearModel, Problem, Status, constraints, solve
-from levelprox.designs import Design, InterceptDesign, ScaledDesign
+from levelprox.designs import Design, InterceptDesign, ScaledDesign, as_design
 from levelprox.losses import Absolute, Cauchy, Hinge, Huber, Logistic, Poisson, Squared
 from levelprox.subsolvers import SUBSOLVERS
-from tests.registries import DESIGNS, LOSSES, targets_of
+from tests.registries import DESIGNS, LOSSES, targets_of, unsorted
 
 STORAGES = ["dense C", "dense Fortran", "dense C float32", "CSR", "CSC", "CSR float32", "CSC float32 int64"]
 KINDS = ["neither", "centred", "scaled", "both"]
@@ -175,6 +175,26 @@ def test_products_lose_no_more_than_the_means_cost(storage):
     np.testing.assert_allclose(design.column_squares(D), (D @ A**2).astype(float), rtol=1e-13)
     np.testing.assert_allclose(design.row_squares(), (A**2).sum(axis=1).astype(float), rtol=1e-13)
     assert np.all(np.abs(design.matvec(x) - A @ x) <= 1e-15 * design.row_magnitudes() * np.linalg.norm(x))
+
+
+def test_sparse_columns_beside_full_ones_cost_those_no_digits():
+    design, A = far_away("CSC")
+    X, weight = scipy.sparse.csc_array((200, 6)).tolil(), np.random.default_rng(6).random(200)
+    X[:, :4] = design.base._scipy().toarray()
+    X[3, 4] = 1.0
+    for storage in (scipy.sparse.csr_array, scipy.sparse.csc_array):
+        base = as_design(unsorted(storage(X)))  # weights of stored entries add up in another order than all weights
+        wide = ScaledDesign(base, np.append(design.center_, [1, 2]), np.append(design.scale_, [1, 1]))
+        squares = wide.column_squares(weight)
+        np.testing.assert_allclose(squares[:4], (weight @ A**2).astype(float), rtol=1e-13)
+        np.testing.assert_allclose(squares[4:], [weight.sum() - weight[3], 4 * weight.sum()], rtol=1e-13)
+        np.testing.assert_allclose(wide.row_squares()[4:], (A**2).sum(axis=1).astype(float)[4:] + 5, rtol=1e-10)
+
+
+def test_the_shift_of_all_margins_is_a_compensated_sum():
+    nothing = as_design(scipy.sparse.csr_array((1, 3)))
+    model = LinearModel(ScaledDesign(nothing, np.ones(3)), [0.0])
+    assert model.value_and_gradient(np.array([1e16, 1.0, -1e16]))[0] == 1.0
 
 
 def test_a_fit_far_from_the_origin_is_that_of_the_centred_data():

@@ -62,6 +62,8 @@ struct CompensatedSum {
         head = next.head;
         tail += next.tail;
     }
+    // The difference, to twice the digits of either.
+    double minus(const CompensatedSum &other) const { return (head - other.head) + (tail - other.tail); }
     double total() const { return std::isfinite(head) && std::isfinite(tail) ? head + tail : head; }
 };
 
@@ -75,11 +77,6 @@ struct Moments {
     double first = 0, second = 0;
 };
 
-struct Stored {
-    CompensatedSum weight;
-    std::int64_t count = 0;
-};
-
 // Whether every entry is stored, as a dense X does.
 bool is_full(const Design &X) { return X.slices->stored(0, X.slices->count) == X.rows() * X.columns(); }
 
@@ -87,18 +84,27 @@ bool is_full(const Design &X) { return X.slices->stored(0, X.slices->count) == X
 void add_missing(const Design &X, const Affine &affine, const double *weight, double *first, double *second, Poll &poll) {
     CompensatedSum all;
     for (std::int64_t i = 0; i < X.rows(); ++i) all.add(weight[i]);
-    std::vector<Stored> columns(X.columns());
-    each_stored(X, poll, [&](std::int64_t i, std::int64_t j, double) {
-        columns[j].weight.add(weight[i]);
-        ++columns[j].count;
-    });
+    std::vector<CompensatedSum> stored(X.columns());
+    each_stored(X, poll, [&](std::int64_t i, std::int64_t j, double) { stored[j].add(weight[i]); });
     for (std::int64_t j = 0; j < X.columns(); ++j) {
-        const Stored &column = columns[j];
-        if (column.count == X.rows()) continue;
-        const double entry = affine.of(j, 0.0), missing = (all.head - column.weight.head) + (all.tail - column.weight.tail);
+        const double entry = affine.of(j, 0.0), missing = all.minus(stored[j]);
         first[j] += missing * entry;
         second[j] += missing * entry * entry;
     }
+}
+
+// The same for the squares of the rows.
+void add_missing_squares(const Design &X, const Affine &affine, double *out, Poll &poll) {
+    std::vector<double> zero(X.columns());  // squares of entries that are not stored
+    CompensatedSum all;
+    for (std::int64_t j = 0; j < X.columns(); ++j) {
+        const double entry = affine.of(j, 0.0);
+        zero[j] = entry * entry;
+        all.add(zero[j]);
+    }
+    std::vector<CompensatedSum> stored(X.rows());
+    each_stored(X, poll, [&](std::int64_t i, std::int64_t j, double) { stored[i].add(zero[j]); });
+    for (std::int64_t i = 0; i < X.rows(); ++i) out[i] += std::max(all.minus(stored[i]), 0.0);
 }
 
 }  // namespace
@@ -138,27 +144,12 @@ void column_moments(const Design &X, const Affine &affine, const double *weight,
 }
 
 void affine_row_squares(const Design &X, const Affine &affine, double *out, Poll &poll) {
-    const std::int64_t d = X.columns();
-    std::vector<double> zero(d);  // squares of entries that are not stored
-    CompensatedSum all;
-    for (std::int64_t j = 0; j < d; ++j) {
-        const double entry = affine.of(j, 0.0);
-        zero[j] = entry * entry;
-        all.add(zero[j]);
-    }
-    std::vector<Stored> rows(X.rows());
     std::fill_n(out, X.rows(), 0.0);
     each_stored(X, poll, [&](std::int64_t i, std::int64_t j, double value) {
         const double entry = affine.of(j, value);
         out[i] += entry * entry;
-        rows[i].weight.add(zero[j]);
-        ++rows[i].count;
     });
-    for (std::int64_t i = 0; i < X.rows(); ++i) {
-        if (rows[i].count == d) continue;
-        const double missing = (all.head - rows[i].weight.head) + (all.tail - rows[i].weight.tail);
-        if (missing > 0) out[i] += missing;
-    }
+    if (affine.center && !is_full(X)) add_missing_squares(X, affine, out, poll);
 }
 
 }  // namespace levelprox

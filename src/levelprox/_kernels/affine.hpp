@@ -2,7 +2,7 @@
 //
 // Expanding the square, sum x^2 - 2c sum x + n c^2, loses all digits where |c| is large beside the spread of a
 // column. An entry that a sparse X does not store is -c/s: how much weight such entries have is what is left of
-// the total, and exactly nothing where a column is stored in full.
+// the total, to twice the usual digits, so that it is nothing where a column is stored in full.
 #pragma once
 #include <cstdint>
 

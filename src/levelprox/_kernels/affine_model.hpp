@@ -44,11 +44,7 @@ private:
                 continue;
             }
             v[j - k] = scale_ ? x[j] / scale_[j - k] : x[j];
-            if (!center_ || v[j - k] == 0) continue;
-            const HeadTail product = two_product(-center_[j - k], v[j - k]);
-            add(shift, product.head);
-            // Splitting a huge number overflows; its product is then as it was rounded.
-            if (std::isfinite(product.tail)) shift.tail += product.tail;
+            if (center_) add(shift, -center_[j - k] * v[j - k]);
         }
         return shift.head + shift.tail;
     }
