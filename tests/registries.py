@@ -205,6 +205,7 @@ def _objectives() -> list[Objective]:
         LinearModel(np.asfortranarray(X), np.sign(b + rng.logistic(size=40)), "logistic"),
         LinearModel(thin, rng.standard_normal(60), "squared", sample_weight=rng.random(60)),
         LinearModel(X, b, "cauchy"),
+        LinearModel(ScaledDesign.standardized(thin), rng.standard_normal(60), "huber"),
         Function(smooth.value_and_gradient, 10),
     ]
 

@@ -206,6 +206,20 @@ def test_a_fit_far_from_the_origin_is_that_of_the_centred_data():
     np.testing.assert_allclose(fits[0].x, fits[1].x, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("loss", ["absolute", "hinge"])
+def test_kinks_are_met_though_margins_have_lost_digits_to_the_means(loss):
+    design, A = far_away("dense C", 1e4)
+    b = np.asarray(A[:, 0] - 0.5 * A[:, 1], float) + 0.3 * np.random.default_rng(7).standard_normal(200)
+    b = np.sign(b) if loss == "hinge" else b
+    model = LinearModel(design, b, loss, fit_intercept=True)
+    fit = solve(Problem(model, constraints.L1(), 1.0), max_iter=60)
+    assert fit.status is Status.SOLVED
+    # ‖a_i‖ says nothing of the rounding of margins, which are differences of large numbers.
+    error = np.abs(model.margins(fit.x) - (A @ fit.x[:-1] + fit.x[-1]))
+    assert np.all(error <= model.near_a_kink(fit.x))
+    assert np.any(error > 1e-12 * (np.abs(b) + np.sqrt(model.row_squares) * np.linalg.norm(fit.x)))
+
+
 # ψ
 
 
