@@ -88,11 +88,21 @@ class Design(ABC):
     def gram(self, D: ArrayLike | None = None, known: Vector | None = None) -> Vector:
         """X' diag(D) X, or X'X: a symmetric array of shape (d, d). D may have either sign.
 
-        `known` is that of the first known.shape[0] columns; its entries are copied, not computed again.
+        Parameters
+        ----------
+        D : array-like of shape (n,), optional
+            Weights of the samples; None is all 1.
+        known : ndarray of shape (k, k), optional
+            The Gram matrix of the first k features with the same D. It is copied into the result, and only the
+            other rows and columns are computed.
         """
-        gram = self._gram(None if D is None else self._weight("D", D))
-        if known is not None:
-            gram[: known.shape[0], : known.shape[0]] = known
+        weight = None if D is None else self._weight("D", D)
+        if known is None or not known.size:
+            return self._gram(weight)
+        if known.ndim != 2 or known.shape[0] != known.shape[1] or known.shape[0] > self.shape[1]:
+            raise InvalidInputError(f"known must be square with at most {self.shape[1]} rows, got shape {known.shape}")
+        gram = self._gram_beyond(weight, known.shape[0])
+        gram[: known.shape[0], : known.shape[0]] = known
         return gram
 
     def columns(self, W: ArrayLike) -> Design:
@@ -100,9 +110,8 @@ class Design(ABC):
         return self._columns(positions("W", W, self.shape[1]))
 
     def view(self, W: ArrayLike) -> Design:
-        """X[:, W], copied only where that is worth it."""
-        chosen = positions("W", W, self.shape[1])
-        return self if np.array_equal(chosen, np.arange(self.shape[1])) else self._columns(chosen)
+        """X[:, W], copied only where the copy is small."""
+        return self._view(positions("W", W, self.shape[1]))
 
     def linear_model(
         self,
@@ -129,6 +138,13 @@ class Design(ABC):
 
     @abstractmethod
     def _gram(self, weight: Vector | None) -> Vector: ...
+
+    def _gram_beyond(self, weight: Vector | None, known: int) -> Vector:
+        """The Gram matrix, in which the leading block of size `known` may have any content."""
+        return self._gram(weight)
+
+    def _view(self, chosen: Index) -> Design:
+        return self if np.array_equal(chosen, np.arange(self.shape[1])) else self._columns(chosen)
 
     @abstractmethod
     def _columns(self, chosen: Index) -> Design: ...

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from levelprox import _kernels
 from levelprox._kernels import DesignKernel
-from levelprox.designs.base import Design, Index, Vector, positions, vector
+from levelprox.designs.base import Design, Index, Vector, vector
 from levelprox.errors import InvalidInputError
 
 
@@ -76,27 +76,6 @@ class InterceptDesign(Design):
     def row_magnitudes(self) -> Vector:
         return np.hypot(self.base.row_magnitudes(), np.sqrt(self._ones.size))
 
-    def gram(self, D: ArrayLike | None = None, known: Vector | None = None) -> Vector:
-        s, k = self._weight("D", D), 0 if known is None else known.shape[0]
-        # What is known of X is somewhere in `known`; it is copied below, so here it need only be the right size.
-        old = int(np.count_nonzero(self._others < k))
-        gram = np.empty((self.shape[1], self.shape[1]))
-        gram[np.ix_(self._others, self._others)] = self.base.gram(
-            D if D is None else s, known=np.zeros((old, old)) if old else None
-        )
-        border = self._merged(self.base.rmatvec(s), s.sum())
-        gram[self._ones, :] = border
-        gram[:, self._ones] = border[:, None]
-        if known is not None:
-            gram[:k, :k] = known
-        return gram
-
-    def view(self, W: ArrayLike) -> Design:
-        chosen = positions("W", W, self.shape[1])
-        if np.array_equal(chosen, np.arange(self.shape[1])):
-            return self
-        return self._selected(chosen, self.base.view(self._in_base(chosen)))
-
     def row_major(self) -> Design:
         return InterceptDesign(self.base.row_major(), self._ones)
 
@@ -129,7 +108,22 @@ class InterceptDesign(Design):
         return InterceptDesign(base, ones) if ones.size else base
 
     def _gram(self, weight: Vector | None) -> Vector:
-        return self.gram(weight)
+        return self._gram_beyond(weight, 0)
+
+    def _gram_beyond(self, weight: Vector | None, known: int) -> Vector:
+        s = self._weight("D", weight)
+        gram = np.empty((self.shape[1], self.shape[1]))
+        old = int(np.count_nonzero(self._others < known))  # of the base's columns
+        gram[np.ix_(self._others, self._others)] = self.base._gram_beyond(weight, old)
+        border = self._merged(self.base.rmatvec(s), s.sum())
+        gram[self._ones, :] = border
+        gram[:, self._ones] = border[:, None]
+        return gram
+
+    def _view(self, chosen: Index) -> Design:
+        if np.array_equal(chosen, np.arange(self.shape[1])):
+            return self
+        return self._selected(chosen, self.base._view(self._in_base(chosen)))
 
     def _columns(self, chosen: Index) -> Design:
         return self._selected(chosen, self.base.columns(self._in_base(chosen)))

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from levelprox import _kernels
 from levelprox._kernels import DesignKernel
-from levelprox.designs.base import Design, Index, Vector, positions, vector
+from levelprox.designs.base import Design, Index, Vector, vector
 from levelprox.designs.conversion import as_design
 from levelprox.designs.dense import DenseDesign
 from levelprox.designs.moments import means_and_scales
@@ -156,28 +156,6 @@ class ScaledDesign(Design):
         of_center = 0.0 if self.center_ is None else float(np.linalg.norm(self._scaled(self.center_)))
         return np.sqrt(self._row_squares(None)) + of_center
 
-    def gram(self, D: ArrayLike | None = None, known: Vector | None = None) -> Vector:
-        weight, k = self._weight("D", D), 0 if known is None else known.shape[0]
-        if self.center_ is not None and self._is_dense:
-            gram = self._dense_gram(self.center_, weight, k)
-        else:
-            # What is known is copied below: here it need only be the right size.
-            gram = self.base.gram(None if D is None else weight, known=np.zeros((k, k)) if k else None)
-            if self.center_ is not None:
-                gram = self._centred(gram, self.center_, weight)
-            if self.scale_ is not None:
-                upper = np.triu(gram / self.scale_ / self.scale_[:, None])
-                gram = upper + np.triu(upper, 1).T  # divided in one order, or the halves would round differently
-        if known is not None:
-            gram[:k, :k] = known
-        return gram
-
-    def view(self, W: ArrayLike) -> Design:
-        chosen = positions("W", W, self.shape[1])
-        if np.array_equal(chosen, np.arange(self.shape[1])):
-            return self
-        return self._over(self.base.view(chosen), chosen)
-
     def row_major(self) -> Design:
         return ScaledDesign(self.base.row_major(), self.center_, self.scale_)
 
@@ -201,7 +179,24 @@ class ScaledDesign(Design):
         return ScaledDesign(base, center, None if self.scale_ is None else self.scale_[chosen])
 
     def _gram(self, weight: Vector | None) -> Vector:
-        return self.gram(weight)
+        return self._gram_beyond(weight, 0)
+
+    def _gram_beyond(self, weight: Vector | None, known: int) -> Vector:
+        if self.center_ is not None and self._is_dense:
+            return self._dense_gram(self.center_, self._weight("D", weight), known)
+        gram = self.base._gram_beyond(weight, known)
+        gram[:known, :known] = 0.0  # whatever was left there, it must not overflow below
+        if self.center_ is not None:
+            gram = self._centred(gram, self.center_, self._weight("D", weight))
+        if self.scale_ is None:
+            return gram
+        upper = np.triu(gram / self.scale_ / self.scale_[:, None])
+        return upper + np.triu(upper, 1).T  # divided in one order, or the halves would round differently
+
+    def _view(self, chosen: Index) -> Design:
+        if np.array_equal(chosen, np.arange(self.shape[1])):
+            return self
+        return self._over(self.base._view(chosen), chosen)
 
     def _columns(self, chosen: Index) -> Design:
         return self._over(self.base.columns(chosen), chosen)
