@@ -40,34 +40,46 @@ public:
     double total() const { return total_; }           // sum s_i
 
     double value_and_gradient(const double *x, double *gradient, Poll &poll) const override {
+        double residual_sum;
+        return value_and_gradient(x, 0.0, gradient, &residual_sum, poll);
+    }
+
+    // psi with `shift` added to every margin; the gradient is X'r, and *residual_sum the sum of r: what an
+    // intercept needs besides.
+    double value_and_gradient(const double *x, double shift, double *gradient, double *residual_sum, Poll &poll) const {
         std::fill(gradient, gradient + design_.columns(), 0.0);
-        const HeadTail sum = design_.by_rows ? one_pass(x, gradient, poll) : two_passes(x, gradient, poll);
-        return (sum.head + sum.tail) / total_;
+        const Sums sums = design_.by_rows ? one_pass(x, shift, gradient, poll) : two_passes(x, shift, gradient, poll);
+        *residual_sum = sums.residual.head + sums.residual.tail;
+        return (sums.loss.head + sums.loss.tail) / total_;
     }
 
 private:
     static constexpr std::int64_t CACHED = 1 << 15, LONG = 1 << 21, ROWS = 1 << 12;
 
-    HeadTail one_pass(const double *x, double *gradient, Poll &poll) const {
+    struct Sums {
+        HeadTail loss{0, 0}, residual{0, 0};
+    };
+
+    Sums one_pass(const double *x, double shift, double *gradient, Poll &poll) const {
         std::vector<double> margins(ROWS), residual(ROWS);
-        HeadTail sum{0, 0};
+        Sums sum;
         in_pieces(CACHED, ROWS, poll, [&](std::int64_t begin, std::int64_t end) {
             design_.slices->dot(begin, end, x, margins.data());
-            add_offset(begin, end, margins.data());
+            add_offset(begin, end, shift, margins.data());
             weigh(begin, end, margins.data(), residual.data(), sum);
             design_.slices->add(begin, end, residual.data(), gradient);
         });
         return sum;
     }
 
-    HeadTail two_passes(const double *x, double *gradient, Poll &poll) const {
+    Sums two_passes(const double *x, double shift, double *gradient, Poll &poll) const {
         const std::int64_t n = design_.rows();
         std::vector<double> margins(n), residual(n);
-        HeadTail sum{0, 0};
+        Sums sum;
         in_pieces(LONG, LONG, poll, [&](std::int64_t begin, std::int64_t end) {
             design_.slices->add(begin, end, x + begin, margins.data());
         });
-        add_offset(0, n, margins.data());
+        add_offset(0, n, shift, margins.data());
         for (std::int64_t begin = 0; begin < n; begin += ROWS)
             weigh(begin, std::min(n, begin + ROWS), margins.data() + begin, residual.data() + begin, sum);
         in_pieces(LONG, LONG, poll, [&](std::int64_t begin, std::int64_t end) {
@@ -88,13 +100,21 @@ private:
         }
     }
 
-    void add_offset(std::int64_t begin, std::int64_t end, double *margins) const {
-        if (!offset_) return;
-        for (std::int64_t i = begin; i < end; ++i) margins[i - begin] += offset_[i];
+    void add_offset(std::int64_t begin, std::int64_t end, double shift, double *margins) const {
+        if (offset_)
+            for (std::int64_t i = begin; i < end; ++i) margins[i - begin] += offset_[i];
+        if (shift != 0)
+            for (std::int64_t i = begin; i < end; ++i) margins[i - begin] += shift;
     }
 
-    // Adds the losses of samples begin..end to the sum; residual_i = s_i l'(z_i, b_i) / sum s.
-    void weigh(std::int64_t begin, std::int64_t end, const double *margins, double *residual, HeadTail &sum) const {
+    static void add(HeadTail &sum, double term) {
+        const HeadTail next = two_sum(sum.head, term);
+        // An infinite term makes the tail NaN; the sum is then its head alone.
+        sum = {next.head, std::isfinite(next.head) ? sum.tail + next.tail : 0.0};
+    }
+
+    // Adds the losses and residuals of samples begin..end to the sums; residual_i = s_i l'(z_i, b_i) / sum s.
+    void weigh(std::int64_t begin, std::int64_t end, const double *margins, double *residual, Sums &sum) const {
         double losses[ROWS];
         const std::int64_t n = end - begin;
         loss_->value(n, margins, target_ + begin, losses);
@@ -105,10 +125,9 @@ private:
                 residual[i] = 0;
                 continue;
             }
-            const HeadTail next = two_sum(sum.head, weight * losses[i]);
-            // An infinite loss makes the tail NaN; the sum is then its head alone.
-            sum = {next.head, std::isfinite(next.head) ? sum.tail + next.tail : 0.0};
+            add(sum.loss, weight * losses[i]);
             residual[i] *= weight / total_;
+            add(sum.residual, residual[i]);
         }
     }
 
