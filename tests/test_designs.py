@@ -558,10 +558,10 @@ def test_kernels_check_what_they_are_given():
         _kernels.Dense(np.ones((3, 4), dtype=np.int64))
     csc = as_design(scipy.sparse.csc_array(np.ones((3, 4)))).kernel
     with pytest.raises(ValueError, match="rows"):
-        _kernels.sparse_gram(csc, np.ones(3), np.empty((4, 4)))
+        csc.gram(np.ones(3), 0, np.empty((4, 4)))
     csr = as_design(scipy.sparse.csr_array(np.ones((3, 4)))).kernel
     with pytest.raises(ValueError, match="out has 3 entries, expected 4"):
-        _kernels.sparse_gram(csr, np.ones(3), np.empty((4, 3)))
+        csr.gram(np.ones(3), 0, np.empty((4, 3)))
 
 
 # Sizes at the edge.

@@ -5,7 +5,7 @@
 | `DenseDesign`  | a NumPy array                 | C and Fortran order, float32 and float64           |
 | `SparseDesign` | the arrays of a SciPy matrix  | CSR and CSC, float32 and float64, both index types |
 
-Everything else is converted once, as the two classes say. `as_design` chooses and checks; what it
+`SelectedDesign` is some columns of another design, without a copy. Everything else is converted once, as the two classes say. `as_design` chooses and checks; what it
 returns is finite, two-dimensional and safe for the kernels, and nobody asks its kind again.
 """
 
@@ -15,9 +15,10 @@ import scipy.sparse
 
 from levelprox.designs.base import Design
 from levelprox.designs.dense import DenseDesign
+from levelprox.designs.selected import SelectedDesign
 from levelprox.designs.sparse import SparseDesign
 
-__all__ = ["DenseDesign", "Design", "SparseDesign", "as_design"]
+__all__ = ["DenseDesign", "Design", "SelectedDesign", "SparseDesign", "as_design"]
 
 
 def as_design(X: object) -> Design:
