@@ -1,7 +1,7 @@
 // psi(x) = sum_i s_i l((Xx)_i + o_i, b_i) / sum_i s_i, and its gradient, in as few passes over X as its storage allows.
 //
-// Rows stored together (CSR, C order) need one: each block of rows gives its margins, then its share of
-// the gradient while it is still in cache. Columns stored together need two.
+// Rows stored together (CSR, C order) need one, unless they are very long: each block of rows gives its margins, then
+// its share of the gradient while it is still in cache. Columns stored together need two.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -65,10 +65,12 @@ private:
         }
     };
 
-    // Longer rows have left the cache before they could be used twice; then the products had better go each its own way.
+    // One pass pays while a block of rows stays in cache between its two uses; and, where rows are compressed, while x
+    // and the gradient do, which would else drive each other out.
     bool is_one_pass() const {
         const Slices &slices = *design_.slices;
-        return design_.by_rows && slices.stored(0, slices.count) <= CACHED * std::max<std::int64_t>(slices.count, 1);
+        return design_.by_rows && slices.stored(0, slices.count) <= CACHED * std::max<std::int64_t>(slices.count, 1) &&
+               (slices.divisible || slices.length <= CACHED);
     }
 
     Sums one_pass(const double *x, double shift, double *gradient, Poll &poll) const {
@@ -90,13 +92,15 @@ private:
 
     Sums two_passes(const double *x, double shift, double *gradient, Poll &poll) const {
         const std::int64_t n = design_.rows(), blocks = (n + ROWS - 1) / ROWS;
-        std::vector<double> margins(n), residual(n);
+        std::vector<double> margins(n);  // and then the residual, in their place
         std::vector<Sums> sums(blocks);
         matvec(design_, x, margins.data(), poll);
         const auto weigh_block = [&](std::int64_t k) {
             const std::int64_t begin = k * ROWS, end = std::min(n, begin + ROWS);
+            double residual[ROWS];
             add_offset(begin, end, shift, margins.data() + begin);
-            weigh(begin, end, margins.data() + begin, residual.data() + begin, sums[k]);
+            weigh(begin, end, margins.data() + begin, residual, sums[k]);
+            std::copy_n(residual, end - begin, margins.data() + begin);
         };
         for (std::int64_t first = 0; first < blocks; first += ROWS) {
             for_ranges(std::min(blocks - first, ROWS), 4, [&](std::int64_t begin, std::int64_t end) {
@@ -104,7 +108,7 @@ private:
             });
             poll.check();
         }
-        rmatvec(design_, residual.data(), gradient, poll);
+        rmatvec(design_, margins.data(), gradient, poll);
         return in_order(sums);
     }
 

@@ -68,10 +68,20 @@ public:
 
     bool has(std::int64_t j) const { return bits_[j >> 6] >> (j & 63) & 1; }
 
+    // Which of n indices occur: their places in hit[], and how many. No branch, as none could be foretold.
+    int find(const I *indices, int n, int *hit) const {
+        int hits = 0;
+        for (int i = 0; i < n; ++i) {
+            hit[hits] = i;
+            hits += has(indices[i]);
+        }
+        return hits;
+    }
+
+    // f(k) for the positions of an index that occurs
     template <class F>
     void each(std::int64_t j, F f) const {
-        if (has(j))
-            for (I k = first_[j]; k >= 0; k = next_[k]) f(k);
+        for (I k = first_[j]; k >= 0; k = next_[k]) f(k);
     }
 
 private:
@@ -111,14 +121,20 @@ Selection<T, I> select_within(const SparseSlices<T, I> &X, const std::int64_t *c
     std::vector<Found> pieces(cuts.size() - 1);
     Selection<T, I> out{std::vector<std::int64_t>(range.count + 1), nullptr, nullptr};
     for_pieces(range, cuts, poll, [&](std::int64_t piece, std::int64_t first, std::int64_t last) {
+        constexpr std::int64_t HITS = 1024;
+        int hit[HITS];
         Found found;
         for (std::int64_t s = first; s < last; ++s) {
             const std::size_t before = found.indices.size();
-            for (std::int64_t p = range.indptr[s]; p < range.indptr[s + 1]; ++p)
-                positions.each(range.indices[p], [&](I k) {
-                    found.data.push_back(X.data[p]);
-                    found.indices.push_back(k);
-                });
+            for (std::int64_t p = range.indptr[s], stop; p < range.indptr[s + 1]; p = stop) {
+                stop = std::min(p + HITS, range.indptr[s + 1]);
+                const int hits = positions.find(X.indices + p, int(stop - p), hit);
+                for (int h = 0; h < hits; ++h)
+                    positions.each(X.indices[p + hit[h]], [&](I k) {
+                        found.data.push_back(X.data[p + hit[h]]);
+                        found.indices.push_back(k);
+                    });
+            }
             out.indptr[s + 1] = std::int64_t(found.indices.size() - before);
         }
         pieces[piece].data.assign(found.data.begin(), found.data.end());  // without the room for more

@@ -5,8 +5,9 @@
 | `DenseDesign`  | a NumPy array                 | C and Fortran order, float32 and float64           |
 | `SparseDesign` | the arrays of a SciPy matrix  | CSR and CSC, float32 and float64, both index types |
 
-`SelectedDesign` is some columns of another design, without a copy. Everything else is converted once, as the two classes say. `as_design` chooses and checks; what it
-returns is finite, two-dimensional and safe for the kernels, and nobody asks its kind again.
+`SelectedDesign` is some columns of another design, without a copy. Everything else is converted once, as the two
+classes above say. `as_design` chooses and checks; what it returns is finite, two-dimensional and safe for the
+kernels, and nobody asks its kind again.
 """
 
 from __future__ import annotations

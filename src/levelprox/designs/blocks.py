@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-_BLOCK = 2**22  # entries of a block: what Ctrl-C waits for, and the memory that is needed besides
-_PRODUCT = 2**33  # multiplications of a block, for the same reason
+_BLOCK = 2**20  # entries of a block, which then stays in cache
+_ROWS = 512  # rows that are worth a product of their own, even if fewer would fill a block
+_PRODUCT = 2**33  # multiplications that Ctrl-C can wait for
 
 
 def block_gram(
@@ -59,7 +60,8 @@ def accumulate(total: Vector, sign: float, part: Vector) -> None:
 
 def row_blocks(weight: Vector, features: int) -> Iterator[tuple[float, Index]]:
     """Rows of one sign of the weight, as many as BLAS wants and Ctrl-C allows."""
-    step = max(1, min(_BLOCK // max(features, 1), max(128, _PRODUCT // max(features, 1) ** 2)))
+    d = max(features, 1)
+    step = min(max(_BLOCK // d, _ROWS), max(128, _PRODUCT // d**2))
     for sign in (1.0, -1.0):
         rows = np.flatnonzero(sign * weight > 0).astype(np.int64, copy=False)
         yield from ((sign, rows[start : start + step]) for start in range(0, rows.size, step))

@@ -22,7 +22,7 @@ from levelprox.errors import InvalidInputError
 from levelprox.validation import Array
 
 _PIECE = 2**23  # entries of a CSC matrix that are turned into CSR at a time
-_DENSE = 0.15  # rows with this share of entries are cheaper as dense blocks than pair by pair
+_DENSE = 0.2  # rows with this share of entries are cheaper as dense blocks than pair by pair
 
 
 class SparseDesign(Design):
