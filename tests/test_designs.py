@@ -612,7 +612,8 @@ def test_a_matrix_without_entries(kind):
     [
         "X = as_design(np.ones((4000, 4000))); x = np.ones(4000)\nready()\nwhile True: X.matvec(x)",
         # One call of many seconds: only the kernel itself can notice.
-        "X = as_design(csr_array(np.ones((3000, 3000), dtype=np.float32)))\nready()\nX.gram()",
+        "X = csr_array((np.ones(10**7), np.tile(np.arange(0, 3000, 6), 20000), np.arange(0, 10**7 + 1, 500)))\n"
+        "X = as_design(X)\nready()\nfor _ in range(3): X.gram()",
     ],
     ids=["many short passes", "one long pass"],
 )

@@ -39,7 +39,7 @@ void sparse_gram(const SparseSlices<T, I> &X, const double *weight, std::int64_t
     const std::int64_t d = X.length, size = (d - known) * d;
     double pairs = 0;
     for (std::int64_t s = 0; s < X.count; ++s) pairs += 0.5 * double(X.stored(s, s + 1)) * double(X.stored(s, s + 1) + 1);
-    const double worth = std::min(pairs / double(2 * GRAIN), pairs / (4.0 * double(std::max<std::int64_t>(size, 1))));
+    const double worth = std::min(pairs / double(2 * GRAIN), pairs / (32.0 * double(std::max<std::int64_t>(size, 1))));
     const std::int64_t spared = std::max<std::int64_t>(ALLOWED / std::max<std::int64_t>(size, 1), 1);
     const std::int64_t most = std::max<std::int64_t>(std::min({MOST, std::int64_t(std::min(worth, 1e6)), 1 + spared}), 1);
 

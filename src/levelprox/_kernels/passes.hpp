@@ -77,7 +77,8 @@ public:
         constexpr std::int64_t MOST = 32, ALLOWED = std::int64_t(1) << 22;
         const std::int64_t count = slices.count, work = work_of(slices, 0, count), length = std::max<std::int64_t>(slices.length, 1);
         const std::int64_t spared = std::max(slices.bytes() / 10, ALLOWED) / std::int64_t(sizeof(double)) / length;
-        const std::int64_t most = std::min({MOST, work / GRAIN, 1 + spared, 1 + work / (8 * length)});
+        const std::int64_t cheap = std::max<std::int64_t>(1 + work / (16 * length), work >= 8 * length ? 2 : 1);
+        const std::int64_t most = std::min({MOST, work / GRAIN, 1 + spared, cheap});
         cuts_.assign(1, 0);
         for (std::int64_t k = 1, chunks = std::max<std::int64_t>(most, 1); k <= chunks; ++k) {
             const std::int64_t begin = cuts_.back();

@@ -55,7 +55,7 @@ void check_indices(const SparseSlices<T, I> &X, bool by_rows, Poll &poll) {
 // Does a slice name the same index twice?
 template <class T, class I>
 bool has_duplicates(const SparseSlices<T, I> &X, Poll &poll) {
-    std::atomic<bool> found = false;
+    std::atomic<bool> found = false;  // only ever set, as other tasks may have set it
     for_pieces(X, poll, [&](std::int64_t begin, std::int64_t end) {
         std::vector<I> sorted;
         for (std::int64_t s = begin; s < end && !found; ++s) {
@@ -63,10 +63,9 @@ bool has_duplicates(const SparseSlices<T, I> &X, Poll &poll) {
             if (!std::is_sorted(first, last)) {
                 sorted.assign(first, last);
                 std::sort(sorted.begin(), sorted.end());
-                found = std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
-            } else {
-                found = std::adjacent_find(first, last) != last;
+                first = sorted.data(), last = first + sorted.size();
             }
+            if (std::adjacent_find(first, last) != last) found = true;
         }
     });
     return found;

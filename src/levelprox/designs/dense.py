@@ -31,7 +31,7 @@ class DenseDesign(Design):
 
     def __init__(self, array: Array) -> None:
         self.array = array
-        self.kernel = _kernels.Dense(array)
+        self.kernel: _kernels.Dense = _kernels.Dense(array)
         self.shape = self.kernel.shape
         self.dtype = array.dtype
         self.nbytes = array.nbytes
