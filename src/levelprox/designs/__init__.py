@@ -7,8 +7,9 @@
 | `ScaledDesign`    | another design, c and s       | (X − 1c') diag(1/s), never formed                  |
 | `InterceptDesign` | another design                | the same with one more column, of ones             |
 
-Everything else is converted once, as the first two classes say. `as_design` chooses and checks; what it
-returns is finite, two-dimensional and safe for the kernels, and nobody asks its kind again.
+`SelectedDesign` is some columns of another design, without a copy. Everything else is converted once, as the
+first two classes above say. `as_design` chooses and checks; what it returns is finite, two-dimensional and safe for the
+kernels, and nobody asks its kind again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from levelprox.designs.conversion import as_design
 from levelprox.designs.dense import DenseDesign
 from levelprox.designs.intercept import InterceptDesign
 from levelprox.designs.scaled import ScaledDesign
+from levelprox.designs.selected import SelectedDesign
 from levelprox.designs.sparse import SparseDesign
 
-__all__ = ["DenseDesign", "Design", "InterceptDesign", "ScaledDesign", "SparseDesign", "as_design"]
+__all__ = ["DenseDesign", "Design", "InterceptDesign", "ScaledDesign", "SelectedDesign", "SparseDesign", "as_design"]

@@ -23,6 +23,8 @@ from levelprox.validation import Array, as_array, finite, real_array
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
 
+_SMALL = 2**26  # bytes: copies up to this size are made without a thought
+
 
 class Design(ABC):
     """The data matrix X, of n samples in rows and d features in columns.
@@ -110,7 +112,11 @@ class Design(ABC):
         return self._columns(positions("W", W, self.shape[1]))
 
     def view(self, W: ArrayLike) -> Design:
-        """X[:, W], copied only where the copy is small."""
+        """X[:, W], copied only where the copy is small.
+
+        All features in their order are X itself; a copy takes at most 64 MiB or a quarter of the memory of X, whichever
+        is more; any other selection is a `SelectedDesign`, which reads X where it lies.
+        """
         return self._view(positions("W", W, self.shape[1]))
 
     def linear_model(
@@ -136,6 +142,10 @@ class Design(ABC):
     def row_major(self) -> Design:
         """X stored row after row: itself where it is, else a copy."""
 
+    def stored_in(self, chosen: Index) -> int:
+        """How many entries of these columns are stored, repeats included."""
+        return self.stored * chosen.size // max(self.shape[1], 1)
+
     @abstractmethod
     def _gram(self, weight: Vector | None) -> Vector: ...
 
@@ -144,7 +154,16 @@ class Design(ABC):
         return self._gram(weight)
 
     def _view(self, chosen: Index) -> Design:
-        return self if np.array_equal(chosen, np.arange(self.shape[1])) else self._columns(chosen)
+        from levelprox.designs.selected import SelectedDesign  # a design itself
+
+        if chosen.size == self.shape[1] and np.array_equal(chosen, np.arange(chosen.size)):
+            return self
+        size = self.nbytes * self.stored_in(chosen) // max(self.stored, 1)
+        return self._columns(chosen) if size <= max(_SMALL, self.nbytes // 4) else SelectedDesign(self, chosen)
+
+    def _piece(self, chosen: Index, begin: int, end: int) -> Design:
+        """X[begin:end, chosen], copied, stored as suits its Gram matrix."""
+        return self._rows(np.arange(begin, end))._columns(chosen)
 
     @abstractmethod
     def _columns(self, chosen: Index) -> Design: ...
