@@ -6,7 +6,6 @@
 #include <stdexcept>
 #include <vector>
 
-#include "design_kernel.hpp"
 #include "exact.hpp"
 #include "slices.hpp"
 
@@ -46,12 +45,14 @@ void visit(const Slices &slices, F f) {
 template <class F>
 void each_stored(const Design &X, Poll &poll, F f) {
     visit(*X.slices, [&](const auto &slices) {
-        in_pieces(slices, poll, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t begin = 0, end; begin < slices.count; begin = end) {
+            end = piece_end(slices, begin);
             if (X.by_rows)
                 each_entry(slices, begin, end, [&](std::int64_t s, std::int64_t i, double value) { f(s, i, value); });
             else
                 each_entry(slices, begin, end, [&](std::int64_t s, std::int64_t i, double value) { f(i, s, value); });
-        });
+            poll.check();
+        }
     });
 }
 
