@@ -159,6 +159,7 @@ def test_a_gram_matrix_keeps_ten_digits_when_means_are_a_million_deviations(stor
     want = A.T @ (D[:, None] * A)
     size = np.sqrt(np.outer(np.diag(want), np.diag(want)))
     assert np.max(np.abs(design.gram(D) - want) / size) < 1e-13
+    assert np.max(np.abs(InterceptDesign(design).gram(D)[-1, :-1] - D @ A)) < 1e-12
     if "float32" not in storage:  # what expanding the squares would leave of it
         expanded = design._scaled(design._scaled(design._centred(design.base.gram(D), design.center_, D)).T)
         assert np.max(np.abs(expanded - want) / size) > 1e-7

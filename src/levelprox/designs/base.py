@@ -83,6 +83,10 @@ class Design(ABC):
         self.kernel.row_squares(out)
         return out
 
+    def weighted_sums(self, weight: Vector) -> Vector:
+        """X's, as `rmatvec`, but with the digits of each column's spread even where its mean is far greater."""
+        return self.rmatvec(weight)
+
     def row_magnitudes(self) -> Vector:
         """What the rounding of ⟨a_i, x⟩ is proportional to, for every sample i; of shape (n,). Here ‖a_i‖."""
         return np.sqrt(self.row_squares())

@@ -115,7 +115,7 @@ class InterceptDesign(Design):
         gram = np.empty((self.shape[1], self.shape[1]))
         old = int(np.count_nonzero(self._others < known))  # of the base's columns
         gram[np.ix_(self._others, self._others)] = self.base._gram_beyond(weight, old)
-        border = self._merged(self.base.rmatvec(s), s.sum())
+        border = self._merged(self.base.weighted_sums(s), s.sum())
         gram[self._ones, :] = border
         gram[:, self._ones] = border[:, None]
         return gram
