@@ -141,10 +141,12 @@ class ScaledDesign(Design):
         return self._scaled(product if self.center_ is None else product - self.center_ * residual.sum())
 
     def column_squares(self, weight: ArrayLike | None = None) -> Vector:
-        return self._moments(self._weight("weight", weight))[1]
+        _, squares = self._moments(self._weight("weight", weight))
+        return squares
 
     def weighted_sums(self, weight: Vector) -> Vector:
-        return self._moments(weight)[0]
+        sums, _ = self._moments(weight)
+        return sums
 
     def row_squares(self) -> Vector:
         return self._row_squares(self.center_)
@@ -225,13 +227,15 @@ class ScaledDesign(Design):
     def _is_dense(self) -> bool:
         return isinstance(self._block(np.empty(0, np.int64)), DenseDesign)
 
-    def _moments(self, weight: Vector) -> Vector:
-        """Σ_i s_i a_ij and Σ_i s_i a_ij², in two rows."""
-        sums, part_sums = np.zeros((2, self.shape[1])), np.empty((2, self.shape[1]))
+    def _moments(self, weight: Vector) -> tuple[Vector, Vector]:
+        """Σ_i s_i a_ij and Σ_i s_i a_ij²."""
+        sums, squares = np.zeros(self.shape[1]), np.zeros(self.shape[1])
+        first, second = np.empty(self.shape[1]), np.empty(self.shape[1])
         for rows, part in self._parts():
-            _kernels.column_moments(part.kernel, self.center_, self.scale_, weight[rows], *part_sums)
-            sums += part_sums
-        return sums
+            _kernels.column_moments(part.kernel, self.center_, self.scale_, weight[rows], first, second)
+            sums += first
+            squares += second
+        return sums, squares
 
     def _row_squares(self, center: Vector | None) -> Vector:
         out = np.empty(self.shape[0])
