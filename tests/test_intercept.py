@@ -62,7 +62,8 @@ def test_signs_are_asked_of_the_intercept_only_by_name():
     assert Problem(psi, L1, 1.0, nonnegative=np.True_).must_be_nonnegative().tolist() == free
     assert Problem(psi, L1, 1.0, nonnegative=[True] * 5).must_be_nonnegative().tolist() == free
     assert Problem(psi, L1, 1.0, nonnegative=[True] * 6).must_be_nonnegative().all()
-    assert not Problem(psi, L1, 1.0, nonnegative=False).must_be_nonnegative().any()
+    for none in (None, False, [False] * 5, [False] * 6):
+        assert not Problem(psi, L1, 1.0, nonnegative=none).must_be_nonnegative().any()
     with pytest.raises(InvalidInputError, match="nonnegative must be"):
         Problem(psi, L1, 1.0, nonnegative=[True] * 4)
     fit = solve(Problem(psi, L1, 1.0, nonnegative=True))

@@ -140,9 +140,9 @@ def _weights_without(exempt: NDArray[np.intp], weights: ArrayLike | None, n_feat
 
 def _signs_without(exempt: NDArray[np.intp], nonnegative: ArrayLike | None, n_features: int) -> ArrayLike | None:
     """Signs asked of the features that count; of the others only by a mask that names them all."""
-    if not exempt.size or nonnegative is None:
-        return nonnegative
     asked = np.asarray(nonnegative)
+    if not exempt.size or (asked.ndim == 0 and not asked):
+        return nonnegative
     counted = n_features - exempt.size
     if asked.dtype == np.bool_ and asked.shape in ((), (counted,)):
         return np.insert(np.broadcast_to(asked, (counted,)), exempt - np.arange(exempt.size), False)
