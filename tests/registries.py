@@ -10,7 +10,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Custom, Exp, Log, Lp, NegativeLp
-from levelprox.designs import Design, as_design
+from levelprox.designs import Design, ScaledDesign, as_design
 from levelprox.losses import (
     Absolute,
     Cauchy,
@@ -153,6 +153,12 @@ def dia(X: np.ndarray) -> scipy.sparse.sparray:
         return scipy.sparse.dia_array(X)
 
 
+def scaled(X: np.ndarray, storage: Callable[[np.ndarray], object]) -> Design:
+    """X times powers of two, and lazily divided by them: no entry is rounded."""
+    scale = np.ldexp(1.0, np.arange(X.shape[1]) % 7 - 3)
+    return ScaledDesign(as_design(storage(X * scale)), np.zeros(X.shape[1]), scale)
+
+
 csr, csc = scipy.sparse.csr_array, scipy.sparse.csc_array
 
 DESIGNS: dict[str, Callable[[np.ndarray], Design]] = {
@@ -181,6 +187,8 @@ DESIGNS: dict[str, Callable[[np.ndarray], Design]] = {
     "DOK": lambda X: as_design(scipy.sparse.dok_array(X)),
     "DIA": lambda X: as_design(dia(X)),
     "BSR": lambda X: as_design(scipy.sparse.bsr_array(X)),
+    "dense C scaled": lambda X: scaled(X, np.ascontiguousarray),
+    "CSR scaled": lambda X: scaled(X, csr),
 }
 
 # Objectives: convex and not, dense and sparse, compiled and the user's own.
@@ -197,6 +205,7 @@ def _objectives() -> list[Objective]:
         LinearModel(np.asfortranarray(X), np.sign(b + rng.logistic(size=40)), "logistic"),
         LinearModel(thin, rng.standard_normal(60), "squared", sample_weight=rng.random(60)),
         LinearModel(X, b, "cauchy"),
+        LinearModel(ScaledDesign.standardized(thin), rng.standard_normal(60), "huber"),
         Function(smooth.value_and_gradient, 10),
     ]
 

@@ -558,10 +558,10 @@ def test_kernels_check_what_they_are_given():
         _kernels.Dense(np.ones((3, 4), dtype=np.int64))
     csc = as_design(scipy.sparse.csc_array(np.ones((3, 4)))).kernel
     with pytest.raises(ValueError, match="rows"):
-        _kernels.sparse_gram(csc, np.ones(3), np.empty((4, 4)))
+        csc.gram(np.ones(3), 0, np.empty((4, 4)))
     csr = as_design(scipy.sparse.csr_array(np.ones((3, 4)))).kernel
     with pytest.raises(ValueError, match="out has 3 entries, expected 4"):
-        _kernels.sparse_gram(csr, np.ones(3), np.empty((4, 3)))
+        csr.gram(np.ones(3), 0, np.empty((4, 3)))
 
 
 # Sizes at the edge.
@@ -612,7 +612,8 @@ def test_a_matrix_without_entries(kind):
     [
         "X = as_design(np.ones((4000, 4000))); x = np.ones(4000)\nready()\nwhile True: X.matvec(x)",
         # One call of many seconds: only the kernel itself can notice.
-        "X = as_design(csr_array(np.ones((3000, 3000), dtype=np.float32)))\nready()\nX.gram()",
+        "X = csr_array((np.ones(10**7), np.tile(np.arange(0, 3000, 6), 20000), np.arange(0, 10**7 + 1, 500)))\n"
+        "X = as_design(X)\nready()\nfor _ in range(3): X.gram()",
     ],
     ids=["many short passes", "one long pass"],
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from levelprox.constraints import Constraint
 from levelprox.errors import InfeasibleError, InvalidInputError
@@ -33,8 +33,10 @@ class Problem:
         η ≥ 0, finite.
     weights : array-like of shape (n_features,), optional
         ω ≥ 0. A feature of weight 0 is exempt: it never counts (an intercept, a feature that must stay).
+        The objective's own intercept has weight 0, whatever is given; its entry may be left out.
     nonnegative : bool or array-like of bool of shape (d,), optional
-        Which coordinates must not be negative. Not to be had where a feature has several.
+        Which coordinates must not be negative. True does not speak of the objective's own intercept. Not to be had
+        where a feature has several coefficients.
     """
 
     objective: Objective
@@ -53,16 +55,21 @@ class Problem:
             raise InfeasibleError(f"no feasible point: g(x) >= 0 for all x, got level={level:g}")
         if np.isinf(level):
             raise InvalidInputError("level must be finite, got inf; without a level, fit an unconstrained model")
-        weights = None if self.weights is None else feature_weights(self.weights, self.n_features).astype(np.float64)
-        mask, all_nonnegative = nonnegative_mask(self.nonnegative, self.dimension)
+        exempt = self.objective.exempt
+        given = _weights_without(exempt, self.weights, self.n_features)
+        weights = None if given is None else feature_weights(given, self.n_features).astype(np.float64)
         if self.width > 1:
-            if mask is not None or all_nonnegative:
+            if np.any(np.asarray(self.nonnegative)):
                 raise InvalidInputError(
                     "nonnegative is for features with one coefficient: the norm of several has no sign, and projecting "
                     "onto their common ball would no longer keep signs apart from sizes"
                 )
             # Never None: from them and x alone the surrogate knows which coordinates belong together.
             weights = np.ones(self.n_features) if weights is None else weights
+            mask, all_nonnegative = None, False
+        else:
+            signs = _signs_without(exempt, self.nonnegative, self.n_features)
+            mask, all_nonnegative = nonnegative_mask(signs, self.dimension)
         mask = None if mask is None else mask.copy()
         # The dataclass is frozen; what was checked replaces what was given.
         checked = {"level": level, "weights": weights, "_mask": mask, "_all_nonnegative": all_nonnegative}
@@ -145,6 +152,30 @@ class Problem:
             weights=None if self.weights is None else self.weights[W],
             nonnegative=self.must_be_nonnegative()[W] if self.width == 1 else None,
         )
+
+
+def _weights_without(exempt: NDArray[np.intp], weights: ArrayLike | None, n_features: int) -> ArrayLike | None:
+    """ω with 0 for the features that never count; given for all features, or for those only that count."""
+    if not exempt.size:
+        return weights
+    given = np.ones(n_features) if weights is None else real_array("weights", weights)
+    if given.shape == (n_features - exempt.size,):
+        return np.insert(given, exempt - np.arange(exempt.size), 0.0)
+    if given.shape == (n_features,):
+        given = np.array(given)
+        given[exempt] = 0.0
+    return given  # of any other shape: refused, as without exempt features
+
+
+def _signs_without(exempt: NDArray[np.intp], nonnegative: ArrayLike | None, n_features: int) -> ArrayLike | None:
+    """Signs asked of the features that count; of the others only by a mask that names them all."""
+    asked = np.asarray(nonnegative)
+    if not exempt.size or (asked.ndim == 0 and not asked):
+        return nonnegative
+    counted = n_features - exempt.size
+    if asked.dtype == np.bool_ and asked.shape in ((), (counted,)):
+        return np.insert(np.broadcast_to(asked, (counted,)), exempt - np.arange(exempt.size), False)
+    return nonnegative
 
 
 def _must_be(name: str, value: object, kind: type) -> None:

@@ -11,9 +11,12 @@
 #include <nanobind/stl/string.h>
 
 #include "design_kernel.hpp"
+#include "gram.hpp"
 #include "module.hpp"
+#include "selection.hpp"
 #include "slices.hpp"
 #include "sparse.hpp"
+#include "threads.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -25,6 +28,8 @@ template <class... Options>
 using In = nb::ndarray<nb::ro, nb::device::cpu, Options...>;
 using Vector = In<double, nb::ndim<1>, nb::c_contig>;
 using Index = In<std::int64_t, nb::ndim<1>, nb::c_contig>;
+template <class... Options>
+using Any = nb::ndarray<nb::device::cpu, nb::c_contig, Options...>;
 template <class... Options>
 using Out = nb::ndarray<double, nb::device::cpu, nb::c_contig, Options...>;
 
@@ -49,6 +54,15 @@ void with_index_type(nb::dlpack::dtype dtype, F f) {
     else throw nb::type_error("indices must be int32 or int64");
 }
 
+void require_inside(const Index &chosen, std::int64_t size) {
+    for (std::size_t k = 0; k < chosen.size(); ++k)
+        if (chosen.data()[k] < 0 || chosen.data()[k] >= size) throw std::invalid_argument("index out of range");
+}
+
+void require_range(std::int64_t begin, std::int64_t end, std::int64_t size) {
+    if (begin < 0 || begin > end || end > size) throw std::invalid_argument("range outside the matrix");
+}
+
 class Dense final : public DesignKernel {
 public:
     explicit Dense(In<nb::ndim<2>, nb::any_contig> array) : array_(std::move(array)) {
@@ -62,7 +76,55 @@ public:
         });
     }
 
+    // f(slices) with their real type
+    template <class F>
+    void visit(F f) const {
+        with_value_type(array_.dtype(), [&](auto *type) {
+            using T = std::remove_cvref_t<decltype(*type)>;
+            f(static_cast<const DenseSlices<T> &>(*design.slices));
+        });
+    }
+
+    // out, slice after slice, = some slices of X
+    void take_slices(const Index &chosen, const Any<nb::ndim<2>> &out) const {
+        require_inside(chosen, design.slices->count);
+        check_out(out, std::int64_t(chosen.size()), design.slices->length);
+        nb::gil_scoped_release release;
+        Poll poll;
+        visit([&]<class T>(const DenseSlices<T> &X) {
+            levelprox::take_slices(X, chosen.data(), chosen.size(), static_cast<T *>(out.data()), poll);
+        });
+    }
+
+    // out, slice after slice, = some entries of each slice from `begin` on
+    void take_within(const Index &chosen, std::int64_t begin, const Any<nb::ndim<2>> &out) const {
+        const std::int64_t count = out.shape(0);
+        require_inside(chosen, design.slices->length);
+        require_range(begin, begin + count, design.slices->count);
+        check_out(out, count, std::int64_t(chosen.size()));
+        nb::gil_scoped_release release;
+        Poll poll;
+        visit([&]<class T>(const DenseSlices<T> &X) {
+            levelprox::take_within(X, chosen.data(), chosen.size(), begin, static_cast<T *>(out.data()), count, poll);
+        });
+    }
+
+    void scaled_rows(const Index &chosen, const Vector &scale, const Out<nb::ndim<2>> &out) const {
+        require_inside(chosen, design.rows());
+        require("scale", scale.size(), chosen.size());
+        require("out", out.shape(0), chosen.size());
+        require("out", out.shape(1), design.columns());
+        nb::gil_scoped_release release;
+        visit([&](const auto &X) { levelprox::scaled_rows(X, design.by_rows, chosen.data(), scale.data(), chosen.size(), out.data()); });
+    }
+
 private:
+    void check_out(const Any<nb::ndim<2>> &out, std::int64_t count, std::int64_t length) const {
+        require("out", out.shape(0), count);
+        require("out", out.shape(1), length);
+        if (out.dtype() != array_.dtype()) throw nb::type_error("out must have the type of X");
+    }
+
     In<nb::ndim<2>, nb::any_contig> array_;
 };
 
@@ -109,36 +171,79 @@ public:
         return found;
     }
 
-    // (data, indices, indptr) of some rows or columns
+    bool is_sorted() const {
+        bool sorted = false;
+        nb::gil_scoped_release release;
+        Poll poll;
+        visit([&](const auto &X) { sorted = levelprox::is_sorted(X, poll); });
+        return sorted;
+    }
+
+    void column_counts(const Out<nb::ndim<1>> &out) const {
+        if (!design.by_rows) throw std::invalid_argument("indptr tells the columns of CSC");
+        require("out", out.size(), design.columns());
+        nb::gil_scoped_release release;
+        Poll poll;
+        visit([&](const auto &X) { index_counts(X, out.data(), poll); });
+    }
+
+    // (data, indices, indptr) of some rows or columns, stored the same way
     nb::object select(const Index &chosen, bool rows) const {
-        const std::int64_t size = rows ? design.rows() : design.columns(), n = chosen.size();
-        for (std::int64_t k = 0; k < n; ++k)
-            if (chosen.data()[k] < 0 || chosen.data()[k] >= size) throw std::invalid_argument("index out of range");
+        require_inside(chosen, rows ? design.rows() : design.columns());
+        return selected([&](const auto &X, Poll &poll) {
+            return rows == design.by_rows ? select_slices(X, chosen.data(), chosen.size(), poll)
+                                          : select_within(X, chosen.data(), chosen.size(), 0, X.count, poll);
+        });
+    }
+
+    // Some columns of rows begin..end, always as CSR
+    nb::object select_piece(const Index &chosen, std::int64_t begin, std::int64_t end, bool sorted) const {
+        require_inside(chosen, design.columns());
+        require_range(begin, end, design.rows());
+        return selected([&](const auto &X, Poll &poll) {
+            return design.by_rows ? select_within(X, chosen.data(), chosen.size(), begin, end, poll)
+                                  : transpose(X, chosen.data(), chosen.size(), begin, end, sorted, poll);
+        });
+    }
+
+    void gram(const Vector &weight, std::int64_t known, const Out<nb::ndim<2>> &out) const {
+        if (!design.by_rows) throw std::invalid_argument("the Gram matrix goes over rows");
+        require_range(0, known, design.columns());
+        require("weight", weight.size(), design.rows());
+        require("out", out.shape(0), design.columns());
+        require("out", out.shape(1), design.columns());
+        nb::gil_scoped_release release;
+        Poll poll;
+        visit([&](const auto &X) { sparse_gram(X, weight.data(), known, out.data(), poll); });
+    }
+
+    void scaled_rows(const Index &chosen, const Vector &scale, const Out<nb::ndim<2>> &out) const {
+        if (!design.by_rows) throw std::invalid_argument("only rows that are stored together can be taken");
+        require_inside(chosen, design.rows());
+        require("scale", scale.size(), chosen.size());
+        require("out", out.shape(0), chosen.size());
+        require("out", out.shape(1), design.columns());
+        nb::gil_scoped_release release;
+        visit([&](const auto &X) { levelprox::scaled_rows(X, chosen.data(), scale.data(), chosen.size(), out.data()); });
+    }
+
+private:
+    // What `select` makes of the slices, as NumPy arrays
+    template <class F>
+    nb::object selected(F select) const {
         nb::object out;
         visit([&]<class T, class I>(const SparseSlices<T, I> &X) {
             Selection<T, I> selection;
             {
                 nb::gil_scoped_release release;
                 Poll poll;
-                selection = rows == design.by_rows ? select_slices(X, chosen.data(), n, poll)
-                                                   : select_within(X, chosen.data(), n, poll);
+                selection = select(X, poll);
             }
             out = hand_over(std::move(selection));
         });
         return out;
     }
 
-    void gram(const Vector &weight, const Out<nb::ndim<2>> &out) const {
-        if (!design.by_rows) throw std::invalid_argument("the Gram matrix goes over rows");
-        require("weight", weight.size(), design.rows());
-        require("out", out.shape(0), design.columns());
-        require("out", out.shape(1), design.columns());
-        nb::gil_scoped_release release;
-        Poll poll;
-        visit([&](const auto &X) { sparse_gram(X, weight.data(), out.data(), poll); });
-    }
-
-private:
     // NumPy arrays that own a selection between them
     template <class T, class I>
     static nb::object hand_over(Selection<T, I> selection) {
@@ -162,6 +267,8 @@ void bind_designs(nb::module_ &m) {
 
     m.def("simd_name", [] { return simd().name; }, "The vector loops in use.");
     m.def("use_simd", &use_simd, "name"_a, "Use the vector loops 'baseline', 'avx2', 'avx512', or 'auto', the widest there are.");
+
+    m.def("thread_count", &thread_count, "How many threads a pass over X may use.");
 
     nb::class_<DesignKernel>(m, "DesignKernel", "A data matrix X, as kernels read it.")
         .def_prop_ro("shape", [](const DesignKernel &X) { return nb::make_tuple(X.design.rows(), X.design.columns()); })
@@ -205,7 +312,13 @@ void bind_designs(nb::module_ &m) {
         }, "How many entries are NaN or infinite; row, column and value of the first in storage.");
 
     nb::class_<Dense, DesignKernel>(m, "Dense", "A C- or Fortran-contiguous float32 or float64 array, in place.")
-        .def(nb::init<In<nb::ndim<2>, nb::any_contig>>(), "array"_a.noconvert());
+        .def(nb::init<In<nb::ndim<2>, nb::any_contig>>(), "array"_a.noconvert())
+        .def("take_slices", &Dense::take_slices, "chosen"_a.noconvert(), "out"_a.noconvert(),
+             "out_k = slice chosen_k: a row where X is stored by rows, else a column.")
+        .def("take_within", &Dense::take_within, "chosen"_a.noconvert(), "begin"_a, "out"_a.noconvert(),
+             "out_s = the chosen entries of slice begin + s.")
+        .def("scaled_rows", &Dense::scaled_rows, "chosen"_a.noconvert(), "scale"_a.noconvert(), "out"_a.noconvert(),
+             "out_k = scale_k times row chosen_k, in float64.");
 
     nb::class_<Sparse, DesignKernel>(m, "Sparse", "The three arrays of a CSR (by_rows) or CSC matrix, in place.")
         .def(nb::init<Sparse::Values, Sparse::Values, Index, std::int64_t, std::int64_t, bool>(), "data"_a.noconvert(),
@@ -214,8 +327,13 @@ void bind_designs(nb::module_ &m) {
         .def("select_rows", [](const Sparse &X, const Index &chosen) { return X.select(chosen, true); }, "chosen"_a.noconvert(),
              "(data, indices, indptr) of the chosen rows, stored the same way.")
         .def("select_columns", [](const Sparse &X, const Index &chosen) { return X.select(chosen, false); }, "chosen"_a.noconvert(),
-             "(data, indices, indptr) of the chosen columns, stored the same way.");
-
-    m.def("sparse_gram", [](const Sparse &X, const Vector &weight, const Out<nb::ndim<2>> &out) { X.gram(weight, out); },
-          "X"_a, "weight"_a.noconvert(), "out"_a.noconvert(), "out = X' diag(weight) X for a CSR matrix without duplicates.");
+             "(data, indices, indptr) of the chosen columns, stored the same way.")
+        .def("select_piece", &Sparse::select_piece, "chosen"_a.noconvert(), "begin"_a, "end"_a, "sorted"_a,
+             "(data, indices, indptr) of the chosen columns of rows begin..end, as CSR; `sorted` tells what is_sorted says.")
+        .def("is_sorted", &Sparse::is_sorted, "Whether indices ascend in every row (of CSR) or column.")
+        .def("column_counts", &Sparse::column_counts, "out"_a.noconvert(), "out_j = stored entries of column j of a CSR matrix.")
+        .def("scaled_rows", &Sparse::scaled_rows, "chosen"_a.noconvert(), "scale"_a.noconvert(), "out"_a.noconvert(),
+             "out_k = scale_k times row chosen_k of a CSR matrix, dense and in float64.")
+        .def("gram", &Sparse::gram, "weight"_a.noconvert(), "known"_a, "out"_a.noconvert(),
+             "out = X' diag(weight) X for a CSR matrix without duplicates; its leading block of size `known` is left alone.");
 }

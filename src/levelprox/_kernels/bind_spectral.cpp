@@ -53,7 +53,6 @@ nb::dict run_spectral(nb::object objective, const levelprox::Set &set, In center
 }  // namespace
 
 void bind_spectral(nb::module_ &m) {
-    nb::class_<levelprox::Objective>(m, "Objective", "A psi that the subsolvers evaluate without Python.");
     nb::class_<levelprox::LinearModel, levelprox::Objective>(m, "LinearModel")
         .def(
             "__init__",
@@ -68,17 +67,7 @@ void bind_spectral(nb::module_ &m) {
             },
             "design"_a, "loss"_a, "parameter"_a, "width"_a, "target"_a.noconvert(), "weight"_a.noconvert().none(),
             "offset"_a.noconvert().none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 6>(), nb::keep_alive<1, 7>(),
-            nb::keep_alive<1, 8>())
-        .def(
-            "value_and_gradient",
-            [](const levelprox::LinearModel &self, In x, Out gradient) {
-                const auto d = std::size_t(self.dimension());
-                require(x.shape(0) == d && gradient.shape(0) == d, "x and the gradient must have the dimension of the model");
-                levelprox::Poll poll;
-                nb::gil_scoped_release release;
-                return self.value_and_gradient(x.data(), gradient.data(), poll);
-            },
-            "x"_a.noconvert(), "gradient"_a.noconvert());
+            nb::keep_alive<1, 8>());
     nb::class_<levelprox::Set>(m, "Set")
         .def(nb::init<std::int64_t, std::optional<In>, std::optional<In>, std::optional<Mask>, bool, double, std::int64_t>(), "dimension"_a,
              "omega"_a.noconvert().none(), "u"_a.noconvert().none(), "nonnegative"_a.noconvert().none(), "all_nonnegative"_a, "tau"_a,

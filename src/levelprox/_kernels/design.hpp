@@ -28,21 +28,31 @@ public:
 
     std::int64_t count = 0;   // number of slices
     std::int64_t length = 0;  // entries of a (dense) slice
+    bool divisible = false;   // whether `add` can be asked for a part of the slices
 
     // out[s - begin] = <slice_s, in> for begin <= s < end; `in` has `length` entries.
     virtual void dot(std::int64_t begin, std::int64_t end, const double *in, double *out) const = 0;
     // out += sum of coefficient[s - begin] * slice_s; zero coefficients cost nothing; `out` has `length` entries.
-    virtual void add(std::int64_t begin, std::int64_t end, const double *coefficient, double *out) const = 0;
+    void add(std::int64_t begin, std::int64_t end, const double *coefficient, double *out) const {
+        add(begin, end, 0, length, coefficient, out);
+    }
+    // The same for entries from..to of the slices only, which `out` then holds. Only `divisible` slices take any other
+    // range than the whole.
+    virtual void add(std::int64_t begin, std::int64_t end, std::int64_t from, std::int64_t to, const double *coefficient,
+                     double *out) const = 0;
     // out += coefficient * slice_s, with a mark at every place it touched.
     virtual void add_marking(std::int64_t s, double coefficient, double *out, Touched &touched) const = 0;
     // Ask for a slice that will soon be read; rows drawn at random lie where no hardware expects them.
     virtual void prefetch(std::int64_t) const {}
     // The same two moves with every entry squared.
     virtual void dot_squares(std::int64_t begin, std::int64_t end, const double *in, double *out) const = 0;
-    virtual void add_squares(std::int64_t begin, std::int64_t end, const double *coefficient, double *out) const = 0;
+    virtual void add_squares(std::int64_t begin, std::int64_t end, std::int64_t from, std::int64_t to,
+                             const double *coefficient, double *out) const = 0;
     // Stored entries in slices begin..end, to cut long passes into interruptible pieces.
     virtual std::int64_t stored(std::int64_t begin, std::int64_t end) const = 0;
-    // The NaNs and infinities among them.
+    // Memory of all slices.
+    virtual std::int64_t bytes() const = 0;
+    // The NaNs and infinities among slices begin..end.
     virtual Nonfinite nonfinite(std::int64_t begin, std::int64_t end) const = 0;
 };
 

@@ -1,7 +1,7 @@
 // psi(x) = sum_i s_i l((Xx)_i + o_i, b_i) / sum_i s_i, and its gradient, in as few passes over X as its storage allows.
 //
-// Rows stored together (CSR, C order) need one: each block of rows gives its margins, then its share of
-// the gradient while it is still in cache. Columns stored together need two.
+// Rows stored together (CSR, C order) need one, unless they are very long: each block of rows gives its margins, then
+// its share of the gradient while it is still in cache. Columns stored together need two.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -12,6 +12,7 @@
 #include "exact.hpp"
 #include "loss.hpp"
 #include "objective.hpp"
+#include "passes.hpp"
 
 namespace levelprox {
 
@@ -40,61 +41,98 @@ public:
     double total() const { return total_; }           // sum s_i
 
     double value_and_gradient(const double *x, double *gradient, Poll &poll) const override {
-        std::fill(gradient, gradient + design_.columns(), 0.0);
-        const HeadTail sum = design_.by_rows ? one_pass(x, gradient, poll) : two_passes(x, gradient, poll);
-        return (sum.head + sum.tail) / total_;
+        double residual_sum;
+        return value_and_gradient(x, 0.0, gradient, &residual_sum, poll);
+    }
+
+    // psi with `shift` added to every margin; the gradient is X'r, and *residual_sum the sum of r: what an
+    // intercept needs besides.
+    double value_and_gradient(const double *x, double shift, double *gradient, double *residual_sum, Poll &poll) const {
+        const Sums sums = is_one_pass() ? one_pass(x, shift, gradient, poll) : two_passes(x, shift, gradient, poll);
+        *residual_sum = sums.residual.head + sums.residual.tail;
+        return (sums.loss.head + sums.loss.tail) / total_;
     }
 
 private:
-    static constexpr std::int64_t CACHED = 1 << 15, LONG = 1 << 21, ROWS = 1 << 12;
+    static constexpr std::int64_t CACHED = 1 << 15, ROWS = 1 << 12;
 
-    HeadTail one_pass(const double *x, double *gradient, Poll &poll) const {
-        std::vector<double> margins(ROWS), residual(ROWS);
-        HeadTail sum{0, 0};
-        in_pieces(CACHED, ROWS, poll, [&](std::int64_t begin, std::int64_t end) {
-            design_.slices->dot(begin, end, x, margins.data());
-            add_offset(begin, end, margins.data());
-            weigh(begin, end, margins.data(), residual.data(), sum);
-            design_.slices->add(begin, end, residual.data(), gradient);
-        });
-        return sum;
-    }
+    struct Sums {
+        HeadTail loss{0, 0}, residual{0, 0};
 
-    HeadTail two_passes(const double *x, double *gradient, Poll &poll) const {
-        const std::int64_t n = design_.rows();
-        std::vector<double> margins(n), residual(n);
-        HeadTail sum{0, 0};
-        in_pieces(LONG, LONG, poll, [&](std::int64_t begin, std::int64_t end) {
-            design_.slices->add(begin, end, x + begin, margins.data());
-        });
-        add_offset(0, n, margins.data());
-        for (std::int64_t begin = 0; begin < n; begin += ROWS)
-            weigh(begin, std::min(n, begin + ROWS), margins.data() + begin, residual.data() + begin, sum);
-        in_pieces(LONG, LONG, poll, [&](std::int64_t begin, std::int64_t end) {
-            design_.slices->dot(begin, end, residual.data(), gradient + begin);
-        });
-        return sum;
-    }
-
-    // Slices begin..end at a time, about `stored` entries and at most `most` slices; Ctrl-C is seen in between.
-    template <class F>
-    void in_pieces(std::int64_t stored, std::int64_t most, Poll &poll, F &&work) const {
-        const std::int64_t count = design_.slices->count;
-        const double average = double(design_.slices->stored(0, count)) / double(std::max<std::int64_t>(count, 1));
-        const auto piece = std::int64_t(std::min(double(most), std::max(1.0, double(stored) / std::max(average, 1.0))));
-        for (std::int64_t begin = 0; begin < count; begin += piece) {
-            poll.check();
-            work(begin, std::min(count, begin + piece));
+        void add(const Sums &other) {
+            for (const double term : {other.loss.head, other.loss.tail}) LinearModel::add(loss, term);
+            for (const double term : {other.residual.head, other.residual.tail}) LinearModel::add(residual, term);
         }
+    };
+
+    // One pass pays while a block of rows stays in cache between its two uses; and, where rows are compressed, while x
+    // and the gradient do, which would else drive each other out.
+    bool is_one_pass() const {
+        const Slices &slices = *design_.slices;
+        return design_.by_rows && slices.stored(0, slices.count) <= CACHED * std::max<std::int64_t>(slices.count, 1) &&
+               (slices.divisible || slices.length <= CACHED);
     }
 
-    void add_offset(std::int64_t begin, std::int64_t end, double *margins) const {
-        if (!offset_) return;
-        for (std::int64_t i = begin; i < end; ++i) margins[i - begin] += offset_[i];
+    Sums one_pass(const double *x, double shift, double *gradient, Poll &poll) const {
+        const Slices &slices = *design_.slices;
+        const Chunks chunks(slices);
+        std::vector<Sums> sums(chunks.count());
+        chunks.add_up(gradient, poll, [&](std::int64_t chunk, std::int64_t first, std::int64_t last, double *sum) {
+            std::vector<double> margins(ROWS), residual(ROWS);
+            for (std::int64_t begin = first, end; begin < last; begin = end) {
+                end = std::min(reach(slices, begin, last, CACHED), begin + ROWS);
+                slices.dot(begin, end, x, margins.data());
+                add_offset(begin, end, shift, margins.data());
+                weigh(begin, end, margins.data(), residual.data(), sums[chunk]);
+                slices.add(begin, end, residual.data(), sum);
+            }
+        });
+        return in_order(sums);
     }
 
-    // Adds the losses of samples begin..end to the sum; residual_i = s_i l'(z_i, b_i) / sum s.
-    void weigh(std::int64_t begin, std::int64_t end, const double *margins, double *residual, HeadTail &sum) const {
+    Sums two_passes(const double *x, double shift, double *gradient, Poll &poll) const {
+        const std::int64_t n = design_.rows(), blocks = (n + ROWS - 1) / ROWS;
+        std::vector<double> margins(n);  // and then the residual, in their place
+        std::vector<Sums> sums(blocks);
+        matvec(design_, x, margins.data(), poll);
+        const auto weigh_block = [&](std::int64_t k) {
+            const std::int64_t begin = k * ROWS, end = std::min(n, begin + ROWS);
+            double residual[ROWS];
+            add_offset(begin, end, shift, margins.data() + begin);
+            weigh(begin, end, margins.data() + begin, residual, sums[k]);
+            std::copy_n(residual, end - begin, margins.data() + begin);
+        };
+        for (std::int64_t first = 0; first < blocks; first += ROWS) {
+            for_ranges(std::min(blocks - first, ROWS), 4, [&](std::int64_t begin, std::int64_t end) {
+                for (std::int64_t k = begin; k < end; ++k) weigh_block(first + k);
+            });
+            poll.check();
+        }
+        rmatvec(design_, margins.data(), gradient, poll);
+        return in_order(sums);
+    }
+
+    static Sums in_order(const std::vector<Sums> &parts) {
+        Sums all;
+        for (const Sums &part : parts) all.add(part);
+        return all;
+    }
+
+    void add_offset(std::int64_t begin, std::int64_t end, double shift, double *margins) const {
+        if (offset_)
+            for (std::int64_t i = begin; i < end; ++i) margins[i - begin] += offset_[i];
+        if (shift != 0)
+            for (std::int64_t i = begin; i < end; ++i) margins[i - begin] += shift;
+    }
+
+    static void add(HeadTail &sum, double term) {
+        const HeadTail next = two_sum(sum.head, term);
+        // An infinite term makes the tail NaN; the sum is then its head alone.
+        sum = {next.head, std::isfinite(next.head) ? sum.tail + next.tail : 0.0};
+    }
+
+    // Adds the losses and residuals of samples begin..end to the sums; residual_i = s_i l'(z_i, b_i) / sum s.
+    void weigh(std::int64_t begin, std::int64_t end, const double *margins, double *residual, Sums &sum) const {
         double losses[ROWS];
         const std::int64_t n = end - begin;
         loss_->value(n, margins, target_ + begin, losses);
@@ -105,10 +143,9 @@ private:
                 residual[i] = 0;
                 continue;
             }
-            const HeadTail next = two_sum(sum.head, weight * losses[i]);
-            // An infinite loss makes the tail NaN; the sum is then its head alone.
-            sum = {next.head, std::isfinite(next.head) ? sum.tail + next.tail : 0.0};
+            add(sum.loss, weight * losses[i]);
             residual[i] *= weight / total_;
+            add(sum.residual, residual[i]);
         }
     }
 

@@ -8,6 +8,7 @@ NB_MODULE(_kernels, m) {
     bind_projection(m);
     bind_designs(m);
     bind_losses(m);
+    bind_affine(m);  // the base class of the models that follow
     bind_spectral(m);
     bind_multinomial(m);
     bind_acsa(m);

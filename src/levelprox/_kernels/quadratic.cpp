@@ -240,7 +240,7 @@ private:
         for (std::size_t n = 0; n < m + 20 && rr > enough && rr > 0; ++n) {
             if (matrix) {
                 std::fill(Qp.begin(), Qp.end(), 0.0);
-                simd().dense<double>().adds(std::int64_t(m), std::int64_t(m), p.data(), block.data(), Qp.data());
+                simd().dense<double>().adds(std::int64_t(m), std::int64_t(m), std::int64_t(m), p.data(), block.data(), Qp.data());
             } else {
                 if (state_.products >= settings_.max_products) break;
                 std::fill(wide.begin(), wide.end(), 0.0);
@@ -278,7 +278,7 @@ private:
 
 void DenseQuadratic::apply(const double *v, double *out, Poll &) const {
     for (std::int64_t i = 0; i < d_; ++i) out[i] = ridge_[i] * v[i];
-    simd().dense<double>().adds(d_, d_, v, hessian_, out);  // H is symmetric: a sum of its rows, zeros of v for free
+    simd().dense<double>().adds(d_, d_, d_, v, hessian_, out);  // H is symmetric: a sum of its rows, zeros of v for free
 }
 
 bool DenseQuadratic::block(const std::vector<std::int64_t> &chosen, double *out) const {

@@ -18,9 +18,10 @@ struct DenseTable {
     // out += c a
     void (*add)(std::int64_t n, double c, const T *a, double *out);
     // The same for `count` slices of n entries that follow each other in memory, bit for bit:
-    // out[s] = <slice_s, b>, and out += sum of c[s] slice_s, where a zero c[s] costs nothing.
+    // out[s] = <slice_s, b>, and out += sum of c[s] slice_s, where a zero c[s] costs nothing and slices start every
+    // `stride` entries.
     void (*dots)(std::int64_t count, std::int64_t n, const T *a, const double *b, double *out);
-    void (*adds)(std::int64_t count, std::int64_t n, const double *c, const T *a, double *out);
+    void (*adds)(std::int64_t count, std::int64_t stride, std::int64_t n, const double *c, const T *a, double *out);
 };
 
 template <class T>

@@ -63,14 +63,14 @@ void dense_dots(std::int64_t count, std::int64_t n, const T *a, const double *b,
 }
 
 template <class T>
-inline void add_in_order(std::int64_t count, std::int64_t n, const double *c, const T *a, double *out) {
+inline void add_in_order(std::int64_t count, std::int64_t stride, std::int64_t n, const double *c, const T *a, double *out) {
     const bool grouped = n <= ADD_SHORT || n >= ADD_LONG<T>;
     const T *slice[GROUP];
     double by[GROUP];
     int held = 0;
     for (std::int64_t s = 0; s < count; ++s) {
         if (c[s] == 0) continue;
-        slice[held] = a + s * n;
+        slice[held] = a + s * stride;
         by[held++] = c[s];
         if (grouped && held < GROUP) continue;
         if (held == GROUP) {
@@ -89,11 +89,11 @@ inline void add_in_order(std::int64_t count, std::int64_t n, const double *c, co
 // out += sum of c[s] slice_s, in the order of s for every entry. A short out[] is read back as soon as
 // it is written, which stalls wherever a vector straddles cache lines: hence an aligned stand-in.
 template <class T>
-void dense_adds(std::int64_t count, std::int64_t n, const double *c, const T *a, double *out) {
+void dense_adds(std::int64_t count, std::int64_t stride, std::int64_t n, const double *c, const T *a, double *out) {
     constexpr std::int64_t NEAR = 1024;
-    if (n > NEAR || count < 2 * GROUP) return add_in_order(count, n, c, a, out);
+    if (n > NEAR || count < 2 * GROUP) return add_in_order(count, stride, n, c, a, out);
     alignas(64) double near[NEAR];
     for (std::int64_t i = 0; i < n; ++i) near[i] = out[i];
-    add_in_order(count, n, c, a, near);
+    add_in_order(count, stride, n, c, a, near);
     for (std::int64_t i = 0; i < n; ++i) out[i] = near[i];
 }

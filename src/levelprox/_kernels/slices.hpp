@@ -44,21 +44,24 @@ public:
     DenseSlices(const T *data, std::int64_t count, std::int64_t length) : data(data) {
         this->count = count;
         this->length = length;
+        divisible = true;
     }
 
     const T *data;
+    using Slices::add;
 
     void dot(std::int64_t begin, std::int64_t end, const double *in, double *out) const override {
         simd().dense<T>().dots(end - begin, length, slice(begin), in, out);
     }
 
-    void add(std::int64_t begin, std::int64_t end, const double *coefficient, double *out) const override {
-        simd().dense<T>().adds(end - begin, length, coefficient, slice(begin), out);
+    void add(std::int64_t begin, std::int64_t end, std::int64_t from, std::int64_t to, const double *coefficient,
+             double *out) const override {
+        simd().dense<T>().adds(end - begin, length, to - from, coefficient, slice(begin) + from, out);
     }
 
     void add_marking(std::int64_t s, double coefficient, double *out, Touched &touched) const override {
         if (coefficient == 0) return;
-        simd().dense<T>().adds(1, length, &coefficient, slice(s), out);
+        simd().dense<T>().adds(1, length, length, &coefficient, slice(s), out);
         for (std::int64_t i = 0; i < length; ++i) touched.add(i);
     }
 
@@ -77,16 +80,18 @@ public:
         }
     }
 
-    void add_squares(std::int64_t begin, std::int64_t end, const double *coefficient, double *out) const override {
+    void add_squares(std::int64_t begin, std::int64_t end, std::int64_t from, std::int64_t to, const double *coefficient,
+                     double *out) const override {
         for (std::int64_t s = begin; s < end; ++s) {
             const double c = coefficient[s - begin];
-            const T *a = slice(s);
+            const T *a = slice(s) + from;
             if (c == 0) continue;
-            for (std::int64_t i = 0; i < length; ++i) out[i] += c * square(a[i]);
+            for (std::int64_t i = 0; i < to - from; ++i) out[i] += c * square(a[i]);
         }
     }
 
     std::int64_t stored(std::int64_t begin, std::int64_t end) const override { return (end - begin) * length; }
+    std::int64_t bytes() const override { return count * length * std::int64_t(sizeof(T)); }
 
     Nonfinite nonfinite(std::int64_t begin, std::int64_t end) const override {
         Nonfinite found = find_nonfinite(stored(begin, end), slice(begin));
@@ -115,13 +120,15 @@ public:
     const T *data;
     const I *indices;
     const std::int64_t *indptr;
+    using Slices::add;
 
     void dot(std::int64_t begin, std::int64_t end, const double *in, double *out) const override {
         for (std::int64_t s = begin; s < end; ++s)
             out[s - begin] = gather(s, in, [](T v) { return double(v); });
     }
 
-    void add(std::int64_t begin, std::int64_t end, const double *coefficient, double *out) const override {
+    void add(std::int64_t begin, std::int64_t end, std::int64_t, std::int64_t, const double *coefficient,
+             double *out) const override {
         scatter(begin, end, coefficient, out, [](T v) { return double(v); });
     }
 
@@ -145,11 +152,13 @@ public:
             out[s - begin] = gather(s, in, [](T v) { return double(v) * double(v); });
     }
 
-    void add_squares(std::int64_t begin, std::int64_t end, const double *coefficient, double *out) const override {
+    void add_squares(std::int64_t begin, std::int64_t end, std::int64_t, std::int64_t, const double *coefficient,
+                     double *out) const override {
         scatter(begin, end, coefficient, out, [](T v) { return double(v) * double(v); });
     }
 
     std::int64_t stored(std::int64_t begin, std::int64_t end) const override { return indptr[end] - indptr[begin]; }
+    std::int64_t bytes() const override { return indptr[count] * std::int64_t(sizeof(T) + sizeof(I)); }
 
     Nonfinite nonfinite(std::int64_t begin, std::int64_t end) const override {
         Nonfinite found = find_nonfinite(stored(begin, end), data + indptr[begin]);

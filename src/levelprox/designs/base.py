@@ -15,12 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from levelprox import _kernels
 from levelprox._kernels import DesignKernel
 from levelprox.errors import InvalidInputError
 from levelprox.validation import Array, as_array, finite, real_array
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
+
+_SMALL = 2**26  # bytes: copies up to this size are made without a thought
 
 
 class Design(ABC):
@@ -42,6 +45,14 @@ class Design(ABC):
     dtype: np.dtype[np.floating[Any]]
     nbytes: int
     kernel: DesignKernel
+
+    #: Whether the kernels can read X row by row, as minibatches ask for.
+    has_rows: bool = True
+
+    @property
+    def ones(self) -> Index:
+        """The columns that are an intercept: features that never count, in ascending order."""
+        return np.empty(0, np.int64)
 
     @property
     @abstractmethod
@@ -72,13 +83,60 @@ class Design(ABC):
         self.kernel.row_squares(out)
         return out
 
-    def gram(self, D: ArrayLike | None = None) -> Vector:
-        """X' diag(D) X, or X'X: a symmetric array of shape (d, d). D may have either sign."""
-        return self._gram(None if D is None else self._weight("D", D))
+    def weighted_sums(self, weight: Vector) -> Vector:
+        """X's, as `rmatvec`, but with the digits of each column's spread even where its mean is far greater."""
+        return self.rmatvec(weight)
+
+    def row_magnitudes(self) -> Vector:
+        """What the rounding of ⟨a_i, x⟩ is proportional to, for every sample i; of shape (n,). Here ‖a_i‖."""
+        return np.sqrt(self.row_squares())
+
+    def gram(self, D: ArrayLike | None = None, known: Vector | None = None) -> Vector:
+        """X' diag(D) X, or X'X: a symmetric array of shape (d, d). D may have either sign.
+
+        Parameters
+        ----------
+        D : array-like of shape (n,), optional
+            Weights of the samples; None is all 1.
+        known : ndarray of shape (k, k), optional
+            The Gram matrix of the first k features with the same D. It is copied into the result, and only the
+            other rows and columns are computed.
+        """
+        weight = None if D is None else self._weight("D", D)
+        if known is None or not known.size:
+            return self._gram(weight)
+        if known.ndim != 2 or known.shape[0] != known.shape[1] or known.shape[0] > self.shape[1]:
+            raise InvalidInputError(f"known must be square with at most {self.shape[1]} rows, got shape {known.shape}")
+        gram = self._gram_beyond(weight, known.shape[0])
+        gram[: known.shape[0], : known.shape[0]] = known
+        return gram
 
     def columns(self, W: ArrayLike) -> Design:
         """X[:, W], copied, for a mask of the features or their indices, in any order, repeats allowed."""
         return self._columns(positions("W", W, self.shape[1]))
+
+    def view(self, W: ArrayLike) -> Design:
+        """X[:, W], copied only where the copy is small.
+
+        All features in their order are X itself; a copy takes at most 64 MiB or a quarter of the memory of X, whichever
+        is more; any other selection is a `SelectedDesign`, which reads X where it lies.
+        """
+        return self._view(positions("W", W, self.shape[1]))
+
+    def linear_model(
+        self,
+        loss: tuple[str, float, float],
+        target: Vector,
+        weight: Vector | None,
+        offset: Vector | None,
+        ones: Index | None = None,
+    ) -> _kernels.Objective:
+        """What compiled code evaluates for Σ s_i ℓ(⟨a_i, x⟩ + o_i, b_i) / Σ s_i, in passes over X as it is stored.
+
+        `loss` is `Loss.kernel`; `ones` are the places of further columns, of ones, among those of X.
+        """
+        model = _kernels.LinearModel(self.kernel, *loss, target, weight, offset)
+        return model if ones is None else _kernels.AffineModel(model, None, None, ones)
 
     def rows(self, B: ArrayLike) -> Design:
         """X[B], copied, for a mask of the samples or their indices, in any order, repeats allowed."""
@@ -88,8 +146,28 @@ class Design(ABC):
     def row_major(self) -> Design:
         """X stored row after row: itself where it is, else a copy."""
 
+    def stored_in(self, chosen: Index) -> int:
+        """How many entries of these columns are stored, repeats included."""
+        return self.stored * chosen.size // max(self.shape[1], 1)
+
     @abstractmethod
     def _gram(self, weight: Vector | None) -> Vector: ...
+
+    def _gram_beyond(self, weight: Vector | None, known: int) -> Vector:
+        """The Gram matrix, in which the leading block of size `known` may have any content."""
+        return self._gram(weight)
+
+    def _view(self, chosen: Index) -> Design:
+        from levelprox.designs.selected import SelectedDesign  # a design itself
+
+        if chosen.size == self.shape[1] and np.array_equal(chosen, np.arange(chosen.size)):
+            return self
+        size = self.nbytes * self.stored_in(chosen) // max(self.stored, 1)
+        return self._columns(chosen) if size <= max(_SMALL, self.nbytes // 4) else SelectedDesign(self, chosen)
+
+    def _piece(self, chosen: Index, begin: int, end: int) -> Design:
+        """X[begin:end, chosen], copied, stored as suits its Gram matrix."""
+        return self._rows(np.arange(begin, end))._columns(chosen)
 
     @abstractmethod
     def _columns(self, chosen: Index) -> Design: ...

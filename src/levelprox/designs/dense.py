@@ -6,17 +6,14 @@ C and Fortran order are used in place, read-only arrays and memory maps included
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import scipy.sparse
 
 from levelprox import _kernels
 from levelprox.designs.base import Design, Index, Vector, check_finite, check_shape, real_values
+from levelprox.designs.blocks import block_gram
 from levelprox.designs.sparse import SparseDesign
 from levelprox.validation import Array
-
-_BLOCK = 2**22  # entries copied between two chances for Ctrl-C
 
 
 class DenseDesign(Design):
@@ -34,7 +31,7 @@ class DenseDesign(Design):
 
     def __init__(self, array: Array) -> None:
         self.array = array
-        self.kernel = _kernels.Dense(array)
+        self.kernel: _kernels.Dense = _kernels.Dense(array)
         self.shape = self.kernel.shape
         self.dtype = array.dtype
         self.nbytes = array.nbytes
@@ -65,47 +62,36 @@ class DenseDesign(Design):
         return DenseDesign(np.ascontiguousarray(self.array))
 
     def _columns(self, chosen: Index) -> DenseDesign:
-        return DenseDesign(_take(self.array, chosen, axis=1))
+        return self._taken(chosen, axis=1)
 
     def _rows(self, chosen: Index) -> DenseDesign:
-        return DenseDesign(_take(self.array, chosen, axis=0))
+        return self._taken(chosen, axis=0)
+
+    def stored_in(self, chosen: Index) -> int:
+        return self.shape[0] * chosen.size
+
+    def _piece(self, chosen: Index, begin: int, end: int) -> DenseDesign:
+        if self.kernel.by_rows:
+            out = np.empty((end - begin, chosen.size), dtype=self.dtype)
+            self.kernel.take_within(chosen, begin, out)
+            return DenseDesign(out)
+        return DenseDesign(np.asfortranarray(self.array[begin:end][:, chosen]))
 
     def _gram(self, weight: Vector | None) -> Vector:
-        # S'S - R'R, where the rows of S and R are those of X with D > 0 and D < 0, times sqrt|D|. Both
-        # products are symmetric, so BLAS computes half of each, in its own order of summation.
-        gram = np.zeros((self.shape[1], self.shape[1]))
-        with np.errstate(over="ignore", invalid="ignore"):
-            for sign, rows in self._blocks(weight):
-                block = self.array[rows].astype(np.float64, copy=False)
-                if weight is not None:
-                    block = block * np.sqrt(sign * weight[rows])[:, None]
-                gram += sign * (block.T @ block)
-        return gram
+        return self._gram_beyond(weight, 0)
 
-    def _blocks(self, weight: Vector | None) -> Iterator[tuple[float, slice | Index]]:
-        """Rows of one sign of the weight, as many as BLAS wants and Ctrl-C allows."""
-        n, d = self.shape
-        step = max(1, min(_BLOCK // max(d, 1), max(128, 2**33 // max(d, 1) ** 2)))
-        if weight is None:
-            yield from ((1.0, slice(start, start + step)) for start in range(0, n, step))
-            return
-        for sign in (1.0, -1.0):
-            rows = np.flatnonzero(sign * weight > 0)
-            yield from ((sign, rows[start : start + step]) for start in range(0, rows.size, step))
+    def _gram_beyond(self, weight: Vector | None, known: int) -> Vector:
+        weight = np.ones(self.shape[0]) if weight is None else weight
+        return block_gram(weight, self.shape[1], known, self.kernel.scaled_rows)
 
-
-def _take(array: Array, chosen: Index, axis: int) -> Array:
-    """`array` along `axis` at the chosen places, in the order of storage of `array`."""
-    if not array.flags.c_contiguous:
-        return _take(array.T, chosen, 1 - axis).T
-    n, d = (chosen.size, array.shape[1]) if axis == 0 else (array.shape[0], chosen.size)
-    out = np.empty((n, d), dtype=array.dtype)
-    step = max(1, _BLOCK // max(d, 1))
-    for start in range(0, n, step):
-        rows = slice(start, start + step)
-        # The places are in range; "clip" only spares NumPy a buffer that "raise" would need.
-        if axis == 0:
-            np.take(array, chosen[rows], axis=0, out=out[rows], mode="clip")
+    def _taken(self, chosen: Index, axis: int) -> DenseDesign:
+        """X along `axis` at the chosen places, in the order of storage of X."""
+        by_rows = self.kernel.by_rows
+        along = (axis == 0) == by_rows
+        count, length = self.shape if by_rows else self.shape[::-1]
+        out = np.empty((chosen.size, length) if along else (count, chosen.size), dtype=self.dtype)
+        if along:
+            self.kernel.take_slices(chosen, out)
         else:
-            np.take(array[rows], chosen, axis=1, out=out[rows], mode="clip")
-    return out
+            self.kernel.take_within(chosen, 0, out)
+        return DenseDesign(out if by_rows else out.T)

@@ -17,8 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
 from levelprox.designs.base import Design, Index, Vector, check_finite, check_shape, real_values
+from levelprox.designs.blocks import block_gram
 from levelprox.errors import InvalidInputError
 from levelprox.validation import Array
+
+_PIECE = 2**23  # entries of a CSC matrix that are turned into CSR at a time
+_DENSE = 0.2  # rows with this share of entries are cheaper as dense blocks than pair by pair
 
 
 class SparseDesign(Design):
@@ -85,7 +89,24 @@ class SparseDesign(Design):
         return int(self.indptr[-1])
 
     def row_major(self) -> SparseDesign:
-        return self if self.by_rows else SparseDesign._of(self._scipy().tocsr(), True)
+        return self if self.by_rows else self._piece(np.arange(self.shape[1]), 0, self.shape[0])
+
+    def stored_in(self, chosen: Index) -> int:
+        return int(self._column_counts[chosen].sum())
+
+    @cached_property
+    def _column_counts(self) -> Vector | Index:
+        """Stored entries of every column."""
+        if not self.by_rows:
+            return np.diff(self.indptr)
+        counts = np.empty(self.shape[1])
+        self.kernel.column_counts(counts)
+        return counts
+
+    @cached_property
+    def _is_sorted(self) -> bool:
+        """Whether indices ascend in every slice."""
+        return self.kernel.is_sorted()
 
     def _columns(self, chosen: Index) -> SparseDesign:
         arrays = self.kernel.select_columns(chosen)
@@ -95,15 +116,34 @@ class SparseDesign(Design):
         arrays = self.kernel.select_rows(chosen)
         return SparseDesign(*arrays, (chosen.size, self.shape[1]), self.by_rows)
 
-    def _gram(self, weight: Vector | None) -> Vector:
-        out = np.empty((self.shape[1], self.shape[1]))
-        _kernels.sparse_gram(self._csr.kernel, np.ones(self.shape[0]) if weight is None else weight, out)
-        return out
+    def _piece(self, chosen: Index, begin: int, end: int) -> SparseDesign:
+        arrays = self.kernel.select_piece(chosen, begin, end, not self.by_rows and self._is_sorted)
+        return SparseDesign(*arrays, (end - begin, chosen.size), True)
 
-    @cached_property
-    def _csr(self) -> SparseDesign:
-        """The same matrix in CSR: for a CSC matrix a copy, made when it is first needed."""
-        return self if self.by_rows else SparseDesign._of(self._scipy().tocsr(), True)
+    def _gram(self, weight: Vector | None) -> Vector:
+        return self._gram_beyond(weight, 0)
+
+    def _gram_beyond(self, weight: Vector | None, known: int) -> Vector:
+        n, d = self.shape
+        weight = np.ones(n) if weight is None else weight
+        if not self.by_rows:
+            return self._gram_of_pieces(weight, known)
+        per_row = np.diff(self.indptr).astype(np.float64)
+        if float(per_row @ per_row) >= _DENSE**2 * n * float(d) ** 2:
+            return block_gram(weight, d, known, self.kernel.scaled_rows)
+        gram = np.zeros((d, d))
+        self.kernel.gram(weight, known, gram)
+        return gram
+
+    def _gram_of_pieces(self, weight: Vector, known: int) -> Vector:
+        """The Gram matrix of a CSC matrix, some rows at a time turned into CSR."""
+        n, d = self.shape
+        step = max(1, n if self.stored <= _PIECE else int(n * (_PIECE / self.stored)))
+        gram = np.zeros((d, d))
+        for start in range(0, n, step):
+            stop = min(n, start + step)
+            gram += self._piece(np.arange(d), start, stop)._gram_beyond(weight[start:stop], known)
+        return gram
 
     def _summed(self) -> SparseDesign:
         copy = self._scipy().copy()

@@ -33,6 +33,11 @@ class Objective(ABC):
     width: int = 1
 
     @property
+    def exempt(self) -> NDArray[np.intp]:
+        """Features that never count, whatever their weight: the intercept, where there is one."""
+        return np.empty(0, np.intp)
+
+    @property
     @abstractmethod
     def dimension(self) -> int:
         """Number of coordinates d."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
-from levelprox.designs import Design, as_design
+from levelprox.designs import Design, InterceptDesign, as_design
 from levelprox.errors import InvalidInputError
 from levelprox.losses import Loss, check_weights, loss_by_name
 from levelprox.losses.base import vector
@@ -45,6 +45,8 @@ class LinearModel(Curved):
     offset : array-like of shape (n,), optional
         o: what is known to add to each margin, such as another model's prediction, or the log of an
         exposure. None is no offset.
+    fit_intercept : bool, default=False
+        Whether to add a column of ones to X: the last coordinate is then the intercept, which never counts.
     """
 
     def __init__(
@@ -54,8 +56,10 @@ class LinearModel(Curved):
         loss: str | Loss = "squared",
         sample_weight: ArrayLike | None = None,
         offset: ArrayLike | None = None,
+        fit_intercept: bool = False,
     ) -> None:
-        self.design: Design = as_design(X)
+        design = as_design(X)
+        self.design: Design = InterceptDesign(design) if fit_intercept else design
         self.loss = loss_by_name(loss)
         self.target = np.array(self.loss.check_targets(b))  # ours, whatever becomes of b
         n = self.design.shape[0]
@@ -76,16 +80,25 @@ class LinearModel(Curved):
     def dimension(self) -> int:
         return self.design.shape[1]
 
+    @property
+    def exempt(self) -> NDArray[np.intp]:
+        return self.design.ones.astype(np.intp, copy=False)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether single samples can be asked for: not where X is centred, scaled or has an intercept."""
+        return self.design.has_rows
+
     @cached_property
-    def compiled(self) -> _kernels.LinearModel:
+    def compiled(self) -> _kernels.Objective:
         """The kernel that evaluates ψ in one or two passes over X."""
-        return _kernels.LinearModel(self.design.kernel, *self.loss.kernel, self.target, self.sample_weight, self.offset)
+        return self.design.linear_model(self.loss.kernel, self.target, self.sample_weight, self.offset)
 
     @cached_property
     def by_rows(self) -> _kernels.LinearModel:
         """The same kernel over rows, for those who ask for single samples; column storage is copied once."""
         design = self.design.row_major()
-        if design is self.design:
+        if design is self.design and isinstance(self.compiled, _kernels.LinearModel):
             return self.compiled
         return _kernels.LinearModel(design.kernel, *self.loss.kernel, self.target, self.sample_weight, self.offset)
 
@@ -102,12 +115,9 @@ class LinearModel(Curved):
         return self.compiled.value_and_gradient(point, gradient), gradient
 
     def restrict(self, W: NDArray[np.intp]) -> LinearModel:
-        # All but X is shared: the samples are the same, and were checked.
-        restricted = copy.copy(self)
-        for name in _DERIVED:
-            restricted.__dict__.pop(name, None)
-        restricted.design = self.design.columns(W)
-        return restricted
+        part = copy.copy(self)  # all but X is shared: the samples are the same, and were checked
+        part.design = self.design.view(W)
+        return part
 
     @cached_property
     def curvature(self) -> float:
@@ -195,8 +205,12 @@ class LinearModel(Curved):
 
     def near_a_kink(self, x: Vector) -> Vector:
         """How close to its kink a margin counts as at it: some of the last digits that it can have at x."""
-        size = np.abs(self.target) + np.sqrt(self.row_squares) * float(np.sqrt(np.sum(x * x)))
+        size = np.abs(self.target) + self._row_magnitudes * float(np.sqrt(np.sum(x * x)))
         return _KINK * (size if self.offset is None else size + np.abs(self.offset))
+
+    @cached_property
+    def _row_magnitudes(self) -> Vector:
+        return self.design.row_magnitudes()
 
     def counted(self, values: Vector) -> Vector:
         """Those of the samples that have a weight."""

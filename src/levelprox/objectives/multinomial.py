@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
-from levelprox.designs import Design, as_design
+from levelprox.designs import Design, InterceptDesign, as_design
 from levelprox.errors import InvalidInputError
 from levelprox.losses import Multinomial, check_weights
 from levelprox.objectives.base import Vector
@@ -40,6 +40,8 @@ class MultinomialModel(Curved):
         s ≥ 0: a weight of 2 is a repeated sample, a weight of 0 a removed one.
     offset : array-like of shape (n, K), optional
         o: what is known to add to each margin. None is no offset.
+    fit_intercept : bool, default=False
+        Whether to add a column of ones to X: the last feature is then the intercepts, which never count.
 
     Attributes
     ----------
@@ -58,8 +60,10 @@ class MultinomialModel(Curved):
         labels: ArrayLike,
         sample_weight: ArrayLike | None = None,
         offset: ArrayLike | None = None,
+        fit_intercept: bool = False,
     ) -> None:
-        self.design: Design = as_design(X)
+        design = as_design(X)
+        self.design: Design = InterceptDesign(design) if fit_intercept else design
         n = self.design.shape[0]
         self.classes_, self.target = _classes(labels, n)
         self.width = self.classes_.size
@@ -102,7 +106,7 @@ class MultinomialModel(Curved):
     def restrict(self, W: NDArray[np.intp]) -> MultinomialModel:
         """ψ as a function of the features in W, of K coefficients each, the others held at zero."""
         part = copy.copy(self)
-        part.design = self.design.columns(W)
+        part.design = self.design.view(W)
         return part
 
     # --- what is known of ψ, through the model of one class against the others, whose ℓ'' is at most 1/4 and whose
@@ -144,6 +148,10 @@ class MultinomialModel(Curved):
         return bool(np.all(direction <= own) and np.any(direction < own))
 
     # --- second order
+
+    @property
+    def exempt(self) -> NDArray[np.intp]:
+        return self.design.ones.astype(np.intp, copy=False)
 
     @property
     def n_margins(self) -> int:

@@ -97,6 +97,11 @@ class ACSA(Subsolver):
         smoothness = objective.smoothness + subproblem.gamma or objective.curvature  # linear ψ bends nowhere
         if self.batch_size is not None and not isinstance(objective, LinearModel):
             raise InvalidInputError("batch_size is for linear models; your own oracle draws its own samples")
+        if self.batch_size is not None and isinstance(objective, LinearModel) and not objective.has_rows:
+            raise InvalidInputError(
+                "batch_size is for X itself: where X is centred, scaled or has an intercept, leave batch_size out, "
+                "or take another of the subsolvers that see all of ψ (spectral, nesterov)"
+            )
         # Without strong convexity the bound on smooth ψ still holds, the one on kinks and noise does not.
         least = 0 if objective.smooth and not self.is_random(objective) else math.ulp(0)
         if not strong_convexity >= least:

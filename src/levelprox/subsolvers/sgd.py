@@ -62,7 +62,10 @@ class SGD(Subsolver):
     """
 
     name: ClassVar[str] = "sgd"
-    needs: ClassVar[str] = "a linear model (`LinearModel`) whose loss has kinks or bounded curvature (so not poisson)"
+    needs: ClassVar[str] = (
+        "a linear model (`LinearModel`) whose loss has kinks or bounded curvature (so not poisson), "
+        "over X itself (neither centred nor scaled, without an intercept)"
+    )
     monotone: ClassVar[bool] = False
 
     batch_size: int | None = None
@@ -74,7 +77,7 @@ class SGD(Subsolver):
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
-        if not isinstance(objective, LinearModel):
+        if not (isinstance(objective, LinearModel) and objective.has_rows):
             return False
         return not objective.smooth or math.isfinite(objective.loss.smoothness)
 

@@ -64,7 +64,8 @@ class SVRG(Subsolver):
 
     name: ClassVar[str] = "svrg"
     needs: ClassVar[str] = (
-        "a linear model (`LinearModel`) with a differentiable loss of bounded curvature (so not poisson)"
+        "a linear model (`LinearModel`) with a differentiable loss of bounded curvature (so not poisson), "
+        "over X itself (neither centred nor scaled, without an intercept)"
     )
     monotone: ClassVar[bool] = False
 
@@ -82,7 +83,9 @@ class SVRG(Subsolver):
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
-        return isinstance(objective, LinearModel) and objective.smooth and math.isfinite(objective.loss.smoothness)
+        if not (isinstance(objective, LinearModel) and objective.has_rows):
+            return False
+        return objective.smooth and math.isfinite(objective.loss.smoothness)
 
     def warning(self, objective: Objective) -> str:
         return batch_warning(self.batch_size, objective)

@@ -1,0 +1,195 @@
+// Some rows, some columns of X, copied: dense and compressed, along the slices and across them.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include "passes.hpp"
+#include "slices.hpp"
+
+namespace levelprox {
+
+// out, of n slices, = the slices named in `chosen`.
+template <class T>
+void take_slices(const DenseSlices<T> &X, const std::int64_t *chosen, std::int64_t n, T *out, Poll &poll) {
+    const DenseSlices<T> view(out, n, X.length);
+    for_pieces(view, poll, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t s = begin; s < end; ++s) std::copy_n(X.data + chosen[s] * X.length, X.length, out + s * X.length);
+    });
+}
+
+// out, of slices begin..end, = their entries named in `chosen`.
+template <class T>
+void take_within(const DenseSlices<T> &X, const std::int64_t *chosen, std::int64_t n, std::int64_t begin, T *out,
+                 std::int64_t count, Poll &poll) {
+    const DenseSlices<T> view(out, count, n);
+    for_pieces(view, poll, [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t s = first; s < last; ++s) {
+            const T *a = X.data + (begin + s) * X.length;
+            T *to = out + s * n;
+            for (std::int64_t k = 0; k < n; ++k) to[k] = a[chosen[k]];
+        }
+    });
+}
+
+// Arrays of a selection, in the types of what it was selected from.
+template <class T, class I>
+struct Selection {
+    std::vector<std::int64_t> indptr;
+    std::unique_ptr<T[]> data;
+    std::unique_ptr<I[]> indices;
+
+    // From sizes in indptr[1..], the offsets and room for all.
+    void allocate() {
+        for (std::size_t s = 1; s < indptr.size(); ++s) indptr[s] += indptr[s - 1];
+        data = std::make_unique_for_overwrite<T[]>(indptr.back());
+        indices = std::make_unique_for_overwrite<I[]>(indptr.back());
+    }
+    SparseSlices<T, I> view() const { return {data.get(), indices.get(), indptr.data(), std::int64_t(indptr.size()) - 1, 0}; }
+};
+
+// Where an index occurs in `chosen`, which may repeat: first[j] is its first position, next[k] the one after
+// position k; -1 is none. Most indices do not occur: a bit says so from a nearer cache.
+template <class I>
+class Positions {
+public:
+    Positions(std::int64_t length, const std::int64_t *chosen, std::int64_t n) : bits_(length / 64 + 1), first_(length), next_(n, -1) {
+        if (n > std::numeric_limits<I>::max()) throw std::invalid_argument("more positions than the type of the indices can name");
+        for (std::int64_t k = n; k-- > 0;) {
+            const std::int64_t j = chosen[k];
+            if (has(j)) next_[k] = first_[j];
+            bits_[j >> 6] |= std::uint64_t(1) << (j & 63);
+            first_[j] = I(k);
+        }
+    }
+
+    bool has(std::int64_t j) const { return bits_[j >> 6] >> (j & 63) & 1; }
+
+    // Which of n indices occur: their places in hit[], and how many. No branch, as none could be foretold.
+    int find(const I *indices, int n, int *hit) const {
+        int hits = 0;
+        for (int i = 0; i < n; ++i) {
+            hit[hits] = i;
+            hits += has(indices[i]);
+        }
+        return hits;
+    }
+
+    // f(k) for the positions of an index that occurs
+    template <class F>
+    void each(std::int64_t j, F f) const {
+        for (I k = first_[j]; k >= 0; k = next_[k]) f(k);
+    }
+
+private:
+    std::vector<std::uint64_t> bits_;
+    std::vector<I> first_, next_;
+};
+
+// The slices named in `chosen`.
+template <class T, class I>
+Selection<T, I> select_slices(const SparseSlices<T, I> &X, const std::int64_t *chosen, std::int64_t n, Poll &poll) {
+    Selection<T, I> out{std::vector<std::int64_t>(n + 1), nullptr, nullptr};
+    for (std::int64_t k = 0; k < n; ++k) out.indptr[k + 1] = X.stored(chosen[k], chosen[k] + 1);
+    out.allocate();
+    const SparseSlices<T, I> view = out.view();
+    for_pieces(view, poll, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t k = begin; k < end; ++k) {
+            const std::int64_t from = X.indptr[chosen[k]], size = view.stored(k, k + 1);
+            std::copy_n(X.data + from, size, out.data.get() + out.indptr[k]);
+            std::copy_n(X.indices + from, size, out.indices.get() + out.indptr[k]);
+        }
+    });
+    return out;
+}
+
+// Of slices begin..end the entries at the indices named in `chosen`. One pass over the indices: pieces keep what they
+// find, and hand it over one after the other, so that little more than the result is held at any time.
+template <class T, class I>
+Selection<T, I> select_within(const SparseSlices<T, I> &X, const std::int64_t *chosen, std::int64_t n, std::int64_t begin,
+                              std::int64_t end, Poll &poll) {
+    struct Found {
+        std::vector<T> data;
+        std::vector<I> indices;
+    };
+    const Positions<I> positions(X.length, chosen, n);
+    const SparseSlices<T, I> range(X.data, X.indices, X.indptr + begin, end - begin, X.length);
+    const std::vector<std::int64_t> cuts = cut(range);
+    std::vector<Found> pieces(cuts.size() - 1);
+    Selection<T, I> out{std::vector<std::int64_t>(range.count + 1), nullptr, nullptr};
+    for_pieces(range, cuts, poll, [&](std::int64_t piece, std::int64_t first, std::int64_t last) {
+        constexpr std::int64_t HITS = 1024;
+        int hit[HITS];
+        Found found;
+        for (std::int64_t s = first; s < last; ++s) {
+            const std::size_t before = found.indices.size();
+            for (std::int64_t p = range.indptr[s], stop; p < range.indptr[s + 1]; p = stop) {
+                stop = std::min(p + HITS, range.indptr[s + 1]);
+                const int hits = positions.find(X.indices + p, int(stop - p), hit);
+                for (int h = 0; h < hits; ++h)
+                    positions.each(X.indices[p + hit[h]], [&](I k) {
+                        found.data.push_back(X.data[p + hit[h]]);
+                        found.indices.push_back(k);
+                    });
+            }
+            out.indptr[s + 1] = std::int64_t(found.indices.size() - before);
+        }
+        pieces[piece].data.assign(found.data.begin(), found.data.end());  // without the room for more
+        pieces[piece].indices.assign(found.indices.begin(), found.indices.end());
+    });
+    out.allocate();
+    for_pieces(out.view(), cuts, poll, [&](std::int64_t piece, std::int64_t first, std::int64_t) {
+        const Found found = std::move(pieces[piece]);
+        std::copy(found.data.begin(), found.data.end(), out.data.get() + out.indptr[first]);
+        std::copy(found.indices.begin(), found.indices.end(), out.indices.get() + out.indptr[first]);
+    });
+    return out;
+}
+
+// Entries begin..end of the slices named in `chosen`, turned: slice i of the result holds entry begin + i of each of
+// them, in their order. Tasks share out the entries; `sorted` says that indices ascend, so that none reads them all.
+template <class T, class I>
+Selection<T, I> transpose(const SparseSlices<T, I> &X, const std::int64_t *chosen, std::int64_t n, std::int64_t begin,
+                          std::int64_t end, bool sorted, Poll &poll) {
+    if (n > std::numeric_limits<I>::max()) throw std::invalid_argument("more positions than the type of the indices can name");
+    constexpr std::int64_t TASKS = 16;
+    const std::int64_t step = sorted ? std::max<std::int64_t>((end - begin + TASKS - 1) / TASKS, 1024) : end - begin;
+    Selection<T, I> out{std::vector<std::int64_t>(end - begin + 1), nullptr, nullptr};
+    // f(k, p) for the stored entries p of slices first..last that lie in from..to
+    const auto each = [&](std::int64_t first, std::int64_t last, std::int64_t from, std::int64_t to, auto f) {
+        for (std::int64_t k = first; k < last; ++k) {
+            std::int64_t p = X.indptr[chosen[k]], stop = X.indptr[chosen[k] + 1];
+            if (sorted) {
+                p = std::lower_bound(X.indices + p, X.indices + stop, from) - X.indices;
+                stop = std::lower_bound(X.indices + p, X.indices + stop, to) - X.indices;
+            }
+            for (; p < stop; ++p)
+                if (sorted || (X.indices[p] >= from && X.indices[p] < to)) f(k, p);
+        }
+    };
+    // Slices in rounds between which Ctrl-C is noticed, each round over all tasks.
+    const auto in_rounds = [&](auto f) {
+        for (std::int64_t first = 0, last; first < n; first = last) {
+            std::int64_t work = 0;
+            for (last = first; last < n && work < ROUND; ++last) work += X.stored(chosen[last], chosen[last] + 1) + 1;
+            for_ranges(end - begin, std::max<std::int64_t>(step, 1), [&](std::int64_t from, std::int64_t to) {
+                each(first, last, begin + from, begin + to, f);
+            });
+            poll.check();
+        }
+    };
+    in_rounds([&](std::int64_t, std::int64_t p) { ++out.indptr[X.indices[p] - begin + 1]; });
+    out.allocate();
+    std::vector<std::int64_t> free(out.indptr.begin(), out.indptr.end() - 1);
+    in_rounds([&](std::int64_t k, std::int64_t p) {
+        const std::int64_t q = free[X.indices[p] - begin]++;
+        out.data[q] = X.data[p];
+        out.indices[q] = I(k);
+    });
+    return out;
+}
+
+}  // namespace levelprox

@@ -1,0 +1,34 @@
+"""From what a user brings to the design that reads it in place."""
+
+from __future__ import annotations
+
+import scipy.sparse
+
+from levelprox.designs.base import Design
+from levelprox.designs.dense import DenseDesign
+from levelprox.designs.sparse import SparseDesign
+
+
+def as_design(X: object) -> Design:
+    """Turn `X` into a design, in place wherever its layout allows.
+
+    Parameters
+    ----------
+    X : Design, array-like or SciPy sparse matrix or array
+        The samples in rows, the features in columns. A design is returned as it is.
+
+    Returns
+    -------
+    Design
+
+    Raises
+    ------
+    InvalidInputError
+        If `X` is not a non-empty, two-dimensional, finite matrix of real numbers, or if it is a
+        sparse matrix whose arrays contradict each other.
+    """
+    if isinstance(X, Design):
+        return X
+    if scipy.sparse.issparse(X):
+        return SparseDesign.from_scipy(X)
+    return DenseDesign.from_array(X)

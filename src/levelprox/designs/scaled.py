@@ -1,0 +1,287 @@
+"""X centred and scaled, column by column, without a copy: a sparse X stays sparse.
+
+    A = (X − 1c') diag(1/s),      Ax = Xv − ⟨c, v⟩ 1  with  v = x/s,      A'r = (X'r − c Σ r) / s
+
+Products are those of X and O(n + d) besides; they round as sums of X_ij/s_j do, so that a mean of 1e6 standard
+deviations costs 6 of 16 digits. Sums of squares, where it would cost 12, centre each entry before it is squared
+(`_kernels/affine.hpp`); A'DA does so for dense data, block by block, and for sparse data is
+
+    A'DA = S⁻¹ (X'DX − (X'D1)c' − c(X'D1 − c ΣD)') S⁻¹.
+
+Entry (j, k) of that loses the digits of |c_j c_k| / (s_j s_k). A column with a share p of nonzeros has |mean| / sd
+≤ √(p / (1 − p)), 10 at p = 0.99: only columns that are stored (almost) in full can lose more than two digits, and
+those are better kept in a dense array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from levelprox import _kernels
+from levelprox._kernels import DesignKernel
+from levelprox.designs.base import Design, Index, Vector, vector
+from levelprox.designs.conversion import as_design
+from levelprox.designs.dense import DenseDesign
+from levelprox.designs.moments import means_and_scales
+from levelprox.designs.sparse import SparseDesign
+from levelprox.errors import InvalidInputError
+from levelprox.validation import finite, real_array
+
+_BLOCK = 2**22  # entries of X that are centred at a time
+
+
+class ScaledDesign(Design):
+    """(X − 1c') diag(1/s).
+
+    Parameters
+    ----------
+    base : Design
+        X, neither scaled nor with an intercept itself.
+    center : array-like of shape (d,), optional
+        c. None is no centring.
+    scale : array-like of shape (d,), optional
+        s > 0. None is no scaling.
+
+    Attributes
+    ----------
+    center_, scale_ : ndarray of shape (d,) or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.designs import ScaledDesign
+    >>> A = ScaledDesign.standardized(np.array([[1.0, 5.0], [3.0, 5.0]]))
+    >>> A.center_.tolist(), A.scale_.tolist(), A.matvec([1.0, 1.0]).tolist()
+    ([2.0, 5.0], [1.0, 1.0], [-1.0, 1.0])
+    """
+
+    has_rows = False
+
+    def __init__(self, base: Design, center: ArrayLike | None = None, scale: ArrayLike | None = None) -> None:
+        if isinstance(base, ScaledDesign) or base.ones.size:
+            raise InvalidInputError("scale X itself, then add the intercept: InterceptDesign(ScaledDesign(X, …))")
+        d = base.shape[1]
+        self.base = base
+        self.center_ = None if center is None else _own("center", center, d)
+        self.scale_ = None if scale is None else _own("scale", scale, d)
+        if self.scale_ is not None and np.any(self.scale_ <= 0):
+            j = int(np.argmax(self.scale_ <= 0))
+            raise InvalidInputError(f"scale must be positive, got {self.scale_[j]:g} at index {j}")
+        self.shape = base.shape
+        self.dtype = base.dtype
+        self.nbytes = base.nbytes + sum(part.nbytes for part in (self.center_, self.scale_) if part is not None)
+
+    @classmethod
+    def standardized(
+        cls,
+        X: object,
+        with_mean: bool = True,
+        with_std: bool = True,
+        sample_weight: ArrayLike | None = None,
+    ) -> ScaledDesign:
+        """X with columns of mean 0 and standard deviation 1, both weighted: Σ s_i a_ij = 0, Σ s_i a_ij² = Σ s_i.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d), or Design
+            Read in two passes, never changed or copied.
+        with_mean, with_std : bool, default=True
+            Whether to centre, whether to scale.
+        sample_weight : array-like of shape (n,), optional
+            s ≥ 0: a weight of 2 is a repeated sample, a weight of 0 a removed one.
+
+        Returns
+        -------
+        ScaledDesign
+            Columns that are constant, up to rounding, have scale 1.
+        """
+        base = as_design(X)
+        if not base.has_rows:
+            raise InvalidInputError("X is centred and scaled already, or has an intercept")
+        weight = None if sample_weight is None else _sample_weight(sample_weight, base.shape[0])
+        mean, scale = means_and_scales(base, weight)
+        return cls(base, mean if with_mean else None, scale if with_std else None)
+
+    def unscaled(self, x: ArrayLike) -> tuple[Vector, float | Vector]:
+        """Coefficients for X itself, and what to add to the intercept: x/s and −⟨c, x/s⟩.
+
+        Parameters
+        ----------
+        x : array-like of shape (d,) or (d, K)
+            Coefficients for A, without the intercept; one column per class, if there are several.
+        """
+        coefficients = np.array(real_array("x", x), dtype=np.float64)
+        if coefficients.shape[:1] != self.shape[1:] or coefficients.ndim > 2:
+            raise InvalidInputError(f"x must have shape ({self.shape[1]},), got {coefficients.shape}")
+        if self.scale_ is not None:
+            coefficients /= self.scale_ if coefficients.ndim == 1 else self.scale_[:, None]
+        center = np.zeros(self.shape[1]) if self.center_ is None else self.center_
+        shift = -np.sum(center * coefficients.T, axis=-1)
+        return coefficients, float(shift) if coefficients.ndim == 1 else shift
+
+    @property
+    def kernel(self) -> DesignKernel:  # type: ignore[override]  # there is none to read
+        raise InvalidInputError("a scaled X has no rows that the kernels could read one by one")
+
+    @property
+    def stored(self) -> int:
+        return self.base.stored
+
+    def matvec(self, x: ArrayLike) -> Vector:
+        v, shift = self.unscaled(vector("x", x, self.shape[1]))
+        product = self.base.matvec(v)
+        return product if self.center_ is None else product + shift
+
+    def rmatvec(self, r: ArrayLike) -> Vector:
+        residual = vector("r", r, self.shape[0])
+        product = self.base.rmatvec(residual)
+        return self._scaled(product if self.center_ is None else product - self.center_ * residual.sum())
+
+    def column_squares(self, weight: ArrayLike | None = None) -> Vector:
+        _, squares = self._moments(self._weight("weight", weight))
+        return squares
+
+    def weighted_sums(self, weight: Vector) -> Vector:
+        sums, _ = self._moments(weight)
+        return sums
+
+    def row_squares(self) -> Vector:
+        return self._row_squares(self.center_)
+
+    def row_magnitudes(self) -> Vector:
+        """‖X_i/s‖ + ‖c/s‖: products are sums of X_ij x_j / s_j, and of c_j x_j / s_j."""
+        of_center = 0.0 if self.center_ is None else float(np.linalg.norm(self._scaled(self.center_)))
+        return np.sqrt(self._row_squares(None)) + of_center
+
+    def row_major(self) -> Design:
+        return ScaledDesign(self.base.row_major(), self.center_, self.scale_)
+
+    def linear_model(
+        self,
+        loss: tuple[str, float, float],
+        target: Vector,
+        weight: Vector | None,
+        offset: Vector | None,
+        ones: Index | None = None,
+    ) -> _kernels.Objective:
+        model = _kernels.LinearModel(self.base.kernel, *loss, target, weight, offset)
+        return _kernels.AffineModel(model, self.center_, self.scale_, ones)
+
+    def _scaled(self, values: Vector) -> Vector:
+        """`values`, whose last axis is that of the columns, divided by s."""
+        return values if self.scale_ is None else values / self.scale_
+
+    def _over(self, base: Design, chosen: Index) -> ScaledDesign:
+        center = None if self.center_ is None else self.center_[chosen]
+        return ScaledDesign(base, center, None if self.scale_ is None else self.scale_[chosen])
+
+    def _gram(self, weight: Vector | None) -> Vector:
+        return self._gram_beyond(weight, 0)
+
+    def _gram_beyond(self, weight: Vector | None, known: int) -> Vector:
+        if self.center_ is not None and self._is_dense:
+            return self._dense_gram(self.center_, self._weight("D", weight), known)
+        gram = self.base._gram_beyond(weight, known)
+        gram[:known, :known] = 0.0  # whatever was left there, it must not overflow below
+        if self.center_ is not None:
+            gram = self._centred(gram, self.center_, self._weight("D", weight))
+        if self.scale_ is None:
+            return gram
+        upper = np.triu(gram / self.scale_ / self.scale_[:, None])
+        return upper + np.triu(upper, 1).T  # divided in one order, or the halves would round differently
+
+    def _view(self, chosen: Index) -> Design:
+        if np.array_equal(chosen, np.arange(self.shape[1])):
+            return self
+        return self._over(self.base._view(chosen), chosen)
+
+    def _columns(self, chosen: Index) -> Design:
+        return self._over(self.base.columns(chosen), chosen)
+
+    def _rows(self, chosen: Index) -> Design:
+        return ScaledDesign(self.base.rows(chosen), self.center_, self.scale_)
+
+    # X itself, whole or in blocks of rows
+
+    def _parts(self) -> Iterator[tuple[slice, Design]]:
+        """X as designs that kernels read: in one piece where it is one already, else copied block by block."""
+        if isinstance(self.base, DenseDesign | SparseDesign):
+            yield slice(None), self.base
+            return
+        yield from ((rows, self._block(np.arange(self.shape[0])[rows])) for rows in self._slices(self.shape[0]))
+
+    def _slices(self, count: int) -> Iterator[slice]:
+        step = max(1, _BLOCK // max(self.shape[1], 1))
+        return (slice(start, start + step) for start in range(0, count, step))
+
+    def _block(self, rows: Index) -> Design:
+        """Some rows of X, copied."""
+        block = self.base.rows(rows)
+        simple = isinstance(block, DenseDesign | SparseDesign)
+        return block if simple else block.columns(np.arange(self.shape[1]))
+
+    @property
+    def _is_dense(self) -> bool:
+        return isinstance(self._block(np.empty(0, np.int64)), DenseDesign)
+
+    def _moments(self, weight: Vector) -> tuple[Vector, Vector]:
+        """Σ_i s_i a_ij and Σ_i s_i a_ij²."""
+        sums, squares = np.zeros(self.shape[1]), np.zeros(self.shape[1])
+        first, second = np.empty(self.shape[1]), np.empty(self.shape[1])
+        for rows, part in self._parts():
+            _kernels.column_moments(part.kernel, self.center_, self.scale_, weight[rows], first, second)
+            sums += first
+            squares += second
+        return sums, squares
+
+    def _row_squares(self, center: Vector | None) -> Vector:
+        out = np.empty(self.shape[0])
+        for rows, part in self._parts():
+            _kernels.affine_row_squares(part.kernel, center, self.scale_, out[rows])
+        return out
+
+    def _dense_gram(self, center: Vector, weight: Vector, known: int) -> Vector:
+        """A'DA but for the corner that is known: over blocks of rows of A, those of D > 0 and then those of D < 0."""
+        gram = np.zeros((self.shape[1], self.shape[1]))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for sign in (1.0, -1.0):
+                chosen = np.flatnonzero(sign * weight > 0)
+                for part in self._slices(chosen.size):
+                    rows = chosen[part]
+                    block = self._dense_block(rows, center) * np.sqrt(sign * weight[rows])[:, None]
+                    new = block[:, known:]
+                    gram[known:, known:] += sign * (new.T @ new)
+                    gram[known:, :known] += sign * (new.T @ block[:, :known])
+        gram[:known, known:] = gram[known:, :known].T
+        return gram
+
+    def _dense_block(self, rows: Index, center: Vector) -> Vector:
+        """Some rows of A."""
+        block = self._block(rows)
+        assert isinstance(block, DenseDesign)
+        return self._scaled(block.array.astype(np.float64, copy=False) - center)
+
+    def _centred(self, gram: Vector, center: Vector, weight: Vector) -> Vector:
+        """X'DX − (X'D1)c' − c(X'D1)' + (ΣD)cc', symmetric to the last bit."""
+        outer = np.outer(self.base.rmatvec(weight) - 0.5 * float(weight.sum()) * center, center)
+        return gram - (outer + outer.T)
+
+
+def _own(name: str, value: ArrayLike, length: int) -> Vector:
+    """A copy of a finite vector of that length."""
+    own = np.array(vector(name, value, length))
+    finite(name, own)
+    own.flags.writeable = False
+    return own
+
+
+def _sample_weight(value: ArrayLike, n: int) -> Vector:
+    """Weights s ≥ 0 of n samples, not all 0, in units of (a power of two above) the largest."""
+    s = vector("sample_weight", value, n)
+    finite("sample_weight", s)
+    if np.any(s < 0) or not np.any(s > 0):
+        raise InvalidInputError("sample_weight must not be negative, nor 0 for every sample")
+    return np.ldexp(s, -int(np.frexp(s.max())[1]))
