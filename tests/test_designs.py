@@ -188,7 +188,8 @@ def test_all_instruction_sets_give_the_same_bits(name, instruction_sets):
         for name_of_set in instruction_sets:
             _kernels.use_simd(name_of_set)
             design = DESIGNS[name](X)
-            bits.add(design.matvec(x).tobytes() + design.rmatvec(r).tobytes())
+            products = design.matvec(x).tobytes() + design.rmatvec(r).tobytes()
+            bits.add(products + design.columns(np.arange(min(d, 40))).gram(r).tobytes())
         assert len(bits) == 1, f"{instruction_sets} differ for slices of {d} entries"
 
 
@@ -558,10 +559,10 @@ def test_kernels_check_what_they_are_given():
         _kernels.Dense(np.ones((3, 4), dtype=np.int64))
     csc = as_design(scipy.sparse.csc_array(np.ones((3, 4)))).kernel
     with pytest.raises(ValueError, match="rows"):
-        csc.gram(np.ones(3), 0, np.empty((4, 4)))
+        csc.gram(np.ones(3), 0, False, np.empty((4, 4)))
     csr = as_design(scipy.sparse.csr_array(np.ones((3, 4)))).kernel
     with pytest.raises(ValueError, match="out has 3 entries, expected 4"):
-        csr.gram(np.ones(3), 0, np.empty((4, 3)))
+        csr.gram(np.ones(3), 0, True, np.empty((4, 3)))
 
 
 # Sizes at the edge.

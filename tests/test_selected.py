@@ -76,6 +76,15 @@ def test_products_of_a_selection_copy_nothing_but_the_kernel_does(name):
         selected.kernel  # noqa: B018
 
 
+def test_a_selection_takes_masks_and_strided_indices_and_names_what_is_outside():
+    X = data((40, 31))
+    for W in (np.arange(31)[::-3], np.arange(31) % 2 == 0, [3, 1], np.array([5, 4], dtype=np.int16)):
+        for name in ("dense C", "CSR", "CSC"):
+            assert_same_products(SelectedDesign(DESIGNS[name](X), W), X[:, W])
+    with pytest.raises(InvalidInputError, match=r"W\[1\] is 31, outside 0..30"):
+        SelectedDesign(as_design(X), [0, 31])
+
+
 def test_compiled_loops_get_the_copy():
     X = data((40, 31))
     W = np.arange(3, 20)

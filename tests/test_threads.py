@@ -16,7 +16,7 @@ import scipy.sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from levelprox import _kernels
-from levelprox.designs import Design, SparseDesign, as_design
+from levelprox.designs import Design, SelectedDesign, SparseDesign, as_design
 from levelprox.errors import InvalidInputError
 from levelprox.objectives import LinearModel
 from tests.registries import DESIGNS, csc, csr, with_indices
@@ -71,11 +71,12 @@ def everything(design: Design) -> dict[str, bytes]:
         "gradient": gradient,
         "columns": design.columns(some).matvec(x[: some.size]),
         "rows": design.rows(rng.permutation(n)[: n // 2]).rmatvec(r[: n // 2]),
+        "gram": design.columns(some).gram(r),
+        "gram of a view": SelectedDesign(design, some).gram(r),
     }
     if design.has_rows:
         results["nonfinite"] = np.array(design.kernel.nonfinite())
     if isinstance(design, SparseDesign):
-        results["gram"] = design.columns(some).gram(r)
         results["row_major"] = design.row_major().matvec(x)
     return {name: value.tobytes() for name, value in results.items()}
 
@@ -117,6 +118,20 @@ def test_large_passes_equal_numpy(name):
         small = X[:, W].toarray() if scipy.sparse.issparse(X) else X[:, W]
         assert np.array_equal(design.columns(W).matvec(np.eye(30)[4]), small[:, 4])
         assert np.allclose(design.columns(W).gram(r), small.T @ (r[:, None] * small), rtol=1e-12, atol=1e-10)
+
+
+def test_large_gram_matrices_have_the_same_bits_with_any_number_of_threads():
+    rng = np.random.default_rng(4)
+    X, D = rng.standard_normal((1500, 333)), rng.standard_normal(1500)
+    half = np.where(rng.random(X.shape) < 0.1, X, 0.0)
+    for Y in (X, np.asfortranarray(X), X.astype(np.float32), csr(X), csr(half), csc(half), csr(half[:, :50])):
+        grams = []
+        for threads in (1, 2, 3):
+            with threadpool_limits(threads):
+                grams.append(as_design(Y).gram(D))
+        assert np.array_equal(grams[0], grams[1]) and np.array_equal(grams[0], grams[2])
+        Y = (Y.toarray() if scipy.sparse.issparse(Y) else Y).astype(np.float64)
+        assert np.allclose(grams[0], Y.T @ (D[:, None] * Y), rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", DESIGNS)

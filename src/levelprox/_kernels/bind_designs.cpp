@@ -63,6 +63,13 @@ void require_range(std::int64_t begin, std::int64_t end, std::int64_t size) {
     if (begin < 0 || begin > end || end > size) throw std::invalid_argument("range outside the matrix");
 }
 
+void require_gram(const Design &X, const Vector &weight, std::int64_t known, const Out<nb::ndim<2>> &out) {
+    require_range(0, known, X.columns());
+    require("weight", weight.size(), X.rows());
+    require("out", out.shape(0), X.columns());
+    require("out", out.shape(1), X.columns());
+}
+
 class Dense final : public DesignKernel {
 public:
     explicit Dense(In<nb::ndim<2>, nb::any_contig> array) : array_(std::move(array)) {
@@ -109,13 +116,11 @@ public:
         });
     }
 
-    void scaled_rows(const Index &chosen, const Vector &scale, const Out<nb::ndim<2>> &out) const {
-        require_inside(chosen, design.rows());
-        require("scale", scale.size(), chosen.size());
-        require("out", out.shape(0), chosen.size());
-        require("out", out.shape(1), design.columns());
+    void gram(const Vector &weight, std::int64_t known, const Out<nb::ndim<2>> &out) const {
+        require_gram(design, weight, known, out);
         nb::gil_scoped_release release;
-        visit([&](const auto &X) { levelprox::scaled_rows(X, design.by_rows, chosen.data(), scale.data(), chosen.size(), out.data()); });
+        Poll poll;
+        visit([&](const auto &X) { dense_gram(X, design.by_rows, weight.data(), known, out.data(), poll); });
     }
 
 private:
@@ -206,25 +211,15 @@ public:
         });
     }
 
-    void gram(const Vector &weight, std::int64_t known, const Out<nb::ndim<2>> &out) const {
+    void gram(const Vector &weight, std::int64_t known, bool dense, const Out<nb::ndim<2>> &out) const {
         if (!design.by_rows) throw std::invalid_argument("the Gram matrix goes over rows");
-        require_range(0, known, design.columns());
-        require("weight", weight.size(), design.rows());
-        require("out", out.shape(0), design.columns());
-        require("out", out.shape(1), design.columns());
+        require_gram(design, weight, known, out);
         nb::gil_scoped_release release;
         Poll poll;
-        visit([&](const auto &X) { sparse_gram(X, weight.data(), known, out.data(), poll); });
-    }
-
-    void scaled_rows(const Index &chosen, const Vector &scale, const Out<nb::ndim<2>> &out) const {
-        if (!design.by_rows) throw std::invalid_argument("only rows that are stored together can be taken");
-        require_inside(chosen, design.rows());
-        require("scale", scale.size(), chosen.size());
-        require("out", out.shape(0), chosen.size());
-        require("out", out.shape(1), design.columns());
-        nb::gil_scoped_release release;
-        visit([&](const auto &X) { levelprox::scaled_rows(X, chosen.data(), scale.data(), chosen.size(), out.data()); });
+        visit([&](const auto &X) {
+            if (dense) dense_gram(X, true, weight.data(), known, out.data(), poll);
+            else sparse_gram(X, weight.data(), known, out.data(), poll);
+        });
     }
 
 private:
@@ -317,8 +312,8 @@ void bind_designs(nb::module_ &m) {
              "out_k = slice chosen_k: a row where X is stored by rows, else a column.")
         .def("take_within", &Dense::take_within, "chosen"_a.noconvert(), "begin"_a, "out"_a.noconvert(),
              "out_s = the chosen entries of slice begin + s.")
-        .def("scaled_rows", &Dense::scaled_rows, "chosen"_a.noconvert(), "scale"_a.noconvert(), "out"_a.noconvert(),
-             "out_k = scale_k times row chosen_k, in float64.");
+        .def("gram", &Dense::gram, "weight"_a.noconvert(), "known"_a, "out"_a.noconvert(),
+             "out = X' diag(weight) X; its leading block of size `known` is left alone.");
 
     nb::class_<Sparse, DesignKernel>(m, "Sparse", "The three arrays of a CSR (by_rows) or CSC matrix, in place.")
         .def(nb::init<Sparse::Values, Sparse::Values, Index, std::int64_t, std::int64_t, bool>(), "data"_a.noconvert(),
@@ -332,8 +327,7 @@ void bind_designs(nb::module_ &m) {
              "(data, indices, indptr) of the chosen columns of rows begin..end, as CSR; `sorted` tells what is_sorted says.")
         .def("is_sorted", &Sparse::is_sorted, "Whether indices ascend in every row (of CSR) or column.")
         .def("column_counts", &Sparse::column_counts, "out"_a.noconvert(), "out_j = stored entries of column j of a CSR matrix.")
-        .def("scaled_rows", &Sparse::scaled_rows, "chosen"_a.noconvert(), "scale"_a.noconvert(), "out"_a.noconvert(),
-             "out_k = scale_k times row chosen_k of a CSR matrix, dense and in float64.")
-        .def("gram", &Sparse::gram, "weight"_a.noconvert(), "known"_a, "out"_a.noconvert(),
-             "out = X' diag(weight) X for a CSR matrix without duplicates; its leading block of size `known` is left alone.");
+        .def("gram", &Sparse::gram, "weight"_a.noconvert(), "known"_a, "dense"_a, "out"_a.noconvert(),
+             "out = X' diag(weight) X for a CSR matrix without duplicates, by dense tiles or by pairs of entries; its leading "
+             "block of size `known` is left alone.");
 }

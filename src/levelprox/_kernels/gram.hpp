@@ -1,4 +1,6 @@
-// X' diag(D) X: by the pairs of entries of each row, where rows have few; as dense blocks of rows for BLAS, where many.
+// X' diag(D) X: by the pairs of entries of each row, where rows have few; by dense tiles, where many.
+//
+// Not by BLAS, whose sums depend on the number of threads and on the processor.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -11,6 +13,18 @@
 #include "slices.hpp"
 
 namespace levelprox {
+
+// Copies the lower triangle of out, from row `known` on, to the upper one. In tiles: a column is a new cache line for every
+// entry.
+inline void mirror(std::int64_t d, std::int64_t known, double *out, Poll &poll) {
+    constexpr std::int64_t TILE = 32;
+    for (std::int64_t left = 0; left < d; left += TILE) {
+        for (std::int64_t top = left; top < d; top += TILE)
+            for (std::int64_t k = left; k < std::min(left + TILE, d); ++k)
+                for (std::int64_t j = std::max({top, known, k + 1}); j < std::min(top + TILE, d); ++j) out[k * d + j] = out[j * d + k];
+        poll.check();
+    }
+}
 
 // Adds weight_s x_j x_k to sum[(j - known) d + k] for the pairs k <= j of entries of slices begin..end with j >= known.
 template <class T, class I>
@@ -76,45 +90,90 @@ void sparse_gram(const SparseSlices<T, I> &X, const double *weight, std::int64_t
                 for (std::int64_t i = from; i < to; ++i) first[i] += sum_of(k)[i];
         });
 
-    // The other half. In tiles: a column of the triangle is a new cache line for every entry.
-    constexpr std::int64_t TILE = 32;
-    for (std::int64_t left = 0; left < d; left += TILE) {
-        for (std::int64_t top = left; top < d; top += TILE)
-            for (std::int64_t k = left; k < std::min(left + TILE, d); ++k)
-                for (std::int64_t j = std::max({top, known, k + 1}); j < std::min(top + TILE, d); ++j) out[k * d + j] = out[j * d + k];
-        poll.check();
+    mirror(d, known, out, poll);
+}
+
+// A block of rows, dense and packed for panel_product: entry j of row i is at [j / PANEL][i][j % PANEL].
+constexpr std::int64_t BLOCK_ROWS = 256;
+inline double *packed(double *block, std::int64_t i, std::int64_t j) {
+    return block + (j / PANEL) * BLOCK_ROWS * PANEL + i * PANEL + j % PANEL;
+}
+
+template <class T>
+void pack_rows(const DenseSlices<T> &X, bool by_rows, const std::int64_t *rows, std::int64_t n, double *block) {
+    const std::int64_t d = by_rows ? X.length : X.count;
+    for (std::int64_t left = 0; left < d; left += PANEL) {
+        const std::int64_t width = std::min<std::int64_t>(PANEL, d - left);
+        for (std::int64_t i = 0; i < n; ++i) {
+            double *to = packed(block, i, left);
+            for (std::int64_t j = 0; j < width; ++j)
+                to[j] = double(by_rows ? X.data[rows[i] * d + left + j] : X.data[(left + j) * X.length + rows[i]]);
+        }
     }
 }
 
-// out, dense and row after row, = the rows named in `chosen`, times `scale`: from rows, dense and compressed, and from columns.
-template <class T>
-void scaled_rows(const DenseSlices<T> &X, bool by_rows, const std::int64_t *chosen, const double *scale, std::int64_t n, double *out) {
-    const std::int64_t d = by_rows ? X.length : X.count;
-    for_ranges(n, std::max<std::int64_t>(GRAIN / std::max<std::int64_t>(d, 1), 16), [&](std::int64_t begin, std::int64_t end) {
-        if (by_rows) {
-            for (std::int64_t i = begin; i < end; ++i) {
-                const T *a = X.data + chosen[i] * d;
-                for (std::int64_t j = 0; j < d; ++j) out[i * d + j] = scale[i] * double(a[j]);
-            }
-            return;
-        }
-        constexpr std::int64_t LINE = 8;  // columns at a time fill a cache line of `out`
-        for (std::int64_t left = 0; left < d; left += LINE)
-            for (std::int64_t i = begin; i < end; ++i)
-                for (std::int64_t j = left; j < std::min(left + LINE, d); ++j)
-                    out[i * d + j] = scale[i] * double(X.data[j * X.length + chosen[i]]);
-    });
+template <class T, class I>
+void pack_rows(const SparseSlices<T, I> &X, bool, const std::int64_t *rows, std::int64_t n, double *block) {
+    for (std::int64_t left = 0; left < X.length; left += PANEL) std::fill_n(packed(block, 0, left), n * PANEL, 0.0);
+    for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t p = X.indptr[rows[i]]; p < X.indptr[rows[i] + 1]; ++p)
+            *packed(block, i, X.indices[p]) = double(X.data[p]);
 }
 
-template <class T, class I>
-void scaled_rows(const SparseSlices<T, I> &X, const std::int64_t *chosen, const double *scale, std::int64_t n, double *out) {
-    const std::int64_t d = X.length;
-    for_ranges(n, std::max<std::int64_t>(GRAIN / std::max<std::int64_t>(d, 1), 16), [&](std::int64_t begin, std::int64_t end) {
-        std::fill(out + begin * d, out + end * d, 0.0);
-        for (std::int64_t i = begin; i < end; ++i)
-            for (std::int64_t p = X.indptr[chosen[i]]; p < X.indptr[chosen[i] + 1]; ++p)
-                out[i * d + X.indices[p]] = scale[i] * double(X.data[p]);
-    });
+// The same matrix as sparse_gram's, over tiles of PANEL x PANEL entries: each of them is one task's, and adds up blocks of
+// rows in their order. X may be stored by rows or, where it is dense, by columns.
+template <class Stored>
+void dense_gram(const Stored &X, bool by_rows, const double *weight, std::int64_t known, double *out, Poll &poll) {
+    const std::int64_t d = by_rows ? X.length : X.count, n = by_rows ? X.count : X.length, panels = (d + PANEL - 1) / PANEL;
+    std::fill_n(out + known * d, (d - known) * d, 0.0);
+    std::vector<std::int64_t> rows;
+    for (std::int64_t i = 0; i < n; ++i)
+        if (weight[i] != 0) rows.push_back(i);
+    std::vector<std::pair<std::int64_t, std::int64_t>> tiles;
+    for (std::int64_t p = known / PANEL; p < panels; ++p)
+        for (std::int64_t q = 0; q <= p; ++q) tiles.emplace_back(p, q);
+
+    const std::int64_t count = rows.size(), blocks = (count + BLOCK_ROWS - 1) / BLOCK_ROWS, size = BLOCK_ROWS * PANEL * panels;
+    const std::int64_t together = std::clamp<std::int64_t>((std::int64_t(1) << 19) / std::max<std::int64_t>(size, 1), 1, std::max<std::int64_t>(blocks, 1));
+    const auto plain = std::make_unique<double[]>(std::size_t(together * size));  // zeros: the last panel may be wider than X
+    const auto weighted = std::make_unique<double[]>(std::size_t(together * size));
+    const std::int64_t run = std::clamp<std::int64_t>(std::int64_t(tiles.size()) / 256, 1, 64);  // tiles of a task
+    const std::int64_t batch = run * std::max<std::int64_t>((std::int64_t(1) << 31) / (together * BLOCK_ROWS * PANEL * PANEL * run), 1);
+    const auto rows_of = [&](std::int64_t block) { return std::min(BLOCK_ROWS, count - block * BLOCK_ROWS); };
+
+    const auto pack = [&](std::int64_t first, std::int64_t b) {
+        double *from = plain.get() + b * size, *to = weighted.get() + b * size;
+        const std::int64_t *chosen = rows.data() + (first + b) * BLOCK_ROWS, m = rows_of(first + b);
+        pack_rows(X, by_rows, chosen, m, from);
+        for (std::int64_t p = 0; p < panels; ++p)
+            for (std::int64_t i = 0; i < m; ++i)
+                for (std::int64_t j = 0; j < PANEL; ++j) {
+                    const std::int64_t place = packed(from, i, p * PANEL + j) - from;
+                    to[place] = weight[chosen[i]] * from[place];
+                }
+    };
+    const auto add_tile = [&](std::int64_t first, std::int64_t last, std::int64_t p, std::int64_t q) {
+        double tile[PANEL * PANEL];
+        for (std::int64_t b = first; b < last; ++b) {
+            const double *left = packed(weighted.get() + (b - first) * size, 0, p * PANEL);
+            simd().panel_product(rows_of(b), left, packed(plain.get() + (b - first) * size, 0, q * PANEL), tile);
+            for (std::int64_t j = std::max(p * PANEL, known); j < std::min((p + 1) * PANEL, d); ++j)
+                for (std::int64_t k = q * PANEL; k < std::min((q + 1) * PANEL, j + 1); ++k)
+                    out[j * d + k] += tile[(j - p * PANEL) * PANEL + (k - q * PANEL)];
+        }
+    };
+    for (std::int64_t first = 0; first < blocks; first += together) {
+        const std::int64_t last = std::min(blocks, first + together);
+        parallel_for(last - first, [&](std::int64_t b) { pack(first, b); });
+        for (std::int64_t begin = 0; begin < std::int64_t(tiles.size()); begin += batch) {
+            const std::int64_t end = std::min<std::int64_t>(begin + batch, tiles.size());
+            for_ranges(end - begin, run, [&](std::int64_t from, std::int64_t to) {
+                for (std::int64_t t = begin + from; t < begin + to; ++t) add_tile(first, last, tiles[t].first, tiles[t].second);
+            });
+            poll.check();
+        }
+    }
+    mirror(d, known, out, poll);
 }
 
 }  // namespace levelprox

@@ -38,8 +38,12 @@ struct Tables {
     ProjectionTable<T> projection;
 };
 
+constexpr int PANEL = 16;  // columns that a Gram matrix is computed by
+
 struct Simd {
     const char *name;
+    // out[j][k] = sum of a[i][j] b[i][k] over i < rows, in this order; all three have PANEL columns.
+    void (*panel_product)(std::int64_t rows, const double *a, const double *b, double *out);
     Tables<float> f32;
     Tables<double> f64;
 

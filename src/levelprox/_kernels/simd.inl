@@ -11,6 +11,7 @@ namespace {
 constexpr int LANES = 16;  // partial sums of every reduction, on every instruction set
 
 #include "simd_dense.inl"
+#include "simd_gram.inl"
 #include "simd_projection.inl"
 
 template <class T>
@@ -18,6 +19,6 @@ constexpr Tables<T> tables = {{dense_dot<T>, dense_add<T>, dense_dots<T>, dense_
 
 }  // namespace
 
-const Simd LEVELPROX_TABLE = {LEVELPROX_TABLE_NAME, tables<float>, tables<double>};
+const Simd LEVELPROX_TABLE = {LEVELPROX_TABLE_NAME, panel_product, tables<float>, tables<double>};
 
 }  // namespace levelprox

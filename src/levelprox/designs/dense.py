@@ -11,7 +11,6 @@ import scipy.sparse
 
 from levelprox import _kernels
 from levelprox.designs.base import Design, Index, Vector, check_finite, check_shape, real_values
-from levelprox.designs.blocks import block_gram
 from levelprox.designs.sparse import SparseDesign
 from levelprox.validation import Array
 
@@ -81,8 +80,9 @@ class DenseDesign(Design):
         return self._gram_beyond(weight, 0)
 
     def _gram_beyond(self, weight: Vector | None, known: int) -> Vector:
-        weight = np.ones(self.shape[0]) if weight is None else weight
-        return block_gram(weight, self.shape[1], known, self.kernel.scaled_rows)
+        gram = np.zeros((self.shape[1], self.shape[1]))
+        self.kernel.gram(np.ones(self.shape[0]) if weight is None else weight, known, gram)
+        return gram
 
     def _taken(self, chosen: Index, axis: int) -> DenseDesign:
         """X along `axis` at the chosen places, in the order of storage of X."""

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from levelprox._kernels import DesignKernel
-from levelprox.designs.base import Design, Index, Vector, vector
+from levelprox.designs.base import Design, Index, Vector, positions, vector
 
 _PIECE = 2**25  # bytes of X[:, W] that are copied at a time
 
@@ -24,17 +25,17 @@ class SelectedDesign(Design):
     ----------
     base : Design
         X.
-    chosen : ndarray of int64
-        W: features of X in any order, repeats allowed.
+    W : array-like
+        A mask of the features of X, or their indices in any order, repeats allowed.
 
     Notes
     -----
     `kernel`, which compiled loops ask for, does need the copy, and makes it when it is first asked for.
     """
 
-    def __init__(self, base: Design, chosen: Index) -> None:
-        self.base, self.chosen = base, chosen
-        self.shape = (base.shape[0], chosen.size)
+    def __init__(self, base: Design, W: ArrayLike) -> None:
+        self.base, self.chosen = base, positions("W", W, base.shape[1])
+        self.shape = (base.shape[0], self.chosen.size)
         self.dtype = base.dtype
         self.nbytes = base.nbytes
 

@@ -17,12 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
 from levelprox.designs.base import Design, Index, Vector, check_finite, check_shape, real_values
-from levelprox.designs.blocks import block_gram
 from levelprox.errors import InvalidInputError
 from levelprox.validation import Array
 
 _PIECE = 2**23  # entries of a CSC matrix that are turned into CSR at a time
-_DENSE = 0.2  # rows with this share of entries are cheaper as dense blocks than pair by pair
+_DENSE = 0.25  # rows with this share of entries are cheaper as dense tiles than pair by pair
 
 
 class SparseDesign(Design):
@@ -129,10 +128,9 @@ class SparseDesign(Design):
         if not self.by_rows:
             return self._gram_of_pieces(weight, known)
         per_row = np.diff(self.indptr).astype(np.float64)
-        if float(per_row @ per_row) >= _DENSE**2 * n * float(d) ** 2:
-            return block_gram(weight, d, known, self.kernel.scaled_rows)
+        dense = float(per_row @ per_row) >= _DENSE**2 * n * float(d) ** 2
         gram = np.zeros((d, d))
-        self.kernel.gram(weight, known, gram)
+        self.kernel.gram(weight, known, dense, gram)
         return gram
 
     def _gram_of_pieces(self, weight: Vector, known: int) -> Vector:
