@@ -100,7 +100,7 @@ def test_a_view_is_the_design_itself_a_small_copy_or_a_selection(monkeypatch):
     for name in ("dense C", "CSR", "CSC"):
         design = DESIGNS[name](X)
         assert design.view(np.arange(31)) is design and design.view(np.ones(31, dtype=bool)) is design
-        assert type(design.view(np.arange(30))) is type(design)  # 64 MiB are always allowed
+        assert type(design.view(np.arange(30))) is type(design)  # 128 MiB are always allowed
         monkeypatch.setattr(levelprox.designs.base, "_SMALL", 0)
         assert type(design.view(np.arange(7))) is type(design)  # less than a quarter
         large = design.view(np.arange(20))

@@ -117,7 +117,7 @@ def best_multiplier(residual: Residual, price: float) -> float:
         if price * crossing > value:
             value, line = price * crossing, [0.0, price]
         y = crossing
-        if value <= height * (1 + 1e-14) + 1e-300:
+        if value <= height * (1 + 1e-14) + 1e-300 or line in (fall, rise):  # the same again: rounding
             return y
         if line[1] < 0:
             fall = line

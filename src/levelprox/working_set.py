@@ -29,6 +29,7 @@ Features = NDArray[np.intp]
 _SMALLEST = 10  # features to begin with
 _ROOM = 2  # times the features that the level can pay for
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
+_DEAR, _LOOK_FIRST = 0.1, 0.1  # parts of all features, and of the residual at the last look
 _ALL = 0.9  # of the tolerance, where W is all there is
 _ENOUGH = 0.1  # of the residual outside W, or of the tolerance
 
@@ -74,6 +75,8 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
     at = state.at
     violation = _violation(problem, at.x, at.gradient, state.multiplier)
     W = _choose(problem, at, violation)
+    if _DEAR * problem.n_features < W.size < problem.n_features:  # then the last digits of a set that may yet change cost more than a look
+        tolerance = max(tolerance, _LOOK_FIRST * state.residual)
     enough = _enough(problem, state.multiplier, violation, W, tolerance)
     restricted = replace(problem.restrict(W), level=eta_k)
     places = problem.coordinates(W)
@@ -129,8 +132,8 @@ def _choose(problem: Problem, at: Iterate, violation: Vector) -> Features:
     violators = int(np.count_nonzero(violation > 0))
     more = max(_SMALLEST, kept.size // 2, min(violators, kept.size))
     if problem.g(at.x) < INSIDE * problem.level:
-        affordable = problem.level / problem.constraint.cap
-        more = max(more, kept.size, math.ceil(_ROOM * affordable) - kept.size)
+        affordable = math.ceil(_ROOM * problem.level / problem.constraint.cap)
+        more = max(more, affordable - kept.size if affordable else kept.size)
     more = min(more, problem.n_features - kept.size)
     nearest = np.argpartition(violation, violation.size - more)[violation.size - more :] if more > 0 else kept
     return np.union1d(kept, nearest)

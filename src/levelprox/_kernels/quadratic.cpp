@@ -12,6 +12,7 @@ namespace {
 
 constexpr double EPS = std::numeric_limits<double>::epsilon();
 constexpr double LONGEST = 1e10, SHORTEST = 1e-10;  // of steps, where Q has a unit diagonal
+constexpr double CG_ENOUGH = 1e-10;                  // by which the square of the residual falls on a face
 constexpr int MANY = 3;                             // coordinates that leave a face at once
 constexpr double WORTHWHILE = 0.5;                  // of a step
 constexpr int SETTLED = 2;                          // steps on the same face before it is searched
@@ -236,7 +237,7 @@ private:
         tangent(r);
         p = r;
         double rr = dot(r, r);
-        const double enough = rr * 1e-20;
+        const double enough = rr * CG_ENOUGH;
         for (std::size_t n = 0; n < m + 20 && rr > enough && rr > 0; ++n) {
             if (matrix) {
                 std::fill(Qp.begin(), Qp.end(), 0.0);
@@ -258,7 +259,7 @@ private:
             for (std::size_t k = 0; k < m; ++k) p[k] = r[k] + next / rr * p[k];
             rr = next;
             // Products of a matrix-free Q are passes over the data: no more of them than the model is worth.
-            if (!matrix && std::sqrt(rr) <= settings_.relative * std::sqrt(enough * 1e20)) break;
+            if (!matrix && std::sqrt(rr) <= settings_.relative * std::sqrt(enough / CG_ENOUGH)) break;
             poll_.check();
         }
         return v;

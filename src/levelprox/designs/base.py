@@ -23,7 +23,7 @@ from levelprox.validation import Array, as_array, finite, real_array
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-_SMALL = 2**26  # bytes: copies up to this size are made without a thought
+_SMALL = 2**27  # bytes that a copy may take besides its share
 
 
 class Design(ABC):
@@ -118,8 +118,8 @@ class Design(ABC):
     def view(self, W: ArrayLike) -> Design:
         """X[:, W], copied only where the copy is small.
 
-        All features in their order are X itself; a copy takes at most 64 MiB or a quarter of the memory of X, whichever
-        is more; any other selection is a `SelectedDesign`, which reads X where it lies.
+        All features in their order are X itself; a copy takes at most a quarter of the memory of X and 128 MiB
+        more; any other selection is a `SelectedDesign`, which reads X where it lies.
         """
         return self._view(positions("W", W, self.shape[1]))
 
@@ -163,7 +163,7 @@ class Design(ABC):
         if chosen.size == self.shape[1] and np.array_equal(chosen, np.arange(chosen.size)):
             return self
         size = self.nbytes * self.stored_in(chosen) // max(self.stored, 1)
-        return self._columns(chosen) if size <= max(_SMALL, self.nbytes // 4) else SelectedDesign(self, chosen)
+        return self._columns(chosen) if size <= _SMALL + self.nbytes // 4 else SelectedDesign(self, chosen)
 
     def _piece(self, chosen: Index, begin: int, end: int) -> Design:
         """X[begin:end, chosen], copied, stored as suits its Gram matrix."""

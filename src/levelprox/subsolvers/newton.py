@@ -25,7 +25,7 @@ from levelprox.validation import real, whole
 _DECREASE = 1e-4  # of what the slope promises, Armijo's rule
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 _HALVINGS = 40
-_RIDGE = 1e-9  # of the model's own diagonal: columns that repeat one another must not make it singular
+_RIDGE = 1e-12  # of the model's own diagonal: columns that repeat one another must not make it singular
 _PRODUCTS = 500
 _FORETOLD = 0.1  # how far the fall of ψ_k may be from what the model foretold
 _SMALL = 1000  # a matrix of this order is always formed
@@ -64,7 +64,7 @@ class Newton(Subsolver):
 
     def proximal_weight(self, objective: Objective) -> float:
         """Of the curvature so little that it only steadies the steps: the model bends by itself."""
-        return 1e-9 * objective.curvature
+        return 1e-12 * objective.curvature
 
     def limited_to(self, steps: int) -> Newton:
         return replace(self, max_steps=steps)
