@@ -32,6 +32,8 @@ Vector = NDArray[np.float64]
 
 INSIDE = 0.999  # of the level: here it does not hold x back yet
 _MOST_STEPS = 500
+_PATIENCE = 5  # steps on a model that hardly lower its residual, before ψ is asked again
+_HARDLY = 0.9
 _MOST_MODELS = 50
 _ENOUGH = 0.1  # of the residual at which a model was made: it is no better than that
 _FALLS = 0.1  # of what the model foretold: less is a failure
@@ -162,14 +164,16 @@ def by_steps(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterato
             yield replace(at, n_inner=steps)
             if residual <= enough(y) or how.seconds_left() <= 0:
                 break
-    while residual > enough(y) and steps < _MOST_STEPS and how.seconds_left() > 0:
-        before = at
+    patience = _PATIENCE if isinstance(problem.objective, Quadratic) else _MOST_STEPS
+    while residual > enough(y) and steps < _MOST_STEPS and patience > 0 and how.seconds_left() > 0:
+        before, last = at, residual
         settings = (how.gamma, how.subsolver, how.surrogate, enough.least, how.seconds_left, how.rng)
         _, at = next(lcpp(problem, at, [problem.level], *settings))
         residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
         if residual > enough(y) and isinstance(how.subsolver, Newton):
             at, residual, y = _polished(problem, at, residual, y, enough, how.null)
         steps += 1
+        patience -= residual > _HARDLY * last
         yield replace(at, n_inner=steps)
         if np.array_equal(at.x, before.x):
             break

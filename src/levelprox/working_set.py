@@ -27,6 +27,7 @@ Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
 
 _SMALLEST = 10  # features to begin with
+_MANY_LOOKS = 4
 _ROOM = 2  # times the features that the level can pay for
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 _DEAR, _LOOK_FIRST = 0.1, 0.1  # parts of all features, and of the residual at the last look
@@ -46,12 +47,15 @@ class WorkingSet:
         W, sorted; empty before the first look.
     residual, multiplier : float
         How far the KKT system is from holding, and with which y.
+    looks : int
+        How often all features have been looked at since the start.
     """
 
     at: Iterate
     features: Features
     residual: float
     multiplier: float
+    looks: int = 0
 
 
 def on_working_sets(
@@ -74,7 +78,7 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
     """Choose W, solve the restriction to it, look at all features."""
     at = state.at
     violation = _violation(problem, at.x, at.gradient, state.multiplier)
-    W = _choose(problem, at, violation)
+    W = _choose(problem, at, violation, state.looks)
     if _DEAR * problem.n_features < W.size < problem.n_features:  # then the last digits of a set that may yet change cost more than a look
         tolerance = max(tolerance, _LOOK_FIRST * state.residual)
     enough = _enough(problem, state.multiplier, violation, W, tolerance)
@@ -89,10 +93,10 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
     psi, gradient = problem.objective.value_and_gradient(x)
     work = {"n_inner": small.n_inner, "n_proj": small.n_proj, "n_grad": problem.objective.evaluation_cost}
     if not psi <= at.psi + _LAST_DIGITS * abs(at.psi):  # steps that gained nothing can add up their rounding
-        return replace(state, at=replace(at, stop=small.stop, **work), features=W)
+        return replace(state, at=replace(at, stop=small.stop, **work), features=W, looks=state.looks + 1)
     at = Iterate(x, psi, gradient, small.multiplier, at.step, small.stop, **work)
     residual, y = distance(problem, x, psi, gradient, how.null)
-    return WorkingSet(at, W, residual, y)
+    return WorkingSet(at, W, residual, y, state.looks + 1)
 
 
 def _enough(problem: Problem, y: float, violation: Vector, W: Features, tolerance: float) -> Enough:
@@ -121,16 +125,17 @@ def _violation(problem: Problem, x: Vector, gradient: Vector, y: float) -> Vecto
     return size
 
 
-def _choose(problem: Problem, at: Iterate, violation: Vector) -> Features:
+def _choose(problem: Problem, at: Iterate, violation: Vector, looks: int) -> Features:
     """supp(x), the exempt features, and those that violate most, or come nearest to it.
 
     As long as the level has room the set at least doubles, to what the level can pay for at once where that is known;
     once it binds, all that violates is taken, up to as many again as there are, and some more, so that the next look
-    finds none missing.
+    finds none missing. Where looks find ever new ones all the same, the sets grow until none can be missing.
     """
     kept = np.union1d(np.flatnonzero(problem.sizes(at.x)), problem.exempt)
     violators = int(np.count_nonzero(violation > 0))
-    more = max(_SMALLEST, kept.size // 2, min(violators, kept.size))
+    spare = int(kept.size * 2.0 ** max(-1, (looks - _MANY_LOOKS) // 2))
+    more = max(_SMALLEST, spare, min(violators, kept.size))
     if problem.g(at.x) < INSIDE * problem.level:
         affordable = math.ceil(_ROOM * problem.level / problem.constraint.cap)
         more = max(more, affordable - kept.size if affordable else kept.size)

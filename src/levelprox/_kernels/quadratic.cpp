@@ -58,7 +58,7 @@ public:
             if (first == 0) first = residual;
             state_.residual = first > 0 ? residual / first : 0;
             state_.accurate = residual <= settings_.relative * first;
-            if (state_.accurate || state_.products >= settings_.max_products) return;
+            if (state_.accurate || exhausted()) return;
             const bool same = same_face();
             apply(move_, image_);
             const double length = dot(move_, move_), bend = dot(move_, image_);
@@ -122,6 +122,9 @@ private:
         ++state_.products;
     }
 
+    // Products with Q, and what conjugate gradients on a part of it come to.
+    bool exhausted() const { return state_.products + work_ >= settings_.max_products; }
+
     bool bounded_below(std::size_t i) const { return set_.all_nonnegative || (set_.nonnegative && set_.nonnegative[i]); }
 
     double price(std::size_t i) const {
@@ -173,7 +176,7 @@ private:
                 if (t == 0 && corner > 0) return;
                 continue;
             }
-            if (blocking < 0 || state_.products >= settings_.max_products) return;
+            if (blocking < 0 || exhausted()) return;
             poll_.check();
         }
     }
@@ -238,17 +241,17 @@ private:
         p = r;
         double rr = dot(r, r);
         const double enough = rr * CG_ENOUGH;
-        for (std::size_t n = 0; n < m + 20 && rr > enough && rr > 0; ++n) {
+        for (std::size_t n = 0; n < m + 20 && rr > enough && rr > 0 && !exhausted(); ++n) {
             if (matrix) {
                 std::fill(Qp.begin(), Qp.end(), 0.0);
                 simd().dense<double>().adds(std::int64_t(m), std::int64_t(m), std::int64_t(m), p.data(), block.data(), Qp.data());
             } else {
-                if (state_.products >= settings_.max_products) break;
                 std::fill(wide.begin(), wide.end(), 0.0);
                 for (std::size_t k = 0; k < m; ++k) wide[face[k]] = p[k];
                 apply(wide, wide_image);
                 for (std::size_t k = 0; k < m; ++k) Qp[k] = wide_image[face[k]];
             }
+            work_ += double(m) * double(m) / (double(d_) * double(d_));
             bend_groups(normal, norms, p, Qp);
             const double bend = dot(p, Qp);
             if (!(bend > 0) || !std::isfinite(bend)) break;
@@ -272,7 +275,7 @@ private:
     Poll &poll_;
     std::size_t d_, width_;
     Vector unit_, prices_, x_, slope_, shifted_, trial_, move_, image_, spread_, begin_, first_slope_;
-    double last_multiplier_ = 0;
+    double last_multiplier_ = 0, work_ = 0;
 };
 
 }  // namespace
