@@ -14,6 +14,7 @@ constexpr double EPS = std::numeric_limits<double>::epsilon();
 constexpr double LONGEST = 1e10, SHORTEST = 1e-10;  // of steps, where Q has a unit diagonal
 constexpr int MANY = 3;                             // coordinates that leave a face at once
 constexpr double WORTHWHILE = 0.5;                  // of a step
+constexpr double MOST_SHORTENED = 1e-12;            // of x, for its rounding
 constexpr int SETTLED = 2;                          // steps on the same face before it is searched
 
 using Vector = std::vector<double>;
@@ -76,7 +77,14 @@ public:
         for (std::size_t i = 0; i < d_; ++i) fall -= (x_[i] - begin_[i]) * (first_slope_[i] + slope_[i]) / 2;
         state_.decrease = fall;
         for (std::size_t i = 0; i < d_; ++i) shifted_[i] = x_[i] * unit_[i];
-        project_onto(set_, shifted_.data(), 0, state_.x.data());
+        // Of those units a projection would take the same from every coordinate, and all of a small one: where columns
+        // differ in scale it is another point. A shorter x is in the set as well, and every coordinate keeps its digits.
+        double excess = project_onto(set_, shifted_.data(), 0, state_.x.data()).multiplier;
+        for (double less = 4 * EPS; excess > 0 && less < MOST_SHORTENED; less *= 2) {
+            for (double &value : shifted_) value *= 1 - less;
+            excess = project_onto(set_, shifted_.data(), 0, state_.x.data()).multiplier;
+            ++state_.projections;
+        }
         ++state_.projections;
     }
 
