@@ -15,6 +15,7 @@ constexpr double LONGEST = 1e10, SHORTEST = 1e-10;  // of steps, where Q has a u
 constexpr int MANY = 3;                             // coordinates that leave a face at once
 constexpr double WORTHWHILE = 0.5;                  // of a step
 constexpr double MOST_SHORTENED = 1e-12;            // of x, for its rounding
+constexpr int SHORTER = 8;                          // tries of a step on a curved face
 constexpr int SETTLED = 2;                          // steps on the same face before it is searched
 
 using Vector = std::vector<double>;
@@ -201,7 +202,10 @@ private:
             }
         }
         if (!(state_.multiplier > 0)) std::fill(normal.begin(), normal.end(), 0.0);
-        leap(face, conjugate_gradients(face, normal, norms));
+        Vector found = conjugate_gradients(face, normal, norms);
+        // Where Q hardly bends the step is so long that the curved face is another where it leads: a shorter one.
+        for (int tries = 0; tries < SHORTER && !leap(face, found); ++tries)
+            for (double &value : found) value /= 4;
     }
 
     // Qp += y (p_j / |x_j|) (p - u <u, p>), feature by feature, u = x_j / |x_j|; `normal` is p_j u.
