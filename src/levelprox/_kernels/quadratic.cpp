@@ -55,10 +55,16 @@ public:
         int settled = 0;
         while (true) {
             look(step);
-            const double residual = largest(move_) / step;
+            double residual = largest(move_) / step;
             if (first == 0) first = residual;
+            const double enough = std::max(settings_.relative * first, 4 * EPS * (largest(x_) + largest(first_slope_)));
+            if (step > 1 && residual <= enough) {  // the set may have cut a long step short, and the residual with it
+                step = 1;
+                look(step);
+                residual = largest(move_);
+            }
             state_.residual = first > 0 ? residual / first : 0;
-            state_.accurate = residual <= settings_.relative * first;
+            state_.accurate = residual <= enough;
             if (state_.accurate || state_.products >= settings_.max_products) return;
             const bool same = same_face();
             apply(move_, image_);
