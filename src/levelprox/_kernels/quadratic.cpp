@@ -138,6 +138,9 @@ private:
 
     bool bounded_below(std::size_t i) const { return set_.all_nonnegative || (set_.nonnegative && set_.nonnegative[i]); }
 
+    // Whether a coordinate is free to change its sign on the way.
+    bool may_turn(std::int64_t i) const { return prices_[std::size_t(i)] == 0 && !bounded_below(std::size_t(i)); }
+
     double price(std::size_t i) const {
         const double u = set_.u ? set_.u[i] : 0.0;
         return prices_[i] * (1 + (x_[i] < 0 ? -u : u));
@@ -153,7 +156,7 @@ private:
             Vector normal;
             double spent = 0;
             for (std::size_t i = 0; i < d_; ++i) {
-                if (x_[i] == 0 && (prices_[i] > 0 || bounded_below(i))) continue;
+                if (x_[i] == 0 && !may_turn(std::int64_t(i))) continue;
                 face.push_back(std::int64_t(i));
                 normal.push_back(x_[i] == 0 ? 0.0 : std::copysign(price(i), x_[i]));
                 spent += std::fabs(normal.back() * x_[i]);
@@ -166,7 +169,7 @@ private:
             for (std::size_t k = 0; k < face.size(); ++k) {
                 const std::int64_t i = face[k];
                 costs += normal[k] * found[k];
-                if (prices_[i] == 0 && !bounded_below(i)) continue;  // free to change its sign
+                if (may_turn(i)) continue;
                 const double until = x_[i] * found[k] < 0 ? -x_[i] / found[k] : 2.0;
                 if (until < t) t = until, blocking = i;
                 changing += until < 1;
@@ -177,11 +180,15 @@ private:
                 t = std::max(0.0, (set_.tau - spent) / costs), blocking = -1, reaches_level = true;
             }
             std::fill(move_.begin(), move_.end(), 0.0);
-            for (std::size_t k = 0; k < face.size(); ++k) move_[face[k]] = t * found[k];
-            if (blocking >= 0) move_[blocking] = -x_[blocking];
+            for (std::size_t k = 0; k < face.size(); ++k) {
+                const std::int64_t i = face[k];
+                move_[i] = t * found[k];
+                // Columns that repeat one another reach zero together; rounding must not carry one of them past it.
+                const bool arrives = i == blocking || (x_[i] + move_[i]) * x_[i] <= 0;
+                if (arrives && !may_turn(i)) move_[i] = -x_[i];
+            }
             apply(move_, image_);
             for (std::size_t i = 0; i < d_; ++i) x_[i] += move_[i], slope_[i] += image_[i];
-            if (blocking >= 0) x_[blocking] = 0;
             if (reaches_level) {
                 binds = true;
                 if (t == 0 && corner > 0) return;
