@@ -286,6 +286,21 @@ def spectral(fun, center, gamma, project_onto, step, max_steps, memory=5, decrea
     return best[1]
 
 
+# --- a parabola over a set: projected gradient steps as short as the largest eigenvalue asks -------------
+
+
+def quadratic(Q, gradient, center, project_onto, steps=20_000):
+    """argmin <g, x - c> + (x - c)'Q(x - c)/2 over the set; up to `steps` steps, fewer where x no longer moves."""
+    longest = 1 / float(np.linalg.eigvalsh(Q)[-1])
+    x = center
+    for _ in range(steps):
+        following = np.array(project_onto(x - longest * (gradient + Q @ (x - center))))
+        if np.max(np.abs(following - x)) <= 1e-15 * np.max(np.abs(x), initial=0.0):
+            break
+        x = following
+    return x
+
+
 # --- AC-SA on psi + gamma/2 |x - center|^2 -------------------------------------------------------------
 
 

@@ -15,6 +15,8 @@ constexpr double LONGEST = 1e10, SHORTEST = 1e-10;  // of steps, where Q has a u
 constexpr double CG_ENOUGH = 1e-10;                  // by which the square of the residual falls on a face
 constexpr int MANY = 3;                             // coordinates that leave a face at once
 constexpr double WORTHWHILE = 0.5;                  // of a step
+constexpr double MOST_SHORTENED = 1e-12;            // of x, for its rounding
+constexpr int SHORTER = 8;                          // tries of a step on a curved face
 constexpr int SETTLED = 2;                          // steps on the same face before it is searched
 
 using Vector = std::vector<double>;
@@ -54,10 +56,16 @@ public:
         int settled = 0;
         while (true) {
             look(step);
-            const double residual = largest(move_) / step;
+            double residual = largest(move_) / step;
             if (first == 0) first = residual;
+            const double enough = std::max(settings_.relative * first, 4 * EPS * (largest(x_) + largest(first_slope_)));
+            if (step > 1 && residual <= enough) {  // the set may have cut a long step short, and the residual with it
+                step = 1;
+                look(step);
+                residual = largest(move_);
+            }
             state_.residual = first > 0 ? residual / first : 0;
-            state_.accurate = residual <= settings_.relative * first;
+            state_.accurate = residual <= enough;
             if (state_.accurate || exhausted()) return;
             const bool same = same_face();
             apply(move_, image_);
@@ -77,7 +85,14 @@ public:
         for (std::size_t i = 0; i < d_; ++i) fall -= (x_[i] - begin_[i]) * (first_slope_[i] + slope_[i]) / 2;
         state_.decrease = fall;
         for (std::size_t i = 0; i < d_; ++i) shifted_[i] = x_[i] * unit_[i];
-        project_onto(set_, shifted_.data(), 0, state_.x.data());
+        // Of those units a projection would take the same from every coordinate, and all of a small one: where columns
+        // differ in scale it is another point. A shorter x is in the set as well, and every coordinate keeps its digits.
+        double excess = project_onto(set_, shifted_.data(), 0, state_.x.data()).multiplier;
+        for (double less = 4 * EPS; excess > 0 && less < MOST_SHORTENED; less *= 2) {
+            for (double &value : shifted_) value *= 1 - less;
+            excess = project_onto(set_, shifted_.data(), 0, state_.x.data()).multiplier;
+            ++state_.projections;
+        }
         ++state_.projections;
     }
 
@@ -127,6 +142,9 @@ private:
 
     bool bounded_below(std::size_t i) const { return set_.all_nonnegative || (set_.nonnegative && set_.nonnegative[i]); }
 
+    // Whether a coordinate is free to change its sign on the way.
+    bool may_turn(std::int64_t i) const { return prices_[std::size_t(i)] == 0 && !bounded_below(std::size_t(i)); }
+
     double price(std::size_t i) const {
         const double u = set_.u ? set_.u[i] : 0.0;
         return prices_[i] * (1 + (x_[i] < 0 ? -u : u));
@@ -142,7 +160,7 @@ private:
             Vector normal;
             double spent = 0;
             for (std::size_t i = 0; i < d_; ++i) {
-                if (x_[i] == 0 && (prices_[i] > 0 || bounded_below(i))) continue;
+                if (x_[i] == 0 && !may_turn(std::int64_t(i))) continue;
                 face.push_back(std::int64_t(i));
                 normal.push_back(x_[i] == 0 ? 0.0 : std::copysign(price(i), x_[i]));
                 spent += std::fabs(normal.back() * x_[i]);
@@ -155,7 +173,7 @@ private:
             for (std::size_t k = 0; k < face.size(); ++k) {
                 const std::int64_t i = face[k];
                 costs += normal[k] * found[k];
-                if (prices_[i] == 0 && !bounded_below(i)) continue;  // free to change its sign
+                if (may_turn(i)) continue;
                 const double until = x_[i] * found[k] < 0 ? -x_[i] / found[k] : 2.0;
                 if (until < t) t = until, blocking = i;
                 changing += until < 1;
@@ -166,11 +184,15 @@ private:
                 t = std::max(0.0, (set_.tau - spent) / costs), blocking = -1, reaches_level = true;
             }
             std::fill(move_.begin(), move_.end(), 0.0);
-            for (std::size_t k = 0; k < face.size(); ++k) move_[face[k]] = t * found[k];
-            if (blocking >= 0) move_[blocking] = -x_[blocking];
+            for (std::size_t k = 0; k < face.size(); ++k) {
+                const std::int64_t i = face[k];
+                move_[i] = t * found[k];
+                // Columns that repeat one another reach zero together; rounding must not carry one of them past it.
+                const bool arrives = i == blocking || (x_[i] + move_[i]) * x_[i] <= 0;
+                if (arrives && !may_turn(i)) move_[i] = -x_[i];
+            }
             apply(move_, image_);
             for (std::size_t i = 0; i < d_; ++i) x_[i] += move_[i], slope_[i] += image_[i];
-            if (blocking >= 0) x_[blocking] = 0;
             if (reaches_level) {
                 binds = true;
                 if (t == 0 && corner > 0) return;
@@ -197,7 +219,10 @@ private:
             }
         }
         if (!(state_.multiplier > 0)) std::fill(normal.begin(), normal.end(), 0.0);
-        leap(face, conjugate_gradients(face, normal, norms));
+        Vector found = conjugate_gradients(face, normal, norms);
+        // Where Q hardly bends the step is so long that the curved face is another where it leads: a shorter one.
+        for (int tries = 0; tries < SHORTER && !leap(face, found); ++tries)
+            for (double &value : found) value /= 4;
     }
 
     // Qp += y (p_j / |x_j|) (p - u <u, p>), feature by feature, u = x_j / |x_j|; `normal` is p_j u.
