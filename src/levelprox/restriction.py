@@ -98,10 +98,14 @@ def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterat
         if not fell >= _FALLS * foretold - _LAST_DIGITS * abs(at.psi):
             damping = max(10 * damping, _DAMPED)
             continue
-        trusted = abs(fell - foretold) <= _FORETOLD * abs(foretold) + _LAST_DIGITS * abs(at.psi)
-        stands = np.array_equal(new.x, at.x)
         damping = damping / 10 if damping > _DAMPED else 0.0
-        at = new if trusted else replace(new, hessian=None)
+        trusted = abs(fell - foretold) <= _FORETOLD * abs(foretold) + _LAST_DIGITS * abs(at.psi)
+        if trusted or _ENOUGH * residual <= enough(y):
+            new = replace(new, gradient=objective.gradient_of(new.margins), hessian=at.hessian if trusted else None)
+        else:  # the next model will be made here, and both come from one pass
+            gradient, hessian = objective.gradient_and_hessian_of(new.margins)
+            new = replace(new, gradient=gradient, hessian=hessian)
+        stands, at = np.array_equal(new.x, at.x), new
         residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
         yield replace(at, n_inner=steps)
         if stands:
@@ -130,7 +134,7 @@ def _model(problem: Problem, at: Iterate, damping: float) -> Problem:
 
 
 def _moved(problem: Problem, objective: Curved, at: Iterate, goal: Iterate) -> tuple[Iterate, float]:
-    """The iterate at the point where a model has its minimum, or beyond it, and by how much ψ falls to the minimum.
+    """Where a model has its minimum, or beyond it, the gradient left out, and by how much ψ falls to the minimum.
 
     Where ψ falls by more than was foretold, as it does for ever on separable data, twice the step may be better; that
     costs no data, for the margins are linear in it.
@@ -149,8 +153,7 @@ def _moved(problem: Problem, objective: Curved, at: Iterate, goal: Iterate) -> t
         if not value < psi or not problem.is_feasible(there):
             break
         psi, margins, x, t = value, further, there, 2 * t
-    gradient = objective.gradient_of(margins)
-    return replace(at, x=x, psi=psi, gradient=gradient, margins=margins, multiplier=goal.multiplier), fell
+    return replace(at, x=x, psi=psi, margins=margins, multiplier=goal.multiplier), fell
 
 
 def by_steps(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterator[Iterate]:

@@ -23,6 +23,7 @@ from levelprox.validation import Array, as_array, finite, real_array
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
 
+_CACHED = 2**23  # bytes of X that are still in cache when they are read again
 _SMALL = 2**27  # bytes that a copy may take besides its share
 
 
@@ -110,6 +111,29 @@ class Design(ABC):
         gram = self._gram_beyond(weight, known.shape[0])
         gram[: known.shape[0], : known.shape[0]] = known
         return gram
+
+    def gram_and_product(self, D: Vector, r: Vector) -> tuple[Vector, Vector]:
+        """X' diag(D) X and X'r, in one pass over X where its rows are stored one after the other."""
+        n = self.shape[0]
+        step = max(1, n * _CACHED // max(self.nbytes, 1))
+        if step >= n or not self.has_row_blocks:
+            return self.gram(D), self.rmatvec(r)
+        gram, product = np.zeros((self.shape[1], self.shape[1])), np.zeros(self.shape[1])
+        for begin in range(0, n, step):
+            rows = slice(begin, min(n, begin + step))
+            block = self._row_block(rows.start, rows.stop)
+            gram += block.gram(D[rows])
+            product += block.rmatvec(r[rows])
+        return gram, product
+
+    @property
+    def has_row_blocks(self) -> bool:
+        """Whether rows that follow one another can be had without a copy."""
+        return False
+
+    def _row_block(self, begin: int, end: int) -> Design:
+        """X[begin:end], not copied."""
+        raise NotImplementedError
 
     def columns(self, W: ArrayLike) -> Design:
         """X[:, W], copied, for a mask of the features or their indices, in any order, repeats allowed."""

@@ -60,6 +60,13 @@ class DenseDesign(Design):
             return SparseDesign.from_scipy(scipy.sparse.csr_array(self.array))
         return DenseDesign(np.ascontiguousarray(self.array))
 
+    @property
+    def has_row_blocks(self) -> bool:
+        return self.kernel.by_rows
+
+    def _row_block(self, begin: int, end: int) -> DenseDesign:
+        return DenseDesign(self.array[begin:end])
+
     def _columns(self, chosen: Index) -> DenseDesign:
         return self._taken(chosen, axis=1)
 

@@ -82,6 +82,13 @@ class SelectedDesign(Design):
             gram += piece._gram_beyond(None if weight is None else weight[rows], known)
         return gram
 
+    def gram_and_product(self, D: Vector, r: Vector) -> tuple[Vector, Vector]:
+        gram, product = np.zeros((self.shape[1], self.shape[1])), np.zeros(self.shape[1])
+        for rows, piece in self._pieces():
+            gram += piece.gram(D[rows])
+            product += piece.rmatvec(r[rows])
+        return gram, product
+
     def _pieces(self) -> Iterator[tuple[slice, Design]]:
         n = self.shape[0]
         entry = self.base.nbytes / max(self.base.stored, 1)

@@ -107,6 +107,17 @@ class SparseDesign(Design):
         """Whether indices ascend in every slice."""
         return self.kernel.is_sorted()
 
+    @property
+    def has_row_blocks(self) -> bool:
+        return self.by_rows
+
+    def _row_block(self, begin: int, end: int) -> SparseDesign:
+        first, last = self.indptr[begin], self.indptr[end]
+        part = self.indptr[begin : end + 1] - first
+        return SparseDesign(
+            self.data[first:last], self.indices[first:last], part, (end - begin, self.shape[1]), self.by_rows
+        )
+
     def _columns(self, chosen: Index) -> SparseDesign:
         arrays = self.kernel.select_columns(chosen)
         return SparseDesign(*arrays, (self.shape[0], chosen.size), self.by_rows)

@@ -47,6 +47,10 @@ class Curved(Objective):
     def gradient_of(self, z: Vector) -> Vector:
         """A'∇F(z)."""
 
+    def gradient_and_hessian_of(self, z: Vector) -> tuple[Vector, Matrix]:
+        """A'∇F(z) and the convex A'∇²F(z)A together, where that spares a pass over the data."""
+        return self.gradient_of(z), self.hessian_of(z, True)
+
     @abstractmethod
     def hessian_of(self, z: Vector, convex: bool) -> Matrix:
         """A'∇²F(z)A, of shape (dimension, dimension); where `convex` with |ℓ''| instead of ℓ'', so that it is PSD."""

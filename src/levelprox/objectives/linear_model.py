@@ -179,9 +179,11 @@ class LinearModel(Curved):
         return _kernels.loss_value(*self.loss.kernel, z, self.target, self.sample_weight)
 
     def gradient_of(self, z: Vector) -> Vector:
-        slopes = np.empty_like(z)
-        _kernels.loss_derivative(*self.loss.kernel, z, self.target, self.sample_weight, slopes)
-        return self.design.rmatvec(slopes)
+        return self.design.rmatvec(self._slope(z))
+
+    def gradient_and_hessian_of(self, z: Vector) -> tuple[Vector, Matrix]:
+        hessian, gradient = self.design.gram_and_product(self._bend(z, True), self._slope(z))
+        return gradient, hessian
 
     def hessian_of(self, z: Vector, convex: bool) -> Matrix:
         return self.design.gram(self._bend(z, convex))
@@ -192,6 +194,12 @@ class LinearModel(Curved):
 
     def hessian_diagonal_of(self, z: Vector, convex: bool) -> Vector:
         return self.design.column_squares(self._bend(z, convex))
+
+    def _slope(self, z: Vector) -> Vector:
+        """s_i ℓ'(z_i, b_i) / Σ s."""
+        slopes = np.empty_like(z)
+        _kernels.loss_derivative(*self.loss.kernel, z, self.target, self.sample_weight, slopes)
+        return slopes
 
     def _bend(self, z: Vector, convex: bool) -> Vector:
         """s_i ℓ''(z_i, b_i) / Σ s; its absolute value where it must not be negative."""
