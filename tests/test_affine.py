@@ -297,7 +297,9 @@ def test_every_subsolver_that_sees_all_of_psi_takes_it(name):
 def test_those_that_draw_rows_say_who_else_can(name):
     for design, _ in (build(), build(intercept=False), build(kind="neither")):
         problem = Problem(LinearModel(design, np.sign(data()[:, 0] - 2), "logistic"), constraints.L1(), 1.0)
-        with pytest.raises(InvalidInputError, match=r"without an intercept\); .*can take it: spectral, nesterov, acsa"):
+        with pytest.raises(
+            InvalidInputError, match=r"without an intercept\); .*can take it: newton, spectral, nesterov, acsa"
+        ):
             solve(problem, subsolver=name)
         with pytest.raises(InvalidInputError, match="centred, scaled or has an intercept, leave batch_size out"):
             solve(problem, subsolver=SUBSOLVERS["acsa"](batch_size=3))

@@ -126,7 +126,7 @@ def test_history_says_what_each_step_had_cost():
     X, b = data.pixels(60, 20, seed=0)
     seen = []
     problem = Problem(LinearModel(X, b, "logistic"), MCP(2, 0.25), level=0.6)
-    result = solve(problem, callback=lambda record, x: seen.append(record.n_grad))
+    result = solve(problem, subsolver="spectral", callback=lambda record, x: seen.append(record.n_grad))
     assert [record.n_grad for record in result.history] == seen
     assert len(seen) > 2 and np.all(np.diff(seen) >= 0) and 1 < seen[0] < seen[-1] == result.n_grad
 

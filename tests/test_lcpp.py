@@ -125,7 +125,7 @@ def check_first_steps(surrogate):
 @pytest.mark.parametrize("fault", ["g of the last point forgotten", "lambda dropped", "level exceeded"])
 def test_planted_faults_are_caught(fault, monkeypatch):
     monkeypatch.setattr(
-        "levelprox.lcpp._feasible_step", lambda problem, subproblem, solve, at, eta_k: solve(subproblem, at)
+        "levelprox.lcpp._feasible_step", lambda problem, subproblem, solver, at, *limits: solver.solve(subproblem, at)
     )
 
     def wrong(constraint, at, level, weights=None):

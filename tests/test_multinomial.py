@@ -224,6 +224,9 @@ class WithoutKernel(DenseDesign):
     def column_squares(self, weight=None):
         return self.array.T**2 @ weight
 
+    def view(self, W):
+        return WithoutKernel(np.ascontiguousarray(self.array[:, W]))
+
 
 def test_products_will_do_where_there_is_no_kernel():
     X, label, x = data(10)

@@ -211,7 +211,7 @@ def test_c28_badly_scaled_columns_get_the_right_advice():
     X = rng.standard_normal((60, 6)) * np.logspace(-4, 4, 6)
     b = X @ (rng.standard_normal(6) / np.logspace(-4, 4, 6))
     with pytest.warns(ConvergenceWarning, match=r"columns of X differ in scale by a factor of .e\+0.: scale them"):
-        solve(Problem(LinearModel(X, b), constraints.Exp(1.0), 1.5), max_iter=20)
+        solve(Problem(LinearModel(X, b), constraints.Exp(1.0), 1.5), max_iter=20, subsolver="spectral")
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "cauchy"])

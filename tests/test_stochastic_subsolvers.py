@@ -18,7 +18,7 @@ from levelprox.errors import InvalidInputError
 from levelprox.losses import loss_by_name
 from levelprox.result import Iterate, Status
 from levelprox.subproblem import Subproblem
-from levelprox.subsolvers import SGD, SVRG, Spectral, choose
+from levelprox.subsolvers import SGD, SVRG, Newton, Spectral, choose
 from levelprox.subsolvers.minibatch import batch_size, draw
 from levelprox.surrogate import linearise
 from tests import reference
@@ -191,14 +191,14 @@ def test_what_they_cannot_take_is_said():
 
 @pytest.mark.parametrize("loss", ["poisson", "gamma"])
 def test_a_loss_of_unbounded_curvature_is_for_the_line_search_alone(loss):
-    """Every other subsolver divides by L: each refuses, and names the one that can."""
+    """Every other subsolver divides by L: each refuses, and names those that can."""
     model = LinearModel(np.eye(3), np.ones(3), loss)
     assert model.smooth and model.smoothness == math.inf
     assert LinearModel(np.zeros((3, 2)), np.ones(3), loss).smoothness == math.inf
-    assert isinstance(choose("auto", model), Spectral)
+    assert isinstance(choose("auto", model), Newton) and isinstance(choose("spectral", model), Spectral)
     for name in ("nesterov", "acsa", "svrg", "sgd"):
         with pytest.raises(
-            InvalidInputError, match=f"'{name}' needs .*poisson.*; subsolvers that can take it: spectral$"
+            InvalidInputError, match=f"'{name}' needs .*poisson.*; subsolvers that can take it: newton, spectral$"
         ):
             choose(name, model)
     with pytest.raises(InvalidInputError, match="preset='paper' needs the smoothness L of the objective, which is un"):

@@ -243,7 +243,7 @@ def test_a_subsolver_names_those_that_can():
     with pytest.raises(InvalidInputError, match=r"'smoothing' needs a linear model whose loss has kinks.*acsa$"):
         solve(Problem(ROUGH_OBJECTIVES[4], MCP, 1.5), subsolver="smoothing")
     lost = Function(lambda x: (0.0, x), 3, nonsmoothness=1.0)
-    with pytest.raises(InvalidInputError, match="no subsolver can take this objective: 'spectral' needs"):
+    with pytest.raises(InvalidInputError, match="no subsolver can take this objective: 'newton' needs"):
         solve(Problem(lost, MCP, 1.5))
 
 

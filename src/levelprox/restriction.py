@@ -4,9 +4,10 @@ Two ways. By steps: LCPP with any subsolver, and for Newton's the polish of its 
 curved, its second-order model over W needs no data once it is formed; the level is kept exactly, by LCPP steps on the
 model, and only where they lead is ψ asked again:
 
-    x⁺ ≈ argmin  ⟨∇ψ(x), d⟩ + ½ d'(∇²ψ(x) + ρ diag ∇²ψ(x))d    s.t.  g(x + d) ≤ η
+    x⁺ ≈ argmin  ⟨∇ψ(x), d⟩ + ½ d'(∇²ψ(x) + ρ(diag ∇²ψ(x) + c))d    s.t.  g(x + d) ≤ η
 
-ρ = 0 is Newton's method; it is raised where ψ does not fall as the model foretold (Levenberg, Marquardt).
+c is a typical curvature of ψ. ρ = 0 is Newton's method; it is raised where ψ does not fall as the model foretold
+(Levenberg, Marquardt).
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ def solve_restriction(problem: Problem, start: Iterate, enough: Enough, how: How
     way = by_models if how.subsolver.forms_models(problem.objective) else by_steps
     at = start
     try:
-        for at in way(problem, start, enough, how):
-            pass
+        for step in way(problem, start, enough, how):
+            at = step
     except KeyboardInterrupt:
         return replace(at, stop="interrupted")
     return at
@@ -114,9 +115,10 @@ def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterat
 
 def _last(points: Iterator[Iterate], start: Iterate) -> Iterate:
     """Where they lead."""
-    for start in points:
-        pass
-    return start
+    last = start
+    for point in points:
+        last = point
+    return last
 
 
 def _for_model(enough: Enough, residual: float) -> Enough:
@@ -128,8 +130,9 @@ def _model(problem: Problem, at: Iterate, damping: float) -> Problem:
     """The restriction with ψ replaced by its second-order model at x, and no data in it."""
     hessian = at.hessian
     if damping > 0:
+        # Where ψ does not bend at all its diagonal is no measure of anything: then a typical curvature is.
         hessian = hessian.copy()
-        hessian[np.diag_indices_from(hessian)] *= 1 + damping
+        hessian[np.diag_indices_from(hessian)] += damping * (np.diagonal(hessian) + problem.objective.curvature)
     return replace(problem, objective=Quadratic(at.x, at.psi, at.gradient, hessian, problem.width))
 
 
@@ -161,8 +164,8 @@ def by_steps(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterato
     steps = 0
     residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
     if _is_vacuous(problem):
-        for _, at in without_level(problem, at, how.gamma, how.subsolver, enough.least, how.seconds_left, how.rng):
-            steps += 1
+        for _, step in without_level(problem, at, how.gamma, how.subsolver, enough.least, how.seconds_left, how.rng):
+            at, steps = step, steps + 1
             residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
             yield replace(at, n_inner=steps)
             if residual <= enough(y) or how.seconds_left() <= 0:

@@ -51,10 +51,10 @@ def solve(
     Parameters
     ----------
     problem : Problem
-    subsolver : {"auto", "newton", "spectral", "smoothing", "nesterov", "acsa", "svrg", "sgd"} or Subsolver, default="auto"
-        How subproblems are solved. "auto" takes the first that can take the objective: "newton" for models of
-        smooth losses, "spectral" for other differentiable ψ, "smoothing" for linear models with kinks, "acsa" for
-        what else there is.
+    subsolver : str or Subsolver, default="auto"
+        One of "auto", "newton", "spectral", "smoothing", "nesterov", "acsa", "svrg", "sgd": how subproblems are
+        solved. "auto" takes the first that can take the objective: "newton" for models of smooth losses, "spectral"
+        for other differentiable ψ, "smoothing" for linear models with kinks, "acsa" for what else there is.
     levels : {"constant", "geometric", "harmonic"} or Levels, default="constant"
         The schedule η_k. "harmonic" is the paper's, `Harmonic(eta0=…)` sets its start. Different
         schedules may end in different KKT points; "constant" is the fastest.

@@ -79,7 +79,9 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
     at = state.at
     violation = _violation(problem, at.x, at.gradient, state.multiplier)
     W = _choose(problem, at, violation, state.looks)
-    if _DEAR * problem.n_features < W.size < problem.n_features:  # then the last digits of a set that may yet change cost more than a look
+    if (
+        _DEAR * problem.n_features < W.size < problem.n_features
+    ):  # then the last digits of a set that may yet change cost more than a look
         tolerance = max(tolerance, _LOOK_FIRST * state.residual)
     enough = _enough(problem, state.multiplier, violation, W, tolerance)
     restricted = replace(problem.restrict(W), level=eta_k)

@@ -70,7 +70,8 @@ public:
             const bool same = same_face();
             apply(move_, image_);
             const double length = dot(move_, move_), bend = dot(move_, image_);
-            if (!advance(bend)) return;
+            // A projected step falls by at least |move|²/step; near the end that is lost in the rounding of <slope, move>.
+            if (!advance(bend, length / step)) return;
             step = std::clamp(bend > 0 ? length / bend : 1.0, SHORTEST, LONGEST);
             settled = same ? settled + 1 : 0;
             if (settled >= SETTLED) width_ == 1 ? search_face() : search_groups(), settled = 0;
@@ -111,8 +112,8 @@ private:
     }
 
     // x += t·move with the best t in [0, 1]; image_ is Q·move. False where nothing is gained any more.
-    bool advance(double bend) {
-        const double fall = -dot(slope_, move_);
+    bool advance(double bend, double least = 0) {
+        const double fall = std::max(-dot(slope_, move_), least);
         if (!(fall > 0) || !std::isfinite(fall) || !std::isfinite(bend)) return false;
         const double t = bend > fall ? fall / bend : 1.0;
         for (std::size_t i = 0; i < d_; ++i) {

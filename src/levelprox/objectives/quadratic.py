@@ -1,6 +1,6 @@
 """A parabola: the second-order model of another ψ about a point c, without its data.
 
-    q(x) = ψ(c) + ⟨∇ψ(c), x − c⟩ + ½ (x − c)'H(x − c)
+q(x) = ψ(c) + ⟨∇ψ(c), x − c⟩ + ½ (x − c)'H(x − c)
 """
 
 from __future__ import annotations

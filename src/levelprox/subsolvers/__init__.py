@@ -16,7 +16,9 @@ from levelprox.subsolvers.spectral import Spectral
 from levelprox.subsolvers.svrg import SVRG
 
 #: By name; "auto" takes the first that can take the objective.
-SUBSOLVERS: dict[str, type[Subsolver]] = {kind.name: kind for kind in (Newton, Spectral, Smoothing, Nesterov, ACSA, SGD, SVRG)}
+SUBSOLVERS: dict[str, type[Subsolver]] = {
+    kind.name: kind for kind in (Newton, Spectral, Smoothing, Nesterov, ACSA, SGD, SVRG)
+}
 
 
 def choose(subsolver: str | Subsolver, objective: Objective) -> Subsolver:

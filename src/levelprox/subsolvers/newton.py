@@ -109,9 +109,9 @@ class Newton(Subsolver):
             n_proj=at.n_proj + outcome["projections"],
         )
         move = outcome["x"] - at.x
-        promised = float(np.sum(slope * move))
-        if not promised < 0:
+        if not np.any(move):
             return replace(at, stop="stationary")
+        promised = min(float(np.sum(slope * move)), 0.0)  # rounding may hide how little is left
         new = _search(subproblem, objective, at, outcome["x"], move, promised)
         return new if _foretold(subproblem, at, new, outcome["decrease"]) else replace(new, hessian=None)
 
