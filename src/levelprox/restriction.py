@@ -39,7 +39,7 @@ _MOST_MODELS = 50
 _ENOUGH = 0.1  # of the residual at which a model was made: it is no better than that
 _FALLS = 0.1  # of what the model foretold: less is a failure
 _FORETOLD = 0.1  # how far the fall may be from what was foretold for the model to serve again
-_LONGEST = 64.0  # times the step of the model
+_LONGEST, _WORTH_A_PASS = 64.0, 4.0  # times the step of the model
 _DAMPED = 1e-3  # ρ after the first failure
 _MOST_DAMPED = 1e9
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
@@ -82,35 +82,67 @@ def solve_restriction(problem: Problem, start: Iterate, enough: Enough, how: How
 
 
 def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterator[Iterate]:
-    """One second-order model after another, each solved over the level itself; every point that lowers ψ."""
+    """One second-order model after another, each solved over the level itself; every point that lowers ψ.
+
+    A point is tried by one pass over the columns in W, from which come its margins, the gradient and, unless the
+    model foretold the last step so well that it may serve again, the next model.
+    """
     objective = cast(Curved, problem.objective)
-    at = replace(at, margins=objective.margins(at.x), hessian=None)
+    margins = objective.margins(at.x) if np.any(at.x) else objective.origin
+    at = replace(at, margins=margins, hessian=objective.hessian_of(margins, True))
     residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
-    damping, steps = 0.0, 0
+    damping, steps, trusted = 0.0, 0, False
     while residual > enough(y) and steps < _MOST_MODELS and how.seconds_left() > 0 and damping < _MOST_DAMPED:
-        if at.hessian is None:
-            at = replace(at, hessian=objective.hessian_of(at.margins, True))
         model = _model(problem, at, damping)
         start = replace(at, margins=at.x, hessian=model.objective.hessian)
         goal = _last(by_steps(model, start, _for_model(enough, residual), how), start)
         steps += 1
-        new, fell = _moved(problem, objective, at, goal)
-        foretold = at.psi - goal.psi
-        if not fell >= _FALLS * foretold - _LAST_DIGITS * abs(at.psi):
-            damping = max(10 * damping, _DAMPED)
+        last_digits, foretold = _LAST_DIGITS * abs(at.psi), at.psi - goal.psi
+        new = _tried(objective, at, goal, not trusted and _ENOUGH * residual > enough(y))
+        fell = at.psi - new.psi
+        if not fell >= max(_FALLS * foretold, 0.0) - last_digits:
+            damping, trusted = max(10 * damping, _DAMPED), True  # the model of this point is still there
             continue
+        if fell > (1 + _FORETOLD) * foretold:
+            new = _further(problem, objective, at, new)
         damping = damping / 10 if damping > _DAMPED else 0.0
-        trusted = abs(fell - foretold) <= _FORETOLD * abs(foretold) + _LAST_DIGITS * abs(at.psi)
-        if trusted or _ENOUGH * residual <= enough(y):
-            new = replace(new, gradient=objective.gradient_of(new.margins), hessian=at.hessian if trusted else None)
-        else:  # the next model will be made here, and both come from one pass
-            gradient, hessian = objective.gradient_and_hessian_of(new.margins)
-            new = replace(new, gradient=gradient, hessian=hessian)
-        stands, at = np.array_equal(new.x, at.x), new
-        residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
+        trusted = abs(fell - foretold) <= _FORETOLD * abs(foretold) + last_digits
+        stands = np.array_equal(new.x, at.x)
+        residual, y = distance(problem, new.x, new.psi, new.gradient, how.null)
+        if new.hessian is None and residual > enough(y):
+            new = replace(new, hessian=at.hessian if trusted else objective.hessian_of(new.margins, True))
+        at = new
         yield replace(at, n_inner=steps)
         if stands:
             break
+
+
+def _tried(objective: Curved, at: Iterate, goal: Iterate, with_hessian: bool) -> Iterate:
+    """The iterate where a model has its minimum; ψ = inf where it is not to be used."""
+    margins, gradient, hessian = objective.evaluated(goal.x, with_hessian)
+    psi = objective.value_of(margins)
+    if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
+        psi = np.inf
+    return Iterate(goal.x, psi, gradient, goal.multiplier, at.step, at.stop, margins=margins, hessian=hessian)
+
+
+def _further(problem: Problem, objective: Curved, at: Iterate, new: Iterate) -> Iterate:
+    """Beyond the minimum of a model where ψ falls faster than it foretold, as it does for ever on separable data.
+
+    Margins are linear in the step, so the search costs no data; what it finds is taken where it is worth a pass.
+    """
+    along, best = new.margins - at.margins, new
+    t = 2.0
+    while t <= _LONGEST:
+        x, margins = at.x + t * (new.x - at.x), at.margins + t * along
+        psi = objective.value_of(margins)
+        if not psi < best.psi or not problem.is_feasible(x):
+            break
+        best, t = replace(new, x=x, psi=psi, margins=margins), 2 * t
+    if t <= _WORTH_A_PASS:
+        return new
+    margins, gradient, hessian = objective.evaluated(best.x, True)
+    return replace(best, psi=objective.value_of(margins), margins=margins, gradient=gradient, hessian=hessian)
 
 
 def _last(points: Iterator[Iterate], start: Iterate) -> Iterate:
@@ -134,29 +166,6 @@ def _model(problem: Problem, at: Iterate, damping: float) -> Problem:
         hessian = hessian.copy()
         hessian[np.diag_indices_from(hessian)] += damping * (np.diagonal(hessian) + problem.objective.curvature)
     return replace(problem, objective=Quadratic(at.x, at.psi, at.gradient, hessian, problem.width))
-
-
-def _moved(problem: Problem, objective: Curved, at: Iterate, goal: Iterate) -> tuple[Iterate, float]:
-    """Where a model has its minimum, or beyond it, the gradient left out, and by how much ψ falls to the minimum.
-
-    Where ψ falls by more than was foretold, as it does for ever on separable data, twice the step may be better; that
-    costs no data, for the margins are linear in it.
-    """
-    move = goal.x - at.x
-    along = objective.moved(move)
-    margins, x = at.margins + along, goal.x
-    psi = objective.value_of(margins)
-    fell = at.psi - psi
-    if not fell >= -_LAST_DIGITS * abs(at.psi):
-        return at, -np.inf
-    t = 2.0
-    while fell > (1 + _FORETOLD) * (at.psi - goal.psi) and t <= _LONGEST:
-        further, there = at.margins + t * along, at.x + t * move
-        value = objective.value_of(further)
-        if not value < psi or not problem.is_feasible(there):
-            break
-        psi, margins, x, t = value, further, there, 2 * t
-    return replace(at, x=x, psi=psi, margins=margins, multiplier=goal.multiplier), fell
 
 
 def by_steps(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterator[Iterate]:

@@ -92,8 +92,11 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
     small = solve_restriction(restricted, small, enough, how)
     x = np.zeros_like(at.x)
     x[places] = small.x
-    psi, gradient = problem.objective.value_and_gradient(x)
-    work = {"n_inner": small.n_inner, "n_proj": small.n_proj, "n_grad": problem.objective.evaluation_cost}
+    if W.size == problem.n_features:  # all of them were looked at all the time
+        psi, gradient, looks = small.psi, small.gradient, small.n_inner
+    else:
+        (psi, gradient), looks = problem.objective.value_and_gradient(x), 1
+    work = {"n_inner": small.n_inner, "n_proj": small.n_proj, "n_grad": looks}
     if not psi <= at.psi + _LAST_DIGITS * abs(at.psi):  # steps that gained nothing can add up their rounding
         return replace(state, at=replace(at, stop=small.stop, **work), features=W, looks=state.looks + 1)
     at = Iterate(x, psi, gradient, small.multiplier, at.step, small.stop, **work)

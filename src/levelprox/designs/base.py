@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -112,28 +113,13 @@ class Design(ABC):
         gram[: known.shape[0], : known.shape[0]] = known
         return gram
 
-    def gram_and_product(self, D: Vector, r: Vector) -> tuple[Vector, Vector]:
-        """X' diag(D) X and X'r, in one pass over X where its rows are stored one after the other."""
-        n = self.shape[0]
-        step = max(1, n * _CACHED // max(self.nbytes, 1))
-        if step >= n or not self.has_row_blocks:
-            return self.gram(D), self.rmatvec(r)
-        gram, product = np.zeros((self.shape[1], self.shape[1])), np.zeros(self.shape[1])
-        for begin in range(0, n, step):
-            rows = slice(begin, min(n, begin + step))
-            block = self._row_block(rows.start, rows.stop)
-            gram += block.gram(D[rows])
-            product += block.rmatvec(r[rows])
-        return gram, product
+    def row_blocks(self) -> Iterator[tuple[slice, Design]]:
+        """X in blocks of rows, each small enough to stay in cache between two uses of it; itself where it has none."""
+        yield slice(0, self.shape[0]), self
 
-    @property
-    def has_row_blocks(self) -> bool:
-        """Whether rows that follow one another can be had without a copy."""
-        return False
-
-    def _row_block(self, begin: int, end: int) -> Design:
-        """X[begin:end], not copied."""
-        raise NotImplementedError
+    def _cached_rows(self) -> int:
+        """How many rows stay in cache."""
+        return max(1, self.shape[0] * _CACHED // max(self.nbytes, 1))
 
     def columns(self, W: ArrayLike) -> Design:
         """X[:, W], copied, for a mask of the features or their indices, in any order, repeats allowed."""

@@ -6,6 +6,8 @@ C and Fortran order are used in place, read-only arrays and memory maps included
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import scipy.sparse
 
@@ -60,12 +62,14 @@ class DenseDesign(Design):
             return SparseDesign.from_scipy(scipy.sparse.csr_array(self.array))
         return DenseDesign(np.ascontiguousarray(self.array))
 
-    @property
-    def has_row_blocks(self) -> bool:
-        return self.kernel.by_rows
-
-    def _row_block(self, begin: int, end: int) -> DenseDesign:
-        return DenseDesign(self.array[begin:end])
+    def row_blocks(self) -> Iterator[tuple[slice, Design]]:
+        step = self._cached_rows()
+        if not self.kernel.by_rows or step >= self.shape[0]:
+            yield from super().row_blocks()
+            return
+        for begin in range(0, self.shape[0], step):
+            rows = slice(begin, min(self.shape[0], begin + step))
+            yield rows, DenseDesign(self.array[rows])
 
     def _columns(self, chosen: Index) -> DenseDesign:
         return self._taken(chosen, axis=1)

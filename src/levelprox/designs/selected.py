@@ -82,12 +82,8 @@ class SelectedDesign(Design):
             gram += piece._gram_beyond(None if weight is None else weight[rows], known)
         return gram
 
-    def gram_and_product(self, D: Vector, r: Vector) -> tuple[Vector, Vector]:
-        gram, product = np.zeros((self.shape[1], self.shape[1])), np.zeros(self.shape[1])
-        for rows, piece in self._pieces():
-            gram += piece.gram(D[rows])
-            product += piece.rmatvec(r[rows])
-        return gram, product
+    def row_blocks(self) -> Iterator[tuple[slice, Design]]:
+        return self._pieces()
 
     def _pieces(self) -> Iterator[tuple[slice, Design]]:
         n = self.shape[0]

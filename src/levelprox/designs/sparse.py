@@ -8,6 +8,7 @@ copy: the user's matrix is never touched.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -107,16 +108,21 @@ class SparseDesign(Design):
         """Whether indices ascend in every slice."""
         return self.kernel.is_sorted()
 
-    @property
-    def has_row_blocks(self) -> bool:
-        return self.by_rows
+    def row_blocks(self) -> Iterator[tuple[slice, Design]]:
+        return iter(self._row_blocks)
 
-    def _row_block(self, begin: int, end: int) -> SparseDesign:
-        first, last = self.indptr[begin], self.indptr[end]
-        part = self.indptr[begin : end + 1] - first
-        return SparseDesign(
-            self.data[first:last], self.indices[first:last], part, (end - begin, self.shape[1]), self.by_rows
-        )
+    @cached_property
+    def _row_blocks(self) -> list[tuple[slice, Design]]:
+        n, step = self.shape[0], self._cached_rows()
+        if not self.by_rows or step >= n:
+            return list(super().row_blocks())
+        blocks: list[tuple[slice, Design]] = []
+        for begin in range(0, n, step):
+            rows = slice(begin, min(n, begin + step))
+            first, last = self.indptr[rows.start], self.indptr[rows.stop]
+            indptr, shape = self.indptr[begin : rows.stop + 1] - first, (rows.stop - begin, self.shape[1])
+            blocks.append((rows, SparseDesign(self.data[first:last], self.indices[first:last], indptr, shape, True)))
+        return blocks
 
     def _columns(self, chosen: Index) -> SparseDesign:
         arrays = self.kernel.select_columns(chosen)

@@ -35,6 +35,11 @@ class Curved(Objective):
     def margins(self, x: Vector) -> Vector:
         """z = Ax + o."""
 
+    @property
+    def origin(self) -> Vector:
+        """The margins at x = 0."""
+        return self.margins(np.zeros(self.dimension))
+
     @abstractmethod
     def moved(self, dx: Vector) -> Vector:
         """A·dx: how the margins change with x."""
@@ -47,9 +52,10 @@ class Curved(Objective):
     def gradient_of(self, z: Vector) -> Vector:
         """A'∇F(z)."""
 
-    def gradient_and_hessian_of(self, z: Vector) -> tuple[Vector, Matrix]:
-        """A'∇F(z) and the convex A'∇²F(z)A together, where that spares a pass over the data."""
-        return self.gradient_of(z), self.hessian_of(z, True)
+    def evaluated(self, x: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
+        """Margins, gradient and, if asked for, the convex Hessian at x, in as few passes over the data as it takes."""
+        z = self.margins(x)
+        return z, self.gradient_of(z), self.hessian_of(z, True) if with_hessian else None
 
     @abstractmethod
     def hessian_of(self, z: Vector, convex: bool) -> Matrix:

@@ -24,6 +24,7 @@ from levelprox.validation import finite
 
 # Margins this close to a kink, relative to what they are a sum of, count as at it.
 _KINK = 1e-12
+_ALL = slice(None)
 # What is computed from X once, and not pickled.
 _DERIVED = ("compiled", "by_rows", "row_squares", "curvature", "_column_squares", "_largest_eigenvalue")
 
@@ -172,6 +173,10 @@ class LinearModel(Curved):
     def n_margins(self) -> int:
         return self.design.shape[0]
 
+    @property
+    def origin(self) -> Vector:
+        return np.zeros(self.n_margins) if self.offset is None else self.offset.copy()
+
     def moved(self, dx: Vector) -> Vector:
         return self.design.matvec(dx)
 
@@ -181,9 +186,17 @@ class LinearModel(Curved):
     def gradient_of(self, z: Vector) -> Vector:
         return self.design.rmatvec(self._slope(z))
 
-    def gradient_and_hessian_of(self, z: Vector) -> tuple[Vector, Matrix]:
-        hessian, gradient = self.design.gram_and_product(self._bend(z, True), self._slope(z))
-        return gradient, hessian
+    def evaluated(self, x: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
+        z, gradient = np.empty(self.n_margins), np.zeros(self.dimension)
+        hessian = np.zeros((self.dimension, self.dimension)) if with_hessian else None
+        for rows, block in self.design.row_blocks():
+            z[rows] = block.matvec(x)
+            if self.offset is not None:
+                z[rows] += self.offset[rows]
+            gradient += block.rmatvec(self._slope(z[rows], rows))
+            if hessian is not None:
+                hessian += block.gram(self._bend(z[rows], True, rows))
+        return z, gradient, hessian
 
     def hessian_of(self, z: Vector, convex: bool) -> Matrix:
         return self.design.gram(self._bend(z, convex))
@@ -195,16 +208,20 @@ class LinearModel(Curved):
     def hessian_diagonal_of(self, z: Vector, convex: bool) -> Vector:
         return self.design.column_squares(self._bend(z, convex))
 
-    def _slope(self, z: Vector) -> Vector:
-        """s_i ℓ'(z_i, b_i) / Σ s."""
-        slopes = np.empty_like(z)
-        _kernels.loss_derivative(*self.loss.kernel, z, self.target, self.sample_weight, slopes)
-        return slopes
+    def _slope(self, z: Vector, rows: slice = _ALL) -> Vector:
+        """s_i ℓ'(z_i, b_i) / Σ s of these samples."""
+        return self._weighted(_kernels.loss_derivative, z, rows)
 
-    def _bend(self, z: Vector, convex: bool) -> Vector:
-        """s_i ℓ''(z_i, b_i) / Σ s; its absolute value where it must not be negative."""
-        bend = np.empty_like(z)
-        _kernels.loss_curvature(*self.loss.kernel, z, self.target, self.sample_weight, bend)
+    def _weighted(self, kernel: Callable[..., None], z: Vector, rows: slice) -> Vector:
+        """ℓ' or ℓ'' of some samples, as they enter the mean over all; the kernels take the mean of what they see."""
+        out, share = np.empty_like(z), self._share[rows]
+        kernel(*self.loss.kernel, z, self.target[rows], None, out)
+        out *= z.size
+        return np.where(share > 0, out * share, 0.0)  # a sample without weight is not there, whatever its loss
+
+    def _bend(self, z: Vector, convex: bool, rows: slice = _ALL) -> Vector:
+        """s_i ℓ''(z_i, b_i) / Σ s of these samples; its absolute value where it must not be negative."""
+        bend = self._weighted(_kernels.loss_curvature, z, rows)
         return np.abs(bend) if convex and self.loss.weak_convexity else bend
 
     def slopes(self, x: Vector) -> Vector:
