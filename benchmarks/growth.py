@@ -3,7 +3,7 @@
     python -m benchmarks.growth [--quick] [--largest] [--out results]
 
 Generated CSR problems, logistic and squared, with a true support of 20 features; MCP that counts features, level 20.5,
-all settings as they come:
+all settings as they come, one thread:
 
 - d: d from 1e3 to 1e7 features at a fixed number of stored entries,
 - entries: 1e5 stored entries and up at d = 1e5; with --largest up to what 19 GB hold,
@@ -21,7 +21,6 @@ below that, what a fit costs whatever its size is most of it.
 from __future__ import annotations
 
 import json
-import math
 import os
 import statistics
 import subprocess
@@ -44,9 +43,10 @@ PER_ROW = 50  # entries
 SUPPORT = 20  # features that matter; each row has one of the first ten and one of the others
 LOSSES = ("logistic", "squared")
 SMALLEST_COUNTED = 1 / 100  # of the largest size: the rest is overhead
+LARGEST = 1.3e9  # entries: 16 GB
 SHORT = 5.0  # seconds: a fit this short is repeated
 STEEPEST = 1.1  # slope that still is called linear
-PIECE = 1 << 18  # rows drawn at a time
+PIECE = 1 << 15  # rows drawn at a time
 NAMES = ("series", "loss", "n", "d", "entries", "dtype", "seconds", "pass_s", "passes", "steps", "nonzero", "kkt")
 WIDTHS = (15, 10, 11, 10, 12, 9, 10, 9, 7, 6, 8, 9)
 
@@ -61,7 +61,7 @@ class Case:
     d: int
     per_row: int
     dtype: str = "float64"
-    threads: int = 0  # 0: as many as there are
+    threads: int = 1  # several would blur the slopes on a busy machine, where they wait for one another
 
     @property
     def entries(self) -> int:
@@ -84,7 +84,7 @@ def cases(quick: bool, largest: bool) -> Iterator[Case]:
         for power in range(3, 6 if quick else 8):
             yield of_entries("both", loss, 10**power, 30 * 10**power, PER_ROW, "float32" if power == 7 else "float64")
     if largest:
-        yield of_entries("entries", "logistic", 10**5, 1e9, PER_ROW)
+        yield of_entries("entries", "logistic", 10**5, LARGEST, PER_ROW)
 
 
 def threaded(quick: bool) -> Iterator[Case]:
@@ -104,14 +104,13 @@ def generate(case: Case) -> tuple[Any, np.ndarray]:
     data = np.empty((case.n, case.per_row), dtype=case.dtype)
     indices = np.empty((case.n, 0 if dense else case.per_row), dtype=np.int32)
     b = np.empty(case.n)
+    low, high = _ranges(case)
     for begin in range(0, case.n, PIECE):
         rows = slice(begin, min(begin + PIECE, case.n))
         m = rows.stop - begin
-        for k in range(case.per_row):  # a column of the piece at a time: temporaries stay small
-            data[rows, k] = rng.standard_normal(m, dtype=case.dtype)
-            if not dense:
-                low, high = _range(k, case)
-                indices[rows, k] = rng.integers(low, high, m, dtype=np.int32)
+        rng.standard_normal(out=data[rows], dtype=case.dtype)
+        if not dense:
+            indices[rows] = rng.integers(low, high, (m, case.per_row), dtype=np.int32)
         z = data[rows, :SUPPORT] @ truth if dense else np.sum(data[rows, :2] * truth[indices[rows, :2]], axis=1)
         b[rows] = np.sign(z + rng.logistic(size=m)) if case.loss == "logistic" else z + rng.standard_normal(m)
     if dense:
@@ -122,13 +121,11 @@ def generate(case: Case) -> tuple[Any, np.ndarray]:
     return X, b
 
 
-def _range(k: int, case: Case) -> tuple[int, int]:
-    """Where the k-th entry of a row lies: the first two among the features that matter."""
-    half = SUPPORT // 2
-    if k < 2:
-        return k * half, (k + 1) * half
-    step = (case.d - SUPPORT) / (case.per_row - 2)
-    return SUPPORT + math.ceil((k - 2) * step), SUPPORT + math.ceil((k - 1) * step)
+def _ranges(case: Case) -> tuple[np.ndarray, np.ndarray]:
+    """From where to where each entry of a row may lie: the first two among the features that matter."""
+    rest = np.linspace(SUPPORT, case.d, max(case.per_row - 1, 2)).astype(np.int64)
+    ends = np.concatenate([[0, SUPPORT // 2], rest])
+    return ends[:-1], ends[1:]
 
 
 def memory(name: str) -> float:
@@ -177,7 +174,7 @@ def _timed(job: Callable[[], Any]) -> tuple[float, Any]:
 
 def in_a_process(case: Case) -> Row:
     """`measure` in a process of its own."""
-    environment = {**os.environ, **({"OMP_NUM_THREADS": str(case.threads)} if case.threads else {})}
+    environment = {**os.environ, "OMP_NUM_THREADS": str(case.threads)}
     command = [sys.executable, "-m", "benchmarks.growth", "--case", json.dumps(asdict(case))]
     out = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
     row: Row = json.loads(out.splitlines()[-1])
