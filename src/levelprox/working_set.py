@@ -76,7 +76,8 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
     W, enough = _look(problem, state, tolerance)
     small = _on(problem, state, W, eta_k, enough, how)
     x = np.zeros(at.x.size)  # not zeros_like, which writes to all of it: memory that is not written to takes no room
-    x[problem.coordinates(W)] = small.x
+    nonzero = np.flatnonzero(small.x)
+    x[problem.coordinates(W)[nonzero]] = small.x[nonzero]
     psi, gradient = problem.objective.value_and_gradient(x)
     work = {"n_inner": small.n_inner, "n_proj": small.n_proj, "n_grad": problem.objective.evaluation_cost}
     if not psi <= at.psi + _LAST_DIGITS * abs(at.psi):  # steps that gained nothing can add up their rounding
