@@ -32,9 +32,10 @@ coverage: $(VENV)/.built
 bench: $(VENV)/.built
 	$(BIN)/python benchmarks/projection.py
 	$(BIN)/python benchmarks/stochastic.py
+	$(BIN)/python -m benchmarks.growth
 
 # What the paper claims and shows, measured: CSV files and figures in results/. `make experiments QUICK=--quick` is shorter.
-EXPERIMENTS := rates finite_sum constraints subsolvers
+EXPERIMENTS := rates finite_sum constraints subsolvers convergence
 experiments: $(EXPERIMENTS:%=experiments-%)
 
 experiments-%: $(VENV)/.built

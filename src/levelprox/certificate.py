@@ -160,7 +160,7 @@ def certify(
     """
     if not isinstance(problem, Problem):
         raise InvalidInputError(f"problem must be a Problem, got {type(problem).__name__}")
-    point = problem.point("x", x)
+    point = problem.point("x", x, copy=False)
     psi, gradient = problem.objective.value_and_gradient(point)
     if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
         raise NumericalError("the objective or its gradient is not finite at x")
@@ -183,7 +183,6 @@ def assemble(
     g = problem.g(x)
     slack = problem.level - g
     residual = Residual(problem, x, gradient)
-    sizes = residual.sizes
     price = price_of(problem, x, psi, null)
     y = best_multiplier(residual, price)
     # Clearly below the level and stationary without it: the constraint does not hold x back.
@@ -201,32 +200,30 @@ def assemble(
         infeasibility=max(0.0, -slack, float(negative)),
         multiplier=y,
         stationarity=stationarity,
-        stationarity_squared=_squared(residual.each(y)),
+        stationarity_squared=residual.squared(y),
         complementarity=y * abs(slack),
         scale=null.scale,
         active=y > 0,
-        n_nonzero=int(np.count_nonzero(sizes if problem.weights is None else sizes[problem.weights > 0])),
+        n_nonzero=residual.support.size
+        if problem.weights is None
+        else np.count_nonzero(problem.weights[residual.support]),
         degenerate_distance=distance,
         degenerate_check=check,
-        dual_bound=_dual_bound(problem, x, sizes, psi, null),
+        dual_bound=_dual_bound(problem, x, residual, psi, null),
         gradient_error=gradient_error,
     )
 
 
-def _squared(vector: Vector) -> float:
-    with np.errstate(over="ignore"):  # beyond the range of float64 it is inf
-        return float(np.sum(vector**2))
-
-
-def _dual_bound(problem: Problem, x: Vector, sizes: Vector, psi: float, null: NullFit) -> float:
+def _dual_bound(problem: Problem, x: Vector, residual: Residual, psi: float, null: NullFit) -> float:
     """Y ≤ (ψ(x_0) − ψ(x) + μ/2 ‖x_0 − x‖²) / (η − g_x(x_0)), x_0 the null fit, g_x the surrogate at x."""
-    support = np.flatnonzero(sizes)
-    t = sizes[support]
+    support, t = residual.support, residual.t
     spent = problem.constraint.slope(t) * t
     if problem.weights is not None:
         spent = problem.weights[support] * spent
     room = problem.level - problem.g(x) + float(np.sum(spent))
     if room <= 0 or not np.isfinite(null.psi):
         return np.inf
-    apart = _squared(null.x - x)
+    differ = null.x != x  # at few places
+    with np.errstate(over="ignore"):  # beyond the range of float64 it is inf
+        apart = float(np.sum((null.x[differ] - x[differ]) ** 2))
     return max(0.0, null.psi - psi + problem.objective.weak_convexity / 2 * apart) / room

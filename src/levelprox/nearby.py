@@ -205,7 +205,7 @@ def _at(problem: Problem, solution: Iterate, delta: float, seconds: float) -> tu
     """The statement at x̄ with the subproblem's own multiplier and gradient, and with the certificate's."""
     x, y = solution.x, solution.multiplier
     slack = abs(problem.g(x) - problem.level)
-    apart = float(np.sum(Residual(problem, x, solution.gradient).each(y) ** 2))
+    apart = Residual(problem, x, solution.gradient).squared(y)
     # The scale does not matter for absolute figures.
     hint = None if solution.kinks is None else solution.kinks.slopes
     at = certify(problem, x, NullFit(x, solution.psi, solution.gradient, 1.0), hint=hint, seconds=seconds)

@@ -21,11 +21,14 @@ _CLOSE = 1e-3  # to the null fit, relative to its distance from the origin
 
 @dataclass(frozen=True, eq=False)
 class NullFit:
-    """The fit without any feature that counts: where scales are measured."""
+    """The fit without any feature that counts: where scales are measured.
+
+    The gradient is of use at the start only, and None where nobody needs it any more: it may be large.
+    """
 
     x: Vector
     psi: float
-    gradient: Vector
+    gradient: Vector | None
     scale: float
 
 

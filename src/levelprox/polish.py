@@ -115,11 +115,11 @@ def _bend(problem: Problem, x: Vector, y: float, support: NDArray[np.intp]) -> V
     """y∇²g on the support: y ω_j [φ'(t_j)/t_j (I − uu') − h''(t_j) uu'] for each feature, u = x_j/t_j."""
     t, u = _directions(problem, x, support)
     weights, width = y * _weights(problem, support), problem.width
-    across = weights * problem.constraint.slope(t) / np.where(t > 0, t, np.inf)
+    # A single coefficient has nothing across it.
+    across = weights * problem.constraint.slope(t) / np.where(t > 0, t, np.inf) if width > 1 else np.zeros(t.size)
     along = -weights * problem.constraint.curvature(t)
     blocks = (along - across)[:, None, None] * u[:, :, None] * u[:, None, :]
-    if width > 1:
-        blocks += across[:, None, None] * np.eye(width)
+    blocks += across[:, None, None] * np.eye(width)
     matrix = np.zeros((t.size, width, t.size, width))
     each = np.arange(t.size)
     matrix[each, :, each, :] = blocks

@@ -108,10 +108,11 @@ class Problem:
 
     def free(self, x: Vector) -> NDArray[np.bool_]:
         """The coordinates that cost nothing more as they grow: of features that are exempt or past their threshold."""
-        features = self.constraint.slope(self.sizes(x)) == 0
-        if self.weights is not None:
-            features |= self.weights == 0
-        return np.asarray(np.repeat(features, self.width))
+        features = np.zeros(self.n_features, np.bool_) if self.weights is None else self.weights == 0
+        sizes = x if self.width == 1 else self.sizes(x)
+        support = np.flatnonzero(sizes)  # at zero φ rises, with slope λ > 0
+        features[support] |= self.constraint.slope(np.abs(sizes[support])) == 0
+        return features if self.width == 1 else np.asarray(np.repeat(features, self.width))
 
     @property
     def signs(self) -> tuple[NDArray[np.uint8] | None, bool]:
@@ -136,9 +137,9 @@ class Problem:
         """Whether g(x) ≤ η and every sign holds."""
         return self.g(x) <= self.level and not np.any(np.asarray(x)[self.must_be_nonnegative()] < 0)
 
-    def point(self, name: str, x: object) -> Vector:
-        """`x` as a float64 copy of shape (d,), finite."""
-        array = np.array(real_array(name, x), dtype=np.float64)
+    def point(self, name: str, x: object, copy: bool = True) -> Vector:
+        """`x` as a float64 array of shape (d,), finite; without `copy` it may be x itself."""
+        array = np.array(real_array(name, x), dtype=np.float64, copy=True if copy else None)
         if array.shape != (self.dimension,):
             raise InvalidInputError(f"{name} must have shape ({self.dimension},), got {array.shape}")
         finite(name, array)

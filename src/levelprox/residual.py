@@ -46,36 +46,41 @@ class Residual:
     """
 
     def __init__(self, problem: Problem, x: Vector, gradient: Vector) -> None:
-        weights = np.ones(problem.n_features) if problem.weights is None else problem.weights
-        self.sizes = sizes = problem.sizes(x)
-        support = sizes != 0
-        coordinates = support if problem.width == 1 else np.repeat(support, problem.width)
-        t, parts = sizes[support], x[coordinates]
-        self.support_offset = gradient[coordinates]
-        slope = weights[support] * problem.constraint.slope(t)
+        # Of the vectors over all features only zero_offset is made, and those of weights that differ: d may be large.
+        sizes = x if problem.width == 1 else problem.sizes(x)
+        self.support = np.flatnonzero(sizes)
+        self.t = t = np.abs(sizes[self.support])
+        slope = problem.constraint.slope(t)
+        if problem.weights is not None:
+            slope = problem.weights[self.support] * slope
+        places = problem.coordinates(self.support)
+        self.support_offset = gradient[places]
         if problem.width == 1:
-            self.support_slope = slope * np.sign(parts)
-            one_sided, at_zero = problem.must_be_nonnegative()[~support], gradient[~support]
-            self.zero_offset = np.where(one_sided, -at_zero, np.abs(at_zero))
+            self.support_slope = slope * np.sign(x[places])
         else:
-            self.support_slope = np.repeat(slope, problem.width) * (parts / np.repeat(t, problem.width))
-            self.zero_offset = problem.sizes(gradient)[~support]
-        self.zero_slope = -problem.constraint.lam * weights[~support]
-        if self.zero_slope.size and np.all(self.zero_slope == self.zero_slope[0]):
+            self.support_slope = np.repeat(slope, problem.width) * (x[places] / np.repeat(t, problem.width))
+        self.zero_offset = _pull(problem, gradient)
+        self.zero_offset[self.support] = -np.inf
+        self.zero_slope = -problem.constraint.lam * (np.ones(1) if problem.weights is None else problem.weights)
+        self._zero_offset, self._zero_slope = self.zero_offset, self.zero_slope
+        largest = int(np.argmax(self.zero_offset))
+        if np.all((self.zero_slope == self.zero_slope[largest % self.zero_slope.size]) | np.isneginf(self.zero_offset)):
             # Equal weights, the usual case: only the largest of them can matter for the maximum.
-            self._zero_offset = self.zero_offset.max(keepdims=True)
-            self._zero_slope = self.zero_slope[:1]
-        else:
-            self._zero_offset, self._zero_slope = self.zero_offset, self.zero_slope
+            self._zero_offset = self.zero_offset[[largest]]
+            self._zero_slope = self.zero_slope[[largest % self.zero_slope.size]]
 
     def each(self, y: float) -> Vector:
-        """The residual of every coordinate of the support, then of every feature at zero."""
-        return np.concatenate(
-            [
-                np.abs(self.support_offset + y * self.support_slope),
-                np.maximum(self.zero_offset + y * self.zero_slope, 0),
-            ]
-        )
+        """The residuals that are not 0: of coordinates of the support, then of features at zero."""
+        on_support = np.abs(self.support_offset + y * self.support_slope)
+        over = np.flatnonzero(self.zero_offset > -y * self.zero_slope)  # at a solution few, or none
+        slope = self.zero_slope if self.zero_slope.size == 1 else self.zero_slope[over]
+        return np.concatenate([on_support, self.zero_offset[over] + y * slope])
+
+    def squared(self, y: float) -> float:
+        """dist₂(0, ∂ψ + y ∂g)²; beyond the range of float64 it is inf."""
+        each = self.each(y)
+        with np.errstate(over="ignore"):
+            return float(np.sum(np.square(each, out=each)))
 
     def largest(self, y: float) -> float:
         """The largest residual."""
@@ -97,6 +102,18 @@ class Residual:
             if at_zero[j] > best:
                 best, offset, slope = float(at_zero[j]), float(self._zero_offset[j]), float(self._zero_slope[j])
         return best, offset, slope
+
+
+def _pull(problem: Problem, gradient: Vector) -> Vector:
+    """What draws a feature at zero away from it: |ψ'_j|, or −ψ'_j where x_j may not be negative."""
+    pull = problem.sizes(gradient)
+    mask, all_nonnegative = problem.signs
+    if all_nonnegative:
+        np.negative(gradient, out=pull)
+    elif mask is not None:
+        one_sided = mask.view(np.bool_)
+        pull[one_sided] = -gradient[one_sided]
+    return pull
 
 
 def best_multiplier(residual: Residual, price: float) -> float:

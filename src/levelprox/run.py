@@ -112,13 +112,12 @@ class Run:
         if p is not None and p.K * p.steps > _MANY:
             self._warn(f"preset='paper' takes T = {p.steps} steps in each of up to K = {p.K} outer steps")
         try:
-            start = self._start(x0)
+            self.best = self._start(x0)
             self._phase("start")
-            status = self._solved(start)
+            status = self._solved(self.best)
             if status is None:
-                status = self._follow(self._without_level(start))
+                status = self._follow(self._without_level(self.best))
             if status is None:
-                assert self.best is not None
                 status = self._follow(self._with_level(self.best))
         except KeyboardInterrupt:
             if self.best is None:
@@ -136,6 +135,8 @@ class Run:
             self.null = null_fit(self.problem, self._left())
             self.n_grad += objective.evaluation_cost * (2 if self.problem.exempt.size else 1)
             x, psi, gradient = self.null.x, self.null.psi, self.null.gradient
+            self.null = replace(self.null, gradient=None)
+            assert gradient is not None
             if x0 is not None:
                 x, (psi, gradient) = x0, objective.value_and_gradient(x0)
                 self.n_grad += objective.evaluation_cost
@@ -212,14 +213,15 @@ class Run:
             self.n_outer += 1
             self.came_from = last.x, eta_k
             status = self._judge(eta_k, last, iterate)
+            del last  # with its gradient, a vector over all features
             if status is not None:
                 return status
 
     def _judge(self, eta_k: float, last: Iterate, iterate: Iterate) -> Status | None:
         """Why to stop after this step, or None."""
         certificate = assemble(self.problem, iterate.x, iterate.psi, iterate.gradient, self.null)
-        length = _length(iterate.x)
-        change = _length(iterate.x - last.x) / length if length > 0 else 0.0
+        length, moved = _length(iterate.x), iterate.x != last.x
+        change = _length(iterate.x[moved] - last.x[moved]) / length if length > 0 else 0.0
         self._record(eta_k, iterate, certificate, change)
         if self.callback is not None:
             shown = iterate.x.view()
@@ -233,7 +235,7 @@ class Run:
         met = {"kkt": certificate.kkt <= self.tol, "change": change <= self.tol, "never": False}[self.stopping]
         if met and not (self.stopping == "change" and eta_k < self.problem.level and length == 0):
             return Status.SOLVED
-        if float(np.max(np.abs(iterate.x), initial=0.0)) > _PAST_ALL_BOUNDS:
+        if np.max(iterate.x, initial=0.0) > _PAST_ALL_BOUNDS or np.min(iterate.x, initial=0.0) < -_PAST_ALL_BOUNDS:
             return Status.DIVERGING
         self.still = self.still + 1 if change <= 4 * _EPS and eta_k == self.problem.level else 0
         if self.still >= _STILL and self.tol > 0 and self.stopping != "never":
@@ -443,7 +445,8 @@ class Run:
 def _length(x: Vector) -> float:
     """‖x‖₂ without BLAS, whose threads cost more than they help on one vector."""
     with np.errstate(over="ignore"):  # past all bounds it is inf
-        return float(np.sqrt(np.sum(x * x)))
+        nonzero = x[x != 0]
+        return float(np.sqrt(np.sum(nonzero * nonzero)))
 
 
 @functools.cache

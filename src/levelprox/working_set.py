@@ -63,6 +63,7 @@ def on_working_sets(
 ) -> Iterator[tuple[float, Iterate]]:
     """Yield (η_k, x^k), with ψ and its whole gradient, after each working set."""
     state = first(problem, start, how.null)
+    del start  # with its gradient, a vector over all features
     for eta_k in levels:
         state = advance(problem, state, eta_k, tolerance, how)
         yield eta_k, state.at
@@ -77,21 +78,11 @@ def first(problem: Problem, start: Iterate, null: NullFit) -> WorkingSet:
 def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float, how: How) -> WorkingSet:
     """Choose W, solve the restriction to it, look at all features."""
     at = state.at
-    violation = _violation(problem, at.x, at.gradient, state.multiplier)
-    W = _choose(problem, at, violation, state.looks)
-    if (
-        _DEAR * problem.n_features < W.size < problem.n_features
-    ):  # then the last digits of a set that may yet change cost more than a look
-        tolerance = max(tolerance, _LOOK_FIRST * state.residual)
-    enough = _enough(problem, state.multiplier, violation, W, tolerance)
-    restricted = replace(problem.restrict(W), level=eta_k)
-    places = problem.coordinates(W)
-    small = replace(
-        at, x=at.x[places], gradient=at.gradient[places], multiplier=state.multiplier, margins=None, hessian=None
-    )
-    small = solve_restriction(restricted, small, enough, how)
-    x = np.zeros_like(at.x)
-    x[places] = small.x
+    W, enough = _look(problem, state, tolerance)
+    small = _on(problem, state, W, eta_k, enough, how)
+    x = np.zeros(at.x.size)  # not zeros_like, which writes to all of it: memory that is not written to takes no room
+    nonzero = np.flatnonzero(small.x)
+    x[problem.coordinates(W)[nonzero]] = small.x[nonzero]
     if W.size == problem.n_features:  # all of them were looked at all the time
         psi, gradient, looks = small.psi, small.gradient, small.n_inner
     else:
@@ -102,6 +93,25 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
     at = Iterate(x, psi, gradient, small.multiplier, at.step, small.stop, **work)
     residual, y = distance(problem, x, psi, gradient, how.null)
     return WorkingSet(at, W, residual, y, state.looks + 1)
+
+
+def _look(problem: Problem, state: WorkingSet, tolerance: float) -> tuple[Features, Enough]:
+    """W, and when to stop the work on it."""
+    violation = _violation(problem, state.at.x, state.at.gradient, state.multiplier)
+    W = _choose(problem, state.at, violation, state.looks)
+    # On a large W the last digits of a problem that may yet change cost more than a look.
+    if _DEAR * problem.n_features < W.size < problem.n_features:
+        tolerance = max(tolerance, _LOOK_FIRST * state.residual)
+    return W, _enough(problem, state.multiplier, violation, W, tolerance)
+
+
+def _on(problem: Problem, state: WorkingSet, W: Features, eta_k: float, enough: Enough, how: How) -> Iterate:
+    """Where the work on W ends; its columns of X and its Hessian are not needed any more then."""
+    places, y = problem.coordinates(W), state.multiplier
+    x, gradient = state.at.x[places], state.at.gradient[places]
+    start = replace(state.at, x=x, gradient=gradient, multiplier=y, margins=None, hessian=None)
+    end = solve_restriction(replace(problem.restrict(W), level=eta_k), start, enough, how)
+    return replace(end, margins=None, hessian=None)
 
 
 def _enough(problem: Problem, y: float, violation: Vector, W: Features, tolerance: float) -> Enough:
@@ -126,8 +136,13 @@ def _violation(problem: Problem, x: Vector, gradient: Vector, y: float) -> Vecto
     elif mask is not None:
         size = np.where(mask, np.maximum(-gradient, 0), size)
     size -= y * problem.constraint.lam * (1.0 if problem.weights is None else problem.weights)
-    size[problem.sizes(x) != 0] = -np.inf
+    size[_support(problem, x)] = -np.inf
     return size
+
+
+def _support(problem: Problem, x: Vector) -> Features:
+    """The features that are not zero."""
+    return np.flatnonzero(x if problem.width == 1 else problem.sizes(x))
 
 
 def _choose(problem: Problem, at: Iterate, violation: Vector, looks: int) -> Features:
@@ -137,7 +152,7 @@ def _choose(problem: Problem, at: Iterate, violation: Vector, looks: int) -> Fea
     once it binds, all that violates is taken, up to as many again as there are, and some more, so that the next look
     finds none missing. Where looks find ever new ones all the same, the sets grow until none can be missing.
     """
-    kept = np.union1d(np.flatnonzero(problem.sizes(at.x)), problem.exempt)
+    kept = np.union1d(_support(problem, at.x), problem.exempt)
     violators = int(np.count_nonzero(violation > 0))
     spare = int(kept.size * 2.0 ** max(-1, (looks - _MANY_LOOKS) // 2))
     more = max(_SMALLEST, spare, min(violators, kept.size))

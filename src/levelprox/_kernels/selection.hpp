@@ -2,9 +2,12 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <memory>
+#include <new>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "passes.hpp"
@@ -35,18 +38,49 @@ void take_within(const DenseSlices<T> &X, const std::int64_t *chosen, std::int64
     });
 }
 
+struct Free {
+    void operator()(void *memory) const { std::free(memory); }
+};
+template <class T>
+using Memory = std::unique_ptr<T[], Free>;
+
+// `size` numbers of any value, in place of those in `memory`, as many of which as fit are kept.
+template <class T>
+Memory<T> resized(Memory<T> memory, std::size_t size) {
+    void *moved = std::realloc(memory.get(), std::max<std::size_t>(size, 1) * sizeof(T));
+    if (!moved) throw std::bad_alloc();
+    memory.release();
+    return Memory<T>(static_cast<T *>(moved));
+}
+
+// An array that is added to. Unlike a vector, it need not be held twice to grow.
+template <class T>
+class Growing {
+public:
+    void append(const std::vector<T> &more) {
+        if (size_ + more.size() > room_) memory_ = resized(std::move(memory_), room_ = std::max(size_ + more.size(), room_ * 3 / 2));
+        std::copy(more.begin(), more.end(), memory_.get() + size_);
+        size_ += more.size();
+    }
+    Memory<T> release() { return resized(std::move(memory_), size_); }
+
+private:
+    Memory<T> memory_;
+    std::size_t size_ = 0, room_ = 0;
+};
+
 // Arrays of a selection, in the types of what it was selected from.
 template <class T, class I>
 struct Selection {
     std::vector<std::int64_t> indptr;
-    std::unique_ptr<T[]> data;
-    std::unique_ptr<I[]> indices;
+    Memory<T> data;
+    Memory<I> indices;
 
     // From sizes in indptr[1..], the offsets and room for all.
     void allocate() {
         for (std::size_t s = 1; s < indptr.size(); ++s) indptr[s] += indptr[s - 1];
-        data = std::make_unique_for_overwrite<T[]>(indptr.back());
-        indices = std::make_unique_for_overwrite<I[]>(indptr.back());
+        data = resized(Memory<T>(), indptr.back());
+        indices = resized(Memory<I>(), indptr.back());
     }
     SparseSlices<T, I> view() const { return {data.get(), indices.get(), indptr.data(), std::int64_t(indptr.size()) - 1, 0}; }
 };
@@ -89,6 +123,29 @@ private:
     std::vector<I> first_, next_;
 };
 
+// The entries of slices first..last that `positions` names, and how many each slice has of them.
+template <class T, class I>
+void find_within(const SparseSlices<T, I> &X, const Positions<I> &positions, std::int64_t first, std::int64_t last,
+                 std::vector<T> &data, std::vector<I> &indices, std::int64_t *sizes) {
+    constexpr std::int64_t HITS = 1024;
+    int hit[HITS];
+    data.clear();
+    indices.clear();
+    for (std::int64_t s = first; s < last; ++s) {
+        const std::size_t before = indices.size();
+        for (std::int64_t p = X.indptr[s], stop; p < X.indptr[s + 1]; p = stop) {
+            stop = std::min(p + HITS, X.indptr[s + 1]);
+            const int hits = positions.find(X.indices + p, int(stop - p), hit);
+            for (int h = 0; h < hits; ++h)
+                positions.each(X.indices[p + hit[h]], [&](I k) {
+                    data.push_back(X.data[p + hit[h]]);
+                    indices.push_back(k);
+                });
+        }
+        sizes[s] = std::int64_t(indices.size() - before);
+    }
+}
+
 // The slices named in `chosen`.
 template <class T, class I>
 Selection<T, I> select_slices(const SparseSlices<T, I> &X, const std::int64_t *chosen, std::int64_t n, Poll &poll) {
@@ -106,8 +163,9 @@ Selection<T, I> select_slices(const SparseSlices<T, I> &X, const std::int64_t *c
     return out;
 }
 
-// Of slices begin..end the entries at the indices named in `chosen`. One pass over the indices: pieces keep what they
-// find, and hand it over one after the other, so that little more than the result is held at any time.
+// Of slices begin..end the entries at the indices named in `chosen`. One pass over the indices, some slices at a time:
+// what a round finds is added to the result, which grows in place where the system can move pages, so that no more than
+// one round is ever held twice.
 template <class T, class I>
 Selection<T, I> select_within(const SparseSlices<T, I> &X, const std::int64_t *chosen, std::int64_t n, std::int64_t begin,
                               std::int64_t end, Poll &poll) {
@@ -118,34 +176,22 @@ Selection<T, I> select_within(const SparseSlices<T, I> &X, const std::int64_t *c
     const Positions<I> positions(X.length, chosen, n);
     const SparseSlices<T, I> range(X.data, X.indices, X.indptr + begin, end - begin, X.length);
     const std::vector<std::int64_t> cuts = cut(range);
-    std::vector<Found> pieces(cuts.size() - 1);
+    const std::int64_t pieces = std::int64_t(cuts.size()) - 1, at_once = ROUND / 4 / GRAIN;
+    std::vector<Found> found(std::min(pieces, at_once));
     Selection<T, I> out{std::vector<std::int64_t>(range.count + 1), nullptr, nullptr};
-    for_pieces(range, cuts, poll, [&](std::int64_t piece, std::int64_t first, std::int64_t last) {
-        constexpr std::int64_t HITS = 1024;
-        int hit[HITS];
-        Found found;
-        for (std::int64_t s = first; s < last; ++s) {
-            const std::size_t before = found.indices.size();
-            for (std::int64_t p = range.indptr[s], stop; p < range.indptr[s + 1]; p = stop) {
-                stop = std::min(p + HITS, range.indptr[s + 1]);
-                const int hits = positions.find(X.indices + p, int(stop - p), hit);
-                for (int h = 0; h < hits; ++h)
-                    positions.each(X.indices[p + hit[h]], [&](I k) {
-                        found.data.push_back(X.data[p + hit[h]]);
-                        found.indices.push_back(k);
-                    });
-            }
-            out.indptr[s + 1] = std::int64_t(found.indices.size() - before);
-        }
-        pieces[piece].data.assign(found.data.begin(), found.data.end());  // without the room for more
-        pieces[piece].indices.assign(found.indices.begin(), found.indices.end());
-    });
-    out.allocate();
-    for_pieces(out.view(), cuts, poll, [&](std::int64_t piece, std::int64_t first, std::int64_t) {
-        const Found found = std::move(pieces[piece]);
-        std::copy(found.data.begin(), found.data.end(), out.data.get() + out.indptr[first]);
-        std::copy(found.indices.begin(), found.indices.end(), out.indices.get() + out.indptr[first]);
-    });
+    Growing<T> data;
+    Growing<I> indices;
+    for (std::int64_t first = 0; first < pieces; first += at_once) {
+        const std::int64_t count = std::min(at_once, pieces - first);
+        parallel_for(count, [&](std::int64_t k) {
+            find_within(range, positions, cuts[first + k], cuts[first + k + 1], found[k].data, found[k].indices, out.indptr.data() + 1);
+        });
+        for (std::int64_t k = 0; k < count; ++k) data.append(found[k].data), indices.append(found[k].indices);
+        poll.check();
+    }
+    for (std::size_t s = 1; s < out.indptr.size(); ++s) out.indptr[s] += out.indptr[s - 1];
+    out.data = data.release();
+    out.indices = indices.release();
     return out;
 }
 

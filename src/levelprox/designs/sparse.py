@@ -1,7 +1,7 @@
 """X as the three arrays of a CSR or CSC matrix, read where they lie.
 
 Slice s (a row of CSR, a column of CSC) holds data[p] at indices[p] for indptr[s] ≤ p < indptr[s+1],
-in any order. Data and indices, int32 or int64, are used in place; indptr is copied to int64. Other
+in any order. Data and indices, int32 or int64, are used in place; so is indptr, if it is int64. Other
 formats are converted to CSR. An entry stored in several parts means their sum, which is formed in a
 copy: the user's matrix is never touched.
 """
@@ -77,7 +77,7 @@ class SparseDesign(Design):
         if X.format not in ("csr", "csc"):
             X = _to_csr(X)
         data = np.ascontiguousarray(real_values(X.data))
-        indices, indptr = _integers("indices", X.indices), _integers("indptr", X.indptr).astype(np.int64)
+        indices, indptr = _integers("indices", X.indices), _integers("indptr", X.indptr).astype(np.int64, copy=False)
         design = cls(data, indices, indptr, X.shape, by_rows)
         if design.kernel.has_duplicates():
             design = design._summed()
@@ -95,13 +95,13 @@ class SparseDesign(Design):
         return int(self._column_counts[chosen].sum())
 
     @cached_property
-    def _column_counts(self) -> Vector | Index:
+    def _column_counts(self) -> NDArray[np.integer[Any]]:
         """Stored entries of every column."""
         if not self.by_rows:
             return np.diff(self.indptr)
         counts = np.empty(self.shape[1])
         self.kernel.column_counts(counts)
-        return counts
+        return counts.astype(np.uint32 if self.shape[0] < 2**32 else np.int64)  # kept: small, where d is large
 
     @cached_property
     def _is_sorted(self) -> bool:
@@ -144,8 +144,8 @@ class SparseDesign(Design):
         weight = np.ones(n) if weight is None else weight
         if not self.by_rows:
             return self._gram_of_pieces(weight, known)
-        per_row = np.diff(self.indptr).astype(np.float64)
-        dense = float(per_row @ per_row) >= _DENSE**2 * n * float(d) ** 2
+        per_row = np.diff(self.indptr)
+        dense = float(np.sum(np.square(per_row, out=per_row))) >= _DENSE**2 * n * float(d) ** 2
         gram = np.zeros((d, d))
         self.kernel.gram(weight, known, dense, gram)
         return gram

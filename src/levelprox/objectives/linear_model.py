@@ -9,6 +9,7 @@ import copy
 import math
 from collections.abc import Callable
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +28,15 @@ _KINK = 1e-12
 _ALL = slice(None)
 # What is computed from X once, and not pickled.
 _DERIVED = ("compiled", "by_rows", "row_squares", "curvature", "_column_squares", "_largest_eigenvalue")
+
+
+class _ColumnSquares(NamedTuple):
+    """What is asked of Σ s_i X_ij² / Σ s_i over the columns that are not zero; all of them would be kept for nothing."""
+
+    total: float
+    mean: float
+    smallest: float
+    largest: float
 
 
 class LinearModel(Curved):
@@ -126,7 +136,7 @@ class LinearModel(Curved):
         squares = self._column_squares
         margins = np.zeros_like(self.target) if self.offset is None else self.offset
         bend = self.loss.typical_curvature(margins, self.target, self.sample_weight)
-        return float(bend * squares.mean()) if squares.size else 1.0
+        return float(bend * squares.mean) if squares.total > 0 else 1.0
 
     @property
     def weak_convexity(self) -> float:
@@ -148,7 +158,7 @@ class LinearModel(Curved):
     @property
     def noise(self) -> float:
         """σ = sup |ℓ'| · √(Σ s_i ‖a_i‖² / Σ s) for a sample drawn with probability s_i / Σ s."""
-        total = float(self._column_squares.sum())
+        total = self._column_squares.total
         return self.loss.lipschitz * math.sqrt(total) if total > 0 else 0.0
 
     def is_separated(self, x: Vector) -> bool:
@@ -260,24 +270,25 @@ class LinearModel(Curved):
         center = self.design.rmatvec(share * middle)
         return Subgradients(center, self.design.rows(kinks), radius, np.clip(guess, -radius, radius))
 
-    @cached_property
+    @property
     def _share(self) -> Vector:
         """s_i / Σ s."""
         n = self.design.shape[0]
         return np.full(n, 1 / n) if self.sample_weight is None else self.sample_weight / self.sample_weight.sum()
 
     @cached_property
-    def _column_squares(self) -> Vector:
-        """Σ s_i X_ij² / Σ s_i of the columns that are not zero."""
+    def _column_squares(self) -> _ColumnSquares:
         squares = self.design.column_squares(self._share)
         if not np.all(np.isfinite(squares)):
             j = int(np.argmax(~np.isfinite(squares)))
             raise InvalidInputError(f"the norm of column {j} of X overflows; scale the columns")
-        return squares[squares > 0]
+        squares = squares[squares > 0]
+        if not squares.size:
+            return _ColumnSquares(0.0, 0.0, 1.0, 1.0)
+        return _ColumnSquares(float(squares.sum()), float(squares.mean()), float(squares.min()), float(squares.max()))
 
     def advice(self) -> str:
-        squares = self._column_squares
-        spread = float(np.sqrt(squares.max() / squares.min())) if squares.size else 1.0
+        spread = math.sqrt(self._column_squares.largest / self._column_squares.smallest)
         return f"The columns of X differ in scale by a factor of {spread:.0e}: scale them." if spread > 100 else ""
 
     def __repr__(self) -> str:
@@ -293,7 +304,7 @@ class LinearModel(Curved):
         )
 
         n, d = self.design.shape
-        trace = float(self._column_squares.sum())
+        trace = self._column_squares.total
         if min(n, d) < 3 or trace == 0:
             return trace
         root = np.sqrt(self._share)
