@@ -117,9 +117,10 @@ def _bend(problem: Problem, x: Vector, y: float, support: NDArray[np.intp]) -> V
     weights, width = y * _weights(problem, support), problem.width
     across = weights * problem.constraint.slope(t) / np.where(t > 0, t, np.inf)
     along = -weights * problem.constraint.curvature(t)
-    blocks = (along - across)[:, None, None] * u[:, :, None] * u[:, None, :]
-    if width > 1:
-        blocks += across[:, None, None] * np.eye(width)
+    uu = u[:, :, None] * u[:, None, :]
+    blocks = along[:, None, None] * uu
+    if width > 1:  # there is nothing across a single coefficient
+        blocks += across[:, None, None] * (np.eye(width) - uu)
     matrix = np.zeros((t.size, width, t.size, width))
     each = np.arange(t.size)
     matrix[each, :, each, :] = blocks
