@@ -27,6 +27,7 @@ from levelprox.surrogate import majorise
 Vector = NDArray[np.float64]
 
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
+_RIDGE = 1e-10  # where the Hessian has a unit diagonal
 
 
 def polish(problem: Problem, at: Iterate, y: float) -> Iterate | None:
@@ -84,6 +85,8 @@ def _newton_step(
     # inertia is right (for a large enough multiple), and Cholesky's factorisation is the test.
     weight = 10 / float(np.sum(a * a))
     matrix += weight * np.outer(a, a)
+    # Along what changes neither ψ nor g, such as a constant added to the intercepts of all classes, it is singular.
+    matrix[np.diag_indices_from(matrix)] += _RIDGE
     try:
         np.linalg.cholesky(matrix)
         both = np.linalg.solve(matrix, np.stack([-gradient - weight * gap * a, a], axis=1))
