@@ -100,6 +100,8 @@ def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterat
         damping = damping / 10 if damping > _DAMPED else 0.0
         at = new if trusted else replace(new, hessian=None)
         residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
+        if objective.weak_convexity > 0:  # its models have |ℓ''|, and cannot give the last digits
+            at, residual, y = _polished(problem, at, residual, y, enough, how.null)
         yield replace(at, n_inner=steps)
         if stands:
             break
