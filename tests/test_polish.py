@@ -1,65 +1,233 @@
-"""Newton's method on the KKT system: its matrix is the right one, so it converges quadratically."""
+"""The last digits: Newton's method on the KKT system converges quadratically, and never leaves the level."""
 
 from __future__ import annotations
 
-import itertools
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from experiments import convergence
-from experiments.convergence import CONSTRAINTS
-from levelprox import LinearModel, MultinomialModel, Problem, polish
+from levelprox import LinearModel, MultinomialModel, Problem, polish, project, solve
+from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp
 from levelprox.null_fit import null_fit
+from levelprox.objectives import Curved, Quadratic
+from levelprox.residual import distance
+from levelprox.result import Iterate
+from levelprox.surrogate import majorise
 
-RNG = np.random.default_rng(0)
-
-
-def problem_of(constraint, width):
-    """A small problem with a weight on each feature, one of them exempt."""
-    X = RNG.standard_normal((30, 6))
-    weights = np.array([1.0, 2.0, 0.0, 0.5, 1.0, 1.5])
-    if width == 1:
-        return Problem(LinearModel(X, np.sign(X[:, 0]), "logistic"), constraint, 3.0, weights)
-    return Problem(MultinomialModel(X, np.arange(30) % width), constraint, 3.0, weights)
-
-
-def slopes_error(problem):
-    """How far `_bend` is from the differences of y ∇g, over the features that are not zero."""
-    x = RNG.uniform(0.2, 0.6, problem.dimension) * RNG.choice([-1.0, 1.0], problem.dimension)
-    support, y, h = np.array([0, 1, 2, 4, 5]), 0.7, 1e-6
-    places = problem.coordinates(support)
-    differences = np.empty((places.size, places.size))
-    for k, place in enumerate(places):
-        step = np.zeros(x.size)
-        step[place] = h
-        ahead, behind = (polish._slopes(problem, x + sign * step, support) for sign in (1, -1))
-        differences[k] = y * (ahead - behind) / (2 * h)
-    return float(np.max(np.abs(polish._bend(problem, x, y, support) - differences)))
-
-
-@pytest.mark.parametrize("width", [1, 3])
-@pytest.mark.parametrize("name", CONSTRAINTS)
-def test_the_bend_is_the_derivative_of_the_slopes(name, width):
-    assert slopes_error(problem_of(CONSTRAINTS[name], width)) < 1e-7
+RNG = np.random.default_rng(3)
+X = RNG.standard_normal((200, 10))
+Z = X[:, :3] @ [1.5, -1.0, 0.7]
+LABELS = np.argmax(X[:, :3] @ RNG.standard_normal((3, 3)) * 2 + RNG.gumbel(size=(200, 3)), axis=1)
+OBJECTIVES: dict[str, Curved] = {
+    "logistic": LinearModel(X, np.sign(Z + RNG.logistic(size=200)), "logistic"),
+    "intercept": LinearModel(X, np.sign(Z + 0.5 + RNG.logistic(size=200)), "logistic", fit_intercept=True),
+    "cauchy": LinearModel(X, Z + RNG.standard_normal(200), "cauchy"),
+    "poisson": LinearModel(X, RNG.poisson(np.exp(Z / 2)).astype(float), "poisson"),
+    "groups": MultinomialModel(X, LABELS),
+    "groups with intercepts": MultinomialModel(X, LABELS, fit_intercept=True),
+}
+CONSTRAINTS: list[Constraint] = [
+    MCP(2, 5),
+    MCP.from_threshold(3.0),
+    SCAD(1, 3.7),
+    Exp(1),
+    Log(1),
+    Lp(0.5, 0.1),
+    NegativeLp(-1, 1),
+    L1(),
+]
 
 
-def test_a_bend_across_a_single_coefficient_is_caught(monkeypatch):
-    right = polish._bend
-    problem = problem_of(CONSTRAINTS["MCP"], 1)
-    monkeypatch.setattr(polish, "_bend", lambda p, x, y, S: right(p, x, y, S) - y * np.diag(1 / np.abs(x[S])))
-    assert slopes_error(problem) > 0.1
+def problem_of(objective: Curved, constraint: Constraint, **options) -> Problem:
+    """At a level that three coefficients of middle size use up."""
+    point = np.zeros(objective.dimension)
+    point[: 3 * objective.width] = np.repeat([0.5, -0.4, 0.3], objective.width)
+    level = Problem(objective, constraint, 1.0).g(point)
+    return Problem(objective, constraint, level, **options)
 
 
-@pytest.mark.parametrize("name", CONSTRAINTS)
-def test_the_last_digits_come_at_a_quadratic_rate(name):
-    problem = convergence.generated(CONSTRAINTS[name], n=500)
+def iterate(problem: Problem, x: np.ndarray) -> Iterate:
+    psi, gradient = problem.objective.value_and_gradient(x)
+    return Iterate(x, psi, gradient, margins=problem.objective.margins(x))
+
+
+def beside(problem: Problem, x: np.ndarray, size: float, seed: int = 0) -> np.ndarray:
+    """A feasible point near x with its support and signs, at the level."""
+    moved = x * (1 + size * np.random.default_rng(seed).standard_normal(x.size))
+    for _ in range(3):
+        room = problem.level - problem.g(moved)
+        support = np.union1d(np.flatnonzero(problem.sizes(moved)), problem.exempt)
+        a = polish._slopes(problem, moved, support)
+        moved[problem.coordinates(support)] += room / float(a @ a) * a
+    near = majorise(problem.constraint, moved, problem.level, problem.weights)
+    return project(moved, 0.0, near.tau, weights=near.weights, width=problem.width)[0]
+
+
+def residuals(problem: Problem, x: np.ndarray, steps: int = 4) -> list[float]:
+    """The residual before and after each step of polish, relative to the null fit's gradient."""
     null = null_fit(problem)
-    kkt = next(
-        path
-        for tol in convergence.TOLERANCES
-        if min(path := list(convergence.newton_steps(problem, convergence.rough(problem, tol), null))) < 1e-11
-    )
-    assert 3 <= len(kkt) <= 6 and 1e-6 < kkt[0] < 1e-3
-    for before, after in itertools.pairwise(kkt):
-        assert after < max(100 * before**2, 1e-13)
+    at = iterate(problem, x)
+    left, y = distance(problem, at.x, at.psi, at.gradient, null)
+    found = [left / null.scale]
+    for _ in range(steps):
+        new = polish.polish(problem, at, y)
+        if new is None:
+            break
+        assert problem.is_feasible(new.x)
+        assert new.psi <= at.psi + 8 * np.finfo(float).eps * abs(at.psi)
+        assert new.psi == pytest.approx(problem.objective.value_and_gradient(new.x)[0], rel=1e-12)
+        at = new
+        left, y = distance(problem, at.x, at.psi, at.gradient, null)
+        found.append(left / null.scale)
+    return found
+
+
+ACROSS = np.array([1.0, -1.0])
+FLOOR = 1e-12  # of the residual: below it, rounding
+
+
+def is_quadratic(found: list[float]) -> bool:
+    """Whether the residual is about squared by every step, up to a constant, until rounding."""
+    if min(found) > FLOOR or len(found) < 3:
+        return False
+    return all(after <= max(FLOOR, 100 * before**2) for before, after in pairwise(found))
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS, ids=repr)
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_residuals_are_squared_by_every_step(name, constraint):
+    problem = problem_of(OBJECTIVES[name], constraint)
+    fit = solve(problem, tol=1e-8)
+    assert fit.multiplier > 0
+    found = residuals(problem, beside(problem, fit.x, 1e-2))
+    assert found[0] > 1e-5, "the start is no test"
+    assert is_quadratic(found), found
+
+
+@pytest.mark.parametrize("name", ["logistic", "groups"])
+def test_weights_and_signs_are_kept(name):
+    objective = OBJECTIVES[name]
+    weights = np.linspace(0.5, 2, 10)
+    weights[1] = 0  # exempt, and negative
+    signs = {"nonnegative": np.arange(10) % 3 == 0} if objective.width == 1 else {}
+    problem = problem_of(objective, MCP(2, 5), weights=weights, **signs)
+    fit = solve(problem, tol=1e-8)
+    assert is_quadratic(residuals(problem, beside(problem, fit.x, 1e-2)))
+
+
+def test_the_curvature_of_the_level_is_that_of_differences():
+    """y∇²g on the support against central differences of y∇g, for one coefficient a feature and for three."""
+    for name in ("logistic", "groups"):
+        for constraint in CONSTRAINTS:
+            problem = problem_of(OBJECTIVES[name], constraint)
+            x = np.zeros(problem.dimension)
+            x[: 4 * problem.width] = np.random.default_rng(1).uniform(0.1, 0.4, 4 * problem.width)
+            support, y, h = np.arange(4), 0.7, 1e-6
+            bend = polish._bend(problem, x, y, support)
+            for j in range(4 * problem.width):
+                ahead, behind = x.copy(), x.copy()
+                ahead[j] += h
+                behind[j] -= h
+                change = polish._slopes(problem, ahead, support) - polish._slopes(problem, behind, support)
+                assert np.allclose(bend[:, j], y * change / (2 * h), atol=1e-6 * np.max(np.abs(bend)) + 1e-8)
+
+
+def test_without_the_correction_steps_are_refused(monkeypatch):
+    """Maratos' effect: the plain step is short of the level, and ψ alone calls it bad."""
+
+    def plain(problem, x, step, support):
+        new = x.copy()
+        new[problem.coordinates(support)] += step
+        near = majorise(problem.constraint, new, problem.level, problem.weights)
+        inside = project(new, 0.0, near.tau, weights=near.weights, width=problem.width)[0]
+        return inside if problem.is_feasible(inside) else None
+
+    def refused() -> int:
+        count = 0
+        for bend in (2.1, 2.5, 3.0, 3.5):
+            problem, x = near_a_minimum(bend)
+            for side in (-0.03, -0.01, 0.01, 0.03):
+                start = beside(problem, x + side * ACROSS, 0.0)
+                count += len(residuals(problem, start, steps=1)) == 1
+        return count
+
+    with_correction = refused()
+    monkeypatch.setattr(polish, "_retract", plain)
+    assert with_correction == 0
+    assert refused() == 16
+
+
+def near_a_minimum(bend: float) -> tuple[Problem, np.ndarray]:
+    """A strict minimum where ψ bends by `bend` and the level by −2: the Lagrangian hardly bends along the level."""
+    constraint, x = MCP(2, 0.5), np.array([0.4, 0.4])
+    gradient = -np.asarray(constraint.slope(x))  # y = 1
+    problem = Problem(Quadratic(x, 0.0, gradient, bend * np.eye(2)), constraint, constraint.value(x))
+    return problem, x
+
+
+def test_an_indefinite_matrix_is_refused():
+    """At a maximum along the level ψ falls to both sides, and Newton's step would lead to the maximum."""
+    for bend, is_polished in ((1.9, False), (1.0, False), (0.0, False), (2.1, True), (10.0, True)):
+        problem, x = near_a_minimum(bend)
+        at = iterate(problem, beside(problem, x + 0.01 * ACROSS, 0.0))
+        _, y = distance(problem, at.x, at.psi, at.gradient, null_fit(problem))
+        assert y > 0
+        assert (polish.polish(problem, at, y) is not None) == is_polished, bend
+
+
+@pytest.mark.parametrize("name", ["logistic", "groups"])
+def test_where_all_is_saturated_there_is_nothing_to_do(name):
+    objective = OBJECTIVES[name]
+    constraint = MCP.from_threshold(0.1)
+    x = np.zeros(objective.dimension)
+    x[: 2 * objective.width] = 0.8
+    problem = Problem(objective, constraint, 2.5)
+    assert polish.polish(problem, iterate(problem, x), 0.3) is None
+    x[: 2 * objective.width] = 0.0
+    assert polish.polish(problem, iterate(problem, x), 0.3) is None  # nor at the origin, where there is no support
+
+
+@pytest.mark.parametrize("name", ["logistic", "groups"])
+def test_a_step_that_would_change_a_sign_is_refused(name):
+    problem = problem_of(OBJECTIVES[name], L1())
+    fit = solve(problem, tol=1e-8)
+    x = fit.x.copy()
+    x[-problem.width :] = 1e-3  # of a feature that the solution does not have
+    x = beside(problem, x, 0.0)
+    at = iterate(problem, x)
+    _, y = distance(problem, x, at.psi, at.gradient, null_fit(problem))
+    assert polish.polish(problem, at, y) is None
+
+
+def test_a_step_that_raises_psi_is_refused():
+    problem = problem_of(OBJECTIVES["logistic"], MCP(2, 5))
+    fit = solve(problem, tol=1e-12)
+    at = iterate(problem, fit.x)
+    for y in (0.5 * fit.multiplier, 3 * fit.multiplier):
+        new = polish.polish(problem, at, y)
+        assert new is None or new.psi <= at.psi * (1 + 1e-15)
+    lied = replace(at, psi=at.psi / 2)  # whatever is known of ψ, it must not rise
+    assert polish.polish(problem, lied, fit.multiplier) is None
+
+
+def test_exactly_feasible_from_random_starts():
+    """Far from solutions, too: None, or a point within the level that is no worse."""
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        name = list(OBJECTIVES)[seed % len(OBJECTIVES)]
+        problem = problem_of(OBJECTIVES[name], CONSTRAINTS[seed % len(CONSTRAINTS)])
+        x = rng.standard_normal(problem.dimension) * (rng.random(problem.dimension) < 0.5)
+        near = majorise(problem.constraint, np.zeros_like(x), problem.level, problem.weights)
+        x = project(x, 0.0, near.tau, weights=near.weights, width=problem.width)[0]
+        at = iterate(problem, x)
+        new = polish.polish(problem, at, float(rng.uniform(0, 0.5)))
+        assert new is None or (problem.is_feasible(new.x) and new.psi <= at.psi * (1 + 1e-15))
+
+
+def test_the_check_of_quadratic_convergence_can_fail():
+    assert is_quadratic([1e-2, 1e-4, 1e-8, 1e-16])
+    assert not is_quadratic([1e-2, 1e-3, 1e-4, 1e-5])
+    assert not is_quadratic([1e-2, 1e-4, 1e-6, 1e-8])
+    assert not is_quadratic([1e-3])

@@ -27,6 +27,7 @@ from levelprox.surrogate import majorise
 Vector = NDArray[np.float64]
 
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
+_RIDGE = 1e-10  # where the Hessian has a unit diagonal
 
 
 def polish(problem: Problem, at: Iterate, y: float) -> Iterate | None:
@@ -80,18 +81,38 @@ def _newton_step(
     matrix *= unit[:, None] * unit
     a, gradient = a * unit, (at.gradient[places] + y * a) * unit
     gap = problem.g(at.x) - problem.level
-    # A multiple of aa' changes nothing in the solution; with it the matrix is positive definite exactly where the
-    # inertia is right (for a large enough multiple), and Cholesky's factorisation is the test.
-    weight = 10 / float(np.sum(a * a))
-    matrix += weight * np.outer(a, a)
+    along = _within_level(matrix, a, gradient, gap)
+    if along is None:
+        return None
+    step = along * unit
+    return step if np.all(np.isfinite(step)) else None
+
+
+def _within_level(matrix: Vector, a: Vector, gradient: Vector, gap: float) -> Vector | None:
+    """dx of the KKT system, in the null space of a': there the matrix is positive definite just where inertia is right.
+
+    A reflection takes a to the first axis, and the other axes to a basis of that null space.
+    """
+    square = float(np.sum(a * a))
+    v = a.copy()
+    v[0] += np.copysign(np.sqrt(square), a[0])
+    twice = 2 / float(np.sum(v * v))
+
+    def reflected(w: Vector) -> Vector:
+        return w - twice * float(np.sum(v * w)) * v
+
+    bent = twice * np.sum(matrix * v, axis=1)
+    bent -= twice / 2 * float(np.sum(v * bent)) * v
+    inside = (matrix - np.outer(v, bent) - np.outer(bent, v))[1:, 1:]
+    # Along what changes neither ψ nor g, such as a constant added to the intercepts of all classes, it is singular.
+    inside[np.diag_indices_from(inside)] += _RIDGE
+    to_level = -gap / square * a
+    slope = reflected(gradient + np.sum(matrix * to_level, axis=1))[1:]
     try:
-        np.linalg.cholesky(matrix)
-        both = np.linalg.solve(matrix, np.stack([-gradient - weight * gap * a, a], axis=1))
+        np.linalg.cholesky(inside)
+        return to_level + reflected(np.append(0.0, np.linalg.solve(inside, -slope)))
     except np.linalg.LinAlgError:
         return None
-    dy = (float(np.sum(a * both[:, 0])) + gap) / float(np.sum(a * both[:, 1]))
-    step = (both[:, 0] - dy * both[:, 1]) * unit
-    return step if np.all(np.isfinite(step)) else None
 
 
 def _directions(problem: Problem, x: Vector, support: NDArray[np.intp]) -> tuple[Vector, Vector]:
@@ -115,11 +136,12 @@ def _bend(problem: Problem, x: Vector, y: float, support: NDArray[np.intp]) -> V
     """y∇²g on the support: y ω_j [φ'(t_j)/t_j (I − uu') − h''(t_j) uu'] for each feature, u = x_j/t_j."""
     t, u = _directions(problem, x, support)
     weights, width = y * _weights(problem, support), problem.width
-    # A single coefficient has nothing across it.
-    across = weights * problem.constraint.slope(t) / np.where(t > 0, t, np.inf) if width > 1 else np.zeros(t.size)
+    across = weights * problem.constraint.slope(t) / np.where(t > 0, t, np.inf)
     along = -weights * problem.constraint.curvature(t)
-    blocks = (along - across)[:, None, None] * u[:, :, None] * u[:, None, :]
-    blocks += across[:, None, None] * np.eye(width)
+    uu = u[:, :, None] * u[:, None, :]
+    blocks = along[:, None, None] * uu
+    if width > 1:  # there is nothing across a single coefficient
+        blocks += across[:, None, None] * (np.eye(width) - uu)
     matrix = np.zeros((t.size, width, t.size, width))
     each = np.arange(t.size)
     matrix[each, :, each, :] = blocks

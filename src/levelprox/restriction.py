@@ -112,6 +112,8 @@ def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterat
         if new.hessian is None and residual > enough(y):
             new = replace(new, hessian=at.hessian if trusted else objective.hessian_of(new.margins, True))
         at = new
+        if objective.weak_convexity > 0:  # its models have |ℓ''|, and cannot give the last digits
+            at, residual, y = _polished(problem, at, residual, y, enough, how.null)
         yield replace(at, n_inner=steps)
         if stands:
             break

@@ -58,7 +58,7 @@ public:
             look(step);
             double residual = largest(move_) / step;
             if (first == 0) first = residual;
-            const double enough = std::max(settings_.relative * first, 4 * EPS * (largest(x_) + largest(first_slope_)));
+            const double enough = std::max(settings_.relative * first, 8 * EPS * largest(x_));
             if (step > 1 && residual <= enough) {  // the set may have cut a long step short, and the residual with it
                 step = 1;
                 look(step);
