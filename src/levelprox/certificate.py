@@ -206,7 +206,7 @@ def assemble(
         active=y > 0,
         n_nonzero=residual.support.size
         if problem.weights is None
-        else np.count_nonzero(problem.weights[residual.support]),
+        else int(np.count_nonzero(problem.weights[residual.support])),
         degenerate_distance=distance,
         degenerate_check=check,
         dual_bound=_dual_bound(problem, x, residual, psi, null),

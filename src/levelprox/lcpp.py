@@ -84,8 +84,8 @@ def without_level(
         free = Subproblem(problem.objective, everything, iterate.x, gamma, problem.signs)
         step = limited.solve(free, iterate, tolerance, seconds_left(), rng)
         if problem.g(step.x) > problem.level:
-            work = {"n_inner": step.n_inner, "n_grad": step.n_grad, "n_proj": step.n_proj}
-            yield problem.level, replace(iterate, stop="interrupted" if step.stop == "interrupted" else "", **work)
+            left = replace(iterate, stop="interrupted" if step.stop == "interrupted" else "")
+            yield problem.level, left.at_cost_of(step)
             return
         iterate = step
         yield problem.level, iterate

@@ -94,8 +94,8 @@ def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterat
     damping, steps, trusted = 0.0, 0, False
     while residual > enough(y) and steps < _MOST_MODELS and how.seconds_left() > 0 and damping < _MOST_DAMPED:
         model = _model(problem, at, damping)
-        start = replace(at, margins=at.x, hessian=model.objective.hessian)
-        goal = _last(by_steps(model, start, _for_model(enough, residual), how), start)
+        start = replace(at, margins=at.x, hessian=model.hessian)
+        goal = _last(by_steps(replace(problem, objective=model), start, _for_model(enough, residual), how), start)
         steps += 1
         last_digits, foretold = _LAST_DIGITS * abs(at.psi), at.psi - goal.psi
         new = _tried(objective, at, goal, not trusted and _ENOUGH * residual > enough(y))
@@ -110,6 +110,7 @@ def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterat
         stands = np.array_equal(new.x, at.x)
         residual, y = distance(problem, new.x, new.psi, new.gradient, how.null)
         if new.hessian is None and residual > enough(y):
+            assert new.margins is not None
             new = replace(new, hessian=at.hessian if trusted else objective.hessian_of(new.margins, True))
         at = new
         if objective.weak_convexity > 0:  # its models have |ℓ''|, and cannot give the last digits
@@ -133,6 +134,7 @@ def _further(problem: Problem, objective: Curved, at: Iterate, new: Iterate) -> 
 
     Margins are linear in the step, so the search costs no data; what it finds is taken where it is worth a pass.
     """
+    assert at.margins is not None and new.margins is not None
     along, best = new.margins - at.margins, new
     t = 2.0
     while t <= _LONGEST:
@@ -160,14 +162,15 @@ def _for_model(enough: Enough, residual: float) -> Enough:
     return Enough(max(enough.least, _ENOUGH * residual) / 2, enough.offset / 2, enough.slope / 2)
 
 
-def _model(problem: Problem, at: Iterate, damping: float) -> Problem:
-    """The restriction with ψ replaced by its second-order model at x, and no data in it."""
+def _model(problem: Problem, at: Iterate, damping: float) -> Quadratic:
+    """The second-order model of ψ at x, with no data in it."""
     hessian = at.hessian
+    assert hessian is not None
     if damping > 0:
         # Where ψ does not bend at all its diagonal is no measure of anything: then a typical curvature is.
         hessian = hessian.copy()
         hessian[np.diag_indices_from(hessian)] += damping * (np.diagonal(hessian) + problem.objective.curvature)
-    return replace(problem, objective=Quadratic(at.x, at.psi, at.gradient, hessian, problem.width))
+    return Quadratic(at.x, at.psi, at.gradient, hessian, problem.width)
 
 
 def by_steps(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterator[Iterate]:

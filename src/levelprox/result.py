@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +102,10 @@ class Iterate:
     kinks: Kinks | None = None
     margins: Vector | None = None
     hessian: Vector | None = None
+
+    def at_cost_of(self, other: Iterate) -> Iterate:
+        """The same point, with the work that another took."""
+        return replace(self, n_inner=other.n_inner, n_grad=other.n_grad, n_proj=other.n_proj)
 
 
 @dataclass(frozen=True)

@@ -175,10 +175,10 @@ class Run:
         tolerance = self.tol * self.null.scale
         assert self.gamma is not None
         if self.working_set:
-            settings = (self.subsolver, self.gamma, self.surrogate, self.null, self._left, self.rng)
-            return on_working_sets(problem, start, etas, tolerance, How(*settings))
-        settings = (self.gamma, self.subsolver, self.surrogate, 0.1 * tolerance, self._left, self.rng)
-        return lcpp(problem, start, etas, *settings)
+            how = How(self.subsolver, self.gamma, self.surrogate, self.null, self._left, self.rng)
+            return on_working_sets(problem, start, etas, tolerance, how)
+        accuracy = 0.1 * tolerance
+        return lcpp(problem, start, etas, self.gamma, self.subsolver, self.surrogate, accuracy, self._left, self.rng)
 
     def _without_level(self, start: Iterate) -> Iterator[tuple[float, Iterate]]:
         """Minimise ψ alone, for as long as g ≤ η holds by itself; rising levels are run as they are.

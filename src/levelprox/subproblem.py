@@ -51,4 +51,6 @@ class Subproblem:
 
     def with_proximal(self, x: Vector, psi: float) -> float:
         """ψ_k(x), given ψ(x)."""
+        if self.gamma == 0:
+            return psi
         return psi + self.gamma / 2 * float(np.sum((x - self.center) ** 2))

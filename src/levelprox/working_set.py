@@ -87,10 +87,11 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
         psi, gradient, looks = small.psi, small.gradient, small.n_inner
     else:
         (psi, gradient), looks = problem.objective.value_and_gradient(x), 1
-    work = {"n_inner": small.n_inner, "n_proj": small.n_proj, "n_grad": looks}
+    small = replace(small, n_grad=looks)
     if not psi <= at.psi + _LAST_DIGITS * abs(at.psi):  # steps that gained nothing can add up their rounding
-        return replace(state, at=replace(at, stop=small.stop, **work), features=W, looks=state.looks + 1)
-    at = Iterate(x, psi, gradient, small.multiplier, at.step, small.stop, **work)
+        stays = replace(at, stop=small.stop).at_cost_of(small)
+        return replace(state, at=stays, features=W, looks=state.looks + 1)
+    at = Iterate(x, psi, gradient, small.multiplier, at.step, small.stop).at_cost_of(small)
     residual, y = distance(problem, x, psi, gradient, how.null)
     return WorkingSet(at, W, residual, y, state.looks + 1)
 

@@ -31,7 +31,7 @@ _DERIVED = ("compiled", "by_rows", "row_squares", "curvature", "_column_squares"
 
 
 class _ColumnSquares(NamedTuple):
-    """What is asked of Σ s_i X_ij² / Σ s_i over the columns that are not zero; all of them would be kept for nothing."""
+    """What is asked of Σ s_i X_ij² / Σ s_i over the columns that are not zero; nobody needs all of them."""
 
     total: float
     mean: float
@@ -226,8 +226,10 @@ class LinearModel(Curved):
         """ℓ' or ℓ'' of some samples, as they enter the mean over all; the kernels take the mean of what they see."""
         out, share = np.empty_like(z), self._share[rows]
         kernel(*self.loss.kernel, z, self.target[rows], None, out)
-        out *= z.size
-        return np.where(share > 0, out * share, 0.0)  # a sample without weight is not there, whatever its loss
+        with np.errstate(invalid="ignore"):
+            out *= z.size * share
+        out[share == 0] = 0.0  # a sample without weight is not there, whatever its loss
+        return out
 
     def _bend(self, z: Vector, convex: bool, rows: slice = _ALL) -> Vector:
         """s_i ℓ''(z_i, b_i) / Σ s of these samples; its absolute value where it must not be negative."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from levelprox import _kernels
 from levelprox.errors import InvalidInputError
@@ -94,6 +95,7 @@ class Newton(Subsolver):
         assert at.margins is not None
         slope = at.gradient + subproblem.gamma * (at.x - subproblem.center)
         at, diagonal = _with_model(objective, at)
+        assert at.margins is not None
         outcome = _kernels.quadratic(
             objective.hessian_product_of(at.margins, True) if at.hessian is None else at.hessian,
             subproblem.set,
@@ -169,7 +171,7 @@ def _inside(subproblem: Subproblem, x: Vector) -> Vector:
     surrogate, (mask, all_nonnegative) = subproblem.surrogate, subproblem.signs
     if surrogate.tau == np.inf:
         return x
-    nonnegative: object = all_nonnegative if mask is None else mask.view(np.bool_)
+    nonnegative: ArrayLike | None = all_nonnegative if mask is None else mask.view(np.bool_)
     u = 0.0 if surrogate.u is None else surrogate.u
     width = subproblem.objective.width
     if width > 1:
