@@ -10,6 +10,7 @@ import pytest
 from experiments import convergence
 from experiments.convergence import CONSTRAINTS
 from levelprox import LinearModel, MultinomialModel, Problem, polish
+from levelprox.designs import Design
 from levelprox.null_fit import null_fit
 
 RNG = np.random.default_rng(0)
@@ -63,3 +64,12 @@ def test_the_last_digits_come_at_a_quadratic_rate(name):
     assert 3 <= len(kkt) <= 6 and 1e-6 < kkt[0] < 1e-3
     for before, after in itertools.pairwise(kkt):
         assert after < max(100 * before**2, 1e-13)
+
+
+def test_only_the_hessian_of_the_support_is_formed(monkeypatch):
+    problem = convergence.generated(CONSTRAINTS["MCP"], n=500)
+    at = convergence.rough(problem, 1e-4)
+    orders, gram = [], Design.gram
+    monkeypatch.setattr(Design, "gram", lambda X, D: orders.append(X.shape[1]) or gram(X, D))
+    assert polish.polish(problem, at, convergence.certificate(problem, at, null_fit(problem)).multiplier) is not None
+    assert orders == [np.count_nonzero(at.x)]
