@@ -96,13 +96,18 @@ def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterat
             damping = max(10 * damping, _DAMPED)
             continue
         trusted = abs(fell - foretold) <= _FORETOLD * abs(foretold) + _LAST_DIGITS * abs(at.psi)
-        stands = np.array_equal(new.x, at.x)
         damping = damping / 10 if damping > _DAMPED else 0.0
+        before, last = at, residual
         at = new if trusted else replace(new, hessian=None)
         residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
         yield replace(at, n_inner=steps)
-        if stands:
+        if _at_the_floor(before, at, last, residual):
             break
+
+
+def _at_the_floor(before: Iterate, at: Iterate, last: float, residual: float) -> bool:
+    """Whether a step was rounding alone: it lowered neither the residual nor, but for its last digits, ψ."""
+    return residual >= last and at.psi >= before.psi - _LAST_DIGITS * abs(before.psi)
 
 
 def _last(points: Iterator[Iterate], start: Iterate) -> Iterate:
@@ -148,7 +153,7 @@ def by_steps(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterato
             if residual <= enough(y) or how.seconds_left() <= 0:
                 break
     while residual > enough(y) and steps < _MOST_STEPS and how.seconds_left() > 0:
-        before = at
+        before, last = at, residual
         settings = (how.gamma, how.subsolver, how.surrogate, enough.least, how.seconds_left, how.rng)
         _, at = next(lcpp(problem, at, [problem.level], *settings))
         residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
@@ -156,7 +161,7 @@ def by_steps(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterato
             at, residual, y = _polished(problem, at, residual, y, enough, how.null)
         steps += 1
         yield replace(at, n_inner=steps)
-        if np.array_equal(at.x, before.x):
+        if _at_the_floor(before, at, last, residual):
             break
 
 
