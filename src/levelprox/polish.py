@@ -70,10 +70,10 @@ def _newton_step(
     a = _slopes(problem, at.x, support)
     if not np.any(a):
         return None  # all of them cost nothing more: the level is no equation in them
-    hessian = at.hessian
-    if hessian is None or objective.weak_convexity > 0:  # the model has |ℓ''| where it must be convex
-        hessian = objective.hessian_of(at.margins, False)
-    hessian = hessian[np.ix_(places, places)]
+    if at.hessian is None or objective.weak_convexity > 0:  # the model has |ℓ''| where it must be convex
+        hessian = cast(Curved, objective.restrict(support)).hessian_of(at.margins, False)
+    else:
+        hessian = at.hessian[np.ix_(places, places)]
     # In units in which the Hessian has a unit diagonal, columns of different scales do no harm.
     diagonal = np.diagonal(hessian)
     unit = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))

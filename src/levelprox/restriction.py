@@ -107,7 +107,7 @@ def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterat
             new = _further(problem, objective, at, new)
         damping = damping / 10 if damping > _DAMPED else 0.0
         trusted = abs(fell - foretold) <= _FORETOLD * abs(foretold) + last_digits
-        stands = np.array_equal(new.x, at.x)
+        before, last = at, residual
         residual, y = distance(problem, new.x, new.psi, new.gradient, how.null)
         if new.hessian is None and residual > enough(y):
             assert new.margins is not None
@@ -116,8 +116,13 @@ def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterat
         if objective.weak_convexity > 0:  # its models have |ℓ''|, and cannot give the last digits
             at, residual, y = _polished(problem, at, residual, y, enough, how.null)
         yield replace(at, n_inner=steps)
-        if stands:
+        if _at_the_floor(before, at, last, residual):
             break
+
+
+def _at_the_floor(before: Iterate, at: Iterate, last: float, residual: float) -> bool:
+    """Whether a step was rounding alone: it lowered neither the residual nor, but for its last digits, ψ."""
+    return residual >= last and at.psi >= before.psi - _LAST_DIGITS * abs(before.psi)
 
 
 def _tried(objective: Curved, at: Iterate, goal: Iterate, with_hessian: bool) -> Iterate:
@@ -195,7 +200,7 @@ def by_steps(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterato
         steps += 1
         patience -= residual > _HARDLY * last
         yield replace(at, n_inner=steps)
-        if np.array_equal(at.x, before.x):
+        if _at_the_floor(before, at, last, residual):
             break
 
 

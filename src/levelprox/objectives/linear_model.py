@@ -203,9 +203,12 @@ class LinearModel(Curved):
             z[rows] = block.matvec(x)
             if self.offset is not None:
                 z[rows] += self.offset[rows]
-            gradient += block.rmatvec(self._slope(z[rows], rows))
+            slope, bend = self._slope(z[rows], rows), self._bend(z[rows], True, rows)
+            if not (np.all(np.isfinite(slope)) and np.all(np.isfinite(bend))):  # so far out that ψ itself is no number
+                return np.full_like(z, np.nan), np.full_like(gradient, np.nan), None
+            gradient += block.rmatvec(slope)
             if hessian is not None:
-                hessian += block.gram(self._bend(z[rows], True, rows))
+                hessian += block.gram(bend)
         return z, gradient, hessian
 
     def hessian_of(self, z: Vector, convex: bool) -> Matrix:
