@@ -45,8 +45,9 @@ def polish(problem: Problem, at: Iterate, y: float) -> Iterate | None:
     assert at.margins is not None
     objective = cast(Curved, problem.objective)
     support = np.union1d(np.flatnonzero(problem.sizes(at.x)), problem.exempt)
-    step = _newton_step(problem, objective, at, y, support)
-    if step is None:
+    with np.errstate(over="ignore", invalid="ignore"):  # in units of 1e-160 squares are nothing, and their inverses inf
+        step = _newton_step(problem, objective, at, y, support)
+    if step is None or not np.all(np.isfinite(step)):
         return None
     x = _retract(problem, at.x, step, support)
     if x is None or np.array_equal(x, at.x):
