@@ -231,3 +231,22 @@ def test_the_check_of_quadratic_convergence_can_fail():
     assert not is_quadratic([1e-2, 1e-3, 1e-4, 1e-5])
     assert not is_quadratic([1e-2, 1e-4, 1e-6, 1e-8])
     assert not is_quadratic([1e-3])
+
+
+def test_the_kkt_system_is_solved_just_where_its_inertia_is_right():
+    """Against eigenvalues and a dense solve, on random matrices with features that bend very differently."""
+    rng = np.random.default_rng(2)
+    applied = 0
+    for m in (*range(1, 7), *range(1, 7)) * 10:
+        half = rng.standard_normal((m + 1, m))
+        matrix = half.T @ half - np.diag(rng.random(m) * 10.0 ** rng.uniform(-2, 2, m))
+        a, gradient, gap = rng.standard_normal(m) * 10.0 ** rng.uniform(-2, 1, m), rng.standard_normal(m), -0.1
+        system = np.block([[matrix, a[:, None]], [a[None, :], np.zeros((1, 1))]])
+        step = polish._within_level(matrix, a, gradient, gap)
+        is_minimum = np.sum(np.linalg.eigvalsh(system) > 0) == m
+        assert (step is not None) == is_minimum
+        if step is not None:
+            expected = np.linalg.solve(system, np.append(-gradient, -gap))[:-1]
+            assert np.allclose(step, expected, rtol=1e-5, atol=1e-5 * np.max(np.abs(expected)))
+            applied += 1
+    assert 40 < applied < 110
