@@ -126,9 +126,9 @@ def counted(model: LinearModel) -> Iterator[Counter]:
     # Blocks of rows stay in cache between their uses: what they counted is replaced by one reading.
     original_evaluated = LinearModel.evaluated
 
-    def evaluated(of: LinearModel, x: Any, with_hessian: bool) -> Any:
+    def evaluated(of: LinearModel, z: Any, dx: Any, with_hessian: bool) -> Any:
         before = counter.bytes, counter.passes
-        answer = original_evaluated(of, x, with_hessian)
+        answer = original_evaluated(of, z, dx, with_hessian)
         counter.bytes, counter.passes = before
         whole = of.design.base if isinstance(of.design, SelectedDesign) else of.design
         counter.read(whole)

@@ -203,9 +203,9 @@ class Interrupting(LinearModel):
         self._press("hessian_of")
         return super().hessian_of(z, convex)
 
-    def evaluated(self, x, with_hessian):
+    def evaluated(self, z, dx, with_hessian):
         self._press("evaluated")
-        return super().evaluated(x, with_hessian)
+        return super().evaluated(z, dx, with_hessian)
 
 
 @pytest.mark.parametrize("method", ["value_and_gradient", "value_of", "evaluated", "hessian_of"])

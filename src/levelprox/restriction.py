@@ -127,7 +127,8 @@ def _at_the_floor(before: Iterate, at: Iterate, last: float, residual: float) ->
 
 def _tried(objective: Curved, at: Iterate, goal: Iterate, with_hessian: bool) -> Iterate:
     """The iterate where a model has its minimum; ψ = inf where it is not to be used."""
-    margins, gradient, hessian = objective.evaluated(goal.x, with_hessian)
+    assert at.margins is not None
+    margins, gradient, hessian = objective.evaluated(at.margins, goal.x - at.x, with_hessian)
     psi = objective.value_of(margins)
     if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
         psi = np.inf
@@ -150,7 +151,7 @@ def _further(problem: Problem, objective: Curved, at: Iterate, new: Iterate) -> 
         best, t = replace(new, x=x, psi=psi, margins=margins), 2 * t
     if t <= _WORTH_A_PASS:
         return new
-    margins, gradient, hessian = objective.evaluated(best.x, True)
+    margins, gradient, hessian = objective.evaluated(at.margins, best.x - at.x, True)
     return replace(best, psi=objective.value_of(margins), margins=margins, gradient=gradient, hessian=hessian)
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from levelprox import _kernels
 from levelprox.certificate import Certificate, assemble, certify
 from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
 from levelprox.lcpp import lcpp, without_level
@@ -430,7 +431,7 @@ class Run:
             tol=self.tol,
             random_state=self.random_state,
             warnings=tuple(self.warned),
-            environment=_environment(),
+            environment={**_environment(), "threads": str(_kernels.thread_count())},
         )
 
     def _fail(self, message: str, cause: BaseException | None) -> NoReturn:
@@ -456,4 +457,4 @@ def _environment() -> dict[str, str]:
         "numpy": np.__version__,
         "python": platform.python_version(),
     }
-    return {"dtype": "float64", "backend": "cpu", "threads": "1", **versions}
+    return {"dtype": "float64", "backend": "cpu", **versions}

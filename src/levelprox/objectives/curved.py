@@ -52,9 +52,12 @@ class Curved(Objective):
     def gradient_of(self, z: Vector) -> Vector:
         """A'∇F(z)."""
 
-    def evaluated(self, x: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
-        """Margins, gradient and, if asked for, the convex Hessian at x, in as few passes over the data as it takes."""
-        z = self.margins(x)
+    def evaluated(self, z: Vector, dx: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
+        """Margins, gradient and, if asked for, the convex Hessian after a step dx, in as few passes as that takes.
+
+        From the margins before it: the rounding of A·dx is that of a small number, so ψ at both ends can be compared.
+        """
+        z = z + self.moved(dx)
         return z, self.gradient_of(z), self.hessian_of(z, True) if with_hessian else None
 
     @abstractmethod

@@ -196,13 +196,11 @@ class LinearModel(Curved):
     def gradient_of(self, z: Vector) -> Vector:
         return self.design.rmatvec(self._slope(z))
 
-    def evaluated(self, x: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
-        z, gradient = np.empty(self.n_margins), np.zeros(self.dimension)
+    def evaluated(self, z: Vector, dx: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
+        z, gradient = z.copy(), np.zeros(self.dimension)
         hessian = np.zeros((self.dimension, self.dimension)) if with_hessian else None
         for rows, block in self.design.row_blocks():
-            z[rows] = block.matvec(x)
-            if self.offset is not None:
-                z[rows] += self.offset[rows]
+            z[rows] += block.matvec(dx)
             slope, bend = self._slope(z[rows], rows), self._bend(z[rows], True, rows)
             if not (np.all(np.isfinite(slope)) and np.all(np.isfinite(bend))):  # so far out that ψ itself is no number
                 return np.full_like(z, np.nan), np.full_like(gradient, np.nan), None

@@ -28,7 +28,7 @@ _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 _HALVINGS = 40
 _RIDGE = 1e-12  # of the model's own diagonal: columns that repeat one another must not make it singular
 _PRODUCTS = 500  # with the model; more of them where they are small,
-_WORK = 3e8  # up to so many multiplications
+_WORK, _MOST_PRODUCTS = 3e8, 20_000  # up to so many multiplications
 _FORETOLD = 0.1  # how far the fall of ψ_k may be from what the model foretold
 _SMALL = 1000  # a matrix of this order is always formed
 
@@ -105,7 +105,7 @@ class Newton(Subsolver):
             _RIDGE * diagonal + subproblem.gamma,
             at.multiplier * subproblem.surrogate.lam,
             self.accuracy,
-            _PRODUCTS if at.hessian is None else int(max(_PRODUCTS, _WORK / at.x.size**2)),
+            _PRODUCTS if at.hessian is None else int(np.clip(_WORK / at.x.size**2, _PRODUCTS, _MOST_PRODUCTS)),
         )
         at = replace(
             at,
