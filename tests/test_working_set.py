@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from levelprox import LinearModel, MultinomialModel, Problem, Status, certify, solve
+from levelprox import LinearModel, MultinomialModel, Problem, Status, certify, polish, solve
 from levelprox.constraints import L1, MCP, SCAD, Exp, Log
 from levelprox.errors import InvalidInputError
 from levelprox.null_fit import null_fit
@@ -391,3 +391,46 @@ def test_sparse_data_and_more_features_than_samples():
         for constraint, level in ((MCP.from_threshold(2.0), 8.5), (L1(), 20.0)):
             fit = honest(Problem(LinearModel(X, b, "logistic", fit_intercept=True), constraint, level))
             assert fit.n_outer <= 15
+
+
+DATA = np.random.default_rng(0).standard_normal((30, 20))
+LINE = DATA[:, 0] + 0.1 * np.random.default_rng(1).standard_normal(30)
+FLAT = {
+    "sigmoid in its middle": LinearModel(DATA, np.sign(DATA[:, 0]), "sigmoid"),
+    "huber far out": LinearModel(DATA, 100 * LINE, "huber"),
+    "huber very far out": LinearModel(DATA, LINE + 1000, "huber"),
+    "huber with few samples": LinearModel(DATA[:2], [30.0, -40.0], "huber"),
+    "huber in small units": LinearModel(1e-8 * DATA, DATA[:, 0] + 3, "huber"),
+    "poisson far below": LinearModel(DATA, np.round(np.abs(10 * LINE)), "poisson", offset=np.full(30, -20.0)),
+    "gamma far above": LinearModel(DATA, np.abs(LINE) + 0.01, "gamma", offset=np.full(30, 30.0)),
+}
+
+
+@pytest.mark.parametrize("level", [2.5, 50.0], ids=["binds", "cannot bind"])
+@pytest.mark.parametrize("name", FLAT)
+def test_a_start_at_which_psi_hardly_bends_is_left(name, level):
+    """The model there is all but a plane: its minimum, if any, is far beyond where it means anything."""
+    problem = Problem(FLAT[name], MCP.from_threshold(0.5), level)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # some gain for ever
+        fit = solve(problem, time_limit=20.0)
+    assert fit.status is Status.SOLVED
+    assert certify(problem, fit.x).kkt <= 1e-6
+    assert fit.psi < null_fit(problem).psi
+
+
+@pytest.mark.parametrize("constraint", [MCP.from_threshold(0.5), L1(), MCP(1, 1e-10)], ids=repr)
+def test_levels_out_of_all_proportion_hold_nothing_back(constraint):
+    fit = solve(Problem(LinearModel(DATA, LINE), constraint, 1e300))
+    assert fit.status is Status.SOLVED and fit.multiplier == 0
+
+
+def test_a_level_that_cannot_bind_ends_at_rounding_too():
+    problem = Problem(LinearModel(DATA, LINE), MCP.from_threshold(0.5), 50.0)
+    with pytest.warns(ConvergenceWarning):
+        fit = solve(problem, tol=0, max_iter=5, time_limit=20.0)
+    assert fit.status is Status.MAX_ITER and fit.kkt < 1e-12
+
+
+def test_a_polish_whose_squares_underflow_is_refused():
+    assert polish._within_level(np.eye(2), np.full(2, 1e-170), np.ones(2), -0.1) is None

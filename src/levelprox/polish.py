@@ -97,7 +97,10 @@ def _within_level(matrix: Vector, a: Vector, gradient: Vector, gap: float) -> Ve
     square = float(np.sum(a * a))
     v = a.copy()
     v[0] += np.copysign(np.sqrt(square), a[0])
-    twice = 2 / float(np.sum(v * v))
+    length = float(np.sum(v * v))
+    if not length > 0 or not square > 0:  # slopes whose squares are below the smallest number
+        return None
+    twice = 2 / length
 
     def reflected(w: Vector) -> Vector:
         return w - twice * float(np.sum(v * w)) * v

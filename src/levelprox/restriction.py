@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import cast
 
 import numpy as np
@@ -41,7 +42,8 @@ _FALLS = 0.1  # of what the model foretold: less is a failure
 _FORETOLD = 0.1  # how far the fall may be from what was foretold for the model to serve again
 _LONGEST, _WORTH_A_PASS = 64.0, 4.0  # times the step of the model
 _DAMPED = 1e-3  # ρ after the first failure
-_MOST_DAMPED = 1e9
+_MOST_DAMPED = 1e30
+_FLAT = 1e-8  # of a typical curvature
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 
 
@@ -91,7 +93,7 @@ def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterat
     margins = objective.margins(at.x) if np.any(at.x) else objective.origin
     at = replace(at, margins=margins, hessian=objective.hessian_of(margins, True))
     residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
-    damping, steps, trusted = 0.0, 0, False
+    damping, steps, trusted = _DAMPED if _is_flat(objective, at) else 0.0, 0, False
     while residual > enough(y) and steps < _MOST_MODELS and how.seconds_left() > 0 and damping < _MOST_DAMPED:
         model = _model(problem, at, damping)
         start = replace(at, margins=at.x, hessian=model.hessian)
@@ -101,7 +103,8 @@ def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterat
         new = _tried(objective, at, goal, not trusted and _ENOUGH * residual > enough(y))
         fell = at.psi - new.psi
         if not fell >= max(_FALLS * foretold, 0.0) - last_digits:
-            damping, trusted = max(10 * damping, _DAMPED), True  # the model of this point is still there
+            # The model of this point is still there. Tenfolds alone would take long where ψ bends far more a step away.
+            damping, trusted = max((10 if damping < 1 else 1000) * damping, _DAMPED), True
             continue
         if fell > (1 + _FORETOLD) * foretold:
             new = _further(problem, objective, at, new)
@@ -118,6 +121,12 @@ def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterat
         yield replace(at, n_inner=steps)
         if _at_the_floor(before, at, last, residual):
             break
+
+
+def _is_flat(objective: Curved, at: Iterate) -> bool:
+    """Whether ψ hardly bends at x, as a sigmoid in its middle or huber's far out: there long steps are blind."""
+    assert at.hessian is not None
+    return float(np.max(np.diagonal(at.hessian), initial=0.0)) < _FLAT * objective.curvature
 
 
 def _at_the_floor(before: Iterate, at: Iterate, last: float, residual: float) -> bool:
@@ -181,28 +190,27 @@ def _model(problem: Problem, at: Iterate, damping: float) -> Quadratic:
 
 def by_steps(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterator[Iterate]:
     """LCPP steps from x, without the level where it cannot bind; x after each of them."""
-    steps = 0
+    levels = repeat(problem.level)
+    limits = (enough.least, how.seconds_left, how.rng)
     residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
-    if _is_vacuous(problem):
-        for _, step in without_level(problem, at, how.gamma, how.subsolver, enough.least, how.seconds_left, how.rng):
-            at, steps = step, steps + 1
-            residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
-            yield replace(at, n_inner=steps)
-            if residual <= enough(y) or how.seconds_left() <= 0:
-                break
     patience = _PATIENCE if isinstance(problem.objective, Quadratic) else _MOST_STEPS
-    while residual > enough(y) and steps < _MOST_STEPS and patience > 0 and how.seconds_left() > 0:
+    free = without_level(problem, at, how.gamma, how.subsolver, *limits) if _is_vacuous(problem) else None
+    for steps in range(1, _MOST_STEPS + 1):
+        if residual <= enough(y) or patience <= 0 or how.seconds_left() <= 0:
+            return
         before, last = at, residual
-        settings = (how.gamma, how.subsolver, how.surrogate, enough.least, how.seconds_left, how.rng)
-        _, at = next(lcpp(problem, at, [problem.level], *settings))
+        steps_from_here = free or lcpp(problem, at, levels, how.gamma, how.subsolver, how.surrogate, *limits)
+        step = next(steps_from_here, None)
+        if step is None:
+            return
+        at = step[1]
         residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
-        if residual > enough(y) and isinstance(how.subsolver, Newton):
+        if free is None and residual > enough(y) and isinstance(how.subsolver, Newton):
             at, residual, y = _polished(problem, at, residual, y, enough, how.null)
-        steps += 1
         patience -= residual > _HARDLY * last
         yield replace(at, n_inner=steps)
         if _at_the_floor(before, at, last, residual):
-            break
+            return
 
 
 def _is_vacuous(problem: Problem) -> bool:

@@ -158,7 +158,7 @@ def _choose(problem: Problem, at: Iterate, violation: Vector, looks: int) -> Fea
     spare = int(kept.size * 2.0 ** max(-1, (looks - _MANY_LOOKS) // 2))
     more = max(_SMALLEST, spare, min(violators, kept.size))
     if problem.g(at.x) < INSIDE * problem.level:
-        affordable = math.ceil(_ROOM * problem.level / problem.constraint.cap)
+        affordable = math.ceil(min(_ROOM * (problem.level / problem.constraint.cap), problem.n_features))
         more = max(more, affordable - kept.size if affordable else kept.size)
     more = min(more, problem.n_features - kept.size)
     nearest = np.argpartition(violation, violation.size - more)[violation.size - more :] if more > 0 else kept

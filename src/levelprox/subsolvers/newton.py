@@ -28,7 +28,7 @@ _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 _HALVINGS = 40
 _RIDGE = 1e-12  # of the model's own diagonal: columns that repeat one another must not make it singular
 _PRODUCTS = 500  # with the model; more of them where they are small,
-_WORK, _MOST_PRODUCTS = 3e8, 20_000  # up to so many multiplications
+_WORK, _MOST_PRODUCTS = 3e8, 5_000  # up to so many multiplications
 _FORETOLD = 0.1  # how far the fall of ψ_k may be from what the model foretold
 _SMALL = 1000  # a matrix of this order is always formed
 

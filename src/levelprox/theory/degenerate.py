@@ -77,7 +77,7 @@ def degenerate_level(problem: Problem) -> tuple[float | None, float, str]:
     if counted is None or np.all(counted == counted[0]):  # first, as it is the usual case and asked at every step
         unit = cap * (1.0 if counted is None else float(counted[0]))
         n = problem.n_features if counted is None else counted.size
-        return min(round(problem.level / unit), n) * unit, unit, "checked"
+        return round(min(problem.level / unit, n)) * unit, unit, "checked"
     q = common_unit(counted)
     if q is None or counted.max() > _LARGEST * q:
         return None, math.inf, "not checked: unequal weights"
