@@ -12,7 +12,7 @@ namespace {
 
 constexpr double EPS = std::numeric_limits<double>::epsilon();
 constexpr double LONGEST = 1e10, SHORTEST = 1e-10;  // of steps, where Q has a unit diagonal
-constexpr double CG_ENOUGH = 1e-6;                  // by which the square of the residual falls on a face
+constexpr double CG_ENOUGH = 1e-8;                  // by which the square of the residual falls on a face
 constexpr int MANY = 3;                             // coordinates that leave a face at once
 constexpr double WORTHWHILE = 0.5;                  // of a step
 constexpr double MOST_SHORTENED = 1e-12;            // of x, for its rounding
