@@ -224,6 +224,9 @@ class WithoutKernel(DenseDesign):
     def column_squares(self, weight=None):
         return self.array.T**2 @ weight
 
+    def gram(self, D=None, known=None):
+        return self.array.T @ (D[:, None] * self.array)
+
     def view(self, W):
         return WithoutKernel(np.ascontiguousarray(self.array[:, W]))
 

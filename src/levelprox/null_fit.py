@@ -6,16 +6,19 @@ import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.objectives import Objective
+from levelprox.objectives import Curved, Objective
 from levelprox.problem import Problem
 
 Vector = NDArray[np.float64]
 
 _ROUNDING = 1e-6  # of a fit by a quasi-Newton method
+_NEWTON_STEPS = 2000
+_SHOWS = 1e-15  # of ψ
 _CLOSE = 1e-3  # to the null fit, relative to its distance from the origin
 
 
@@ -97,4 +100,30 @@ def _fit_unconstrained(objective: Objective, nonnegative: NDArray[np.bool_], sec
             bounds=bounds,
             options={"maxiter": 200, "ftol": 0.0, "gtol": 1e-12},
         )
+    if objective.curved and not np.any(nonnegative) and not objective.is_separated(best[1]):
+        return _by_newton(cast(Curved, objective), best[1], deadline)
     return best[1]
+
+
+def _by_newton(objective: Curved, x: Vector, deadline: float) -> Vector:
+    """Newton steps from where a quasi-Newton method left off, for as long as they still gain a part of ψ that shows.
+
+    Where targets are of the order of 1e250, or of 1e-40, the fit is hundreds of units away, and steps scaled by the
+    gradient at the origin never get there.
+    """
+    z = objective.margins(x)
+    psi = objective.value_of(z)
+    for _ in range(_NEWTON_STEPS):
+        gradient, hessian = objective.gradient_of(z), objective.hessian_of(z, True)
+        if not (np.all(np.isfinite(gradient)) and np.all(np.isfinite(hessian))) or time.monotonic() > deadline:
+            break
+        size = float(np.max(np.abs(hessian))) or 1.0  # squares of 1e250 are beyond all numbers
+        step = -np.asarray(np.linalg.lstsq(hessian / size, gradient / size, rcond=None)[0], np.float64)
+        if not -float(np.sum((gradient / size) * step)) * size > _SHOWS * abs(psi):
+            break
+        along = objective.moved(step)
+        after = objective.value_of(z + along)
+        if not after < psi:
+            break
+        x, z, psi = x + step, z + along, after
+    return x

@@ -93,12 +93,12 @@ def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterat
     margins = objective.margins(at.x) if np.any(at.x) else objective.origin
     at = replace(at, margins=margins, hessian=objective.hessian_of(margins, True))
     residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
-    damping, steps, trusted = _DAMPED if _is_flat(objective, at) else 0.0, 0, False
+    damping, steps, projections, trusted = _DAMPED if _is_flat(objective, at) else 0.0, 0, 0, False
     while residual > enough(y) and steps < _MOST_MODELS and how.seconds_left() > 0 and damping < _MOST_DAMPED:
         model = _model(problem, at, damping)
         start = replace(at, margins=at.x, hessian=model.hessian)
         goal = _last(by_steps(replace(problem, objective=model), start, _for_model(enough, residual), how), start)
-        steps += 1
+        steps, projections = steps + 1, projections + goal.n_proj
         last_digits, foretold = _LAST_DIGITS * abs(at.psi), at.psi - goal.psi
         new = _tried(objective, at, goal, not trusted and _ENOUGH * residual > enough(y))
         fell = at.psi - new.psi
@@ -118,7 +118,7 @@ def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterat
         at = new
         if objective.weak_convexity > 0:  # its models have |ℓ''|, and cannot give the last digits
             at, residual, y = _polished(problem, at, residual, y, enough, how.null)
-        yield replace(at, n_inner=steps)
+        yield replace(at, n_inner=steps, n_proj=projections)
         if _at_the_floor(before, at, last, residual):
             break
 
@@ -190,7 +190,7 @@ def _model(problem: Problem, at: Iterate, damping: float) -> Quadratic:
 
 def by_steps(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterator[Iterate]:
     """LCPP steps from x, without the level where it cannot bind; x after each of them."""
-    levels = repeat(problem.level)
+    levels, projections = repeat(problem.level), 0
     limits = (enough.least, how.seconds_left, how.rng)
     residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
     patience = _PATIENCE if isinstance(problem.objective, Quadratic) else _MOST_STEPS
@@ -203,12 +203,12 @@ def by_steps(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterato
         step = next(steps_from_here, None)
         if step is None:
             return
-        at = step[1]
+        at, projections = step[1], projections + step[1].n_proj
         residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
         if free is None and residual > enough(y) and isinstance(how.subsolver, Newton):
             at, residual, y = _polished(problem, at, residual, y, enough, how.null)
         patience -= residual > _HARDLY * last
-        yield replace(at, n_inner=steps)
+        yield replace(at, n_inner=steps, n_proj=projections)
         if _at_the_floor(before, at, last, residual):
             return
 
