@@ -54,7 +54,8 @@ def test_a_solved_run_says_so_in_figures(problem):
     assert set(np.flatnonzero(np.abs(result.x) > 0.5)) == {0, 1, 2}
     assert result.history[-1].kkt == pytest.approx(result.kkt, rel=1e-6, abs=1e-12)
     assert result.n_inner >= result.n_outer > 0
-    assert result.n_grad - 1 == result.n_outer  # a look at all features after each working set
+    looks = sum(stage.n_grad for stage in result.stages)
+    assert result.n_grad - 1 - looks in (result.n_outer, result.n_outer - 1)  # one after each working set
     assert result.n_proj >= result.n_inner
     assert (result.eta, result.slack) == (3.5, 3.5 - result.g)
     assert (result.kkt_stat, result.kkt_comp, result.kkt_feas) == (

@@ -9,6 +9,7 @@ See `solve` and `minimize` for the method, `constraints` for φ, `losses` and `o
 from importlib import metadata
 
 from levelprox import constraints, designs, levels, losses, objectives, report, subsolvers, theory
+from levelprox.budget import Exchanges, Subset, best_subset
 from levelprox.certificate import Certificate, certify
 from levelprox.errors import InfeasibleError, InvalidInputError, LevelproxError, NumericalError
 from levelprox.nearby import Nearby, expected_kkt, nearby_kkt
@@ -22,6 +23,7 @@ __version__ = metadata.version("levelprox")
 
 __all__ = [
     "Certificate",
+    "Exchanges",
     "Function",
     "InfeasibleError",
     "InvalidInputError",
@@ -36,6 +38,8 @@ __all__ = [
     "Result",
     "Status",
     "Stochastic",
+    "Subset",
+    "best_subset",
     "certify",
     "constraints",
     "designs",

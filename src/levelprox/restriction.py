@@ -61,7 +61,7 @@ class Enough:
 
 @dataclass(frozen=True)
 class How:
-    """How restrictions are solved: what a run has settled on."""
+    """How problems are solved: what a run has settled on."""
 
     subsolver: Subsolver
     gamma: float
@@ -69,6 +69,7 @@ class How:
     null: NullFit
     seconds_left: Callable[[], float]
     rng: np.random.Generator | None
+    working_sets: bool = True
 
 
 def solve_restriction(problem: Problem, start: Iterate, enough: Enough, how: How) -> Iterate:

@@ -88,6 +88,8 @@ class Iterate:
         z = Ax + o, where the subsolver keeps them.
     hessian : ndarray of shape (d, d), optional
         The convex second-order model of ψ, at x or at a point so near that it foretold the last step well.
+    features : ndarray of int, optional
+        The working set on which x was found.
     """
 
     x: Vector
@@ -102,10 +104,24 @@ class Iterate:
     kinks: Kinks | None = None
     margins: Vector | None = None
     hessian: Vector | None = None
+    features: NDArray[np.intp] | None = None
 
     def at_cost_of(self, other: Iterate) -> Iterate:
         """The same point, with the work that another took."""
         return replace(self, n_inner=other.n_inner, n_grad=other.n_grad, n_proj=other.n_proj)
+
+
+def length_of(x: Vector) -> float:
+    """‖x‖₂ without BLAS, whose threads cost more than they help on one vector."""
+    with np.errstate(over="ignore"):  # past all bounds it is inf
+        nonzero = x[x != 0]
+        return float(np.sqrt(np.sum(nonzero * nonzero)))
+
+
+def relative_change(last: Vector, x: Vector) -> float:
+    """‖x − last‖ / ‖x‖; 0 at the origin."""
+    length, moved = length_of(x), x != last
+    return length_of(x[moved] - last[moved]) / length if length > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -124,6 +140,28 @@ class Record:
     change: float
     n_grad: int
     seconds: float
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: the problem widened by `factor`, and where its rough solution ended.
+
+    Attributes
+    ----------
+    factor : float
+        c; 1 is the problem itself.
+    psi : float
+        ψ at the end of the stage.
+    n_nonzero : int
+        Features that count and are not zero there.
+    n_grad : int
+        Evaluations of ψ over all features.
+    """
+
+    factor: float
+    psi: float
+    n_nonzero: int
+    n_grad: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,8 +188,10 @@ class Result:
         Of these, what went into "start" (the null fit), "steps" and "certificate".
     gamma : float
         The proximal weight γ used.
-    subsolver, levels : str
+    subsolver, levels, start : str
         What was run.
+    stages : tuple of Stage
+        The wider problems that a continuation went through.
     parameters : theory.Parameters, optional
         K, T_k and the other numbers of the paper's corollaries, where preset="paper" set them.
     tol : float
@@ -178,6 +218,8 @@ class Result:
     subsolver: str = ""
     parameters: Parameters | None = None
     levels: str = ""
+    start: str = ""
+    stages: tuple[Stage, ...] = ()
     tol: float = 0.0
     random_state: Any = field(default=None, repr=False)
     warnings: tuple[str, ...] = ()

@@ -24,19 +24,20 @@ from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import _kernels
 from levelprox.certificate import Certificate, assemble, certify
+from levelprox.continuation import continued
 from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
-from levelprox.lcpp import lcpp, without_level
+from levelprox.lcpp import without_level
 from levelprox.levels import Constant, Levels
 from levelprox.nearby import nearby_kkt
 from levelprox.null_fit import null_fit
 from levelprox.objectives.declared import Declared
 from levelprox.problem import Problem
 from levelprox.restriction import How
-from levelprox.result import Iterate, Record, Result, Status
+from levelprox.result import Iterate, Record, Result, Stage, Status, length_of, relative_change
 from levelprox.subsolvers import Subsolver
 from levelprox.surrogate import Linearise
 from levelprox.theory import Parameters, degenerate_level
-from levelprox.working_set import on_working_sets
+from levelprox.working_set import steps
 
 Vector = NDArray[np.float64]
 RandomState = int | np.random.RandomState | np.random.Generator | None
@@ -73,6 +74,7 @@ class Run:
         rng: np.random.Generator,
         parameters: Parameters | None,
         working_set: bool = False,
+        continuation: bool = False,
     ) -> None:
         self.problem = problem
         self.subsolver = subsolver
@@ -88,6 +90,8 @@ class Run:
         self.rng = rng
         self.parameters = parameters
         self.working_set = working_set
+        self.continuation = continuation
+        self.stages: list[Stage] = []
         self.began = time.monotonic()
         self.history: deque[Record] = deque(maxlen=_HISTORY)
         self.n_outer = self.n_inner = self.n_grad = self.n_proj = 0
@@ -113,13 +117,17 @@ class Run:
         if p is not None and p.K * p.steps > _MANY:
             self._warn(f"preset='paper' takes T = {p.steps} steps in each of up to K = {p.K} outer steps")
         try:
-            self.best = self._start(x0)
+            start = self.best = self._start(x0)
             self._phase("start")
             status = self._solved(self.best)
             if status is None:
                 status = self._follow(self._without_level(self.best))
             if status is None:
                 status = self._follow(self._with_level(self.best))
+            if status is Status.SOLVED and self.continuation and self.history and self.history[-1].multiplier > 0:
+                status = self._continue(start, self.best)
+                if status is None:
+                    status = self._follow(self._with_level(self.best))
         except KeyboardInterrupt:
             if self.best is None:
                 raise
@@ -171,15 +179,27 @@ class Run:
 
     def _with_level(self, start: Iterate) -> Iterator[tuple[float, Iterate]]:
         """LCPP itself."""
-        problem = self.problem
-        etas = self.levels.sequence(problem.level, problem.g(start.x))
-        tolerance = self.tol * self.null.scale
+        etas = self.levels.sequence(self.problem.level, self.problem.g(start.x))
+        return steps(self.problem, start, etas, self.tol, self._how())
+
+    def _how(self) -> How:
         assert self.gamma is not None
-        if self.working_set:
-            how = How(self.subsolver, self.gamma, self.surrogate, self.null, self._left, self.rng)
-            return on_working_sets(problem, start, etas, tolerance, how)
-        accuracy = 0.1 * tolerance
-        return lcpp(problem, start, etas, self.gamma, self.subsolver, self.surrogate, accuracy, self._left, self.rng)
+        return How(self.subsolver, self.gamma, self.surrogate, self.null, self._left, self.rng, self.working_set)
+
+    def _continue(self, start: Iterate, direct: Iterate) -> Status | None:
+        """By way of wider problems from the null fit; what the direct start reached stays unless the end is lower."""
+        with self._blaming_the_objective():
+            for stage, at in continued(self.problem, start, direct, self._how(), self.tol):
+                self._count(at)
+                self.stages.append(stage)
+                if at.stop == "interrupted":
+                    return Status.INTERRUPTED
+                if stage.factor == 1 and at.psi < direct.psi and self.problem.is_feasible(at.x):
+                    self.best = replace(at, stop="")
+                    self.n_outer += 1
+                    self.came_from = direct.x, self.problem.level
+                    return self._judge(self.problem.level, direct, self.best)
+        return Status.SOLVED
 
     def _without_level(self, start: Iterate) -> Iterator[tuple[float, Iterate]]:
         """Minimise ψ alone, for as long as g ≤ η holds by itself; rising levels are run as they are.
@@ -221,8 +241,7 @@ class Run:
     def _judge(self, eta_k: float, last: Iterate, iterate: Iterate) -> Status | None:
         """Why to stop after this step, or None."""
         certificate = assemble(self.problem, iterate.x, iterate.psi, iterate.gradient, self.null)
-        length, moved = _length(iterate.x), iterate.x != last.x
-        change = _length(iterate.x[moved] - last.x[moved]) / length if length > 0 else 0.0
+        length, change = length_of(iterate.x), relative_change(last.x, iterate.x)
         self._record(eta_k, iterate, certificate, change)
         if self.callback is not None:
             shown = iterate.x.view()
@@ -428,6 +447,8 @@ class Run:
             subsolver=self.subsolver.name,
             parameters=self.parameters,
             levels=type(self.levels).__name__.lower(),
+            start="continuation" if self.continuation else "direct",
+            stages=tuple(self.stages),
             tol=self.tol,
             random_state=self.random_state,
             warnings=tuple(self.warned),
@@ -441,13 +462,6 @@ class Run:
             certificate = assemble(self.problem, self.best.x, self.best.psi, self.best.gradient, self.null)
             result = self._result(Status.NUMERICAL_ERROR, message, certificate)
         raise NumericalError(message, result) from cause
-
-
-def _length(x: Vector) -> float:
-    """‖x‖₂ without BLAS, whose threads cost more than they help on one vector."""
-    with np.errstate(over="ignore"):  # past all bounds it is inf
-        nonzero = x[x != 0]
-        return float(np.sqrt(np.sum(nonzero * nonzero)))
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox.constraints import Constraint
 from levelprox.errors import InvalidInputError
-from levelprox.levels import Levels, levels_by_name
+from levelprox.levels import Constant, Levels, levels_by_name
 from levelprox.objectives import Function
 from levelprox.objectives.function import ValueAndGradient
 from levelprox.paper import paper_run
@@ -35,6 +35,7 @@ def solve(
     max_iter: int = 1000,
     time_limit: float | None = None,
     callback: Callback | None = None,
+    start: str = "auto",
     x0: ArrayLike | None = None,
     random_state: RandomState = None,
     surrogate: str = "auto",
@@ -71,6 +72,12 @@ def solve(
         Seconds of wall-clock time.
     callback : callable, optional
         Called as callback(record, x) after each outer step; returning True stops the run.
+    start : {"auto", "continuation", "direct"}, default="auto"
+        "direct" starts from the null fit. "continuation" does so, too, but then reaches the problem once more by way of
+        wider ones, in which φ is all but straight and the answer does not depend on the start, and goes on from the
+        lower of both ends: a few times the work, and often a far better KKT point. "auto" is "continuation" where the
+        constraint is not convex, unless `x0`, rising levels, the paper's stopping rule or a subsolver that samples are
+        asked for.
     x0 : array-like of shape (d,), optional
         A feasible start. By default the null fit: the origin, but for exempt coordinates, which are fitted.
     random_state : int, RandomState, Generator or None
@@ -141,6 +148,8 @@ def solve(
         rng=rng,
         parameters=parameters,
         working_set=_working_set(working_set, chosen, problem) and parameters is None,
+        continuation=parameters is None
+        and _continuation(start, problem, chosen, schedule, x0 is not None or rule != "kkt"),
     )
     return run(None if x0 is None else problem.point("x0", x0))
 
@@ -233,6 +242,18 @@ def _surrogate(name: str, subsolver: Subsolver, problem: Problem) -> str:
     if name != "auto":
         return name
     return "concave" if subsolver.on_working_sets or problem.width > 1 else "paper"
+
+
+def _continuation(start: str, problem: Problem, subsolver: Subsolver, levels: Levels, settled: bool) -> bool:
+    """Whether to reach the problem by way of wider ones; an error where that was asked for and cannot be done."""
+    _one_of("start", start, ("auto", "continuation", "direct"))
+    possible = isinstance(levels, Constant) and not settled and not subsolver.is_random(problem.objective)
+    if start == "continuation" and not possible:
+        raise InvalidInputError(
+            "start='continuation' chooses the start itself: not with x0, rising levels, stopping='change' or a "
+            "subsolver that samples"
+        )
+    return start != "direct" and possible and problem.constraint.lipschitz > 0
 
 
 def _working_set(asked: bool | None, subsolver: Subsolver, problem: Problem) -> bool:

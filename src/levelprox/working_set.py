@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox.lcpp import lcpp
 from levelprox.null_fit import NullFit
 from levelprox.problem import Problem
 from levelprox.residual import distance
@@ -58,6 +59,17 @@ class WorkingSet:
     looks: int = 0
 
 
+def steps(
+    problem: Problem, start: Iterate, levels: Iterable[float], tol: float, how: How
+) -> Iterator[tuple[float, Iterate]]:
+    """LCPP as the run has settled on it: yield (η_k, x^k) on working sets, or on all features at once."""
+    tolerance = tol * how.null.scale
+    if how.working_sets:
+        return on_working_sets(problem, start, levels, tolerance, how)
+    limits = (0.1 * tolerance, how.seconds_left, how.rng)
+    return lcpp(problem, start, levels, how.gamma, how.subsolver, how.surrogate, *limits)
+
+
 def on_working_sets(
     problem: Problem, start: Iterate, levels: Iterable[float], tolerance: float, how: How
 ) -> Iterator[tuple[float, Iterate]]:
@@ -79,8 +91,29 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
     """Choose W, solve the restriction to it, look at all features."""
     at = state.at
     W, enough = _look(problem, state, tolerance)
-    small = _on(problem, state, W, eta_k, enough, how)
-    x = np.zeros(at.x.size)  # not zeros_like, which writes to all of it: memory that is not written to takes no room
+    new = _seen(problem, W, _on(problem, state, W, eta_k, enough, how))
+    if not new.psi <= at.psi + _LAST_DIGITS * abs(at.psi):  # steps that gained nothing can add up their rounding
+        stays = replace(at, stop=new.stop, features=W).at_cost_of(new)
+        return replace(state, at=stays, features=W, looks=state.looks + 1)
+    residual, y = distance(problem, new.x, new.psi, new.gradient, how.null)
+    return WorkingSet(new, W, residual, y, state.looks + 1)
+
+
+def resumed(problem: Problem, x: Vector, W: Features, tolerance: float, how: How) -> WorkingSet:
+    """The restriction to a working set that is known beforehand, solved from x, and a look at all features."""
+    part, places = problem.restrict(W), problem.coordinates(W)
+    psi, gradient = part.objective.value_and_gradient(x[places])
+    small = solve_restriction(
+        part, Iterate(x[places], psi, gradient, step=1 / problem.objective.curvature), Enough(_ENOUGH * tolerance), how
+    )
+    new = _seen(problem, W, small)
+    residual, y = distance(problem, new.x, new.psi, new.gradient, how.null)
+    return WorkingSet(new, W, residual, y, 1)
+
+
+def _seen(problem: Problem, W: Features, small: Iterate) -> Iterate:
+    """Where the work on W ended, as a point over all features, with ψ and ∇ψ there."""
+    x = np.zeros(problem.dimension)  # memory that is not written to takes no room
     nonzero = np.flatnonzero(small.x)
     x[problem.coordinates(W)[nonzero]] = small.x[nonzero]
     if W.size == problem.n_features:  # all of them were looked at all the time
@@ -88,12 +121,7 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
     else:
         (psi, gradient), looks = problem.objective.value_and_gradient(x), 1
     small = replace(small, n_grad=looks)
-    if not psi <= at.psi + _LAST_DIGITS * abs(at.psi):  # steps that gained nothing can add up their rounding
-        stays = replace(at, stop=small.stop).at_cost_of(small)
-        return replace(state, at=stays, features=W, looks=state.looks + 1)
-    at = Iterate(x, psi, gradient, small.multiplier, at.step, small.stop).at_cost_of(small)
-    residual, y = distance(problem, x, psi, gradient, how.null)
-    return WorkingSet(at, W, residual, y, state.looks + 1)
+    return Iterate(x, psi, gradient, small.multiplier, small.step, small.stop, features=W).at_cost_of(small)
 
 
 def _look(problem: Problem, state: WorkingSet, tolerance: float) -> tuple[Features, Enough]:

@@ -9,6 +9,7 @@ from levelprox.constraints.lp import Lp
 from levelprox.constraints.mcp import MCP
 from levelprox.constraints.negative_lp import NegativeLp
 from levelprox.constraints.scad import SCAD
+from levelprox.constraints.widened import Widened
 
 CONSTRAINT_TYPES: tuple[type[Constraint], ...] = (L1, MCP, SCAD, Exp, Log, Lp, NegativeLp, Custom)
 
@@ -23,4 +24,5 @@ __all__ = [
     "Log",
     "Lp",
     "NegativeLp",
+    "Widened",
 ]

@@ -17,9 +17,18 @@ from __future__ import annotations
 from levelprox.designs.base import Design
 from levelprox.designs.conversion import as_design
 from levelprox.designs.dense import DenseDesign
-from levelprox.designs.intercept import InterceptDesign
+from levelprox.designs.intercept import InterceptDesign, scaled_by
 from levelprox.designs.scaled import ScaledDesign
 from levelprox.designs.selected import SelectedDesign
 from levelprox.designs.sparse import SparseDesign
 
-__all__ = ["DenseDesign", "Design", "InterceptDesign", "ScaledDesign", "SelectedDesign", "SparseDesign", "as_design"]
+__all__ = [
+    "DenseDesign",
+    "Design",
+    "InterceptDesign",
+    "ScaledDesign",
+    "SelectedDesign",
+    "SparseDesign",
+    "as_design",
+    "scaled_by",
+]

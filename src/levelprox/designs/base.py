@@ -93,6 +93,10 @@ class Design(ABC):
         """What the rounding of ⟨a_i, x⟩ is proportional to, for every sample i; of shape (n,). Here ‖a_i‖."""
         return np.sqrt(self.row_squares())
 
+    def column_magnitudes(self) -> Vector:
+        """max_i |X_ij| of every feature j, or more; of shape (d,). Here ‖X_j‖."""
+        return np.sqrt(self.column_squares())
+
     def gram(self, D: ArrayLike | None = None, known: Vector | None = None) -> Vector:
         """X' diag(D) X, or X'X: a symmetric array of shape (d, d). D may have either sign.
 

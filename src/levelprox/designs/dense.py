@@ -55,6 +55,10 @@ class DenseDesign(Design):
     def stored(self) -> int:
         return int(self.array.size)
 
+    def column_magnitudes(self) -> Vector:
+        low, high = np.min(self.array, axis=0), np.max(self.array, axis=0)
+        return np.asarray(np.maximum(-low, high), np.float64)
+
     def row_major(self) -> Design:
         if self.kernel.by_rows:
             return self

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from levelprox import _kernels
 from levelprox._kernels import DesignKernel
 from levelprox.designs.base import Design, Index, Vector, vector
+from levelprox.designs.scaled import ScaledDesign
 from levelprox.errors import InvalidInputError
 
 
@@ -76,6 +77,9 @@ class InterceptDesign(Design):
     def row_magnitudes(self) -> Vector:
         return np.hypot(self.base.row_magnitudes(), np.sqrt(self._ones.size))
 
+    def column_magnitudes(self) -> Vector:
+        return self._merged(self.base.column_magnitudes(), 1.0)
+
     def row_major(self) -> Design:
         return InterceptDesign(self.base.row_major(), self._ones)
 
@@ -130,3 +134,12 @@ class InterceptDesign(Design):
 
     def _rows(self, chosen: Index) -> Design:
         return InterceptDesign(self.base.rows(chosen), self._ones)
+
+
+def scaled_by(design: Design, scale: Vector) -> Design:
+    """X diag(1/scale), where X may be scaled already and have an intercept."""
+    if isinstance(design, InterceptDesign):
+        return InterceptDesign(scaled_by(design.base, np.delete(scale, design.ones)), design.ones)
+    if isinstance(design, ScaledDesign):
+        return ScaledDesign(design.base, design.center_, scale if design.scale_ is None else design.scale_ * scale)
+    return ScaledDesign(design, None, scale)

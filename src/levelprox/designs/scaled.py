@@ -156,6 +156,11 @@ class ScaledDesign(Design):
         of_center = 0.0 if self.center_ is None else float(np.linalg.norm(self._scaled(self.center_)))
         return np.sqrt(self._row_squares(None)) + of_center
 
+    def column_magnitudes(self) -> Vector:
+        """(max |X_ij| + |c_j|) / s_j."""
+        largest = self.base.column_magnitudes()
+        return self._scaled(largest if self.center_ is None else largest + np.abs(self.center_))
+
     def row_major(self) -> Design:
         return ScaledDesign(self.base.row_major(), self.center_, self.scale_)
 

@@ -67,6 +67,9 @@ class SelectedDesign(Design):
     def row_squares(self) -> Vector:
         return np.concatenate([np.empty(0), *(piece.row_squares() for _, piece in self._pieces())])
 
+    def column_magnitudes(self) -> Vector:
+        return self.base.column_magnitudes()[self.chosen]
+
     def row_major(self) -> Design:
         return self.copy().row_major()
 

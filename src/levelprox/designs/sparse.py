@@ -22,6 +22,7 @@ from levelprox.errors import InvalidInputError
 from levelprox.validation import Array
 
 _PIECE = 2**23  # entries of a CSC matrix that are turned into CSR at a time
+_PANEL = 16  # columns of a dense tile
 _DENSE = 0.25  # rows with this share of entries are cheaper as dense tiles than pair by pair
 
 
@@ -88,6 +89,12 @@ class SparseDesign(Design):
     def stored(self) -> int:
         return int(self.indptr[-1])
 
+    def column_magnitudes(self) -> Vector:
+        largest = np.zeros(self.shape[1])
+        columns = self.indices if self.by_rows else np.repeat(np.arange(self.shape[1]), np.diff(self.indptr))
+        np.maximum.at(largest, columns, np.abs(self.data).astype(np.float64, copy=False))
+        return largest
+
     def row_major(self) -> SparseDesign:
         return self if self.by_rows else self._piece(np.arange(self.shape[1]), 0, self.shape[0])
 
@@ -145,7 +152,8 @@ class SparseDesign(Design):
         if not self.by_rows:
             return self._gram_of_pieces(weight, known)
         per_row = np.diff(self.indptr)
-        dense = float(np.sum(np.square(per_row, out=per_row))) >= _DENSE**2 * n * float(d) ** 2
+        width = float(-(-d // _PANEL) * _PANEL)
+        dense = float(np.sum(np.square(per_row, out=per_row))) >= _DENSE**2 * n * width**2
         gram = np.zeros((d, d))
         self.kernel.gram(weight, known, dense, gram)
         return gram

@@ -13,6 +13,7 @@ case the loss takes its limit. NaN margins give NaN.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -89,6 +90,11 @@ class Loss(ABC):
     def constant_curvature(self) -> bool:
         """ℓ'' is the same everywhere."""
         return False
+
+    @property
+    def concordance(self) -> float:
+        """sup |ℓ‴|/ℓ″: by how much the log of the curvature changes per unit of z; inf where that has no bound."""
+        return 0.0 if self.constant_curvature else math.inf
 
     @property
     def attained(self) -> bool:

@@ -20,3 +20,4 @@ class Logistic(Loss):
     weak_convexity = 0.0
     lipschitz = 1.0
     attained = False
+    concordance = 1.0  # |ℓ‴| = p(1 - p)|1 - 2p|

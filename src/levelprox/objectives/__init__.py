@@ -4,6 +4,7 @@ from levelprox.objectives.base import Objective, Subgradients
 from levelprox.objectives.curved import Curved
 from levelprox.objectives.function import Function
 from levelprox.objectives.linear_model import LinearModel
+from levelprox.objectives.model import Model
 from levelprox.objectives.multinomial import MultinomialModel
 from levelprox.objectives.quadratic import Quadratic
 from levelprox.objectives.stochastic import Stochastic
@@ -12,6 +13,7 @@ __all__ = [
     "Curved",
     "Function",
     "LinearModel",
+    "Model",
     "MultinomialModel",
     "Objective",
     "Quadratic",

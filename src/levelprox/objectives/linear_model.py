@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
-from levelprox.designs import Design, InterceptDesign, as_design
+from levelprox.designs import Design, InterceptDesign, as_design, scaled_by
 from levelprox.errors import InvalidInputError
 from levelprox.losses import Loss, check_weights, loss_by_name
 from levelprox.losses.base import vector
 from levelprox.objectives.base import Subgradients, Vector
-from levelprox.objectives.curved import Curved, Matrix
+from levelprox.objectives.curved import Matrix
+from levelprox.objectives.model import Model
 from levelprox.validation import finite
 
 # Margins this close to a kink, relative to what they are a sum of, count as at it.
@@ -39,7 +40,7 @@ class _ColumnSquares(NamedTuple):
     largest: float
 
 
-class LinearModel(Curved):
+class LinearModel(Model):
     """ψ = loss ∘ design.
 
     Parameters
@@ -215,6 +216,30 @@ class LinearModel(Curved):
     def hessian_product_of(self, z: Vector, convex: bool) -> Callable[[Vector], Vector]:
         bend = self._bend(z, convex)
         return lambda v: self.design.rmatvec(bend * self.design.matvec(v))
+
+    def cross_hessian_of(self, z: Vector, part: LinearModel, convex: bool) -> Matrix:
+        bend = self._bend(z, convex)
+        cross = np.empty((self.dimension, part.dimension), order="F")
+        for j, column in enumerate(np.eye(part.dimension)):
+            cross[:, j] = self.design.rmatvec(bend * part.moved(column))
+        return cross
+
+    def feature_hessians_of(self, z: Vector) -> Matrix:
+        return self.hessian_diagonal_of(z, True)[:, None, None]
+
+    @property
+    def concordance(self) -> float:
+        return self.loss.concordance
+
+    def column_magnitudes(self) -> Vector:
+        return self.design.column_magnitudes()
+
+    def scaled(self, scale: Vector) -> LinearModel:
+        whole = copy.copy(self)
+        for name in _DERIVED:
+            whole.__dict__.pop(name, None)
+        whole.design = scaled_by(self.design, scale)
+        return whole
 
     def hessian_diagonal_of(self, z: Vector, convex: bool) -> Vector:
         return self.design.column_squares(self._bend(z, convex))

@@ -18,16 +18,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
-from levelprox.designs import Design, InterceptDesign, as_design
+from levelprox.designs import Design, InterceptDesign, as_design, scaled_by
 from levelprox.errors import InvalidInputError
 from levelprox.losses import Multinomial, check_weights
 from levelprox.objectives.base import Vector
-from levelprox.objectives.curved import Curved, Matrix
+from levelprox.objectives.curved import Matrix
 from levelprox.objectives.linear_model import LinearModel
+from levelprox.objectives.model import Model
 from levelprox.validation import as_array, finite, real_array
 
 
-class MultinomialModel(Curved):
+class MultinomialModel(Model):
     """ψ = the multinomial loss of XB + o.
 
     Parameters
@@ -186,6 +187,32 @@ class MultinomialModel(Curved):
     def hessian_product_of(self, z: Matrix, convex: bool = True) -> Callable[[Vector], Vector]:
         p, share = Multinomial.probabilities(z), self._share[:, None]
         return lambda v: self._pulled_back(share * Multinomial.product(p, self.moved(v)))
+
+    def cross_hessian_of(self, z: Matrix, part: MultinomialModel, convex: bool = True) -> Matrix:
+        p, share = Multinomial.probabilities(z), self._share[:, None]
+        cross = np.empty((self.dimension, part.dimension), order="F")
+        for j, column in enumerate(np.eye(part.dimension)):
+            cross[:, j] = self._pulled_back(share * Multinomial.product(p, part.moved(column)))
+        return cross
+
+    def feature_hessians_of(self, z: Matrix) -> Matrix:
+        p, share, K = Multinomial.probabilities(z), self._share, self.width
+        blocks = np.empty((self.design.shape[1], K, K))
+        for a in range(K):
+            for b in range(a, K):
+                bend = share * Multinomial.bend(p, a, b)  # of one sign
+                blocks[:, a, b] = blocks[:, b, a] = (1 if a == b else -1) * self.design.column_squares(np.abs(bend))
+        return blocks
+
+    def column_magnitudes(self) -> Vector:
+        return np.repeat(self.design.column_magnitudes(), self.width)
+
+    def scaled(self, scale: Vector) -> MultinomialModel:
+        whole = copy.copy(self)
+        for name in ("compiled", "_one_class"):
+            whole.__dict__.pop(name, None)
+        whole.design = scaled_by(self.design, scale)
+        return whole
 
     def hessian_diagonal_of(self, z: Matrix, convex: bool = True) -> Vector:
         p, share = Multinomial.probabilities(z), self._share

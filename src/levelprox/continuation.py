@@ -1,0 +1,170 @@
+"""Continuation: reach the problem by way of wider ones, each started where the last one ended.
+
+A nonconvex problem has many KKT points, and which one is reached matters more than its last digit. Widened far enough,
+φ is all but straight and the problem all but convex: its solution does not depend on where the search began. So
+
+1. the problem is solved from the null fit, roughly: the direct start. Its coefficients show how wide φ must be to be
+   straight as far as they reach, its nonzeros about how many there are to be;
+2. the problem widened that far, with φ(t/c) for φ(t), is solved from the null fit, roughly; where that takes several
+   times as many nonzeros (with more features than samples a wide set lets the model interpolate), c is halved at once;
+3. c is halved until it is 1; each time the smallest coefficients are dropped until the level holds again, and the
+   working set of the last stage is tried before all features are looked at.
+
+The run goes on from the lower of the two ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import repeat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.constraints import Widened
+from levelprox.problem import Problem
+from levelprox.residual import distance
+from levelprox.restriction import How
+from levelprox.result import Iterate, Stage, relative_change
+from levelprox.working_set import resumed, steps
+
+Vector = NDArray[np.float64]
+Features = NDArray[np.intp]
+_ROUGH = 1e-3  # tol of all stages but the last
+_HOPELESS = 0.05  # of what the direct start gained: too far above it for the last digits to matter
+_STRAIGHT = 0.75  # of λ: a slope that has hardly bent
+_WIDEST = 30  # times c may be doubled
+_MORE, _FEW = 4, 10  # how many times the nonzeros of the direct start a stage may have, and how many in any case
+_MOST_STEPS = 20  # of a stage
+_STOPS = ("interrupted", "not finite")
+
+
+def continued(
+    problem: Problem, start: Iterate, direct: Iterate, how: How, tol: float, count: int = 0
+) -> Iterator[tuple[Stage, Iterate]]:
+    """Every stage from the widest to the problem itself, with the iterate at its end.
+
+    None where φ is straight already as far as the direct start reaches, or where no wider problem is sparse.
+
+    Parameters
+    ----------
+    problem : Problem
+    start : Iterate
+        The null fit.
+    direct : Iterate
+        What the direct start reached.
+    how : How
+        How the problem of a stage is solved.
+    tol : float
+        How well the problem itself is to be solved.
+    count : int
+        How many nonzeros there are to be, where that is known; else as many as the direct start has.
+    """
+    doublings, count = _doublings(problem, direct.x), count or _count(problem, direct.x)
+    most = max(_MORE * count, _FEW)
+    if doublings == 0 or count == 0:
+        return
+    at = None
+    while doublings >= 0:
+        factor = 2.0**doublings
+        wider = widened(problem, factor)
+        begin = start if at is None else (_cut(wider, at.x), at.features)
+        at, n_grad = _stage(
+            wider, _iterates(wider, begin, max(tol, _ROUGH), how), most if doublings else problem.n_features
+        )
+        if doublings == 0 and at.psi <= direct.psi + _HOPELESS * (start.psi - direct.psi):
+            at, more = _stage(problem, _iterates(problem, replace(at, n_grad=0), tol, how), problem.n_features)
+            n_grad += more
+        n_nonzero = _count(problem, at.x)
+        yield Stage(factor, at.psi, n_nonzero, n_grad), replace(at, n_grad=n_grad)
+        if at.stop in _STOPS or how.seconds_left() <= 0:
+            return
+        # Once there are no more nonzeros than at the end, the next stages would change little.
+        doublings = min(doublings - 1, 0) if n_nonzero <= count else _next(problem, at.x, doublings - 1)
+
+
+def widened(problem: Problem, factor: float) -> Problem:
+    """The problem with φ(t/c) for φ(t), at the level that means the same there."""
+    if factor == 1:
+        return problem
+    constraint = Widened(problem.constraint, factor)
+    return replace(problem, constraint=constraint, level=constraint.level_of(problem.level))
+
+
+def _stage(problem: Problem, steps: Iterator[Iterate], most: int) -> tuple[Iterate, int]:
+    """The end of a stage: its rough solution, or the first point with more nonzeros than there may be."""
+    n_grad = 0
+    for at in steps:
+        n_grad += at.n_grad
+        if _count(problem, at.x) > most:
+            break
+    return at, n_grad
+
+
+def _iterates(
+    problem: Problem, begin: Iterate | tuple[Vector, Features | None], tol: float, how: How
+) -> Iterator[Iterate]:
+    """LCPP from an iterate, or from a point and the working set to try first, until the residual is at most tol."""
+    tolerance, objective = tol * how.null.scale, problem.objective
+    if isinstance(begin, Iterate):
+        at = replace(begin, n_grad=0)
+    elif begin[1] is not None:
+        at = resumed(problem, begin[0], begin[1], tolerance, how).at
+    else:
+        at = Iterate(begin[0], *objective.value_and_gradient(begin[0]), n_grad=objective.evaluation_cost)
+        at = replace(at, step=1 / objective.curvature)
+    yield at
+    following = steps(problem, at, repeat(problem.level), tol, how)
+    for _ in range(_MOST_STEPS):
+        done = distance(problem, at.x, at.psi, at.gradient, how.null)[0] <= tolerance
+        if done or at.stop in _STOPS or how.seconds_left() <= 0:
+            return
+        last, (_, at) = at, next(following)
+        yield at
+        if relative_change(last.x, at.x) <= tol and not how.working_sets:
+            return
+
+
+def _next(problem: Problem, x: Vector, doublings: int) -> int:
+    """The next stage whose level x does not obey: those in between would leave it where it is."""
+    while doublings > 0:
+        wider = widened(problem, 2.0**doublings)
+        if wider.g(x) > wider.level:
+            break
+        doublings -= 1
+    return doublings
+
+
+def _doublings(problem: Problem, x: Vector) -> int:
+    """How often φ must be widened twofold to be straight as far as x reaches."""
+    sizes = problem.sizes(x)
+    largest = float(np.max(sizes if problem.weights is None else sizes[problem.weights > 0], initial=0.0))
+    straight = _STRAIGHT * problem.constraint.lam
+    for doublings in range(_WIDEST):
+        if float(problem.constraint.slope(math.ldexp(largest, -doublings))) >= straight:
+            return doublings
+    return _WIDEST
+
+
+def _count(problem: Problem, x: Vector) -> int:
+    """The features that count and are not zero."""
+    features = np.flatnonzero(x if problem.width == 1 else problem.sizes(x))
+    return features.size if problem.weights is None else int(np.count_nonzero(problem.weights[features]))
+
+
+def _cut(problem: Problem, x: Vector) -> Vector:
+    """x without its smallest coefficients: as few dropped as make it obey the level."""
+    sizes = problem.sizes(x)
+    features = np.flatnonzero(sizes if problem.weights is None else sizes * problem.weights)
+    features = features[np.argsort(sizes[features], kind="stable")[::-1]]  # the largest first
+    cost = np.asarray(problem.constraint.phi(sizes[features]))
+    total = np.cumsum(cost if problem.weights is None else cost * problem.weights[features])
+    kept = int(np.searchsorted(total, problem.level, side="right"))
+    cut = x.copy()
+    cut[problem.coordinates(features[kept:])] = 0.0
+    while not problem.is_feasible(cut):  # sums in another order may differ in their last digits
+        kept -= 1
+        cut[problem.coordinates(features[kept : kept + 1])] = 0.0
+    return cut

@@ -1,0 +1,41 @@
+"""ψ of a table of samples and features: what an exchange of features asks of it."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.objectives.base import Vector
+from levelprox.objectives.curved import Curved, Matrix
+
+
+class Model(Curved):
+    """ψ(x) = F(Ax + o) with the features of a data matrix in A."""
+
+    @property
+    def concordance(self) -> float:
+        """sup |ℓ‴|/ℓ″ of the loss; inf where that has no bound, or is not known."""
+        return math.inf
+
+    @abstractmethod
+    def column_magnitudes(self) -> Vector:
+        """By how much a coordinate of 1 can change a margin; of shape (d,)."""
+
+    @abstractmethod
+    def restrict(self, W: NDArray[np.intp]) -> Self: ...
+
+    @abstractmethod
+    def scaled(self, scale: Vector) -> Self:
+        """ψ(x/scale): as if the columns of the data were divided by `scale`, one number for each feature."""
+
+    @abstractmethod
+    def feature_hessians_of(self, z: Vector) -> Matrix:
+        """The diagonal blocks of A'∇²F(z)A, one for each feature; of shape (n_features, width, width)."""
+
+    @abstractmethod
+    def cross_hessian_of(self, z: Vector, part: Self, convex: bool) -> Matrix:
+        """The columns of A'∇²F(z)A that belong to `part`, a restriction of this ψ; of shape (d, part.dimension)."""
