@@ -1,0 +1,6 @@
+"""PLACEHOLDER."""
+
+
+def summary(rows):
+    """Nothing yet."""
+    return ""
