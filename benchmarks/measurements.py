@@ -1,4 +1,4 @@
-"""The CSV file of a run: one line for each measurement, written when it is made, read back by whoever resumes or reports."""
+"""The CSV file of a run: a line for each measurement, written when it is made, read by whoever resumes or reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Row = dict[str, Any]
 
 COLUMNS = (
     "table", "data", "case", "peer", "version", "status",
-    "loss", "level", "g", "nonzeros", "kkt", "seconds", "repeats", "passes", "bytes", "n", "d", "note",
+    "loss", "level", "g", "nonzeros", "kkt", "seconds", "repeats", "passes", "bytes", "n", "d", "kind", "note",
 )  # fmt: skip
 _KEY = ("table", "data", "case", "peer")
 _NUMBERS = ("loss", "level", "g", "nonzeros", "kkt", "seconds", "repeats", "passes", "bytes", "n", "d")

@@ -2,9 +2,9 @@
 
 The parent writes a request and reads answers as they come:
 
-    request.json     {"peer", "data", "fits": [{...}, ...], "began", "repeat_s", "most_repeats", "cold"}
+    request.json     {"peer", "data", "fits": [{...}, ...], "repeat_s", "most_repeats", "cold"}
     answer-I.npy     the coefficients of fit I, the intercept last where one is fitted
-    answer-I.json    {"status": "ok" | "refused" | "not installed" | "error", "seconds": [...], "note", ...}; written last
+    answer-I.json    {"status": "ok" | "refused" | "not installed" | "error", "seconds": [...], "note", ...}, last
 
 The limit is on each fit: the clock starts again when an answer arrives. A process that passes it is killed with its
 children; the fits it had not done are `timeout` for the one it was at, and are asked again in a fresh process.

@@ -77,9 +77,7 @@ class Session:
             late = harder_later and answer.status == "timeout"
         stream.close()  # type: ignore[attr-defined]
 
-    def _add(
-        self, table: str, data: Dataset, case: str, label: str, ask: Ask, answer: Answer, judged: Judge
-    ) -> None:
+    def _add(self, table: str, data: Dataset, case: str, label: str, ask: Ask, answer: Answer, judged: Judge) -> None:
         if self.measurements.get(table, data.name, case, label):
             return  # run again only for what follows from it
         row: Row = {
@@ -92,6 +90,7 @@ class Session:
             "level": ask.get("level", ""),
             "n": data.X.shape[0],
             "d": data.X.shape[1],
+            "kind": f"{'sparse' if data.sparse else 'dense'} {data.loss}",
             "note": answer.note,
             "passes": answer.extra.get("passes", ""),
             "bytes": answer.extra.get("bytes", ""),
@@ -112,9 +111,7 @@ def judged_fit(data: Dataset) -> Judge:
 
     def judged(ask: Ask, answer: Answer) -> Row:
         assert answer.coefficients is not None
-        figures = judge(
-            data.X, data.b, data.loss, answer.coefficients, Penalty(**ask["penalty"]), ask.get("level")
-        )
+        figures = judge(data.X, data.b, data.loss, answer.coefficients, Penalty(**ask["penalty"]), ask.get("level"))
         return {"loss": figures.loss, "g": figures.g, "nonzeros": figures.nonzeros, "kkt": figures.kkt}
 
     return judged
@@ -128,6 +125,8 @@ def tell(row: Row) -> None:
         if row.get(name, "") != ""
     )
     print(
-        f"{row['table']:12} {row['data']:18} {row['case']:10} {row['peer']:22} {row['status']:8} {figures} {row['note']}",
+        f"{row['table']:12} {row['data']:18} {row['case']:10} {row['peer']:22} {row['status']:8}",
+        figures,
+        row["note"],
         flush=True,
     )

@@ -1,6 +1,6 @@
 """celer: ℓ1 by working sets and dual extrapolation; its logistic regression has no intercept.
 
-    min Σ_i log(1 + exp(−b_i z_i)) + ‖x‖₁/C,   min ‖b − Xx‖²/(2n) + α‖x‖₁
+min Σ_i log(1 + exp(−b_i z_i)) + ‖x‖₁/C,   min ‖b − Xx‖²/(2n) + α‖x‖₁
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The convex-concave procedure on cvxpy and Clarabel: linearise h at the last point, solve what is left exactly, repeat.
+"""The convex-concave procedure on cvxpy and Clarabel: linearise h at the last point, solve the rest exactly, repeat.
 
     min ψ(x)   s.t.   λ‖x‖₁ − Σ_j (h(x̄_j) + h'(x̄_j)(x_j − x̄_j)) ≤ η
 

@@ -1,7 +1,7 @@
 """Orthogonal matching pursuit: add the feature with the steepest descent, refit, k times.
 
-scikit-learn's for the squared loss and dense data; for the logistic loss and for sparse data the same loop with Newton's
-method for the refit. Columns count with unit size (standard deviation where dense).
+scikit-learn's for the squared loss and dense data; for the logistic loss and for sparse data the same loop with
+Newton's method for the refit. Columns count with unit size (standard deviation where dense).
 """
 
 from __future__ import annotations

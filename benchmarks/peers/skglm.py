@@ -2,7 +2,7 @@
 
     min ψ(x)/2 + Σ pen(|x_j|) for the squared loss, min ψ(x) + Σ pen(|x_j|) for the logistic one
 
-Its tolerance is absolute, so that it gets tol times the gradient of the null fit: the judged KKT residuals are comparable.
+Its tolerance is absolute, so that it gets tol times the gradient of the null fit: judged KKT residuals are comparable.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def largest_lambda(X: Any, data: Dataset) -> float:
 
 
 class SkglmCut(Peer):
-    """MCP with an intercept, columns of unit size, λ falling until k features are in; the k largest coefficients stay."""
+    """MCP with an intercept, columns of unit size, λ falling until k features are in; the k largest stay."""
 
     package = "skglm"
     by_columns = True

@@ -11,7 +11,7 @@ LARGEST = 2**30  # bytes of X as a dense array
 
 
 class Skscope(Peer):
-    """Its ScopeSolver; the intercept is a coordinate that is always selected. Columns have unit size, for its L-BFGS."""
+    """Its ScopeSolver; the intercept is always selected. Columns have unit size, for its L-BFGS."""
 
     package = "skscope"
 

@@ -1,6 +1,6 @@
 """The first fit of a new process: interpreter, imports, compilation and all; reading the data does not count.
 
-skglm at λ_max/4, MCP as in the table of its path (wide); levelprox at g of skglm's point. The others as in their tables.
+skglm at λ_max/4, MCP as in the table of its path (wide); levelprox at g of skglm's point. The others as elsewhere.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ def measure(session: Session, name: str) -> None:
         (theirs,) = session.measure(NAME, data, "skglm", {case: ask}, judged_fit(data), cold=True)
         if theirs is not None and theirs["status"] == "ok":
             for start in STARTS:
-                session.measure(
-                    NAME, data, start, {case: {**ask, "level": theirs["g"]}}, judged_fit(data), cold=True
-                )
+                session.measure(NAME, data, start, {case: {**ask, "level": theirs["g"]}}, judged_fit(data), cold=True)
         subset: dict[str, Ask] = {f"k={K} #{number}": {"k": K, "intercept": True}}
-        for peer in ("levelprox best_subset", "abess k") if session.quick else (
-            "levelprox best_subset",
-            "abess k",
-            "skscope",
-            "omp",
+        for peer in (
+            ("levelprox best_subset", "abess k")
+            if session.quick
+            else (
+                "levelprox best_subset",
+                "abess k",
+                "skscope",
+                "omp",
+            )
         ):
             session.measure(NAME, data, peer, subset, judged_support(data), cold=True)
