@@ -11,9 +11,12 @@ from experiments.results import COLORS, panels, save
 
 def draw(rows: list[Row], folder: Path) -> None:
     """What there are rows for."""
-    if any(row["table"] == "skglm" for row in rows):
+    starts = [pair for start in (DIRECT, CONTINUATION) for pair in pairs(rows, "skglm", start, "skglm")]
+    if any(answered(ours) and answered(theirs) for ours, theirs in starts):
         _skglm(rows, folder / "skglm.png")
-    if any(row["table"] == "at most k" for row in rows):
+    peers = {row["peer"] for row in rows if row["table"] == "at most k"} - {SUBSET}
+    subsets = [pair for peer in peers for pair in pairs(rows, "at most k", SUBSET, peer)]
+    if any(answered(ours) and answered(theirs) for ours, theirs in subsets):
         _subsets(rows, folder / "at_most_k.png")
 
 

@@ -24,8 +24,9 @@ class Measurements:
         self.rows: dict[tuple[str, ...], Row] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         if resume and path.exists():
-            for row in read(path):
-                self.rows[_key(row)] = row
+            # What failed, or was not there, gets another chance; timeouts and refusals are answers.
+            kept = [row for row in read(path) if row["status"] not in ("error", "not installed")]
+            self.rows = {_key(row): row for row in kept}
         with path.open("w", newline="", encoding="utf-8") as file:  # also drops a line that was cut in the middle
             writer = csv.DictWriter(file, COLUMNS)
             writer.writeheader()
@@ -54,7 +55,7 @@ def read(path: Path) -> list[Row]:
         for line in csv.DictReader(file):
             if line.get("note") is None:  # cut off by a kill
                 continue
-            row: Row = dict(line)
+            row: Row = {name: line.get(name, "") for name in COLUMNS}
             for name in _NUMBERS:
                 row[name] = float(row[name]) if row[name] != "" else ""
             rows.append(row)
