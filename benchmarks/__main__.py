@@ -66,7 +66,8 @@ def report(path: Path) -> None:
     rows = read(path)
     text = summary(rows)
     (path.parent / "summary.md").write_text(text, encoding="utf-8")
-    print(text)
+    print(text.partition("## Missed")[0])
+    print(f"written: {path.parent / 'summary.md'}")
     try:
         from benchmarks.figures import draw
     except ImportError as error:

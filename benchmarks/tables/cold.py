@@ -9,7 +9,7 @@ from benchmarks.judge import null_scale
 from benchmarks.processes import Ask
 from benchmarks.session import Session, judged_fit
 from benchmarks.tables.at_most_k import judged_support
-from benchmarks.tables.skglm_path import STARTS, penalties
+from benchmarks.tables.skglm_path import ROUNDING, STARTS, penalties
 
 NAME = "cold"
 DATA = ("a9a", "reuters21578", "riboflavin", "rcv1")
@@ -31,7 +31,14 @@ def measure(session: Session, name: str) -> None:
         (theirs,) = session.measure(NAME, data, "skglm", {case: ask}, judged_fit(data), cold=True)
         if theirs is not None and theirs["status"] == "ok":
             for start in STARTS:
-                session.measure(NAME, data, start, {case: {**ask, "level": theirs["g"]}}, judged_fit(data), cold=True)
+                session.measure(
+                    NAME,
+                    data,
+                    start,
+                    {case: {**ask, "level": theirs["g"] * (1 + ROUNDING)}},
+                    judged_fit(data),
+                    cold=True,
+                )
         subset: dict[str, Ask] = {f"k={K} #{number}": {"k": K, "intercept": True}}
         for peer in (
             ("levelprox best_subset", "abess k")

@@ -17,7 +17,7 @@ DATA = ("a9a", "reuters21578", "rcv1", "gisette_like", "news20", "mnist", "ribof
 QUICK = ("riboflavin", "reuters21578")
 STAND_INS = ("generated-dense", "generated-squared")
 SHARES = (5, 20, 50)
-LADDER = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
+LADDER = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 THRESHOLD = 2.0
 
 

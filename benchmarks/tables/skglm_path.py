@@ -2,7 +2,8 @@
 
 Twenty λ, log-spaced from skglm's λ_max (left out) to λ_max/20, no intercept, data as loaded, both at a tolerance of
 1e-6 relative to the gradient of the null fit. skglm walks down the path from fit to fit; `skglm from zero` are single
-fits at the same λ. Penalties:
+fits at the same λ. η is g by the judge, a relative 1e-13 up: where every coefficient is past the threshold, g is a
+multiple of the cap, and the last bit of λ²θ/2 would decide whether skglm's own point is feasible. Penalties:
 
 - mcp: θ = 3, skglm's default. On data whose columns are small every coefficient of a solution is past the threshold
   θλ, so that η is a multiple of the cap: the level counts features.
@@ -26,6 +27,7 @@ STAND_INS = ("generated-dense",)
 POINTS = 20
 LOWEST = 0.05  # of λ_max
 TOL = 1e-6
+ROUNDING = 1e-13  # of η
 STARTS = ("levelprox direct", "levelprox continuation")
 
 
@@ -56,7 +58,7 @@ def measure(session: Session, name: str) -> None:
         alone = {case: {**ask, "warm_start": False} for case, ask in shown.items()}
         session.measure(NAME, data, "skglm", alone, judged, label="skglm from zero")
         ours = {
-            case: {**alone[case], "level": row["g"]}
+            case: {**alone[case], "level": row["g"] * (1 + ROUNDING)}
             for case, row in zip(asks, theirs, strict=True)
             if case in shown and row is not None and row["status"] == "ok"
         }
