@@ -37,11 +37,10 @@ def _overview(rows: list[Row]) -> str:
 def _bars(judged: list[Bar]) -> str:
     lines = ["| what | found | asked | cases | missed by | verdict |", "|---|---:|---|---:|---:|---|"]
     for bar in judged:
-        value = format(bar.value, bar.unit) if bar.cases else "-"
         how = "median" if bar.median is not None else "worst"
-        lines.append(
-            f"| {bar.claim} | {how} {value} | {bar.asked} | {len(bar.cases)} | {len(bar.missed)} | {bar.verdict} |"
-        )
+        known = bar.value == bar.value
+        value = f"{how} {bar.value:{bar.unit}}" if known else "no answer" if bar.cases else "-"
+        lines.append(f"| {bar.claim} | {value} | {bar.asked} | {len(bar.cases)} | {len(bar.missed)} | {bar.verdict} |")
     return "\n".join(lines)
 
 

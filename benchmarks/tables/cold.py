@@ -18,6 +18,7 @@ STAND_INS = ("generated-dense",)
 SHARE = 4
 PROCESSES = 3
 K = 10
+PEERS = ("levelprox best_subset", "abess k", "skscope", "omp")
 
 
 def measure(session: Session, name: str) -> None:
@@ -30,24 +31,9 @@ def measure(session: Session, name: str) -> None:
         ask: Ask = {"penalty": penalty, "tol": 1e-6}
         (theirs,) = session.measure(NAME, data, "skglm", {case: ask}, judged_fit(data), cold=True)
         if theirs is not None and theirs["status"] == "ok":
+            ours: dict[str, Ask] = {case: {**ask, "level": theirs["g"] * (1 + ROUNDING)}}
             for start in STARTS:
-                session.measure(
-                    NAME,
-                    data,
-                    start,
-                    {case: {**ask, "level": theirs["g"] * (1 + ROUNDING)}},
-                    judged_fit(data),
-                    cold=True,
-                )
+                session.measure(NAME, data, start, ours, judged_fit(data), cold=True)
         subset: dict[str, Ask] = {f"k={K} #{number}": {"k": K, "intercept": True}}
-        for peer in (
-            ("levelprox best_subset", "abess k")
-            if session.quick
-            else (
-                "levelprox best_subset",
-                "abess k",
-                "skscope",
-                "omp",
-            )
-        ):
+        for peer in PEERS[:2] if session.quick else PEERS:
             session.measure(NAME, data, peer, subset, judged_support(data), cold=True)
