@@ -31,15 +31,15 @@ coverage: $(VENV)/.built
 
 # Against other programs, which live in an environment of their own on top of .venv: results/bench. Hours; it resumes.
 BENCH := .venv-bench
-bench: $(BENCH)/.built
+bench: $(VENV)/.built $(BENCH)/.built
 	$(BENCH)/bin/python -m benchmarks --resume
 
 # The same on small data, under five minutes.
-bench-quick: $(BENCH)/.built
+bench-quick: $(VENV)/.built $(BENCH)/.built
 	$(BENCH)/bin/python -m benchmarks --quick --out results/bench-quick
 
 # The path file makes everything in .venv visible, levelprox and its kernels included.
-$(BENCH)/.built: $(VENV)/.built
+$(BENCH)/.built: pyproject.toml | $(VENV)/.built
 	$(BIN)/python -m venv $(BENCH)
 	$(BENCH)/bin/python -c 'import site, pathlib; pathlib.Path(site.getsitepackages()[0], "levelprox-venv.pth").write_text("import site; site.addsitedir(\"$(abspath $(SITE))\")\n")'
 	$(BENCH)/bin/python -c 'import tomllib, pathlib; print(*tomllib.loads(pathlib.Path("pyproject.toml").read_text())["project"]["optional-dependencies"]["bench"], sep="\n")' > $(BENCH)/requirements.txt

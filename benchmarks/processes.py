@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ def run(
     """The answers of a competitor to a list of fits, one after another.
 
     After a fit that timed out or brought its process down the rest is not asked again where later fits depend on
-    earlier ones ("warm_start" in the ask); those are told to have had nothing to start from.
+    earlier ones ("warm_start" in the ask): they end as it did.
     """
     done = 0
     while done < len(fits):
@@ -96,8 +96,8 @@ def run(
                 done += 1
                 failed = answer.status in ("timeout", "error")
                 if failed and done < len(fits) and fits[done].get("warm_start"):
-                    for _ in fits[done:]:
-                        yield Answer("error", note=f"no start: the fit before it ended in {answer.status}")
+                    note = f"not run, no start: a fit before it ended in {answer.status}"
+                    yield from [replace(answer, note=note) for _ in fits[done:]]
                     return
 
 
