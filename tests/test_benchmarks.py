@@ -18,6 +18,7 @@ from benchmarks.bars import bars
 from benchmarks.datasets import Dataset, dataset, hand_over, taken
 from benchmarks.measurements import COLUMNS, Measurements, read
 from benchmarks.peers import PEERS, peer_by_name
+from benchmarks.peers.levelprox import started
 from benchmarks.summary import summary
 from levelprox import LinearModel, Problem, certify, constraints, solve
 
@@ -283,3 +284,16 @@ def test_an_absent_competitor_is_a_row(tmp_path):
 
 def test_the_environment_is_left_alone():
     assert "LEVELPROX_BENCH_BEGAN" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("name", "k", "passes", "steps"),
+    [("generated-dense", 10, 3, 9), ("generated-squared", 10, 3, 6), ("generated-sparse", 20, 3, 11)],
+)
+def test_the_engine_needs_no_more_passes_than_it_did(name, k, passes, steps):
+    """Counts do not depend on the machine: where one rises, a change has made fits slower."""
+    data = dataset(name)
+    problem = Problem(LinearModel(data.X, data.b, data.loss), constraints.MCP.from_threshold(0.5), k + 0.5)
+    result = solve(problem, **started("direct"))
+    assert result.n_grad <= passes
+    assert result.n_inner <= steps
