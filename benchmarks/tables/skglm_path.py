@@ -8,7 +8,8 @@ multiple of the cap, and the last bit of λ²θ/2 would decide whether skglm's o
 - mcp: θ = 3, skglm's default. On data whose columns are small every coefficient of a solution is past the threshold
   θλ, so that η is a multiple of the cap: the level counts features.
 - scad: θ = 3.7, Fan and Li's.
-- wide: MCP with θ = 3/L, L the largest curvature of ψ along a coordinate: what θ = 3 is for columns of unit size.
+- wide: MCP with θ = 30/L, L the largest curvature of ψ along a coordinate: ten times what θ = 3 is for columns of unit
+  size, so that some coefficients lie below the threshold and levels are not multiples of the cap.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def penalties(data: Dataset, quick: bool) -> dict[str, dict[str, float | str]]:
     found: dict[str, dict[str, float | str]] = {
         "mcp": {"name": "mcp", "theta": 3.0},
         "scad": {"name": "scad", "theta": 3.7},
-        "wide": {"name": "mcp", "theta": 3.0 / steepest},
+        "wide": {"name": "mcp", "theta": 30.0 / steepest},
     }
     return {"wide": found["wide"]} if quick else found
 
