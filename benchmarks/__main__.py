@@ -66,7 +66,7 @@ def report(path: Path) -> None:
     rows = read(path)
     text = summary(rows)
     (path.parent / "summary.md").write_text(text, encoding="utf-8")
-    print(text.partition("## Missed")[0])
+    print(text.partition("Data set by data set")[0])
     print(f"written: {path.parent / 'summary.md'}")
     try:
         from benchmarks.figures import draw

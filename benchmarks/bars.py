@@ -7,8 +7,8 @@ timeout counts as its limit where times are compared.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from benchmarks.measurements import Row
 
@@ -30,6 +30,7 @@ class Case:
     label: str
     value: float
     met: bool
+    data: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,10 @@ class Bar:
         if not values:
             return float("nan")
         return statistics.median(values) if self.median is not None else max(values)
+
+    def on(self, data: str) -> Bar:
+        """The same bar on one data set."""
+        return replace(self, cases=[case for case in self.cases if case.data == data])
 
     @property
     def missed(self) -> list[Case]:
@@ -93,12 +98,12 @@ def losses(compared: list[tuple[Row, Row]], rounding: float) -> list[Case]:
         if not answered(theirs):
             continue
         if not answered(ours):
-            cases.append(Case(f"{label(ours)}: {ours['status']}", float("nan"), False))
+            cases.append(Case(f"{label(ours)}: {ours['status']}", float("nan"), False, ours["data"]))
             continue
         excess = ours["loss"] - theirs["loss"]
         against = f"{label(ours)} ({theirs['peer']}): {ours['loss']:.6g} against {theirs['loss']:.6g}"
         relative = excess / theirs["loss"] if theirs["loss"] > 0 else (0.0 if excess <= 0 else float("inf"))
-        cases.append(Case(against, relative, relative <= rounding))
+        cases.append(Case(against, relative, relative <= rounding, ours["data"]))
     return cases
 
 
@@ -109,11 +114,11 @@ def times(compared: list[tuple[Row, Row]], limit: float | None, short: float = 0
         if not (answered(theirs) or theirs["status"] == "timeout"):
             continue
         if not answered(ours):
-            cases.append(Case(f"{label(ours)}: {ours['status']}", float("nan"), False))
+            cases.append(Case(f"{label(ours)}: {ours['status']}", float("nan"), False, ours["data"]))
             continue
         ratio = ours["seconds"] / theirs["seconds"]
         against = f"{label(ours)} ({theirs['peer']}): {ours['seconds']:.3g} s against {theirs['seconds']:.3g} s"
-        cases.append(Case(against, ratio, limit is None or ratio <= limit or ours["seconds"] <= short))
+        cases.append(Case(against, ratio, limit is None or ratio <= limit or ours["seconds"] <= short, ours["data"]))
     return cases
 
 
@@ -122,9 +127,9 @@ def figures(rows: Iterable[Row], name: str, limit: float) -> list[Case]:
     cases = []
     for row in rows:
         if not answered(row):
-            cases.append(Case(f"{label(row)}: {row['status']}", float("nan"), False))
+            cases.append(Case(f"{label(row)}: {row['status']}", float("nan"), False, row["data"]))
         elif row[name] != "":
-            cases.append(Case(f"{label(row)}: {row[name]:.3g}", row[name], row[name] <= limit))
+            cases.append(Case(f"{label(row)}: {row[name]:.3g}", row[name], row[name] <= limit, row["data"]))
     return cases
 
 
@@ -229,10 +234,10 @@ def _counts(rows: list[Row]) -> list[Bar]:
         for path in (row for row in rows if row["peer"] == PATH and row["case"].startswith("path of")):
             single = [row for row in _singles(rows, path["data"]) if answered(row)]
             if not answered(path):
-                cases.append(Case(f"{label(path)}: {path['status']}", float("nan"), False))
+                cases.append(Case(f"{label(path)}: {path['status']}", float("nan"), False, path["data"]))
             elif single:
                 fits = path[name] / statistics.mean(row[name] for row in single)
-                cases.append(Case(f"{label(path)}: {fits:.3g} fits", fits, fits <= 8))
+                cases.append(Case(f"{label(path)}: {fits:.3g} fits", fits, fits <= 8, path["data"]))
         found.append(Bar(f"{unit} of a path of 100 levels, in single fits", "≤ 8, every case", cases))
     compared = [pair for pair in pairs(rows, "counts", PATH, CONTINUATION) if pair[0]["case"].startswith("level")]
     cases = losses(compared, PATH_LOSS)
@@ -241,13 +246,8 @@ def _counts(rows: list[Row]) -> list[Bar]:
 
 
 def _singles(rows: list[Row], data: str) -> list[Row]:
-    at_levels: Callable[[Row], bool] = lambda row: (  # noqa: E731
-        row["table"] == "counts"
-        and row["data"] == data
-        and row["peer"] == CONTINUATION
-        and row["case"].startswith("level")
-    )
-    return [row for row in rows if at_levels(row)]
+    own = [row for row in rows if (row["table"], row["data"], row["peer"]) == ("counts", data, CONTINUATION)]
+    return [row for row in own if row["case"].startswith("level")]
 
 
 def _cold(rows: list[Row]) -> list[Bar]:

@@ -45,7 +45,7 @@ class Session:
         label: str | None = None,
         harder_later: bool = False,
         cold: bool = False,
-        repeats: int = 5,
+        repeats: int = 15,
     ) -> list[Row | None]:
         """The rows of one competitor on some cases, measured unless they are there; None where nobody was asked.
 

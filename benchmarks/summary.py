@@ -21,6 +21,7 @@ def summary(rows: list[Row]) -> str:
         _overview(rows),
         "## What was asked, and what was found",
         _bars(judged),
+        _by_data(judged),
         _missed(judged),
         *_tables(rows),
     ]
@@ -37,11 +38,33 @@ def _overview(rows: list[Row]) -> str:
 def _bars(judged: list[Bar]) -> str:
     lines = ["| what | found | asked | cases | missed by | verdict |", "|---|---:|---|---:|---:|---|"]
     for bar in judged:
-        how = "median" if bar.median is not None else "worst"
-        known = bar.value == bar.value
-        value = f"{how} {bar.value:{bar.unit}}" if known else "no answer" if bar.cases else "-"
-        lines.append(f"| {bar.claim} | {value} | {bar.asked} | {len(bar.cases)} | {len(bar.missed)} | {bar.verdict} |")
+        lines.append(
+            f"| {bar.claim} | {_found(bar)} | {bar.asked} | {len(bar.cases)} | {len(bar.missed)} | {bar.verdict} |"
+        )
     return "\n".join(lines)
+
+
+def _found(bar: Bar) -> str:
+    """The figure that decides, and how it was taken from the cases."""
+    if not bar.cases:
+        return "-"
+    if bar.value != bar.value:
+        return "no answer"
+    return f"{'median' if bar.median is not None else 'worst'} {bar.value:{bar.unit}}"
+
+
+def _by_data(judged: list[Bar]) -> str:
+    """The same figures for each data set, with the cases that miss the bar among all."""
+    judged = [bar for bar in judged if bar.cases]
+    names = list(dict.fromkeys(case.data for bar in judged for case in bar.cases))
+    if not names:
+        return ""
+    lines = ["| | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
+    for bar in judged:
+        parts = [bar.on(name) for name in names]
+        cells = [f"{_found(part)} ({len(part.missed)}/{len(part.cases)})" if part.cases else "" for part in parts]
+        lines.append(f"| {bar.claim}, {bar.asked} | " + " | ".join(cells) + " |")
+    return "Data set by data set (cases that miss the bar, of all):\n\n" + "\n".join(lines)
 
 
 def _missed(judged: list[Bar]) -> str:

@@ -222,6 +222,7 @@ def test_bars_count_misses_failures_and_timeouts(tmp_path):
     seconds = found["time at equal k, over abess"]
     assert len(seconds.cases) == 4  # the timeout counts as its limit
     assert sorted(case.label.split()[0] for case in seconds.missed) == ["bad", "failed"]
+    assert loss.on("good").verdict == "met" and loss.on("bad").verdict == "missed"
     assert found["cold start, direct over skglm"].verdict == "not measured"
 
 
