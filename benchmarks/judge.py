@@ -11,6 +11,7 @@ For a penalised fit η is its own g, so that only the first term is left: the be
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -65,9 +66,7 @@ class Penalty:
 
 
 def g(x: Vector, penalty: Penalty) -> float:
-    """Σ_j φ(|x_j|), added up in double-double by `math.fsum`'s rule."""
-    import math
-
+    """Σ_j φ(|x_j|), rounded once."""
     return math.fsum(penalty.phi(np.abs(x[x != 0.0])))
 
 
