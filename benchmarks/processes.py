@@ -19,7 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ def run(
     most_repeats: int = 5,
     cold: bool = False,
     command: list[str] | None = None,
-) -> Iterator[Answer]:
+) -> Generator[Answer]:
     """The answers of a competitor to a list of fits, one after another.
 
     After a fit that timed out or brought its process down the rest is not asked again where later fits depend on
@@ -80,7 +81,7 @@ def run(
     """
     done = 0
     while done < len(fits):
-        with tempfile.TemporaryDirectory(prefix="levelprox-bench-") as name:
+        with tempfile.TemporaryDirectory(prefix="levelprox-bench-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             request = {
                 "peer": peer,
@@ -91,17 +92,18 @@ def run(
                 "cold": cold,
             }
             (folder / "request.json").write_text(json.dumps(request))
-            for answer in _answers(folder, len(fits) - done, limit, command):
-                yield answer
-                done += 1
-                failed = answer.status in ("timeout", "error")
-                if failed and done < len(fits) and fits[done].get("warm_start"):
-                    note = f"not run, no start: a fit before it ended in {answer.status}"
-                    yield from [replace(answer, note=note) for _ in fits[done:]]
-                    return
+            with closing(_answers(folder, len(fits) - done, limit, command)) as stream:
+                for answer in stream:
+                    yield answer
+                    done += 1
+                    failed = answer.status in ("timeout", "error")
+                    if failed and done < len(fits) and fits[done].get("warm_start"):
+                        note = f"not run, no start: a fit before it ended in {answer.status}"
+                        yield from [replace(answer, note=note) for _ in fits[done:]]
+                        return
 
 
-def _answers(folder: Path, count: int, limit: float, command: list[str] | None) -> Iterator[Answer]:
+def _answers(folder: Path, count: int, limit: float, command: list[str] | None) -> Generator[Answer]:
     """Answers of one process, up to the one at which it failed."""
     environment = {**os.environ, **ONE_THREAD, "LEVELPROX_BENCH_BEGAN": repr(time.monotonic())}
     root = str(Path(__file__).resolve().parent.parent)

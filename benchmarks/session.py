@@ -75,7 +75,7 @@ class Session:
             answer = next(stream)
             yield case, ask, answer
             late = harder_later and answer.status == "timeout"
-        stream.close()  # type: ignore[attr-defined]
+        stream.close()
 
     def _add(self, table: str, data: Dataset, case: str, label: str, ask: Ask, answer: Answer, judged: Judge) -> None:
         if self.measurements.get(table, data.name, case, label):

@@ -151,6 +151,18 @@ time.sleep(60)
     assert all(map(ended, pids))
 
 
+def test_a_run_that_is_left_early_leaves_nothing_behind(tmp_path):
+    code = """
+answer(0, json.dumps({"status": "refused", "note": str(os.getpid())}))
+time.sleep(60)
+"""
+    stream = processes.run("any", tmp_path, [{}, {}], limit=20, command=child(tmp_path, code))
+    pid = int(next(stream).note)
+    assert not ended(pid)
+    stream.close()
+    assert ended(pid)
+
+
 def test_a_crash_is_an_error_of_the_fit_it_came_in_and_the_others_are_asked_again(tmp_path):
     code = """
 asked = json.loads((folder / "request.json").read_text())["fits"]
