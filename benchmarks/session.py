@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,39 +44,23 @@ class Session:
         fits: dict[str, Ask],
         judged: Judge,
         label: str | None = None,
-        harder_later: bool = False,
         cold: bool = False,
         repeats: int = 15,
     ) -> list[Row | None]:
         """The rows of one competitor on some cases, measured unless they are there; None where nobody was asked.
 
-        Where later fits start from earlier ones, all are run again as soon as one is missing. `harder_later`: after a
-        timeout those that follow are not run, and count as timeouts, too.
+        Where later fits start from earlier ones, all are run again as soon as one is missing.
         """
         label = label or peer
         missing = {case: ask for case, ask in fits.items() if not self.measurements.get(table, data.name, case, label)}
         if any(ask.get("warm_start") for ask in fits.values()) and missing:
             missing = fits
         if peer not in self.without:
-            for case, ask, answer in self._answers(data, peer, missing, harder_later, cold, repeats):
-                self._add(table, data, case, label, ask, answer, judged)
+            asks, place = list(missing.values()), hand_over(data, self.folder)
+            with closing(processes.run(peer, place, asks, self.limit, most_repeats=repeats, cold=cold)) as answers:
+                for (case, ask), answer in zip(missing.items(), answers, strict=True):
+                    self._add(table, data, case, label, ask, answer, judged)
         return [self.measurements.get(table, data.name, case, label) for case in fits]
-
-    def _answers(
-        self, data: Dataset, peer: str, fits: dict[str, Ask], harder_later: bool, cold: bool, repeats: int
-    ) -> Iterator[tuple[str, Ask, Answer]]:
-        stream = processes.run(
-            peer, hand_over(data, self.folder), list(fits.values()), self.limit, most_repeats=repeats, cold=cold
-        )
-        late = False
-        for case, ask in fits.items():
-            if late:
-                yield case, ask, Answer("timeout", seconds=[self.limit], note="not run: an easier fit timed out")
-                continue
-            answer = next(stream)
-            yield case, ask, answer
-            late = harder_later and answer.status == "timeout"
-        stream.close()
 
     def _add(self, table: str, data: Dataset, case: str, label: str, ask: Ask, answer: Answer, judged: Judge) -> None:
         if self.measurements.get(table, data.name, case, label):

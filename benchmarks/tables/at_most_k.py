@@ -36,7 +36,7 @@ def measure(session: Session, name: str) -> None:
     features = FEATURES[:2] if session.quick else FEATURES
     asks: dict[str, Ask] = {f"k={k}": {"k": k, "intercept": True} for k in features}
     for peer in PEERS:
-        session.measure(NAME, data, peer, asks, judged_support(data), harder_later=True)
+        session.measure(NAME, data, peer, asks, judged_support(data))
 
 
 def judged_support(data: Dataset) -> Judge:

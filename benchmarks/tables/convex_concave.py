@@ -25,4 +25,4 @@ def measure(session: Session, name: str) -> None:
     features = FEATURES[:1] if session.quick else FEATURES
     asks: dict[str, Ask] = {f"k={k}": {"penalty": counting_mcp(THRESHOLD), "level": k + 0.5} for k in features}
     for peer in PEERS:
-        session.measure(NAME, data, peer, asks, judged_fit(data), harder_later=True)
+        session.measure(NAME, data, peer, asks, judged_fit(data))
