@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.datasets import Dataset
 from benchmarks.peers.base import Ask, Fit, Peer, Vector, column_scales, scaled
 
-LARGEST = 2**30  # bytes of X as a dense array
+LARGEST = 3 * 2**29  # bytes of X as a dense array
 
 
 class Skscope(Peer):
