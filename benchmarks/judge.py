@@ -6,7 +6,7 @@
            where s = ‖∇ψ‖∞ at the null fit
     refit  the loss of a support, fitted with an intercept
 
-For a penalised fit η is its own g, so that only the first term is left: the best multiplier is sought for everyone.
+For a penalised fit η is its own g, so that only the first term is left; y may also be given, and is not sought then.
 """
 
 from __future__ import annotations
@@ -117,8 +117,19 @@ class Judgement:
     multiplier: float
 
 
-def judge(X: Any, b: Vector, loss: str, x: Vector, penalty: Penalty, level: float | None = None) -> Judgement:
-    """All figures of a point without an intercept; the level is the point's own g where None."""
+def judge(
+    X: Any,
+    b: Vector,
+    loss: str,
+    x: Vector,
+    penalty: Penalty,
+    level: float | None = None,
+    multiplier: float | None = None,
+) -> Judgement:
+    """All figures of a point without an intercept; the level is the point's own g where None.
+
+    With a multiplier given the KKT residual is that of min ψ + y g: of what a penalised fit was asked for.
+    """
     if x.shape != (X.shape[1],) or not np.all(np.isfinite(x)):
         raise ValueError("not a finite vector with a coefficient for each feature")
     z = margins(X, x)
@@ -129,7 +140,11 @@ def judge(X: Any, b: Vector, loss: str, x: Vector, penalty: Penalty, level: floa
     price = slack / max(abs(value), scale)
     if slack > 0 and level:
         price = max(price, penalty.lam * slack / level / scale)
-    kkt, y = _best_multiplier(*_lines(gradient / scale, x, penalty, scale), price)
+    offsets, slopes = _lines(gradient / scale, x, penalty, scale)
+    if multiplier is None:
+        kkt, y = _best_multiplier(offsets, slopes, price)
+    else:
+        kkt, y = max(0.0, float(np.max(offsets + slopes * multiplier))), multiplier
     return Judgement(value, size, int(np.count_nonzero(x)), kkt, y)
 
 
