@@ -96,15 +96,8 @@ def judged_fit(data: Dataset) -> Judge:
 
     def judged(ask: Ask, answer: Answer) -> Row:
         assert answer.coefficients is not None
-        figures = judge(
-            data.X,
-            data.b,
-            data.loss,
-            answer.coefficients,
-            Penalty(**ask["penalty"]),
-            ask.get("level"),
-            ask.get("multiplier"),
-        )
+        asked = Penalty(**ask["penalty"]), ask.get("level"), ask.get("multiplier")
+        figures = judge(data.X, data.b, data.loss, answer.coefficients, *asked)
         return {"loss": figures.loss, "g": figures.g, "nonzeros": figures.nonzeros, "kkt": figures.kkt}
 
     return judged
