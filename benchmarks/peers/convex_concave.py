@@ -16,6 +16,7 @@ from benchmarks.peers.base import Ask, Fit, Peer, Vector
 
 CHANGE = 1e-6
 MOST_STEPS = 200
+ZERO = 1e-6  # of the largest coefficient: an interior-point solution has no zeros of its own
 
 
 class ConvexConcave(Peer):
@@ -50,7 +51,7 @@ class ConvexConcave(Peer):
             at, last, value = x.value, value, mean_loss(margins(data.X, x.value), data.b, data.loss)
             if abs(last - value) <= CHANGE * abs(value):
                 break
-        return Fit(at, f"{step} convex problems", {"steps": step})
+        return Fit(np.where(np.abs(at) > ZERO * np.max(np.abs(at)), at, 0.0), f"{step} convex problems")
 
 
 KINDS = {"convex-concave": ConvexConcave}
