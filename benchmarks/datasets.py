@@ -75,7 +75,9 @@ def _generated(name: str) -> tuple[Any, NDArray[np.float64]]:
     rng = np.random.default_rng(0)
     n, d = {"generated-sparse": (4000, 20000), "generated-tiny": (80, 12)}.get(name, (1000, 400))
     if name == "generated-sparse":
-        X: Any = scipy.sparse.random(n, d, 0.005, "csr", random_state=0, data_rvs=rng.standard_normal)
+        places = rng.integers(0, d, 100 * n), np.arange(0, 100 * n + 1, 100)  # a hundred entries a row
+        X: Any = scipy.sparse.csr_matrix((rng.standard_normal(100 * n), *places), shape=(n, d))
+        X.sum_duplicates()
     else:
         X = rng.standard_normal((n, d))
         for j in range(1, d):
