@@ -7,7 +7,7 @@ KERNEL_SOURCES := CMakeLists.txt $(wildcard src/levelprox/_kernels/*)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test lint test-long test-asan bench experiments coverage install clean
+.PHONY: demo test lint test-long test-asan bench bench-quick bench-kernels experiments coverage install clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.built
@@ -29,7 +29,25 @@ test-long: $(VENV)/.built
 coverage: $(VENV)/.built
 	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term-missing --cov-fail-under=95
 
-bench: $(VENV)/.built
+# Against other programs, which live in an environment of their own on top of .venv: results/bench. Hours; it resumes.
+BENCH := .venv-bench
+bench: $(VENV)/.built $(BENCH)/.built
+	$(BENCH)/bin/python -m benchmarks --resume
+
+# The same on small data, under five minutes.
+bench-quick: $(VENV)/.built $(BENCH)/.built
+	$(BENCH)/bin/python -m benchmarks --quick --out results/bench-quick
+
+# The path file makes everything in .venv visible, levelprox and its kernels included.
+$(BENCH)/.built: pyproject.toml | $(VENV)/.built
+	$(BIN)/python -m venv $(BENCH)
+	$(BENCH)/bin/python -c 'import site, pathlib; pathlib.Path(site.getsitepackages()[0], "levelprox-venv.pth").write_text("import site; site.addsitedir(\"$(abspath $(SITE))\")\n")'
+	$(BENCH)/bin/python -c 'import tomllib, pathlib; print(*tomllib.loads(pathlib.Path("pyproject.toml").read_text())["project"]["optional-dependencies"]["bench"], sep="\n")' > $(BENCH)/requirements.txt
+	$(BENCH)/bin/python -m pip install --quiet --requirement $(BENCH)/requirements.txt
+	touch $@
+
+# Ratios of the kernels and the engine to what they replaced.
+bench-kernels: $(VENV)/.built
 	$(BIN)/python benchmarks/projection.py
 	$(BIN)/python benchmarks/stochastic.py
 	$(BIN)/python benchmarks/engine.py
@@ -59,11 +77,11 @@ $(ASAN)/.built: $(VENV)/.built $(KERNEL_SOURCES) $(wildcard src/levelprox/*.py s
 
 install: $(VENV)/.built
 
-# Tools and dependencies: fetched once, and again only when pyproject.toml changes.
+# Tools and dependencies, other programs to compare with left out: fetched once, and again only when pyproject.toml changes.
 $(VENV)/.dependencies: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c 'import tomllib, pathlib; p = tomllib.loads(pathlib.Path("pyproject.toml").read_text())["project"]; \
-	  print(*p["dependencies"], *sum(p["optional-dependencies"].values(), []), sep="\n")' > $(VENV)/requirements.txt
+	  print(*p["dependencies"], *sum((v for k, v in p["optional-dependencies"].items() if k != "bench"), []), sep="\n")' > $(VENV)/requirements.txt
 	$(BIN)/pip install --quiet --requirement $(VENV)/requirements.txt
 	touch $@
 
@@ -73,4 +91,4 @@ $(VENV)/.built: $(VENV)/.dependencies $(KERNEL_SOURCES)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(ASAN) build dist .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(ASAN) $(BENCH) build dist .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache

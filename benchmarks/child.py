@@ -1,0 +1,96 @@
+"""The process of one competitor: read the request, warm up, fit, time, answer.
+
+    python -m benchmarks.child FOLDER
+
+Seconds are those of `Peer.fit` alone: data are read and brought into the storage that the peer likes best before. Code
+that compiles itself does so on a small problem first, unless cold seconds are asked for: these count from the start
+of the process to the end of the first fit, less what reading the data took.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+
+def main(folder: Path) -> None:
+    """Answer every fit of the request, each as soon as it is done."""
+    request = json.loads((folder / "request.json").read_text())
+    import numpy as np
+
+    from benchmarks.datasets import small_like, taken
+    from benchmarks.peers import peer_by_name
+
+    warnings.simplefilter("ignore")
+    peer = peer_by_name(request["peer"])
+    try:
+        peer.load()
+    except ImportError as error:
+        for index in range(len(request["fits"])):
+            _answer(folder, index, {"status": "not installed", "note": f"{error}"})
+        return
+    began = time.monotonic()
+    data = taken(Path(request["data"]), peer.by_columns)
+    reading = time.monotonic() - began
+    if not request["cold"]:
+        _warm_up(peer, small_like(data), request["fits"])
+    (folder / "ready").touch()
+    previous = None
+    for index, ask in enumerate(request["fits"]):
+        told: dict[str, Any] = {"version": peer.version}
+        try:
+            reason = peer.refuses(data, ask)
+            if reason:
+                told |= {"status": "refused", "note": reason}
+            else:
+                seconds, fit = _timed(peer, data, ask, previous if ask.get("warm_start") else None, request)
+                if request["cold"]:
+                    seconds = [time.monotonic() - float(os.environ["LEVELPROX_BENCH_BEGAN"]) - reading]
+                np.save(folder / f"answer-{index}.npy", fit.coefficients)
+                previous = fit.coefficients
+                told |= {"status": "ok", "seconds": seconds, "note": fit.note, "extra": fit.extra}
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            note = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
+            told |= {"status": "error", "note": " ".join(note.split())[:300]}
+        _answer(folder, index, told)
+
+
+def _timed(peer: Any, data: Any, ask: dict[str, Any], start: Any, request: dict[str, Any]) -> tuple[list[float], Any]:
+    """Seconds of some fits from the same start, and the last of them; of one where the first is what counts."""
+    seconds: list[float] = []
+    most = 1 if request["cold"] else request["most_repeats"]
+    while True:
+        own = None if start is None else start.copy()  # some peers write where they start
+        began = time.perf_counter()
+        fit = peer.fit(data, ask, own)
+        seconds.append(time.perf_counter() - began)
+        if sum(seconds) >= request["repeat_s"] or len(seconds) >= most:
+            return seconds, fit
+
+
+def _warm_up(peer: Any, small: Any, fits: list[dict[str, Any]]) -> None:
+    """One small fit; what it thinks of the data does not matter here."""
+    ask = peer.small_ask(fits[0])
+    try:
+        if not peer.refuses(small, ask):
+            peer.fit(small, ask, None)
+    except Exception as error:
+        print(f"warm-up: {type(error).__name__}: {error}")
+
+
+def _answer(folder: Path, index: int, told: dict[str, Any]) -> None:
+    """Written aside and renamed, so that nobody reads half of it."""
+    aside = folder / f"answer-{index}.part"
+    aside.write_text(json.dumps(told))
+    aside.rename(folder / f"answer-{index}.json")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,44 @@
+"""abess: splicing for the best subset of k features, with an intercept.
+
+Asked for k alone, or for 1..k, where warm starts from smaller supports change its answer; a coefficient of 0 for its
+information criterion makes it return the best fit, not the most modest one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from benchmarks.datasets import Dataset
+from benchmarks.peers.base import Ask, Fit, Peer, Vector
+
+
+class _Abess(Peer):
+    package = "abess"
+
+    def sizes(self, k: int) -> Any:
+        """What it is asked for."""
+        return k
+
+    def fit(self, data: Dataset, ask: Ask, start: Vector | None) -> Fit:
+        from abess import LinearRegression, LogisticRegression
+
+        kind = LogisticRegression if data.loss == "logistic" else LinearRegression
+        model = kind(support_size=self.sizes(ask["k"]), ic_coef=0.0, thread=1)
+        model.fit(data.X, (data.b > 0).astype(float) if data.loss == "logistic" else data.b)
+        return Fit(np.append(np.ravel(model.coef_), model.intercept_))
+
+
+class AbessAlone(_Abess):
+    """Asked for k."""
+
+
+class AbessPath(_Abess):
+    """Asked for 1..k."""
+
+    def sizes(self, k: int) -> Any:
+        return range(1, k + 1)
+
+
+KINDS = {"abess k": AbessAlone, "abess 1..k": AbessPath}
