@@ -1,12 +1,12 @@
 """Who chooses at most k features: levelprox, abess and skglm's MCP; and who chooses as many as cross-validation likes.
 
-Each takes a planted problem and k and gives the features it chose; what they are worth is for experiments/judge.py to say.
-abess and skglm are optional: they are imported where they are called.
+Each takes a planted problem and k and gives the features it chose; what they are worth is for experiments/judge.py to
+say. abess and skglm are optional: they are imported where they are called.
 
 - abess: asked for k alone (`support_size=k`); and for the path 1, …, k with warm starts, of which the largest is
   taken (`ic_coef=0`: the information criterion that picks one of the path is then the training loss).
-- skglm MCP cut to k: a path of 20 penalties with warm starts, on standardised columns. Every point with between k and 3k
-  features is cut to its k largest coefficients and refitted by the judge, the best of them counts.
+- skglm MCP cut to k: a path of 20 penalties with warm starts, on standardised columns. Every point with between k and
+  3k features is cut to its k largest coefficients and refitted by the judge, the best of them counts.
 - skglm MCP by cross-validation: five folds, the same 20 penalties; the features at the penalty with the least squared
   error. LassoCV likewise, as scikit-learn has it.
 """
@@ -29,7 +29,7 @@ Indices = NDArray[np.intp]
 Contender = Callable[[Planted, int], Indices]
 
 _PENALTIES, _RANGE = 20, 0.05  # how many, and the least as a share of the largest
-#: MCP's γ in units of the loss' curvature at standardised columns (1 and at most ¼): below 1 a coordinate has no minimum.
+#: MCP's γ: three times what keeps ψ convex in each standardised feature, where the loss has curvature 1 or at most ¼.
 _GAMMA = {"squared": 3.0, "logistic": 12.0}
 _FOLDS = 5
 _CLAIM = 1e-6  # by how much the loss a method reports may differ from the judge's

@@ -1,4 +1,4 @@
-"""What a choice of features is worth: the smallest loss with these features and an intercept, and the best of all choices.
+"""What a choice of features is worth: the smallest loss with them and an intercept; and the best of all choices.
 
     min_{w, w0}  mean_i ℓ(⟨x_i, w⟩ + w0, b_i),   w_j = 0 outside S
 
@@ -48,7 +48,7 @@ def _least_squares(Z: Double, b: Double) -> float:
 
 
 def _newton(Z: Double, b: Double) -> float:
-    """Newton's method with step halving, from the origin; without a minimum (separation) until the loss is as good as 0."""
+    """Newton's method with step halving, from the origin; where there is no minimum, until the loss is as good as 0."""
     A = np.column_stack([np.ones(len(Z)), Z])
     w, value = np.zeros(A.shape[1]), float(np.log(2.0))
     for _ in range(_NEWTON_STEPS):

@@ -2,8 +2,8 @@
 
     z = 1 + Xβ,   b = z + σε  (squared)   or   b = sign(cz + ε), ε logistic,
 
-with rows of X normal with mean 0 and covariance Σ: "ar1" has Σ_ij = ρ^|i−j|, "blocks" has Σ_ij = ρ between features of one
-block of ten. β has its nonzeros at random places, of random sign and of sizes uniform in 1 ± spread. The ratio
+with rows of X normal with mean 0 and covariance Σ: "ar1" has Σ_ij = ρ^|i−j|, "blocks" has Σ_ij = ρ between features of
+one block of ten. β has its nonzeros at random places, of random sign and of sizes uniform in 1 ± spread. The ratio
 
     SNR = Var(Xβ) / Var(noise) = β'Σβ / σ²   (squared),      c² β'Σβ / (π²/3)   (logistic)
 

@@ -9,9 +9,10 @@
 - recovery: how often exactly the planted features are found, against n, for d = 1000, k = 10: at no n less often than
   any other finds them.
 
-Losses are the judge's, refitted with an intercept on the chosen features alone (experiments/judge.py); who the others are
-is said in experiments/contenders.py. Those that are not installed are left out and said to be. Each answer is a row of
-selection_quality.csv, written at once: a run that was killed goes on where it was, `--again NAME` asks one contender again.
+Losses are the judge's, refitted with an intercept on the chosen features alone (experiments/judge.py); who the others
+are is said in experiments/contenders.py. Those that are not installed are left out and said to be. Each answer is a row
+of selection_quality.csv, written at once: a run that was killed goes on where it was, `--again NAME` asks one contender
+again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from experiments.results import COLORS, options, panels, save, write_csv
 from experiments.verdicts import BEST, OURS, TRUTH, Lost, Round, Verdict
 
 SNRS = (0.3, 1.0, 4.0)
-RECOVERY_SAMPLES = (60, 80, 100, 130, 160, 200, 260, 340)
+RECOVERY_SAMPLES = (100, 120, 140, 160, 180, 200, 240, 300)
 _REPEATS = 30
 
 
@@ -88,7 +89,7 @@ def _generated(seed: int) -> Recipe:
 def recovery_recipes() -> list[Recipe]:
     """All n once, then all of them again: a run cut short has something at every n."""
     return [
-        Recipe(100_000 + 1000 * repeat + n, "squared", n, 1000, 10, 10, "ar1", 0.3, snr=4.0, spread=0.0)
+        Recipe(100_000 + 1000 * repeat + n, "squared", n, 1000, 10, 10, "ar1", 0.3, snr=2.0, spread=0.0)
         for repeat in range(_REPEATS)
         for n in RECOVERY_SAMPLES
     ]
@@ -224,11 +225,12 @@ def show(found: Sequence[Verdict], lost: Sequence[Lost]) -> None:
     for v in found:
         print(f"{v.bar_name:52}{v.value:8.4g}{v.bar:7.4g}  {v.outcome:12}{v.problems:9d}  {v.detail}")
     if lost:
-        print(f"\n{'lost':10}{'seed':>7}  {'to':14}{'n':>5}{'d':>6}{'k':>4}  {'':30}{'ours':>14}{'theirs':>14}")
+        print(f"\n{'lost':10}{'seed':>7}  {'to':14}{'n':>5}{'d':>6}{'k':>4}  {'':36}{'ours':>14}{'theirs':>14}")
     for x in lost:
         r = x.recipe
         kind = f"{r.loss} {r.structure} ρ={r.correlation:g} SNR={r.snr:g}"
-        print(f"{x.part:10}{x.seed:7d}  {x.to:14}{r.n:5d}{r.d:6d}{r.asked:4d}  {kind:30}{x.ours:14.9g}{x.theirs:14.9g} {x.note}")
+        where = f"{x.part:10}{x.seed:7d}  {x.to:14}{r.n:5d}{r.d:6d}{r.asked:4d}  {kind:36}"
+        print(f"{where}{x.ours:14.9g}{x.theirs:14.9g} {x.note}".rstrip())
     if any(x.part == "recovery" for x in lost):
         print("(recovery: theirs is the loss of the planted features, which they found.)")
 

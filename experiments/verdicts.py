@@ -4,7 +4,7 @@
 - generated: on what share it is above no other's; the worst ratio of the losses beside.
 - recovery: at every n, how many more supports we find exactly than each other does; the least counts.
 
-A problem on which we failed is lost to everyone. One on which another failed, or was not there, does not count against it.
+A problem on which we failed is lost to everyone. One on which another failed, or was not there, does not count for it.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def _share(bar_name: str, rounds: Sequence[Round], others: Sequence[str]) -> Ver
             below += above(theirs, ours)
             worst = max(worst, ratio(ours, theirs))
     value = 1 - sum(lost.values()) / len(lost) if lost else math.nan
-    better = "" if others == [BEST] else f", strictly below {below} times"
-    return Verdict(bar_name, value, SHARE, len(lost), f"{sum(lost.values())} lost{better}, worst ratio {worst:.6g}")
+    detail = f"{sum(lost.values())} lost, strictly below {below} times, worst ratio {worst:.6g}"
+    return Verdict(bar_name, value, SHARE, len(lost), detail)
 
 
 def recovery(rounds: Sequence[Round], others: Sequence[str]) -> list[Verdict]:
