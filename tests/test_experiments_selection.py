@@ -262,9 +262,10 @@ def test_a_failure_of_ours_is_lost_to_all_and_one_of_theirs_does_not_count():
 
 
 def test_a_problem_lost_to_two_counts_once_in_the_share_of_all():
-    rounds = made_up("generated", {"levelprox": [2.0, 1.0], "abess": [1.0, 1.0], "skglm MCP": [1.5, 1.0]})
-    assert verdicts.generated(rounds, ["abess", "skglm MCP"])[0].value == 0.5
-    assert len(verdicts.losses("generated", rounds, ["abess", "skglm MCP"])) == 2
+    others = ["abess", "abess path", "skglm MCP"]
+    rounds = made_up("generated", {"levelprox": [2, 1], "abess": [1, 1], "abess path": [1.5, 1], "skglm MCP": [3, 3]})
+    assert verdicts.generated(rounds, others)[0].value == 0.5
+    assert [lost.to for lost in verdicts.losses("generated", rounds, others)] == ["abess", "abess path"]
 
 
 def test_losses_of_zero_are_equal():
