@@ -54,7 +54,7 @@ bench-kernels: $(VENV)/.built
 	$(BIN)/python -m benchmarks.growth
 
 # What the paper claims and shows, measured: CSV files and figures in results/. `make experiments QUICK=--quick` is shorter.
-EXPERIMENTS := rates finite_sum constraints subsolvers convergence
+EXPERIMENTS := rates finite_sum constraints subsolvers convergence selection_quality
 experiments: $(EXPERIMENTS:%=experiments-%)
 
 experiments-%: $(VENV)/.built
