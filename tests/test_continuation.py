@@ -17,9 +17,8 @@ from levelprox import Function, InvalidInputError, LinearModel, MultinomialModel
 from levelprox import continuation as module
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp
 from levelprox.continuation import widened
-from levelprox.losses import LOSS_TYPES
+from levelprox.losses import loss_by_name
 from levelprox.result import Result
-from levelprox.subsolvers import SGD
 from tests.registries import CONSTRAINTS, targets_of
 
 NONCONVEX = [constraint for constraint in CONSTRAINTS if constraint.lipschitz > 0]
@@ -43,11 +42,11 @@ def model(loss="squared", seed=0, n=80, d=40, **options):
         return MultinomialModel(X, np.digitize(signal + noise, [-1.5, 1.5]), **options)
     if loss in ("poisson", "gamma"):
         signal, noise = signal / 4, noise / 4
-    b = np.exp(signal + noise) if loss in ("poisson", "gamma") else targets_of(LOSS_TYPES[loss](), signal + noise)
+    b = np.exp(signal + noise) if loss in ("poisson", "gamma") else targets_of(loss_by_name(loss), signal + noise)
     return LinearModel(X, b, loss, **options)
 
 
-def level_of(constraint: Constraint, features: float = 4.5) -> float:
+def level_of(constraint: Constraint, features: float = 4.4) -> float:
     """A level at which about that many features fit, of size 1 where there is no cap."""
     return features * (constraint.cap if np.isfinite(constraint.cap) else float(constraint.phi(1.0)))
 
@@ -68,7 +67,7 @@ def check_run(problem: Problem, tol: float = 1e-6, **options) -> tuple[Result, R
     assert not factors or factors[-1] == 1
     assert fit.n_grad >= direct.n_grad + sum(stage.n_grad for stage in fit.stages)
     if fit.stages and fit.stages[-1].psi < direct.psi:
-        assert fit.psi <= fit.stages[-1].psi * (1 + 1e-12)
+        assert fit.psi <= fit.stages[-1].psi + 1e-12 * abs(direct.psi)
     else:
         assert np.array_equal(fit.x, direct.x)
     return direct, fit
@@ -145,44 +144,54 @@ def trap(seed: int):
     return X, X[:, 1:5].sum(axis=1) + 0.1 * rng.standard_normal(200)
 
 
+def largest(x, k):
+    return np.sort(np.argsort(-np.abs(x))[:k]).tolist()
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_it_finds_a_planted_support_that_the_direct_start_misses(seed):
     X, b = trap(seed)
     direct, fit = check_run(Problem(LinearModel(X, b), MCP.from_threshold(0.2), 4.5))
-    assert np.flatnonzero(fit.x)[:4].tolist() == [1, 2, 3, 4]
-    assert direct.x[0] != 0 and direct.psi > 2 * fit.psi
+    assert largest(fit.x, 4) == [1, 2, 3, 4] and largest(direct.x, 4) != [1, 2, 3, 4]
+    assert direct.psi > 2 * fit.psi
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_interpolation_is_a_trap_that_is_left_at_once(seed):
-    """With n < d a wide problem could fit anything with n features: stages stay sparse all the same."""
+def wide_problem(seed: int) -> Problem:
+    """Far more features than samples."""
     X, signal, _, rng = data(n=50, d=2000, planted=4, correlation=0.3, seed=seed)
-    problem = Problem(LinearModel(X, signal + 0.5 * rng.standard_normal(50)), MCP.from_threshold(0.05), 4.5)
-    direct, fit = check_run(problem)
-    count = max(np.count_nonzero(direct.x), 3)
-    assert fit.stages
-    for stage in fit.stages[1:]:
-        assert stage.n_nonzero <= 4 * count and stage.psi > 0
-    assert np.count_nonzero(fit.x) <= 4 * count
+    return Problem(LinearModel(X, signal + 0.5 * rng.standard_normal(50)), MCP.from_threshold(0.05), 4.5)
 
 
-def test_working_sets_of_stages_stay_small(monkeypatch):
-    sizes, iterates = [], module._iterates
+def sizes_on_the_way(problem: Problem, monkeypatch) -> tuple[Result, list[int], list[int]]:
+    """The result, and the working sets and nonzeros at every point of every stage."""
+    working, nonzero, iterates = [], [], module._iterates
 
     def watched(*arguments):
         for at in iterates(*arguments):
-            sizes.append(0 if at.features is None else at.features.size)
+            working.append(0 if at.features is None else at.features.size)
+            nonzero.append(np.count_nonzero(at.x))
             yield at
 
-    monkeypatch.setattr(module, "_iterates", watched)
-    X, signal, _, _ = data(n=50, d=3000, planted=4, correlation=0.3)
-    fit = solve(Problem(LinearModel(X, signal), MCP.from_threshold(0.05), 4.5))
-    assert len(fit.stages) > 1 and 0 < max(sizes) <= 300
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_iterates", watched)
+        return solve(problem), working, nonzero
 
 
-@every_nonconvex
+@pytest.mark.parametrize("seed", range(3))
+def test_interpolation_is_a_trap_that_is_left_at_once(seed, monkeypatch):
+    """With n < d a wide problem can fit anything by n features: stages are left before that, and work on few."""
+    fit, working, nonzero = sizes_on_the_way(wide_problem(seed), monkeypatch)
+    assert fit.success and len(fit.stages) >= 2
+    assert max(nonzero) < 45 and max(working) <= 200
+    assert all(stage.psi > 1e-3 for stage in fit.stages)
+    monkeypatch.setattr(module, "_MORE", 10**6)  # the fault: nobody counts the nonzeros of a stage
+    _, working, nonzero = sizes_on_the_way(wide_problem(seed), monkeypatch)
+    assert max(nonzero) >= 45 or max(working) > 200
+
+
+@pytest.mark.parametrize("constraint", [MCP.from_threshold(0.3), SCAD.from_threshold(0.3), Exp(5), Log(10)], ids=str)
 def test_runs_repeat_to_the_last_bit_whatever_the_threads(constraint):
-    problem = Problem(model("logistic"), constraint, level_of(constraint))
+    problem = Problem(model("logistic", n=300, d=200), constraint, level_of(constraint))
     seen = []
     for threads in (1, 2):
         with threadpool_limits(threads):
@@ -214,7 +223,7 @@ def test_levels_that_hold_nothing_back_or_all_have_no_stages():
         {"levels": "harmonic", "tol": 1e-2},
         {"levels": "geometric"},
         {"stopping": "change"},
-        {"subsolver": SGD(steps=50), "random_state": 0, "max_iter": 2},
+        {"subsolver": "sgd", "random_state": 0, "max_iter": 2},
         {"subsolver": "svrg", "random_state": 0, "max_iter": 2},
     ],
     ids=lambda options: next(iter(options)),
@@ -282,7 +291,7 @@ def test_time_limits_leave_a_feasible_point_at_every_stage(monkeypatch):
     problem = Problem(LinearModel(*trap(0)), MCP.from_threshold(0.2), 4.5)
     direct, fit = check_run(problem)
     psis = []
-    for looks in range(0, 400, 9):
+    for looks in range(0, 400, 25):
         left = iter([1.0] * looks)
         monkeypatch.setattr("levelprox.run.Run._left", lambda self, left=left: next(left, 0.0))
         with warnings.catch_warnings():

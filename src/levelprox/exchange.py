@@ -38,8 +38,23 @@ _RIDGE = 1e-12  # of the diagonal of H, for features that depend on each other
 def inverse_hessian(part: Model, fit: Fit) -> Matrix:
     """K, over the features of the fit; of those that depend on each other a pseudo-inverse."""
     hessian = part.hessian_of(fit.margins, True)
+    if part.width == 1:
+        return _regularised_inverse(hessian)
+    contrasts = np.kron(np.eye(fit.features.size), _contrasts(part.width))
+    return np.asarray(contrasts @ _regularised_inverse(contrasts.T @ hessian @ contrasts) @ contrasts.T, np.float64)
+
+
+def _regularised_inverse(hessian: Matrix) -> Matrix:
     hessian[np.diag_indices_from(hessian)] *= 1 + _RIDGE
     return np.asarray(np.linalg.pinv(hessian, hermitian=True), np.float64)
+
+
+def _contrasts(width: int) -> Matrix:
+    """An orthonormal basis of the coefficients that add up to 0: ψ does not see all classes shifted alike.
+
+    In that direction H is zero, and a ridge would fill its inverse with numbers that drown all others.
+    """
+    return np.asarray(np.linalg.qr(np.eye(width) - 1 / width)[0][:, : width - 1], np.float64)
 
 
 def costs(problem: Problem, fit: Fit) -> Vector:

@@ -85,7 +85,7 @@ def _by_newton(objective: Curved, x: Vector, tolerance: float) -> tuple[Vector, 
         if float(np.max(np.abs(gradient), initial=0.0)) <= tolerance:
             return x, psi, z
         try:
-            step = -np.asarray(np.linalg.solve(hessian, gradient), np.float64)
+            step = _newton_step(hessian, gradient, objective.width)
         except np.linalg.LinAlgError:
             return None
         foretold = -float(np.sum(step * gradient))
@@ -104,3 +104,14 @@ def _by_newton(objective: Curved, x: Vector, tolerance: float) -> tuple[Vector, 
             return None
         x, z, psi, hessian = x + t * step, new, objective.value_of(new), following
     return None
+
+
+def _newton_step(hessian: Vector, gradient: Vector, width: int) -> Vector:
+    """−H⁻¹g; where features have several coefficients, the shortest step.
+
+    ψ does not see all classes shifted alike: H is zero in that direction, and what is added there moves nothing.
+    """
+    if width > 1:
+        curvature = np.diagonal(hessian).reshape(-1, width).mean(axis=1)
+        hessian = hessian + np.kron(np.diag(curvature), np.ones((width, width)))
+    return -np.asarray(np.linalg.solve(hessian, gradient), np.float64)
