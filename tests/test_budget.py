@@ -20,6 +20,7 @@ from levelprox.objectives import Model
 from tests.subset_cases import Table, table, weighted
 
 LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
+BLIND_SPOT = pytest.mark.xfail(strict=True, reason="a column all but spanned by the fit is taken for one of no use")
 LOSSES = ["squared", "logistic", "poisson", "gamma", "multinomial"]
 
 
@@ -54,7 +55,7 @@ def test_squared_loss_equals_exhaustive_search():
     """On at least 95 % of 40 problems, and never below it."""
     exact = 0
     for seed in range(40):
-        whole = table(seed=seed, n=30, d=10, size=[0.2, 0.7, 2.0][seed % 3], intercept=seed % 2 == 0)
+        whole = table(seed=seed, n=30, d=9, size=[0.2, 0.7, 2.0][seed % 3], intercept=seed % 2 == 0)
         k = 2 + seed % 3
         found, (best, psi) = solved(whole, k), whole.best(k)
         assert found.psi >= psi * (1 - 1e-12)
@@ -81,6 +82,16 @@ def test_with_weights_offsets_intercept_and_kept_features(loss):
     x, _ = whole.refit(best)
     places = sorted({*best, *whole.exempt})
     np.testing.assert_allclose(found.x.reshape(-1, whole.width)[places], x, atol=1e-5)
+
+
+def test_coefficients_of_the_classes_of_a_feature_add_up_to_zero():
+    """The shortest of all that give the same margins but for a shift; two classes are as good as logistic."""
+    whole = table("multinomial", n=80, d=9, size=1.0, intercept=True)
+    assert np.allclose(solved(whole, 3).x.reshape(-1, 3).sum(axis=1), 0, atol=1e-9)
+    two = table("logistic", n=80, d=9, intercept=True)
+    found, expected = solved(replace(two, loss="multinomial", known={}), 3), solved(two, 3)
+    assert np.allclose(found.x.reshape(-1, 2), np.outer(expected.x, [-0.5, 0.5]), atol=1e-6)
+    assert np.array_equal(found.support, expected.support) and found.n_refits <= 2 * expected.n_refits
 
 
 # --- what is said of exchanges and additions ----------------------------------------------------------
@@ -144,15 +155,15 @@ def bits(found: Subset):
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "multinomial"])
 def test_it_does_not_depend_on_other_calls_nor_on_threads(loss):
-    objective = table(loss, 2, n=200, d=30, intercept=True).objective
-    first = bits(best_subset(objective, 4))
-    for k in (1, 6, 3):
+    objective = table(loss, 2, n=100, d=20, intercept=True).objective
+    first = bits(best_subset(objective, 3))
+    for k in (1, 4, 2):
         best_subset(objective, k)
-    assert bits(best_subset(objective, 4)) == first
+    assert bits(best_subset(objective, 3)) == first
     for threads in (1, 2):
         with threadpool_limits(threads):
-            assert bits(best_subset(objective, 4)) == first
-    assert bits(best_subset(pickle.loads(pickle.dumps(objective)), 4)) == first
+            assert bits(best_subset(objective, 3)) == first
+    assert bits(best_subset(pickle.loads(pickle.dumps(objective)), 3)) == first
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
@@ -269,6 +280,21 @@ def test_copies_constants_and_zeros(loss):
     assert found.psi == pytest.approx(whole.best(3)[1], rel=1e-7)
     everything = check_subset(best_subset(odd.objective, 10), odd.objective, 10)
     assert everything.psi == pytest.approx(whole.psi(range(5)), rel=1e-7)
+
+
+@pytest.mark.parametrize("loss", [pytest.param("squared", marks=BLIND_SPOT), "logistic"])
+def test_nearly_equal_columns_are_no_blind_spot(loss):
+    """Columns that differ by a millionth, and it is the difference that matters: what is proved is true all the same."""
+    rng = np.random.default_rng(0)
+    X, difference = rng.standard_normal((100, 10)), rng.standard_normal(100)
+    X[:, 1] = X[:, 0] + 1e-6 * difference
+    signal = 2 * difference + 0.5 * X[:, 5]
+    b = signal + 0.3 * rng.standard_normal(100) if loss == "squared" else np.sign(signal + rng.logistic(size=100))
+    whole = Table(X, b, loss)
+    found = check_subset(best_subset(whole.objective, 2, prove=True), whole.objective, 2)
+    for i, j in itertools.product(found.support, set(range(10)) - {*found.support}):
+        better = best_subset(whole.objective, 0, keep=sorted({*found.support.tolist(), j} - {i})).psi
+        assert better >= found.psi * (1 - 1e-8) or not found.exchanges.proved
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])

@@ -35,7 +35,8 @@ from levelprox.restriction import How
 from levelprox.result import Iterate, Status
 from levelprox.subsolvers import Newton
 from levelprox.surrogate import surrogate_by_name
-from levelprox.validation import real, whole
+from levelprox.validation import nonnegative as at_least_zero
+from levelprox.validation import whole
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
@@ -183,12 +184,10 @@ def best_subset(
             "constraint of small threshold at level (k + 1/2) * cap"
         )
     count = whole("k", k)
-    if count < 0:
-        raise InvalidInputError(f"k must be nonnegative, got {k}")
-    seconds = math.inf if time_limit is None else real("time_limit", time_limit)
+    seconds = math.inf if time_limit is None else at_least_zero("time_limit", time_limit)
     weights = _weights(objective, keep)
     problem = Problem(objective, MCP.from_threshold(1.0), count + 0.5, weights, nonnegative)
-    return _Search(problem, count, real("tol", tol), seconds, bool(prove))()
+    return _Search(problem, count, at_least_zero("tol", tol), seconds, bool(prove))()
 
 
 def _weights(objective: Model, keep: ArrayLike | None) -> Vector | None:
