@@ -112,14 +112,22 @@ class Table:
         value, slope, bend = DERIVATIVES[self.loss](Z[:, 0], self.b)
         return value, slope[:, None], bend[:, None, None]
 
+    def _hessian(self, A: Double, bend: Double) -> Double:
+        """Σ_i (a_i a_i') ⊗ bend_i, block by block."""
+        m, width = A.shape[1], self.width
+        hessian = np.empty((m, width, m, width))
+        for a, b in itertools.product(range(width), repeat=2):
+            hessian[:, a, :, b] = (A.T * bend[:, a, b]) @ A
+        return hessian.reshape(m * width, m * width)
+
     def _newton(self, A: Double) -> tuple[Double, float]:
         s = np.ones(A.shape[0]) if self.sample_weight is None else self.sample_weight
-        s, x, m = s / s.sum(), np.zeros((A.shape[1], self.width)), A.shape[1] * self.width
+        s, x = s / s.sum(), np.zeros((A.shape[1], self.width))
         for _ in range(100):
             Z = A @ x + self._offset()
             value, slope, bend = self._derivatives(Z)
             psi, gradient = s @ value, A.T @ (s[:, None] * slope)
-            hessian = np.einsum("i,ij,iab,ik->jakb", s, A, bend, A, optimize=True).reshape(m, m)
+            hessian = self._hessian(A, s[:, None, None] * bend)
             step = -np.linalg.lstsq(hessian, gradient.ravel(), rcond=1e-12)[0].reshape(x.shape)
             falls, t = -np.sum(step * gradient), 1.0
             while t > 1e-6 and not s @ self._derivatives(Z + t * (A @ step))[0] <= psi - 1e-4 * t * falls:

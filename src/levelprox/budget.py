@@ -36,7 +36,8 @@ from levelprox.result import Iterate, Status
 from levelprox.subsolvers import Newton
 from levelprox.surrogate import surrogate_by_name
 from levelprox.swaps import Swaps
-from levelprox.validation import real, whole
+from levelprox.validation import nonnegative as at_least_zero
+from levelprox.validation import whole
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
@@ -176,10 +177,10 @@ def best_subset(
             "constraint of small threshold at level (k + 1/2) * cap"
         )
     count = whole("k", k)
-    seconds = math.inf if time_limit is None else real("time_limit", time_limit)
+    seconds = math.inf if time_limit is None else at_least_zero("time_limit", time_limit)
     weights = _weights(objective, keep)
     problem = Problem(objective, MCP.from_threshold(1.0), count + 0.5, weights, nonnegative)
-    return _Search(problem, count, real("tol", tol), seconds, bool(prove))()
+    return _Search(problem, count, at_least_zero("tol", tol), seconds, bool(prove))()
 
 
 def _weights(objective: Model, keep: ArrayLike | None) -> Vector | None:

@@ -142,6 +142,14 @@ class Exchange:
         across = across.reshape(-1, self.width, self.width)
         return self._gain(self.gradient - across @ pull, self.left + across @ stiffness @ across.swapaxes(1, 2)) - cost
 
+    def unclear(self, i: int) -> NDArray[np.bool_]:
+        """The features that the fit without its i-th one all but spans: there is no telling what they gain."""
+        if self.width > 1:
+            return np.asarray(self.outside, np.bool_)
+        left = self.left[:, 0, 0] + self.B[:, i] ** 2 * _stiffness(self.K[[i]][:, [i]])[0, 0]
+        spanned: NDArray[np.bool_] = self.outside & (left <= _DEPENDENT * self.own[:, 0, 0])
+        return spanned
+
     def bounds(self, i: int, magnitudes: Vector, concordance: float) -> Vector:
         """What exchanging the i-th feature for each other can gain at most, where the fit is exact; inf: no telling."""
         bound = np.where(self.outside, np.inf, -np.inf)

@@ -70,6 +70,8 @@ def refit(problem: Problem, features: Features, near: Fit, tolerance: float, how
     x = np.zeros(part.dimension)
     _, mine, theirs = np.intersect1d(features, near.features, assume_unique=True, return_indices=True)
     x[part.coordinates(mine)] = near.x[part.coordinates(theirs)]
+    if not objective.value_of(objective.margins(x)) <= objective.value_of(objective.origin):
+        x = np.zeros(part.dimension)  # large coefficients held each other; without one of them all bounds may break
     if not np.any(part.must_be_nonnegative()):
         found = _by_newton(objective, x, tolerance)
         if found is not None:

@@ -134,8 +134,8 @@ class Swaps:
     def _examine(self, fit: Fit) -> tuple[int, Fit | None]:
         """How many exchanges cannot lower ψ, and one that does where there is one."""
         total = self.total(fit)
-        if self.is_perfect(fit) or self._estimates_are_exact():
-            return total, None  # nothing is left to gain; or the last estimates were exact, and no one gains
+        if self.is_perfect(fit):
+            return total, None  # nothing is left to gain
         ruled_out, left = self._not_ruled_out(fit)
         tries = _Tries(self, fit)
         for i, j in left:
@@ -156,7 +156,9 @@ class Swaps:
         for i in exchange.droppable:
             gain = exchange.gains(i)
             left = exchange.outside
-            if self.has_bounds():
+            if self._estimates_are_exact():  # and none gains: the search was at its end
+                left = exchange.unclear(i)
+            elif self.has_bounds():
                 left = exchange.bounds(i, magnitudes, self.objective.concordance) > _LOWER * abs(fit.psi)
             ruled_out += self.problem.n_features - fit.features.size - int(np.count_nonzero(left))
             j = np.flatnonzero(left)
@@ -212,7 +214,7 @@ class Swaps:
             self.n_grad += missing.size
             new = self.objective.cross_hessian_of(fit.margins, self.objective.restrict(missing), True)
             self.columns.update(zip(missing.tolist(), new.T, strict=True))
-        return np.array([self.columns[j] for j in features.tolist()]).reshape(features.size, -1).T
+        return np.array([self.columns[j] for j in features.tolist()]).reshape(features.size, self.problem.dimension).T
 
     def gradient(self, fit: Fit) -> Vector:
         self.check_time()
