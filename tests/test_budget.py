@@ -67,7 +67,7 @@ def test_squared_loss_equals_exhaustive_search():
 def test_other_losses_equal_exhaustive_search(loss):
     exact = 0
     for seed in range(5):
-        whole = table(loss, seed, n=60, d=7, size=0.6, intercept=seed % 2 == 0)
+        whole = table(loss, seed, n=60, d=6, size=0.6, intercept=seed % 2 == 0)
         found, (best, psi) = solved(whole, 3), whole.best(3)
         assert found.psi >= psi - 1e-9 * abs(psi)
         exact += found.psi <= psi + 1e-8 * abs(psi) and found.support.tolist() == list(best)
@@ -100,7 +100,7 @@ def test_coefficients_of_the_classes_of_a_feature_add_up_to_zero():
 @pytest.mark.parametrize("loss", LOSSES)
 def test_what_is_proved_is_true(loss):
     """No exchange lowers ψ: each one refitted."""
-    for seed in range(3):
+    for seed in range(2):
         whole = table(loss, seed, n=50, d=8, size=0.5, intercept=True)
         found = solved(whole, 3, prove=True)
         assert found.exchanges.proved and found.exchanges.total == found.support.size * (8 - found.support.size)
@@ -141,8 +141,8 @@ def test_the_multiplier_is_what_the_addition_gains(loss):
 
 
 def test_more_features_are_never_worse():
-    whole = table("logistic", n=60, d=12, intercept=True)
-    values = [solved(whole, k).psi for k in range(13)]
+    whole = table("logistic", n=60, d=7, intercept=True)
+    values = [solved(whole, k).psi for k in range(8)]
     assert all(b <= a for a, b in itertools.pairwise(values))
 
 
@@ -155,9 +155,9 @@ def bits(found: Subset):
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "multinomial"])
 def test_it_does_not_depend_on_other_calls_nor_on_threads(loss):
-    objective = table(loss, 2, n=100, d=20, intercept=True).objective
+    objective = table(loss, 2, n=100, d=12, intercept=True).objective
     first = bits(best_subset(objective, 3))
-    for k in (1, 4, 2):
+    for k in (1, 4):
         best_subset(objective, k)
     assert bits(best_subset(objective, 3)) == first
     for threads in (1, 2):
@@ -238,15 +238,15 @@ def test_none_and_all(loss):
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "multinomial"])
 def test_kept_features_are_in_the_fit_and_never_count(loss):
-    whole = table(loss, 8, n=60, d=8, intercept=True)
+    whole = table(loss, 8, n=40, d=7, intercept=True)
     expected = bits(best_subset(whole.objective, 2, keep=[6, 2]))
     found = solved(replace(whole, keep=(2, 6), known={}), 2)
-    assert np.all(found.x.reshape(9, -1)[[2, 6]] != 0) and found.support.size == 2
-    for keep in (np.isin(np.arange(8), [2, 6]), np.isin(np.arange(9), [2, 6]), (2, 6), np.array([2, 6, 6], np.uint8)):
+    assert np.all(found.x.reshape(8, -1)[[2, 6]] != 0) and found.support.size == 2
+    for keep in (np.isin(np.arange(7), [2, 6]), np.isin(np.arange(8), [2, 6]), np.array([2, 6, 6], np.uint8)):
         assert bits(best_subset(whole.objective, 2, keep=keep)) == expected
     assert bits(best_subset(whole.objective, 2, keep=[])) == bits(best_subset(whole.objective, 2))
-    all_kept = check_subset(best_subset(whole.objective, 2, keep=np.arange(8)), whole.objective, 2, range(8))
-    assert all_kept.support.size == 0 and all_kept.psi == pytest.approx(whole.psi(range(8)), rel=1e-9)
+    all_kept = check_subset(best_subset(whole.objective, 2, keep=np.arange(7)), whole.objective, 2, range(7))
+    assert all_kept.support.size == 0 and all_kept.psi == pytest.approx(whole.psi(range(7)), rel=1e-9)
 
 
 def nonnegative_psi(whole: Table, features) -> float:
@@ -284,7 +284,7 @@ def test_copies_constants_and_zeros(loss):
 
 @pytest.mark.parametrize("loss", [pytest.param("squared", marks=BLIND_SPOT), "logistic"])
 def test_nearly_equal_columns_are_no_blind_spot(loss):
-    """Columns that differ by a millionth, and it is the difference that matters: what is proved is true all the same."""
+    """Columns that differ by a millionth, and the difference is what matters: what is proved is true all the same."""
     rng = np.random.default_rng(0)
     X, difference = rng.standard_normal((100, 10)), rng.standard_normal(100)
     X[:, 1] = X[:, 0] + 1e-6 * difference
@@ -308,9 +308,9 @@ def test_nothing_but_useless_columns(loss):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("k", [1, 3, 8, 12])
+@pytest.mark.parametrize("k", [1, 8])
 def test_more_features_than_samples(loss, k):
-    whole = table(loss, 11, n=15, d=60, intercept=True)
+    whole = table(loss, 11, n=15, d=30 if loss == "multinomial" else 60, intercept=True)
     found = check_subset(best_subset(whole.objective, k), whole.objective, k)
     assert found.success and found.psi < whole.psi(())
 
@@ -381,13 +381,13 @@ def test_ctrl_c_leaves_the_best_so_far():
     Interrupting.calls, Interrupting.at = 0, -1
     complete, calls = best_subset(objective, 3), Interrupting.calls
     statuses = []
-    for at in range(1, calls, max(1, calls // 25)):
+    for at in range(1, calls, max(1, calls // 12)):
         Interrupting.calls, Interrupting.at = 0, at
         found = check_subset(best_subset(objective, 3), objective, 3)
         statuses.append(found.status)
         assert found.psi >= complete.psi
     Interrupting.at = -1
-    assert len(statuses) >= 20 and set(statuses) == {Status.INTERRUPTED}
+    assert len(statuses) >= 10 and set(statuses) == {Status.INTERRUPTED}
 
 
 GOOD = table(d=5).objective
@@ -431,7 +431,7 @@ def test_bad_input_is_refused_with_its_name(objective, k, options, message):
     size=st.floats(-2, 1).map(lambda e: 10.0**e),
     intercept=st.booleans(),
 )
-@settings(max_examples=400 if LONG else 40, deadline=None)
+@settings(max_examples=400 if LONG else 25, deadline=None)
 def test_never_more_than_k_features_and_never_above_the_null_fit(loss, seed, n, d, k, size, intercept):
     whole = table(loss, seed, n, d, size, intercept=intercept)
     objective = whole.objective

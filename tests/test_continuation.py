@@ -191,7 +191,7 @@ def test_interpolation_is_a_trap_that_is_left_at_once(seed, monkeypatch):
 
 @pytest.mark.parametrize("constraint", [MCP.from_threshold(0.3), SCAD.from_threshold(0.3), Exp(5), Log(10)], ids=str)
 def test_runs_repeat_to_the_last_bit_whatever_the_threads(constraint):
-    problem = Problem(model("logistic", n=300, d=200), constraint, level_of(constraint))
+    problem = Problem(model("logistic", n=200, d=100), constraint, level_of(constraint))
     seen = []
     for threads in (1, 2):
         with threadpool_limits(threads):
@@ -291,7 +291,7 @@ def test_time_limits_leave_a_feasible_point_at_every_stage(monkeypatch):
     problem = Problem(LinearModel(*trap(0)), MCP.from_threshold(0.2), 4.5)
     direct, fit = check_run(problem)
     psis = []
-    for looks in range(0, 400, 25):
+    for looks in range(0, 400, 40):
         left = iter([1.0] * looks)
         monkeypatch.setattr("levelprox.run.Run._left", lambda self, left=left: next(left, 0.0))
         with warnings.catch_warnings():
