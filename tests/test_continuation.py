@@ -376,3 +376,13 @@ def test_widened_problems_mean_the_same_level(constraint):
     assert np.array_equal(wide.must_be_nonnegative(), problem.must_be_nonnegative())
     x = np.ones(40)
     assert wide.g(x) / wide.level <= problem.g(x) / problem.level * (1 + 1e-12)
+
+
+def test_exempt_features_do_not_count():
+    weights = np.where(np.arange(40) % 13, 1.0, 0.0)
+    x = np.where(np.arange(40) < 15, 1.0, 0.0)
+    assert module._count(Problem(model(), MCP.from_threshold(0.5), 4.4, weights), x) == 13
+    groups = model("multinomial", fit_intercept=True)
+    x = np.zeros(groups.dimension)
+    x[[3, 5, 9, -1]] = 1.0  # two coefficients of feature 1, one of feature 3, an intercept
+    assert module._count(Problem(groups, MCP.from_threshold(0.5), 4.4), x) == 2
