@@ -87,7 +87,8 @@ class Table:
         """Coefficients, one row for each feature of the sorted set with the exempt ones, and ψ."""
         chosen = tuple(sorted({*map(int, features), *self.exempt}))
         if chosen not in self.known:
-            self.known[chosen] = self._newton(self.columns[:, chosen])
+            with np.errstate(over="ignore"):  # far out, where data are separable
+                self.known[chosen] = self._newton(self.columns[:, chosen])
         return self.known[chosen]
 
     def psi(self, features) -> float:
