@@ -84,8 +84,11 @@ def continued(
         if doublings == 0 and at.psi <= direct.psi + _HOPELESS * (start.psi - direct.psi):
             at, more = _stage(problem, _iterates(problem, replace(at, n_grad=0), tol, how), problem.n_features)
             n_grad += more
-            better, more = _exchanged(problem, at, how, tol) if exchanges else (None, 0)
-            at, n_grad = better or at, n_grad + more
+        if doublings == 0 and exchanges:
+            for end in (at, direct):
+                better, more = _exchanged(problem, end, how, tol)
+                n_grad += more
+                at = better if better is not None and better.psi < at.psi else at
         n_nonzero = _count(problem, at.x)
         yield Stage(factor, at.psi, n_nonzero, n_grad), replace(at, n_grad=n_grad)
         if at.stop in _STOPS or how.seconds_left() <= 0:
