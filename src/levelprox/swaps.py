@@ -156,8 +156,8 @@ class Swaps:
         for i in exchange.droppable:
             gain = exchange.gains(i)
             left = exchange.outside
-            if self._estimates_are_exact():  # and none gains: the search was at its end
-                left = exchange.unclear(i)
+            if self._estimates_are_exact():
+                left = exchange.unclear(i) | (gain > _LOWER * abs(fit.psi))
             elif self.has_bounds():
                 left = exchange.bounds(i, magnitudes, self.objective.concordance) > _LOWER * abs(fit.psi)
             ruled_out += self.problem.n_features - fit.features.size - int(np.count_nonzero(left))
