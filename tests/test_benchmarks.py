@@ -18,9 +18,8 @@ from benchmarks.bars import bars
 from benchmarks.datasets import Dataset, dataset, hand_over, taken
 from benchmarks.measurements import COLUMNS, Measurements, read
 from benchmarks.peers import PEERS, peer_by_name
-from benchmarks.peers.levelprox import started
 from benchmarks.summary import summary
-from levelprox import LinearModel, Problem, certify, constraints, solve
+from levelprox import LinearModel, Problem, best_subset, certify, constraints, solve
 
 PENALTIES = [
     (judge.Penalty("l1", 1.0), constraints.L1(1.0)),
@@ -305,13 +304,28 @@ def test_the_environment_is_left_alone():
 
 
 @pytest.mark.parametrize(
-    ("name", "k", "passes", "steps"),
-    [("generated-dense", 10, 3, 9), ("generated-squared", 10, 3, 6), ("generated-sparse", 20, 3, 15)],
+    ("name", "k", "start", "passes", "steps"),
+    [
+        ("generated-dense", 10, "direct", 3, 9),
+        ("generated-squared", 10, "direct", 3, 6),
+        ("generated-sparse", 20, "direct", 3, 15),
+        ("generated-dense", 10, "continuation", 11, 31),
+        ("generated-squared", 10, "continuation", 11, 13),
+        ("generated-sparse", 20, "continuation", 13, 47),
+    ],
 )
-def test_the_engine_needs_no_more_passes_than_it_did(name, k, passes, steps):
+def test_the_engine_needs_no_more_passes_than_it_did(name, k, start, passes, steps):
     """Counts do not depend on the machine: where one rises, a change has made fits slower."""
     data = dataset(name)
     problem = Problem(LinearModel(data.X, data.b, data.loss), constraints.MCP.from_threshold(0.5), k + 0.5)
-    result = solve(problem, **started("direct"))
+    result = solve(problem, start=start)
     assert result.n_grad <= passes
     assert result.n_inner <= steps
+
+
+@pytest.mark.parametrize(
+    ("name", "k", "passes"), [("generated-tiny", 3, 71), ("generated-dense", 3, 70), ("generated-squared", 10, 108)]
+)
+def test_at_most_k_features_need_no_more_passes_than_they_did(name, k, passes):
+    data = dataset(name)
+    assert best_subset(LinearModel(data.X, data.b, data.loss, fit_intercept=True), k).n_grad <= passes
