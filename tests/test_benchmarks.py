@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +138,13 @@ def ended(pid: int) -> bool:
         return True
 
 
+def wait_until(done: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_a_hanging_child_is_killed_with_its_children_and_counts_as_its_limit(tmp_path):
     code = f"""
 import subprocess
@@ -149,10 +158,7 @@ time.sleep(60)
     assert answer.status == "timeout" and answer.seconds == [0.3]
     assert time.monotonic() - began < 10
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-    deadline = time.monotonic() + 5
-    while not all(map(ended, pids)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert all(map(ended, pids))
+    wait_until(lambda: all(map(ended, pids)))
 
 
 def test_a_run_that_is_left_early_leaves_nothing_behind(tmp_path):
@@ -165,6 +171,28 @@ time.sleep(60)
     assert not ended(pid)
     stream.close()
     assert ended(pid)
+
+
+def test_a_run_that_is_ended_from_outside_leaves_nothing_behind(tmp_path):
+    file, pid_file = tmp_path / "run.py", str(tmp_path / "pid")
+    sleeper = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); time.sleep(60)"
+    file.write_text(f"""
+import runpy, sys
+from benchmarks import processes, tables
+def measure(session, name):
+    list(processes.run("any", session.folder, [{{}}], 50, command=[sys.executable, "-c", {sleeper!r}, {pid_file!r}]))
+tables.TABLES["sleep"] = tables.Table(measure, ("any",), ("any",), ("any",))
+sys.argv = ["benchmarks", "--only", "sleep", "--out", {str(tmp_path)!r}]
+runpy.run_module("benchmarks", run_name="__main__")
+""")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    run = subprocess.Popen([sys.executable, str(file)], env=environment, stderr=subprocess.DEVNULL)
+    wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    pid = int((tmp_path / "pid").read_text())
+    assert not ended(pid)
+    run.terminate()
+    run.wait()
+    wait_until(lambda: ended(pid))
 
 
 def test_a_crash_is_an_error_of_the_fit_it_came_in_and_the_others_are_asked_again(tmp_path):
