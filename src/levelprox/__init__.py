@@ -14,6 +14,7 @@ from levelprox.certificate import Certificate, certify
 from levelprox.errors import InfeasibleError, InvalidInputError, LevelproxError, NumericalError
 from levelprox.nearby import Nearby, expected_kkt, nearby_kkt
 from levelprox.objectives import Function, LinearModel, MultinomialModel, Stochastic
+from levelprox.path import Path, path, subset_path
 from levelprox.problem import Problem
 from levelprox.projection import project
 from levelprox.result import Iterate, Record, Result, Status
@@ -33,6 +34,7 @@ __all__ = [
     "MultinomialModel",
     "Nearby",
     "NumericalError",
+    "Path",
     "Problem",
     "Record",
     "Result",
@@ -49,9 +51,11 @@ __all__ = [
     "minimize",
     "nearby_kkt",
     "objectives",
+    "path",
     "project",
     "report",
     "solve",
+    "subset_path",
     "subsolvers",
     "theory",
 ]

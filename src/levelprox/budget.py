@@ -39,6 +39,7 @@ from levelprox.validation import real, whole
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
+Matrix = NDArray[np.float64]
 
 _ALL = 10**5  # exchanges up to which all of them are examined
 _WORK, _ONE = 10**8, 10**5  # of all refits of an examination, in n (k + 1)², and what one takes besides
@@ -49,6 +50,7 @@ _ADDITIONS = 5  # that are tried for the best one
 _LOWER = 1e-10  # of ψ: less is not an improvement
 _PERFECT = 1e-9  # of ψ at the null fit: nothing is left to explain
 _ROUGH = 1e-3
+_REMEMBERED = 2**25  # numbers of columns of the Hessian
 _SMALL = 2.0**-10  # of the largest coefficient: the last threshold
 
 
@@ -260,6 +262,8 @@ class _Search:
     n_grad: int = 0
     n_refits: int = 0
     known: dict[bytes, float] = field(default_factory=dict)
+    columns: dict[int, Vector] = field(default_factory=dict)
+    own: Matrix | None = None
 
     def __call__(self) -> Subset:
         problem = self.problem
@@ -323,9 +327,7 @@ class _Search:
                 break
             exchange.gradient = self._gradient(fit).reshape(problem.n_features, -1)
             if problem.width == 1:
-                part = objective.restrict(np.array([j]))
-                column = objective.cross_hessian_of(z, part, True)[:, 0] - exchange.B @ self._inner(exchange, z, part)
-                self.n_grad += 1
+                column = self._column(j, z) - exchange.B @ exchange.cross[j]
                 for factor in factors:
                     column -= factor * factor[j]
                 pivot = column[j]
@@ -334,12 +336,9 @@ class _Search:
                     left = left - (factors[-1] ** 2)[:, None, None]
         return chosen
 
-    def _inner(self, exchange: Exchange, z: Vector, part: Model) -> Vector:
-        """H_Ej for the exempt features E and one feature j."""
-        if not exchange.fit.features.size:
-            return np.empty(0)
-        exempt = self.objective.restrict(exchange.fit.features)
-        return exempt.cross_hessian_of(z, part, True)[:, 0]
+    def _column(self, j: int, z: Vector) -> Vector:
+        """One column of ∇²ψ."""
+        return self._columns(Fit(np.array([j], np.intp), np.zeros(1), 0.0, z))[:, 0]
 
     def _backward(self, features: Features) -> Fit:
         """Leave out the least useful feature until k are left."""
@@ -386,38 +385,47 @@ class _Search:
     # --- exchanges
 
     def _improved(self, fit: Fit) -> Fit:
-        """Exchange features one for another for as long as that lowers ψ."""
+        """Exchange features one for another for as long as that lowers ψ.
+
+        All that the estimates at one fit promise is tried, the best first, before there are new ones: they cost a pass
+        for each feature.
+        """
         self._keep(fit)
-        while not self._is_perfect(fit):
-            better = self._better(fit, self._promising(fit, _TRIES))
-            if better is None:
-                break
-            self._keep(better)
-            fit = better
+        before = math.inf
+        while not self._is_perfect(fit) and fit.psi < before:
+            before, failures = fit.psi, 0
+            for leaves, enters in self._promising(fit):
+                if leaves not in fit.features or enters in fit.features:
+                    continue
+                new = self._exchanged(fit, leaves, enters)
+                if new is None:
+                    failures += 1
+                    if failures == _TRIES:
+                        break
+                else:
+                    fit = new
+                    self._keep(fit)
         return fit
 
-    def _better(self, fit: Fit, exchanges: list[tuple[int, int]]) -> Fit | None:
-        """The first of these exchanges that lowers ψ."""
-        for i, j in exchanges:
-            features = np.union1d(np.delete(fit.features, i), [j]).astype(np.intp)
-            if self.known.get(features.tobytes(), -math.inf) >= fit.psi:
-                continue
-            new = self.fitted(features, fit)
-            self.known[features.tobytes()] = new.psi
-            if self.lowers(new, fit):
-                return new
-        return None
+    def _exchanged(self, fit: Fit, leaves: int, enters: int) -> Fit | None:
+        """The fit with one feature for another, where its ψ is lower."""
+        features = np.union1d(np.setdiff1d(fit.features, [leaves]), [enters]).astype(np.intp)
+        if self.known.get(features.tobytes(), -math.inf) >= fit.psi:
+            return None
+        new = self.fitted(features, fit)
+        self.known[features.tobytes()] = new.psi
+        return new if self.lowers(new, fit) else None
 
-    def _promising(self, fit: Fit, most: int) -> list[tuple[int, int]]:
-        """The exchanges (i-th feature of the fit, feature j) that gain most by the estimates, the best first."""
+    def _promising(self, fit: Fit) -> list[tuple[int, int]]:
+        """The exchanges (a feature of the fit, another) that gain by the estimates, the best first."""
         exchange = self._exchange(fit)
         found: list[tuple[float, int, int]] = []
         for i in exchange.droppable:
             gain = exchange.gains(i)
-            top = np.argpartition(gain, -min(most, gain.size))[-min(most, gain.size) :]
-            allowed = self._allowance(exchange, i, fit)
-            found += [(-float(gain[j]), int(i), int(j)) for j in top if gain[j] > allowed]
-        return [(i, j) for _, i, j in sorted(found)[:most]]
+            most = min(_TRIES, gain.size)
+            top, allowed = np.argpartition(gain, -most)[-most:], self._allowance(exchange, i, fit)
+            found += [(-float(gain[j]), int(fit.features[i]), int(j)) for j in top if gain[j] > allowed]
+        return [(i, j) for _, i, j in sorted(found)]
 
     def _allowance(self, exchange: Exchange, i: int, fit: Fit) -> float:
         """How little an exchange may gain by the estimates, to be tried all the same."""
@@ -513,8 +521,26 @@ class _Search:
         return Newton().proximal_weight(problem.objective)
 
     def _exchange(self, fit: Fit) -> Exchange:
-        self.n_grad += fit.features.size + 1
-        return Exchange(self.problem, fit, self._gradient(fit))
+        constant = self.objective.concordance == 0
+        if not constant or self.own is None:
+            self.own = self.objective.feature_hessians_of(fit.margins)
+            self.n_grad += 1
+        return Exchange(self.problem, fit, self._gradient(fit), self._columns(fit), self.own)
+
+    def _columns(self, fit: Fit) -> Matrix:
+        """The columns of ∇²ψ that belong to the fit; where they are the same everywhere, computed once each."""
+        features, width = fit.features, self.problem.width
+        if self.objective.concordance > 0 or width > 1:
+            self.n_grad += features.size * width
+            return self.objective.cross_hessian_of(fit.margins, self.objective.restrict(features), True)
+        missing = np.array([j for j in features if j not in self.columns], np.intp)
+        if len(self.columns) * self.problem.n_features > _REMEMBERED:
+            self.columns, missing = {}, features
+        if missing.size:
+            self.n_grad += missing.size
+            new = self.objective.cross_hessian_of(fit.margins, self.objective.restrict(missing), True)
+            self.columns.update(zip(missing.tolist(), new.T, strict=True))
+        return np.array([self.columns[j] for j in features.tolist()]).reshape(features.size, -1).T
 
     def _gradient(self, fit: Fit) -> Vector:
         self._check_time()

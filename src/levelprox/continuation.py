@@ -70,7 +70,7 @@ def continued(
     while doublings >= 0:
         factor = 2.0**doublings
         wider = widened(problem, factor)
-        begin = start if at is None else (_cut(wider, at.x), at.features)
+        begin = start if at is None else (wider.cut(at.x), at.features)
         at, n_grad = _stage(
             wider, _iterates(wider, begin, max(tol, _ROUGH), how), most if doublings else problem.n_features
         )
@@ -152,19 +152,3 @@ def _count(problem: Problem, x: Vector) -> int:
     """The features that count and are not zero."""
     features = np.flatnonzero(x if problem.width == 1 else problem.sizes(x))
     return features.size if problem.weights is None else int(np.count_nonzero(problem.weights[features]))
-
-
-def _cut(problem: Problem, x: Vector) -> Vector:
-    """x without its smallest coefficients: as few dropped as make it obey the level."""
-    sizes = problem.sizes(x)
-    features = np.flatnonzero(sizes if problem.weights is None else sizes * problem.weights)
-    features = features[np.argsort(sizes[features], kind="stable")[::-1]]  # the largest first
-    cost = np.asarray(problem.constraint.phi(sizes[features]))
-    total = np.cumsum(cost if problem.weights is None else cost * problem.weights[features])
-    kept = int(np.searchsorted(total, problem.level, side="right"))
-    cut = x.copy()
-    cut[problem.coordinates(features[kept:])] = 0.0
-    while not problem.is_feasible(cut):  # sums in another order may differ in their last digits
-        kept -= 1
-        cut[problem.coordinates(features[kept : kept + 1])] = 0.0
-    return cut

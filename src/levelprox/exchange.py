@@ -37,9 +37,20 @@ _RIDGE = 1e-12  # of the diagonal of H, for features that depend on each other
 
 def inverse_hessian(part: Model, fit: Fit) -> Matrix:
     """K, over the features of the fit; of those that depend on each other a pseudo-inverse."""
-    hessian = part.hessian_of(fit.margins, True)
+    return _inverse(part.hessian_of(fit.margins, True))
+
+
+def _inverse(hessian: Matrix) -> Matrix:
+    hessian = (hessian + hessian.T) / 2
     hessian[np.diag_indices_from(hessian)] *= 1 + _RIDGE
     return np.asarray(np.linalg.pinv(hessian, hermitian=True), np.float64)
+
+
+def _stiffness(K: Matrix) -> Matrix:
+    """The inverse of a block of K on its diagonal."""
+    if K.size == 1:
+        return 1 / K if K[0, 0] > 0 else np.zeros((1, 1))
+    return np.asarray(np.linalg.pinv(K, hermitian=True), np.float64)
 
 
 def costs(problem: Problem, fit: Fit) -> Vector:
@@ -49,7 +60,7 @@ def costs(problem: Problem, fit: Fit) -> Vector:
     cost = np.full(fit.features.size, np.inf)
     for i in np.flatnonzero(np.ones(cost.size) if problem.weights is None else problem.weights[fit.features]):
         mine = slice(i * width, (i + 1) * width)
-        cost[i] = 0.5 * float(fit.x[mine] @ (np.linalg.pinv(K[mine, mine], hermitian=True) @ fit.x[mine]))
+        cost[i] = 0.5 * float(fit.x[mine] @ (_stiffness(K[mine, mine]) @ fit.x[mine]))
     return cost
 
 
@@ -79,22 +90,23 @@ class Exchange:
     fit : Fit
     gradient : ndarray of shape (d,)
         ∇ψ there.
+    cross : ndarray of shape (d, fit.x.size)
+        The columns of ∇²ψ there that belong to the fit.
+    own : ndarray of shape (n_features, width, width)
+        Its diagonal blocks.
     """
 
-    def __init__(self, problem: Problem, fit: Fit, gradient: Vector) -> None:
-        objective, width = problem.objective, problem.width
-        assert isinstance(objective, Model)
-        part = objective.restrict(fit.features)
+    def __init__(self, problem: Problem, fit: Fit, gradient: Vector, cross: Matrix, own: Matrix) -> None:
+        width = problem.width
         self.problem, self.fit, self.width = problem, fit, width
-        self.K = inverse_hessian(part, fit)
-        cross = objective.cross_hessian_of(fit.margins, part, True)
-        self.B = cross @ self.K
+        self.K = _inverse(cross[problem.coordinates(fit.features)])
+        self.cross, self.B = cross, cross @ self.K
         d = problem.n_features
         self.gradient = gradient.reshape(d, width)
-        self.own = objective.feature_hessians_of(fit.margins)
+        self.own = own
         self.left = self.own - np.einsum("jas,jbs->jab", self.B.reshape(d, width, -1), cross.reshape(d, width, -1))
-        inside = np.isin(np.arange(d), fit.features)
-        self.outside = ~inside & (np.einsum("jaa->j", self.own) > 0)
+        self.outside = np.einsum("jaa->j", self.own) > 0
+        self.outside[fit.features] = False
         exempt = problem.weights is not None and problem.weights[fit.features] == 0
         self.droppable: list[int] = np.flatnonzero(~np.broadcast_to(exempt, fit.features.shape)).tolist()
 
@@ -141,7 +153,7 @@ class Exchange:
     def _without(self, i: int) -> tuple[tuple[Vector, Matrix], float]:
         """K_ii⁻¹x_i and K_ii⁻¹, and what leaving out the i-th feature costs."""
         mine = self._of(i)
-        stiffness = np.asarray(np.linalg.pinv(self.K[mine, mine], hermitian=True), np.float64)
+        stiffness = _stiffness(self.K[mine, mine])
         x = self.fit.x[mine]
         pull = stiffness @ x
         return (pull, stiffness), 0.5 * float(x @ pull)

@@ -145,6 +145,23 @@ class Problem:
         finite(name, array)
         return array
 
+    def cut(self, x: Vector) -> Vector:
+        """x without its smallest features: as few dropped as make it obey the level; x itself where it does."""
+        if self.is_feasible(x):
+            return x
+        sizes = self.sizes(x)
+        features = np.flatnonzero(sizes if self.weights is None else sizes * self.weights)
+        features = features[np.argsort(sizes[features], kind="stable")[::-1]]  # the largest first
+        cost = np.asarray(self.constraint.phi(sizes[features]))
+        total = np.cumsum(cost if self.weights is None else cost * self.weights[features])
+        kept = int(np.searchsorted(total, self.level, side="right"))
+        cut = x.copy()
+        cut[self.coordinates(features[kept:])] = 0.0
+        while not self.is_feasible(cut):  # sums in another order may differ in their last digits
+            kept -= 1
+            cut[self.coordinates(features[kept : kept + 1])] = 0.0
+        return cut
+
     def restrict(self, W: NDArray[np.intp]) -> Problem:
         """The same problem over the features in W, the others held at zero."""
         return replace(

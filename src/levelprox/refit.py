@@ -21,7 +21,8 @@ from levelprox.result import Iterate
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
 
-_STEPS = 30
+_STEPS = 40
+_SHOWS = 1e-12  # of ψ
 _SHORTEST = 2.0**-10  # of a Newton step
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 
@@ -78,7 +79,7 @@ def refit(problem: Problem, features: Features, near: Fit, tolerance: float, how
 
 
 def _by_newton(objective: Curved, x: Vector, tolerance: float) -> tuple[Vector, float, Vector] | None:
-    """x, ψ and margins where ‖∇ψ‖∞ is small enough; None where that is not soon reached."""
+    """x, ψ and margins where ‖∇ψ‖∞ or what is left to gain is small enough; None where that is not soon reached."""
     z = objective.margins(x)
     psi, gradient, hessian = objective.value_of(z), objective.gradient_of(z), objective.hessian_of(z, True)
     for _ in range(_STEPS):
@@ -91,6 +92,8 @@ def _by_newton(objective: Curved, x: Vector, tolerance: float) -> tuple[Vector, 
         foretold = -float(np.sum(step * gradient))
         if not (np.all(np.isfinite(step)) and foretold > 0):
             return None
+        if foretold <= _SHOWS * abs(psi):  # as where classes are separated: coefficients grow for ever, and gain nothing
+            return x, psi, z
         new, gradient, following = objective.evaluated(z, step, True)
         psi_new, t = objective.value_of(new), 1.0
         while not psi_new <= psi - 1e-4 * t * foretold + _LAST_DIGITS * abs(psi):

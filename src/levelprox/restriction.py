@@ -91,8 +91,11 @@ def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterat
     model foretold the last step so well that it may serve again, the next model.
     """
     objective = cast(Curved, problem.objective)
-    margins = objective.margins(at.x) if np.any(at.x) else objective.origin
-    at = replace(at, margins=margins, hessian=objective.hessian_of(margins, True))
+    if at.margins is None:
+        at = replace(at, margins=objective.margins(at.x) if np.any(at.x) else objective.origin, hessian=None)
+    if at.hessian is None:
+        assert at.margins is not None
+        at = replace(at, hessian=objective.hessian_of(at.margins, True))
     residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
     damping, steps, projections, trusted = _DAMPED if _is_flat(objective, at) else 0.0, 0, 0, False
     while residual > enough(y) and steps < _MOST_MODELS and how.seconds_left() > 0 and damping < _MOST_DAMPED:

@@ -359,12 +359,9 @@ class Run:
         return replace(certificate, near_epsilon=near.epsilon, near_delta=near.delta)
 
     def _warn(self, message: str) -> None:
-        """Warn, on the line outside levelprox that asked for the run, and remember it."""
+        """Warn, and remember it."""
         self.warned.append(message)
-        depth, frame = 1, sys._getframe()
-        while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("levelprox."):
-            depth, frame = depth + 1, frame.f_back
-        warnings.warn(message, ConvergenceWarning, stacklevel=depth)
+        warn(message)
 
     def _warn_of_degenerate_level(self) -> None:
         """At a whole number of saturated coordinates the multiplier may explode and the method stick."""
@@ -462,6 +459,14 @@ class Run:
             certificate = assemble(self.problem, self.best.x, self.best.psi, self.best.gradient, self.null)
             result = self._result(Status.NUMERICAL_ERROR, message, certificate)
         raise NumericalError(message, result) from cause
+
+
+def warn(message: str) -> None:
+    """Warn, on the line outside levelprox that asked for the run."""
+    depth, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("levelprox."):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(message, ConvergenceWarning, stacklevel=depth)
 
 
 @functools.cache

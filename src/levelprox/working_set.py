@@ -99,6 +99,67 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
     return WorkingSet(new, W, residual, y, state.looks + 1)
 
 
+class Tracker:
+    """One solution followed from level to level; the columns of W and the Hessian over them stay where they are.
+
+    Parameters
+    ----------
+    problem : Problem
+    start : Iterate
+        Any feasible point, with ψ and ∇ψ over all features.
+    how : How
+    """
+
+    def __init__(self, problem: Problem, start: Iterate, how: How) -> None:
+        self.how, self.problem = how, problem
+        self.state = first(problem, start, how.null)
+        self.part: Problem | None = None
+        self.small: Iterate | None = None
+
+    def at_level(self, level: float, tol: float, most_looks: int) -> tuple[Iterate, int]:
+        """The solution at this level, and how many times all features were looked at."""
+        self.problem = problem = replace(self.problem, level=level)
+        tolerance, looks = tol * self.how.null.scale, 0
+        x = problem.cut(self.state.at.x)
+        same = x is self.state.at.x
+        if self.small is not None or not same:
+            self._work_on(x, same, Enough(_ENOUGH * tolerance))
+            looks += 1
+        else:
+            self.state = first(problem, self.state.at, self.how.null)
+        while self.state.residual > tolerance and looks < most_looks and self.how.seconds_left() > 0:
+            W, enough = _look(problem, self.state, tolerance)
+            self._restrict_to(W)
+            self._work_on(self.state.at.x, True, enough)
+            looks += 1
+            if self.state.at.stop == "interrupted":
+                break
+        return self.state.at, looks
+
+    def _restrict_to(self, W: Features) -> None:
+        if self.part is None or not np.array_equal(W, self.state.features):
+            self.part, self.small = self.problem.restrict(W), None
+            self.state = replace(self.state, features=W)
+
+    def _work_on(self, x: Vector, same: bool, enough: Enough) -> None:
+        """Solve the restriction to W from x, which may be where the last one ended, and look at all features."""
+        problem, W = self.problem, self.state.features
+        if self.part is None:
+            W = _support(problem, self.state.at.x) if not W.size else W
+            W = np.union1d(W, problem.exempt).astype(np.intp)
+            self.part = problem.restrict(W)
+        part, places = replace(self.part, level=problem.level), problem.coordinates(W)
+        if same and self.small is not None:
+            start = self.small
+        else:
+            psi, gradient = part.objective.value_and_gradient(x[places])
+            start = Iterate(x[places], psi, gradient, step=self.state.at.step)
+        self.small = solve_restriction(part, replace(start, multiplier=self.state.multiplier), enough, self.how)
+        new = replace(_seen(problem, W, self.small), n_inner=0)
+        residual, y = distance(problem, new.x, new.psi, new.gradient, self.how.null)
+        self.state = WorkingSet(new, W, residual, y, 1)
+
+
 def resumed(problem: Problem, x: Vector, W: Features, tolerance: float, how: How) -> WorkingSet:
     """The restriction to a working set that is known beforehand, solved from x, and a look at all features."""
     part, places = problem.restrict(W), problem.coordinates(W)
