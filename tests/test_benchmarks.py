@@ -21,7 +21,7 @@ from benchmarks.datasets import Dataset, dataset, hand_over, taken
 from benchmarks.measurements import COLUMNS, Measurements, read
 from benchmarks.peers import PEERS, peer_by_name
 from benchmarks.summary import summary
-from levelprox import LinearModel, Problem, best_subset, certify, constraints, solve
+from levelprox import LinearModel, Problem, best_subset, certify, constraints, path, solve
 
 PENALTIES = [
     (judge.Penalty("l1", 1.0), constraints.L1(1.0)),
@@ -352,8 +352,17 @@ def test_the_engine_needs_no_more_passes_than_it_did(name, k, start, passes, ste
 
 
 @pytest.mark.parametrize(
-    ("name", "k", "passes"), [("generated-tiny", 3, 71), ("generated-dense", 3, 70), ("generated-squared", 10, 108)]
+    ("name", "k", "passes"), [("generated-tiny", 3, 71), ("generated-dense", 3, 68), ("generated-squared", 10, 58)]
 )
 def test_at_most_k_features_need_no_more_passes_than_they_did(name, k, passes):
     data = dataset(name)
     assert best_subset(LinearModel(data.X, data.b, data.loss, fit_intercept=True), k).n_grad <= passes
+
+
+@pytest.mark.parametrize(
+    ("name", "passes"), [("generated-dense", 78), ("generated-squared", 64), ("generated-sparse", 96)]
+)
+def test_a_path_needs_no_more_passes_than_it_did(name, passes):
+    data = dataset(name)
+    problem = Problem(LinearModel(data.X, data.b, data.loss), constraints.MCP.from_threshold(2.0), 10.3)
+    assert path(problem, 1.3 + 0.5 * np.arange(19)).n_grad <= passes

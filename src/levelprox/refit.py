@@ -92,7 +92,9 @@ def _by_newton(objective: Curved, x: Vector, tolerance: float) -> tuple[Vector, 
         foretold = -float(np.sum(step * gradient))
         if not (np.all(np.isfinite(step)) and foretold > 0):
             return None
-        if foretold <= _SHOWS * abs(psi):  # as where classes are separated: coefficients grow for ever, and gain nothing
+        if foretold <= _SHOWS * abs(
+            psi
+        ):  # as where classes are separated: coefficients grow for ever, and gain nothing
             return x, psi, z
         new, gradient, following = objective.evaluated(z, step, True)
         psi_new, t = objective.value_of(new), 1.0
