@@ -24,6 +24,7 @@ from levelprox.constraints import (
     Log,
     Lp,
     NegativeLp,
+    Widened,
 )
 from tests.registries import (
     CONSTRAINTS,
@@ -50,6 +51,8 @@ def scale(constraint: Constraint) -> float:
 
 def knots(constraint: Constraint) -> list[float]:
     """Return where the slope has a kink."""
+    if isinstance(constraint, Widened):
+        return [constraint.factor * place for place in knots(constraint.constraint)]
     if isinstance(constraint, Custom):
         return [1.0] if constraint.h is huber else []
     places = [getattr(constraint, "knee", math.inf), constraint.threshold]

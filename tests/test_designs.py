@@ -20,7 +20,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from levelprox import _kernels
-from levelprox.designs import DenseDesign, Design, SparseDesign, as_design
+from levelprox.designs import (
+    DenseDesign,
+    Design,
+    InterceptDesign,
+    ScaledDesign,
+    SelectedDesign,
+    SparseDesign,
+    as_design,
+)
 from levelprox.errors import InvalidInputError
 from tests import reference
 from tests.registries import DESIGNS, in_halves, strided, unsorted
@@ -92,6 +100,24 @@ def test_every_design_selects_columns_and_rows(name):
         assert_same_products(design.rows(B), X[B])
         assert_same_products(design.rows(B).columns([1, 0]), X[B][:, [1, 0]])
     assert type(design.columns([0])) is type(design.rows([0])) is type(design)
+
+
+@pytest.mark.parametrize("shape", [(7, 1), (37, 20), (11, 4100)], ids=str)
+@pytest.mark.parametrize("name", DESIGNS)
+def test_every_design_knows_the_magnitudes_of_its_columns(name, shape):
+    """max |X_ij|, exactly; and where columns are centred, or seen through others, no less than that."""
+    X = data(shape)
+    design = DESIGNS[name](X)
+    largest = np.abs(X.astype(design.dtype)).max(axis=0)
+    assert np.array_equal(design.column_magnitudes(), largest.astype(np.float64))
+    W = np.arange(shape[1])[::-2]
+    for selected in (design.columns(W), SelectedDesign(design, W)):
+        assert np.array_equal(selected.column_magnitudes(), largest[W])
+    standard = ScaledDesign.standardized(design) if not isinstance(design, ScaledDesign) else design
+    with_ones = InterceptDesign(standard)
+    true = np.abs([with_ones.matvec(e) for e in np.eye(with_ones.shape[1])[-20:]]).max(axis=1)
+    assert np.all(with_ones.column_magnitudes()[-20:] >= true * (1 - 1e-14))
+    assert np.all(with_ones.column_magnitudes()[-20:] <= 3 * true + 1e-300) and with_ones.column_magnitudes()[-1] == 1
 
 
 @pytest.mark.parametrize("name", DESIGNS)

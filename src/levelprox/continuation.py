@@ -24,10 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.constraints import Widened
+from levelprox.objectives import Model
 from levelprox.problem import Problem
+from levelprox.refit import Fit
 from levelprox.residual import distance
 from levelprox.restriction import How
 from levelprox.result import Iterate, Stage, relative_change
+from levelprox.swaps import Swaps
 from levelprox.working_set import resumed, steps
 
 Vector = NDArray[np.float64]
@@ -38,6 +41,7 @@ _STRAIGHT = 0.75  # of λ: a slope that has hardly bent
 _WIDEST = 30  # times c may be doubled
 _MORE, _FEW = 4, 10  # how many times the nonzeros of the direct start a stage may have, and how many in any case
 _MOST_STEPS = 20  # of a stage
+_CANDIDATES = 100  # that may take the place of another feature
 _STOPS = ("interrupted", "not finite")
 
 
@@ -62,6 +66,7 @@ def continued(
     count : int
         How many nonzeros there are to be, where that is known; else as many as the direct start has.
     """
+    exchanges = count == 0  # else whoever counts does them, and knows more
     doublings, count = _doublings(problem, direct.x), count or _count(problem, direct.x)
     most = max(_MORE * count, _FEW)
     if doublings == 0 or count == 0:
@@ -77,12 +82,58 @@ def continued(
         if doublings == 0 and at.psi <= direct.psi + _HOPELESS * (start.psi - direct.psi):
             at, more = _stage(problem, _iterates(problem, replace(at, n_grad=0), tol, how), problem.n_features)
             n_grad += more
+            better, more = _exchanged(problem, at, how, tol) if exchanges else (None, 0)
+            at, n_grad = better or at, n_grad + more
         n_nonzero = _count(problem, at.x)
         yield Stage(factor, at.psi, n_nonzero, n_grad), replace(at, n_grad=n_grad)
         if at.stop in _STOPS or how.seconds_left() <= 0:
             return
         # Once there are no more nonzeros than at the end, the next stages would change little.
         doublings = min(doublings - 1, 0) if n_nonzero <= count else _next(problem, at.x, doublings - 1)
+
+
+def _exchanged(problem: Problem, at: Iterate, how: How, tol: float) -> tuple[Iterate | None, int]:
+    """A lower KKT point by exchanges of features that are past their threshold, and the passes that took.
+
+    Such a feature costs the cap whatever its size, so another may take its place. Those that come nearest to being
+    taken in are considered, without a look at the others.
+    """
+    chosen = _saturated(problem, at.x)
+    if not (how.working_sets and chosen.size and isinstance(problem.objective, Model)):
+        return None, 0
+    nearest = np.argsort(-problem.sizes(at.gradient), kind="stable")[: max(_CANDIDATES, _MORE * chosen.size)]
+    W = np.union1d(np.union1d(nearest, np.flatnonzero(problem.sizes(at.x))), problem.exempt).astype(np.intp)
+    part = problem.restrict(W)
+    objective = part.objective
+    assert isinstance(objective, Model)
+    features = np.searchsorted(W, np.union1d(chosen, problem.exempt)).astype(np.intp)
+    x = np.zeros(part.dimension)
+    x[part.coordinates(features)] = at.x[problem.coordinates(W[features])]
+    margins = objective.margins(x)
+    begin = Fit(features, x[part.coordinates(features)], objective.value_of(margins), margins)
+    swaps = Swaps(part, begin, how.null, tol * how.null.scale, how)
+    try:
+        before = swaps.fitted(features, begin)
+        after = swaps.improved(before)
+    except TimeoutError:
+        return None, 0
+    if not after.psi < before.psi:
+        return None, 0
+    x = np.zeros(problem.dimension)
+    x[problem.coordinates(W[after.features])] = after.x
+    end, n_grad = _stage(problem, _iterates(problem, (problem.cut(x), W), tol, how), problem.n_features)
+    return (end if end.psi < at.psi else None), n_grad
+
+
+def _saturated(problem: Problem, x: Vector) -> Features:
+    """The features past their threshold, where one costs what another does."""
+    weights = problem.weights
+    if weights is not None and np.ptp(weights[weights > 0]) > 0:
+        return np.empty(0, np.intp)
+    sizes = problem.sizes(x)
+    support = np.flatnonzero(sizes if weights is None else sizes * weights)
+    past: Features = support[np.asarray(problem.constraint.slope(sizes[support])) == 0]
+    return past
 
 
 def widened(problem: Problem, factor: float) -> Problem:

@@ -37,13 +37,28 @@ _RIDGE = 1e-12  # of the diagonal of H, for features that depend on each other
 
 def inverse_hessian(part: Model, fit: Fit) -> Matrix:
     """K, over the features of the fit; of those that depend on each other a pseudo-inverse."""
-    return _inverse(part.hessian_of(fit.margins, True))
+    return _inverse(part.hessian_of(fit.margins, True), part.width)
 
 
-def _inverse(hessian: Matrix) -> Matrix:
+def _inverse(hessian: Matrix, width: int) -> Matrix:
+    if width == 1:
+        return _regularised_inverse(hessian)
+    contrasts = np.kron(np.eye(hessian.shape[0] // width), _contrasts(width))
+    return np.asarray(contrasts @ _regularised_inverse(contrasts.T @ hessian @ contrasts) @ contrasts.T, np.float64)
+
+
+def _regularised_inverse(hessian: Matrix) -> Matrix:
     hessian = (hessian + hessian.T) / 2
     hessian[np.diag_indices_from(hessian)] *= 1 + _RIDGE
     return np.asarray(np.linalg.pinv(hessian, hermitian=True), np.float64)
+
+
+def _contrasts(width: int) -> Matrix:
+    """An orthonormal basis of the coefficients that add up to 0: ψ does not see all classes shifted alike.
+
+    In that direction H is zero, and a ridge would fill its inverse with numbers that drown all others.
+    """
+    return np.asarray(np.linalg.qr(np.eye(width) - 1 / width)[0][:, : width - 1], np.float64)
 
 
 def _stiffness(K: Matrix) -> Matrix:
@@ -99,7 +114,7 @@ class Exchange:
     def __init__(self, problem: Problem, fit: Fit, gradient: Vector, cross: Matrix, own: Matrix) -> None:
         width = problem.width
         self.problem, self.fit, self.width = problem, fit, width
-        self.K = _inverse(cross[problem.coordinates(fit.features)])
+        self.K = _inverse(cross[problem.coordinates(fit.features)], width)
         self.cross, self.B = cross, cross @ self.K
         d = problem.n_features
         self.gradient = gradient.reshape(d, width)
@@ -126,6 +141,14 @@ class Exchange:
             return self._gain(self.gradient - across * pull, self.left + (across**2 * stiffness)[:, :, None]) - cost
         across = across.reshape(-1, self.width, self.width)
         return self._gain(self.gradient - across @ pull, self.left + across @ stiffness @ across.swapaxes(1, 2)) - cost
+
+    def unclear(self, i: int) -> NDArray[np.bool_]:
+        """The features that the fit without its i-th one all but spans: there is no telling what they gain."""
+        if self.width > 1:
+            return np.asarray(self.outside, np.bool_)
+        left = self.left[:, 0, 0] + self.B[:, i] ** 2 * _stiffness(self.K[[i]][:, [i]])[0, 0]
+        spanned: NDArray[np.bool_] = self.outside & (left <= _DEPENDENT * self.own[:, 0, 0])
+        return spanned
 
     def bounds(self, i: int, magnitudes: Vector, concordance: float) -> Vector:
         """What exchanging the i-th feature for each other can gain at most, where the fit is exact; inf: no telling."""

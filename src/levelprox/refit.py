@@ -7,13 +7,14 @@ takes over, with no feature counted.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.objectives import Curved
+from levelprox.objectives import Model
 from levelprox.problem import Problem
 from levelprox.restriction import Enough, How, solve_restriction
 from levelprox.result import Iterate
@@ -23,6 +24,9 @@ Features = NDArray[np.intp]
 
 _STEPS = 40
 _SHOWS = 1e-12  # of ψ
+_RIDGE = 1e-9  # of the curvature at the start
+_FAR = 8.0  # by how much the log of the curvature may change in a step
+_ARMIJO = 1e-4
 _SHORTEST = 2.0**-10  # of a Newton step
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 
@@ -62,10 +66,12 @@ def refit(problem: Problem, features: Features, near: Fit, tolerance: float, how
     how : How
     """
     part = problem.restrict(features)
-    objective = cast(Curved, part.objective)
+    objective = cast(Model, part.objective)
     x = np.zeros(part.dimension)
     _, mine, theirs = np.intersect1d(features, near.features, assume_unique=True, return_indices=True)
     x[part.coordinates(mine)] = near.x[part.coordinates(theirs)]
+    if not objective.value_of(objective.margins(x)) <= objective.value_of(objective.origin):
+        x = np.zeros(part.dimension)  # large coefficients held each other; without one of them all bounds may break
     if not np.any(part.must_be_nonnegative()):
         found = _by_newton(objective, x, tolerance)
         if found is not None:
@@ -78,34 +84,50 @@ def refit(problem: Problem, features: Features, near: Fit, tolerance: float, how
     return Fit(features, end.x, end.psi, objective.margins(end.x) if end.margins is None else end.margins)
 
 
-def _by_newton(objective: Curved, x: Vector, tolerance: float) -> tuple[Vector, float, Vector] | None:
+def _by_newton(objective: Model, x: Vector, tolerance: float) -> tuple[Vector, float, Vector] | None:
     """x, ψ and margins where ‖∇ψ‖∞ or what is left to gain is small enough; None where that is not soon reached."""
     z = objective.margins(x)
     psi, gradient, hessian = objective.value_of(z), objective.gradient_of(z), objective.hessian_of(z, True)
+    ridge = np.diag(_RIDGE * np.diagonal(hessian))
     for _ in range(_STEPS):
         if float(np.max(np.abs(gradient), initial=0.0)) <= tolerance:
             return x, psi, z
-        try:
-            step = -np.asarray(np.linalg.solve(hessian, gradient), np.float64)
-        except np.linalg.LinAlgError:
+        step = _newton_step(hessian, gradient, ridge, objective.width)
+        if step is None:
             return None
         foretold = -float(np.sum(step * gradient))
-        if not (np.all(np.isfinite(step)) and foretold > 0):
-            return None
-        if foretold <= _SHOWS * abs(
-            psi
-        ):  # as where classes are separated: coefficients grow for ever, and gain nothing
+        if foretold <= _SHOWS * abs(psi):  # as where classes are separated: coefficients grow for ever and gain nothing
             return x, psi, z
-        new, gradient, following = objective.evaluated(z, step, True)
-        psi_new, t = objective.value_of(new), 1.0
-        while not psi_new <= psi - 1e-4 * t * foretold + _LAST_DIGITS * abs(psi):
+        along = objective.moved(step)
+        t = min(1.0, _FAR / (objective.concordance * float(np.max(np.abs(along))))) if _bends(objective) else 1.0
+        while not objective.value_of(z + t * along) <= psi - _ARMIJO * t * foretold + _LAST_DIGITS * abs(psi):
             t /= 2
             if t < _SHORTEST:
                 return None
-            psi_new = objective.value_of(z + t * (new - z))
-        if t < 1:
-            new, gradient, following = objective.evaluated(z, t * step, True)
+        new, gradient, following = objective.evaluated(z, t * step, True)
         if following is None or not np.all(np.isfinite(gradient)):
             return None
         x, z, psi, hessian = x + t * step, new, objective.value_of(new), following
     return None
+
+
+def _newton_step(hessian: Vector, gradient: Vector, ridge: Vector, width: int) -> Vector | None:
+    """−(H + ridge)⁻¹∇ψ; where features have several coefficients, the shortest step.
+
+    The ridge keeps features apart whose curvature is gone, as where they separate classes. ψ does not see all classes
+    shifted alike: H is zero in that direction, and what is added there moves nothing.
+    """
+    hessian = hessian + ridge
+    if width > 1:
+        curvature = np.diagonal(hessian).reshape(-1, width).mean(axis=1)
+        hessian = hessian + np.kron(np.diag(curvature), np.ones((width, width)))
+    try:
+        step = -np.asarray(np.linalg.solve(hessian, gradient), np.float64)
+    except np.linalg.LinAlgError:
+        return None
+    return step if np.all(np.isfinite(step)) and np.sum(step * gradient) < 0 else None
+
+
+def _bends(objective: Model) -> bool:
+    """Whether the curvature is known to change, and how fast: then margins must not go far in a step."""
+    return 0 < objective.concordance < math.inf

@@ -22,6 +22,7 @@ from levelprox.run import Callback, RandomState, Run
 from levelprox.subsolvers import ACSA, SUBSOLVERS, Subsolver, choose
 from levelprox.surrogate import surrogate_by_name
 from levelprox.theory import Parameters
+from levelprox.validation import nonnegative as at_least_zero
 from levelprox.validation import real, whole
 
 
@@ -138,9 +139,9 @@ def solve(
         subsolver=chosen,
         levels=schedule,
         gamma=weight,
-        tol=_nonnegative("tol", tol),
+        tol=at_least_zero("tol", tol),
         max_iter=steps,
-        time_limit=math.inf if time_limit is None else _nonnegative("time_limit", time_limit),
+        time_limit=math.inf if time_limit is None else at_least_zero("time_limit", time_limit),
         callback=callback,
         surrogate=surrogate_by_name(_surrogate(surrogate, chosen, problem)),
         stopping=rule,
@@ -222,13 +223,6 @@ def _proximal_weight(problem: Problem, gamma: float | None) -> float | None:
             f"gamma must be above the weak-convexity constant {mu:g} of the objective, got {weight:g}"
         )
     return weight
-
-
-def _nonnegative(name: str, value: object) -> float:
-    number = real(name, value)
-    if not number >= 0:
-        raise InvalidInputError(f"{name} must be nonnegative, got {value!r}")
-    return number
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:

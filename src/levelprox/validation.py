@@ -35,6 +35,14 @@ def positive(name: str, value: object) -> float:
     return number
 
 
+def nonnegative(name: str, value: object) -> float:
+    """`value` as a float of at least 0; it may be inf."""
+    number = real(name, value)
+    if not number >= 0:
+        raise InvalidInputError(f"{name} must be nonnegative, got {value!r}")
+    return number
+
+
 def whole(name: str, value: object, least: int = 0, below: int = 2**62) -> int:
     """`value` as an integer in [least, below); booleans and floats are refused."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or not least <= value < below:

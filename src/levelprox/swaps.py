@@ -1,0 +1,285 @@
+"""Exchanges of one feature for another, for as long as ψ falls, and what is shown when it no longer does."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.exchange import Exchange, least_costs
+from levelprox.null_fit import NullFit
+from levelprox.objectives import Model
+from levelprox.problem import Problem
+from levelprox.refit import Fit, refit
+from levelprox.restriction import How
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Features = NDArray[np.intp]
+
+_ALL = 10**5  # exchanges up to which all of them are examined
+_WORK, _ONE = 10**8, 10**5  # of all refits of an examination, in n (k + 1)², and what one takes besides
+_TOP = 50  # that are tried where not all of them are
+_TRIES = 8  # exchanges that are tried for one that lowers ψ
+_PROMISING = 0.1  # of what leaving out costs: by how much an estimate may be off
+_ADDITIONS = 5  # that are tried for the best one
+_LOWER = 1e-10  # of ψ: less is not an improvement
+_PERFECT = 1e-9  # of ψ at the null fit: nothing is left to explain
+_REMEMBERED = 2**25  # numbers of columns of the Hessian
+
+
+class Swaps:
+    """A search by exchanges: the best fit so far, and what finding it cost.
+
+    Parameters
+    ----------
+    problem : Problem
+        ψ, weights and signs; features of weight 0 are in every fit. Its level does not matter.
+    start : Fit
+        The null fit, or any other.
+    null : NullFit
+    tolerance : float
+        How well each set is fitted: on ‖∇ψ‖∞ over its features.
+    how : How
+    prove : bool
+        Whether to examine all exchanges whatever that takes.
+
+    Attributes
+    ----------
+    best : Fit
+    n_grad : int
+        Passes over all features.
+    n_refits : int
+        Fits over a few of them.
+    """
+
+    def __init__(
+        self, problem: Problem, start: Fit, null: NullFit, tolerance: float, how: How, prove: bool = False
+    ) -> None:
+        assert isinstance(problem.objective, Model)
+        self.problem, self.objective, self.best, self.null = problem, problem.objective, start, null
+        self.tolerance, self.how, self.prove = tolerance, how, prove
+        self.n_grad = self.n_refits = 0
+        self.known: dict[bytes, float] = {}
+        self.columns: dict[int, Vector] = {}
+        self.own: Matrix | None = None
+
+    def fitted(self, features: Features, near: Fit | None = None) -> Fit:
+        """ψ minimised over these features, begun at the coefficients of another fit."""
+        self.check_time()
+        self.n_refits += 1
+        return refit(self.problem, features, near or self.best, self.tolerance, self.how)
+
+    def improved(self, fit: Fit) -> Fit:
+        """Exchange features one for another for as long as that lowers ψ.
+
+        All that the estimates at one fit promise is tried, the best first, before there are new ones: they cost a pass
+        for each feature.
+        """
+        self.keep(fit)
+        before = math.inf
+        while not self.is_perfect(fit) and fit.psi < before:
+            before, failures = fit.psi, 0
+            for leaves, enters in self._promising(fit):
+                if leaves not in fit.features or enters in fit.features:
+                    continue
+                new = self._exchanged(fit, leaves, enters)
+                if new is None:
+                    failures += 1
+                    if failures == _TRIES:
+                        break
+                else:
+                    fit = new
+                    self.keep(fit)
+        return fit
+
+    def _exchanged(self, fit: Fit, leaves: int, enters: int) -> Fit | None:
+        """The fit with one feature for another, where its ψ is lower."""
+        features = np.union1d(np.setdiff1d(fit.features, [leaves]), [enters]).astype(np.intp)
+        if self.known.get(features.tobytes(), -math.inf) >= fit.psi:
+            return None
+        new = self.fitted(features, fit)
+        self.known[features.tobytes()] = new.psi
+        return new if self.lowers(new, fit) else None
+
+    def _promising(self, fit: Fit) -> list[tuple[int, int]]:
+        """The exchanges (a feature of the fit, another) that gain by the estimates, the best first."""
+        exchange = self.exchange(fit)
+        found: list[tuple[float, int, int]] = []
+        for i in exchange.droppable:
+            gain = exchange.gains(i)
+            most = min(_TRIES, gain.size)
+            top, allowed = np.argpartition(gain, -most)[-most:], self._allowance(exchange, i, fit)
+            found += [(-float(gain[j]), int(fit.features[i]), int(j)) for j in top if gain[j] > allowed]
+        return [(i, j) for _, i, j in sorted(found)]
+
+    def _allowance(self, exchange: Exchange, i: int, fit: Fit) -> float:
+        """How little an exchange may gain by the estimates, to be tried all the same."""
+        if self._estimates_are_exact():
+            return _LOWER * abs(fit.psi)
+        return -_PROMISING * exchange.cost(i)
+
+    def _estimates_are_exact(self) -> bool:
+        return self.objective.concordance == 0 and not np.any(self.problem.must_be_nonnegative())
+
+    def examined(self) -> int:
+        """Show, as far as it can be shown, that no exchange lowers ψ; go on where one does. How many were examined."""
+        while True:
+            examined, better = self._examine(self.best)
+            if better is None:
+                return examined
+            self.keep(self.improved(better))
+
+    def _examine(self, fit: Fit) -> tuple[int, Fit | None]:
+        """How many exchanges cannot lower ψ, and one that does where there is one."""
+        total = self.total(fit)
+        if self.is_perfect(fit):
+            return total, None  # nothing is left to gain
+        ruled_out, left = self._not_ruled_out(fit)
+        tries = _Tries(self, fit)
+        for i, j in left:
+            if tries.n_refits >= self._most_tries(fit):
+                break
+            better = tries(i, j)
+            if better is not None:
+                return 0, better
+            ruled_out += 1
+        return ruled_out, None
+
+    def _not_ruled_out(self, fit: Fit) -> tuple[int, list[tuple[int, int]]]:
+        """How many exchanges the bound rules out, and the others, those that gain most by the estimates first."""
+        exchange, magnitudes = self.exchange(fit), self.objective.column_magnitudes()
+        few = self.counted(fit.features).size * self.problem.n_features <= _ALL
+        found: list[tuple[float, int, int]] = []
+        ruled_out = 0
+        for i in exchange.droppable:
+            gain = exchange.gains(i)
+            left = exchange.outside
+            if self._estimates_are_exact():  # and none gains: the search was at its end
+                left = exchange.unclear(i)
+            elif self.has_bounds():
+                left = exchange.bounds(i, magnitudes, self.objective.concordance) > _LOWER * abs(fit.psi)
+            ruled_out += self.problem.n_features - fit.features.size - int(np.count_nonzero(left))
+            j = np.flatnonzero(left)
+            j = j if few else j[np.argsort(-gain[j], kind="stable")[:_TOP]]
+            found += [(-float(gain[j]), i, int(j)) for j in j]
+        best = {j: gain for gain, _, j in sorted(found, reverse=True)}  # of each j, over all i
+        return ruled_out, [
+            (i, j) for gain, i, j in sorted(found, key=lambda one: (best[one[2]], one[2], one[0], one[1]))
+        ]
+
+    def has_bounds(self) -> bool:
+        one_sided = bool(np.any(self.problem.must_be_nonnegative()))
+        return self.problem.width == 1 and not one_sided and math.isfinite(self.objective.concordance)
+
+    def _most_tries(self, fit: Fit) -> float:
+        """How many refits are worth it: all where there are few exchanges, unless that is a lot of work."""
+        if self.prove:
+            return math.inf
+        if self.counted(fit.features).size * self.problem.n_features > _ALL:
+            return _TOP
+        return max(_TOP, _WORK // (self.objective.n_margins * (fit.x.size + 1) ** 2 + _ONE))
+
+    def best_addition(self) -> tuple[float, int | None]:
+        """What one more feature gains, and which."""
+        fit = self.best
+        if self.is_perfect(fit):
+            return 0.0, None
+        gain = self.exchange(fit).additions()
+        best: tuple[float, int | None] = (0.0, None)
+        for j in np.argsort(-gain, kind="stable")[:_ADDITIONS]:
+            if gain[j] > 0:
+                gained = fit.psi - self.fitted(np.union1d(fit.features, [j]), fit).psi
+                best = max(best, (gained, int(j)), key=lambda pair: pair[0])
+        return best
+
+    def exchange(self, fit: Fit) -> Exchange:
+        constant = self.objective.concordance == 0
+        if not constant or self.own is None:
+            self.own = self.objective.feature_hessians_of(fit.margins)
+            self.n_grad += 1
+        return Exchange(self.problem, fit, self.gradient(fit), self.columns_of(fit), self.own)
+
+    def columns_of(self, fit: Fit) -> Matrix:
+        """The columns of ∇²ψ that belong to the fit; where they are the same everywhere, computed once each."""
+        features, width = fit.features, self.problem.width
+        if self.objective.concordance > 0 or width > 1:
+            self.n_grad += features.size * width
+            return self.objective.cross_hessian_of(fit.margins, self.objective.restrict(features), True)
+        missing = np.array([j for j in features if j not in self.columns], np.intp)
+        if len(self.columns) * self.problem.n_features > _REMEMBERED:
+            self.columns, missing = {}, features
+        if missing.size:
+            self.n_grad += missing.size
+            new = self.objective.cross_hessian_of(fit.margins, self.objective.restrict(missing), True)
+            self.columns.update(zip(missing.tolist(), new.T, strict=True))
+        return np.array([self.columns[j] for j in features.tolist()]).reshape(features.size, self.problem.dimension).T
+
+    def gradient(self, fit: Fit) -> Vector:
+        self.check_time()
+        self.n_grad += 1
+        return self.objective.gradient_of(fit.margins)
+
+    def keep(self, fit: Fit) -> None:
+        if fit.psi < self.best.psi:
+            self.best = fit
+
+    def lowers(self, new: Fit, fit: Fit) -> bool:
+        return new.psi < fit.psi - _LOWER * abs(fit.psi)
+
+    def is_perfect(self, fit: Fit) -> bool:
+        return fit.psi <= _PERFECT * self.null.psi and self.null.psi > 0
+
+    def is_counted(self, features: Features) -> NDArray[np.bool_]:
+        weights = self.problem.weights
+        return np.ones(features.size, np.bool_) if weights is None else weights[features] > 0
+
+    def counted(self, features: Features) -> Features:
+        return features[self.is_counted(features)]
+
+    def total(self, fit: Fit) -> int:
+        inside = self.counted(fit.features).size
+        return inside * (self.problem.n_features - self.problem.exempt.size - inside)
+
+    def check_time(self) -> None:
+        """Raise TimeoutError where there is none left."""
+        if self.how.seconds_left() <= 0:
+            raise TimeoutError
+
+
+class _Tries:
+    """Exchanges of a fit, tried one after another.
+
+    Feature j is taken in first, which bounds what leaving out any i then costs; only where that is not enough, i is
+    left out.
+    """
+
+    def __init__(self, search: Swaps, fit: Fit) -> None:
+        self.search, self.fit, self.n_refits = search, fit, 0
+        self.magnitudes = search.objective.column_magnitudes()
+        self.taken_in: tuple[int, Fit, Vector] | None = None
+
+    def __call__(self, i: int, j: int) -> Fit | None:
+        """The fit with feature j for the i-th one, where its ψ is lower."""
+        search, fit = self.search, self.fit
+        larger, costs = self._with(j)
+        dropped = fit.features[i]
+        enough = fit.psi - larger.psi + _LOWER * abs(fit.psi)
+        if costs[np.searchsorted(larger.features, dropped)] >= enough:
+            return None
+        self.n_refits += 1
+        new = search.fitted(np.setdiff1d(larger.features, [dropped]), larger)
+        return new if search.lowers(new, fit) else None
+
+    def _with(self, j: int) -> tuple[Fit, Vector]:
+        """The fit with feature j as well, and what leaving out each of its features costs at least."""
+        if self.taken_in is None or self.taken_in[0] != j:
+            search = self.search
+            larger = search.fitted(np.union1d(self.fit.features, [j]), self.fit)
+            self.n_refits += 1
+            costs = np.zeros(larger.features.size)
+            if search.has_bounds():
+                costs = least_costs(search.problem, larger, self.magnitudes, search.objective.concordance)
+            self.taken_in = j, larger, costs
+        return self.taken_in[1:]
