@@ -14,7 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
-from levelprox import Function, InvalidInputError, LinearModel, MultinomialModel, Status, Subset, best_subset, budget
+from levelprox import (
+    Function,
+    InvalidInputError,
+    LinearModel,
+    MultinomialModel,
+    Status,
+    Subset,
+    best_subset,
+    budget,
+    swaps,
+)
 from levelprox.designs import ScaledDesign
 from levelprox.objectives import Model
 from tests.subset_cases import Table, table, weighted

@@ -41,6 +41,7 @@ _STRAIGHT = 0.75  # of λ: a slope that has hardly bent
 _WIDEST = 30  # times c may be doubled
 _MORE, _FEW = 4, 10  # how many times the nonzeros of the direct start a stage may have, and how many in any case
 _MOST_STEPS = 20  # of a stage
+_FEW_MODELS = 5
 _CANDIDATES = 100  # that may take the place of another feature
 _STOPS = ("interrupted", "not finite")
 
@@ -76,9 +77,10 @@ def continued(
         factor = 2.0**doublings
         wider = widened(problem, factor)
         begin = start if at is None else (wider.cut(at.x), at.features)
-        at, n_grad = _stage(
-            wider, _iterates(wider, begin, max(tol, _ROUGH), how), most if doublings else problem.n_features
-        )
+        # From a point with too many nonzeros only the way to fewer matters, not the last digits of where it leads.
+        hastily = replace(how, most_models=_FEW_MODELS) if at is not None and _count(problem, at.x) > most else how
+        steps_here = _iterates(wider, begin, max(tol, _ROUGH), hastily)
+        at, n_grad = _stage(wider, steps_here, most if doublings else problem.n_features)
         if doublings == 0 and at.psi <= direct.psi + _HOPELESS * (start.psi - direct.psi):
             at, more = _stage(problem, _iterates(problem, replace(at, n_grad=0), tol, how), problem.n_features)
             n_grad += more
@@ -93,12 +95,12 @@ def continued(
 
 
 def _exchanged(problem: Problem, at: Iterate, how: How, tol: float) -> tuple[Iterate | None, int]:
-    """A lower KKT point by exchanges of features that are past their threshold, and the passes that took.
+    """A lower KKT point by exchanges of features, and the passes that took.
 
-    Such a feature costs the cap whatever its size, so another may take its place. Those that come nearest to being
-    taken in are considered, without a look at the others.
+    A feature costs at most the cap, whatever its size: as many as the level can pay for may be refitted without it, and
+    others may take their place. Those that come nearest to being taken in are considered, without a look at the others.
     """
-    chosen = _saturated(problem, at.x)
+    chosen = _affordable(problem, at.x)
     if not (how.working_sets and chosen.size and isinstance(problem.objective, Model)):
         return None, 0
     nearest = np.argsort(-problem.sizes(at.gradient), kind="stable")[: max(_CANDIDATES, _MORE * chosen.size)]
@@ -117,7 +119,7 @@ def _exchanged(problem: Problem, at: Iterate, how: How, tol: float) -> tuple[Ite
         after = swaps.improved(before)
     except TimeoutError:
         return None, 0
-    if not after.psi < before.psi:
+    if not (after.psi < before.psi or after.psi < at.psi):
         return None, 0
     x = np.zeros(problem.dimension)
     x[problem.coordinates(W[after.features])] = after.x
@@ -125,15 +127,16 @@ def _exchanged(problem: Problem, at: Iterate, how: How, tol: float) -> tuple[Ite
     return (end if end.psi < at.psi else None), n_grad
 
 
-def _saturated(problem: Problem, x: Vector) -> Features:
-    """The features past their threshold, where one costs what another does."""
-    weights = problem.weights
-    if weights is not None and np.ptp(weights[weights > 0]) > 0:
+def _affordable(problem: Problem, x: Vector) -> Features:
+    """The largest features, as many as the level can pay for at the cap; none where one may cost more than another."""
+    weights, cap = problem.weights, problem.constraint.cap
+    counted = np.ones(1) if weights is None else weights[weights > 0]
+    if not (math.isfinite(problem.constraint.threshold) and counted.size and np.ptp(counted) == 0):
         return np.empty(0, np.intp)
     sizes = problem.sizes(x)
     support = np.flatnonzero(sizes if weights is None else sizes * weights)
-    past: Features = support[np.asarray(problem.constraint.slope(sizes[support])) == 0]
-    return past
+    largest: Features = support[np.argsort(-sizes[support], kind="stable")]
+    return largest[: int(problem.level / (cap * float(counted[0])))]
 
 
 def widened(problem: Problem, factor: float) -> Problem:

@@ -37,7 +37,7 @@ from levelprox.working_set import Tracker
 
 Vector = NDArray[np.float64]
 
-_ANCHORS = 5  # levels at which the problem is solved by continuation, too
+_ANCHORS = 4  # levels at which the problem is solved by continuation, too
 _LOWER = 1e-7  # of ψ: less is not better
 _MOST_LOOKS = 50
 
