@@ -8,11 +8,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox import LinearModel, MultinomialModel, Problem
+from levelprox import LinearModel, MultinomialModel, Problem, Status, Subset, best_subset
 from levelprox.constraints import MCP
+from levelprox.objectives import Model
 from levelprox.refit import Fit
 
 Double = NDArray[np.float64]
+
+LOSSES = ["squared", "logistic", "poisson", "gamma", "multinomial"]
 
 # ℓ, ℓ' and ℓ'' as in the docstrings of the losses.
 DERIVATIVES = {
@@ -84,7 +87,8 @@ class Table:
         """Coefficients, one row for each feature of the sorted set with the exempt ones, and ψ."""
         chosen = tuple(sorted({*map(int, features), *self.exempt}))
         if chosen not in self.known:
-            self.known[chosen] = self._newton(self.columns[:, chosen])
+            with np.errstate(over="ignore"):  # far out, where data are separable
+                self.known[chosen] = self._newton(self.columns[:, chosen])
         return self.known[chosen]
 
     def psi(self, features) -> float:
@@ -169,3 +173,35 @@ def weighted(whole: Table, seed: int = 1) -> Table:
     weight = np.where(rng.random(n) < 0.1, 0.0, rng.uniform(0.2, 2, n))
     offset = 0.3 * rng.standard_normal((n, whole.width) if whole.width > 1 else n)
     return replace(whole, sample_weight=weight, offset=offset, known={})
+
+
+# --- what is promised of every subset
+
+
+def check_subset(found: Subset, objective: Model, k: int, kept=()) -> Subset:
+    """What is promised whatever the data are."""
+    width, exempt = objective.width, {*map(int, kept), *objective.exempt.tolist()}
+    sizes = np.abs(found.x).reshape(-1, width).max(axis=1)
+    counted = np.array([j for j in np.flatnonzero(sizes) if j not in exempt], int)
+    assert np.array_equal(found.support, counted) and counted.size <= k == found.k
+    assert np.all(np.isfinite(found.x))
+    assert found.psi == objective.value_and_gradient(found.x)[0]
+    assert 0 <= found.exchanges.examined <= found.exchanges.total
+    assert found.exchanges.proved == (found.exchanges.examined == found.exchanges.total)
+    assert found.multiplier >= 0 and (found.addition is None) == (found.multiplier == 0)
+    assert found.addition is None or (sizes[found.addition] == 0 and found.addition not in exempt)
+    assert found.success == (found.status is Status.SOLVED) and str(found.exchanges) in found.message
+    return found
+
+
+def solved(whole: Table, k: int, **options) -> Subset:
+    """The subset of a table, which must be found and be well fitted."""
+    keep = {"keep": list(whole.keep)} if whole.keep else {}
+    found = check_subset(best_subset(whole.objective, k, **keep, **options), whole.objective, k, whole.keep)
+    assert found.status is Status.SOLVED and found.stationarity <= 1e-6
+    return found
+
+
+def bits(found: Subset) -> tuple[object, ...]:
+    """All that must be the same in two runs."""
+    return found.x.tobytes(), found.psi, found.multiplier, found.addition, found.exchanges, found.n_refits, found.n_grad

@@ -191,7 +191,7 @@ def test_interpolation_is_a_trap_that_is_left_at_once(seed, monkeypatch):
 
 @pytest.mark.parametrize("constraint", [MCP.from_threshold(0.3), SCAD.from_threshold(0.3), Exp(5), Log(10)], ids=str)
 def test_runs_repeat_to_the_last_bit_whatever_the_threads(constraint):
-    problem = Problem(model("logistic", n=300, d=200), constraint, level_of(constraint))
+    problem = Problem(model("logistic", n=200, d=100), constraint, level_of(constraint))
     seen = []
     for threads in (1, 2):
         with threadpool_limits(threads):
@@ -291,7 +291,7 @@ def test_time_limits_leave_a_feasible_point_at_every_stage(monkeypatch):
     problem = Problem(LinearModel(*trap(0)), MCP.from_threshold(0.2), 4.5)
     direct, fit = check_run(problem)
     psis = []
-    for looks in range(0, 400, 25):
+    for looks in (0, 5, 10, 15, 20, 25, 30, 40, 60, 100, 400):
         left = iter([1.0] * looks)
         monkeypatch.setattr("levelprox.run.Run._left", lambda self, left=left: next(left, 0.0))
         with warnings.catch_warnings():
@@ -376,3 +376,13 @@ def test_widened_problems_mean_the_same_level(constraint):
     assert np.array_equal(wide.must_be_nonnegative(), problem.must_be_nonnegative())
     x = np.ones(40)
     assert wide.g(x) / wide.level <= problem.g(x) / problem.level * (1 + 1e-12)
+
+
+def test_exempt_features_do_not_count():
+    weights = np.where(np.arange(40) % 13, 1.0, 0.0)
+    x = np.where(np.arange(40) < 15, 1.0, 0.0)
+    assert module._count(Problem(model(), MCP.from_threshold(0.5), 4.4, weights), x) == 13
+    groups = model("multinomial", fit_intercept=True)
+    x = np.zeros(groups.dimension)
+    x[[3, 5, 9, -1]] = 1.0  # two coefficients of feature 1, one of feature 3, an intercept
+    assert module._count(Problem(groups, MCP.from_threshold(0.5), 4.4), x) == 2

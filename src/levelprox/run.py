@@ -124,7 +124,7 @@ class Run:
                 status = self._follow(self._without_level(self.best))
             if status is None:
                 status = self._follow(self._with_level(self.best))
-            if status is Status.SOLVED and self.continuation and self.history and self.history[-1].multiplier > 0:
+            if status is Status.SOLVED and self._is_to_continue():
                 status = self._continue(start, self.best)
                 if status is None:
                     status = self._follow(self._with_level(self.best))
@@ -186,6 +186,15 @@ class Run:
         assert self.gamma is not None
         return How(self.subsolver, self.gamma, self.surrogate, self.null, self._left, self.rng, self.working_set)
 
+    def _is_to_continue(self) -> bool:
+        """Whether the level holds x back, so that another KKT point may be better, and there is a step left to take."""
+        return (
+            self.continuation
+            and self.n_outer < self.max_iter
+            and bool(self.history)
+            and self.history[-1].multiplier > 0
+        )
+
     def _continue(self, start: Iterate, direct: Iterate) -> Status | None:
         """By way of wider problems from the null fit; what the direct start reached stays unless the end is lower."""
         with self._blaming_the_objective():
@@ -194,7 +203,7 @@ class Run:
                 self.stages.append(stage)
                 if at.stop == "interrupted":
                     return Status.INTERRUPTED
-                if stage.factor == 1 and at.psi < direct.psi and self.problem.is_feasible(at.x):
+                if stage.factor == 1 and at.psi < direct.psi and self._left() > 0 and self.problem.is_feasible(at.x):
                     self.best = replace(at, stop="")
                     self.n_outer += 1
                     self.came_from = direct.x, self.problem.level
