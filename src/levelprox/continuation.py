@@ -41,7 +41,6 @@ _STRAIGHT = 0.75  # of λ: a slope that has hardly bent
 _WIDEST = 30  # times c may be doubled
 _MORE, _FEW = 4, 10  # how many times the nonzeros of the direct start a stage may have, and how many in any case
 _MOST_STEPS = 20  # of a stage
-_FEW_MODELS = 5
 _CANDIDATES = 100  # that may take the place of another feature
 _STOPS = ("interrupted", "not finite")
 
@@ -77,15 +76,16 @@ def continued(
         factor = 2.0**doublings
         wider = widened(problem, factor)
         begin = start if at is None else (wider.cut(at.x), at.features)
-        # From a point with too many nonzeros only the way to fewer matters, not the last digits of where it leads.
-        hastily = replace(how, most_models=_FEW_MODELS) if at is not None and _count(problem, at.x) > most else how
-        steps_here = _iterates(wider, begin, max(tol, _ROUGH), hastily)
+        steps_here = _iterates(wider, begin, max(tol, _ROUGH), how)
         at, n_grad = _stage(wider, steps_here, most if doublings else problem.n_features)
         if doublings == 0 and at.psi <= direct.psi + _HOPELESS * (start.psi - direct.psi):
             at, more = _stage(problem, _iterates(problem, replace(at, n_grad=0), tol, how), problem.n_features)
             n_grad += more
-            better, more = _exchanged(problem, at, how, tol) if exchanges else (None, 0)
-            at, n_grad = better or at, n_grad + more
+        if doublings == 0 and exchanges:
+            for end in (at, direct):
+                better, more = _exchanged(problem, end, how, tol)
+                n_grad += more
+                at = better if better is not None and better.psi < at.psi else at
         n_nonzero = _count(problem, at.x)
         yield Stage(factor, at.psi, n_nonzero, n_grad), replace(at, n_grad=n_grad)
         if at.stop in _STOPS or how.seconds_left() <= 0:

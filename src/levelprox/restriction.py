@@ -36,6 +36,7 @@ INSIDE = 0.999  # of the level: here it does not hold x back yet
 _MOST_STEPS = 500
 _PATIENCE = 5  # steps on a model that hardly lower its residual, before ψ is asked again
 _HARDLY = 0.9
+_MOST_MODELS = 50
 _ENOUGH = 0.1  # of the residual at which a model was made: it is no better than that
 _FALLS = 0.1  # of what the model foretold: less is a failure
 _FORETOLD = 0.1  # how far the fall may be from what was foretold for the model to serve again
@@ -69,7 +70,6 @@ class How:
     seconds_left: Callable[[], float]
     rng: np.random.Generator | None
     working_sets: bool = True
-    most_models: int = 50
 
 
 def solve_restriction(problem: Problem, start: Iterate, enough: Enough, how: How) -> Iterate:
@@ -98,7 +98,7 @@ def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterat
         at = replace(at, hessian=objective.hessian_of(at.margins, True))
     residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
     damping, steps, projections, trusted = _DAMPED if _is_flat(objective, at) else 0.0, 0, 0, False
-    while residual > enough(y) and steps < how.most_models and how.seconds_left() > 0 and damping < _MOST_DAMPED:
+    while residual > enough(y) and steps < _MOST_MODELS and how.seconds_left() > 0 and damping < _MOST_DAMPED:
         model = _model(problem, at, damping)
         start = replace(at, margins=at.x, hessian=model.hessian)
         goal = _last(by_steps(replace(problem, objective=model), start, _for_model(enough, residual), how), start)
