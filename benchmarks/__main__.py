@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -77,4 +79,6 @@ def report(path: Path) -> None:
 
 
 if __name__ == "__main__":
+    # An exception, as Ctrl-C is one: nothing else ends the process of a competitor, which has a session of its own.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     main()

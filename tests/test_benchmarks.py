@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +20,8 @@ from benchmarks.bars import bars
 from benchmarks.datasets import Dataset, dataset, hand_over, taken
 from benchmarks.measurements import COLUMNS, Measurements, read
 from benchmarks.peers import PEERS, peer_by_name
-from benchmarks.peers.levelprox import started
 from benchmarks.summary import summary
-from levelprox import LinearModel, Problem, certify, constraints, solve
+from levelprox import LinearModel, Problem, best_subset, certify, constraints, path, solve
 
 PENALTIES = [
     (judge.Penalty("l1", 1.0), constraints.L1(1.0)),
@@ -137,6 +138,13 @@ def ended(pid: int) -> bool:
         return True
 
 
+def wait_until(done: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_a_hanging_child_is_killed_with_its_children_and_counts_as_its_limit(tmp_path):
     code = f"""
 import subprocess
@@ -150,10 +158,7 @@ time.sleep(60)
     assert answer.status == "timeout" and answer.seconds == [0.3]
     assert time.monotonic() - began < 10
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-    deadline = time.monotonic() + 5
-    while not all(map(ended, pids)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert all(map(ended, pids))
+    wait_until(lambda: all(map(ended, pids)))
 
 
 def test_a_run_that_is_left_early_leaves_nothing_behind(tmp_path):
@@ -166,6 +171,28 @@ time.sleep(60)
     assert not ended(pid)
     stream.close()
     assert ended(pid)
+
+
+def test_a_run_that_is_ended_from_outside_leaves_nothing_behind(tmp_path):
+    file, pid_file = tmp_path / "run.py", str(tmp_path / "pid")
+    sleeper = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); time.sleep(60)"
+    file.write_text(f"""
+import runpy, sys
+from benchmarks import processes, tables
+def measure(session, name):
+    list(processes.run("any", session.folder, [{{}}], 50, command=[sys.executable, "-c", {sleeper!r}, {pid_file!r}]))
+tables.TABLES["sleep"] = tables.Table(measure, ("any",), ("any",), ("any",))
+sys.argv = ["benchmarks", "--only", "sleep", "--out", {str(tmp_path)!r}]
+runpy.run_module("benchmarks", run_name="__main__")
+""")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    run = subprocess.Popen([sys.executable, str(file)], env=environment, stderr=subprocess.DEVNULL)
+    wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    pid = int((tmp_path / "pid").read_text())
+    assert not ended(pid)
+    run.terminate()
+    run.wait()
+    wait_until(lambda: ended(pid))
 
 
 def test_a_crash_is_an_error_of_the_fit_it_came_in_and_the_others_are_asked_again(tmp_path):
@@ -305,13 +332,37 @@ def test_the_environment_is_left_alone():
 
 
 @pytest.mark.parametrize(
-    ("name", "k", "passes", "steps"),
-    [("generated-dense", 10, 3, 9), ("generated-squared", 10, 3, 6), ("generated-sparse", 20, 3, 15)],
+    ("name", "k", "start", "passes", "steps"),
+    [
+        ("generated-dense", 10, "direct", 3, 9),
+        ("generated-squared", 10, "direct", 3, 6),
+        ("generated-sparse", 20, "direct", 3, 15),
+        ("generated-dense", 10, "continuation", 11, 31),
+        ("generated-squared", 10, "continuation", 11, 13),
+        ("generated-sparse", 20, "continuation", 13, 47),
+    ],
 )
-def test_the_engine_needs_no_more_passes_than_it_did(name, k, passes, steps):
+def test_the_engine_needs_no_more_passes_than_it_did(name, k, start, passes, steps):
     """Counts do not depend on the machine: where one rises, a change has made fits slower."""
     data = dataset(name)
     problem = Problem(LinearModel(data.X, data.b, data.loss), constraints.MCP.from_threshold(0.5), k + 0.5)
-    result = solve(problem, **started("direct"))
+    result = solve(problem, start=start)
     assert result.n_grad <= passes
     assert result.n_inner <= steps
+
+
+@pytest.mark.parametrize(
+    ("name", "k", "passes"), [("generated-tiny", 3, 71), ("generated-dense", 3, 68), ("generated-squared", 10, 58)]
+)
+def test_at_most_k_features_need_no_more_passes_than_they_did(name, k, passes):
+    data = dataset(name)
+    assert best_subset(LinearModel(data.X, data.b, data.loss, fit_intercept=True), k).n_grad <= passes
+
+
+@pytest.mark.parametrize(
+    ("name", "passes"), [("generated-dense", 70), ("generated-squared", 58), ("generated-sparse", 105)]
+)
+def test_a_path_needs_no_more_passes_than_it_did(name, passes):
+    data = dataset(name)
+    problem = Problem(LinearModel(data.X, data.b, data.loss), constraints.MCP.from_threshold(2.0), 10.3)
+    assert path(problem, 1.3 + 0.5 * np.arange(19)).n_grad <= passes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ class _Levelprox(Peer):
         from levelprox import LinearModel, Problem, solve
 
         problem = Problem(LinearModel(data.X, data.b, data.loss), constraint(ask), ask["level"])
-        options: dict[str, Any] = {"tol": ask.get("tol", 1e-6), **started(self.start)}
+        options: dict[str, Any] = {"tol": ask.get("tol", 1e-6), "start": self.start}
         if ask.get("count"):
             return _counted_fit(problem, options)
         result = solve(problem, **options)
@@ -50,17 +49,6 @@ def _counted_fit(problem: Any, options: dict[str, Any]) -> Fit:
     note = "counted" if str(result.status) == "solved" else f"counted, {result.status}"
     share = counter.bytes / problem.objective.design.nbytes
     return Fit(result.x, note, {"passes": counter.passes, "steps": result.n_inner, "bytes": share})
-
-
-def started(start: str) -> dict[str, str]:
-    """The keyword, where solve has it: before continuation there was only the direct start."""
-    from levelprox import solve
-
-    if "start" in inspect.signature(solve).parameters:
-        return {"start": start}
-    if start == "direct":
-        return {}
-    raise NotImplementedError(f"this levelprox has no start={start!r}")
 
 
 class Direct(_Levelprox):

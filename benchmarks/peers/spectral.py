@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.datasets import Dataset
 from benchmarks.peers.base import Ask, Fit, Peer, Vector
-from benchmarks.peers.levelprox import constraint, started
+from benchmarks.peers.levelprox import constraint
 
 
 class PaperSpectral(Peer):
@@ -24,7 +24,7 @@ class PaperSpectral(Peer):
             gamma=1e-5 if data.name.startswith("gisette") else 1e-4,
             max_iter=1000,
             tol=ask.get("tol", 1e-6),
-            **started("direct"),
+            start="direct",
         )
         return Fit(result.x, str(result.status), {"passes": result.n_grad})
 
