@@ -150,12 +150,12 @@ def counted(model: LinearModel) -> Iterator[Counter]:
 def engine(problem: Problem) -> dict[str, object]:
     """One run with counts, then as many for the time as fit into a second."""
     with counted(problem.objective) as counter:
-        result = solve(problem)
+        result = solve(problem, start="direct")
     seconds = []
     while not seconds or (sum(seconds) < 1.0 and len(seconds) < 5):
         fresh = Problem(fresh_model(problem.objective), problem.constraint, problem.level)
         began = time.perf_counter()
-        solve(fresh)
+        solve(fresh, start="direct")
         seconds.append(time.perf_counter() - began)
     return {
         "psi": result.psi,
@@ -183,6 +183,7 @@ def rival(problem: Problem, gamma: float, limit: float, levels: str) -> dict[str
         subsolver=Spectral(max_steps=10, accuracy=0.0),
         levels=levels,
         surrogate="paper",
+        start="direct",
         gamma=gamma,
         max_iter=1000,
         time_limit=limit,

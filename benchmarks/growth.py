@@ -142,7 +142,7 @@ def measure(case: Case) -> Row:
     before = memory("VmRSS")
 
     def fit() -> Any:
-        return solve(Problem(LinearModel(X, b, case.loss), MCP.from_threshold(0.5), SUPPORT + 0.5))
+        return solve(Problem(LinearModel(X, b, case.loss), MCP.from_threshold(0.5), SUPPORT + 0.5), start="direct")
 
     seconds, result = _timed(fit)
     peak = memory("VmHWM")

@@ -102,7 +102,7 @@ def measure(model: LinearModel, level: float, later: bool) -> list[float]:
     if later:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            result = solve(Problem(model, constraint, level), max_iter=20)
+            result = solve(Problem(model, constraint, level), max_iter=20, start="direct")
         x, guess = result.x, result.multiplier * constraint.lam
     surrogate = linearise(constraint, x, level)
     subproblem = Subproblem(model, surrogate, x, 1e-3 * model.curvature)

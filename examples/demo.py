@@ -16,7 +16,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from levelprox import LinearModel, Problem, certify, constraints, report, solve
+from levelprox import LinearModel, Problem, best_subset, certify, constraints, report, solve
 
 BUDGET = 8
 THRESHOLD = 0.2  # a coefficient this large costs one whole feature; smaller ones cost a part
@@ -67,6 +67,13 @@ def main() -> None:
     print(f"\nTest error {100 * error:.1f} % of {len(b_test)} samples.\n")
     print("Certificate, recomputed from the data:")
     print(certify(whole_budget, x))
+
+    # The same in one call, where features are to be counted and nothing else: no threshold, no level.
+    best = best_subset(problem.objective, BUDGET, keep=[d])
+    print(f"\nbest_subset: {best.message}")
+    print(f"  {', '.join(data.feature_names[best.support])}")
+    if best.addition is not None:
+        print(f"  One more, {data.feature_names[best.addition]}, would gain {best.multiplier:.2g}.")
 
 
 if __name__ == "__main__":

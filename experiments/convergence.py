@@ -118,7 +118,7 @@ def rough(problem: Problem, tol: float) -> Iterate:
     """Where LCPP with spectral steps stops at that tolerance."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        x = solve(problem, subsolver="spectral", tol=tol, max_iter=5000).x
+        x = solve(problem, subsolver="spectral", tol=tol, max_iter=5000, start="direct").x
     psi, gradient = problem.objective.value_and_gradient(x)
     start = Iterate(x, psi, gradient, step=1 / problem.objective.curvature)
     assert isinstance(problem.objective, LinearModel)

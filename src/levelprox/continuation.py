@@ -41,6 +41,7 @@ _STRAIGHT = 0.75  # of λ: a slope that has hardly bent
 _WIDEST = 30  # times c may be doubled
 _MORE, _FEW = 4, 10  # how many times the nonzeros of the direct start a stage may have, and how many in any case
 _MOST_STEPS = 20  # of a stage
+_FROM_HERE, _FROM_DIRECT = 50, 20  # features: exchanges among more take long, and rarely pay
 _CANDIDATES = 100  # that may take the place of another feature
 _STOPS = ("interrupted", "not finite")
 
@@ -81,9 +82,9 @@ def continued(
         if doublings == 0 and at.psi <= direct.psi + _HOPELESS * (start.psi - direct.psi):
             at, more = _stage(problem, _iterates(problem, replace(at, n_grad=0), tol, how), problem.n_features)
             n_grad += more
-        if doublings == 0 and exchanges:
-            for end in (at, direct):
-                better, more = _exchanged(problem, end, how, tol)
+        if doublings == 0 and exchanges and at.stop not in _STOPS:
+            for end, largest in ((at, _FROM_HERE), (direct, _FROM_DIRECT)):
+                better, more = _exchanged(problem, end, how, tol, largest)
                 n_grad += more
                 at = better if better is not None and better.psi < at.psi else at
         n_nonzero = _count(problem, at.x)
@@ -94,16 +95,17 @@ def continued(
         doublings = min(doublings - 1, 0) if n_nonzero <= count else _next(problem, at.x, doublings - 1)
 
 
-def _exchanged(problem: Problem, at: Iterate, how: How, tol: float) -> tuple[Iterate | None, int]:
+def _exchanged(problem: Problem, at: Iterate, how: How, tol: float, largest: int) -> tuple[Iterate | None, int]:
     """A lower KKT point by exchanges of features, and the passes that took.
 
     A feature costs at most the cap, whatever its size: as many as the level can pay for may be refitted without it, and
     others may take their place. Those that come nearest to being taken in are considered, without a look at the others.
     """
     chosen = _affordable(problem, at.x)
-    if not (how.working_sets and chosen.size and isinstance(problem.objective, Model)):
+    if not (how.working_sets and 0 < chosen.size <= largest and isinstance(problem.objective, Model)):
         return None, 0
-    nearest = np.argsort(-problem.sizes(at.gradient), kind="stable")[: max(_CANDIDATES, _MORE * chosen.size)]
+    most = min(max(_CANDIDATES, _MORE * chosen.size), problem.n_features // 2)
+    nearest = np.argsort(-problem.sizes(at.gradient), kind="stable")[:most]
     W = np.union1d(np.union1d(nearest, np.flatnonzero(problem.sizes(at.x))), problem.exempt).astype(np.intp)
     part = problem.restrict(W)
     objective = part.objective
@@ -124,6 +126,8 @@ def _exchanged(problem: Problem, at: Iterate, how: How, tol: float) -> tuple[Ite
     x = np.zeros(problem.dimension)
     x[problem.coordinates(W[after.features])] = after.x
     end, n_grad = _stage(problem, _iterates(problem, (problem.cut(x), W), tol, how), problem.n_features)
+    if end.stop == "interrupted":
+        raise KeyboardInterrupt
     return (end if end.psi < at.psi else None), n_grad
 
 
