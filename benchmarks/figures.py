@@ -65,6 +65,8 @@ def _subsets(rows: list[Row], path: Path) -> None:
         )
     axes[0, 0].axhline(1.0, color="0.4", linewidth=0.8)
     axes[0, 0].set(xscale="log", xlabel="loss of levelprox", ylabel="loss over that of levelprox")
+    axes[0, 0].xaxis.set_minor_formatter("")  # over less than a decade the minor ticks write over each other
+    axes[0, 1].axline((1.0, 1.0), (2.0, 2.0), color="0.4", linewidth=0.8)
     axes[0, 1].set(xlabel="seconds of levelprox", ylabel="seconds of the others")
     if axes[0, 0].get_legend_handles_labels()[0]:
         axes[0, 0].legend(fontsize=7)
