@@ -10,7 +10,10 @@ A nonconvex problem has many KKT points, and which one is reached matters more t
 3. c is halved until it is 1; each time the smallest coefficients are dropped until the level holds again, and the
    working set of the last stage is tried before all features are looked at.
 
-The run goes on from the lower of the two ends.
+4. where a feature costs at most a cap, features are exchanged one for another at both ends (`swaps.py`), among those
+   that come nearest to being taken in.
+
+The lowest point is where the run goes on: never above what the direct start reached.
 """
 
 from __future__ import annotations
