@@ -3,13 +3,12 @@
 A nonconvex problem has many KKT points, and which one is reached matters more than its last digit. Widened far enough,
 φ is all but straight and the problem all but convex: its solution does not depend on where the search began. So
 
-1. the problem is solved from the null fit, roughly: the direct start. Its coefficients show how wide φ must be to be
+1. the problem is solved from the null fit: the direct start. Its coefficients show how wide φ must be to be
    straight as far as they reach, its nonzeros about how many there are to be;
 2. the problem widened that far, with φ(t/c) for φ(t), is solved from the null fit, roughly; where that takes several
    times as many nonzeros (with more features than samples a wide set lets the model interpolate), c is halved at once;
 3. c is halved until it is 1; each time the smallest coefficients are dropped until the level holds again, and the
-   working set of the last stage is tried before all features are looked at.
-
+   working set of the last stage is tried before all features are looked at;
 4. where a feature costs at most a cap, features are exchanged one for another at both ends (`swaps.py`), among those
    that come nearest to being taken in.
 
