@@ -50,7 +50,7 @@ $(BENCH)/.built: pyproject.toml | $(VENV)/.built
 bench-kernels: $(VENV)/.built
 	$(BIN)/python benchmarks/projection.py
 	$(BIN)/python benchmarks/stochastic.py
-	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python -m benchmarks.engine
 	$(BIN)/python -m benchmarks.growth
 
 # What the paper claims and shows, measured: CSV files and figures in results/. `make experiments QUICK=--quick` is shorter.

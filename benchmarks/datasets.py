@@ -45,20 +45,25 @@ def available(name: str) -> bool:
     return name in GENERATED or bool(os.environ.get("LEVELPROX_DATA"))
 
 
-def dataset(name: str) -> Dataset:
-    """The training samples of a data set, float64, as loaded: no scaling, no intercept."""
-    if name in GENERATED:
-        return Dataset(name, *_generated(name))
+def loader(name: str) -> Any:
+    """The module load_data.py of the folder that LEVELPROX_DATA names."""
     folder = os.environ.get("LEVELPROX_DATA")
     if not folder:
         raise SystemExit(f"{name}: set LEVELPROX_DATA to the folder of load_data.py")
     spec = importlib.util.spec_from_file_location("load_data", Path(folder) / "load_data.py")
     assert spec is not None and spec.loader is not None
-    loader = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loader)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def dataset(name: str) -> Dataset:
+    """The training samples of a data set, float64, as loaded: no scaling, no intercept."""
+    if name in GENERATED:
+        return Dataset(name, *_generated(name))
     whole, _, samples = name.partition("@")
     kind, _, topic = whole.partition(":")
-    X, b, _, _ = loader.load(kind, **({"topic": topic} if topic else {}))
+    X, b, _, _ = loader(name).load(kind, **({"topic": topic} if topic else {}))
     rows = slice(int(samples) if samples else None)
     X = X[rows].tocsr() if scipy.sparse.issparse(X) else np.ascontiguousarray(X[rows])
     return Dataset(name, X, _two_signs(np.asarray(b, dtype=np.float64)[rows]))

@@ -1,6 +1,6 @@
 """Newton steps on working sets: passes over the data, bytes of X touched, and time against the paper's method.
 
-    python benchmarks/engine.py [--data rcv1,a9a] [--csv results/engine.csv] [--no-rival] [--kinder]
+    python -m benchmarks.engine [--data rcv1,a9a] [--csv results/engine.csv] [--no-rival] [--kinder]
 
 The data sets are those of `load_data.py` in the folder that LEVELPROX_DATA names; without it two generated ones stand
 in. MCP at two thresholds, levels (k + 1/2)·cap for k = 5 … 200, tol = 1e-6, direct start, no intercept, one thread.
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import importlib.util
 import os
 import statistics
 import sys
@@ -34,6 +33,7 @@ import numpy as np
 import scipy.sparse
 from threadpoolctl import threadpool_limits
 
+from benchmarks.datasets import loader
 from levelprox import LinearModel, Problem, solve
 from levelprox.constraints import MCP
 from levelprox.designs import DenseDesign, Design, SelectedDesign, SparseDesign
@@ -49,15 +49,8 @@ ONE_PASS = 2**15  # features up to which ψ and its gradient come from one pass 
 
 def data(name: str) -> tuple[Any, np.ndarray]:
     """Training samples and targets."""
-    folder = os.environ.get("LEVELPROX_DATA")
     if not name.startswith("generated"):
-        if not folder:
-            raise SystemExit(f"{name}: set LEVELPROX_DATA to the folder of load_data.py")
-        spec = importlib.util.spec_from_file_location("load_data", Path(folder) / "load_data.py")
-        assert spec is not None and spec.loader is not None
-        loader = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(loader)
-        X, b, _, _ = loader.load(name)
+        X, b, _, _ = loader(name).load(name)
         return X, b
     rng = np.random.default_rng(0)
     if name == "generated dense":

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import sys
+import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from levelprox import (
     LinearModel,
     MultinomialModel,
     Problem,
+    Status,
     best_subset,
     certify,
     constraints,
@@ -145,11 +149,53 @@ def test_a_path_is_pickled_and_printed():
 
 def test_time_runs_out():
     problem = Problem(model(n=300, d=100), MCP.from_threshold(0.2), 1.0)
-    with pytest.warns(ConvergenceWarning, match="not reached in the time given"):
+    with pytest.warns(ConvergenceWarning, match="levels were not reached"):
         found = path(problem, np.linspace(0.5, 20.5, 400), time_limit=0.1)
     assert 0 < len(found) < 400
     for i in range(len(found)):
         assert Problem(problem.objective, problem.constraint, found.levels[i]).is_feasible(found.x(i))
+
+
+class Interrupting(LinearModel):
+    """A model during whose n-th look at all features somebody presses Ctrl-C."""
+
+    looks = 0
+    at = 0
+
+    def value_and_gradient(self, x):
+        if self.dimension == 40:
+            Interrupting.looks += 1
+            if Interrupting.looks == Interrupting.at:
+                raise KeyboardInterrupt
+        return super().value_and_gradient(x)
+
+
+@pytest.mark.parametrize("at", [8, 14, 40])
+def test_ctrl_c_keeps_what_is_there(at):
+    """In the levels, or in a continuation after them: the levels that were solved come back, each of them feasible."""
+    whole = model("logistic")
+    objective = Interrupting(whole.design, whole.target, "logistic")
+    problem = Problem(objective, MCP.from_threshold(0.2), 1.0)
+    Interrupting.looks, Interrupting.at = 0, at
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = path(problem, np.linspace(0.7, 8.7, 9))
+    assert Interrupting.looks >= at, "it was never pressed"
+    assert 0 < len(found) <= 9
+    for i in range(len(found)):
+        assert Problem(whole, problem.constraint, found.levels[i]).is_feasible(found.x(i))
+
+
+def test_ctrl_c_ends_a_path_over_k(monkeypatch):
+    asked = []
+
+    def interrupted(objective, k, **options):
+        asked.append(k)
+        return replace(best_subset(objective, k), status=Status.INTERRUPTED if k == 2 else Status.SOLVED)
+
+    monkeypatch.setattr(sys.modules["levelprox.path"], "best_subset", interrupted)  # the function has its module's name
+    found = subset_path(model("squared"), [1, 2, 3])
+    assert asked == [1, 2] and found.levels.tolist() == [1, 2] and not found.success
 
 
 def test_bad_input():

@@ -117,7 +117,7 @@ def path(
         "direct" runs the levels upward, and that is all; "continuation" tries for better KKT points at some of them.
         "auto" is "continuation" where the constraint is not convex.
     time_limit : float, optional
-        Seconds of wall-clock time; levels not reached by then are left out of the path, with a warning.
+        Seconds of wall-clock time; levels not reached by then, or by Ctrl-C, are left out of the path, with a warning.
 
     Returns
     -------
@@ -170,8 +170,10 @@ def subset_path(objective: Objective, k: Sequence[int] | ArrayLike, **options: A
     for count in counts:
         left = None if limit is None else max(0.0, limit - (time.monotonic() - began))
         found.append(best_subset(objective, count, time_limit=left, **options))
+        if found[-1].status is Status.INTERRUPTED:
+            break
     return Path(
-        levels=np.array(counts, np.float64),
+        levels=np.array(counts[: len(found)], np.float64),
         coefficients=scipy.sparse.csr_array(np.array([one.x for one in found]).reshape(len(found), -1)),
         losses=np.array([one.psi for one in found]),
         nonzeros=np.array([one.support.size for one in found], np.int64),
@@ -212,18 +214,23 @@ class _Levels:
         null = self.null
         assert null.gradient is not None
         start = Iterate(null.x, null.psi, null.gradient, step=1 / self.problems[0].objective.curvature)
-        self._carry(Tracker(self.problems[0], start, self.how), range(len(self.problems)))
-        if continuation:
-            for i in _halfway(len(self.problems), _ANCHORS):
+        try:
+            self._carry(Tracker(self.problems[0], start, self.how), range(len(self.problems)))
+            for i in _halfway(len(self.problems), _ANCHORS) if continuation else ():
                 if self._left() <= 0:
                     break
                 self._anchor(i)
+        except KeyboardInterrupt:
+            if self.best[0] is None:
+                raise
         return self._path()
 
     def _anchor(self, i: int) -> None:
         """Solve level i by continuation; where that is better, carry it on, upward and downward."""
         result = solve(self.problems[i], tol=self.tol, start="continuation", time_limit=_limit(self._left()))
         self.n_grad += result.n_grad
+        if result.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
         solution = _Solution(scipy.sparse.csr_array(result.x[None]), result.certificate, result.status)
         if not self._is_better(i, solution):
             return
@@ -281,6 +288,8 @@ def _one_by_one(problems: list[Problem], tol: float, start: str, seconds: float)
         if not found or start != "direct":
             results.append(solve(problem, tol=tol, start=start, time_limit=_limit(left)))
         n_grad += sum(result.n_grad for result in results)
+        if any(result.status is Status.INTERRUPTED for result in results):
+            break
         best = min(results, key=lambda result: result.psi)
         found.append((problem, _Solution(scipy.sparse.csr_array(best.x[None]), best.certificate, best.status)))
     return _assembled(found, len(problems), tol, n_grad, time.monotonic() - began)
@@ -288,10 +297,10 @@ def _one_by_one(problems: list[Problem], tol: float, start: str, seconds: float)
 
 def _assembled(found: list[tuple[Problem, _Solution]], asked: int, tol: float, n_grad: int, wall_s: float) -> Path:
     if not found:
-        raise InvalidInputError("time_limit left no time for the first level")
+        raise InvalidInputError("there was no time for the first level; raise time_limit")
     missed = [p.level for p, s in found if not s.status.success]
     if missed or len(found) < asked:
-        cut_short = f" and {asked - len(found)} levels were not reached in the time given" if len(found) < asked else ""
+        cut_short = f" and {asked - len(found)} levels were not reached" if len(found) < asked else ""
         warn(f"{len(missed)} of {len(found)} levels did not reach tol {tol:.1e}{cut_short}. Raise time_limit or tol.")
     certificates = tuple(s.certificate for _, s in found)
     return Path(
