@@ -302,7 +302,7 @@ class _Search:
         x = np.zeros(problem.dimension)
         x[problem.coordinates(direct.features)] = direct.x
         at = Iterate(wide * x, direct.psi, start.gradient)
-        largest = float(np.max(problem.sizes(at.x)[self.swaps.counted(direct.features)], initial=0.0))
+        largest = float(np.max(problem.sizes(at.x)[problem.counted(direct.features)], initial=0.0))
         if not largest > 0:
             return direct
         scaled = replace(
@@ -319,7 +319,7 @@ class _Search:
             if end.stop == "interrupted":
                 raise KeyboardInterrupt
             sizes = problem.sizes(end.x)
-            counted = self.swaps.counted(np.flatnonzero(sizes))
+            counted = problem.counted(np.flatnonzero(sizes))
             largest_k = counted[np.argsort(-sizes[counted], kind="stable")[: self.k]]
             fit = self.swaps.fitted(self._with_exempt(largest_k))
             best = fit if fit.psi < best.psi else best
@@ -359,7 +359,7 @@ class _Search:
         places = self.problem.coordinates(fit.features)
         x[places] = fit.x
         psi, gradient = self.objective.value_and_gradient(x)
-        support = self.swaps.counted(np.flatnonzero(self.problem.sizes(x)))
+        support = self.problem.counted(np.flatnonzero(self.problem.sizes(x)))
         exchanges = Exchanges(examined, self.swaps.total(fit))
         stationarity = self._stationarity(x[places], gradient[places], self.problem.must_be_nonnegative()[places])
         what = {

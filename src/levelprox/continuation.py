@@ -210,5 +210,4 @@ def _doublings(problem: Problem, x: Vector) -> int:
 
 def _count(problem: Problem, x: Vector) -> int:
     """The features that count and are not zero."""
-    features = np.flatnonzero(x if problem.width == 1 else problem.sizes(x))
-    return features.size if problem.weights is None else int(np.count_nonzero(problem.weights[features]))
+    return problem.counted(np.flatnonzero(x if problem.width == 1 else problem.sizes(x))).size

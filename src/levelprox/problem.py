@@ -100,6 +100,10 @@ class Problem:
         """The features that never count (ω_j = 0)."""
         return np.empty(0, np.intp) if self.weights is None else np.flatnonzero(self.weights == 0)
 
+    def counted(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Those of these features that count (ω_j > 0)."""
+        return features if self.weights is None else features[self.weights[features] > 0]
+
     def coordinates(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
         """Where the coefficients of these features are in x."""
         if self.width == 1:

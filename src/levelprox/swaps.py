@@ -150,7 +150,7 @@ class Swaps:
     def _not_ruled_out(self, fit: Fit) -> tuple[int, list[tuple[int, int]]]:
         """How many exchanges the bound rules out, and the others, those that gain most by the estimates first."""
         exchange, magnitudes = self.exchange(fit), self.objective.column_magnitudes()
-        few = self.counted(fit.features).size * self.problem.n_features <= _ALL
+        few = self.problem.counted(fit.features).size * self.problem.n_features <= _ALL
         found: list[tuple[float, int, int]] = []
         ruled_out = 0
         for i in exchange.droppable:
@@ -177,7 +177,7 @@ class Swaps:
         """How many refits are worth it: all where there are few exchanges, unless that is a lot of work."""
         if self.prove:
             return math.inf
-        if self.counted(fit.features).size * self.problem.n_features > _ALL:
+        if self.problem.counted(fit.features).size * self.problem.n_features > _ALL:
             return _TOP
         return max(_TOP, _WORK // (self.objective.n_margins * (fit.x.size + 1) ** 2 + _ONE))
 
@@ -231,15 +231,8 @@ class Swaps:
     def is_perfect(self, fit: Fit) -> bool:
         return fit.psi <= _PERFECT * self.null.psi and self.null.psi > 0
 
-    def is_counted(self, features: Features) -> NDArray[np.bool_]:
-        weights = self.problem.weights
-        return np.ones(features.size, np.bool_) if weights is None else weights[features] > 0
-
-    def counted(self, features: Features) -> Features:
-        return features[self.is_counted(features)]
-
     def total(self, fit: Fit) -> int:
-        inside = self.counted(fit.features).size
+        inside = self.problem.counted(fit.features).size
         return inside * (self.problem.n_features - self.problem.exempt.size - inside)
 
     def check_time(self) -> None:
