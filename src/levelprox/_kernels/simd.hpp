@@ -44,6 +44,8 @@ struct Simd {
     const char *name;
     // out[j][k] = sum of a[i][j] b[i][k] over i < rows, in this order; all three have PANEL columns.
     void (*panel_product)(std::int64_t rows, const double *a, const double *b, double *out);
+    // The logistic loss of n margins, and its derivatives; those that are not null.
+    void (*logistic)(std::int64_t n, const double *z, const double *b, double *value, double *derivative, double *curvature);
     Tables<float> f32;
     Tables<double> f64;
 
