@@ -241,6 +241,8 @@ class _Search:
         forward = self._forward()
         first = self.swaps.fitted(self._with_exempt(forward[: self.k]))
         self.swaps.keep(first)
+        if self.swaps.is_perfect(first):
+            return
         yield self._best_on_the_way(first)
         yield self._backward(forward)
         yield first
