@@ -26,13 +26,24 @@ SMOOTH = [loss for loss in LOSSES if loss.smooth]
 CONVEX = [loss for loss in SMOOTH if loss.weak_convexity == 0]
 
 
-def refits_of(objective: LinearModel, tol: float = 1e-9) -> tuple[Refits, Fit]:
+class To(Refits):
+    """Refits, all to the same tolerance."""
+
+    tolerance = 0.0
+
+    def __call__(self, features, near, below=math.inf):
+        return super().__call__(features, near, self.tolerance, below)
+
+
+def refits_of(objective: LinearModel, tol: float = 1e-9) -> tuple[To, Fit]:
     """Refits, and a fit of nothing to begin at."""
     problem = Problem(objective, MCP.from_threshold(1.0), 1.5)
     null = null_fit(problem)
     how = How(Newton(), 0.0, surrogate_by_name("concave"), null, lambda: math.inf, None)
     nothing = Fit(np.empty(0, np.intp), np.empty(0), objective.value_of(objective.origin), objective.origin)
-    return Refits(problem, tol * null.scale, how), nothing
+    refits = To(problem, how)
+    refits.tolerance = tol * null.scale
+    return refits, nothing
 
 
 def linear_model(loss, seed: int = 0, n: int = 90, d: int = 9) -> LinearModel:
@@ -48,7 +59,7 @@ def test_the_compiled_fit_is_that_over_the_data_themselves(loss):
     refits, nothing = refits_of(objective)
     for features in ([], [3], [0, 4, 9], [1, 2, 5, 6, 8, 9], range(10)):
         chosen = np.array(list(features), np.intp)
-        compiled, plain = refits(chosen, nothing), refits._by_itself(chosen, nothing)
+        compiled, plain = refits(chosen, nothing), refits._by_itself(chosen, nothing, refits.tolerance)
         assert compiled.psi == pytest.approx(plain.psi, rel=1e-12, abs=1e-14)
         part = objective.restrict(chosen)
         np.testing.assert_allclose(compiled.margins, part.margins(compiled.x), atol=1e-9)

@@ -267,7 +267,7 @@ class _Search:
             if not gain[j] > 0:
                 break
             chosen = np.append(chosen, j)
-            fit = self.swaps.fitted(self._with_exempt(chosen), fit)
+            fit = self.swaps.roughly(self._with_exempt(chosen), fit)
             if self.swaps.is_perfect(fit) or chosen.size == most:
                 break
             exchange.gradient = self.swaps.gradient(fit).reshape(problem.n_features, -1)
@@ -287,11 +287,11 @@ class _Search:
 
     def _backward(self, features: Features) -> Fit:
         """Leave out the least useful feature until k are left."""
-        fit = self.swaps.fitted(self._with_exempt(features))
+        fit = self.swaps.roughly(self._with_exempt(features), self.swaps.best)
         while fit.features.size - self.problem.exempt.size > self.k:
             features = np.delete(fit.features, int(np.argmin(costs(self.problem, fit))))
-            fit = self.swaps.fitted(features, fit)
-        return fit
+            fit = self.swaps.roughly(features, fit)
+        return self.swaps.fitted(fit.features, fit)
 
     def _best_on_the_way(self, direct: Fit) -> Fit:
         """The best of the sets that a continuation in the threshold comes through."""

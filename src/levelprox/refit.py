@@ -70,13 +70,11 @@ class Refits:
     ----------
     problem : Problem
         ψ and signs; its level does not matter.
-    tolerance : float
-        On ‖∇ψ‖∞ over the features of a set.
     how : How
     """
 
-    def __init__(self, problem: Problem, tolerance: float, how: How) -> None:
-        self.problem, self.tolerance, self.how = problem, tolerance, how
+    def __init__(self, problem: Problem, how: How) -> None:
+        self.problem, self.how = problem, how
         self.objective = objective = cast(Model, problem.objective)
         self.columns = Columns(objective)
         self.compiled: _kernels.ColumnFits | None = None
@@ -87,7 +85,7 @@ class Refits:
             )
             self.compiled = _kernels.ColumnFits(*about, *samples, objective.offset)
 
-    def __call__(self, features: Features, near: Fit, below: float = math.inf) -> Fit | None:
+    def __call__(self, features: Features, near: Fit, tolerance: float, below: float = math.inf) -> Fit | None:
         """ψ minimised over these features; None where it is shown not to be below a value.
 
         Parameters
@@ -96,17 +94,19 @@ class Refits:
             Sorted.
         near : Fit
             At whose coefficients to begin.
+        tolerance : float
+            On ‖∇ψ‖∞ over these features.
         below : float
             What the minimum is to undercut; by default, whatever it is, it is wanted.
         """
         if self.compiled is not None and self.columns.fit_in(features):
             begin = _begun_at(near, features, 1).tolist()
-            end, x, psi, margins, hessian = self.compiled.fit(self.columns(features), begin, self.tolerance, below)
+            end, x, psi, margins, hessian = self.compiled.fit(self.columns(features), begin, tolerance, below)
             if end != "failed":
                 return Fit(features, x, psi, margins, hessian) if end == "fitted" else None
-        return self._by_itself(features, near)
+        return self._by_itself(features, near, tolerance)
 
-    def _by_itself(self, features: Features, near: Fit) -> Fit:
+    def _by_itself(self, features: Features, near: Fit, tolerance: float) -> Fit:
         """Over the data as they are; where signs must hold, or Newton's method does not settle, by working sets."""
         part = self.problem.restrict(features)
         objective = cast(Model, part.objective)
@@ -114,12 +114,12 @@ class Refits:
         if not objective.value_of(objective.margins(x)) <= objective.value_of(objective.origin):
             x = np.zeros(part.dimension)  # large coefficients held each other; without one of them all bounds may break
         if not np.any(part.must_be_nonnegative()):
-            found = _by_newton(objective, x, self.tolerance)
+            found = _by_newton(objective, x, tolerance)
             if found is not None:
                 return Fit(features, *found)
         part = replace(part, weights=np.zeros(features.size))
         start = Iterate(x, *objective.value_and_gradient(x), step=1 / self.objective.curvature)
-        end = solve_restriction(part, start, Enough(self.tolerance), self.how)
+        end = solve_restriction(part, start, Enough(tolerance), self.how)
         if end.stop == "interrupted":
             raise KeyboardInterrupt
         return Fit(features, end.x, end.psi, objective.margins(end.x) if end.margins is None else end.margins)

@@ -21,6 +21,7 @@ Features = NDArray[np.intp]
 _ALL = 10**5  # exchanges up to which all of them are examined
 _WORK, _ONE = 10**8, 10**5  # of all refits of an examination, in n (k + 1)², and what one takes besides
 _TOP = 50  # that are tried where not all of them are
+_ROUGH = 1e-3  # of the gradient of the null fit
 _TRIES = 8  # exchanges that are tried for one that lowers ψ
 _PROMISING = 0.1  # of what leaving out costs: by how much an estimate may be off
 _ADDITIONS = 5  # that are tried for the best one
@@ -59,7 +60,7 @@ class Swaps:
     ) -> None:
         assert isinstance(problem.objective, Model)
         self.problem, self.objective, self.best, self.null = problem, problem.objective, start, null
-        self.how, self.prove, self.refits = how, prove, Refits(problem, tolerance, how)
+        self.tolerance, self.how, self.prove, self.refits = tolerance, how, prove, Refits(problem, how)
         self.n_grad = self.n_refits = 0
         self.known: dict[bytes, float] = {}
         self.columns: dict[int, Vector] = {}
@@ -75,7 +76,15 @@ class Swaps:
         """The same where ψ is below a value, as far as that can be told before the end; else None."""
         self.check_time()
         self.n_refits += 1
-        return self.refits(features, near or self.best, value)
+        return self.refits(features, near or self.best, self.tolerance, value)
+
+    def roughly(self, features: Features, near: Fit) -> Fit:
+        """The same to about three digits, where it is but a step on the way."""
+        self.check_time()
+        self.n_refits += 1
+        fit = self.refits(features, near, max(self.tolerance, _ROUGH * self.null.scale))
+        assert fit is not None
+        return fit
 
     def improved(self, fit: Fit) -> Fit:
         """Exchange features one for another for as long as that lowers ψ.
