@@ -133,13 +133,15 @@ class Problem:
         """g(x) = Σ_j ω_j φ(|x_j|), with the sizes |x_j| of `sizes`."""
         if np.shape(x) != (self.dimension,):
             raise InvalidInputError(f"x must have shape ({self.dimension},), got {np.shape(x)}")
-        if self.width == 1:
-            return self.constraint.value(x, self.weights)
-        return self.constraint.value(self.sizes(np.asarray(x, np.float64)), self.weights)
+        point = np.asarray(x, np.float64)
+        return self.constraint.total(point if self.width == 1 else self.sizes(point), self.weights)
 
     def is_feasible(self, x: Vector) -> bool:
         """Whether g(x) ≤ η and every sign holds."""
-        return self.g(x) <= self.level and not np.any(np.asarray(x)[self.must_be_nonnegative()] < 0)
+        if not self.g(x) <= self.level:
+            return False
+        mask, all_nonnegative = self.signs
+        return not (all_nonnegative or mask is not None) or not np.any(np.asarray(x)[self.must_be_nonnegative()] < 0)
 
     def point(self, name: str, x: object, copy: bool = True) -> Vector:
         """`x` as a float64 array of shape (d,), finite; without `copy` it may be x itself."""

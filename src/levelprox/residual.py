@@ -27,13 +27,13 @@ Vector = NDArray[np.float64]
 CLEARLY = 1e-6  # relative: what counts as inside the level, and as stationary
 
 
-def price_of(problem: Problem, x: Vector, psi: float, null: NullFit) -> float:
-    """What a unit of y costs in complementarity, in units of stationarity.
+def price_of(problem: Problem, g: float, psi: float, null: NullFit) -> float:
+    """What a unit of y costs in complementarity, in units of stationarity, where g(x) is g.
 
     Relative to ψ, and relative to the multiplier scale/λ and the level η themselves: the first alone would call the
     null fit solved where ψ is large beside its gradient.
     """
-    slack = abs(problem.level - problem.g(x))
+    slack = abs(problem.level - g)
     share = slack / problem.level if problem.level > 0 else 0.0
     largest_weight = 1.0 if problem.weights is None else float(np.max(problem.weights, initial=0.0))
     return max(slack * null.scale / max(abs(psi), null.scale), problem.constraint.lam * largest_weight * share)
@@ -145,10 +145,11 @@ def best_multiplier(residual: Residual, price: float) -> float:
 
 def distance(problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit) -> tuple[float, float]:
     """How far the KKT system is from holding at x, in units of ∇ψ, and the multiplier with which it is nearest."""
-    residual, price = Residual(problem, x, gradient), price_of(problem, x, psi, null)
+    residual, g = Residual(problem, x, gradient), problem.g(x)
+    price = price_of(problem, g, psi, null)
     y = best_multiplier(residual, price)
     # Clearly below the level and stationary without it: the constraint does not hold x back.
-    if problem.level - problem.g(x) > CLEARLY * problem.level and residual.largest(0.0) <= CLEARLY * null.scale:
+    if problem.level - g > CLEARLY * problem.level and residual.largest(0.0) <= CLEARLY * null.scale:
         y = 0.0
     return max(residual.largest(y), y * price), y
 
@@ -166,7 +167,7 @@ def best_subgradient(
 
     rows, radius, center = subgradients.rows, subgradients.radius, subgradients.center
     weights = np.ones(problem.dimension) if problem.weights is None else problem.weights
-    lam, price, scale = problem.constraint.lam, price_of(problem, x, psi, null), null.scale
+    lam, price, scale = problem.constraint.lam, price_of(problem, problem.g(x), psi, null), null.scale
     unit = scale / (lam * (float(np.max(weights)) or 1.0))  # of y
     support = x != 0
     slope = weights * problem.constraint.slope(np.abs(x)) * np.sign(x)

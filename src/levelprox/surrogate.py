@@ -126,7 +126,7 @@ def _radius(
     """τ of the set that touches g at `at` with the given price w of |x| on its support, rounded inwards."""
     spent = price * np.abs(at[support])
     inner = float(np.sum(spent if weights is None else weights[support] * spent))
-    g = constraint.value(at, weights)
+    g = constraint.total(at, weights)
     return max(0.0, (level - g) / constraint.lam + inner - _MARGIN * (level / constraint.lam + inner))
 
 
