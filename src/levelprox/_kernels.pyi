@@ -261,3 +261,11 @@ def quadratic(
     relative: float,
     max_products: int,
 ) -> QuadraticOutcome: ...
+
+# max(|offset + slope y| over the support, offset + slope y over zeros, 0); zeros have a slope each, or one for all.
+def best_multiplier(
+    support_offset: _F64, support_slope: _F64, zero_offset: _F64, zero_slope: _F64, price: float
+) -> float: ...
+def largest_residual(
+    support_offset: _F64, support_slope: _F64, zero_offset: _F64, zero_slope: _F64, y: float
+) -> float: ...

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from levelprox.errors import InvalidInputError, NumericalError
 from levelprox.null_fit import NullFit, null_fit
 from levelprox.problem import Problem
-from levelprox.residual import Residual, best_multiplier, best_subgradient, price_of
+from levelprox.residual import Residual, best_subgradient, price_of
 from levelprox.theory import degenerate_distance
 
 Vector = NDArray[np.float64]
@@ -184,7 +184,7 @@ def assemble(
     slack = problem.level - g
     residual = Residual(problem, x, gradient)
     price = price_of(problem, g, psi, null)
-    y = best_multiplier(residual, price)
+    y = residual.best_multiplier(price)
     # Clearly below the level and stationary without it: the constraint does not hold x back.
     if slack > _CLEARLY * problem.level and residual.largest(0.0) <= _CLEARLY * null.scale:
         y = 0.0

@@ -15,4 +15,5 @@ NB_MODULE(_kernels, m) {
     bind_nesterov(m);
     bind_stochastic(m);
     bind_quadratic(m);
+    bind_residual(m);
 }
