@@ -240,7 +240,7 @@ def test_a_coordinate_that_hardly_bends_does_not_hold_up_the_others(seed):
     best = cp.Problem(cp.Minimize(model), [weights @ cp.abs(x) <= 3.0]).solve(solver="CLARABEL")
     found = gradient @ outcome["x"] + np.sum((A @ outcome["x"]) ** 2) / 2
     assert found <= 0.9 * best < 0
-    assert outcome["decrease"] == pytest.approx(-found, rel=1e-6)
+    assert outcome["decrease"] == pytest.approx(-found, rel=1e-3)
 
 
 def test_a_matrix_and_its_products_give_the_same():
