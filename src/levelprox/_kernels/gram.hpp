@@ -32,6 +32,15 @@ void add_pairs(const SparseSlices<T, I> &X, std::int64_t begin, std::int64_t end
     std::vector<std::pair<I, double>> row;
     for (std::int64_t s = begin; s < end; ++s) {
         if (weight[s] == 0) continue;
+        const std::int64_t first = X.indptr[s], last = X.indptr[s + 1];
+        if (known == 0 && std::is_sorted(X.indices + first, X.indices + last)) {  // as they lie
+            for (std::int64_t p = first; p < last; ++p) {
+                const double c = weight[s] * double(X.data[p]);
+                double *to = sum + X.indices[p] * X.length;
+                for (std::int64_t q = first; q <= p; ++q) to[X.indices[q]] += c * double(X.data[q]);
+            }
+            continue;
+        }
         row.clear();
         for (std::int64_t p = X.indptr[s]; p < X.indptr[s + 1]; ++p) row.emplace_back(X.indices[p], double(X.data[p]));
         const auto before = [](const auto &a, const auto &b) { return a.first < b.first; };
