@@ -214,9 +214,7 @@ def assemble(
     )
 
 
-def _dual_bound(
-    problem: Problem, x: Vector, residual: Residual, slack: float, psi: float, null: NullFit
-) -> float:
+def _dual_bound(problem: Problem, x: Vector, residual: Residual, slack: float, psi: float, null: NullFit) -> float:
     """Y ≤ (ψ(x_0) − ψ(x) + μ/2 ‖x_0 − x‖²) / (η − g_x(x_0)), x_0 the null fit, g_x the surrogate at x."""
     support, t = residual.support, residual.t
     spent = problem.constraint.slope(t) * t

@@ -104,6 +104,11 @@ class Problem:
         """Those of these features that count (ω_j > 0)."""
         return features if self.weights is None else features[self.weights[features] > 0]
 
+    def support(self, x: Vector) -> NDArray[np.intp]:
+        """The features that are not zero."""
+        sizes = x if self.width == 1 else self.sizes(x)
+        return (sizes != 0).nonzero()[0]  # NumPy finds places in a mask far faster than in floats
+
     def coordinates(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
         """Where the coefficients of these features are in x."""
         if self.width == 1:
@@ -114,7 +119,7 @@ class Problem:
         """The coordinates that cost nothing more as they grow: of features that are exempt or past their threshold."""
         features = np.zeros(self.n_features, np.bool_) if self.weights is None else self.weights == 0
         sizes = x if self.width == 1 else self.sizes(x)
-        support = np.flatnonzero(sizes)  # at zero φ rises, with slope λ > 0
+        support = self.support(x)  # at zero φ rises, with slope λ > 0
         features[support] |= self.constraint.slope(np.abs(sizes[support])) == 0
         return features if self.width == 1 else np.asarray(np.repeat(features, self.width))
 

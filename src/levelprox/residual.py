@@ -49,7 +49,7 @@ class Residual:
     def __init__(self, problem: Problem, x: Vector, gradient: Vector) -> None:
         # Of the vectors over all features only zero_offset is made, and those of weights that differ: d may be large.
         sizes = x if problem.width == 1 else problem.sizes(x)
-        self.support = np.flatnonzero(sizes)
+        self.support = problem.support(x)
         self.t = t = np.abs(sizes[self.support])
         slope = problem.constraint.slope(t)
         if problem.weights is not None:

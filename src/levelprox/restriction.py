@@ -85,9 +85,7 @@ def solve_restriction(problem: Problem, start: Iterate, enough: Enough, how: How
     return at
 
 
-def by_models(
-    problem: Problem, at: Iterate, residual: float, y: float, enough: Enough, how: How
-) -> Iterator[Iterate]:
+def by_models(problem: Problem, at: Iterate, residual: float, y: float, enough: Enough, how: How) -> Iterator[Iterate]:
     """One second-order model after another, each solved over the level itself; every point that lowers ψ.
 
     A point is tried by one pass over the columns in W, from which come its margins, the gradient and, unless the
@@ -195,9 +193,7 @@ def _model(problem: Problem, at: Iterate, damping: float) -> Quadratic:
     return Quadratic(at.x, at.psi, at.gradient, hessian, problem.width)
 
 
-def by_steps(
-    problem: Problem, at: Iterate, residual: float, y: float, enough: Enough, how: How
-) -> Iterator[Iterate]:
+def by_steps(problem: Problem, at: Iterate, residual: float, y: float, enough: Enough, how: How) -> Iterator[Iterate]:
     """LCPP steps from x, without the level where it cannot bind; x after each of them."""
     levels, projections = repeat(problem.level), 0
     limits = (enough.least, how.seconds_left, how.rng)

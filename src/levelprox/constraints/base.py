@@ -115,7 +115,7 @@ class Constraint(ABC):
 
     def total(self, x: Double, weights: Double | None) -> float:
         """g(x), as `value` gives it, of arrays that were checked before."""
-        nonzero = x.nonzero()  # most are zero in a sparse point, and cost nothing
+        nonzero = (x != 0).nonzero()  # most are zero in a sparse point, and cost nothing
         t, omega = np.abs(x[nonzero]), None if weights is None else weights[nonzero]
         with np.errstate(over="ignore", under="ignore"):
             if omega is None:
