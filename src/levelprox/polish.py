@@ -111,10 +111,10 @@ def _within_level(matrix: Vector, a: Vector, gradient: Vector, gap: float) -> Ve
     inside = (matrix - np.outer(v, bent) - np.outer(bent, v))[1:, 1:]
     # Along what changes neither ψ nor g, such as a constant added to the intercepts of all classes, it is singular.
     inside[np.diag_indices_from(inside)] += _RIDGE
-    to_level = -gap / square * a
-    slope = reflected(gradient + np.sum(matrix * to_level, axis=1))[1:]
     try:
         np.linalg.cholesky(inside)
+        to_level = -gap / square * a
+        slope = reflected(gradient + np.sum(matrix * to_level, axis=1))[1:]
         return to_level + reflected(np.append(0.0, np.linalg.solve(inside, -slope)))
     except np.linalg.LinAlgError:
         return None

@@ -107,7 +107,7 @@ class Problem:
     def support(self, x: Vector) -> NDArray[np.intp]:
         """The features that are not zero."""
         sizes = x if self.width == 1 else self.sizes(x)
-        return (sizes != 0).nonzero()[0]  # NumPy finds places in a mask far faster than in floats
+        return np.asarray((sizes != 0).nonzero()[0])  # NumPy finds places in a mask far faster than in floats
 
     def coordinates(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
         """Where the coefficients of these features are in x."""

@@ -51,7 +51,7 @@ class Residual:
         sizes = x if problem.width == 1 else problem.sizes(x)
         self.support = problem.support(x)
         self.t = t = np.abs(sizes[self.support])
-        slope = problem.constraint.slope(t)
+        slope = np.asarray(problem.constraint.slope(t), np.float64)
         if problem.weights is not None:
             slope = problem.weights[self.support] * slope
         places = problem.coordinates(self.support)
