@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cholesky.hpp"
 #include "projection.hpp"
 #include "simd.hpp"
 
@@ -22,33 +23,10 @@ constexpr int RESTLESS = 20;                        // steps without that: faces
 constexpr double BEYOND = 1e3;                      // times what the level allows: a step that says nothing of where x goes
 constexpr std::size_t DIRECT = 128;                 // coordinates of a face whose system is factorised
 constexpr double SMALLEST = std::numeric_limits<double>::min();
-constexpr double SINGULAR = 1e-14;                  // a pivot, where Q has a unit diagonal
 
 using Vector = std::vector<double>;
 
 double dot(const Vector &a, const Vector &b) { return simd().dense<double>().dot(std::int64_t(a.size()), a.data(), b.data()); }
-
-// The lower triangle of a matrix of order m becomes its Cholesky factor; false where it is not positive definite.
-bool factorise(std::size_t m, Vector &matrix) {
-    const auto &dense = simd().dense<double>();
-    for (std::size_t i = 0; i < m; ++i) {
-        double *row = &matrix[i * m];
-        for (std::size_t j = 0; j < i; ++j) row[j] = (row[j] - dense.dot(std::int64_t(j), row, &matrix[j * m])) / matrix[j * m + j];
-        const double pivot = row[i] - dense.dot(std::int64_t(i), row, row);
-        if (!(pivot > SINGULAR)) return false;
-        row[i] = std::sqrt(pivot);
-    }
-    return true;
-}
-
-// x becomes the solution of LL'v = x.
-void solve_factorised(std::size_t m, const Vector &L, Vector &x) {
-    for (std::size_t i = 0; i < m; ++i) x[i] = (x[i] - simd().dense<double>().dot(std::int64_t(i), &L[i * m], x.data())) / L[i * m + i];
-    for (std::size_t i = m; i-- > 0;) {
-        x[i] /= L[i * m + i];
-        for (std::size_t j = 0; j < i; ++j) x[j] -= x[i] * L[i * m + j];
-    }
-}
 
 double largest(const Vector &a) {
     double most = 0;
