@@ -16,4 +16,5 @@ NB_MODULE(_kernels, m) {
     bind_stochastic(m);
     bind_quadratic(m);
     bind_column_fits(m);
+    bind_residual(m);
 }
