@@ -262,7 +262,6 @@ def quadratic(
     max_products: int,
 ) -> QuadraticOutcome: ...
 
-<<<<<<< HEAD
 # Fits over a few columns (bind_column_fits.cpp)
 
 class ColumnFits:
@@ -280,7 +279,7 @@ class ColumnFits:
     def fit(
         self, columns: list[_F64], x: list[float], tolerance: float, below: float
     ) -> tuple[str, _F64, float, _F64, _F64]: ...
-=======
+
 # max(|offset + slope y| over the support, offset + slope y over zeros, 0); zeros have a slope each, or one for all.
 def best_multiplier(
     support_offset: _F64, support_slope: _F64, zero_offset: _F64, zero_slope: _F64, price: float
@@ -288,4 +287,3 @@ def best_multiplier(
 def largest_residual(
     support_offset: _F64, support_slope: _F64, zero_offset: _F64, zero_slope: _F64, y: float
 ) -> float: ...
->>>>>>> lean
