@@ -250,7 +250,7 @@ class _Search:
         yield self._best_on_the_way(first)
         yield self._backward(chosen)
         yield first
-        if self.k <= FEW and counted > self.k:
+        if chosen.size and self.k <= FEW:
             chosen = forward(self.swaps, null, self.k, without=int(chosen[0]))
             yield self.swaps.fitted(self._with_exempt(chosen))
 
