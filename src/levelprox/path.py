@@ -21,7 +21,9 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox.budget import Exchanges, best_subset
+from levelprox.candidates import Candidates
 from levelprox.certificate import Certificate, assemble
+from levelprox.continuation import affordable
 from levelprox.errors import InvalidInputError
 from levelprox.null_fit import null_fit
 from levelprox.objectives import Objective
@@ -208,6 +210,7 @@ class _Levels:
         gamma, surrogate = subsolver.proximal_weight(problem.objective), surrogate_by_name("concave")
         self.how = How(subsolver, gamma, surrogate, self.null, self._left, None)
         self.n_grad = 2 if problem.exempt.size else 1
+        self.candidates = Candidates(self.how, tol * self.null.scale)
         self.best: list[_Solution | None] = [None] * len(problems)
 
     def __call__(self, continuation: bool) -> Path:
@@ -215,7 +218,8 @@ class _Levels:
         assert null.gradient is not None
         start = Iterate(null.x, null.psi, null.gradient, step=1 / self.problems[0].objective.curvature)
         try:
-            self._carry(Tracker(self.problems[0], start, self.how), range(len(self.problems)))
+            tracker = Tracker(self.problems[0], start, self.how)
+            self._carry(tracker, range(len(self.problems)), exchanges=continuation)
             for i in _halfway(len(self.problems), _ANCHORS) if continuation else ():
                 if self._left() <= 0:
                     break
@@ -223,6 +227,7 @@ class _Levels:
         except KeyboardInterrupt:
             if self.best[0] is None:
                 raise
+        self._level_out()
         return self._path()
 
     def _anchor(self, i: int) -> None:
@@ -236,31 +241,61 @@ class _Levels:
             return
         self.best[i] = solution
         for others in (range(i + 1, len(self.problems)), range(i - 1, -1, -1)):
-            psi, gradient = self.problems[i].objective.value_and_gradient(result.x)
-            self.n_grad += 1
-            start = Iterate(result.x, psi, gradient, step=1 / self.problems[i].objective.curvature)
-            self._carry(Tracker(self.problems[i], start, self.how), others)
+            self._carry(self._from(i), others, exchanges=True)
 
-    def _carry(self, tracker: Tracker, order: range) -> None:
+    def _level_out(self) -> None:
+        """What a lower level has found serves the next one, too, where that has nothing lower: ψ never rises."""
+        for i in range(1, len(self.problems)):
+            below = self.best[i - 1]
+            if self.best[i] is None or below is None:
+                return
+            if self._is_better(i, below):
+                self.best[i] = self._solved(self._from(i - 1), self.problems[i], exchanges=False)
+
+    def _from(self, i: int) -> Tracker:
+        """The solution at level i, to be carried on."""
+        problem, solution = self.problems[i], self.best[i]
+        assert solution is not None
+        x = solution.x.todense().ravel()
+        self.n_grad += 1
+        psi, gradient = problem.objective.value_and_gradient(x)
+        return Tracker(problem, Iterate(x, psi, gradient, step=1 / problem.objective.curvature), self.how)
+
+    def _carry(self, tracker: Tracker, order: range, exchanges: bool) -> None:
         """From level to level, for as long as that is better than what is there."""
         for i in order:
             if self._left() <= 0:
                 return
-            solution = self._solved(tracker, self.problems[i])
+            solution = self._solved(tracker, self.problems[i], exchanges)
             if not self._is_better(i, solution):
                 return
             self.best[i] = solution
 
-    def _solved(self, tracker: Tracker, problem: Problem) -> _Solution:
-        at, looks = tracker.at_level(problem.level, self.tol, _MOST_LOOKS)
-        self.n_grad += looks
+    def _solved(self, tracker: Tracker, problem: Problem, exchanges: bool) -> _Solution:
+        at = self._lowered(tracker, problem) if exchanges and problem.level < tracker.problem.level else None
+        if at is None:
+            at = self._counted(tracker.at_level(problem.level, self.tol, _MOST_LOOKS))
+            x = self.candidates.exchanged(problem, at) if exchanges else None
+            if x is not None:
+                at = self._counted(tracker.moved(problem.level, x, self.tol, _MOST_LOOKS))
         certificate = assemble(problem, at.x, at.psi, at.gradient, self.null)
         status = Status.SOLVED if certificate.kkt <= self.tol else Status.MAX_ITER
-        if at.stop == "interrupted":
-            raise KeyboardInterrupt
         if status is not Status.SOLVED and self._left() <= 0:
             status = Status.TIME_LIMIT
         return _Solution(scipy.sparse.csr_array(at.x[None]), certificate, status)
+
+    def _lowered(self, tracker: Tracker, problem: Problem) -> Iterate | None:
+        """The solution at a lower level by way of fewer features, None where they need not be fewer."""
+        had = affordable(tracker.problem)
+        x = self.candidates.exchanged(problem, tracker.state.at, had) if had > affordable(problem) else None
+        return None if x is None else self._counted(tracker.moved(problem.level, x, self.tol, _MOST_LOOKS))
+
+    def _counted(self, found: tuple[Iterate, int]) -> Iterate:
+        at, looks = found
+        self.n_grad += looks
+        if at.stop == "interrupted":
+            raise KeyboardInterrupt
+        return at
 
     def _is_better(self, i: int, solution: _Solution) -> bool:
         known = self.best[i]
