@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
+from levelprox import _kernels
 from levelprox.run import Run
 
 # Several test processes with several BLAS threads each would only wait for one another.
@@ -35,3 +37,18 @@ def every_step_is_feasible_and_no_worse(monkeypatch):
         return judge(self, eta_k, last, iterate)
 
     monkeypatch.setattr(Run, "_judge", watched)
+
+
+@pytest.fixture
+def instruction_sets() -> Iterator[list[str]]:
+    """Names of the vector loops this processor runs; the choice is restored afterwards."""
+    names = []
+    for name in ("baseline", "avx2", "avx512"):
+        try:
+            _kernels.use_simd(name)
+        except ValueError:
+            continue
+        assert _kernels.simd_name() == name
+        names.append(name)
+    yield names
+    _kernels.use_simd("auto")

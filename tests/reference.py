@@ -365,3 +365,19 @@ def screened_projection(v, weights, tau, kappa, project, checked):
         if y >= kappa or not checked:
             return x
         kappa = y * (1 - 1e-9)
+
+
+def largest_residual(lines: list[tuple[float, float]], y: float) -> float:
+    """max(0, offset + slope·y) over lines (offset, slope); |·| is two of them."""
+    return max([0.0, *(offset + slope * y for offset, slope in lines)])
+
+
+def best_multiplier(lines: list[tuple[float, float]], price: float) -> float:
+    """The smallest y ≥ 0 minimising max(largest_residual(y), price·y): the best of all crossings of two lines."""
+    all_lines = [*lines, (0.0, 0.0), (0.0, price)]
+    crossings = [0.0]
+    for offset, slope in all_lines:
+        crossings += [(offset - other) / (steeper - slope) for other, steeper in all_lines if steeper != slope]
+    height = {y: largest_residual(all_lines, y) for y in crossings if 0 <= y < float("inf")}
+    least = min(height.values())
+    return min(y for y in height if height[y] <= least * (1 + 1e-12))

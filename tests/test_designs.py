@@ -10,7 +10,6 @@ import sys
 import textwrap
 import time
 import warnings
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -184,21 +183,6 @@ def test_every_design_equals_its_slow_twin(X, name, seed):
 def as_array(design: Design) -> np.ndarray:
     """X, column by column: products with unit vectors are exact."""
     return np.array([design.matvec(e) for e in np.eye(design.shape[1])]).reshape(design.shape[::-1]).T
-
-
-@pytest.fixture
-def instruction_sets() -> Iterator[list[str]]:
-    """Names of the vector loops this processor runs; the choice is restored afterwards."""
-    names = []
-    for name in ("baseline", "avx2", "avx512"):
-        try:
-            _kernels.use_simd(name)
-        except ValueError:
-            continue
-        assert _kernels.simd_name() == name
-        names.append(name)
-    yield names
-    _kernels.use_simd("auto")
 
 
 @pytest.mark.parametrize("name", ["dense C", "dense Fortran", "dense C float32", "dense Fortran float32"])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from levelprox.columns import Columns
 from levelprox.exchange import Exchange, costs, least_costs
 from tests.subset_cases import Table, table, weighted
 
@@ -30,7 +31,7 @@ def exchange_at(whole: Table, features) -> Exchange:
 
 def exchange_with(problem, fit, gradient) -> Exchange:
     objective = problem.objective
-    cross = objective.cross_hessian_of(fit.margins, objective.restrict(fit.features), True)
+    cross = objective.cross_hessian_of(fit.margins, Columns(objective)(fit.features), True)
     return Exchange(problem, fit, gradient, cross, objective.feature_hessians_of(fit.margins))
 
 

@@ -388,8 +388,7 @@ def test_planted_faults_of_the_certificate_are_caught(fault, monkeypatch):
             live = np.repeat(problem.sizes(x) > 0, 3)
             self.support_slope = (np.repeat(problem.weights, 3) * problem.constraint.lam * np.sign(x))[live]
         else:
-            self.zero_slope = self._zero_slope = 0.5 * self.zero_slope
-            self._zero_offset = self.zero_offset
+            self.zero_slope = 0.5 * self.zero_slope
 
     monkeypatch.setattr(Residual, "__init__", faulty)
     with pytest.raises(AssertionError):

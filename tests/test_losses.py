@@ -201,6 +201,39 @@ def test_fifteen_digits_at_moderate_margins(loss, z, b):
     check_digits(loss, z, target_near(loss, b))
 
 
+def test_the_logistic_loss_has_its_digits_over_the_whole_range_in_every_block():
+    """Its exp and log are ours: thousands of margins, dense where 1 + e crosses √2 and e leaves the normal numbers."""
+    rng = np.random.default_rng(0)
+    z = np.concatenate(
+        [
+            rng.uniform(-800, 800, 400),
+            rng.uniform(-3, 3, 1000),
+            rng.uniform(0.87, 0.89, 200),
+            rng.uniform(700, 747, 200),
+        ]
+    )
+    b = rng.choice([-1.0, 1.0], z.size)
+    derivative, curvature = Logistic().derivative(z, b) * z.size, Logistic().curvature(z, b) * z.size
+    with mpmath.workdps(50):
+        for i in range(z.size):
+            truth = exact(Logistic(), z[i], b[i])
+            found = Logistic().value(z[[i]], b[[i]]), derivative[i], curvature[i]
+            for number, true in zip(found, truth, strict=True):
+                assert abs(number - true) <= 7e-16 * abs(true) + z.size * 2.0**-1074, (z[i], b[i])
+
+
+def test_every_instruction_set_gives_the_logistic_loss_to_the_last_bit(instruction_sets):
+    rng = np.random.default_rng(1)
+    z, b = rng.standard_normal(1003) * 30, rng.choice([-1.0, 1.0], 1003)
+    found = []
+    for name in instruction_sets:
+        _kernels.use_simd(name)
+        found.append((Logistic().value(z, b), Logistic().derivative(z, b), Logistic().curvature(z, b)))
+    for other in found[1:]:
+        assert other[0] == found[0][0]
+        np.testing.assert_array_equal(other[1:], found[0][1:])
+
+
 @every_log_loss
 @pytest.mark.parametrize("z", [math.inf, -math.inf])
 def test_infinite_margins_give_the_limits_of_the_log_losses(loss, z):

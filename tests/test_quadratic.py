@@ -225,6 +225,24 @@ def test_units_of_the_columns_do_not_matter(case, k):
     assert np.array_equal(other.solve(relative=1e-6)["x"] * factor, case.solve(relative=1e-6)["x"])
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_coordinate_that_hardly_bends_does_not_hold_up_the_others(seed):
+    """Its own unit is 1e13 times too long for the level: all of the level at once, at its price."""
+    rng = np.random.default_rng(seed)
+    d = 60
+    A = rng.standard_normal((80, d)) * np.where(np.arange(d) < 5, 1e-13, 1.0)
+    hessian, diagonal = A.T @ A, np.sum(A * A, axis=0)
+    gradient, weights = rng.standard_normal(d), rng.uniform(0.1, 1, d)
+    ball = _kernels.Set(d, weights, None, None, False, 3.0, width=1)
+    outcome = _kernels.quadratic(hessian, ball, np.zeros(d), gradient, diagonal, 1e-12 * diagonal, 0.0, 1e-2, 5000)
+    x = cp.Variable(d)
+    model = gradient @ x + cp.sum_squares(A[:, 5:] @ x[5:]) / 2
+    best = cp.Problem(cp.Minimize(model), [weights @ cp.abs(x) <= 3.0]).solve(solver="CLARABEL")
+    found = gradient @ outcome["x"] + np.sum((A @ outcome["x"]) ** 2) / 2
+    assert found <= 0.9 * best < 0
+    assert outcome["decrease"] == pytest.approx(-found, rel=1e-3)
+
+
 def test_a_matrix_and_its_products_give_the_same():
     for seed in range(20):
         case = Case(seed, 9, 1 + 2 * (seed % 2), "regular")

@@ -261,3 +261,29 @@ def quadratic(
     relative: float,
     max_products: int,
 ) -> QuadraticOutcome: ...
+
+# Fits over a few columns (bind_column_fits.cpp)
+
+class ColumnFits:
+    def __init__(
+        self,
+        loss: str,
+        parameter: float,
+        width: float,
+        concordance: float,
+        target: _F64,
+        weight: _F64 | None,
+        offset: _F64 | None,
+    ) -> None: ...
+    # "fitted", "not below" or "failed", then x, psi, margins and Hessian there.
+    def fit(
+        self, columns: list[_F64], x: list[float], tolerance: float, below: float
+    ) -> tuple[str, _F64, float, _F64, _F64]: ...
+
+# max(|offset + slope y| over the support, offset + slope y over zeros, 0); zeros have a slope each, or one for all.
+def best_multiplier(
+    support_offset: _F64, support_slope: _F64, zero_offset: _F64, zero_slope: _F64, price: float
+) -> float: ...
+def largest_residual(
+    support_offset: _F64, support_slope: _F64, zero_offset: _F64, zero_slope: _F64, y: float
+) -> float: ...

@@ -5,6 +5,7 @@ As the threshold of MCP shrinks, g/cap tends to the number of nonzeros, so conti
 
 - at every stage of the continuation, over columns scaled to equal curvature, the k largest;
 - by taking in up to 2k features one by one, the most useful first, and leaving out the least useful again;
+- for a few features the same without the most useful one, which then decides too much;
 
 each is refitted, and the best of either kind improved by exchanges of one feature for another, as long as ψ falls. What
 comes back is a set that no exchange improves, as far as `Exchanges` says that this was shown.
@@ -27,6 +28,7 @@ from levelprox.constraints import MCP
 from levelprox.continuation import continued
 from levelprox.errors import InvalidInputError
 from levelprox.exchange import costs
+from levelprox.forward import FEW, forward
 from levelprox.null_fit import NullFit, null_fit
 from levelprox.objectives import Model, Objective
 from levelprox.problem import Problem
@@ -238,58 +240,27 @@ class _Search:
 
     def _starts(self) -> Iterator[Fit]:
         """Sets of k features from which exchanges begin."""
-        forward = self._forward()
-        first = self.swaps.fitted(self._with_exempt(forward[: self.k]))
+        null, problem = self.swaps.best, self.problem
+        counted = problem.n_features - problem.exempt.size
+        chosen = forward(self.swaps, null, min(2 * self.k, counted, max(self.k, self.objective.n_margins - 1)))
+        first = self.swaps.fitted(self._with_exempt(chosen[: self.k]))
         self.swaps.keep(first)
+        if self.swaps.is_perfect(first):
+            return
         yield self._best_on_the_way(first)
-        yield self._backward(forward)
+        yield self._backward(chosen)
         yield first
-
-    def _forward(self) -> Features:
-        """Up to 2k features, one by one: the next gains most by the model, with the curvature of the null fit.
-
-        What is left of each column after those before it is kept up to date as a Cholesky factorisation would:
-        one product for each feature taken in, and one for the gradient there.
-        """
-        problem, objective = self.problem, self.objective
-        fit, chosen = self.swaps.best, np.empty(0, np.intp)
-        exchange = self.swaps.exchange(fit)
-        z = fit.margins
-        left, factors = exchange.left, list[Vector]()
-        most = min(2 * self.k, problem.n_features - problem.exempt.size, max(self.k, objective.n_margins - 1))
-        while chosen.size < most:
-            exchange.left = left
-            gain = exchange.additions()
-            gain[chosen] = -np.inf
-            j = int(np.argmax(gain))
-            if not gain[j] > 0:
-                break
-            chosen = np.append(chosen, j)
-            fit = self.swaps.fitted(self._with_exempt(chosen), fit)
-            if self.swaps.is_perfect(fit) or chosen.size == most:
-                break
-            exchange.gradient = self.swaps.gradient(fit).reshape(problem.n_features, -1)
-            if problem.width == 1:
-                column = self._column(j, z) - exchange.B @ exchange.cross[j]
-                for factor in factors:
-                    column -= factor * factor[j]
-                pivot = column[j]
-                if pivot > 0:
-                    factors.append(column / math.sqrt(pivot))
-                    left = left - (factors[-1] ** 2)[:, None, None]
-        return chosen
-
-    def _column(self, j: int, z: Vector) -> Vector:
-        """One column of ∇²ψ."""
-        return self.swaps.columns_of(Fit(np.array([j], np.intp), np.zeros(1), 0.0, z))[:, 0]
+        if self.k <= FEW and counted > self.k:
+            chosen = forward(self.swaps, null, self.k, without=int(chosen[0]))
+            yield self.swaps.fitted(self._with_exempt(chosen))
 
     def _backward(self, features: Features) -> Fit:
         """Leave out the least useful feature until k are left."""
-        fit = self.swaps.fitted(self._with_exempt(features))
+        fit = self.swaps.roughly(self._with_exempt(features), self.swaps.best)
         while fit.features.size - self.problem.exempt.size > self.k:
             features = np.delete(fit.features, int(np.argmin(costs(self.problem, fit))))
-            fit = self.swaps.fitted(features, fit)
-        return fit
+            fit = self.swaps.roughly(features, fit)
+        return self.swaps.fitted(fit.features, fit)
 
     def _best_on_the_way(self, direct: Fit) -> Fit:
         """The best of the sets that a continuation in the threshold comes through."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from levelprox.errors import InvalidInputError, NumericalError
 from levelprox.null_fit import NullFit, null_fit
 from levelprox.problem import Problem
-from levelprox.residual import Residual, best_multiplier, best_subgradient, price_of
+from levelprox.residual import Residual, best_subgradient, price_of
 from levelprox.theory import degenerate_distance
 
 Vector = NDArray[np.float64]
@@ -183,8 +183,8 @@ def assemble(
     g = problem.g(x)
     slack = problem.level - g
     residual = Residual(problem, x, gradient)
-    price = price_of(problem, x, psi, null)
-    y = best_multiplier(residual, price)
+    price = price_of(problem, g, psi, null)
+    y = residual.best_multiplier(price)
     # Clearly below the level and stationary without it: the constraint does not hold x back.
     if slack > _CLEARLY * problem.level and residual.largest(0.0) <= _CLEARLY * null.scale:
         y = 0.0
@@ -209,18 +209,18 @@ def assemble(
         else int(np.count_nonzero(problem.weights[residual.support])),
         degenerate_distance=distance,
         degenerate_check=check,
-        dual_bound=_dual_bound(problem, x, residual, psi, null),
+        dual_bound=_dual_bound(problem, x, residual, slack, psi, null),
         gradient_error=gradient_error,
     )
 
 
-def _dual_bound(problem: Problem, x: Vector, residual: Residual, psi: float, null: NullFit) -> float:
+def _dual_bound(problem: Problem, x: Vector, residual: Residual, slack: float, psi: float, null: NullFit) -> float:
     """Y ≤ (ψ(x_0) − ψ(x) + μ/2 ‖x_0 − x‖²) / (η − g_x(x_0)), x_0 the null fit, g_x the surrogate at x."""
     support, t = residual.support, residual.t
     spent = problem.constraint.slope(t) * t
     if problem.weights is not None:
         spent = problem.weights[support] * spent
-    room = problem.level - problem.g(x) + float(np.sum(spent))
+    room = slack + float(np.sum(spent))
     if room <= 0 or not np.isfinite(null.psi):
         return np.inf
     differ = null.x != x  # at few places

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.constraints import Widened
+from levelprox.forward import FEW, forward
 from levelprox.objectives import Model
 from levelprox.problem import Problem
 from levelprox.refit import Fit
@@ -123,6 +124,9 @@ def _exchanged(problem: Problem, at: Iterate, how: How, tol: float, largest: int
     try:
         before = swaps.fitted(features, begin)
         after = swaps.improved(before)
+        if chosen.size <= FEW:
+            exempt_x = how.null.x[problem.coordinates(problem.exempt)]
+            after = min(after, _without_the_first(swaps, chosen.size, exempt_x), key=lambda fit: fit.psi)
     except TimeoutError:
         return None, 0
     if not (after.psi < before.psi or after.psi < at.psi):
@@ -133,6 +137,20 @@ def _exchanged(problem: Problem, at: Iterate, how: How, tol: float, largest: int
     if end.stop == "interrupted":
         raise KeyboardInterrupt
     return (end if end.psi < at.psi else None), n_grad
+
+
+def _without_the_first(swaps: Swaps, count: int, x: Vector) -> Fit:
+    """Of few features the first one taken in may decide too much: as many without it, exchanged for others in turn.
+
+    x : ndarray
+        What the exempt features are at the null fit.
+    """
+    exempt = swaps.problem.exempt
+    margins = swaps.objective.restrict(exempt).margins(x) if exempt.size else swaps.objective.origin
+    nothing = Fit(exempt, x, swaps.null.psi, margins)
+    first = forward(swaps, nothing, 1)
+    chosen = forward(swaps, nothing, count, without=int(first[0])) if first.size else first
+    return swaps.improved(swaps.fitted(np.union1d(exempt, chosen).astype(np.intp), nothing))
 
 
 def affordable(problem: Problem) -> int:

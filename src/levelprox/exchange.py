@@ -37,7 +37,7 @@ _RIDGE = 1e-12  # of the diagonal of H, for features that depend on each other
 
 def inverse_hessian(part: Model, fit: Fit) -> Matrix:
     """K, over the features of the fit; of those that depend on each other a pseudo-inverse."""
-    return _inverse(part.hessian_of(fit.margins, True), part.width)
+    return _inverse(part.hessian_of(fit.margins, True) if fit.hessian is None else fit.hessian, part.width)
 
 
 def _inverse(hessian: Matrix, width: int) -> Matrix:

@@ -44,7 +44,9 @@ def polish(problem: Problem, at: Iterate, y: float) -> Iterate | None:
     """
     assert at.margins is not None
     objective = cast(Curved, problem.objective)
-    support = np.union1d(np.flatnonzero(problem.sizes(at.x)), problem.exempt)
+    support = problem.support(at.x)
+    if problem.weights is not None:
+        support = np.union1d(support, problem.exempt)
     with np.errstate(over="ignore", invalid="ignore"):  # in units of 1e-160 squares are nothing, and their inverses inf
         step = _newton_step(problem, objective, at, y, support)
     if step is None or not np.all(np.isfinite(step)):
@@ -67,8 +69,8 @@ def _newton_step(
 ) -> Vector | None:
     """dx on the support; None where the KKT matrix has another inertia than that of a strict local minimum."""
     assert at.margins is not None
-    places = problem.coordinates(support)
-    a = _slopes(problem, at.x, support)
+    places, parts = problem.coordinates(support), _Parts(problem, at.x, support)
+    a = parts.slopes
     if not np.any(a):
         return None  # all of them cost nothing more: the level is no equation in them
     if at.hessian is None or objective.weak_convexity > 0:  # the model has |ℓ''| where it must be convex
@@ -78,15 +80,14 @@ def _newton_step(
     # In units in which the Hessian has a unit diagonal, columns of different scales do no harm.
     diagonal = np.diagonal(hessian)
     unit = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    matrix = hessian + _bend(problem, at.x, y, support)
+    matrix = parts.bent(hessian, y)
     matrix *= unit[:, None] * unit
     a, gradient = a * unit, (at.gradient[places] + y * a) * unit
     gap = problem.g(at.x) - problem.level
     along = _within_level(matrix, a, gradient, gap)
     if along is None:
         return None
-    step = along * unit
-    return step if np.all(np.isfinite(step)) else None
+    return along * unit
 
 
 def _within_level(matrix: Vector, a: Vector, gradient: Vector, gap: float) -> Vector | None:
@@ -110,46 +111,43 @@ def _within_level(matrix: Vector, a: Vector, gradient: Vector, gap: float) -> Ve
     inside = (matrix - np.outer(v, bent) - np.outer(bent, v))[1:, 1:]
     # Along what changes neither ψ nor g, such as a constant added to the intercepts of all classes, it is singular.
     inside[np.diag_indices_from(inside)] += _RIDGE
-    to_level = -gap / square * a
-    slope = reflected(gradient + np.sum(matrix * to_level, axis=1))[1:]
     try:
         np.linalg.cholesky(inside)
+        to_level = -gap / square * a
+        slope = reflected(gradient + np.sum(matrix * to_level, axis=1))[1:]
         return to_level + reflected(np.append(0.0, np.linalg.solve(inside, -slope)))
     except np.linalg.LinAlgError:
         return None
 
 
-def _directions(problem: Problem, x: Vector, support: NDArray[np.intp]) -> tuple[Vector, Vector]:
-    """The sizes t_j of the features on the support, and their coefficients as x_j / t_j, one feature a row."""
-    parts = x[problem.coordinates(support)].reshape(-1, problem.width)
-    t = problem.sizes(x)[support]
-    return t, parts / np.where(t > 0, t, 1.0)[:, None]
+class _Parts:
+    """The features of a support at x, one a row: sizes t_j, directions u_j = x_j / t_j, and ω_j φ'(t_j)."""
 
+    def __init__(self, problem: Problem, x: Vector, support: NDArray[np.intp]) -> None:
+        self.problem = problem
+        parts = x[problem.coordinates(support)]
+        self.t = t = problem.sizes(parts)
+        self.u = parts.reshape(-1, problem.width) / np.where(t > 0, t, 1.0)[:, None]
+        self.weights = np.ones(support.size) if problem.weights is None else problem.weights[support]
+        self.slope = self.weights * problem.constraint.slope(t)
 
-def _weights(problem: Problem, support: NDArray[np.intp]) -> Vector:
-    return np.ones(support.size) if problem.weights is None else problem.weights[support]
+    @property
+    def slopes(self) -> Vector:
+        """a = ∇g on the support: ω_j φ'(t_j) u_j."""
+        return (self.slope[:, None] * self.u).ravel()
 
-
-def _slopes(problem: Problem, x: Vector, support: NDArray[np.intp]) -> Vector:
-    """a = ∇g on the support: ω_j φ'(t_j) x_j/t_j."""
-    t, direction = _directions(problem, x, support)
-    return ((_weights(problem, support) * problem.constraint.slope(t))[:, None] * direction).ravel()
-
-
-def _bend(problem: Problem, x: Vector, y: float, support: NDArray[np.intp]) -> Vector:
-    """y∇²g on the support: y ω_j [φ'(t_j)/t_j (I − uu') − h''(t_j) uu'] for each feature, u = x_j/t_j."""
-    t, u = _directions(problem, x, support)
-    weights, width = y * _weights(problem, support), problem.width
-    across = weights * problem.constraint.slope(t) / np.where(t > 0, t, np.inf)
-    along = -weights * problem.constraint.curvature(t)
-    uu = u[:, :, None] * u[:, None, :]
-    blocks = along[:, None, None] * uu
-    if width > 1:  # there is nothing across a single coefficient
-        blocks += across[:, None, None] * (np.eye(width) - uu)
-    matrix = np.zeros((t.size, width, t.size, width))
-    each = np.arange(t.size)
-    matrix[each, :, each, :] = blocks
-    return matrix.reshape(t.size * width, t.size * width)
+    def bent(self, hessian: Vector, y: float) -> Vector:
+        """The matrix + y∇²g: y ω_j [φ'(t_j)/t_j (I − uu') − h''(t_j) uu'] for each feature."""
+        count, width = self.u.shape
+        along = -y * self.weights * self.problem.constraint.curvature(self.t)
+        uu = self.u[:, :, None] * self.u[:, None, :]
+        blocks = along[:, None, None] * uu
+        if width > 1:  # there is nothing across a single coefficient
+            across = y * self.slope / np.where(self.t > 0, self.t, np.inf)
+            blocks += across[:, None, None] * (np.eye(width) - uu)
+        matrix, each = hessian.copy().reshape(count, width, count, width), np.arange(count)
+        matrix[each, :, each, :] += blocks
+        return matrix.reshape(hessian.shape)
 
 
 def _retract(problem: Problem, x: Vector, step: Vector, support: NDArray[np.intp]) -> Vector | None:
@@ -158,7 +156,7 @@ def _retract(problem: Problem, x: Vector, step: Vector, support: NDArray[np.intp
     new[places] += step
     if _turned(problem, x, new, support):
         return None
-    a = _slopes(problem, new, support)
+    a = _Parts(problem, new, support).slopes
     square = float(np.sum(a * a))
     if square > 0:
         new[places] += (problem.level - problem.g(new)) / square * a

@@ -104,6 +104,11 @@ class Problem:
         """Those of these features that count (ω_j > 0)."""
         return features if self.weights is None else features[self.weights[features] > 0]
 
+    def support(self, x: Vector) -> NDArray[np.intp]:
+        """The features that are not zero."""
+        sizes = x if self.width == 1 else self.sizes(x)
+        return np.asarray((sizes != 0).nonzero()[0])  # NumPy finds places in a mask far faster than in floats
+
     def coordinates(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
         """Where the coefficients of these features are in x."""
         if self.width == 1:
@@ -114,7 +119,7 @@ class Problem:
         """The coordinates that cost nothing more as they grow: of features that are exempt or past their threshold."""
         features = np.zeros(self.n_features, np.bool_) if self.weights is None else self.weights == 0
         sizes = x if self.width == 1 else self.sizes(x)
-        support = np.flatnonzero(sizes)  # at zero φ rises, with slope λ > 0
+        support = self.support(x)  # at zero φ rises, with slope λ > 0
         features[support] |= self.constraint.slope(np.abs(sizes[support])) == 0
         return features if self.width == 1 else np.asarray(np.repeat(features, self.width))
 
@@ -133,13 +138,15 @@ class Problem:
         """g(x) = Σ_j ω_j φ(|x_j|), with the sizes |x_j| of `sizes`."""
         if np.shape(x) != (self.dimension,):
             raise InvalidInputError(f"x must have shape ({self.dimension},), got {np.shape(x)}")
-        if self.width == 1:
-            return self.constraint.value(x, self.weights)
-        return self.constraint.value(self.sizes(np.asarray(x, np.float64)), self.weights)
+        point = np.asarray(x, np.float64)
+        return self.constraint.total(point if self.width == 1 else self.sizes(point), self.weights)
 
     def is_feasible(self, x: Vector) -> bool:
         """Whether g(x) ≤ η and every sign holds."""
-        return self.g(x) <= self.level and not np.any(np.asarray(x)[self.must_be_nonnegative()] < 0)
+        if not self.g(x) <= self.level:
+            return False
+        mask, all_nonnegative = self.signs
+        return not (all_nonnegative or mask is not None) or not np.any(np.asarray(x)[self.must_be_nonnegative()] < 0)
 
     def point(self, name: str, x: object, copy: bool = True) -> Vector:
         """`x` as a float64 array of shape (d,), finite; without `copy` it may be x itself."""

@@ -3,6 +3,9 @@
 One pass over the columns of these features gives margins, gradient and Hessian after a step; shorter steps cost none,
 as margins are linear in the step. Where signs must hold, or Newton's method does not settle, the engine of working sets
 takes over, with no feature counted.
+
+A fit that is only wanted where it is below some value ends as soon as that is out of the question: with d the Newton
+step and |ℓ‴| ≤ Mℓ″, no fit over these features has ψ < ψ(x) + ½⟨∇ψ, d⟩/(1 − M max|Ad|) (the bound of `exchange.py`).
 """
 
 from __future__ import annotations
@@ -14,12 +17,15 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.objectives import Model
+from levelprox import _kernels
+from levelprox.columns import Columns
+from levelprox.objectives import LinearModel, Model
 from levelprox.problem import Problem
 from levelprox.restriction import Enough, How, solve_restriction
 from levelprox.result import Iterate
 
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 Features = NDArray[np.intp]
 
 _STEPS = 40
@@ -43,61 +49,106 @@ class Fit:
         Their coefficients.
     psi : float
     margins : ndarray
+    hessian : ndarray, optional
+        ∇²ψ over these features, where it is at hand.
     """
 
     features: Features
     x: Vector
     psi: float
     margins: Vector
+    hessian: Matrix | None = None
 
 
-def refit(problem: Problem, features: Features, near: Fit, tolerance: float, how: How) -> Fit:
-    """ψ minimised over these features, begun at the coefficients of another fit.
+class Refits:
+    """ψ minimised over one small set of features after another.
+
+    Where ψ is a loss of linear predictions this is compiled, and columns are kept from set to set: sets that differ in
+    one feature share all others.
 
     Parameters
     ----------
     problem : Problem
         ψ and signs; its level does not matter.
-    features : ndarray of int
-        Sorted.
-    near : Fit
-    tolerance : float
-        On ‖∇ψ‖∞ over these features.
     how : How
     """
-    part = problem.restrict(features)
-    objective = cast(Model, part.objective)
-    x = np.zeros(part.dimension)
-    _, mine, theirs = np.intersect1d(features, near.features, assume_unique=True, return_indices=True)
-    x[part.coordinates(mine)] = near.x[part.coordinates(theirs)]
-    if not objective.value_of(objective.margins(x)) <= objective.value_of(objective.origin):
-        x = np.zeros(part.dimension)  # large coefficients held each other; without one of them all bounds may break
-    if not np.any(part.must_be_nonnegative()):
-        found = _by_newton(objective, x, tolerance)
-        if found is not None:
-            return Fit(features, *found)
-    part = replace(part, weights=np.zeros(features.size))
-    start = Iterate(x, *objective.value_and_gradient(x), step=1 / problem.objective.curvature)
-    end = solve_restriction(part, start, Enough(tolerance), how)
-    if end.stop == "interrupted":
-        raise KeyboardInterrupt
-    return Fit(features, end.x, end.psi, objective.margins(end.x) if end.margins is None else end.margins)
+
+    def __init__(self, problem: Problem, how: How) -> None:
+        self.problem, self.how = problem, how
+        self.objective = objective = cast(Model, problem.objective)
+        self.columns = Columns(objective)
+        self.compiled: _kernels.ColumnFits | None = None
+        if isinstance(objective, LinearModel) and not np.any(problem.must_be_nonnegative()):
+            about, samples = (
+                (*objective.loss.kernel, objective.concordance),
+                (objective.target, objective.sample_weight),
+            )
+            self.compiled = _kernels.ColumnFits(*about, *samples, objective.offset)
+
+    def __call__(self, features: Features, near: Fit, tolerance: float, below: float = math.inf) -> Fit | None:
+        """ψ minimised over these features; None where it is shown not to be below a value.
+
+        Parameters
+        ----------
+        features : ndarray of int
+            Sorted.
+        near : Fit
+            At whose coefficients to begin.
+        tolerance : float
+            On ‖∇ψ‖∞ over these features.
+        below : float
+            What the minimum is to undercut; by default, whatever it is, it is wanted.
+        """
+        if self.compiled is not None and self.columns.fit_in(features):
+            begin = _begun_at(near, features, 1).tolist()
+            end, x, psi, margins, hessian = self.compiled.fit(self.columns(features), begin, tolerance, below)
+            if end != "failed":
+                return Fit(features, x, psi, margins, hessian) if end == "fitted" else None
+        return self._by_itself(features, near, tolerance)
+
+    def _by_itself(self, features: Features, near: Fit, tolerance: float) -> Fit:
+        """Over the data as they are; where signs must hold, or Newton's method does not settle, by working sets."""
+        part = self.problem.restrict(features)
+        objective = cast(Model, part.objective)
+        x = _begun_at(near, features, part.width)
+        if not objective.value_of(objective.margins(x)) <= objective.value_of(objective.origin):
+            x = np.zeros(part.dimension)  # large coefficients held each other; without one of them all bounds may break
+        if not np.any(part.must_be_nonnegative()):
+            found = _by_newton(objective, x, tolerance)
+            if found is not None:
+                return Fit(features, *found)
+        part = replace(part, weights=np.zeros(features.size))
+        start = Iterate(x, *objective.value_and_gradient(x), step=1 / self.objective.curvature)
+        end = solve_restriction(part, start, Enough(tolerance), self.how)
+        if end.stop == "interrupted":
+            raise KeyboardInterrupt
+        return Fit(features, end.x, end.psi, objective.margins(end.x) if end.margins is None else end.margins)
 
 
-def _by_newton(objective: Model, x: Vector, tolerance: float) -> tuple[Vector, float, Vector] | None:
-    """x, ψ and margins where ‖∇ψ‖∞ or what is left to gain is small enough; None where that is not soon reached."""
+def _begun_at(near: Fit, features: Features, width: int) -> Vector:
+    """The coefficients of another fit, for the features that both have; 0 for the others."""
+    x = np.zeros((features.size, width))
+    places = np.searchsorted(near.features, features)
+    places[places == near.features.size] = 0
+    shared = near.features[places] == features if near.features.size else np.zeros(features.size, np.bool_)
+    x[shared] = near.x.reshape(-1, width)[places[shared]]
+    return x.ravel()
+
+
+def _by_newton(objective: Model, x: Vector, tolerance: float) -> tuple[Vector, float, Vector, Matrix] | None:
+    """x, ψ, margins and Hessian where ‖∇ψ‖∞ or what is left to gain is small; None where that is not soon reached."""
     z = objective.margins(x)
     psi, gradient, hessian = objective.value_of(z), objective.gradient_of(z), objective.hessian_of(z, True)
     ridge = np.diag(_RIDGE * np.diagonal(hessian))
     for _ in range(_STEPS):
         if float(np.max(np.abs(gradient), initial=0.0)) <= tolerance:
-            return x, psi, z
+            return x, psi, z, hessian
         step = _newton_step(hessian, gradient, ridge, objective.width)
         if step is None:
             return None
         foretold = -float(np.sum(step * gradient))
         if foretold <= _SHOWS * abs(psi):  # as where classes are separated: coefficients grow for ever and gain nothing
-            return x, psi, z
+            return x, psi, z, hessian
         along = objective.moved(step)
         t = min(1.0, _FAR / (objective.concordance * float(np.max(np.abs(along))))) if _bends(objective) else 1.0
         while not objective.value_of(z + t * along) <= psi - _ARMIJO * t * foretold + _LAST_DIGITS * abs(psi):

@@ -18,6 +18,7 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox import _kernels
 from levelprox.null_fit import NullFit
 from levelprox.objectives import Subgradients
 from levelprox.problem import Problem
@@ -27,13 +28,13 @@ Vector = NDArray[np.float64]
 CLEARLY = 1e-6  # relative: what counts as inside the level, and as stationary
 
 
-def price_of(problem: Problem, x: Vector, psi: float, null: NullFit) -> float:
-    """What a unit of y costs in complementarity, in units of stationarity.
+def price_of(problem: Problem, g: float, psi: float, null: NullFit) -> float:
+    """What a unit of y costs in complementarity, in units of stationarity, where g(x) is g.
 
     Relative to ψ, and relative to the multiplier scale/λ and the level η themselves: the first alone would call the
     null fit solved where ψ is large beside its gradient.
     """
-    slack = abs(problem.level - problem.g(x))
+    slack = abs(problem.level - g)
     share = slack / problem.level if problem.level > 0 else 0.0
     largest_weight = 1.0 if problem.weights is None else float(np.max(problem.weights, initial=0.0))
     return max(slack * null.scale / max(abs(psi), null.scale), problem.constraint.lam * largest_weight * share)
@@ -48,9 +49,9 @@ class Residual:
     def __init__(self, problem: Problem, x: Vector, gradient: Vector) -> None:
         # Of the vectors over all features only zero_offset is made, and those of weights that differ: d may be large.
         sizes = x if problem.width == 1 else problem.sizes(x)
-        self.support = np.flatnonzero(sizes)
+        self.support = problem.support(x)
         self.t = t = np.abs(sizes[self.support])
-        slope = problem.constraint.slope(t)
+        slope = np.asarray(problem.constraint.slope(t), np.float64)
         if problem.weights is not None:
             slope = problem.weights[self.support] * slope
         places = problem.coordinates(self.support)
@@ -62,12 +63,6 @@ class Residual:
         self.zero_offset = _pull(problem, gradient)
         self.zero_offset[self.support] = -np.inf
         self.zero_slope = -problem.constraint.lam * (np.ones(1) if problem.weights is None else problem.weights)
-        self._zero_offset, self._zero_slope = self.zero_offset, self.zero_slope
-        largest = int(np.argmax(self.zero_offset))
-        if np.all((self.zero_slope == self.zero_slope[largest % self.zero_slope.size]) | np.isneginf(self.zero_offset)):
-            # Equal weights, the usual case: only the largest of them can matter for the maximum.
-            self._zero_offset = self.zero_offset[[largest]]
-            self._zero_slope = self.zero_slope[[largest % self.zero_slope.size]]
 
     def each(self, y: float) -> Vector:
         """The residuals that are not 0: of coordinates of the support, then of features at zero."""
@@ -84,24 +79,15 @@ class Residual:
 
     def largest(self, y: float) -> float:
         """The largest residual."""
-        return self.line(y)[0]
+        return _kernels.largest_residual(*self._lines, y)
 
-    def line(self, y: float) -> tuple[float, float, float]:
-        """The largest residual at y, and the line offset + slope·y that it lies on."""
-        best, offset, slope = 0.0, 0.0, 0.0
-        if self.support_offset.size:
-            signed = self.support_offset + y * self.support_slope
-            j = int(np.argmax(np.abs(signed)))
-            if abs(signed[j]) > best:
-                sign = float(np.copysign(1, signed[j]))
-                best = float(abs(signed[j]))
-                offset, slope = sign * float(self.support_offset[j]), sign * float(self.support_slope[j])
-        if self._zero_offset.size:
-            at_zero = self._zero_offset + y * self._zero_slope
-            j = int(np.argmax(at_zero))
-            if at_zero[j] > best:
-                best, offset, slope = float(at_zero[j]), float(self._zero_offset[j]), float(self._zero_slope[j])
-        return best, offset, slope
+    def best_multiplier(self, price: float) -> float:
+        """The smallest y ≥ 0 minimising max(residual(y), price·y), exactly."""
+        return _kernels.best_multiplier(*self._lines, price)
+
+    @property
+    def _lines(self) -> tuple[Vector, Vector, Vector, Vector]:
+        return self.support_offset, self.support_slope, self.zero_offset, self.zero_slope
 
 
 def _pull(problem: Problem, gradient: Vector) -> Vector:
@@ -116,39 +102,13 @@ def _pull(problem: Problem, gradient: Vector) -> Vector:
     return pull
 
 
-def best_multiplier(residual: Residual, price: float) -> float:
-    """The smallest y ≥ 0 minimising max(residual(y), price·y), by cutting planes: exact after a few looks.
-
-    The maximum of lines is bracketed by one falling and one rising line; each look at their crossing
-    finds a higher line there, which replaces one of the two, or finds none, and the crossing is best.
-    """
-    _, *fall = residual.line(0.0)  # offset, slope < 0
-    rise = [0.0, price]  # offset, slope ≥ 0
-    if fall[1] >= 0:
-        return 0.0
-    y = 0.0
-    for _ in range(200):
-        crossing = (fall[0] - rise[0]) / (rise[1] - fall[1])
-        height = fall[0] + fall[1] * crossing
-        value, *line = residual.line(crossing)
-        if price * crossing > value:
-            value, line = price * crossing, [0.0, price]
-        y = crossing
-        if value <= height * (1 + 1e-14) + 1e-300 or line in (fall, rise):  # the same again: rounding
-            return y
-        if line[1] < 0:
-            fall = line
-        else:
-            rise = line
-    return y
-
-
 def distance(problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit) -> tuple[float, float]:
     """How far the KKT system is from holding at x, in units of ∇ψ, and the multiplier with which it is nearest."""
-    residual, price = Residual(problem, x, gradient), price_of(problem, x, psi, null)
-    y = best_multiplier(residual, price)
+    residual, g = Residual(problem, x, gradient), problem.g(x)
+    price = price_of(problem, g, psi, null)
+    y = residual.best_multiplier(price)
     # Clearly below the level and stationary without it: the constraint does not hold x back.
-    if problem.level - problem.g(x) > CLEARLY * problem.level and residual.largest(0.0) <= CLEARLY * null.scale:
+    if problem.level - g > CLEARLY * problem.level and residual.largest(0.0) <= CLEARLY * null.scale:
         y = 0.0
     return max(residual.largest(y), y * price), y
 
@@ -166,7 +126,7 @@ def best_subgradient(
 
     rows, radius, center = subgradients.rows, subgradients.radius, subgradients.center
     weights = np.ones(problem.dimension) if problem.weights is None else problem.weights
-    lam, price, scale = problem.constraint.lam, price_of(problem, x, psi, null), null.scale
+    lam, price, scale = problem.constraint.lam, price_of(problem, problem.g(x), psi, null), null.scale
     unit = scale / (lam * (float(np.max(weights)) or 1.0))  # of y
     support = x != 0
     slope = weights * problem.constraint.slope(np.abs(x)) * np.sign(x)

@@ -77,14 +77,15 @@ def solve_restriction(problem: Problem, start: Iterate, enough: Enough, how: How
     way = by_models if how.subsolver.forms_models(problem.objective) else by_steps
     at = start
     try:
-        for step in way(problem, start, enough, how):
+        residual, y = distance(problem, start.x, start.psi, start.gradient, how.null)
+        for step in way(problem, start, residual, y, enough, how):
             at = step
     except KeyboardInterrupt:
         return replace(at, stop="interrupted")
     return at
 
 
-def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterator[Iterate]:
+def by_models(problem: Problem, at: Iterate, residual: float, y: float, enough: Enough, how: How) -> Iterator[Iterate]:
     """One second-order model after another, each solved over the level itself; every point that lowers ψ.
 
     A point is tried by one pass over the columns in W, from which come its margins, the gradient and, unless the
@@ -96,12 +97,12 @@ def by_models(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterat
     if at.hessian is None:
         assert at.margins is not None
         at = replace(at, hessian=objective.hessian_of(at.margins, True))
-    residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
     damping, steps, projections, trusted = _DAMPED if _is_flat(objective, at) else 0.0, 0, 0, False
     while residual > enough(y) and steps < _MOST_MODELS and how.seconds_left() > 0 and damping < _MOST_DAMPED:
         model = _model(problem, at, damping)
         start = replace(at, margins=at.x, hessian=model.hessian)
-        goal = _last(by_steps(replace(problem, objective=model), start, _for_model(enough, residual), how), start)
+        part = replace(problem, objective=model)
+        goal = _last(by_steps(part, start, residual, y, _for_model(enough, residual), how), start)
         steps, projections = steps + 1, projections + goal.n_proj
         last_digits, foretold = _LAST_DIGITS * abs(at.psi), at.psi - goal.psi
         new = _tried(objective, at, goal, not trusted and _ENOUGH * residual > enough(y))
@@ -192,11 +193,10 @@ def _model(problem: Problem, at: Iterate, damping: float) -> Quadratic:
     return Quadratic(at.x, at.psi, at.gradient, hessian, problem.width)
 
 
-def by_steps(problem: Problem, at: Iterate, enough: Enough, how: How) -> Iterator[Iterate]:
+def by_steps(problem: Problem, at: Iterate, residual: float, y: float, enough: Enough, how: How) -> Iterator[Iterate]:
     """LCPP steps from x, without the level where it cannot bind; x after each of them."""
     levels, projections = repeat(problem.level), 0
     limits = (enough.least, how.seconds_left, how.rng)
-    residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
     patience = _PATIENCE if isinstance(problem.objective, Quadratic) else _MOST_STEPS
     free = without_level(problem, at, how.gamma, how.subsolver, *limits) if _is_vacuous(problem) else None
     for steps in range(1, _MOST_STEPS + 1):

@@ -83,7 +83,7 @@ def linearise(constraint: Constraint, at: Vector, level: float, weights: Vector 
             "the paper's surrogate linearises h in each coordinate, which is not defined where a feature has several "
             "coefficients and counts once; use surrogate='concave'"
         )
-    support = np.flatnonzero(at)  # elsewhere ∇h = 0
+    support = (at != 0).nonzero()[0]  # elsewhere ∇h = 0
     slope = constraint.slope(np.abs(at[support]))
     # Where φ' > 0 is too small to be seen beside λ, keep the price positive: a price of 0 would let
     # the coordinate run off to infinity, where φ need not stay below its linearisation.
@@ -97,7 +97,7 @@ def majorise(constraint: Constraint, at: Vector, level: float, weights: Vector |
     """The tighter surrogate: the concave φ(|x|) majorised at |`at`|, a weighted ℓ1 ball or group ball."""
     width = _width(at, weights)
     t = np.abs(at) if width == 1 else group_norms(at, width)
-    support = np.flatnonzero(t)  # elsewhere φ' = λ
+    support = (t != 0).nonzero()[0]  # elsewhere φ' = λ
     slope = constraint.slope(t[support])
     price = np.where(slope > 0, np.maximum(slope / constraint.lam, SMALLEST_WEIGHT), 0.0)
     prices = np.ones_like(t) if weights is None else weights.copy()
@@ -126,7 +126,7 @@ def _radius(
     """τ of the set that touches g at `at` with the given price w of |x| on its support, rounded inwards."""
     spent = price * np.abs(at[support])
     inner = float(np.sum(spent if weights is None else weights[support] * spent))
-    g = constraint.value(at, weights)
+    g = constraint.total(at, weights)
     return max(0.0, (level - g) / constraint.lam + inner - _MARGIN * (level / constraint.lam + inner))
 
 

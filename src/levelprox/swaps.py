@@ -11,7 +11,7 @@ from levelprox.exchange import Exchange, least_costs
 from levelprox.null_fit import NullFit
 from levelprox.objectives import Model
 from levelprox.problem import Problem
-from levelprox.refit import Fit, refit
+from levelprox.refit import Fit, Refits
 from levelprox.restriction import How
 
 Vector = NDArray[np.float64]
@@ -21,6 +21,7 @@ Features = NDArray[np.intp]
 _ALL = 10**5  # exchanges up to which all of them are examined
 _WORK, _ONE = 10**8, 10**5  # of all refits of an examination, in n (k + 1)², and what one takes besides
 _TOP = 50  # that are tried where not all of them are
+_ROUGH = 1e-3  # of the gradient of the null fit
 _TRIES = 8  # exchanges that are tried for one that lowers ψ
 _PROMISING = 0.1  # of what leaving out costs: by how much an estimate may be off
 _ADDITIONS = 5  # that are tried for the best one
@@ -70,6 +71,7 @@ class Swaps:
         assert isinstance(problem.objective, Model)
         self.problem, self.objective, self.best, self.null = problem, problem.objective, start, null
         self.tolerance, self.how, self.prove, self.tries = tolerance, how, prove, tries
+        self.refits = Refits(problem, how)
         self.n_grad = self.n_refits = 0
         self.known: dict[bytes, float] = {}
         self.columns: dict[int, Vector] = {}
@@ -77,9 +79,23 @@ class Swaps:
 
     def fitted(self, features: Features, near: Fit | None = None) -> Fit:
         """ψ minimised over these features, begun at the coefficients of another fit."""
+        fit = self.fitted_below(math.inf, features, near)
+        assert fit is not None
+        return fit
+
+    def fitted_below(self, value: float, features: Features, near: Fit | None = None) -> Fit | None:
+        """The same where ψ is below a value, as far as that can be told before the end; else None."""
         self.check_time()
         self.n_refits += 1
-        return refit(self.problem, features, near or self.best, self.tolerance, self.how)
+        return self.refits(features, near or self.best, self.tolerance, value)
+
+    def roughly(self, features: Features, near: Fit) -> Fit:
+        """The same to about three digits, where it is but a step on the way."""
+        self.check_time()
+        self.n_refits += 1
+        fit = self.refits(features, near, max(self.tolerance, _ROUGH * self.null.scale))
+        assert fit is not None
+        return fit
 
     def improved(self, fit: Fit) -> Fit:
         """Exchange features one for another for as long as that lowers ψ.
@@ -109,9 +125,9 @@ class Swaps:
         features = np.union1d(np.setdiff1d(fit.features, [leaves]), [enters]).astype(np.intp)
         if self.known.get(features.tobytes(), -math.inf) >= fit.psi:
             return None
-        new = self.fitted(features, fit)
-        self.known[features.tobytes()] = new.psi
-        return new if self.lowers(new, fit) else None
+        new = self.fitted_below(fit.psi, features, fit)
+        self.known[features.tobytes()] = fit.psi if new is None else new.psi
+        return new if new is not None and self.lowers(new, fit) else None
 
     def _promising(self, fit: Fit) -> list[tuple[int, int]]:
         """The exchanges (a feature of the fit, another) that gain by the estimates, the best first."""
@@ -158,10 +174,13 @@ class Swaps:
         return ruled_out, None
 
     def _not_ruled_out(self, fit: Fit) -> tuple[int, list[tuple[int, int]]]:
-        """How many exchanges the bound rules out, and the others, those that gain most by the estimates first."""
+        """How many exchanges the bound rules out, and the others, those that gain most by the estimates first.
+
+        Those with the same newcomer j follow each other: it is then taken in only once.
+        """
         exchange, magnitudes = self.exchange(fit), self.objective.column_magnitudes()
         few = self.problem.counted(fit.features).size * self.problem.n_features <= _ALL
-        found: list[tuple[float, int, int]] = []
+        found: list[tuple[Vector, Features, Features]] = [(np.empty(0), np.empty(0, np.intp), np.empty(0, np.intp))]
         ruled_out = 0
         for i in exchange.droppable:
             gain = exchange.gains(i)
@@ -173,11 +192,12 @@ class Swaps:
             ruled_out += self.problem.n_features - fit.features.size - int(np.count_nonzero(left))
             j = np.flatnonzero(left)
             j = j if few else j[np.argsort(-gain[j], kind="stable")[:_TOP]]
-            found += [(-float(gain[j]), i, int(j)) for j in j]
-        best = {j: gain for gain, _, j in sorted(found, reverse=True)}  # of each j, over all i
-        return ruled_out, [
-            (i, j) for gain, i, j in sorted(found, key=lambda one: (best[one[2]], one[2], one[0], one[1]))
-        ]
+            found.append((gain[j], np.full(j.size, i, np.intp), j))
+        gain, out, into = (np.concatenate(part) for part in zip(*found, strict=True))
+        best = np.full(self.problem.n_features, -np.inf)
+        np.maximum.at(best, into, gain)
+        order = np.lexsort((out, -gain, into, -best[into]))
+        return ruled_out, list(zip(out[order].tolist(), into[order].tolist(), strict=True))
 
     def has_bounds(self) -> bool:
         one_sided = bool(np.any(self.problem.must_be_nonnegative()))
@@ -218,13 +238,13 @@ class Swaps:
             return self.objective.hessian_of(fit.margins, True)[:, self.problem.coordinates(features)]
         if self.objective.concordance > 0 or width > 1:
             self.n_grad += features.size * width
-            return self.objective.cross_hessian_of(fit.margins, self.objective.restrict(features), True)
+            return self.objective.cross_hessian_of(fit.margins, self.refits.columns(features), True)
         missing = np.array([j for j in features if j not in self.columns], np.intp)
         if len(self.columns) * self.problem.n_features > _REMEMBERED:
             self.columns, missing = {}, features
         if missing.size:
             self.n_grad += missing.size
-            new = self.objective.cross_hessian_of(fit.margins, self.objective.restrict(missing), True)
+            new = self.objective.cross_hessian_of(fit.margins, self.refits.columns(missing), True)
             self.columns.update(zip(missing.tolist(), new.T, strict=True))
         return np.array([self.columns[j] for j in features.tolist()]).reshape(features.size, self.problem.dimension).T
 
@@ -241,7 +261,7 @@ class Swaps:
         return new.psi < fit.psi - _LOWER * abs(fit.psi)
 
     def is_perfect(self, fit: Fit) -> bool:
-        return fit.psi <= _PERFECT * self.null.psi and self.null.psi > 0
+        return 0 <= fit.psi <= _PERFECT * self.null.psi and self.null.psi > 0  # some losses go below 0
 
     def total(self, fit: Fit) -> int:
         inside = self.problem.counted(fit.features).size
@@ -274,8 +294,8 @@ class _Tries:
         if costs[np.searchsorted(larger.features, dropped)] >= enough:
             return None
         self.n_refits += 1
-        new = search.fitted(np.setdiff1d(larger.features, [dropped]), larger)
-        return new if search.lowers(new, fit) else None
+        new = search.fitted_below(fit.psi, np.setdiff1d(larger.features, [dropped]), larger)
+        return new if new is not None and search.lowers(new, fit) else None
 
     def _with(self, j: int) -> tuple[Fit, Vector]:
         """The fit with feature j as well, and what leaving out each of its features costs at least."""

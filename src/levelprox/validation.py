@@ -62,6 +62,8 @@ def as_array(name: str, value: object) -> NDArray[Any]:
 
 def real_array(name: str, value: object) -> Array:
     """`value` as a float32 or float64 array; everything narrower or integer becomes float64."""
+    if type(value) is np.ndarray and value.dtype == np.float64 and value.dtype.isnative:
+        return value  # most are, and come by the thousand
     array = as_array(name, value)
     if array.dtype.kind == "O":
         array = _from_objects(name, array)

@@ -162,7 +162,7 @@ class Tracker:
         """Solve the restriction to W from x, which may be where the last one ended, and look at all features."""
         problem, W = self.problem, self.state.features
         if self.part is None:
-            W = _support(problem, self.state.at.x) if not W.size else W
+            W = problem.support(self.state.at.x) if not W.size else W
             W = np.union1d(W, problem.exempt).astype(np.intp)
             self.part = problem.restrict(W)
         part, places = replace(self.part, level=problem.level), problem.coordinates(W)
@@ -243,13 +243,8 @@ def _violation(problem: Problem, x: Vector, gradient: Vector, y: float) -> Vecto
     elif mask is not None:
         size = np.where(mask, np.maximum(-gradient, 0), size)
     size -= y * problem.constraint.lam * (1.0 if problem.weights is None else problem.weights)
-    size[_support(problem, x)] = -np.inf
+    size[problem.support(x)] = -np.inf
     return size
-
-
-def _support(problem: Problem, x: Vector) -> Features:
-    """The features that are not zero."""
-    return np.flatnonzero(x if problem.width == 1 else problem.sizes(x))
 
 
 def _choose(problem: Problem, at: Iterate, violation: Vector, looks: int) -> Features:
@@ -259,7 +254,7 @@ def _choose(problem: Problem, at: Iterate, violation: Vector, looks: int) -> Fea
     once it binds, all that violates is taken, up to as many again as there are, and some more, so that the next look
     finds none missing. Where looks find ever new ones all the same, the sets grow until none can be missing.
     """
-    kept = np.union1d(_support(problem, at.x), problem.exempt)
+    kept = np.union1d(problem.support(at.x), problem.exempt)
     violators = int(np.count_nonzero(violation > 0))
     spare = int(kept.size * 2.0 ** max(-1, (looks - _MANY_LOOKS) // 2))
     more = max(_SMALLEST, spare, min(violators, kept.size))

@@ -39,12 +39,12 @@ private:
         std::int64_t k = 0;
         for (std::int64_t j = 0; j < dimension(); ++j) {
             if (k < intercepts_ && ones_[k] == j) {
-                add(shift, x[j]);
+                add_to(shift, x[j]);
                 ++k;
                 continue;
             }
             v[j - k] = scale_ ? x[j] / scale_[j - k] : x[j];
-            if (center_) add(shift, -center_[j - k] * v[j - k]);
+            if (center_) add_to(shift, -center_[j - k] * v[j - k]);
         }
         return shift.head + shift.tail;
     }
@@ -62,11 +62,6 @@ private:
             if (center_) slope -= center_[j - k] * residual_sum;
             gradient[j] = scale_ ? slope / scale_[j - k] : slope;
         }
-    }
-
-    static void add(HeadTail &sum, double term) {
-        const HeadTail next = two_sum(sum.head, term);
-        sum = {next.head, std::isfinite(next.head) ? sum.tail + next.tail : 0.0};
     }
 
     const LinearModel &model_;

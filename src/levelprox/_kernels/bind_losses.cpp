@@ -11,6 +11,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "exact.hpp"
 #include "loss.hpp"
 #include "module.hpp"
 
@@ -38,17 +39,10 @@ void in_slices(std::int64_t n, Body body) {
     }
 }
 
-// Knuth's two-sum: what each addition rounds away is kept and added at the end.
-struct CompensatedSum {
-    double sum = 0.0, lost = 0.0;
-    void add(double x) {
-        const double next = sum + x, part = next - sum;
-        lost += (sum - (next - part)) + (x - part);
-        sum = next;
-    }
-    // After an overflow or a NaN `lost` is meaningless; the plain sum says which it was.
-    double total() const { return std::isfinite(sum) ? sum + lost : sum; }
-};
+void add_parts(HeadTail &sum, const HeadTail &part) {
+    add_to(sum, part.head);
+    add_to(sum, part.tail);
+}
 
 // The weights of the samples, all 1 if there are none.
 //
@@ -60,18 +54,15 @@ public:
         if (n == 0) throw std::invalid_argument("there are no samples to average over");
         if (s == nullptr) return;
         double largest = 0.0, least = 0.0;
-        CompensatedSum all;
+        HeadTail all{0, 0};
         in_slices(n, [&](std::int64_t begin, std::int64_t end) {
-            CompensatedSum sum = all;  // a local copy stays in registers
-            double high = largest, low = least;
             for (std::int64_t i = begin; i < end; ++i) {
-                high = std::max(high, s[i]);
-                low = std::min(low, s[i]);
-                sum.add(s[i]);
+                largest = std::max(largest, s[i]);
+                least = std::min(least, s[i]);
             }
-            all = sum, largest = high, least = low;
+            add_parts(all, compensated_sum(end - begin, s + begin));
         });
-        const double total = all.total();  // NaN if a weight is
+        const double total = all.head + all.tail;  // NaN if a weight is
         if (!(least == 0.0 && total > 0.0 && std::isfinite(total)))
             throw std::invalid_argument("weights must be nonnegative and have a positive, finite sum");
         // 2^1023 is the largest power there is; it brings even the least subnormal to 2^-51.
@@ -94,19 +85,20 @@ private:
 
 double weighted_sum(const Loss &loss, std::int64_t n, const double *z, const double *b, const Weights &weights,
                     double scale) {
-    CompensatedSum all;
+    HeadTail all{0, 0};
     in_slices(n, [&](std::int64_t slice_begin, std::int64_t slice_end) {
-        CompensatedSum sum = all;
         std::array<double, kBlock> losses;
         for (std::int64_t begin = slice_begin; begin < slice_end; begin += kBlock) {
             const std::int64_t size = std::min(kBlock, slice_end - begin);
             loss.value(size, z + begin, b + begin, losses.data());
-            for (std::int64_t i = 0; i < size; ++i)
-                sum.add(weights.times(begin + i, losses[static_cast<std::size_t>(i)] * scale));
+            for (std::int64_t i = 0; i < size; ++i) {
+                double &loss_i = losses[static_cast<std::size_t>(i)];
+                loss_i = weights.times(begin + i, loss_i * scale);
+            }
+            add_parts(all, compensated_sum(size, losses.data()));
         }
-        all = sum;
     });
-    return all.total();
+    return all.head + all.tail;
 }
 
 double mean(const Loss &loss, std::int64_t n, const double *z, const double *b, const double *s) {

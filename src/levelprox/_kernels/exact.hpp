@@ -5,6 +5,7 @@
 // Products are split into head and tail by Dekker's algorithm, which needs no fused multiply-add.
 #pragma once
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 namespace levelprox {
@@ -28,6 +29,32 @@ inline HeadTail two_product(double a, double b) {
     const double head = a * b;
     const HeadTail p = split(a), q = split(b);
     return {head, ((p.head * q.head - head) + p.head * q.tail + p.tail * q.head) + p.tail * q.tail};
+}
+
+// sum + term, with what the addition rounds away; after an overflow the sum is its head alone.
+inline void add_to(HeadTail &sum, double term) {
+    const HeadTail next = two_sum(sum.head, term);
+    sum = {next.head, std::isfinite(next.head) ? sum.tail + next.tail : 0.0};
+}
+
+// The sum of n terms as head + tail, in lanes that do not wait for one another; always the same lanes, hence bits.
+inline HeadTail compensated_sum(std::int64_t n, const double *terms) {
+    constexpr int LANES = 8;
+    double head[LANES] = {}, tail[LANES] = {};
+    std::int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; ++k) {
+            const HeadTail next = two_sum(head[k], terms[i + k]);
+            head[k] = next.head;
+            tail[k] += next.tail;
+        }
+    HeadTail sum{0, 0};
+    for (int k = 0; k < LANES; ++k) {
+        add_to(sum, head[k]);
+        if (std::isfinite(sum.head)) sum.tail += tail[k];
+    }
+    for (; i < n; ++i) add_to(sum, terms[i]);
+    return sum;
 }
 
 class ExactSum {

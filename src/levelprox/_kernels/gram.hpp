@@ -32,6 +32,15 @@ void add_pairs(const SparseSlices<T, I> &X, std::int64_t begin, std::int64_t end
     std::vector<std::pair<I, double>> row;
     for (std::int64_t s = begin; s < end; ++s) {
         if (weight[s] == 0) continue;
+        const std::int64_t first = X.indptr[s], last = X.indptr[s + 1];
+        if (known == 0 && std::is_sorted(X.indices + first, X.indices + last)) {  // as they lie
+            for (std::int64_t p = first; p < last; ++p) {
+                const double c = weight[s] * double(X.data[p]);
+                double *to = sum + X.indices[p] * X.length;
+                for (std::int64_t q = first; q <= p; ++q) to[X.indices[q]] += c * double(X.data[q]);
+            }
+            continue;
+        }
         row.clear();
         for (std::int64_t p = X.indptr[s]; p < X.indptr[s + 1]; ++p) row.emplace_back(X.indices[p], double(X.data[p]));
         const auto before = [](const auto &a, const auto &b) { return a.first < b.first; };
@@ -94,7 +103,7 @@ void sparse_gram(const SparseSlices<T, I> &X, const double *weight, std::int64_t
 }
 
 // A block of rows, dense and packed for panel_product: entry j of row i is at [j / PANEL][i][j % PANEL].
-constexpr std::int64_t BLOCK_ROWS = 256;
+constexpr std::int64_t BLOCK_ROWS = 256, FEW = 8;
 inline double *packed(double *block, std::int64_t i, std::int64_t j) {
     return block + (j / PANEL) * BLOCK_ROWS * PANEL + i * PANEL + j % PANEL;
 }
@@ -134,7 +143,10 @@ void dense_gram(const Stored &X, bool by_rows, const double *weight, std::int64_
         for (std::int64_t q = 0; q <= p; ++q) tiles.emplace_back(p, q);
 
     const std::int64_t count = rows.size(), blocks = (count + BLOCK_ROWS - 1) / BLOCK_ROWS, size = BLOCK_ROWS * PANEL * panels;
-    const std::int64_t together = std::clamp<std::int64_t>((std::int64_t(1) << 19) / std::max<std::int64_t>(size, 1), 1, std::max<std::int64_t>(blocks, 1));
+    // Blocks that are packed at the same time: some for every thread, yet few where they are small, for memory that is new
+    // costs more than the sums in it.
+    const std::int64_t room = std::max<std::int64_t>(size, 1), several = std::max((FEW << 13) / room, std::min(FEW, (FEW << 16) / room));
+    const std::int64_t together = std::clamp<std::int64_t>(several, 1, std::max<std::int64_t>(blocks, 1));
     const auto plain = std::make_unique<double[]>(std::size_t(together * size));  // zeros: the last panel may be wider than X
     const auto weighted = std::make_unique<double[]>(std::size_t(together * size));
     const std::int64_t run = std::clamp<std::int64_t>(std::int64_t(tiles.size()) / 256, 1, 64);  // tiles of a task

@@ -60,8 +60,8 @@ private:
         HeadTail loss{0, 0}, residual{0, 0};
 
         void add(const Sums &other) {
-            for (const double term : {other.loss.head, other.loss.tail}) LinearModel::add(loss, term);
-            for (const double term : {other.residual.head, other.residual.tail}) LinearModel::add(residual, term);
+            for (const double term : {other.loss.head, other.loss.tail}) add_to(loss, term);
+            for (const double term : {other.residual.head, other.residual.tail}) add_to(residual, term);
         }
     };
 
@@ -125,28 +125,18 @@ private:
             for (std::int64_t i = begin; i < end; ++i) margins[i - begin] += shift;
     }
 
-    static void add(HeadTail &sum, double term) {
-        const HeadTail next = two_sum(sum.head, term);
-        // An infinite term makes the tail NaN; the sum is then its head alone.
-        sum = {next.head, std::isfinite(next.head) ? sum.tail + next.tail : 0.0};
-    }
-
     // Adds the losses and residuals of samples begin..end to the sums; residual_i = s_i l'(z_i, b_i) / sum s.
     void weigh(std::int64_t begin, std::int64_t end, const double *margins, double *residual, Sums &sum) const {
         double losses[ROWS];
         const std::int64_t n = end - begin;
-        loss_->value(n, margins, target_ + begin, losses);
-        loss_->derivative(n, margins, target_ + begin, residual);
+        loss_->evaluate(n, margins, target_ + begin, losses, residual, nullptr);
         for (std::int64_t i = 0; i < n; ++i) {
             const double weight = weight_ ? weight_[begin + i] : 1.0;
-            if (weight == 0) {  // a removed sample, even where its loss is infinite
-                residual[i] = 0;
-                continue;
-            }
-            add(sum.loss, weight * losses[i]);
-            residual[i] *= weight / total_;
-            add(sum.residual, residual[i]);
+            // A sample without weight is not there, even where its loss is infinite.
+            losses[i] = weight == 0 ? 0.0 : weight * losses[i];
+            residual[i] = weight == 0 ? 0.0 : residual[i] * (weight / total_);
         }
+        sum.add({compensated_sum(n, losses), compensated_sum(n, residual)});
     }
 
     Design design_;

@@ -1,4 +1,5 @@
-// The losses of loss.hpp: one functor of (z, b) each, and one class that loops over a block.
+// The losses of loss.hpp: one functor of (z, b) each, and one class that loops over a block;
+// the logistic loss, whose loops are vectorised (simd_logistic.inl), is a class of its own.
 //
 // Derivatives are with respect to the margin z. Each formula is arranged so that an intermediate
 // result overflows only if the answer does, and so that small answers keep their digits. The one
@@ -10,6 +11,8 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+
+#include "simd.hpp"
 
 namespace levelprox {
 namespace {
@@ -28,25 +31,6 @@ struct Squared {
     }
     double derivative(double z, double b) const { return -2.0 * (b - z); }
     double curvature(double z, double b) const { return unless_nan(b - z, 2.0); }
-};
-
-// log(1 + exp(-m)), m = b z. Only exp(-|m|) <= 1 is ever formed.
-struct Logistic {
-    double value(double z, double b) const {
-        const double m = b * z;
-        return std::log1p(std::exp(-std::abs(m))) + std::max(-m, 0.0);
-    }
-    // -b / (1 + exp(m)); for m > 0 multiplied through by exp(-m), which keeps the tail's digits.
-    double derivative(double z, double b) const {
-        const double m = b * z;
-        const double e = std::exp(-std::abs(m));
-        return -b * (m > 0 ? e : 1.0) / (1.0 + e);
-    }
-    // p (1 - p) with p = 1 / (1 + e): even in m, and 1 - p is never a difference.
-    double curvature(double z, double b) const {
-        const double e = std::exp(-std::abs(b * z));
-        return e / ((1.0 + e) * (1.0 + e));
-    }
 };
 
 // r^2 / 2 up to |r| = delta, delta (|r| - delta / 2) beyond
@@ -252,6 +236,17 @@ private:
     F loss_;
 };
 
+// log(1 + exp(-m)), m = b z: the loss that most fits are made of, and the one whose exp and log cost most.
+class Logistic final : public Loss {
+public:
+    void value(std::int64_t n, const double *z, const double *b, double *out) const override { evaluate(n, z, b, out, nullptr, nullptr); }
+    void derivative(std::int64_t n, const double *z, const double *b, double *out) const override { evaluate(n, z, b, nullptr, out, nullptr); }
+    void curvature(std::int64_t n, const double *z, const double *b, double *out) const override { evaluate(n, z, b, nullptr, nullptr, out); }
+    void evaluate(std::int64_t n, const double *z, const double *b, double *values, double *derivatives, double *curvatures) const override {
+        simd().logistic(n, z, b, values, derivatives, curvatures);
+    }
+};
+
 template <class F>
 std::unique_ptr<Loss> block(F loss) {
     return std::make_unique<Block<F>>(loss);
@@ -282,7 +277,7 @@ std::unique_ptr<Loss> make_loss(const std::string &name, double parameter, doubl
     if (name == "hinge") return kinked(Hinge{}, width);
     if (width != 0.0) throw std::invalid_argument("the loss '" + name + "' has no kinks to smooth");
     if (name == "squared") return block(Squared{});
-    if (name == "logistic") return block(Logistic{});
+    if (name == "logistic") return std::make_unique<Logistic>();
     if (name == "huber") return block(Huber{positive(name, parameter)});
     if (name == "cauchy") return block(Cauchy{positive(name, parameter)});
     if (name == "sigmoid") return block(Sigmoid{});

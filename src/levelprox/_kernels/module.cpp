@@ -15,4 +15,6 @@ NB_MODULE(_kernels, m) {
     bind_nesterov(m);
     bind_stochastic(m);
     bind_quadratic(m);
+    bind_column_fits(m);
+    bind_residual(m);
 }

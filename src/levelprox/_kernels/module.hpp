@@ -11,3 +11,5 @@ void bind_acsa(nanobind::module_ &m);
 void bind_nesterov(nanobind::module_ &m);
 void bind_stochastic(nanobind::module_ &m);
 void bind_quadratic(nanobind::module_ &m);
+void bind_column_fits(nanobind::module_ &m);
+void bind_residual(nanobind::module_ &m);

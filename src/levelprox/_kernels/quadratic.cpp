@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cholesky.hpp"
 #include "projection.hpp"
 #include "simd.hpp"
 
@@ -18,6 +19,10 @@ constexpr double WORTHWHILE = 0.5;                  // of a step
 constexpr double MOST_SHORTENED = 1e-12;            // of x, for its rounding
 constexpr int SHORTER = 8;                          // tries of a step on a curved face
 constexpr int SETTLED = 2;                          // steps on the same face before it is searched
+constexpr int RESTLESS = 20;                        // steps without that: faces that change for ever, where Q hardly bends
+constexpr double BEYOND = 1e3;                      // times what the level allows: a step that says nothing of where x goes
+constexpr std::size_t DIRECT = 128;                 // coordinates of a face whose system is factorised
+constexpr double SMALLEST = std::numeric_limits<double>::min();
 
 using Vector = std::vector<double>;
 
@@ -36,12 +41,18 @@ public:
         : Q_(Q), set_(set), scaled_(set), settings_(settings), state_(state), poll_(poll), d_(state.x.size()), width_(std::size_t(set.width)), unit_(d_), prices_(d_ / width_),
           x_(d_), slope_(d_), shifted_(d_), trial_(d_), move_(d_), image_(d_), spread_(d_) {
         for (std::size_t j = 0; j < prices_.size(); ++j) {
-            double bend = 0;  // one unit for all coefficients of a feature: their norm must stay a norm
-            for (std::size_t k = 0; k < width_; ++k) bend += diagonal[j * width_ + k] / double(width_);
+            double bend = 0, pull = 0;  // one unit for all coefficients of a feature: their norm must stay a norm
+            for (std::size_t k = 0; k < width_; ++k) {
+                bend += diagonal[j * width_ + k] / double(width_);
+                pull = std::max(pull, std::fabs(gradient[j * width_ + k]));
+            }
+            const double omega = set.omega ? set.omega[j] : 1.0;
+            // Where Q hardly bends its own unit would take a coordinate far beyond what the level allows.
+            if (set.tau > 0 && bend >= SMALLEST) bend = std::max(bend, pull * (omega / set.tau) / BEYOND);
             const double unit = bend > 0 ? 1 / std::sqrt(bend) : 1.0;
             std::fill_n(unit_.begin() + std::ptrdiff_t(j * width_), width_, unit);
             // Without a level nothing has a price, and signs may change freely.
-            prices_[j] = std::isinf(set.tau) ? 0.0 : (set.omega ? set.omega[j] : 1.0) * unit;
+            prices_[j] = std::isinf(set.tau) ? 0.0 : omega * unit;
         }
         for (std::size_t i = 0; i < d_; ++i) {
             x_[i] = state.x[i] / unit_[i];
@@ -53,7 +64,7 @@ public:
 
     void run() {
         double step = 1, first = 0;
-        int settled = 0;
+        int settled = 0, restless = 0;
         while (true) {
             look(step);
             double residual = largest(move_) / step;
@@ -74,7 +85,7 @@ public:
             if (!advance(bend, length / step)) return;
             step = std::clamp(bend > 0 ? length / bend : 1.0, SHORTEST, LONGEST);
             settled = same ? settled + 1 : 0;
-            if (settled >= SETTLED) width_ == 1 ? search_face() : search_groups(), settled = 0;
+            if (settled >= SETTLED || ++restless >= RESTLESS) width_ == 1 ? search_face() : search_groups(), settled = restless = 0;
             poll_.check();
         }
     }
@@ -167,7 +178,7 @@ private:
                 spent += std::fabs(normal.back() * x_[i]);
             }
             binds = binds && spent >= set_.tau * (1 - 1e-9);
-            const Vector found = conjugate_gradients(face, binds ? normal : Vector(face.size()));
+            const Vector found = minimiser_on(face, binds ? normal : Vector(face.size()));
             double t = 1, costs = 0;
             std::int64_t blocking = -1;
             int changing = 0;
@@ -248,7 +259,40 @@ private:
         return fall > WORTHWHILE * bend && advance(bend);
     }
 
-    // argmin over v of <slope, v> + v'Qv/2 on the face, with <normal, v> = 0.
+    // argmin over v of <slope, v> + v'Qv/2 on the face, with <normal, v> = 0: by its equations, where they are few.
+    Vector minimiser_on(const std::vector<std::int64_t> &face, const Vector &normal) {
+        Vector v = face.size() <= DIRECT ? solved_directly(face, normal) : Vector();
+        return v.empty() ? conjugate_gradients(face, normal) : v;
+    }
+
+    // Empty where Q is not at hand as a matrix, or singular.
+    Vector solved_directly(const std::vector<std::int64_t> &face, const Vector &normal) {
+        const std::size_t m = face.size();
+        Vector L(m * m), v(m), unit(m);
+        if (!Q_.block(face, L.data())) return {};
+        for (std::size_t j = 0; j < m; ++j) {
+            if (!(L[j * m + j] >= SMALLEST)) return {};  // below it numbers have lost their digits
+            unit[j] = 1 / std::sqrt(L[j * m + j]);
+        }
+        for (std::size_t j = 0; j < m; ++j)
+            for (std::size_t k = 0; k <= j; ++k) L[j * m + k] *= unit[j] * unit[k];
+        for (std::size_t k = 0; k < m; ++k) unit[k] /= unit_[face[k]];  // from the one scale to the other
+        work_ += double(m) * double(m) * double(m) / 3 / (double(d_) * double(d_));
+        if (!factorise(m, L)) return {};
+        for (std::size_t k = 0; k < m; ++k) v[k] = -slope_[face[k]] * unit[k];
+        solve_factorised(m, L, v);
+        if (dot(normal, normal) > 0) {
+            Vector across(m), prices(m);
+            for (std::size_t k = 0; k < m; ++k) across[k] = prices[k] = normal[k] * unit[k];
+            solve_factorised(m, L, across);
+            const double along = dot(prices, v) / dot(prices, across);
+            for (std::size_t k = 0; k < m; ++k) v[k] -= along * across[k];
+        }
+        for (std::size_t k = 0; k < m; ++k) v[k] *= unit[k];
+        return std::all_of(v.begin(), v.end(), [](double value) { return std::isfinite(value); }) ? v : Vector();
+    }
+
+    // The same by conjugate gradients.
     Vector conjugate_gradients(const std::vector<std::int64_t> &face, const Vector &normal, const Vector &norms = {}) {
         const std::size_t m = face.size();
         Vector block(m * m), v(m), r(m), p(m), Qp(m), wide(d_), wide_image(d_);

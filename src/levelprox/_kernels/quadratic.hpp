@@ -4,10 +4,12 @@
 //
 // Q symmetric and positive definite, with a diagonal that is known. Spectral projected gradient steps with the exact
 // step length find the face of the solution (which coordinates are zero, whether the level binds); on that face the
-// problem is linear algebra, done by conjugate gradients, and the projection of what they find is the next point.
+// problem is linear algebra, done by a Cholesky factor where coordinates are few and by conjugate gradients where many, and
+// the projection of what they find is the next point.
 //
 // All of it in coordinates in which Q has a unit diagonal: there the set is of the same kind, with other prices, and
-// the units of the columns of X no longer matter.
+// the units of the columns of X no longer matter. Where Q bends so little that such a unit is far out of the set, the set
+// gives the unit.
 #pragma once
 #include <cstdint>
 #include <vector>

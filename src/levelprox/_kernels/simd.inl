@@ -12,6 +12,8 @@ constexpr int LANES = 16;  // partial sums of every reduction, on every instruct
 
 #include "simd_dense.inl"
 #include "simd_gram.inl"
+#include "simd_logistic.inl"
+#include "simd_normal.inl"
 #include "simd_projection.inl"
 
 template <class T>
@@ -19,6 +21,6 @@ constexpr Tables<T> tables = {{dense_dot<T>, dense_add<T>, dense_dots<T>, dense_
 
 }  // namespace
 
-const Simd LEVELPROX_TABLE = {LEVELPROX_TABLE_NAME, panel_product, tables<float>, tables<double>};
+const Simd LEVELPROX_TABLE = {LEVELPROX_TABLE_NAME, panel_product, normal, logistic, tables<float>, tables<double>};
 
 }  // namespace levelprox

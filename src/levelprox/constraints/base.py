@@ -110,14 +110,18 @@ class Constraint(ABC):
             costs nothing, however large.
         """
         given = real_array("x", x)
-        nonzero = given != 0  # most are zero in a sparse point, and cost nothing
-        t = np.abs(given[nonzero]).astype(np.float64, copy=False)
+        omega = None if weights is None else _weights(weights, given.shape)
+        return self.total(given.astype(np.float64, copy=False), omega)
+
+    def total(self, x: Double, weights: Double | None) -> float:
+        """g(x), as `value` gives it, of arrays that were checked before."""
+        nonzero = (x != 0).nonzero()  # most are zero in a sparse point, and cost nothing
+        t, omega = np.abs(x[nonzero]), None if weights is None else weights[nonzero]
         with np.errstate(over="ignore", under="ignore"):
-            if weights is None:
-                return float(np.sum(self._phi_from_zero(t)))
-            omega = _weights(weights, given.shape)[nonzero]
+            if omega is None:
+                return float(self._phi_from_zero(t).sum())
             charged = omega > 0  # not omega * phi: an exempt coefficient may cost inf, and 0 * inf is NaN
-            return float(np.sum(omega[charged] * self._phi_from_zero(t[charged])))
+            return float((omega[charged] * self._phi_from_zero(t[charged])).sum())
 
     def _phi_from_zero(self, t: Double) -> Double:
         # φ(t) = λt(1 − δ) with δ ≤ L_h t/(2λ). Where that is below rounding λt is the better formula:
@@ -186,7 +190,7 @@ def log1p_product(theta: float, t: Double) -> Double:
 def _in_double(function: Callable[[Double], Double], t: ArrayLike) -> Array:
     given = real_array("t", t)
     with np.errstate(over="ignore", under="ignore"):
-        result = np.asarray(function(given.astype(np.float64, copy=False))).astype(given.dtype)
+        result = np.asarray(function(given.astype(np.float64, copy=False))).astype(given.dtype, copy=False)
     return result[()]  # a number for a number, as NumPy's own functions do
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -217,11 +217,11 @@ class LinearModel(Model):
         bend = self._bend(z, convex)
         return lambda v: self.design.rmatvec(bend * self.design.matvec(v))
 
-    def cross_hessian_of(self, z: Vector, part: LinearModel, convex: bool) -> Matrix:
+    def cross_hessian_of(self, z: Vector, moves: Sequence[Vector], convex: bool) -> Matrix:
         bend = self._bend(z, convex)
-        cross = np.empty((self.dimension, part.dimension), order="F")
-        for j, column in enumerate(np.eye(part.dimension)):
-            cross[:, j] = self.design.rmatvec(bend * part.moved(column))
+        cross = np.empty((self.dimension, len(moves)), order="F")
+        for j, move in enumerate(moves):
+            cross[:, j] = self.design.rmatvec(bend * move)
         return cross
 
     def feature_hessians_of(self, z: Vector) -> Matrix:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
@@ -37,5 +38,8 @@ class Model(Curved):
         """The diagonal blocks of A'∇²F(z)A, one for each feature; of shape (n_features, width, width)."""
 
     @abstractmethod
-    def cross_hessian_of(self, z: Vector, part: Self, convex: bool) -> Matrix:
-        """The columns of A'∇²F(z)A that belong to `part`, a restriction of this ψ; of shape (d, part.dimension)."""
+    def cross_hessian_of(self, z: Vector, moves: Sequence[Vector], convex: bool) -> Matrix:
+        """A'∇²F(z)v for each of some changes v of the margins; of shape (d, len(moves)).
+
+        With columns of A for v these are columns of A'∇²F(z)A.
+        """

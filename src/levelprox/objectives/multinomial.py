@@ -10,7 +10,7 @@ entries add up to 0.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -188,11 +188,11 @@ class MultinomialModel(Model):
         p, share = Multinomial.probabilities(z), self._share[:, None]
         return lambda v: self._pulled_back(share * Multinomial.product(p, self.moved(v)))
 
-    def cross_hessian_of(self, z: Matrix, part: MultinomialModel, convex: bool = True) -> Matrix:
+    def cross_hessian_of(self, z: Matrix, moves: Sequence[Matrix], convex: bool = True) -> Matrix:
         p, share = Multinomial.probabilities(z), self._share[:, None]
-        cross = np.empty((self.dimension, part.dimension), order="F")
-        for j, column in enumerate(np.eye(part.dimension)):
-            cross[:, j] = self._pulled_back(share * Multinomial.product(p, part.moved(column)))
+        cross = np.empty((self.dimension, len(moves)), order="F")
+        for j, move in enumerate(moves):
+            cross[:, j] = self._pulled_back(share * Multinomial.product(p, move))
         return cross
 
     def feature_hessians_of(self, z: Matrix) -> Matrix:

@@ -1,0 +1,60 @@
+// Fits over a few columns for Python. Arguments were checked by levelprox.objectives; here only what keeps reads inside
+// arrays.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "column_fits.hpp"
+#include "module.hpp"
+#include "subproblem.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace levelprox;
+
+namespace {
+
+nb::object as_array(std::vector<double> values, std::vector<std::size_t> shape) {
+    auto *owned = new std::vector<double>(std::move(values));
+    nb::capsule owner(owned, [](void *p) noexcept { delete static_cast<std::vector<double> *>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, double>(owned->data(), shape.size(), shape.data(), owner));
+}
+
+}  // namespace
+
+void bind_column_fits(nb::module_ &m) {
+    nb::class_<ColumnFits>(m, "ColumnFits")
+        .def(
+            "__init__",
+            [](ColumnFits *self, const std::string &loss, double parameter, double width, double concordance, In target, std::optional<In> weight,
+               std::optional<In> offset) {
+                const std::size_t n = target.shape(0);
+                require(!weight || weight->shape(0) == n, "the weights do not fit the samples");
+                require(!offset || offset->shape(0) == n, "the offsets do not fit the samples");
+                new (self) ColumnFits(std::int64_t(n), make_loss(loss, parameter, width), concordance, target.data(),
+                                      weight ? weight->data() : nullptr, offset ? offset->data() : nullptr);
+            },
+            "loss"_a, "parameter"_a, "width"_a, "concordance"_a, "target"_a.noconvert(), "weight"_a.noconvert().none(),
+            "offset"_a.noconvert().none(), nb::keep_alive<1, 6>(), nb::keep_alive<1, 7>(), nb::keep_alive<1, 8>())
+        .def(
+            "fit",
+            [](const ColumnFits &self, const std::vector<In> &columns, std::vector<double> x, double tolerance, double below) -> nb::object {
+                const std::size_t count = columns.size();
+                require(x.size() == count, "there must be a coefficient for each column");
+                ColumnFits::Columns data;
+                for (const In &column : columns) {
+                    require(std::int64_t(column.shape(0)) == self.rows(), "a column does not fit the samples");
+                    data.push_back(column.data());
+                }
+                ColumnFit found;
+                {
+                    Poll poll;
+                    nb::gil_scoped_release release;
+                    found = self.fit(data, std::move(x), tolerance, below, poll);
+                }
+                constexpr const char *names[] = {"fitted", "not below", "failed"};
+                return nb::make_tuple(names[int(found.end)], as_array(std::move(found.x), {count}), found.psi,
+                                      as_array(std::move(found.margins), {std::size_t(self.rows())}), as_array(std::move(found.hessian), {count, count}));
+            },
+            "columns"_a, "x"_a, "tolerance"_a, "below"_a);
+}

@@ -1,0 +1,178 @@
+#include "column_fits.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "exact.hpp"
+#include "simd.hpp"
+
+namespace levelprox {
+namespace {
+
+constexpr std::int64_t BLOCK = 256;  // rows
+constexpr int MOST_STEPS = 100;           // many only where classes are separated
+constexpr double SHOWS = 1e-12;           // of psi
+constexpr double PERFECT = 1e-12;         // of psi at 0: nothing is left to explain
+constexpr double MUCH = 1e-3;             // of psi: a small gradient promises so much only where psi itself is going to 0
+constexpr double RIDGE = 1e-9;            // of the curvature at the start, and less as psi falls
+constexpr double FAR = 20.0;              // by how much the log of the curvature may change in a step
+constexpr double ARMIJO = 1e-4;
+constexpr double SHORTEST = 1.0 / 1024;   // of a Newton step
+constexpr double LAST_DIGITS = 4 * std::numeric_limits<double>::epsilon();
+
+double largest(const std::vector<double> &v) {
+    double most = 0;
+    for (const double entry : v) most = std::max(most, std::abs(entry));
+    return most;
+}
+
+// Not every loss is bounded by 0: where one is below, nothing is perfect, and shares mean nothing.
+bool is_perfect(double psi, double origin) { return psi >= 0 && psi <= PERFECT * origin; }
+double share_left(double psi, double start) { return psi >= 0 && psi < start ? psi / start : 1.0; }
+
+// -(H + share diag(ridge))^-1 g by Cholesky, H's lower triangle given; empty where H is not positive definite.
+std::vector<double> newton_step(std::vector<double> H, double share, const std::vector<double> &ridge, const std::vector<double> &g) {
+    const std::size_t m = g.size();
+    std::vector<double> step(m);
+    for (std::size_t j = 0; j < m; ++j) {
+        H[j * m + j] += share * ridge[j];
+        for (std::size_t k = 0; k <= j; ++k) {
+            double rest = H[j * m + k];
+            for (std::size_t l = 0; l < k; ++l) rest -= H[j * m + l] * H[k * m + l];
+            if (k < j) {
+                H[j * m + k] = rest / H[k * m + k];
+            } else if (rest > 0) {
+                H[j * m + j] = std::sqrt(rest);
+            } else {
+                return {};
+            }
+        }
+        double rest = -g[j];
+        for (std::size_t l = 0; l < j; ++l) rest -= H[j * m + l] * step[l];
+        step[j] = rest / H[j * m + j];
+    }
+    for (std::size_t j = m; j-- > 0;) {
+        for (std::size_t l = j + 1; l < m; ++l) step[j] -= H[l * m + j] * step[l];
+        step[j] /= H[j * m + j];
+        if (!std::isfinite(step[j])) return {};
+    }
+    return step;
+}
+
+void mirror(std::size_t m, std::vector<double> &H) {
+    for (std::size_t j = 0; j < m; ++j)
+        for (std::size_t k = 0; k < j; ++k) H[k * m + j] = H[j * m + k];
+}
+
+}  // namespace
+
+ColumnFits::ColumnFits(std::int64_t n, std::unique_ptr<Loss> loss, double concordance, const double *target, const double *weight, const double *offset)
+    : n_(n), loss_(std::move(loss)), concordance_(concordance), total_(double(n)), target_(target), weight_(weight), offset_(offset) {
+    if (!weight) return;
+    const HeadTail sum = compensated_sum(n, weight);
+    total_ = sum.head + sum.tail;
+}
+
+std::vector<double> ColumnFits::combined(const Columns &columns, const std::vector<double> &x) const {
+    std::vector<double> z(n_);
+    for (std::size_t j = 0; j < x.size(); ++j)
+        if (x[j] != 0) simd().dense<double>().add(n_, x[j], columns[j], z.data());
+    return z;
+}
+
+ColumnFits::Look ColumnFits::look(const Columns &columns, const double *margins, Poll &poll) const {
+    const std::size_t m = columns.size();
+    Look seen{0, std::vector<double>(m), std::vector<double>(m * m)};
+    HeadTail sum{0, 0};
+    double value[BLOCK], slope[BLOCK], bend[BLOCK];
+    Columns here(m);
+    for (std::int64_t begin = 0; begin < n_; begin += BLOCK) {
+        const std::int64_t rows = std::min(BLOCK, n_ - begin);
+        loss_->evaluate(rows, margins + begin, target_ + begin, value, slope, bend);
+        for (std::int64_t i = 0; i < rows; ++i) {
+            const double weight = weight_ ? weight_[begin + i] : 1.0;
+            // A sample without weight is not there, even where its loss is infinite.
+            value[i] = weight == 0 ? 0.0 : weight * value[i];
+            slope[i] = weight == 0 ? 0.0 : slope[i] * (weight / total_);
+            bend[i] = weight == 0 ? 0.0 : std::abs(bend[i]) * (weight / total_);
+        }
+        const HeadTail part = compensated_sum(rows, value);
+        add_to(sum, part.head);
+        add_to(sum, part.tail);
+        for (std::size_t j = 0; j < m; ++j) here[j] = columns[j] + begin;
+        simd().normal(rows, std::int64_t(m), here.data(), slope, bend, seen.gradient.data(), seen.hessian.data());
+        poll.check();
+    }
+    seen.psi = (sum.head + sum.tail) / total_;
+    return seen;
+}
+
+ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double tolerance, double below, Poll &poll) const {
+    const std::size_t m = columns.size();
+    std::vector<double> origin(n_);
+    if (offset_) std::copy_n(offset_, n_, origin.data());
+    std::vector<double> z = combined(columns, x), trial(n_);
+    for (std::int64_t i = 0; i < n_; ++i) z[i] += origin[i];
+
+    Look at;
+    std::vector<double> ridge(m);
+    double psi_of_start = 0;
+    const auto begin = [&] {
+        at = look(columns, z.data(), poll);
+        psi_of_start = at.psi;
+        for (std::size_t j = 0; j < m; ++j) ridge[j] = RIDGE * at.hessian[j * m + j];
+    };
+    begin();
+    const double psi_of_origin = look({}, origin.data(), poll).psi;
+    const auto ended = [&](FitEnd how) {
+        mirror(m, at.hessian);
+        return ColumnFit{how, std::move(x), std::move(z), std::move(at.hessian), at.psi};
+    };
+
+    for (int steps = 0; steps < MOST_STEPS; ++steps) {
+        if (!std::isfinite(at.psi) || !std::isfinite(largest(at.gradient))) break;
+        const bool flat = largest(at.gradient) <= tolerance;
+        if (flat && (m == 0 || is_perfect(at.psi, psi_of_origin))) return ended(FitEnd::fitted);
+        const std::vector<double> step = newton_step(at.hessian, share_left(at.psi, psi_of_start), ridge, at.gradient);
+        if (step.empty()) return ended(flat ? FitEnd::fitted : FitEnd::failed);
+        double foretold = 0;
+        for (std::size_t j = 0; j < m; ++j) foretold -= step[j] * at.gradient[j];
+        if (flat && !(foretold > MUCH * std::abs(at.psi))) return ended(FitEnd::fitted);
+        if (!(foretold > 0)) break;
+        const std::vector<double> along = combined(columns, step);
+        // l'(z) + l''(z) A step is orthogonal to all columns, hence feasible in the dual of this fit, and there the
+        // curvature 1/l'' of the conjugate has grown by at most 1/(1 - change).
+        const double change = concordance_ == 0 ? 0.0 : concordance_ * largest(along);
+        if (change < 1 && at.psi - 0.5 * foretold / (1 - change) >= below) return ended(FitEnd::not_below);
+
+        // No more to gain: a last step for the digits of x, unless coefficients grow for ever, as where classes are separated.
+        const bool last = foretold <= SHOWS * std::abs(at.psi);
+        if (last && change >= 1) return ended(FitEnd::fitted);
+
+        const bool far = change > FAR && std::isfinite(change);
+        if (steps == 0 && far && largest(x) > 0) {
+            // Large coefficients held each other; without one of them, samples lie far out where psi hardly bends.
+            std::fill(x.begin(), x.end(), 0.0);
+            z = origin;
+            begin();
+            continue;
+        }
+        double t = far ? FAR / change : 1.0;
+        for (Look next;; t /= 2) {
+            if (t < SHORTEST) return ended(FitEnd::failed);
+            for (std::int64_t i = 0; i < n_; ++i) trial[i] = z[i] + t * along[i];
+            next = look(columns, trial.data(), poll);
+            if (last && !(largest(next.gradient) < 0.5 * largest(at.gradient))) return ended(FitEnd::fitted);
+            if (next.psi <= at.psi - ARMIJO * t * foretold + LAST_DIGITS * std::abs(at.psi)) {
+                at = std::move(next);
+                break;
+            }
+        }
+        z.swap(trial);
+        for (std::size_t j = 0; j < m; ++j) x[j] += t * step[j];
+    }
+    return ended(FitEnd::failed);
+}
+
+}  // namespace levelprox

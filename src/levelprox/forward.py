@@ -1,0 +1,61 @@
+"""Forward selection: features taken in one by one, the most useful first."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.refit import Fit
+from levelprox.swaps import Swaps
+
+Vector = NDArray[np.float64]
+Features = NDArray[np.intp]
+
+FEW = 5  # features, of which the first one taken in may decide too much
+
+
+def forward(swaps: Swaps, fit: Fit, most: int, without: int | None = None) -> Features:
+    """Up to `most` features besides those of a fit, in the order in which they were taken in.
+
+    The next one gains most by the second-order model, with the curvature of the fit that it began with: what is left of
+    each column after those before it is kept up to date as a Cholesky factorisation would, one product for each
+    feature taken in, and one for the gradient there.
+
+    Parameters
+    ----------
+    swaps : Swaps
+    fit : Fit
+        What to begin with: the null fit.
+    most : int
+    without : int, optional
+        A feature that is not to be taken in.
+    """
+    problem, z, base = swaps.problem, fit.margins, fit.features
+    chosen, exchange = np.empty(0, np.intp), swaps.exchange(fit)
+    left, factors = exchange.left, list[Vector]()
+    while chosen.size < most:
+        exchange.left = left
+        gain = exchange.additions()
+        gain[chosen] = -np.inf
+        if without is not None:
+            gain[without] = -np.inf
+        j = int(np.argmax(gain))
+        if not gain[j] > 0:
+            break
+        chosen = np.append(chosen, j)
+        fit = swaps.roughly(np.union1d(base, chosen).astype(np.intp), fit)
+        if swaps.is_perfect(fit) or chosen.size == most:
+            break
+        exchange.gradient = swaps.gradient(fit).reshape(problem.n_features, -1)
+        if problem.width == 1:
+            column = swaps.columns_of(Fit(np.array([j], np.intp), np.zeros(1), 0.0, z))[:, 0]
+            column = column - exchange.B @ exchange.cross[j]
+            for factor in factors:
+                column -= factor * factor[j]
+            pivot = column[j]
+            if pivot > 0:
+                factors.append(column / math.sqrt(pivot))
+                left = left - (factors[-1] ** 2)[:, None, None]
+    return chosen

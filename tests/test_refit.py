@@ -1,0 +1,189 @@
+"""Fits over a few columns: compiled as by NumPy, and ended early only where nothing is lost."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from levelprox import LinearModel, Problem, _kernels, columns
+from levelprox.constraints import MCP
+from levelprox.losses import Logistic
+from levelprox.null_fit import null_fit
+from levelprox.refit import Fit, Refits
+from levelprox.restriction import How
+from levelprox.subsolvers import Newton
+from levelprox.surrogate import surrogate_by_name
+from tests.registries import LOSSES, targets_of
+from tests.subset_cases import table, weighted
+
+EXAMPLES = 1000 if os.environ.get("LEVELPROX_LONG_TESTS") else 60
+SMOOTH = [loss for loss in LOSSES if loss.smooth]
+CONVEX = [loss for loss in SMOOTH if loss.weak_convexity == 0]
+
+
+class To(Refits):
+    """Refits, all to the same tolerance."""
+
+    tolerance = 0.0
+
+    def __call__(self, features, near, below=math.inf):
+        return super().__call__(features, near, self.tolerance, below)
+
+
+def refits_of(objective: LinearModel, tol: float = 1e-9) -> tuple[To, Fit]:
+    """Refits, and a fit of nothing to begin at."""
+    problem = Problem(objective, MCP.from_threshold(1.0), 1.5)
+    null = null_fit(problem)
+    how = How(Newton(), 0.0, surrogate_by_name("concave"), null, lambda: math.inf, None)
+    nothing = Fit(np.empty(0, np.intp), np.empty(0), objective.value_of(objective.origin), objective.origin)
+    refits = To(problem, how)
+    refits.tolerance = tol * null.scale
+    return refits, nothing
+
+
+def linear_model(loss, seed: int = 0, n: int = 90, d: int = 9) -> LinearModel:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) + 0.5 * rng.standard_normal((n, 1))
+    signal = 0.3 * X @ rng.standard_normal(d) + 0.5 * rng.standard_normal(n)
+    return LinearModel(X, targets_of(loss, signal), loss, rng.integers(0, 3, n), 0.1 * X[:, 0], fit_intercept=True)
+
+
+@pytest.mark.parametrize("loss", CONVEX, ids=str)
+def test_the_compiled_fit_is_that_over_the_data_themselves(loss):
+    objective = linear_model(loss)
+    refits, nothing = refits_of(objective)
+    for features in ([], [3], [0, 4, 9], [1, 2, 5, 6, 8, 9], range(10)):
+        chosen = np.array(list(features), np.intp)
+        compiled, plain = refits(chosen, nothing), refits._by_itself(chosen, nothing, refits.tolerance)
+        assert compiled.psi == pytest.approx(plain.psi, rel=1e-12, abs=1e-14)
+        part = objective.restrict(chosen)
+        np.testing.assert_allclose(compiled.margins, part.margins(compiled.x), atol=1e-9)
+        assert compiled.psi == pytest.approx(part.value_of(compiled.margins), rel=1e-13)
+        assert np.max(np.abs(part.gradient_of(compiled.margins)), initial=0.0) <= 1.01 * refits.tolerance
+        if compiled.hessian is not None:  # compiled Newton steps do not always settle on losses with bends
+            np.testing.assert_allclose(compiled.hessian, part.hessian_of(compiled.margins, True), rtol=1e-9, atol=1e-12)
+        assert compiled.hessian is not None or loss.concordance == math.inf
+
+
+@pytest.mark.parametrize("loss", SMOOTH, ids=str)
+def test_a_fit_begins_where_another_one_ended(loss):
+    refits, nothing = refits_of(linear_model(loss, seed=1))
+    before = refits(np.array([0, 2, 4, 9]), nothing)
+    after = refits(np.array([0, 3, 4, 9]), before)
+    assert after.psi <= nothing.psi
+    again = refits(after.features, after)
+    assert again.psi <= after.psi * (1 + 1e-15)
+    np.testing.assert_allclose(again.x, after.x, atol=1e-5)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    loss=st.sampled_from(["squared", "logistic", "poisson", "gamma"]),
+    share=st.floats(-0.5, 1.5),
+    plain=st.booleans(),
+)
+def test_a_fit_that_is_not_below_a_value_never_is(seed, loss, share, plain):
+    """None is a statement: brute force finds nothing below the value. And what is below is always found."""
+    whole = table(seed=seed % 40, loss=loss, intercept=True)
+    whole = whole if plain else weighted(whole)
+    rng = np.random.default_rng(seed)
+    features = np.sort(rng.choice(whole.counted, rng.integers(1, 5), replace=False))
+    chosen = np.array(sorted({*features.tolist(), *whole.exempt}), np.intp)
+    near = whole.fit(rng.choice(whole.counted, 3, replace=False))
+    true, start = whole.psi(features), whole.psi([])
+    below = true + share * (start - true)
+    refits, _ = refits_of(whole.objective)
+    fit = refits(chosen, near, below)
+    slack = 1e-8 * (abs(start) + abs(true))
+    if fit is None:
+        assert true >= below - slack
+    else:
+        assert fit.psi == pytest.approx(true, abs=slack)
+
+
+def test_most_hopeless_fits_end_before_they_are_exact():
+    """One look fewer, or more; a bound that never ended anything would pass the test above."""
+    whole = table(loss="logistic", intercept=True)
+    refits, nothing = refits_of(whole.objective)
+    chosen = np.array(sorted({0, 1, 2, *whole.exempt}), np.intp)
+    near = refits(np.array(sorted({0, 1, 3, *whole.exempt}), np.intp), nothing)
+    assert refits(chosen, near, whole.psi([0, 1, 2]) - 0.01) is None
+    assert refits(chosen, near, whole.psi([0, 1, 2]) + 0.01) is not None
+
+
+def test_classes_that_are_separated_are_fitted_until_nothing_is_left():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 5))
+    objective = LinearModel(X, np.where(X[:, 0] + X[:, 1] > 0, 1.0, -1.0), "logistic")
+    refits, nothing = refits_of(objective)
+    fit = refits(np.array([0, 1, 2]), nothing)
+    assert fit is not None and 0 <= fit.psi <= 1e-9
+
+
+def test_samples_left_far_out_by_a_feature_that_is_gone_do_not_stop_a_fit():
+    """Two large coefficients hold each other; without one of them the margins are in the thousands."""
+    rng = np.random.default_rng(1)
+    base = rng.standard_normal(200)
+    X = np.column_stack([base, base + 1e-3 * rng.standard_normal(200), rng.standard_normal(200)])
+    objective = LinearModel(X, np.where(base + rng.standard_normal(200) > 0, 1.0, -1.0), "logistic")
+    refits, nothing = refits_of(objective)
+    near = Fit(np.array([0, 1]), np.array([3000.0, -3000.0]), 0.5, 3000 * (X[:, 0] - X[:, 1]))
+    alone = refits(np.array([0, 2]), nothing)
+    assert refits(np.array([0, 2]), near).psi == pytest.approx(alone.psi, rel=1e-12)
+    end = refits.compiled.fit(refits.columns(np.array([0, 2])), [3000.0, 0.0], refits.tolerance, math.inf)
+    assert end[0] == "fitted" and end[2] == pytest.approx(alone.psi, rel=1e-12)
+
+
+def test_repeated_columns_are_no_obstacle():
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((80, 3))[:, [0, 1, 1, 2, 0]]
+    objective = LinearModel(X, np.where(X[:, 0] + rng.standard_normal(80) > 0, 1.0, -1.0), "logistic")
+    refits, nothing = refits_of(objective)
+    once, twice = refits(np.array([0, 1, 3]), nothing), refits(np.arange(5), nothing)
+    assert twice.psi == pytest.approx(once.psi, rel=1e-9)
+
+
+def test_where_columns_cannot_be_kept_the_data_are_read_as_they_lie(monkeypatch):
+    objective = linear_model(Logistic())
+    refits, nothing = refits_of(objective)
+    wide = refits(np.array([0, 1, 2, 9]), nothing)
+    monkeypatch.setattr(columns, "_KEPT", 300)
+    monkeypatch.setattr(refits, "compiled", None)
+    assert refits(np.array([0, 1, 2, 9]), nothing).psi == pytest.approx(wide.psi, rel=1e-12)
+    few = columns.Columns(objective)
+    for chosen in ([0, 1], [2, 3], [1, 5], [0, 1]):
+        for j, column in zip(chosen, few(np.array(chosen)), strict=True):
+            np.testing.assert_array_equal(column, objective.design.matvec(np.eye(10)[j]))
+        assert len(few.known) <= 3
+    assert few.fit_in(np.arange(3)) and not few.fit_in(np.arange(4))
+
+
+def test_every_instruction_set_gives_the_same_fit_to_the_last_bit(instruction_sets):
+    rng = np.random.default_rng(3)
+    for m, n in ((1, 5), (3, 16), (7, 300), (13, 1031)):
+        A, b = rng.standard_normal((m, n)), rng.choice([-1.0, 1.0], n)
+        found = []
+        for name in instruction_sets:
+            _kernels.use_simd(name)
+            fits = _kernels.ColumnFits("logistic", 0.0, 0.0, 1.0, b, None, None)
+            end, x, psi, margins, hessian = fits.fit(list(A), [0.0] * m, 1e-9, math.inf)
+            found.append((end, psi, x.tobytes(), margins.tobytes(), hessian.tobytes()))
+        assert len(set(found)) == 1
+
+
+def test_columns_that_do_not_fit_are_refused():
+    fits = _kernels.ColumnFits("squared", 0.0, 0.0, 0.0, np.zeros(4), None, None)
+    with pytest.raises(ValueError, match="a column does not fit the samples"):
+        fits.fit([np.zeros(3)], [0.0], 1e-6, math.inf)
+    with pytest.raises(ValueError, match="a coefficient for each column"):
+        fits.fit([np.zeros(4)], [], 1e-6, math.inf)
+    with pytest.raises(ValueError, match="weights do not fit"):
+        _kernels.ColumnFits("squared", 0.0, 0.0, 0.0, np.zeros(4), np.ones(3), None)
+    with pytest.raises(ValueError, match="offsets do not fit"):
+        _kernels.ColumnFits("squared", 0.0, 0.0, 0.0, np.zeros(4), None, np.ones(3))
