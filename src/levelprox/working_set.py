@@ -134,7 +134,7 @@ class Tracker:
         kept = self.state, self.part, self.small
         self.problem = problem = replace(self.problem, level=level)
         tolerance, before = tol * self.how.null.scale, self.state.at
-        self._restrict_to(np.union1d(self.state.features, _support(problem, x)).astype(np.intp))
+        self._restrict_to(np.union1d(self.state.features, problem.support(x)).astype(np.intp))
         self._work_on(x, False, Enough(_ENOUGH * tolerance))
         at, looks = self._settled(tolerance, 1, most_looks)
         if at.stop == "interrupted" or at.psi < before.psi or not problem.is_feasible(before.x):
