@@ -1,7 +1,7 @@
 """Candidates: the features nearest to being taken in, and exchanges among them from level to level.
 
-Along a path one solution differs from the next by about a feature, and so do the sets that are better. So a few tries at
-each level keep up with them, where a single fit needs many; the columns of the candidates stay where they are until
+Along a path one solution differs from the next by about a feature, and so do the sets that are better. So a few tries
+at each level keep up with them, where a single fit needs many. The columns of the candidates stay where they are until
 others come nearer, and so does what is known of the sets that were tried.
 """
 

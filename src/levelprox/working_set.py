@@ -130,7 +130,7 @@ class Tracker:
         return self._settled(tolerance, looks, most_looks)
 
     def moved(self, level: float, x: Vector, tol: float, most_looks: int) -> tuple[Iterate, int]:
-        """The same by way of another point that obeys the level; what is there stays where it does, too, and is lower."""
+        """The same by way of another point that obeys the level; what is there stays if it does, too, and is lower."""
         kept = self.state, self.part, self.small
         self.problem = problem = replace(self.problem, level=level)
         tolerance, before = tol * self.how.null.scale, self.state.at
