@@ -27,8 +27,8 @@ from levelprox import (
     solve,
     subset_path,
 )
+from levelprox.carried import _halfway
 from levelprox.constraints import L1, MCP, SCAD, Exp, Log
-from levelprox.path import _halfway
 
 FAMILIES = [MCP.from_threshold(0.2), SCAD.from_threshold(0.2), Exp(8.0), Log(30.0), L1()]
 

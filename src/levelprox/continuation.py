@@ -104,7 +104,9 @@ def _exchanged(problem: Problem, at: Iterate, how: How, tol: float, largest: int
     A feature costs at most the cap, whatever its size: as many as the level can pay for may be refitted without it, and
     others may take their place. Those that come nearest to being taken in are considered, without a look at the others.
     """
-    chosen = _affordable(problem, at.x)
+    sizes = problem.sizes(at.x)
+    support = problem.counted(np.flatnonzero(sizes))
+    chosen = support[np.argsort(-sizes[support], kind="stable")][: affordable(problem)]
     if not (how.working_sets and 0 < chosen.size <= largest and isinstance(problem.objective, Model)):
         return None, 0
     most = min(max(_CANDIDATES, _MORE * chosen.size), problem.n_features // 2)
@@ -151,16 +153,13 @@ def _without_the_first(swaps: Swaps, count: int, x: Vector) -> Fit:
     return swaps.improved(swaps.fitted(np.union1d(exempt, chosen).astype(np.intp), nothing))
 
 
-def _affordable(problem: Problem, x: Vector) -> Features:
-    """The largest features, as many as the level can pay for at the cap; none where one may cost more than another."""
+def affordable(problem: Problem) -> int:
+    """How many features the level can pay for at the cap; none where one may cost more than another."""
     weights, cap = problem.weights, problem.constraint.cap
     counted = np.ones(1) if weights is None else weights[weights > 0]
     if not (math.isfinite(problem.constraint.threshold) and counted.size and np.ptp(counted) == 0):
-        return np.empty(0, np.intp)
-    sizes = problem.sizes(x)
-    support = np.flatnonzero(sizes if weights is None else sizes * weights)
-    largest: Features = support[np.argsort(-sizes[support], kind="stable")]
-    return largest[: int(problem.level / (cap * float(counted[0])))]
+        return 0
+    return int(problem.level / (cap * float(counted[0])))
 
 
 def widened(problem: Problem, factor: float) -> Problem:

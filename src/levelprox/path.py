@@ -1,18 +1,10 @@
-"""Paths: the same problem at many levels, and at most k features for many k.
-
-A solution for η obeys every larger level, so levels are run upward: x, the working set, its columns and its Hessian are
-carried from one to the next, and most levels cost one look at all features.
-
-Where the constraint is not convex, what is carried upward may not be the best KKT point there is. So at a few levels,
-the largest first and then halfway between the others, the problem is solved by continuation, too; where that is better,
-it replaces what was there, and is carried on from there, upward and downward, for as long as it is better.
-"""
+"""Paths: the same problem at many levels (`carried.py`), and at most k features for many k."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,25 +13,17 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox.budget import Exchanges, best_subset
-from levelprox.certificate import Certificate, assemble
+from levelprox.carried import Levels, Solution, one_by_one
+from levelprox.certificate import Certificate
 from levelprox.errors import InvalidInputError
-from levelprox.null_fit import null_fit
 from levelprox.objectives import Objective
 from levelprox.problem import Problem
-from levelprox.restriction import How
-from levelprox.result import Iterate, Result, Status
+from levelprox.result import Status
 from levelprox.run import warn
-from levelprox.solve import solve
 from levelprox.subsolvers import choose
-from levelprox.surrogate import surrogate_by_name
 from levelprox.validation import finite, real, real_array, whole
-from levelprox.working_set import Tracker
 
 Vector = NDArray[np.float64]
-
-_ANCHORS = 4  # levels at which the problem is solved by continuation, too
-_LOWER = 1e-7  # of ψ: less is not better
-_MOST_LOOKS = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,9 +126,12 @@ def path(
     problems = [replace(problem, level=float(level)) for level in np.unique(given)]
     seconds = math.inf if time_limit is None else real("time_limit", time_limit)
     continuation = start != "direct" and problem.constraint.lipschitz > 0
+    began = time.monotonic()
     if choose("auto", problem.objective).on_working_sets:
-        return _Levels(problems, tol, seconds)(continuation)
-    return _one_by_one(problems, tol, start, seconds)
+        found, n_grad = Levels(problems, tol, seconds)(continuation)
+    else:
+        found, n_grad = one_by_one(problems, tol, start, seconds)
+    return _assembled(found, len(problems), tol, n_grad, time.monotonic() - began)
 
 
 def subset_path(objective: Objective, k: Sequence[int] | ArrayLike, **options: Any) -> Path:
@@ -185,117 +172,7 @@ def subset_path(objective: Objective, k: Sequence[int] | ArrayLike, **options: A
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Solution:
-    """A point with what is known of it; its gradient is not kept."""
-
-    x: scipy.sparse.csr_array
-    certificate: Certificate
-    status: Status
-
-    @property
-    def psi(self) -> float:
-        return self.certificate.psi
-
-
-class _Levels:
-    """Levels run upward on working sets, and better points carried on from where they were found."""
-
-    def __init__(self, problems: list[Problem], tol: float, seconds: float) -> None:
-        self.problems, self.tol, self.seconds, self.began = problems, tol, seconds, time.monotonic()
-        problem = problems[-1]
-        subsolver, self.null = choose("auto", problem.objective), null_fit(problem, seconds)
-        gamma, surrogate = subsolver.proximal_weight(problem.objective), surrogate_by_name("concave")
-        self.how = How(subsolver, gamma, surrogate, self.null, self._left, None)
-        self.n_grad = 2 if problem.exempt.size else 1
-        self.best: list[_Solution | None] = [None] * len(problems)
-
-    def __call__(self, continuation: bool) -> Path:
-        null = self.null
-        assert null.gradient is not None
-        start = Iterate(null.x, null.psi, null.gradient, step=1 / self.problems[0].objective.curvature)
-        try:
-            self._carry(Tracker(self.problems[0], start, self.how), range(len(self.problems)))
-            for i in _halfway(len(self.problems), _ANCHORS) if continuation else ():
-                if self._left() <= 0:
-                    break
-                self._anchor(i)
-        except KeyboardInterrupt:
-            if self.best[0] is None:
-                raise
-        return self._path()
-
-    def _anchor(self, i: int) -> None:
-        """Solve level i by continuation; where that is better, carry it on, upward and downward."""
-        result = solve(self.problems[i], tol=self.tol, start="continuation", time_limit=_limit(self._left()))
-        self.n_grad += result.n_grad
-        if result.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        solution = _Solution(scipy.sparse.csr_array(result.x[None]), result.certificate, result.status)
-        if not self._is_better(i, solution):
-            return
-        self.best[i] = solution
-        for others in (range(i + 1, len(self.problems)), range(i - 1, -1, -1)):
-            psi, gradient = self.problems[i].objective.value_and_gradient(result.x)
-            self.n_grad += 1
-            start = Iterate(result.x, psi, gradient, step=1 / self.problems[i].objective.curvature)
-            self._carry(Tracker(self.problems[i], start, self.how), others)
-
-    def _carry(self, tracker: Tracker, order: range) -> None:
-        """From level to level, for as long as that is better than what is there."""
-        for i in order:
-            if self._left() <= 0:
-                return
-            solution = self._solved(tracker, self.problems[i])
-            if not self._is_better(i, solution):
-                return
-            self.best[i] = solution
-
-    def _solved(self, tracker: Tracker, problem: Problem) -> _Solution:
-        at, looks = tracker.at_level(problem.level, self.tol, _MOST_LOOKS)
-        self.n_grad += looks
-        certificate = assemble(problem, at.x, at.psi, at.gradient, self.null)
-        status = Status.SOLVED if certificate.kkt <= self.tol else Status.MAX_ITER
-        if at.stop == "interrupted":
-            raise KeyboardInterrupt
-        if status is not Status.SOLVED and self._left() <= 0:
-            status = Status.TIME_LIMIT
-        return _Solution(scipy.sparse.csr_array(at.x[None]), certificate, status)
-
-    def _is_better(self, i: int, solution: _Solution) -> bool:
-        known = self.best[i]
-        return known is None or solution.psi < known.psi - _LOWER * abs(known.psi)
-
-    def _left(self) -> float:
-        return self.seconds - (time.monotonic() - self.began)
-
-    def _path(self) -> Path:
-        found = [(p, s) for p, s in zip(self.problems, self.best, strict=True) if s is not None]
-        return _assembled(found, len(self.problems), self.tol, self.n_grad, time.monotonic() - self.began)
-
-
-def _one_by_one(problems: list[Problem], tol: float, start: str, seconds: float) -> Path:
-    """For objectives without second-order models: each level is warm-started, and solved anew by continuation."""
-    began, n_grad = time.monotonic(), 0
-    found: list[tuple[Problem, _Solution]] = []
-    for problem in problems:
-        left = seconds - (time.monotonic() - began)
-        if left <= 0:
-            break
-        results: list[Result] = []
-        if found:
-            results.append(solve(problem, tol=tol, x0=found[-1][1].x.todense().ravel(), time_limit=_limit(left)))
-        if not found or start != "direct":
-            results.append(solve(problem, tol=tol, start=start, time_limit=_limit(left)))
-        n_grad += sum(result.n_grad for result in results)
-        if any(result.status is Status.INTERRUPTED for result in results):
-            break
-        best = min(results, key=lambda result: result.psi)
-        found.append((problem, _Solution(scipy.sparse.csr_array(best.x[None]), best.certificate, best.status)))
-    return _assembled(found, len(problems), tol, n_grad, time.monotonic() - began)
-
-
-def _assembled(found: list[tuple[Problem, _Solution]], asked: int, tol: float, n_grad: int, wall_s: float) -> Path:
+def _assembled(found: list[tuple[Problem, Solution]], asked: int, tol: float, n_grad: int, wall_s: float) -> Path:
     if not found:
         raise InvalidInputError("there was no time for the first level; raise time_limit")
     missed = [p.level for p, s in found if not s.status.success]
@@ -314,20 +191,3 @@ def _assembled(found: list[tuple[Problem, _Solution]], asked: int, tol: float, n
         n_grad=n_grad,
         wall_s=wall_s,
     )
-
-
-def _halfway(m: int, most: int) -> Iterator[int]:
-    """The last of m places, then the middle of the widest gap between those before, again and again."""
-    taken = [-1, m - 1]
-    yield m - 1
-    for _ in range(min(most, m) - 1):
-        gap, place = max((b - a, -a) for a, b in zip(sorted(taken)[:-1], sorted(taken)[1:], strict=True))
-        if gap < 2:
-            return
-        middle = -place + gap // 2
-        taken.append(middle)
-        yield middle
-
-
-def _limit(seconds: float) -> float | None:
-    return None if math.isinf(seconds) else max(seconds, 0.0)

@@ -27,6 +27,7 @@ _PROMISING = 0.1  # of what leaving out costs: by how much an estimate may be of
 _ADDITIONS = 5  # that are tried for the best one
 _LOWER = 1e-10  # of ψ: less is not an improvement
 _PERFECT = 1e-9  # of ψ at the null fit: nothing is left to explain
+_FEW = 512  # coordinates: the whole Hessian over them is cheap
 _REMEMBERED = 2**25  # numbers of columns of the Hessian
 
 
@@ -45,6 +46,8 @@ class Swaps:
     how : How
     prove : bool
         Whether to examine all exchanges whatever that takes.
+    tries : int
+        How many exchanges that do not lower ψ are tried at one fit.
 
     Attributes
     ----------
@@ -56,11 +59,19 @@ class Swaps:
     """
 
     def __init__(
-        self, problem: Problem, start: Fit, null: NullFit, tolerance: float, how: How, prove: bool = False
+        self,
+        problem: Problem,
+        start: Fit,
+        null: NullFit,
+        tolerance: float,
+        how: How,
+        prove: bool = False,
+        tries: int = _TRIES,
     ) -> None:
         assert isinstance(problem.objective, Model)
         self.problem, self.objective, self.best, self.null = problem, problem.objective, start, null
-        self.tolerance, self.how, self.prove, self.refits = tolerance, how, prove, Refits(problem, how)
+        self.tolerance, self.how, self.prove, self.tries = tolerance, how, prove, tries
+        self.refits = Refits(problem, how)
         self.n_grad = self.n_refits = 0
         self.known: dict[bytes, float] = {}
         self.columns: dict[int, Vector] = {}
@@ -102,7 +113,7 @@ class Swaps:
                 new = self._exchanged(fit, leaves, enters)
                 if new is None:
                     failures += 1
-                    if failures == _TRIES:
+                    if failures == self.tries:
                         break
                 else:
                     fit = new
@@ -223,6 +234,8 @@ class Swaps:
     def columns_of(self, fit: Fit) -> Matrix:
         """The columns of ∇²ψ that belong to the fit; where they are the same everywhere, computed once each."""
         features, width = fit.features, self.problem.width
+        if self.problem.dimension <= _FEW:  # one pass for all of them, where it was one for each
+            return self.objective.hessian_of(fit.margins, True)[:, self.problem.coordinates(features)]
         if self.objective.concordance > 0 or width > 1:
             self.n_grad += features.size * width
             return self.objective.cross_hessian_of(fit.margins, self.refits.columns(features), True)

@@ -127,8 +127,25 @@ class Tracker:
             looks += 1
         else:
             self.state = first(problem, self.state.at, self.how.null)
+        return self._settled(tolerance, looks, most_looks)
+
+    def moved(self, level: float, x: Vector, tol: float, most_looks: int) -> tuple[Iterate, int]:
+        """The same by way of another point that obeys the level; what is there stays if it does, too, and is lower."""
+        kept = self.state, self.part, self.small
+        self.problem = problem = replace(self.problem, level=level)
+        tolerance, before = tol * self.how.null.scale, self.state.at
+        self._restrict_to(np.union1d(self.state.features, problem.support(x)).astype(np.intp))
+        self._work_on(x, False, Enough(_ENOUGH * tolerance))
+        at, looks = self._settled(tolerance, 1, most_looks)
+        if at.stop == "interrupted" or at.psi < before.psi or not problem.is_feasible(before.x):
+            return at, looks
+        self.state, self.part, self.small = kept
+        return before, looks
+
+    def _settled(self, tolerance: float, looks: int, most_looks: int) -> tuple[Iterate, int]:
+        """Look at all features and work on those that matter, until there is no more to do."""
         while self.state.residual > tolerance and looks < most_looks and self.how.seconds_left() > 0:
-            W, enough = _look(problem, self.state, tolerance)
+            W, enough = _look(self.problem, self.state, tolerance)
             self._restrict_to(W)
             self._work_on(self.state.at.x, True, enough)
             looks += 1
