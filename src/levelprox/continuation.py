@@ -21,6 +21,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import repeat
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,10 +87,9 @@ def continued(
             at, more = _stage(problem, _iterates(problem, replace(at, n_grad=0), tol, how), problem.n_features)
             n_grad += more
         if doublings == 0 and exchanges and at.stop not in _STOPS:
-            for end, largest in ((at, _FROM_HERE), (direct, _FROM_DIRECT)):
-                better, more = _exchanged(problem, end, how, tol, largest)
-                n_grad += more
-                at = better if better is not None and better.psi < at.psi else at
+            better, more = _exchanged(problem, at, direct, how, tol)
+            n_grad += more
+            at = at if better is None else better
         n_nonzero = _count(problem, at.x)
         yield Stage(factor, at.psi, n_nonzero, n_grad), replace(at, n_grad=n_grad)
         if at.stop in _STOPS or how.seconds_left() <= 0:
@@ -98,59 +98,77 @@ def continued(
         doublings = min(doublings - 1, 0) if n_nonzero <= count else _next(problem, at.x, doublings - 1)
 
 
-def _exchanged(problem: Problem, at: Iterate, how: How, tol: float, largest: int) -> tuple[Iterate | None, int]:
-    """A lower KKT point by exchanges of features, and the passes that took.
+def _exchanged(problem: Problem, at: Iterate, direct: Iterate, how: How, tol: float) -> tuple[Iterate | None, int]:
+    """A KKT point lower than both ends by exchanges of features, if there is one, and the passes that took.
 
     A feature costs at most the cap, whatever its size: as many as the level can pay for may be refitted without it, and
     others may take their place. Those that come nearest to being taken in are considered, without a look at the others.
     """
-    sizes = problem.sizes(at.x)
-    support = problem.counted(np.flatnonzero(sizes))
-    chosen = support[np.argsort(-sizes[support], kind="stable")][: affordable(problem)]
-    if not (how.working_sets and 0 < chosen.size <= largest and isinstance(problem.objective, Model)):
+    ends = [
+        end for end, most in ((at, _FROM_HERE), (direct, _FROM_DIRECT)) if 0 < _largest(problem, end.x).size <= most
+    ]
+    if not (how.working_sets and ends and isinstance(problem.objective, Model)):
         return None, 0
-    most = min(max(_CANDIDATES, _MORE * chosen.size), problem.n_features // 2)
-    nearest = np.argsort(-problem.sizes(at.gradient), kind="stable")[:most]
-    W = np.union1d(np.union1d(nearest, np.flatnonzero(problem.sizes(at.x))), problem.exempt).astype(np.intp)
-    part = problem.restrict(W)
-    objective = part.objective
-    assert isinstance(objective, Model)
-    features = np.searchsorted(W, np.union1d(chosen, problem.exempt)).astype(np.intp)
-    x = np.zeros(part.dimension)
-    x[part.coordinates(features)] = at.x[problem.coordinates(W[features])]
-    margins = objective.margins(x)
-    begin = Fit(features, x[part.coordinates(features)], objective.value_of(margins), margins)
-    swaps = Swaps(part, begin, how.null, tol * how.null.scale, how)
+    W = _candidates(problem, ends)
+    swaps = _swaps_among(problem, W, how, tol)
+    found, null = dict[bytes, Fit](), swaps.best
     try:
-        before = swaps.fitted(features, begin)
-        after = swaps.improved(before)
+        for end in ends:
+            chosen = np.searchsorted(W, _largest(problem, end.x)).astype(np.intp)
+            near = Fit(np.arange(W.size, dtype=np.intp), end.x[problem.coordinates(W)], end.psi, null.margins)
+            before = swaps.fitted(np.union1d(null.features, chosen).astype(np.intp), near)
+            after = swaps.improved(before)
+            if after.psi < max(before.psi, end.psi):
+                found[after.features.tobytes()] = after
         if chosen.size <= FEW:
-            exempt_x = how.null.x[problem.coordinates(problem.exempt)]
-            after = min(after, _without_the_first(swaps, chosen.size, exempt_x), key=lambda fit: fit.psi)
+            after = swaps.improved(_without_the_first(swaps, null, chosen.size))
+            if after.psi <= swaps.best.psi:
+                found[after.features.tobytes()] = after
     except TimeoutError:
         return None, 0
-    if not (after.psi < before.psi or after.psi < at.psi):
-        return None, 0
-    x = np.zeros(problem.dimension)
-    x[problem.coordinates(W[after.features])] = after.x
-    end, n_grad = _stage(problem, _iterates(problem, (problem.cut(x), W), tol, how), problem.n_features)
-    if end.stop == "interrupted":
-        raise KeyboardInterrupt
-    return (end if end.psi < at.psi else None), n_grad
+    best, passes = None, 0
+    for fit in found.values():
+        x, features = np.zeros(problem.dimension), W[fit.features]
+        x[problem.coordinates(features)] = fit.x
+        end, n_grad = _stage(problem, _iterates(problem, (problem.cut(x), features), tol, how), problem.n_features)
+        if end.stop == "interrupted":
+            raise KeyboardInterrupt
+        passes += n_grad
+        best = end if end.psi < (at if best is None else best).psi else best
+    return best, passes
 
 
-def _without_the_first(swaps: Swaps, count: int, x: Vector) -> Fit:
-    """Of few features the first one taken in may decide too much: as many without it, exchanged for others in turn.
+def _candidates(problem: Problem, ends: list[Iterate]) -> Features:
+    """The features of these points, and those nearest to being taken in at each."""
+    W = problem.exempt
+    for end in ends:
+        most = min(max(_CANDIDATES, _MORE * _count(problem, end.x)), problem.n_features // 2)
+        nearest = np.argsort(-problem.sizes(end.gradient), kind="stable")[:most]
+        W = np.union1d(W, np.union1d(nearest, problem.support(end.x)))
+    return W.astype(np.intp)
 
-    x : ndarray
-        What the exempt features are at the null fit.
-    """
-    exempt = swaps.problem.exempt
-    margins = swaps.objective.restrict(exempt).margins(x) if exempt.size else swaps.objective.origin
-    nothing = Fit(exempt, x, swaps.null.psi, margins)
-    first = forward(swaps, nothing, 1)
-    chosen = forward(swaps, nothing, count, without=int(first[0])) if first.size else first
-    return swaps.improved(swaps.fitted(np.union1d(exempt, chosen).astype(np.intp), nothing))
+
+def _swaps_among(problem: Problem, W: Features, how: How, tol: float) -> Swaps:
+    """Exchanges among the features in W, begun at the null fit."""
+    part = problem.restrict(W)
+    exempt, x = part.exempt, how.null.x[problem.coordinates(problem.exempt)]
+    margins = cast(Model, part.objective).restrict(exempt).margins(x)
+    return Swaps(part, Fit(exempt, x, how.null.psi, margins), how.null, tol * how.null.scale, how)
+
+
+def _without_the_first(swaps: Swaps, null: Fit, count: int) -> Fit:
+    """Of few features the first one taken in may decide too much: as many without it."""
+    first = forward(swaps, null, 1)
+    chosen = forward(swaps, null, count, without=int(first[0])) if first.size else first
+    return swaps.fitted(np.union1d(null.features, chosen).astype(np.intp), null)
+
+
+def _largest(problem: Problem, x: Vector) -> Features:
+    """The largest features, as many as the level can pay for at the cap."""
+    sizes = problem.sizes(x)
+    support = problem.counted(problem.support(x))
+    largest: Features = support[np.argsort(-sizes[support], kind="stable")][: affordable(problem)]
+    return largest
 
 
 def affordable(problem: Problem) -> int:

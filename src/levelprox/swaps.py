@@ -234,9 +234,11 @@ class Swaps:
     def columns_of(self, fit: Fit) -> Matrix:
         """The columns of ∇²ψ that belong to the fit; where they are the same everywhere, computed once each."""
         features, width = fit.features, self.problem.width
-        if self.problem.dimension <= _FEW:  # one pass for all of them, where it was one for each
+        changes = self.objective.concordance > 0 or width > 1
+        if changes and self.problem.dimension <= _FEW:  # one pass for all of them, where it was one for each
+            self.n_grad += 1
             return self.objective.hessian_of(fit.margins, True)[:, self.problem.coordinates(features)]
-        if self.objective.concordance > 0 or width > 1:
+        if changes:
             self.n_grad += features.size * width
             return self.objective.cross_hessian_of(fit.margins, self.refits.columns(features), True)
         missing = np.array([j for j in features if j not in self.columns], np.intp)
