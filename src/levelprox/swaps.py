@@ -27,7 +27,7 @@ _PROMISING = 0.1  # of what leaving out costs: by how much an estimate may be of
 _ADDITIONS = 5  # that are tried for the best one
 _LOWER = 1e-10  # of ψ: less is not an improvement
 _PERFECT = 1e-9  # of ψ at the null fit: nothing is left to explain
-_FEW = 512  # coordinates: the whole Hessian over them is cheap
+_FEW, _SHARE = 512, 8  # coordinates whose whole Hessian is cheap, and how many times those of a fit they may be
 _REMEMBERED = 2**25  # numbers of columns of the Hessian
 
 
@@ -235,7 +235,7 @@ class Swaps:
         """The columns of ∇²ψ that belong to the fit; where they are the same everywhere, computed once each."""
         features, width = fit.features, self.problem.width
         changes = self.objective.concordance > 0 or width > 1
-        if changes and self.problem.dimension <= _FEW:  # one pass for all of them, where it was one for each
+        if changes and self.problem.dimension <= min(_FEW, _SHARE * fit.x.size):  # all of it costs no more than these
             self.n_grad += 1
             return self.objective.hessian_of(fit.margins, True)[:, self.problem.coordinates(features)]
         if changes:

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cholesky.hpp"
 #include "exact.hpp"
 #include "simd.hpp"
 
@@ -31,30 +32,24 @@ double largest(const std::vector<double> &v) {
 bool is_perfect(double psi, double origin) { return psi >= 0 && psi <= PERFECT * origin; }
 double share_left(double psi, double start) { return psi >= 0 && psi < start ? psi / start : 1.0; }
 
-// -(H + share diag(ridge))^-1 g by Cholesky, H's lower triangle given; empty where H is not positive definite.
+// -(H + share diag(ridge))^-1 g, H's lower triangle given; empty where H is not positive definite.
 std::vector<double> newton_step(std::vector<double> H, double share, const std::vector<double> &ridge, const std::vector<double> &g) {
     const std::size_t m = g.size();
-    std::vector<double> step(m);
+    std::vector<double> unit(m), step(m);
     for (std::size_t j = 0; j < m; ++j) {
         H[j * m + j] += share * ridge[j];
-        for (std::size_t k = 0; k <= j; ++k) {
-            double rest = H[j * m + k];
-            for (std::size_t l = 0; l < k; ++l) rest -= H[j * m + l] * H[k * m + l];
-            if (k < j) {
-                H[j * m + k] = rest / H[k * m + k];
-            } else if (rest > 0) {
-                H[j * m + j] = std::sqrt(rest);
-            } else {
-                return {};
-            }
-        }
-        double rest = -g[j];
-        for (std::size_t l = 0; l < j; ++l) rest -= H[j * m + l] * step[l];
-        step[j] = rest / H[j * m + j];
+        if (!(H[j * m + j] > 0)) return {};
+        unit[j] = std::sqrt(H[j * m + j]);
     }
-    for (std::size_t j = m; j-- > 0;) {
-        for (std::size_t l = j + 1; l < m; ++l) step[j] -= H[l * m + j] * step[l];
-        step[j] /= H[j * m + j];
+    for (std::size_t j = 0; j < m; ++j) {
+        for (std::size_t k = 0; k < j; ++k) H[j * m + k] /= unit[j] * unit[k];
+        H[j * m + j] = 1;
+        step[j] = -g[j] / unit[j];
+    }
+    if (!factorise(m, H)) return {};
+    solve_factorised(m, H, step);
+    for (std::size_t j = 0; j < m; ++j) {
+        step[j] /= unit[j];
         if (!std::isfinite(step[j])) return {};
     }
     return step;
