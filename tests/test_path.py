@@ -72,6 +72,33 @@ def test_the_last_level_is_as_good_as_a_single_fit():
         assert found.losses[-1] <= solve(problem).psi * (1 + 1e-6)
 
 
+def correlated(seed: int, n: int = 200, d: int = 120) -> LinearModel:
+    """Features in strong groups, of which a few matter: upward alone the wrong ones are taken in first."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) + 1.5 * np.repeat(rng.standard_normal((n, d // 10)), 10, axis=1)
+    z = X[:, ::9] @ rng.choice([-2.0, 1.0, 2.0], size=X[:, ::9].shape[1])
+    return LinearModel(X, z + rng.standard_normal(n), "squared")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_levels_are_as_good_as_single_fits(seed):
+    """In between, too; a path without exchanges is not."""
+    problem = Problem(correlated(seed), MCP.from_threshold(0.3), 1.0)
+    levels = np.arange(1.5, 21.0)
+    single = np.array([solve(replace(problem, level=level)).psi for level in levels])
+    over = path(problem, levels).losses / single - 1
+    direct = path(problem, levels, start="direct").losses / single - 1
+    assert np.median(over) <= 1e-6
+    assert np.mean(np.maximum(over, 0)) <= 0.25 * np.mean(np.maximum(direct, 0))
+    assert np.max(over) < np.max(direct)
+
+
+def test_losses_never_rise_where_features_are_left_out_on_the_way_down():
+    for seed in range(3):
+        losses = path(Problem(correlated(seed, 60), MCP.from_threshold(0.3), 1.0), np.arange(1.3, 25.0, 0.5)).losses
+        assert np.all(np.diff(losses) <= 1e-7 * np.abs(losses[1:]))
+
+
 def test_a_convex_path_is_that_of_single_fits():
     problem = Problem(model("squared"), L1(), 1.0)
     levels = [0.3, 1.0, 2.0, 4.0]

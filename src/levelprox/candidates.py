@@ -24,6 +24,7 @@ Features = NDArray[np.intp]
 
 _NEAREST = 100  # features outside the solution that are candidates
 _CLOSEST = 20  # of them: where one of these is not among the candidates, they are chosen anew
+_MOSTLY = 1.5  # times the features that the level can pay for at the cap: with more, most are below the threshold
 _TRIES = 3  # that may fail, before the next level
 
 
@@ -62,7 +63,8 @@ class Candidates:
         support = problem.counted(np.flatnonzero(sizes))
         chosen = support[np.argsort(-sizes[support], kind="stable")][: max(most, had)]
         chosen = np.union1d(chosen, problem.exempt).astype(np.intp)
-        if not support.size or (had <= most and np.array_equal(chosen, self.settled)):
+        few = 0 < support.size <= _MOSTLY * max(most, had) + 1  # else refits, which leave out the level, say little
+        if not few or (had <= most and np.array_equal(chosen, self.settled)):
             return None
         try:
             return self._improved(problem, at, chosen, most)
