@@ -7,6 +7,7 @@ import os
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -136,7 +137,7 @@ def test_samples_left_far_out_by_a_feature_that_is_gone_do_not_stop_a_fit():
     near = Fit(np.array([0, 1]), np.array([3000.0, -3000.0]), 0.5, 3000 * (X[:, 0] - X[:, 1]))
     alone = refits(np.array([0, 2]), nothing)
     assert refits(np.array([0, 2]), near).psi == pytest.approx(alone.psi, rel=1e-12)
-    end = refits.compiled.fit(refits.columns(np.array([0, 2])), [3000.0, 0.0], refits.tolerance, math.inf)
+    end = refits.compiled.fit([X[:, 0].copy(), X[:, 2].copy()], [None] * 2, [3000.0, 0.0], refits.tolerance, math.inf)
     assert end[0] == "fitted" and end[2] == pytest.approx(alone.psi, rel=1e-12)
 
 
@@ -158,7 +159,7 @@ def test_where_columns_cannot_be_kept_the_data_are_read_as_they_lie(monkeypatch)
     assert refits(np.array([0, 1, 2, 9]), nothing).psi == pytest.approx(wide.psi, rel=1e-12)
     few = columns.Columns(objective)
     for chosen in ([0, 1], [2, 3], [1, 5], [0, 1]):
-        for j, column in zip(chosen, few(np.array(chosen)), strict=True):
+        for j, column in zip(chosen, few.moves(np.array(chosen)), strict=True):
             np.testing.assert_array_equal(column, objective.design.matvec(np.eye(10)[j]))
         assert len(few.known) <= 3
     assert few.fit_in(np.arange(3)) and not few.fit_in(np.arange(4))
@@ -172,17 +173,55 @@ def test_every_instruction_set_gives_the_same_fit_to_the_last_bit(instruction_se
         for name in instruction_sets:
             _kernels.use_simd(name)
             fits = _kernels.ColumnFits("logistic", 0.0, 0.0, 1.0, b, None, None)
-            end, x, psi, margins, hessian = fits.fit(list(A), [0.0] * m, 1e-9, math.inf)
+            end, x, psi, margins, hessian = fits.fit(list(A), [None] * m, [0.0] * m, 1e-9, math.inf)
             found.append((end, psi, x.tobytes(), margins.tobytes(), hessian.tobytes()))
         assert len(set(found)) == 1
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(seed=st.integers(0, 10**6), loss=st.sampled_from(["squared", "logistic", "poisson", "huber"]))
+def test_sparse_columns_are_fitted_as_dense_ones(
+    seed,
+    loss,
+):
+    rng = np.random.default_rng(seed)
+    n, m = int(rng.integers(1, 200)), int(rng.integers(1, 7))
+    A = rng.standard_normal((m, n)) * (rng.random((m, n)) < rng.choice([0.0, 0.05, 0.3, 1.0], (m, 1)))
+    b = rng.choice([-1.0, 1.0], n) if loss == "logistic" else rng.integers(0, 4, n).astype(float)
+    fits = _kernels.ColumnFits(loss, 1.0, 0.0, math.inf, b, rng.integers(0, 3, n) + 0.1, None)
+    begin = rng.standard_normal(m).tolist()
+    rows = [np.flatnonzero(a) if rng.random() < 0.7 else None for a in A]
+    values = [a if r is None else a[r] for a, r in zip(A, rows, strict=True)]
+    # The first look, with no step: gradient and Hessian are sums that differ in their order only.
+    dense, sparse = fits.fit(list(A), [None] * m, begin, 1e300, -1e300), fits.fit(values, rows, begin, 1e300, -1e300)
+    assert sparse[0] == dense[0]
+    assert sparse[2] == pytest.approx(dense[2], rel=1e-14)
+    np.testing.assert_allclose(sparse[3], dense[3], rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(sparse[4], dense[4], rtol=1e-12, atol=1e-14)
+    whole, parts = fits.fit(list(A), [None] * m, begin, 1e-9, math.inf), fits.fit(values, rows, begin, 1e-9, math.inf)
+    if whole[0] == parts[0] == "fitted":
+        assert parts[2] == pytest.approx(whole[2], rel=1e-9, abs=1e-9)
+
+
+def test_rare_entries_are_kept_as_such():
+    X = scipy.sparse.random_array((400, 6), density=0.02, rng=np.random.default_rng(4), format="csc")
+    objective = LinearModel(X, np.arange(400.0), fit_intercept=True)
+    kept = columns.Columns(objective)
+    assert [one.rows is None for one in kept(np.arange(7))] == [False] * 6 + [True]
+    assert kept.kept == X.nnz + 400
+    for j, move in enumerate(kept.moves(np.arange(6))):
+        np.testing.assert_array_equal(move, X.toarray()[:, j])
 
 
 def test_columns_that_do_not_fit_are_refused():
     fits = _kernels.ColumnFits("squared", 0.0, 0.0, 0.0, np.zeros(4), None, None)
     with pytest.raises(ValueError, match="a column does not fit the samples"):
-        fits.fit([np.zeros(3)], [0.0], 1e-6, math.inf)
+        fits.fit([np.zeros(3)], [None], [0.0], 1e-6, math.inf)
+    for rows in ([0, 4], [-1, 0], [0], [0, 1, 2]):
+        with pytest.raises(ValueError, match="a column does not fit the samples"):
+            fits.fit([np.zeros(2)], [np.array(rows)], [0.0], 1e-6, math.inf)
     with pytest.raises(ValueError, match="a coefficient for each column"):
-        fits.fit([np.zeros(4)], [], 1e-6, math.inf)
+        fits.fit([np.zeros(4)], [None], [], 1e-6, math.inf)
     with pytest.raises(ValueError, match="weights do not fit"):
         _kernels.ColumnFits("squared", 0.0, 0.0, 0.0, np.zeros(4), np.ones(3), None)
     with pytest.raises(ValueError, match="offsets do not fit"):

@@ -276,8 +276,14 @@ class ColumnFits:
         offset: _F64 | None,
     ) -> None: ...
     # "fitted", "not below" or "failed", then x, psi, margins and Hessian there.
+    # Column j is values[j], or where rows[j] are given has values[j] there and is 0 elsewhere.
     def fit(
-        self, columns: list[_F64], x: list[float], tolerance: float, below: float
+        self,
+        values: list[_F64],
+        rows: list[NDArray[np.int64] | None],
+        x: list[float],
+        tolerance: float,
+        below: float,
     ) -> tuple[str, _F64, float, _F64, _F64]: ...
 
 # max(|offset + slope y| over the support, offset + slope y over zeros, 0); zeros have a slope each, or one for all.

@@ -101,7 +101,9 @@ class Refits:
         """
         if self.compiled is not None and self.columns.fit_in(features):
             begin = _begun_at(near, features, 1).tolist()
-            end, x, psi, margins, hessian = self.compiled.fit(self.columns(features), begin, tolerance, below)
+            columns = self.columns(features)
+            stored = [column.values for column in columns], [column.rows for column in columns]
+            end, x, psi, margins, hessian = self.compiled.fit(*stored, begin, tolerance, below)
             if end != "failed":
                 return Fit(features, x, psi, margins, hessian) if end == "fitted" else None
         return self._by_itself(features, near, tolerance)

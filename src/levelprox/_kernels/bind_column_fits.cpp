@@ -14,6 +14,8 @@ using namespace levelprox;
 
 namespace {
 
+using Rows = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
 nb::object as_array(std::vector<double> values, std::vector<std::size_t> shape) {
     auto *owned = new std::vector<double>(std::move(values));
     nb::capsule owner(owned, [](void *p) noexcept { delete static_cast<std::vector<double> *>(p); });
@@ -38,23 +40,27 @@ void bind_column_fits(nb::module_ &m) {
             "offset"_a.noconvert().none(), nb::keep_alive<1, 6>(), nb::keep_alive<1, 7>(), nb::keep_alive<1, 8>())
         .def(
             "fit",
-            [](const ColumnFits &self, const std::vector<In> &columns, std::vector<double> x, double tolerance, double below) -> nb::object {
-                const std::size_t count = columns.size();
-                require(x.size() == count, "there must be a coefficient for each column");
-                ColumnFits::Columns data;
-                for (const In &column : columns) {
-                    require(std::int64_t(column.shape(0)) == self.rows(), "a column does not fit the samples");
-                    data.push_back(column.data());
+            [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, std::vector<double> x,
+               double tolerance, double below) -> nb::object {
+                const std::size_t count = values.size();
+                require(x.size() == count && rows.size() == count, "there must be a coefficient for each column");
+                ColumnFits::Columns columns;
+                for (std::size_t j = 0; j < count; ++j) {
+                    const auto stored = std::int64_t(values[j].shape(0));
+                    require(rows[j] ? rows[j]->shape(0) == values[j].shape(0) : stored == self.rows(), "a column does not fit the samples");
+                    for (std::int64_t p = 0; rows[j] && p < stored; ++p)
+                        require(rows[j]->data()[p] >= 0 && rows[j]->data()[p] < self.rows(), "a column does not fit the samples");
+                    columns.push_back({values[j].data(), rows[j] ? rows[j]->data() : nullptr, stored});
                 }
                 ColumnFit found;
                 {
                     Poll poll;
                     nb::gil_scoped_release release;
-                    found = self.fit(data, std::move(x), tolerance, below, poll);
+                    found = self.fit(columns, std::move(x), tolerance, below, poll);
                 }
                 constexpr const char *names[] = {"fitted", "not below", "failed"};
                 return nb::make_tuple(names[int(found.end)], as_array(std::move(found.x), {count}), found.psi,
                                       as_array(std::move(found.margins), {std::size_t(self.rows())}), as_array(std::move(found.hessian), {count, count}));
             },
-            "columns"_a, "x"_a, "tolerance"_a, "below"_a);
+            "values"_a, "rows"_a, "x"_a, "tolerance"_a, "below"_a);
 }

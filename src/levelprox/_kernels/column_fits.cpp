@@ -71,35 +71,94 @@ ColumnFits::ColumnFits(std::int64_t n, std::unique_ptr<Loss> loss, double concor
 
 std::vector<double> ColumnFits::combined(const Columns &columns, const std::vector<double> &x) const {
     std::vector<double> z(n_);
-    for (std::size_t j = 0; j < x.size(); ++j)
-        if (x[j] != 0) simd().dense<double>().add(n_, x[j], columns[j], z.data());
+    for (std::size_t j = 0; j < x.size(); ++j) {
+        const Column &column = columns[j];
+        if (x[j] == 0) continue;
+        if (!column.rows) simd().dense<double>().add(n_, x[j], column.values, z.data());
+        else
+            for (std::int64_t p = 0; p < column.count; ++p) z[column.rows[p]] += x[j] * column.values[p];
+    }
     return z;
+}
+
+// psi, and what each sample adds to the gradient and to the Hessian of the margins.
+double ColumnFits::derivatives(const double *margins, double *slope, double *bend) const {
+    HeadTail sum{0, 0};
+    double value[BLOCK];
+    for (std::int64_t begin = 0; begin < n_; begin += BLOCK) {
+        const std::int64_t rows = std::min(BLOCK, n_ - begin);
+        loss_->evaluate(rows, margins + begin, target_ + begin, value, slope + begin, bend + begin);
+        for (std::int64_t i = 0; i < rows; ++i) {
+            const double weight = weight_ ? weight_[begin + i] : 1.0;
+            // A sample without weight is not there, even where its loss is infinite.
+            value[i] = weight == 0 ? 0.0 : weight * value[i];
+            slope[begin + i] = weight == 0 ? 0.0 : slope[begin + i] * (weight / total_);
+            bend[begin + i] = weight == 0 ? 0.0 : std::abs(bend[begin + i]) * (weight / total_);
+        }
+        const HeadTail part = compensated_sum(rows, value);
+        add_to(sum, part.head);
+        add_to(sum, part.tail);
+    }
+    return (sum.head + sum.tail) / total_;
+}
+
+// The dense columns among themselves.
+void ColumnFits::add_dense(const Columns &columns, const double *slope, const double *bend, Look &seen) const {
+    const std::size_t m = columns.size();
+    std::vector<std::size_t> places;
+    for (std::size_t j = 0; j < m; ++j)
+        if (!columns[j].rows) places.push_back(j);
+    const std::size_t dense = places.size();
+    std::vector<double> gradient(dense), hessian(dense * dense);
+    std::vector<const double *> here(dense);
+    for (std::int64_t begin = 0; dense && begin < n_; begin += BLOCK) {
+        for (std::size_t j = 0; j < dense; ++j) here[j] = columns[places[j]].values + begin;
+        simd().normal(std::min(BLOCK, n_ - begin), std::int64_t(dense), here.data(), slope + begin, bend + begin, gradient.data(), hessian.data());
+    }
+    for (std::size_t j = 0; j < dense; ++j) {
+        seen.gradient[places[j]] = gradient[j];
+        for (std::size_t k = 0; k <= j; ++k) seen.hessian[places[j] * m + places[k]] = hessian[j * dense + k];
+    }
+}
+
+// Each sparse column with all others: bent, and spread over all rows while the others look up theirs.
+void ColumnFits::add_sparse(const Columns &columns, const double *slope, const double *bend, Look &seen) const {
+    const std::size_t m = columns.size();
+    std::vector<double> bent(n_);
+    const auto dot = [](const Column &column, const double *other) {
+        double sum[4] = {}, rest = 0;
+        std::int64_t p = 0;
+        for (; p + 4 <= column.count; p += 4)
+            for (int k = 0; k < 4; ++k) sum[k] += column.values[p + k] * other[column.rows[p + k]];
+        for (; p < column.count; ++p) rest += column.values[p] * other[column.rows[p]];
+        return ((sum[0] + sum[2]) + (sum[1] + sum[3])) + rest;
+    };
+    for (std::size_t j = 0; j < m; ++j) {
+        const Column &column = columns[j];
+        if (!column.rows) continue;
+        seen.gradient[j] = dot(column, slope);
+        for (std::int64_t p = 0; p < column.count; ++p) bent[column.rows[p]] = bend[column.rows[p]] * column.values[p];
+        for (std::size_t k = 0; k < m; ++k) {
+            const bool both = columns[k].rows != nullptr;
+            if (both && k > j) continue;
+            double sum = 0;
+            if (both) sum = dot(columns[k], bent.data());
+            else
+                for (std::int64_t p = 0; p < column.count; ++p) sum += bent[column.rows[p]] * columns[k].values[column.rows[p]];
+            seen.hessian[std::max(j, k) * m + std::min(j, k)] = sum;
+        }
+        for (std::int64_t p = 0; p < column.count; ++p) bent[column.rows[p]] = 0;
+    }
 }
 
 ColumnFits::Look ColumnFits::look(const Columns &columns, const double *margins, Poll &poll) const {
     const std::size_t m = columns.size();
     Look seen{0, std::vector<double>(m), std::vector<double>(m * m)};
-    HeadTail sum{0, 0};
-    double value[BLOCK], slope[BLOCK], bend[BLOCK];
-    Columns here(m);
-    for (std::int64_t begin = 0; begin < n_; begin += BLOCK) {
-        const std::int64_t rows = std::min(BLOCK, n_ - begin);
-        loss_->evaluate(rows, margins + begin, target_ + begin, value, slope, bend);
-        for (std::int64_t i = 0; i < rows; ++i) {
-            const double weight = weight_ ? weight_[begin + i] : 1.0;
-            // A sample without weight is not there, even where its loss is infinite.
-            value[i] = weight == 0 ? 0.0 : weight * value[i];
-            slope[i] = weight == 0 ? 0.0 : slope[i] * (weight / total_);
-            bend[i] = weight == 0 ? 0.0 : std::abs(bend[i]) * (weight / total_);
-        }
-        const HeadTail part = compensated_sum(rows, value);
-        add_to(sum, part.head);
-        add_to(sum, part.tail);
-        for (std::size_t j = 0; j < m; ++j) here[j] = columns[j] + begin;
-        simd().normal(rows, std::int64_t(m), here.data(), slope, bend, seen.gradient.data(), seen.hessian.data());
-        poll.check();
-    }
-    seen.psi = (sum.head + sum.tail) / total_;
+    std::vector<double> slope(n_), bend(n_);
+    seen.psi = derivatives(margins, slope.data(), bend.data());
+    add_dense(columns, slope.data(), bend.data(), seen);
+    add_sparse(columns, slope.data(), bend.data(), seen);
+    poll.check();
     return seen;
 }
 

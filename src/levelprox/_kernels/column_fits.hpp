@@ -2,7 +2,8 @@
 //
 //     z = o + sum_j x_j A_j,      psi = sum_i s_i l(z_i, b_i) / sum_i s_i
 //
-// Columns are dense. One look at a block of their rows gives psi, gradient and Hessian.
+// One look at the columns gives psi, gradient and Hessian. Dense columns are read in blocks of rows; of sparse ones, as of
+// words in texts, only what is stored.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -27,7 +28,13 @@ public:
     // `concordance` is sup |l'''|/l'': 0 where the curvature does not change, infinite where nothing is known.
     ColumnFits(std::int64_t n, std::unique_ptr<Loss> loss, double concordance, const double *target, const double *weight, const double *offset);
 
-    using Columns = std::vector<const double *>;
+    // A column is `values`, or, where `rows` is not null, has `count` values in these rows and is 0 elsewhere.
+    struct Column {
+        const double *values;
+        const std::int64_t *rows;
+        std::int64_t count;
+    };
+    using Columns = std::vector<Column>;
 
     std::int64_t rows() const { return n_; }
 
@@ -43,6 +50,9 @@ private:
 
     std::vector<double> combined(const Columns &columns, const std::vector<double> &x) const;
     Look look(const Columns &columns, const double *margins, Poll &poll) const;
+    double derivatives(const double *margins, double *slope, double *bend) const;
+    void add_dense(const Columns &columns, const double *slope, const double *bend, Look &seen) const;
+    void add_sparse(const Columns &columns, const double *slope, const double *bend, Look &seen) const;
 
     std::int64_t n_;
     std::unique_ptr<Loss> loss_;
