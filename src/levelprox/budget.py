@@ -44,7 +44,7 @@ from levelprox.validation import whole
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
 
-_ROUGH = 1e-3
+_ROUGH = 3e-3
 _SMALL = 2.0**-10  # of the largest coefficient: the last threshold
 
 

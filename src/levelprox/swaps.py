@@ -19,7 +19,7 @@ Matrix = NDArray[np.float64]
 Features = NDArray[np.intp]
 
 _ALL = 10**5  # exchanges up to which all of them are examined
-_WORK, _ONE = 10**8, 10**5  # of all refits of an examination, in n (k + 1)², and what one takes besides
+_WORK, _ONE = 5 * 10**8, 10**5  # of all refits of an examination, in n (k + 1)², and what one takes besides
 _TOP = 50  # that are tried where not all of them are
 _ROUGH = 1e-3  # of the gradient of the null fit
 _TRIES = 8  # exchanges that are tried for one that lowers ψ
