@@ -17,6 +17,7 @@ constexpr double SHOWS = 1e-12;           // of psi
 constexpr double PERFECT = 1e-12;         // of psi at 0: nothing is left to explain
 constexpr double MUCH = 1e-3;             // of psi: a small gradient promises so much only where psi itself is going to 0
 constexpr double RIDGE = 1e-9;            // of the curvature at the start, and less as psi falls
+constexpr double FOR_THE_RIDGE = 1e-6;
 constexpr double FAR = 20.0;              // by how much the log of the curvature may change in a step
 constexpr double ARMIJO = 1e-4;
 constexpr double SHORTEST = 1.0 / 1024;   // of a Newton step
@@ -195,10 +196,10 @@ ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double 
         if (flat && !(foretold > MUCH * std::abs(at.psi))) return ended(FitEnd::fitted);
         if (!(foretold > 0)) break;
         const std::vector<double> along = combined(columns, step);
-        // l'(z) + l''(z) A step is orthogonal to all columns, hence feasible in the dual of this fit, and there the
-        // curvature 1/l'' of the conjugate has grown by at most 1/(1 - change).
+        // l'(z) + l''(z) A step is orthogonal to all columns, but for the ridge, hence feasible in the dual of this fit, and
+        // there the curvature 1/l'' of the conjugate has grown by at most 1/(1 - change).
         const double change = concordance_ == 0 ? 0.0 : concordance_ * largest(along);
-        if (change < 1 && at.psi - 0.5 * foretold / (1 - change) >= below) return ended(FitEnd::not_below);
+        if (change < 1 && at.psi - (0.5 + FOR_THE_RIDGE) * foretold / (1 - change) >= below) return ended(FitEnd::not_below);
 
         // No more to gain: a last step for the digits of x, unless coefficients grow for ever, as where classes are separated.
         const bool last = foretold <= SHOWS * std::abs(at.psi);
