@@ -64,6 +64,15 @@ def test_every_level_is_certified_and_losses_never_rise(constraint, loss):
     assert np.all(np.diff(found.losses) <= 1e-7 * np.abs(found.losses[1:]))
 
 
+def test_levels_far_beyond_what_all_features_cost():
+    """η/cap is beyond all numbers: every feature can be paid for."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 8))
+    problem = Problem(LinearModel(X, X[:, 0] - X[:, 3] + 0.1 * rng.standard_normal(40)), MCP(1.0, 1e-100), 1.0)
+    found = path(problem, [1.0, 1e300])
+    assert found.nonzeros.tolist() == [8, 8]
+
+
 def test_the_last_level_is_as_good_as_a_single_fit():
     """It is one of the levels that are solved by continuation, too."""
     for seed in range(2):
