@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import sys
 import warnings
@@ -245,6 +246,16 @@ def test_bad_input():
         path(problem, [1.0], start="warm")
     with pytest.raises(InvalidInputError, match="must be a Problem"):
         path(constraints.L1(), [1.0])
+    for wrong in (math.nan, -1.0, "1"):
+        for start in ("direct", "auto"):
+            with pytest.raises(InvalidInputError, match="tol must be"):
+                path(problem, [1.0], tol=wrong, start=start)
+        with pytest.raises(InvalidInputError, match="time_limit must be"):
+            path(problem, [1.0], time_limit=wrong)
+        with pytest.raises(InvalidInputError, match="time_limit must be"):
+            subset_path(problem.objective, [1], time_limit=wrong)
+    with pytest.raises(InvalidInputError, match="k must be a list"):
+        subset_path(problem.objective, [])
     with pytest.raises(InvalidInputError, match="k must be"):
         subset_path(problem.objective, [1.5])
 
