@@ -76,6 +76,36 @@ def test_what_is_proved_is_true(loss):
             assert whole.psi({*found.support, j} - {i}) >= found.psi - 1e-8 * abs(found.psi)
 
 
+def almost_equal(seed, apart, n=60):
+    """Three columns, and again with a little added: their differences matter as much as they do."""
+    rng = np.random.default_rng(seed)
+    base, difference = rng.standard_normal((n, 3)), rng.standard_normal((n, 3))
+    near, others = difference + rng.standard_normal((n, 3)), rng.standard_normal((n, 3))
+    signal = difference @ rng.standard_normal(3) + 0.5 * near @ rng.standard_normal(3) + 0.3 * rng.standard_normal(n)
+    return np.column_stack([base, base + apart * difference, near, others]), signal + 2 * base @ rng.standard_normal(3)
+
+
+@pytest.mark.parametrize("seed", [187, 199, 283])
+def test_what_is_proved_is_true_of_columns_that_are_almost_equal(seed):
+    """To the digits that a gradient as small as tol leaves where columns are so near."""
+    X, b = almost_equal(seed, 8e-6)
+    found = best_subset(LinearModel(X, b), 3, prove=True)
+    assert found.exchanges.proved
+    inside = set(found.support.tolist())
+    for i, j in itertools.product(inside, set(range(12)) - inside):
+        columns = X[:, sorted({*inside, j} - {i})]
+        left = b - columns @ np.linalg.lstsq(columns, b, rcond=1e-15)[0]
+        assert np.mean(left**2) >= found.psi * (1 - 1e-3)
+
+
+@pytest.mark.parametrize("seed", [3, 17])
+def test_columns_that_are_almost_equal_overflow_nothing(seed):
+    """Steps along which hardly anything bends are long; warnings are errors here."""
+    X, signal = almost_equal(seed, 3e-5)
+    b = np.where(0.3 * signal + np.random.default_rng(seed).logistic(size=60) > 0, 1.0, -1.0)
+    assert best_subset(LinearModel(X, b, "logistic"), 3, prove=True).success
+
+
 def test_fewer_tries_are_not_called_a_proof(monkeypatch):
     """Where refits are few and bounds rule nothing out, the rest is not said to be examined."""
     whole = table("logistic", n=40, d=20, size=1.0)
@@ -171,6 +201,18 @@ def test_units_of_columns_do_not_matter(loss, spread):
     found = check_subset(best_subset(scaled.objective, 3), scaled.objective, 3)
     assert np.array_equal(found.support, expected.support)
     assert found.psi == pytest.approx(expected.psi, rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("exponent", [-400, -100, -30, 30, 100, 400])
+def test_far_units_cost_nothing_and_prove_the_same(loss, exponent):
+    """Powers of two round nothing: every bound and every estimate must say what it says in other units."""
+    whole = table(loss, 6, n=80, d=10, intercept=True)
+    X = whole.X * np.where(np.arange(10) % 2, 2.0**exponent, 1.0)
+    expected, found = solved(whole, 3, prove=True), solved(replace(whole, X=X, known={}), 3, prove=True)
+    assert np.array_equal(found.support, expected.support) and found.exchanges == expected.exchanges
+    if loss != "multinomial":  # whose contrasts round
+        assert (found.n_refits, found.n_grad) == (expected.n_refits, expected.n_grad)
 
 
 def test_scaled_designs():

@@ -31,7 +31,7 @@ def exchange_at(whole: Table, features) -> Exchange:
 
 def exchange_with(problem, fit, gradient) -> Exchange:
     objective = problem.objective
-    cross = objective.cross_hessian_of(fit.margins, Columns(objective).moves(fit.features), True)
+    cross = objective.cross_hessian_of(fit.margins, Columns(objective).moves(fit.features), fit.x.size, True)
     return Exchange(problem, fit, gradient, cross, objective.feature_hessians_of(fit.margins))
 
 

@@ -10,7 +10,7 @@ import scipy.sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import GammaRegressor, PoissonRegressor
 
-from levelprox import LinearModel, Problem, certify, constraints, solve
+from levelprox import LinearModel, Problem, best_subset, certify, constraints, path, solve
 from levelprox.result import Status
 
 MCP = constraints.MCP.from_threshold(0.2)
@@ -140,6 +140,18 @@ def test_targets_near_the_end_of_the_range_are_fitted_like_any_other(subsolver):
     assert fit.status is Status.SOLVED and certify(problem, fit.x).kkt <= 1e-6
     np.testing.assert_allclose(fit.x[1:], near.x[1:], atol=1e-5)
     assert fit.x[0] == pytest.approx(near.x[0] + math.log(1e250), abs=1e-5)
+
+
+@LOG_LOSSES
+@pytest.mark.parametrize("reach", [1e4, 1e6])
+def test_a_sample_far_out_does_not_end_a_search(loss, reach):
+    """Coefficients hold its margin; where one is left out on the way, exp of it is beyond all numbers."""
+    X, b, *_ = data(loss, n=60, d=10, seed=3)
+    X[7, 1:] = reach * np.linspace(-1, 1, 10)
+    problem = Problem(LinearModel(X[:, 1:], b, loss, fit_intercept=True), constraints.MCP.from_threshold(0.1), 3.5)
+    assert solve(problem).success
+    assert path(problem, [0.5, 1.5, 2.5, 3.5, 4.5]).success
+    assert best_subset(problem.objective, 3).success
 
 
 def test_counts_that_are_all_zero_have_no_fit():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import sys
 import warnings
@@ -62,6 +63,15 @@ def test_every_level_is_certified_and_losses_never_rise(constraint, loss):
         assert found.nonzeros[i] == certificate.n_nonzero == np.count_nonzero(found.x(i)[:-1])
         assert found.multipliers[i] == pytest.approx(certificate.multiplier, rel=1e-6, abs=1e-12)
     assert np.all(np.diff(found.losses) <= 1e-7 * np.abs(found.losses[1:]))
+
+
+def test_levels_far_beyond_what_all_features_cost():
+    """η/cap is beyond all numbers: every feature can be paid for."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 8))
+    problem = Problem(LinearModel(X, X[:, 0] - X[:, 3] + 0.1 * rng.standard_normal(40)), MCP(1.0, 1e-100), 1.0)
+    found = path(problem, [1.0, 1e300])
+    assert found.nonzeros.tolist() == [8, 8]
 
 
 def test_the_last_level_is_as_good_as_a_single_fit():
@@ -236,6 +246,16 @@ def test_bad_input():
         path(problem, [1.0], start="warm")
     with pytest.raises(InvalidInputError, match="must be a Problem"):
         path(constraints.L1(), [1.0])
+    for wrong in (math.nan, -1.0, "1"):
+        for start in ("direct", "auto"):
+            with pytest.raises(InvalidInputError, match="tol must be"):
+                path(problem, [1.0], tol=wrong, start=start)
+        with pytest.raises(InvalidInputError, match="time_limit must be"):
+            path(problem, [1.0], time_limit=wrong)
+        with pytest.raises(InvalidInputError, match="time_limit must be"):
+            subset_path(problem.objective, [1], time_limit=wrong)
+    with pytest.raises(InvalidInputError, match="k must be a list"):
+        subset_path(problem.objective, [])
     with pytest.raises(InvalidInputError, match="k must be"):
         subset_path(problem.objective, [1.5])
 

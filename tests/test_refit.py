@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -108,6 +109,44 @@ def test_a_fit_that_is_not_below_a_value_never_is(seed, loss, share, plain):
         assert fit.psi == pytest.approx(true, abs=slack)
 
 
+@pytest.mark.parametrize(("concordance", "loss"), [(0.0, "squared"), (1.0, "logistic")])
+@pytest.mark.parametrize("apart", [1e-3, 1e-4, 1e-5])
+def test_columns_that_are_almost_equal_may_be_below_though_their_first_step_is_short(apart, concordance, loss):
+    """Their difference explains b: with the ridge of a Newton step that is a long way, and no bound."""
+    rng = np.random.default_rng(1)
+    base, difference = rng.standard_normal((2, 100))
+    b = difference + 0.3 * rng.standard_normal(100)
+    fits = _kernels.ColumnFits(loss, 0.0, 0.0, concordance, np.sign(b) if loss == "logistic" else b, None, None)
+    true = fits.fit([base, difference], [None] * 2, [0.0] * 2, 1e-12, math.inf)[2]
+    start = fits.fit([base], [None], [0.0], 1e-12, math.inf)[2]
+    end = fits.fit([base, base + apart * difference], [None] * 2, [0.0] * 2, 1e-12, (start + true) / 2)
+    assert end[0] != "not below"
+    if end[0] == "fitted":
+        assert end[2] == pytest.approx(true, rel=1e-6)
+
+
+def test_ctrl_c_is_seen_inside_a_look_at_the_columns():
+    """A timer every 2 ms, and two looks: at their ends it would be heard but twice, and once after them."""
+    heard = []
+
+    def handler(*_):
+        heard.append(1)
+        if len(heard) == 5:
+            raise KeyboardInterrupt
+
+    n, m = 1 << 17, 192
+    column, b = np.linspace(-1, 1, n), np.tile([-1.0, 1.0], n // 2)
+    fits = _kernels.ColumnFits("logistic", 0.0, 0.0, 1.0, b, None, None)
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            fits.fit([column] * m, [None] * m, [0.0] * m, math.inf, math.inf)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_most_hopeless_fits_end_before_they_are_exact():
     """One look fewer, or more; a bound that never ended anything would pass the test above."""
     whole = table(loss="logistic", intercept=True)
@@ -163,6 +202,18 @@ def test_where_columns_cannot_be_kept_the_data_are_read_as_they_lie(monkeypatch)
             np.testing.assert_array_equal(column, objective.design.matvec(np.eye(10)[j]))
         assert len(few.known) <= 3
     assert few.fit_in(np.arange(3)) and not few.fit_in(np.arange(4))
+    assert not columns.Columns(LinearModel(np.ones((1, 2000)), [1.0])).fit_in(np.arange(1025))  # a Hessian of 8 MiB
+
+
+def test_columns_beyond_what_can_be_kept_come_one_at_a_time_and_are_not_kept(monkeypatch):
+    monkeypatch.setattr(columns, "_KEPT", 300)
+    objective = linear_model(Logistic())
+    few = columns.Columns(objective)
+    moves = few.moves(np.arange(10))
+    assert not isinstance(moves, list)
+    for j, move in enumerate(moves):
+        np.testing.assert_array_equal(move, objective.design.matvec(np.eye(10)[j]))
+        assert not few.known
 
 
 def test_every_instruction_set_gives_the_same_fit_to_the_last_bit(instruction_sets):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +15,7 @@ Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
 
 _KEPT = 2**25  # numbers
+_MANY = 1024  # columns: fits over more of them take long, and their Hessians much memory
 _SPARSE = 1 / 8  # of the samples: columns with fewer entries are kept as such
 
 
@@ -69,19 +72,31 @@ class Columns:
             self._look_up(missing)
         return [column for j in wanted for column in self.known[j]]
 
-    def moves(self, features: Features) -> list[Vector]:
-        """The same, as changes of the margins."""
-        n = self.objective.n_margins
-        return [column.dense(n) for column in self(features)]
+    def moves(self, features: Features) -> Iterator[Vector]:
+        """The same, as changes of the margins: one at a time, for all at once may be more than there is room for."""
+        if self.fit_in(features):
+            n = self.objective.n_margins
+            yield from (column.dense(n) for column in self(features))
+        else:
+            part = self.objective.restrict(features)
+            yield from (part.moved(unit) for unit in _units(part.dimension))
 
     def fit_in(self, features: Features) -> bool:
-        """Whether the columns of so many features can be kept at all."""
-        return features.size * self._size <= _KEPT
+        """Whether these are few features, whose columns can be kept."""
+        return features.size <= _MANY and features.size * self._size <= _KEPT
 
     def _look_up(self, missing: list[int]) -> None:
         part, width = self.objective.restrict(np.array(missing, np.intp)), self.objective.width
-        units = np.eye(part.dimension)
-        for place, j in enumerate(missing):
-            mine = units[place * width : (place + 1) * width]
-            self.known[j] = [Column.of(part.moved(unit)) for unit in mine]
+        units = _units(part.dimension)
+        for j in missing:
+            self.known[j] = [Column.of(part.moved(unit)) for unit in islice(units, width)]
             self.kept += sum(column.values.size for column in self.known[j])
+
+
+def _units(dimension: int) -> Iterator[Vector]:
+    """The unit vectors, one after another; each is gone when the next one comes."""
+    unit = np.zeros(dimension)
+    for i in range(dimension):
+        unit[i] = 1.0
+        yield unit
+        unit[i] = 0.0

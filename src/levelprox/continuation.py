@@ -177,7 +177,8 @@ def affordable(problem: Problem) -> int:
     counted = np.ones(1) if weights is None else weights[weights > 0]
     if not (math.isfinite(problem.constraint.threshold) and counted.size and np.ptp(counted) == 0):
         return 0
-    return int(problem.level / (cap * float(counted[0])))
+    cost = cap * float(counted[0])
+    return int(min(problem.level / cost, problem.n_features)) if cost > 0 else 0
 
 
 def widened(problem: Problem, factor: float) -> Problem:

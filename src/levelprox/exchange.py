@@ -48,9 +48,12 @@ def _inverse(hessian: Matrix, width: int) -> Matrix:
 
 
 def _regularised_inverse(hessian: Matrix) -> Matrix:
-    hessian = (hessian + hessian.T) / 2
+    """In units in which the diagonal is 1: a small unit of a column is not yet dependence on the others."""
+    diagonal = np.diagonal(hessian)
+    unit = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    hessian = unit[:, None] * ((hessian + hessian.T) / 2) * unit
     hessian[np.diag_indices_from(hessian)] *= 1 + _RIDGE
-    return np.asarray(np.linalg.pinv(hessian, hermitian=True), np.float64)
+    return np.asarray(unit[:, None] * np.linalg.pinv(hessian, hermitian=True) * unit, np.float64)
 
 
 def _contrasts(width: int) -> Matrix:

@@ -21,7 +21,8 @@ from levelprox.problem import Problem
 from levelprox.result import Status
 from levelprox.run import warn
 from levelprox.subsolvers import choose
-from levelprox.validation import finite, real, real_array, whole
+from levelprox.validation import finite, real_array, whole
+from levelprox.validation import nonnegative as at_least_zero
 
 Vector = NDArray[np.float64]
 
@@ -124,7 +125,10 @@ def path(
     if given.ndim != 1 or not given.size:
         raise InvalidInputError(f"levels must be a list of numbers, got shape {given.shape}")
     problems = [replace(problem, level=float(level)) for level in np.unique(given)]
-    seconds = math.inf if time_limit is None else real("time_limit", time_limit)
+    seconds, tol = (
+        math.inf if time_limit is None else at_least_zero("time_limit", time_limit),
+        at_least_zero("tol", tol),
+    )
     continuation = start != "direct" and problem.constraint.lipschitz > 0
     began = time.monotonic()
     if choose("auto", problem.objective).on_working_sets:
@@ -152,7 +156,10 @@ def subset_path(objective: Objective, k: Sequence[int] | ArrayLike, **options: A
         With `Exchanges` for certificates.
     """
     counts = sorted({whole("k", one) for one in np.atleast_1d(np.asarray(k)).tolist()})
+    if not counts:
+        raise InvalidInputError("k must be a list of integers, got none")
     began, limit = time.monotonic(), options.pop("time_limit", None)
+    limit = None if limit is None else at_least_zero("time_limit", limit)
     found = []
     for count in counts:
         left = None if limit is None else max(0.0, limit - (time.monotonic() - began))

@@ -49,9 +49,9 @@ def polish(problem: Problem, at: Iterate, y: float) -> Iterate | None:
         support = np.union1d(support, problem.exempt)
     with np.errstate(over="ignore", invalid="ignore"):  # in units of 1e-160 squares are nothing, and their inverses inf
         step = _newton_step(problem, objective, at, y, support)
-    if step is None or not np.all(np.isfinite(step)):
-        return None
-    x = _retract(problem, at.x, step, support)
+        if step is None or not np.all(np.isfinite(step)):
+            return None
+        x = _retract(problem, at.x, step, support)
     if x is None or np.array_equal(x, at.x):
         return None
     margins = at.margins + objective.moved(x - at.x)
@@ -162,6 +162,8 @@ def _retract(problem: Problem, x: Vector, step: Vector, support: NDArray[np.intp
         new[places] += (problem.level - problem.g(new)) / square * a
         if _turned(problem, x, new, support):
             return None
+    if not np.all(np.isfinite(new)):
+        return None
     surrogate = majorise(problem.constraint, new, problem.level, problem.weights)
     inside = project(
         new,

@@ -1,8 +1,8 @@
 """ψ minimised over a few features, without a level: Newton's method on margins.
 
-One pass over the columns of these features gives margins, gradient and Hessian after a step; shorter steps cost none,
-as margins are linear in the step. Where signs must hold, or Newton's method does not settle, the engine of working sets
-takes over, with no feature counted.
+One look at the columns of these features gives ψ, gradient and Hessian after a step, and margins are linear in the
+step. Where signs must hold, or Newton's method does not settle, the engine of working sets takes over, with no feature
+counted.
 
 A fit that is only wanted where it is below some value ends as soon as that is out of the question: with d the Newton
 step and |ℓ‴| ≤ Mℓ″, no fit over these features has ψ < ψ(x) + ½⟨∇ψ, d⟩/(1 − M max|Ad|) (the bound of `exchange.py`).

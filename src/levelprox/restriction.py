@@ -75,7 +75,7 @@ class How:
 def solve_restriction(problem: Problem, start: Iterate, enough: Enough, how: How) -> Iterate:
     """A point of the restriction whose residual is small enough, or the best found before the limits or Ctrl-C."""
     way = by_models if how.subsolver.forms_models(problem.objective) else by_steps
-    at = start
+    at = start = start if np.isfinite(start.psi) else _from_zero(problem, start)
     try:
         residual, y = distance(problem, start.x, start.psi, start.gradient, how.null)
         for step in way(problem, start, residual, y, enough, how):
@@ -83,6 +83,13 @@ def solve_restriction(problem: Problem, start: Iterate, enough: Enough, how: How
     except KeyboardInterrupt:
         return replace(at, stop="interrupted")
     return at
+
+
+def _from_zero(problem: Problem, start: Iterate) -> Iterate:
+    """For a start at which ψ is infinite: features that were left out may have held margins back that exp now sees."""
+    x = np.zeros(problem.dimension)
+    psi, gradient = problem.objective.value_and_gradient(x)
+    return Iterate(x, psi, gradient, start.multiplier, start.step)
 
 
 def by_models(problem: Problem, at: Iterate, residual: float, y: float, enough: Enough, how: How) -> Iterator[Iterate]:

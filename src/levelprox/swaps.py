@@ -240,13 +240,15 @@ class Swaps:
             return self.objective.hessian_of(fit.margins, True)[:, self.problem.coordinates(features)]
         if changes:
             self.n_grad += features.size * width
-            return self.objective.cross_hessian_of(fit.margins, self.refits.columns.moves(features), True)
+            return self.objective.cross_hessian_of(
+                fit.margins, self.refits.columns.moves(features), features.size * width, True
+            )
         missing = np.array([j for j in features if j not in self.columns], np.intp)
         if len(self.columns) * self.problem.n_features > _REMEMBERED:
             self.columns, missing = {}, features
         if missing.size:
             self.n_grad += missing.size
-            new = self.objective.cross_hessian_of(fit.margins, self.refits.columns.moves(missing), True)
+            new = self.objective.cross_hessian_of(fit.margins, self.refits.columns.moves(missing), missing.size, True)
             self.columns.update(zip(missing.tolist(), new.T, strict=True))
         return np.array([self.columns[j] for j in features.tolist()]).reshape(features.size, self.problem.dimension).T
 

@@ -17,7 +17,6 @@ constexpr double SHOWS = 1e-12;           // of psi
 constexpr double PERFECT = 1e-12;         // of psi at 0: nothing is left to explain
 constexpr double MUCH = 1e-3;             // of psi: a small gradient promises so much only where psi itself is going to 0
 constexpr double RIDGE = 1e-9;            // of the curvature at the start, and less as psi falls
-constexpr double FOR_THE_RIDGE = 1e-6;
 constexpr double FAR = 20.0;              // by how much the log of the curvature may change in a step
 constexpr double ARMIJO = 1e-4;
 constexpr double SHORTEST = 1.0 / 1024;   // of a Newton step
@@ -56,6 +55,17 @@ std::vector<double> newton_step(std::vector<double> H, double share, const std::
     return step;
 }
 
+// What the second-order model says psi falls by, twice.
+double fall_along(const std::vector<double> &step, const std::vector<double> &gradient) {
+    double fall = 0;
+    for (std::size_t j = 0; j < step.size(); ++j) fall -= step[j] * gradient[j];
+    return fall;
+}
+
+double lowest(double psi, double foretold, double change) {
+    return change < 1 ? psi - 0.5 * foretold / (1 - change) : -std::numeric_limits<double>::infinity();
+}
+
 void mirror(std::size_t m, std::vector<double> &H) {
     for (std::size_t j = 0; j < m; ++j)
         for (std::size_t k = 0; k < j; ++k) H[k * m + j] = H[j * m + k];
@@ -83,7 +93,7 @@ std::vector<double> ColumnFits::combined(const Columns &columns, const std::vect
 }
 
 // psi, and what each sample adds to the gradient and to the Hessian of the margins.
-double ColumnFits::derivatives(const double *margins, double *slope, double *bend) const {
+double ColumnFits::derivatives(const double *margins, double *slope, double *bend, Poll &poll) const {
     HeadTail sum{0, 0};
     double value[BLOCK];
     for (std::int64_t begin = 0; begin < n_; begin += BLOCK) {
@@ -99,12 +109,13 @@ double ColumnFits::derivatives(const double *margins, double *slope, double *ben
         const HeadTail part = compensated_sum(rows, value);
         add_to(sum, part.head);
         add_to(sum, part.tail);
+        poll.check();
     }
     return (sum.head + sum.tail) / total_;
 }
 
 // The dense columns among themselves.
-void ColumnFits::add_dense(const Columns &columns, const double *slope, const double *bend, Look &seen) const {
+void ColumnFits::add_dense(const Columns &columns, const double *slope, const double *bend, Look &seen, Poll &poll) const {
     const std::size_t m = columns.size();
     std::vector<std::size_t> places;
     for (std::size_t j = 0; j < m; ++j)
@@ -115,6 +126,7 @@ void ColumnFits::add_dense(const Columns &columns, const double *slope, const do
     for (std::int64_t begin = 0; dense && begin < n_; begin += BLOCK) {
         for (std::size_t j = 0; j < dense; ++j) here[j] = columns[places[j]].values + begin;
         simd().normal(std::min(BLOCK, n_ - begin), std::int64_t(dense), here.data(), slope + begin, bend + begin, gradient.data(), hessian.data());
+        poll.check();
     }
     for (std::size_t j = 0; j < dense; ++j) {
         seen.gradient[places[j]] = gradient[j];
@@ -123,7 +135,7 @@ void ColumnFits::add_dense(const Columns &columns, const double *slope, const do
 }
 
 // Each sparse column with all others: bent, and spread over all rows while the others look up theirs.
-void ColumnFits::add_sparse(const Columns &columns, const double *slope, const double *bend, Look &seen) const {
+void ColumnFits::add_sparse(const Columns &columns, const double *slope, const double *bend, Look &seen, Poll &poll) const {
     const std::size_t m = columns.size();
     std::vector<double> bent(n_);
     const auto dot = [](const Column &column, const double *other) {
@@ -149,6 +161,7 @@ void ColumnFits::add_sparse(const Columns &columns, const double *slope, const d
             seen.hessian[std::max(j, k) * m + std::min(j, k)] = sum;
         }
         for (std::int64_t p = 0; p < column.count; ++p) bent[column.rows[p]] = 0;
+        poll.check();
     }
 }
 
@@ -156,11 +169,20 @@ ColumnFits::Look ColumnFits::look(const Columns &columns, const double *margins,
     const std::size_t m = columns.size();
     Look seen{0, std::vector<double>(m), std::vector<double>(m * m)};
     std::vector<double> slope(n_), bend(n_);
-    seen.psi = derivatives(margins, slope.data(), bend.data());
-    add_dense(columns, slope.data(), bend.data(), seen);
-    add_sparse(columns, slope.data(), bend.data(), seen);
-    poll.check();
+    seen.psi = derivatives(margins, slope.data(), bend.data(), poll);
+    add_dense(columns, slope.data(), bend.data(), seen, poll);
+    add_sparse(columns, slope.data(), bend.data(), seen, poll);
     return seen;
+}
+
+double ColumnFits::change_along(const std::vector<double> &along) const { return concordance_ == 0 ? 0.0 : concordance_ * largest(along); }
+
+// l'(z) + l''(z) A step is orthogonal to all columns, hence feasible in the dual of this fit, and there the curvature 1/l''
+// of the conjugate has grown by at most 1/(1 - change). That is so for Newton's own step alone: with a ridge, columns that
+// all but depend on each other are promised far less than they gain.
+bool ColumnFits::stays_above(const Columns &columns, const Look &at, double below) const {
+    const std::vector<double> step = newton_step(at.hessian, 0.0, std::vector<double>(at.gradient.size()), at.gradient);
+    return !step.empty() && lowest(at.psi, fall_along(step, at.gradient), change_along(combined(columns, step))) >= below;
 }
 
 ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double tolerance, double below, Poll &poll) const {
@@ -191,15 +213,12 @@ ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double 
         if (flat && (m == 0 || is_perfect(at.psi, psi_of_origin))) return ended(FitEnd::fitted);
         const std::vector<double> step = newton_step(at.hessian, share_left(at.psi, psi_of_start), ridge, at.gradient);
         if (step.empty()) return ended(flat ? FitEnd::fitted : FitEnd::failed);
-        double foretold = 0;
-        for (std::size_t j = 0; j < m; ++j) foretold -= step[j] * at.gradient[j];
+        const double foretold = fall_along(step, at.gradient);
         if (flat && !(foretold > MUCH * std::abs(at.psi))) return ended(FitEnd::fitted);
         if (!(foretold > 0)) break;
         const std::vector<double> along = combined(columns, step);
-        // l'(z) + l''(z) A step is orthogonal to all columns, but for the ridge, hence feasible in the dual of this fit, and
-        // there the curvature 1/l'' of the conjugate has grown by at most 1/(1 - change).
-        const double change = concordance_ == 0 ? 0.0 : concordance_ * largest(along);
-        if (change < 1 && at.psi - (0.5 + FOR_THE_RIDGE) * foretold / (1 - change) >= below) return ended(FitEnd::not_below);
+        const double change = change_along(along);
+        if (lowest(at.psi, foretold, change) >= below && stays_above(columns, at, below)) return ended(FitEnd::not_below);
 
         // No more to gain: a last step for the digits of x, unless coefficients grow for ever, as where classes are separated.
         const bool last = foretold <= SHOWS * std::abs(at.psi);

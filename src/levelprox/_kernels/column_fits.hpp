@@ -38,7 +38,7 @@ public:
 
     std::int64_t rows() const { return n_; }
 
-    // From x, or from 0 where psi is lower there, until |gradient| <= tolerance. Ends early, `not_below`, where psi is shown
+    // From x, or from 0 where that is far from where it leads, until |gradient| <= tolerance. Ends early, `not_below`, where psi is shown
     // to stay at `below` or above.
     ColumnFit fit(const Columns &columns, std::vector<double> x, double tolerance, double below, Poll &poll) const;
 
@@ -50,9 +50,11 @@ private:
 
     std::vector<double> combined(const Columns &columns, const std::vector<double> &x) const;
     Look look(const Columns &columns, const double *margins, Poll &poll) const;
-    double derivatives(const double *margins, double *slope, double *bend) const;
-    void add_dense(const Columns &columns, const double *slope, const double *bend, Look &seen) const;
-    void add_sparse(const Columns &columns, const double *slope, const double *bend, Look &seen) const;
+    double derivatives(const double *margins, double *slope, double *bend, Poll &poll) const;
+    void add_dense(const Columns &columns, const double *slope, const double *bend, Look &seen, Poll &poll) const;
+    void add_sparse(const Columns &columns, const double *slope, const double *bend, Look &seen, Poll &poll) const;
+    double change_along(const std::vector<double> &along) const;
+    bool stays_above(const Columns &columns, const Look &at, double below) const;
 
     std::int64_t n_;
     std::unique_ptr<Loss> loss_;

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -217,9 +217,9 @@ class LinearModel(Model):
         bend = self._bend(z, convex)
         return lambda v: self.design.rmatvec(bend * self.design.matvec(v))
 
-    def cross_hessian_of(self, z: Vector, moves: Sequence[Vector], convex: bool) -> Matrix:
+    def cross_hessian_of(self, z: Vector, moves: Iterable[Vector], count: int, convex: bool) -> Matrix:
         bend = self._bend(z, convex)
-        cross = np.empty((self.dimension, len(moves)), order="F")
+        cross = np.empty((self.dimension, count), order="F")
         for j, move in enumerate(moves):
             cross[:, j] = self.design.rmatvec(bend * move)
         return cross

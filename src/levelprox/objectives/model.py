@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Self
 
 import numpy as np
@@ -38,8 +38,8 @@ class Model(Curved):
         """The diagonal blocks of A'∇²F(z)A, one for each feature; of shape (n_features, width, width)."""
 
     @abstractmethod
-    def cross_hessian_of(self, z: Vector, moves: Sequence[Vector], convex: bool) -> Matrix:
-        """A'∇²F(z)v for each of some changes v of the margins; of shape (d, len(moves)).
+    def cross_hessian_of(self, z: Vector, moves: Iterable[Vector], count: int, convex: bool) -> Matrix:
+        """A'∇²F(z)v for each of `count` changes v of the margins; of shape (d, count).
 
         With columns of A for v these are columns of A'∇²F(z)A.
         """

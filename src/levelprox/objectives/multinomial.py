@@ -10,7 +10,7 @@ entries add up to 0.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
@@ -188,9 +188,9 @@ class MultinomialModel(Model):
         p, share = Multinomial.probabilities(z), self._share[:, None]
         return lambda v: self._pulled_back(share * Multinomial.product(p, self.moved(v)))
 
-    def cross_hessian_of(self, z: Matrix, moves: Sequence[Matrix], convex: bool = True) -> Matrix:
+    def cross_hessian_of(self, z: Matrix, moves: Iterable[Matrix], count: int, convex: bool = True) -> Matrix:
         p, share = Multinomial.probabilities(z), self._share[:, None]
-        cross = np.empty((self.dimension, len(moves)), order="F")
+        cross = np.empty((self.dimension, count), order="F")
         for j, move in enumerate(moves):
             cross[:, j] = self._pulled_back(share * Multinomial.product(p, move))
         return cross

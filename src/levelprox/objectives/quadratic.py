@@ -47,8 +47,9 @@ class Quadratic(Curved):
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         move = x - self.center
-        bent = self.hessian @ move
-        return self.value + float(np.sum(move * (self.gradient + bent / 2))), self.gradient + bent
+        with np.errstate(over="ignore", invalid="ignore"):  # a step along which Q hardly bends; who made it sees inf
+            bent = self.hessian @ move
+            return self.value + float(np.sum(move * (self.gradient + bent / 2))), self.gradient + bent
 
     def restrict(self, W: NDArray[np.intp]) -> Quadratic:
         coordinates = (np.asarray(W)[:, None] * self.width + np.arange(self.width)).ravel()
