@@ -190,7 +190,7 @@ def log1p_product(theta: float, t: Double) -> Double:
 def _in_double(function: Callable[[Double], Double], t: ArrayLike) -> Array:
     given = real_array("t", t)
     with np.errstate(over="ignore", under="ignore"):
-        result = np.asarray(function(given.astype(np.float64, copy=False))).astype(given.dtype, copy=False)
+        result = np.asarray(function(given.astype(np.float64, copy=False))).astype(given.dtype)
     return result[()]  # a number for a number, as NumPy's own functions do
 
 
