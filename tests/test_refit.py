@@ -134,7 +134,7 @@ def test_ctrl_c_is_seen_inside_a_look_at_the_columns():
         if len(heard) == 5:
             raise KeyboardInterrupt
 
-    n, m = 1 << 17, 192
+    n, m = 1 << 18, 256  # seconds of work, where a quarter of one is enough
     column, b = np.linspace(-1, 1, n), np.tile([-1.0, 1.0], n // 2)
     fits = _kernels.ColumnFits("logistic", 0.0, 0.0, 1.0, b, None, None)
     before = signal.signal(signal.SIGALRM, handler)

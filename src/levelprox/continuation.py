@@ -43,10 +43,10 @@ _ROUGH = 1e-3  # tol of all stages but the last
 _HOPELESS = 0.05  # of what the direct start gained: too far above it for the last digits to matter
 _STRAIGHT = 0.75  # of λ: a slope that has hardly bent
 _WIDEST = 30  # times c may be doubled
-_MORE, _FEW = 4, 10  # how many times the nonzeros of the direct start a stage may have, and how many in any case
+_FEW, _MANY = 10, 100  # nonzeros that a stage may have in any case, and up to which four times those at the end
 _MOST_STEPS = 20  # of a stage
 _FROM_HERE, _FROM_DIRECT = 50, 20  # features: exchanges among more take long, and rarely pay
-_CANDIDATES = 100  # that may take the place of another feature
+_CANDIDATES, _SHARE = 100, 4  # that may take the place of another feature, or so many times those there are
 _STOPS = ("interrupted", "not finite")
 
 
@@ -73,7 +73,7 @@ def continued(
     """
     exchanges = count == 0  # else whoever counts does them, and knows more
     doublings, count = _doublings(problem, direct.x), count or _count(problem, direct.x)
-    most = max(_MORE * count, _FEW)
+    most = _most(count)
     if doublings == 0 or count == 0:
         return
     at = None
@@ -142,7 +142,7 @@ def _candidates(problem: Problem, ends: list[Iterate]) -> Features:
     """The features of these points, and those nearest to being taken in at each."""
     W = problem.exempt
     for end in ends:
-        most = min(max(_CANDIDATES, _MORE * _count(problem, end.x)), problem.n_features // 2)
+        most = min(max(_CANDIDATES, _SHARE * _count(problem, end.x)), problem.n_features // 2)
         nearest = np.argsort(-problem.sizes(end.gradient), kind="stable")[:most]
         W = np.union1d(W, np.union1d(nearest, problem.support(end.x)))
     return W.astype(np.intp)
@@ -231,6 +231,15 @@ def _next(problem: Problem, x: Vector, doublings: int) -> int:
             break
         doublings -= 1
     return doublings
+
+
+def _most(count: int) -> int:
+    """How many nonzeros a stage may have where there are to be so many at the end.
+
+    More show more of what might be better. But many separate classes, or interpolate: then each model of a stage is
+    nearly singular, takes long, and tells features apart no better.
+    """
+    return max(_FEW, 2 * count, min(4 * count, _MANY))
 
 
 def _doublings(problem: Problem, x: Vector) -> int:
