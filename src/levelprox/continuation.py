@@ -87,7 +87,7 @@ def continued(
             at, more = _stage(problem, _iterates(problem, replace(at, n_grad=0), tol, how), problem.n_features)
             n_grad += more
         if doublings == 0 and exchanges and at.stop not in _STOPS:
-            better, more = _exchanged(problem, at, direct, how, tol)
+            better, more = _exchanged(problem, start, at, direct, how, tol)
             n_grad += more
             at = at if better is None else better
         n_nonzero = _count(problem, at.x)
@@ -98,7 +98,9 @@ def continued(
         doublings = min(doublings - 1, 0) if n_nonzero <= count else _next(problem, at.x, doublings - 1)
 
 
-def _exchanged(problem: Problem, at: Iterate, direct: Iterate, how: How, tol: float) -> tuple[Iterate | None, int]:
+def _exchanged(
+    problem: Problem, start: Iterate, at: Iterate, direct: Iterate, how: How, tol: float
+) -> tuple[Iterate | None, int]:
     """A KKT point lower than both ends by exchanges of features, if there is one, and the passes that took.
 
     A feature costs at most the cap, whatever its size: as many as the level can pay for may be refitted without it, and
@@ -109,7 +111,8 @@ def _exchanged(problem: Problem, at: Iterate, direct: Iterate, how: How, tol: fl
     ]
     if not (how.working_sets and ends and isinstance(problem.objective, Model)):
         return None, 0
-    W = _candidates(problem, ends)
+    few = _largest(problem, ends[-1].x).size <= FEW
+    W = _candidates(problem, [*ends, start] if few else ends)
     swaps = _swaps_among(problem, W, how, tol)
     found, null = dict[bytes, Fit](), swaps.best
     try:
@@ -120,7 +123,7 @@ def _exchanged(problem: Problem, at: Iterate, direct: Iterate, how: How, tol: fl
             after = swaps.improved(before)
             if after.psi < max(before.psi, end.psi):
                 found[after.features.tobytes()] = after
-        if chosen.size <= FEW:
+        if few:
             after = swaps.improved(_without_the_first(swaps, null, chosen.size))
             if after.psi <= swaps.best.psi:
                 found[after.features.tobytes()] = after
