@@ -13,7 +13,7 @@ from levelprox.budget import Exchanges, Subset, best_subset
 from levelprox.certificate import Certificate, certify
 from levelprox.errors import InfeasibleError, InvalidInputError, LevelproxError, NumericalError
 from levelprox.nearby import Nearby, expected_kkt, nearby_kkt
-from levelprox.objectives import Function, LinearModel, MultinomialModel, Stochastic
+from levelprox.objectives import Function, LinearModel, MultinomialModel, OneVsRestModel, Stochastic
 from levelprox.path import Path, path, subset_path
 from levelprox.problem import Problem
 from levelprox.projection import project
@@ -34,6 +34,7 @@ __all__ = [
     "MultinomialModel",
     "Nearby",
     "NumericalError",
+    "OneVsRestModel",
     "Path",
     "Problem",
     "Record",

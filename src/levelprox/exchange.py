@@ -37,12 +37,13 @@ _RIDGE = 1e-12  # of the diagonal of H, for features that depend on each other
 
 def inverse_hessian(part: Model, fit: Fit) -> Matrix:
     """K, over the features of the fit; of those that depend on each other a pseudo-inverse."""
-    return _inverse(part.hessian_of(fit.margins, True) if fit.hessian is None else fit.hessian, part.width)
+    return _inverse(part.hessian_of(fit.margins, True) if fit.hessian is None else fit.hessian, part)
 
 
-def _inverse(hessian: Matrix, width: int) -> Matrix:
-    if width == 1:
+def _inverse(hessian: Matrix, objective: Model) -> Matrix:
+    if not objective.only_contrasts:
         return _regularised_inverse(hessian)
+    width = objective.width
     contrasts = np.kron(np.eye(hessian.shape[0] // width), _contrasts(width))
     return np.asarray(contrasts @ _regularised_inverse(contrasts.T @ hessian @ contrasts) @ contrasts.T, np.float64)
 
@@ -116,8 +117,9 @@ class Exchange:
 
     def __init__(self, problem: Problem, fit: Fit, gradient: Vector, cross: Matrix, own: Matrix) -> None:
         width = problem.width
+        assert isinstance(problem.objective, Model)
         self.problem, self.fit, self.width = problem, fit, width
-        self.K = _inverse(cross[problem.coordinates(fit.features)], width)
+        self.K = _inverse(cross[problem.coordinates(fit.features)], problem.objective)
         self.cross, self.B = cross, cross @ self.K
         d = problem.n_features
         self.gradient = gradient.reshape(d, width)

@@ -145,7 +145,7 @@ def _by_newton(objective: Model, x: Vector, tolerance: float) -> tuple[Vector, f
     for _ in range(_STEPS):
         if float(np.max(np.abs(gradient), initial=0.0)) <= tolerance:
             return x, psi, z, hessian
-        step = _newton_step(hessian, gradient, ridge, objective.width)
+        step = _newton_step(hessian, gradient, ridge, objective.width if objective.only_contrasts else 1)
         if step is None:
             return None
         foretold = -float(np.sum(step * gradient))
@@ -165,10 +165,10 @@ def _by_newton(objective: Model, x: Vector, tolerance: float) -> tuple[Vector, f
 
 
 def _newton_step(hessian: Vector, gradient: Vector, ridge: Vector, width: int) -> Vector | None:
-    """−(H + ridge)⁻¹∇ψ; where features have several coefficients, the shortest step.
+    """−(H + ridge)⁻¹∇ψ; where ψ sees only differences between `width` coefficients, the shortest step.
 
-    The ridge keeps features apart whose curvature is gone, as where they separate classes. ψ does not see all classes
-    shifted alike: H is zero in that direction, and what is added there moves nothing.
+    The ridge keeps features apart whose curvature is gone, as where they separate classes. Where ψ does not see all
+    classes shifted alike, H is zero in that direction, and what is added there moves nothing.
     """
     hessian = hessian + ridge
     if width > 1:

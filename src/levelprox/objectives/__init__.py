@@ -1,4 +1,4 @@
-"""What is minimised: a linear or a multinomial model, any ψ the user brings, or samples of one."""
+"""What is minimised: a linear model, one of several classes, any ψ the user brings, or samples of one."""
 
 from levelprox.objectives.base import Objective, Subgradients
 from levelprox.objectives.curved import Curved
@@ -6,6 +6,7 @@ from levelprox.objectives.function import Function
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.model import Model
 from levelprox.objectives.multinomial import MultinomialModel
+from levelprox.objectives.one_vs_rest import OneVsRestModel
 from levelprox.objectives.quadratic import Quadratic
 from levelprox.objectives.stochastic import Stochastic
 
@@ -16,6 +17,7 @@ __all__ = [
     "Model",
     "MultinomialModel",
     "Objective",
+    "OneVsRestModel",
     "Quadratic",
     "Stochastic",
     "Subgradients",

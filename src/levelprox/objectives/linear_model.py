@@ -195,14 +195,14 @@ class LinearModel(Model):
         return _kernels.loss_value(*self.loss.kernel, z, self.target, self.sample_weight)
 
     def gradient_of(self, z: Vector) -> Vector:
-        return self.design.rmatvec(self._slope(z))
+        return self.design.rmatvec(self.slope_of(z))
 
     def evaluated(self, z: Vector, dx: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
         z, gradient = z.copy(), np.zeros(self.dimension)
         hessian = np.zeros((self.dimension, self.dimension)) if with_hessian else None
         for rows, block in self.design.row_blocks():
             z[rows] += block.matvec(dx)
-            slope, bend = self._slope(z[rows], rows), self._bend(z[rows], True, rows)
+            slope, bend = self.slope_of(z[rows], rows), self.bend_of(z[rows], True, rows)
             if not (np.all(np.isfinite(slope)) and np.all(np.isfinite(bend))):  # so far out that ψ itself is no number
                 return np.full_like(z, np.nan), np.full_like(gradient, np.nan), None
             gradient += block.rmatvec(slope)
@@ -211,14 +211,14 @@ class LinearModel(Model):
         return z, gradient, hessian
 
     def hessian_of(self, z: Vector, convex: bool) -> Matrix:
-        return self.design.gram(self._bend(z, convex))
+        return self.design.gram(self.bend_of(z, convex))
 
     def hessian_product_of(self, z: Vector, convex: bool) -> Callable[[Vector], Vector]:
-        bend = self._bend(z, convex)
+        bend = self.bend_of(z, convex)
         return lambda v: self.design.rmatvec(bend * self.design.matvec(v))
 
     def cross_hessian_of(self, z: Vector, moves: Iterable[Vector], count: int, convex: bool) -> Matrix:
-        bend = self._bend(z, convex)
+        bend = self.bend_of(z, convex)
         cross = np.empty((self.dimension, count), order="F")
         for j, move in enumerate(moves):
             cross[:, j] = self.design.rmatvec(bend * move)
@@ -242,9 +242,9 @@ class LinearModel(Model):
         return whole
 
     def hessian_diagonal_of(self, z: Vector, convex: bool) -> Vector:
-        return self.design.column_squares(self._bend(z, convex))
+        return self.design.column_squares(self.bend_of(z, convex))
 
-    def _slope(self, z: Vector, rows: slice = _ALL) -> Vector:
+    def slope_of(self, z: Vector, rows: slice = _ALL) -> Vector:
         """s_i ℓ'(z_i, b_i) / Σ s of these samples."""
         return self._weighted(_kernels.loss_derivative, z, rows)
 
@@ -257,7 +257,7 @@ class LinearModel(Model):
         out[share == 0] = 0.0  # a sample without weight is not there, whatever its loss
         return out
 
-    def _bend(self, z: Vector, convex: bool, rows: slice = _ALL) -> Vector:
+    def bend_of(self, z: Vector, convex: bool, rows: slice = _ALL) -> Vector:
         """s_i ℓ''(z_i, b_i) / Σ s of these samples; its absolute value where it must not be negative."""
         bend = self._weighted(_kernels.loss_curvature, z, rows)
         return np.abs(bend) if convex and self.loss.weak_convexity else bend
@@ -298,7 +298,7 @@ class LinearModel(Model):
         center = self.design.rmatvec(share * middle)
         return Subgradients(center, self.design.rows(kinks), radius, np.clip(guess, -radius, radius))
 
-    @property
+    @cached_property
     def _share(self) -> Vector:
         """s_i / Σ s."""
         n = self.design.shape[0]

@@ -17,6 +17,9 @@ from levelprox.objectives.curved import Curved, Matrix
 class Model(Curved):
     """ψ(x) = F(Ax + o) with the features of a data matrix in A."""
 
+    #: Whether ψ sees only differences between the coefficients of a feature: all shifted alike, it stays the same.
+    only_contrasts: bool = False
+
     @property
     def concordance(self) -> float:
         """sup |ℓ‴|/ℓ″ of the loss; inf where that has no bound, or is not known."""

@@ -1,0 +1,182 @@
+"""Linear models with one margin for each of K classes: what they share.
+
+    z = XB + o,      B of shape (d, K),      o of shape (n, K)
+
+x is B row by row: feature j has the K coordinates j·K … j·K + K − 1, and counts once.
+"""
+
+from __future__ import annotations
+
+import copy
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from levelprox.designs import Design, InterceptDesign, as_design, scaled_by
+from levelprox.errors import InvalidInputError
+from levelprox.losses import check_weights
+from levelprox.objectives.base import Vector
+from levelprox.objectives.curved import Matrix
+from levelprox.objectives.model import Model
+from levelprox.validation import as_array, finite, real_array
+
+
+class ByClass(Model):
+    """ψ of the margins XB + o; the subclasses say which, and describe the parameters.
+
+    Attributes
+    ----------
+    design : Design
+        X, with the intercept's column where there is one.
+    target : ndarray of int64 of shape (n,)
+        The place of each sample's class in `classes_`.
+    """
+
+    #: In which order margins are in memory: "F" has those of a class side by side, "C" those of a sample.
+    margin_order: ClassVar[Literal["C", "F"]] = "C"
+    #: What is computed from X once, and not pickled.
+    derived: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(
+        self,
+        X: object,
+        labels: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        fit_intercept: bool = False,
+        classes: ArrayLike | None = None,
+    ) -> None:
+        design = as_design(X)
+        self.design: Design = InterceptDesign(design) if fit_intercept else design
+        n = self.design.shape[0]
+        self.classes_, self.target = _classes(labels, n, classes)
+        self.width = self.classes_.size
+        self.sample_weight: Vector | None = None
+        if sample_weight is not None:
+            weight = check_weights(sample_weight, n)
+            # As in a linear model: a power of two keeps sums and products in range without rounding.
+            self.sample_weight = np.ldexp(weight, -int(np.frexp(weight.max())[1]))
+        self.offset = None if offset is None else _check_offset(offset, (n, self.width))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name not in self.derived}
+
+    @property
+    def dimension(self) -> int:
+        return self.design.shape[1] * self.width
+
+    @property
+    def exempt(self) -> NDArray[np.intp]:
+        return self.design.ones.astype(np.intp, copy=False)
+
+    @property
+    def n_margins(self) -> int:
+        return self.design.shape[0] * self.width
+
+    def margins(self, x: Vector) -> Matrix:
+        """z = XB + o, of shape (n, K)."""
+        z = self.moved(x)
+        return z if self.offset is None else z + self.offset
+
+    def moved(self, dx: Vector) -> Matrix:
+        by_class = [self.design.matvec(column) for column in self._columns_of(dx)]
+        return np.asarray(np.stack(by_class).T, order=self.margin_order)
+
+    def column_magnitudes(self) -> Vector:
+        return np.repeat(self.design.column_magnitudes(), self.width)
+
+    def restrict(self, W: NDArray[np.intp]) -> Self:
+        """ψ as a function of the features in W, of K coefficients each, the others held at zero."""
+        return self._with_design(self.design.view(W))
+
+    def scaled(self, scale: Vector) -> Self:
+        return self._with_design(scaled_by(self.design, scale))
+
+    def _with_design(self, design: Design) -> Self:
+        """The same samples with other features: all but X is shared, and was checked."""
+        other = copy.copy(self)  # without what is derived
+        other.design = design
+        return other
+
+    def _point(self, x: Vector) -> Vector:
+        point = np.ascontiguousarray(x, np.float64)
+        if point.shape != (self.dimension,):
+            raise InvalidInputError(f"x must have shape ({self.dimension},), got {point.shape}")
+        return point
+
+    def _columns_of(self, x: Vector) -> Matrix:
+        """B', of shape (K, d): the coefficients of each class."""
+        return np.reshape(x, (-1, self.width)).T
+
+    def _pulled_back(self, r: Matrix) -> Vector:
+        """X'r of every class, as a flat gradient."""
+        return np.stack([self.design.rmatvec(column) for column in r.T], axis=1).ravel()
+
+    @cached_property
+    def _share(self) -> Vector:
+        """s_i / Σ s."""
+        n = self.design.shape[0]
+        return np.full(n, 1 / n) if self.sample_weight is None else self.sample_weight / self.sample_weight.sum()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.design!r}, {self.width} classes)"
+
+
+def _classes(labels: ArrayLike, n: int, known: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The classes, sorted, and the place of each label among them; where none are known, the different labels."""
+    given = _check_kind("labels", labels)
+    if given.shape != (n,):
+        raise InvalidInputError(f"labels must have shape ({n},), one for each sample, got {given.shape}")
+    name, wanted = ("labels", given) if known is None else ("classes", _check_kind("classes", known))
+    if wanted.ndim != 1:
+        raise InvalidInputError(f"classes must be one-dimensional, got shape {wanted.shape}")
+    try:
+        classes, places = np.unique(wanted, return_inverse=True)
+        if known is not None:
+            places = _places(given, classes)
+    except TypeError:
+        raise InvalidInputError("labels must all be of one kind, which can be sorted") from None
+    if classes.size < 2:
+        only = f"got only {classes[0]!r}" if classes.size else "got none"
+        raise InvalidInputError(f"{name} must be of at least two classes, {only}")
+    return classes, places.astype(np.int64)
+
+
+def _check_kind(name: str, labels: ArrayLike) -> NDArray[Any]:
+    given = as_array(name, labels)
+    if given.dtype.kind == "f":
+        finite(name, given)
+        broken = np.flatnonzero(given != np.rint(given))
+        if broken.size:
+            raise InvalidInputError(
+                f"{name} must be classes, got {given[broken[0]]!r} at index {broken[0]}; a target that is no whole "
+                "number is for regression, with a LinearModel"
+            )
+    elif given.dtype.kind not in "biuUSO":
+        raise InvalidInputError(f"{name} must be integers, whole floats, booleans or strings, got dtype {given.dtype}")
+    return given
+
+
+def _places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Where each label is among the classes; an error where one is not."""
+    numbers = labels.dtype.kind in "biuf" and classes.dtype.kind in "biuf"
+    if labels.dtype.kind != classes.dtype.kind and not numbers:  # compared one by one: "1" is not 1
+        labels, classes = labels.astype(object), classes.astype(object)
+    places = np.minimum(np.searchsorted(classes, labels), classes.size - 1)
+    outside = np.flatnonzero(classes[places] != labels)
+    if outside.size:
+        raise InvalidInputError(
+            f"labels must be among the {classes.size} classes, got {labels[outside[0]]!r} at index {outside[0]}"
+        )
+    return places
+
+
+def _check_offset(offset: ArrayLike, shape: tuple[int, int]) -> Matrix:
+    """Offsets, one for each sample and class, in an array of our own."""
+    o = np.array(real_array("offset", offset), dtype=np.float64, order="C")
+    if o.shape != shape:
+        raise InvalidInputError(f"offset must have shape {shape}, a number for each sample and class, got {o.shape}")
+    finite("offset", o)
+    return o

@@ -1,0 +1,227 @@
+"""Several classes, each against all others: a linear model for every class, over the same features.
+
+    ψ(x) = Σ_k Σ_i s_i ℓ(z_ik, b_ik) / Σ_i s_i,      z = XB + o,      b_ik = +1 where sample i is of class k, else −1
+
+x is B row by row: feature j has the K coordinates j·K … j·K + K − 1, and counts once for all classes. Nothing but the
+constraint ties the classes together: ψ is the sum of K linear models, and its Hessian has a block for each.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from levelprox.designs import Design
+from levelprox.errors import InvalidInputError
+from levelprox.losses import LOSS_TYPES, Loss, loss_by_name
+from levelprox.objectives.base import Vector
+from levelprox.objectives.by_class import ByClass
+from levelprox.objectives.curved import Matrix
+from levelprox.objectives.linear_model import LinearModel
+
+
+class OneVsRestModel(ByClass):
+    """ψ = the sum over classes of the loss of one class against the others.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d), or Design
+        Used in place, never modified.
+    labels : array-like of shape (n,)
+        The class of each sample: integers, whole floats, booleans or strings; at least two different ones.
+    loss : str or Loss, default="logistic"
+        A margin loss: "logistic", "squared_hinge", "sigmoid", "hinge", or `Hinge().smoothed(width)`.
+    sample_weight : array-like of shape (n,), optional
+        s ≥ 0: a weight of 2 is a repeated sample, a weight of 0 a removed one.
+    offset : array-like of shape (n, K), optional
+        o: what is known to add to each margin. None is no offset.
+    fit_intercept : bool, default=False
+        Whether to add a column of ones to X: the last feature is then the intercepts, which never count.
+    classes : array-like of shape (K,), optional
+        The classes, where some may have no sample among `labels`. By default the different labels.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (K,)
+        The classes, sorted; column k of B belongs to `classes_[k]`.
+    width : int
+        K.
+    parts : tuple of LinearModel
+        The model of each class, as a function of its column of B; they share X.
+    """
+
+    margin_order = "F"
+
+    def __init__(
+        self,
+        X: object,
+        labels: ArrayLike,
+        loss: str | Loss = "logistic",
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        fit_intercept: bool = False,
+        classes: ArrayLike | None = None,
+    ) -> None:
+        self.loss = _margin_loss(loss)
+        super().__init__(X, labels, sample_weight, offset, fit_intercept, classes)
+        self.smooth = self.curved = self.loss.smooth
+        self.parts = self._parts()
+
+    def _parts(self) -> tuple[LinearModel, ...]:
+        """The models of the classes; all but their targets and offsets is one and the same."""
+        pattern = LinearModel(self.design, np.ones(self.design.shape[0]), self.loss, self.sample_weight)
+        pattern.sample_weight = self.sample_weight
+        parts = []
+        for k in range(self.width):
+            part = copy.copy(pattern)
+            part.target = np.where(self.target == k, 1.0, -1.0)
+            part.offset = None if self.offset is None else np.ascontiguousarray(self.offset[:, k])
+            parts.append(part)
+        return tuple(parts)
+
+    def _with_design(self, design: Design) -> Self:
+        other = super()._with_design(design)
+        other.parts = tuple(copy.copy(part) for part in self.parts)  # without what is derived from X
+        for part in other.parts:
+            part.design = design
+        return other
+
+    def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
+        z, gradient, _ = self.evaluated(self.origin, self._point(x), False)
+        return self.value_of(z), gradient
+
+    @property
+    def origin(self) -> Matrix:
+        shape = (self.design.shape[0], self.width)
+        return np.zeros(shape, order="F") if self.offset is None else np.array(self.offset, order="F")
+
+    # --- what is known of ψ: the classes share X, and with it all that does not depend on their targets
+
+    @property
+    def weak_convexity(self) -> float:
+        """μ_ℓ · λ_max(Xᵀ diag(s) X / Σ s)."""
+        return self.parts[0].weak_convexity
+
+    @property
+    def smoothness(self) -> float:
+        """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for losses of straight pieces."""
+        return self.parts[0].smoothness
+
+    @property
+    def nonsmoothness(self) -> float:
+        """M = √K · jump of ℓ' · √λ_max(Xᵀ diag(s) X / Σ s), as Σ_k ‖d_k‖ ≤ √K ‖d‖."""
+        return math.sqrt(self.width) * self.parts[0].nonsmoothness
+
+    @property
+    def noise(self) -> float:
+        """σ = √K · sup |ℓ'| · √(Σ s_i ‖a_i‖² / Σ s) for a sample drawn with probability s_i / Σ s."""
+        return math.sqrt(self.width) * self.parts[0].noise
+
+    @property
+    def curvature(self) -> float:
+        """A typical ℓ'' of the loss times the mean over the nonzero columns of Σ s_i X_ij² / Σ s_i, of one class."""
+        return self.parts[0].curvature
+
+    @property
+    def concordance(self) -> float:
+        return self.loss.concordance
+
+    def advice(self) -> str:
+        return self.parts[0].advice()
+
+    def is_separated(self, x: Vector) -> bool:
+        """Whether ψ falls for ever along x: it does for some class, and rises for none."""
+        if self.loss.attained:
+            return False
+        moved = self.moved(x)
+        if self.loss.weak_convexity == 0:
+            falls = [part.is_separated(column) for part, column in zip(self.parts, self._columns_of(x), strict=True)]
+            stays = [not np.any(part.counted(move)) for part, move in self._by_class(moved)]
+            return any(falls) and all(a or b for a, b in zip(falls, stays, strict=True))
+        # A bounded loss need not separate all samples to gain from longer x: look whether it does, as a linear model.
+        values = [self.value_of(t * moved) for t in 2.0 ** np.arange(8)]
+        return values[-1] < values[0] and bool(np.all(np.diff(values) <= 0))
+
+    # --- second order
+
+    def value_of(self, z: Matrix) -> float:
+        return math.fsum(part.value_of(margins) for part, margins in self._by_class(z))
+
+    def gradient_of(self, z: Matrix) -> Vector:
+        return self._flat([part.gradient_of(margins) for part, margins in self._by_class(z)])
+
+    def evaluated(self, z: Matrix, dx: Vector, with_hessian: bool) -> tuple[Matrix, Vector, Matrix | None]:
+        """As of a linear model, in one pass over X for all classes: a block of rows in cache serves them all."""
+        z, d, steps = np.array(z, order="F"), self.design.shape[1], self._columns_of(dx)
+        gradient = np.zeros((d, self.width))
+        hessian = np.zeros((d, self.width, d, self.width)) if with_hessian else None
+        for rows, block in self.design.row_blocks():
+            for k, part in enumerate(self.parts):
+                margins = z[rows, k]
+                margins += block.matvec(steps[k])
+                slope = part.slope_of(margins, rows)
+                gradient[:, k] += block.rmatvec(slope)
+                if hessian is not None:
+                    bend = part.bend_of(margins, True, rows)
+                    if not np.all(np.isfinite(bend)):  # so far out that ψ itself is no number
+                        return np.full_like(z, np.nan), np.full(self.dimension, np.nan), None
+                    hessian[:, k, :, k] += block.gram(bend)
+        flat = None if hessian is None else hessian.reshape(self.dimension, self.dimension)
+        return z, gradient.ravel(), flat
+
+    def hessian_of(self, z: Matrix, convex: bool) -> Matrix:
+        """X'D_kX for each class, D_k = s ℓ''(z_k, b_k)/Σ s; of shape (dK, dK), ordered as x is, 0 between classes."""
+        d, K = self.design.shape[1], self.width
+        hessian = np.zeros((d, K, d, K))
+        for k, (part, margins) in enumerate(self._by_class(z)):
+            hessian[:, k, :, k] = part.hessian_of(margins, convex)
+        return hessian.reshape(d * K, d * K)
+
+    def hessian_product_of(self, z: Matrix, convex: bool) -> Callable[[Vector], Vector]:
+        products = [part.hessian_product_of(margins, convex) for part, margins in self._by_class(z)]
+
+        def product(v: Vector) -> Vector:
+            return self._flat(
+                [of_class(column) for of_class, column in zip(products, self._columns_of(v), strict=True)]
+            )
+
+        return product
+
+    def cross_hessian_of(self, z: Matrix, moves: Iterable[Matrix], count: int, convex: bool) -> Matrix:
+        bends = [part.bend_of(margins, convex) for part, margins in self._by_class(z)]
+        cross = np.zeros((self.dimension, count), order="F")
+        for j, move in enumerate(moves):
+            for k in np.flatnonzero(np.any(move, axis=0)):  # a coordinate moves the margins of one class
+                cross[k :: self.width, j] = self.design.rmatvec(bends[k] * move[:, k])
+        return cross
+
+    def feature_hessians_of(self, z: Matrix) -> Matrix:
+        diagonal = self.hessian_diagonal_of(z, True).reshape(-1, self.width)
+        return np.asarray(diagonal[:, :, None] * np.eye(self.width))
+
+    def hessian_diagonal_of(self, z: Matrix, convex: bool) -> Vector:
+        return self._flat([part.hessian_diagonal_of(margins, convex) for part, margins in self._by_class(z)])
+
+    def _by_class(self, z: Matrix) -> Iterable[tuple[LinearModel, Vector]]:
+        """The model of each class with its margins."""
+        return zip(self.parts, np.ascontiguousarray(z.T), strict=True)
+
+    def _flat(self, by_class: list[Vector]) -> Vector:
+        """A vector of coordinates of B, from those of each class."""
+        return np.stack(by_class, axis=1).ravel()
+
+    def __repr__(self) -> str:
+        return f"OneVsRestModel({self.design!r}, {self.width} classes, loss={self.loss!r})"
+
+
+def _margin_loss(loss: str | Loss) -> Loss:
+    chosen = loss_by_name(loss)
+    if chosen.kind != "margin":
+        names = ", ".join(kind.name for kind in LOSS_TYPES if kind().kind == "margin")
+        raise InvalidInputError(f"a class against the others needs a margin loss, one of {names}; got {chosen.name!r}")
+    return chosen
