@@ -1,0 +1,8 @@
+"""scikit-learn estimators: sparse models under a budget, `fit` and `predict`."""
+
+from levelprox.estimators.classifier import SparseClassifier
+from levelprox.estimators.classifier_cv import SparseClassifierCV
+from levelprox.estimators.regressor import SparseRegressor
+from levelprox.estimators.regressor_cv import SparseRegressorCV
+
+__all__ = ["SparseClassifier", "SparseClassifierCV", "SparseRegressor", "SparseRegressorCV"]

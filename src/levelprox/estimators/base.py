@@ -1,0 +1,225 @@
+"""What all estimators share: parameters, reading X and y, fitting, and the selector's methods."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from levelprox.designs import Design, as_design
+from levelprox.designs.base import real_values
+from levelprox.errors import InfeasibleError, InvalidInputError
+from levelprox.estimators.border import Border
+from levelprox.estimators.named_constraints import constraint_of
+from levelprox.estimators.selector import Selector
+from levelprox.estimators.task import Budget, Solution, Task
+from levelprox.estimators.watching import watching
+from levelprox.losses import check_weights
+from levelprox.objectives import Model
+from levelprox.result import Status
+from levelprox.run import warn
+from levelprox.validation import Array, finite, real, real_array, whole
+from levelprox.validation import nonnegative as at_least_zero
+
+Vector = NDArray[np.float64]
+
+#: Features used where neither n_features nor level is given, as scikit-learn's SelectKBest does.
+DEFAULT_FEATURES = 10
+
+
+class SparseLinearModel(Selector, TransformerMixin, BaseEstimator):
+    """A sparse linear model under a budget; the subclasses say of what."""
+
+    # --- parameters
+
+    def _budget(self) -> Budget:
+        """Exactly one of n_features and level; ten features where neither is given."""
+        if self.n_features is not None and self.level is not None:
+            raise InvalidInputError(
+                f"give either n_features or level, not both; got n_features={self.n_features!r}, level={self.level!r}"
+            )
+        if self.level is None:
+            asked = DEFAULT_FEATURES if self.n_features is None else self.n_features
+            return Budget(features=whole("n_features", asked))
+        level = real("level", self.level)
+        if level < 0:
+            raise InfeasibleError(f"no feasible point: g(x) >= 0 for all x, got level={level:g}")
+        if math.isinf(level):
+            raise InvalidInputError("level must be finite, got inf; without a budget, set n_features to X.shape[1]")
+        return Budget(level=level)
+
+    def _check_for(self, budget: Budget) -> None:
+        """Refuse parameters that would have no effect."""
+        if budget.features is None:
+            return
+        for name, default in (("constraint", "mcp"), ("subsolver", "auto"), ("start", "auto")):
+            value = getattr(self, name)
+            if not (isinstance(value, str) and value == default):
+                raise InvalidInputError(
+                    f"{name}={value!r} is for fits under a level; at most n_features={budget.features} features are "
+                    f"found without it. Set level, or leave {name} at {default!r}"
+                )
+
+    def _feature_weight(self, budget: Budget, d: int) -> Vector | None:
+        if self.feature_weight is None:
+            return None
+        weight = np.array(real_array("feature_weight", self.feature_weight), np.float64)
+        if weight.shape != (d,):
+            raise InvalidInputError(f"feature_weight must have shape ({d},), one for each feature, got {weight.shape}")
+        finite("feature_weight", weight)
+        if np.any(weight < 0):
+            j = int(np.argmax(weight < 0))
+            raise InvalidInputError(f"feature_weight must not be negative, got {weight[j]:g} at index {j}")
+        if budget.features is not None and np.unique(weight[weight > 0]).size > 1:
+            raise InvalidInputError(
+                "with n_features every feature counts as one: feature_weight must be 0 (kept in any case) or one "
+                "positive value; unequal weights are for level"
+            )
+        return weight
+
+    # --- reading
+
+    def _read(self, X: object, y: object, **checks: Any) -> tuple[Any, NDArray[Any]]:
+        _warn_of_rounding(X)
+        data, target = validate_data(
+            self,
+            X,
+            y,
+            accept_sparse=("csr", "csc"),
+            accept_large_sparse=True,
+            dtype=(np.float64, np.float32),
+            ensure_all_finite=False,  # the design says where
+            **checks,
+        )
+        return data, target
+
+    def _seen(self, X: object) -> Design:
+        """X of the same features as those of the fit."""
+        check_is_fitted(self)
+        data = validate_data(
+            self,
+            X,
+            reset=False,
+            accept_sparse=("csr", "csc"),
+            accept_large_sparse=True,
+            dtype=(np.float64, np.float32),
+            ensure_all_finite=False,
+        )
+        return as_design(data)
+
+    def _weights(self, sample_weight: ArrayLike | None, n: int) -> Vector | None:
+        if sample_weight is None:
+            return None
+        given = np.asarray(sample_weight)
+        return check_weights(np.full(n, given) if given.ndim == 0 else given, n)
+
+    # --- fitting
+
+    @abstractmethod
+    def _task(self, X: object, y: NDArray[Any], weight: Vector | None, budget: Budget, **more: Any) -> Task:
+        """The data, encoded and standardised."""
+
+    def _new_task(self, border: Border, objective: Model, budget: Budget, unit: float) -> Task:
+        self._check_for(budget)
+        positive = boolean("positive", self.positive)
+        if positive and border.width > 1:
+            raise InvalidInputError(
+                f"positive=True is for models with one coefficient for each feature, not for {border.width} classes"
+            )
+        return Task(
+            objective=objective,
+            border=border,
+            constraint=constraint_of(self.constraint, unit),
+            feature_weight=self._feature_weight(budget, border.scale.size),
+            positive=positive,
+            tol=at_least_zero("tol", self.tol),
+            max_iter=whole("max_iter", self.max_iter),
+            time_limit=None if self.time_limit is None else at_least_zero("time_limit", self.time_limit),
+            options={"subsolver": self.subsolver, "start": self.start, "random_state": self.random_state},
+            callback=None,
+        )
+
+    def _border(self, X: object, weight: Vector | None, width: int) -> Border:
+        intercept = boolean("fit_intercept", self.fit_intercept)
+        if boolean("standardize", self.standardize):
+            return Border.standardized(X, weight, intercept, width)
+        return Border(X, None, None, intercept, width)
+
+    def _fit(self, task: Task, budget: Budget, previous: Vector | None = None) -> Self:
+        """Fit, and set what a fitted estimator has."""
+        with watching(self) as callback:
+            solution = task.with_callback(callback).fit(budget, previous)
+        self._keep(task, budget, solution)
+        if solution.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt(solution.message)
+        return self
+
+    def _previous(self, task: Task) -> Vector | None:
+        """x of the last fit, where it is to begin with and can be."""
+        if not boolean("warm_start", self.warm_start) or not hasattr(self, "coef_"):
+            return None
+        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
+        if coef.shape != (task.border.width, task.border.scale.size):
+            warn(
+                f"warm_start: the last fit had coefficients of shape {coef.shape}, this one has "
+                f"{(task.border.width, task.border.scale.size)}; it starts afresh"
+            )
+            return None
+        return task.border.inside(coef.astype(np.float64), intercept.astype(np.float64))
+
+    def _keep(self, task: Task, budget: Budget, solution: Solution) -> None:
+        self._set_coefficients(solution.coef, solution.intercept)
+        self.scale_ = task.border.scale
+        self.certificate_ = solution.certificate
+        self.multiplier_ = solution.multiplier
+        self.level_ = budget.value
+        self.status_ = solution.status
+        self.message_ = solution.message
+        self.n_iter_ = solution.n_iter
+        self.history_ = solution.history
+        if budget.features is None:
+            self.constraint_ = task.constraint
+
+    @abstractmethod
+    def _set_coefficients(self, coef: Array, intercept: Array) -> None: ...
+
+    @abstractmethod
+    def _mean_loss(self, X: object, y: NDArray[Any], weight: Vector | None, **more: Any) -> float:
+        """ψ of other samples, at the fit."""
+
+    def _margins(self, X: object) -> Array:
+        """Z = X coef' + intercept, of shape (n, width)."""
+        design = self._seen(X)
+        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
+        used = np.flatnonzero(np.any(coef, axis=0))
+        part = design.view(used) if used.size else None
+        margins = np.empty((design.shape[0], coef.shape[0]))
+        for k, row in enumerate(coef):
+            margins[:, k] = intercept[k] if part is None else part.matvec(row[used].astype(np.float64)) + intercept[k]
+        return margins.astype(design.dtype, copy=False)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def boolean(name: str, value: object) -> bool:
+    """`value`, which must be a bool."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidInputError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def _warn_of_rounding(X: object) -> None:
+    """Say so where X holds numbers that float64 rounds: long double, and integers beyond 2^53."""
+    values = getattr(X, "data", None) if scipy.sparse.issparse(X) else X
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iuf" and values.dtype not in (np.float32, np.float64):
+        real_values(values)

@@ -1,0 +1,91 @@
+"""The border between X, coef_, intercept_ and A, x: the only place where coefficients change their units.
+
+    A = (X − 1c') diag(1/s),      scale_ = s,      x = (s ∘ coef, intercept + ⟨c, coef⟩)
+
+The constraint, its feasibility and every certificate speak of x, that is of scale_ · coef_.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.designs import Design, ScaledDesign, as_design
+from levelprox.designs.moments import magnitudes, means_and_scales
+from levelprox.errors import NumericalError
+from levelprox.validation import Array
+
+Vector = NDArray[np.float64]
+
+
+class Border:
+    """X as the solver sees it, and the way back.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, d)
+    center, scale : ndarray of shape (d,), optional
+        c and s; None leaves X as it is.
+    fit_intercept : bool
+        Whether x ends with an intercept.
+    width : int
+        How many coefficients a feature has.
+    """
+
+    def __init__(
+        self, X: object, center: Vector | None, scale: Vector | None, fit_intercept: bool, width: int = 1
+    ) -> None:
+        base = as_design(X)
+        self.design: Design = base if center is None and scale is None else ScaledDesign(base, center, scale)
+        self.dtype = base.dtype
+        self.center, self.fit_intercept, self.width = center, fit_intercept, width
+        self.scale = np.ones(base.shape[1]) if scale is None else np.asarray(scale, np.float64)
+
+    @classmethod
+    def standardized(cls, X: object, weight: Vector | None, fit_intercept: bool, width: int = 1) -> Border:
+        """Columns of standard deviation 1 about their mean; about zero, where there is no intercept to take it up."""
+        base = as_design(X)
+        weight = None if weight is None else weight / weight.max()
+        if fit_intercept:
+            return cls(base, *means_and_scales(base, weight), fit_intercept, width)
+        return cls(base, None, magnitudes(base, weight), fit_intercept, width)
+
+    def inside(self, coef: Vector, intercept: Vector) -> Vector:
+        """x of coefficients of shape (width, d) and intercepts of shape (width,)."""
+        rows = (coef * self.scale).T
+        if not self.fit_intercept:
+            return np.ascontiguousarray(rows).ravel()
+        last = intercept if self.center is None else intercept + coef @ self.center
+        return np.vstack([rows, last]).ravel()
+
+    def outside(self, x: Vector) -> tuple[Array, Array]:
+        """Coefficients of shape (width, d), in the precision of X, and intercepts of shape (width,).
+
+        |scale_ · coef_| ≤ |x| holds in floating point, so that what x obeys is obeyed by them.
+        """
+        rows = x.reshape(-1, self.width)
+        inner = rows[: self.scale.size].T
+        with np.errstate(over="ignore", under="ignore"):
+            coef = (inner / self.scale).astype(self.dtype)
+            for _ in range(3):  # divisions, products and float32 round by at most an ulp each
+                beyond = np.abs(coef.astype(np.float64) * self.scale) > np.abs(inner)
+                coef[beyond] = np.nextafter(coef[beyond], np.zeros(1, self.dtype))
+        if not np.all(np.isfinite(coef)):
+            j = int(np.argmax(~np.isfinite(coef).all(axis=0)))
+            raise NumericalError(
+                f"the coefficient of column {j} of X is beyond the range of {self.dtype}: the column varies by "
+                f"{self.scale[j]:.3g} only; multiply it by a larger unit"
+            )
+        coef += 0.0  # no −0.0
+        return coef, self._intercepts(rows, coef)
+
+    def _intercepts(self, rows: Vector, coef: NDArray[Any]) -> Array:
+        if not self.fit_intercept:
+            return np.zeros(self.width, self.dtype)
+        last = rows[-1]
+        if self.center is not None:
+            used = np.flatnonzero(np.any(coef, axis=0))
+            last = last - np.asarray(coef[:, used], np.float64) @ self.center[used]
+        return np.asarray(last, self.dtype) + np.zeros(1, self.dtype)

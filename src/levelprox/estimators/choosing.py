@@ -1,0 +1,324 @@
+"""Choosing the budget: by cross-validation over one set of folds, or by an information criterion.
+
+Every candidate sees the same folds, and for at most k features the fit of a fold is the single fit at that k: no answer
+depends on which other candidates there are, on their order, or on how many processes work on them.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn import get_config
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.parallel import Parallel, delayed
+
+from levelprox.errors import InfeasibleError, InvalidInputError
+from levelprox.estimators.base import SparseLinearModel, Vector, boolean
+from levelprox.estimators.information import CRITERIA, check_likelihood, deviance, price
+from levelprox.estimators.task import Budget, Solution, Task
+from levelprox.estimators.watching import counting
+from levelprox.run import warn
+from levelprox.validation import finite, real_array, whole
+
+#: Numbers of features tried where neither n_features nor level is given, as far as there are features.
+DEFAULT_GRID = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
+_PERFECT = 1e-14  # of ψ of the smallest model: what a scale of errors is at least
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """What a model is fitted to or judged by.
+
+    Attributes
+    ----------
+    X, y : the data, validated
+    weight : ndarray of shape (n,), optional
+    more : dict of str to ndarray of shape (n,)
+        What else there is for each sample: offset, exposure.
+    """
+
+    X: Any
+    y: NDArray[Any]
+    weight: Vector | None
+    more: dict[str, NDArray[Any]]
+
+    def part(self, rows: NDArray[np.intp]) -> Samples:
+        """Some of the samples."""
+        more = {name: values[rows] for name, values in self.more.items()}
+        return Samples(self.X[rows], self.y[rows], None if self.weight is None else self.weight[rows], more)
+
+
+class Choosing(SparseLinearModel):
+    """A model whose budget is chosen from a grid; the subclasses say which model."""
+
+    def _search(self, samples: Samples, params: dict[str, Any]) -> Budget:
+        """The best of the grid, with `cv_results_` and what goes with it."""
+        d = samples.X.shape[1]
+        if self.criterion not in ("cv", *CRITERIA):
+            raise InvalidInputError(f"criterion must be one of cv, {', '.join(CRITERIA)}, got {self.criterion!r}")
+        if self.criterion == "cv":
+            scorer, splits, score_params = self._judges(samples, params)
+            budgets = self._grid(d)
+            results, best = self._by_folds(samples, budgets, splits, scorer, score_params)
+        else:
+            check_likelihood(self.criterion, self._loss().name)
+            budgets = self._grid(d)
+            results, best = self._by_criterion(samples, budgets)
+        self.cv_results_ = results
+        self.best_index_ = best
+        name = "n_features" if budgets[0].features is not None else "level"
+        self.best_params_ = {name: results[name][best].item()}
+        self.best_score_ = float(results["mean_test_score" if self.criterion == "cv" else self.criterion][best])
+        return budgets[best]
+
+    # --- the grid
+
+    def _grid(self, d: int) -> list[Budget]:
+        """The candidates in ascending order, each once."""
+        if self.n_features is not None and self.level is not None:
+            raise InvalidInputError("give either n_features or level, not both")
+        if self.level is not None:
+            levels = np.atleast_1d(np.array(finite("level", real_array("level", self.level)), np.float64))
+            if levels.ndim != 1 or not levels.size:
+                raise InvalidInputError(f"level must be a list of numbers, got shape {levels.shape}")
+            if np.any(levels < 0):
+                raise InfeasibleError(f"no feasible point: g(x) >= 0 for all x, got level={levels.min():g}")
+            return [Budget(level=float(level)) for level in np.unique(levels)]
+        if self.n_features is None:
+            return [Budget(features=k) for k in DEFAULT_GRID if k <= d]
+        given = np.atleast_1d(np.asarray(self.n_features))
+        if given.ndim != 1 or not given.size:
+            raise InvalidInputError(f"n_features must be a list of integers, got shape {given.shape}")
+        return [Budget(features=k) for k in sorted({whole("n_features", k) for k in given.tolist()})]
+
+    # --- by folds
+
+    def _judges(
+        self, samples: Samples, params: dict[str, Any]
+    ) -> tuple[Any, list[tuple[NDArray[np.intp], NDArray[np.intp]]], dict[str, Any]]:
+        """Who scores, on which folds, and what a scorer is told besides."""
+        splitter = check_cv(self.cv, samples.y, classifier=is_classifier(self))
+        scorer = None if self.scoring is None else check_scoring(self._single(), scoring=self.scoring)
+        weight = {} if samples.weight is None else {"sample_weight": samples.weight}
+        if get_config()["enable_metadata_routing"]:
+            routed = process_routing(self, "fit", **weight, **params)
+            split, score = dict(routed.splitter.split), dict(routed.get("scorer", {}).get("score", {}))
+        else:
+            unknown = set(params) - {"groups"}
+            if unknown:
+                raise TypeError(
+                    f"fit got {sorted(unknown)}, which only metadata routing can pass on: "
+                    "sklearn.set_config(enable_metadata_routing=True)"
+                )
+            split, score = params, weight
+        splits = [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(samples.X, samples.y, **split)]
+        if not splits:
+            raise InvalidInputError(f"cv has no folds: {self.cv!r}")
+        return scorer, splits, score
+
+    def _by_folds(
+        self,
+        samples: Samples,
+        budgets: list[Budget],
+        splits: list[tuple[NDArray[np.intp], NDArray[np.intp]]],
+        scorer: Any,
+        score_params: dict[str, Any],
+    ) -> tuple[dict[str, NDArray[Any]], int]:
+        """Scores of each candidate on each fold; levels of a fold are solved together, one after another."""
+        together = budgets[0].features is None
+        groups = [budgets] if together else [[budget] for budget in budgets]
+        jobs = [(group, fold) for group in groups for fold in range(len(splits))]
+        single = self._single()
+        work = (
+            delayed(_score_fold)(single, samples, *splits[fold], group, scorer, _rows_of(score_params, splits[fold][1]))
+            for group, fold in jobs
+        )
+        found: dict[tuple[float, int], _Scored] = {}
+        with counting(self, len(jobs), "folds") as advance:
+            done = Parallel(n_jobs=self.n_jobs, return_as="generator")(work)
+            for (group, fold), outcome in zip(jobs, done, strict=True):
+                found.update({(budget.value, fold): one for budget, one in zip(group, outcome, strict=True)})
+                advance()
+        folds = range(len(splits))
+        scores = np.array([[found[budget.value, fold].score for fold in folds] for budget in budgets])
+        counts = np.array([[found[budget.value, fold].n_selected for fold in folds] for budget in budgets])
+        seconds = np.array([[found[budget.value, fold].seconds for fold in folds] for budget in budgets])
+        left_out = sum(found[budgets[0].value, fold].left_out for fold in folds)
+        if left_out:
+            warn(
+                f"{left_out} samples are of classes that the training part of their fold does not have; they are left "
+                "out of the score. Use stratified folds, or fewer of them"
+            )
+        return self._table(budgets, scores, counts, seconds)
+
+    def _table(
+        self, budgets: list[Budget], scores: Vector, counts: NDArray[Any], seconds: Vector
+    ) -> tuple[dict[str, NDArray[Any]], int]:
+        n_folds = scores.shape[1]
+        mean, spread = scores.mean(axis=1), scores.std(axis=1)
+        error = scores.std(axis=1, ddof=1) / math.sqrt(n_folds) if n_folds > 1 else np.zeros(len(budgets))
+        if np.all(np.isnan(mean)):
+            raise InvalidInputError(f"scoring={self.scoring!r} gave no number for any candidate")
+        ranked = np.where(np.isnan(mean), -np.inf, mean)
+        best = int(np.argmax(ranked))  # of equal ones the smallest
+        if boolean("one_standard_error", self.one_standard_error):
+            best = int(np.argmax(ranked >= ranked[best] - error[best]))
+        rank = np.array([1 + int(np.count_nonzero(ranked > one)) for one in ranked], np.int32)
+        return {
+            **_values(budgets),
+            **{f"split{i}_test_score": scores[:, i] for i in range(n_folds)},
+            "mean_test_score": mean,
+            "std_test_score": spread,
+            "standard_error": error,
+            "rank_test_score": rank,
+            "mean_n_selected": counts.mean(axis=1),
+            "mean_fit_time": seconds.mean(axis=1),
+        }, best
+
+    # --- by a criterion
+
+    def _by_criterion(self, samples: Samples, budgets: list[Budget]) -> tuple[dict[str, NDArray[Any]], int]:
+        single, loss = self._single(), self._loss().name
+        found: list[_Scored] = []
+        with counting(self, len(budgets), "fits") as advance:
+            if budgets[0].features is None:
+                found = _fit_all(single, samples, budgets)
+            else:
+                work = (delayed(_fit_all)(single, samples, [budget]) for budget in budgets)
+                for outcome in Parallel(n_jobs=self.n_jobs, return_as="generator")(work):
+                    found += outcome
+                    advance()
+        n = float(samples.y.size if samples.weight is None else samples.weight.sum())
+        psi = np.array([one.score for one in found])
+        counts = np.array([one.n_selected for one in found])
+        freedom = np.array([one.freedom for one in found])
+        log_y = float(np.average(np.log(samples.y), weights=samples.weight)) if loss == "gamma" else 0.0
+        least = _PERFECT * float(np.max(psi))
+        values = np.array(
+            [
+                deviance(loss, one, n, least, log_y) + price(self.criterion, int(df), n, int(count), samples.X.shape[1])
+                for one, df, count in zip(psi, freedom, counts, strict=True)
+            ]
+        )
+        results = {**_values(budgets), self.criterion: values, "loss": psi, "n_selected": counts, "df": freedom}
+        return results, int(np.argmin(values))
+
+    def get_metadata_routing(self) -> Any:
+        """What of the metadata given to `fit` goes where: to the fits, to the folds, to the scorer."""
+        router = (
+            MetadataRouter(owner=self)
+            .add_self_request(self)
+            .add(
+                splitter=check_cv(self.cv, classifier=is_classifier(self)),
+                method_mapping=MethodMapping().add(caller="fit", callee="split"),
+            )
+        )
+        if self.scoring is not None:
+            router.add(
+                scorer=check_scoring(self._single(), scoring=self.scoring),
+                method_mapping=MethodMapping().add(caller="fit", callee="score"),
+            )
+        return router
+
+    def _single(self) -> Any:
+        """The estimator for one budget, with the same parameters."""
+        kind = type(self)._single_type
+        own = {"n_features", "level", "verbose", "callback"}
+        shared = (set(kind._get_param_names()) & set(self._get_param_names())) - own
+        return kind(**{name: getattr(self, name) for name in shared})
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """One candidate on one fold, or on all data: its score, or ψ, and what it used."""
+
+    score: float
+    n_selected: int
+    seconds: float
+    freedom: int = 0
+    left_out: int = 0
+
+
+def _score_fold(
+    single: Any,
+    samples: Samples,
+    train: NDArray[np.intp],
+    test: NDArray[np.intp],
+    budgets: list[Budget],
+    scorer: Any,
+    score_params: dict[str, Any],
+) -> list[_Scored]:
+    judged = samples.part(test)
+    scored = []
+    for model, seconds in _fitted(single, samples.part(train), budgets):
+        known = np.isin(judged.y, model.classes_) if is_classifier(model) else np.ones(judged.y.size, np.bool_)
+        if scorer is not None:
+            score = float(scorer(model, judged.X, judged.y, **score_params))
+        elif np.all(known):
+            score = -model._mean_loss(judged.X, judged.y, judged.weight, **judged.more)
+        else:
+            part = judged.part(np.flatnonzero(known))
+            score = -model._mean_loss(part.X, part.y, part.weight, **part.more)
+        left_out = 0 if scorer is not None else int(np.count_nonzero(~known))
+        scored.append(_Scored(score, model.selected_features_.size, seconds, left_out=left_out))
+    return scored
+
+
+def _fit_all(single: Any, samples: Samples, budgets: list[Budget]) -> list[_Scored]:
+    """ψ and degrees of freedom of the fits of all data."""
+    scored = []
+    for model, seconds in _fitted(single, samples, budgets):
+        count = model.selected_features_.size
+        rows = np.atleast_2d(model.coef_).shape[0]
+        each = max(rows - 1, 1) if is_classifier(model) and model._softmax() else rows
+        freedom = each * (count + int(model.fit_intercept))
+        scored.append(_Scored(model.certificate_.psi, count, seconds, freedom))
+    return scored
+
+
+def _fitted(single: Any, samples: Samples, budgets: list[Budget]) -> Iterator[tuple[Any, float]]:
+    """Single models under each of the budgets, all by levels or all by features, and the seconds each took."""
+    began, model = time.monotonic(), clone(single)
+    model.n_features_in_ = samples.X.shape[1]
+    task: Task = model._task(samples.X, samples.y, samples.weight, budgets[0], **samples.more)
+    if budgets[0].features is None:
+        solutions = task.fits(np.array([budget.value for budget in budgets]))
+        each = (time.monotonic() - began) / len(budgets)
+        for budget, solution in zip(budgets, solutions, strict=True):
+            yield _with(model, task, budget, solution), each
+        return
+    for budget in budgets:
+        yield _with(model, task, budget, task.fit(budget)), time.monotonic() - began
+        began = time.monotonic()
+
+
+def _with(model: Any, task: Task, budget: Budget, solution: Solution) -> Any:
+    fitted = copy.copy(model)
+    fitted._keep(task, budget, solution)
+    return fitted
+
+
+def _rows_of(params: dict[str, Any], rows: NDArray[np.intp]) -> dict[str, Any]:
+    return {name: np.asarray(value)[rows] for name, value in params.items()}
+
+
+def _values(budgets: list[Budget]) -> dict[str, NDArray[Any]]:
+    """The grid, by its name."""
+    if budgets[0].features is None:
+        return {"level": np.array([budget.value for budget in budgets])}
+    return {"n_features": np.array([budget.features for budget in budgets])}
+
+
+def more_of(**given: ArrayLike | None) -> dict[str, NDArray[Any]]:
+    """What was given for each sample besides its weight."""
+    return {name: np.asarray(values) for name, values in given.items() if values is not None}

@@ -1,0 +1,171 @@
+"""What classifiers share: classes, weights of classes, margins to classes and probabilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+
+from levelprox.errors import InvalidInputError
+from levelprox.estimators.base import SparseLinearModel, Vector
+from levelprox.estimators.task import Budget, Task
+from levelprox.losses import Logistic, Loss, Multinomial, loss_by_name
+from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
+from levelprox.validation import Array, real
+
+CLASSIFICATION_LOSSES = ("logistic", "squared_hinge", "hinge", "sigmoid")
+_MULTI_CLASS = ("auto", "softmax", "ovr")
+
+
+def _has_probabilities(model: Classification) -> bool:
+    """Whether the loss is a likelihood; the error says why not."""
+    if not isinstance(model._loss(), Logistic):
+        raise AttributeError(f"probabilities are for loss='logistic'; the loss {model.loss!r} gives none")
+    return True
+
+
+class Classification(ClassifierMixin, SparseLinearModel):
+    """A classifier's side of a sparse linear model."""
+
+    def decision_function(self, X: object) -> Array:
+        """The margins z: of shape (n_samples,) for two classes, else (n_samples, n_classes).
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+        """
+        z = self._margins(X)
+        return z[:, 0] if z.shape[1] == 1 else z
+
+    def predict(self, X: object) -> NDArray[Any]:
+        """The class of the largest margin.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+        """
+        z = self.decision_function(X)
+        return np.asarray(self.classes_[(z > 0).astype(np.intp) if z.ndim == 1 else np.argmax(z, axis=1)])
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: object) -> Array:
+        """Probability of each class, for the logistic loss; the columns are those of `classes_`.
+
+        Of more than two classes one against the others (multi_class="ovr"), the probabilities of each class are
+        divided by their sum.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+        """
+        z = self._margins(X)
+        if z.shape[1] == 1:
+            return np.hstack([expit(-z), expit(z)])
+        if self._softmax():
+            return Multinomial.probabilities(np.ascontiguousarray(z, np.float64)).astype(z.dtype)
+        # Divided by the largest first: all of them may be too small to be told from 0.
+        log_p = -np.logaddexp(0, -z.astype(np.float64))
+        p = np.exp(log_p - log_p.max(axis=1, keepdims=True))
+        return np.asarray(p / p.sum(axis=1, keepdims=True), z.dtype)
+
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X: object) -> Array:
+        """Logarithms of `predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+        """
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+    def _loss(self) -> Loss:
+        if isinstance(self.loss, Loss) and self.loss.kind == "margin":
+            return self.loss
+        if isinstance(self.loss, str) and self.loss in CLASSIFICATION_LOSSES:
+            return loss_by_name(self.loss)
+        loss_by_name(self.loss)  # names what is close to it
+        raise InvalidInputError(
+            f"loss must be one of {', '.join(CLASSIFICATION_LOSSES)} or such a Loss, got {self.loss!r}, which is for "
+            "regression: SparseRegressor"
+        )
+
+    def _softmax(self) -> bool:
+        """Whether more than two classes share one likelihood."""
+        if self.multi_class not in _MULTI_CLASS:
+            raise InvalidInputError(f"multi_class must be one of {', '.join(_MULTI_CLASS)}, got {self.multi_class!r}")
+        logistic = isinstance(self._loss(), Logistic)
+        if self.multi_class == "softmax" and not logistic:
+            raise InvalidInputError(f"multi_class='softmax' is for loss='logistic', not for {self.loss!r}; use 'ovr'")
+        return logistic and self.multi_class != "ovr"
+
+    def _task(self, X: Any, y: NDArray[Any], weight: Vector | None, budget: Budget, **more: Any) -> Task:
+        check_classification_targets(y)
+        loss, softmax = self._loss(), self._softmax()
+        present = np.ones(y.size, np.bool_) if weight is None else weight > 0
+        self.classes_ = np.unique(y[present])
+        if self.classes_.size < 2:
+            raise InvalidInputError(
+                f"{type(self).__name__} needs samples of at least 2 classes, but the data have only one class: "
+                f"{self.classes_.tolist()}"
+            )
+        if not np.all(present):
+            X, y, weight = X[present], y[present], weight[present]  # type: ignore[index]  # without weights all are
+        weight = self._with_class_weight(y, weight)
+        n_classes = self.classes_.size
+        border = self._border(X, weight, 1 if n_classes == 2 else n_classes)
+        objective: Model
+        if n_classes == 2:
+            b = np.where(y == self.classes_[1], 1.0, -1.0)
+            objective = LinearModel(border.design, b, loss, weight, fit_intercept=border.fit_intercept)
+        elif softmax:
+            objective = MultinomialModel(border.design, y, weight, fit_intercept=border.fit_intercept)
+        else:
+            objective = OneVsRestModel(border.design, y, loss, weight, fit_intercept=border.fit_intercept)
+        return self._new_task(border, objective, budget, 1.0)
+
+    def _with_class_weight(self, y: NDArray[Any], weight: Vector | None) -> Vector | None:
+        """Weights of the samples times those of their classes."""
+        if self.class_weight is None:
+            return weight
+        places = np.searchsorted(self.classes_, y)
+        own = np.ones(y.size) if weight is None else weight
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            factors = own.sum() / (self.classes_.size * np.bincount(places, own))
+        elif isinstance(self.class_weight, dict):
+            factors = self._factors(self.class_weight)
+        else:
+            raise InvalidInputError(f"class_weight must be a dict, 'balanced' or None, got {self.class_weight!r}")
+        product = own * factors[places]
+        if not np.any(product):
+            raise InvalidInputError("class_weight leaves no sample a weight")
+        return np.asarray(product)
+
+    def _factors(self, given: dict[Any, float]) -> Vector:
+        classes = self.classes_.tolist()
+        unknown = [key for key in given if key not in classes]
+        if unknown and any(c not in given for c in classes):  # else it is of a class that these samples do not have
+            raise InvalidInputError(f"class_weight has {unknown[0]!r}, which is none of the classes {classes}")
+        factors = np.array([real(f"class_weight[{c!r}]", given.get(c, 1.0)) for c in classes])
+        if np.any(factors <= 0) or not np.all(np.isfinite(factors)):
+            bad = classes[int(np.argmax(~((factors > 0) & np.isfinite(factors))))]
+            raise InvalidInputError(f"class_weight must be positive and finite, got {given[bad]!r} for class {bad!r}")
+        return factors
+
+    def _mean_loss(self, X: object, y: NDArray[Any], weight: Vector | None, **more: Any) -> float:
+        z, loss = self._margins(X).astype(np.float64), self._loss()
+        if z.shape[1] == 1:
+            return loss.value(z[:, 0], np.where(y == self.classes_[1], 1.0, -1.0), weight)
+        label = np.searchsorted(self.classes_, y)
+        if self._softmax():
+            return Multinomial.value(np.ascontiguousarray(z), label.astype(np.int64), weight)
+        return sum(loss.value(z[:, k], np.where(label == k, 1.0, -1.0), weight) for k in range(z.shape[1]))
+
+    def _set_coefficients(self, coef: Array, intercept: Array) -> None:
+        self.coef_ = coef
+        self.intercept_ = intercept

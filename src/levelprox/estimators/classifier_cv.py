@@ -1,0 +1,157 @@
+"""SparseClassifierCV: SparseClassifier with the budget chosen by cross-validation or an information criterion."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from numpy.typing import ArrayLike
+
+from levelprox.constraints import Constraint
+from levelprox.estimators.choosing import Choosing, Samples
+from levelprox.estimators.classification import Classification
+from levelprox.estimators.classifier import SparseClassifier
+from levelprox.estimators.task import Callback
+from levelprox.losses import Loss
+from levelprox.run import RandomState
+from levelprox.subsolvers import Subsolver
+
+
+class SparseClassifierCV(Classification, Choosing):
+    """SparseClassifier with the number of features, or the level, chosen from a grid.
+
+    Every candidate is scored on the same folds, each fit being the single fit at that candidate (levels of one fold are
+    solved one after another, each starting from the last). The best one is fitted to all data. Coefficients are never
+    averaged.
+
+    Parameters
+    ----------
+    loss
+        As in `SparseClassifier`.
+    n_features : int or sequence of int, optional
+        Numbers of features to choose from, in any order. Without n_features and level: 0, 1, 2, 3, 4, 5, 6, 8, 10, 12,
+        15, 20, 25 and 30, as far as there are features.
+    level : float or sequence of float, optional
+        Levels to choose from.
+    criterion : {"cv", "aic", "bic", "ebic"}, default="cv"
+        "cv" chooses the highest mean score over folds; the others the lowest information criterion of the fits of all
+        data, without folds, for losses that are likelihoods (docs/estimators.md).
+    cv : int, splitter or iterable, optional
+        Folds, as everywhere in scikit-learn; 5 by default, stratified.
+    scoring : str or callable, optional
+        A scorer, as everywhere in scikit-learn. By default the negative mean loss ψ of the held-out samples.
+    one_standard_error : bool, default=False
+        Whether to choose the smallest budget whose mean score is within one standard error of the best.
+    n_jobs : int, optional
+        Processes that fit folds (joblib); the answer does not depend on it.
+    constraint, feature_weight, fit_intercept, standardize, class_weight, multi_class, positive
+        As in `SparseClassifier`.
+    tol, max_iter, time_limit, subsolver, start
+        As in `SparseClassifier`; `time_limit` is for each fit.
+    random_state, verbose, callback
+        As in `SparseClassifier`; `verbose` also shows the progress over folds, `callback` is told of the last fit.
+
+    Attributes
+    ----------
+    cv_results_ : dict of ndarrays
+        "n_features" or "level", and for criterion="cv" "split0_test_score", …, "mean_test_score", "std_test_score",
+        "standard_error", "rank_test_score", "mean_n_selected", "mean_fit_time"; else the criterion by its name,
+        "loss" (ψ), "n_selected" and "df".
+    best_index_ : int
+        The row of `cv_results_` that was chosen.
+    best_params_ : dict
+        {"n_features": …} or {"level": …}.
+    best_score_ : float
+        Its mean score, or its criterion.
+    coef_, intercept_, classes_, certificate_, multiplier_, level_, scale_, constraint_
+        Of the fit of all data, as in `SparseClassifier`.
+    status_, message_, n_iter_, history_
+        Of the fit of all data, as in `SparseClassifier`.
+    selected_features_, n_features_in_, feature_names_in_
+        As in `SparseClassifier`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import SparseClassifierCV
+    >>> X = np.random.default_rng(0).standard_normal((120, 30))
+    >>> y = X[:, 3] - 2 * X[:, 7] + np.random.default_rng(1).standard_normal(120) > 0
+    >>> model = SparseClassifierCV(n_features=[1, 2, 3, 4]).fit(X, y)
+    >>> model.best_params_, model.selected_features_.tolist()
+    ({'n_features': 2}, [3, 7])
+    """
+
+    _single_type = SparseClassifier
+
+    def __init__(
+        self,
+        loss: str | Loss = "logistic",
+        *,
+        n_features: ArrayLike | None = None,
+        level: ArrayLike | None = None,
+        criterion: str = "cv",
+        cv: Any = None,
+        scoring: Any = None,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        constraint: str | Constraint = "mcp",
+        feature_weight: ArrayLike | None = None,
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        multi_class: str = "auto",
+        positive: bool = False,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        time_limit: float | None = None,
+        subsolver: str | Subsolver = "auto",
+        start: str = "auto",
+        random_state: RandomState = None,
+        verbose: int = 0,
+        callback: Callback | None = None,
+    ) -> None:
+        self.loss = loss
+        self.n_features = n_features
+        self.level = level
+        self.criterion = criterion
+        self.cv = cv
+        self.scoring = scoring
+        self.one_standard_error = one_standard_error
+        self.n_jobs = n_jobs
+        self.constraint = constraint
+        self.feature_weight = feature_weight
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.class_weight = class_weight
+        self.multi_class = multi_class
+        self.positive = positive
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.subsolver = subsolver
+        self.start = start
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callback = callback
+
+    def fit(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None, **params: Any) -> Self:
+        """Choose the budget, then fit all data with it.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Classes: numbers, strings or booleans.
+        sample_weight : array-like of shape (n_samples,), optional
+            A weight of 2 is a repeated sample, a weight of 0 a removed one; used by fits and by scores.
+        **params
+            `groups` for the folds; with metadata routing, whatever the folds and the score ask for.
+
+        Returns
+        -------
+        self
+        """
+        data, target = self._read(X, y)
+        weight = self._weights(sample_weight, data.shape[0])
+        samples = Samples(data, target, weight, {})
+        budget = self._search(samples, params)
+        return self._fit(self._task(data, target, weight, budget), budget)

@@ -1,0 +1,138 @@
+"""What regressors share: offsets and exposures, predictions, the unit of the coefficients."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import RegressorMixin
+
+from levelprox.errors import InvalidInputError
+from levelprox.estimators.base import SparseLinearModel, Vector
+from levelprox.estimators.task import Budget, Task
+from levelprox.losses import Loss, Squared, loss_by_name
+from levelprox.losses.log_link import LogLink
+from levelprox.objectives import LinearModel
+from levelprox.validation import Array, finite, real_array
+
+REGRESSION_LOSSES = ("squared", "huber", "quantile", "absolute", "poisson", "gamma", "cauchy")
+
+
+class Regression(RegressorMixin, SparseLinearModel):
+    """A regressor's side of a sparse linear model."""
+
+    def predict(self, X: object, offset: ArrayLike | None = None, exposure: ArrayLike | None = None) -> Array:
+        """What is expected of y: z, or exp(z) for poisson and gamma.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+        offset, exposure : array-like of shape (n_samples,), optional
+            As in `fit`; there is nothing to add unless they are given.
+        """
+        z = self._margins(X)[:, 0]
+        known = self._known(offset, exposure, z.size)
+        if known is not None:
+            z = (z + known).astype(z.dtype)
+        if not isinstance(self._loss(), LogLink):
+            return z
+        with np.errstate(over="ignore"):
+            return np.exp(z)
+
+    def score(
+        self,
+        X: object,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> float:
+        """R²; for poisson and gamma D², the share of the deviance that is explained.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset, exposure
+            As in `fit`.
+        """
+        from sklearn.metrics import d2_tweedie_score, r2_score
+
+        predicted = self.predict(X, offset, exposure)
+        loss = self._loss()
+        if not isinstance(loss, LogLink):
+            return float(r2_score(y, predicted, sample_weight=sample_weight))
+        power = 1 if loss.kind == "count" else 2
+        return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=power))
+
+    def _loss(self) -> Loss:
+        if isinstance(self.loss, Loss) and self.loss.kind != "margin":
+            return self.loss
+        if isinstance(self.loss, str) and self.loss in REGRESSION_LOSSES:
+            return loss_by_name(self.loss)
+        loss_by_name(self.loss)  # names what is close to it
+        raise InvalidInputError(
+            f"loss must be one of {', '.join(REGRESSION_LOSSES)} or such a Loss, got {self.loss!r}, which is for "
+            "classification: SparseClassifier"
+        )
+
+    def _task(self, X: Any, y: NDArray[Any], weight: Vector | None, budget: Budget, **more: Any) -> Task:
+        loss = self._loss()
+        y = loss.check_targets(y)
+        border = self._border(X, weight, 1)
+        offset = self._known(more.get("offset"), more.get("exposure"), y.size)
+        objective = LinearModel(border.design, y, loss, weight, offset, border.fit_intercept)
+        return self._new_task(border, objective, budget, _unit(loss, y, weight))
+
+    def _known(self, offset: ArrayLike | None, exposure: ArrayLike | None, n: int) -> Vector | None:
+        """What is known to add to each margin."""
+        known = None if offset is None else _one_each("offset", offset, n)
+        if exposure is None:
+            return known
+        if not isinstance(self._loss(), LogLink):
+            raise InvalidInputError(f"exposure is for poisson and gamma, not for loss={self.loss!r}; use offset")
+        times = _one_each("exposure", exposure, n)
+        if np.any(times <= 0):
+            i = int(np.argmax(times <= 0))
+            raise InvalidInputError(f"exposure must be positive, got {times[i]:g} at index {i}")
+        return np.log(times) if known is None else known + np.log(times)
+
+    def _mean_loss(self, X: object, y: NDArray[Any], weight: Vector | None, **more: Any) -> float:
+        z = self._margins(X)[:, 0].astype(np.float64)
+        known = self._known(more.get("offset"), more.get("exposure"), z.size)
+        return self._loss().value(z if known is None else z + known, y, weight)
+
+    def _set_coefficients(self, coef: Array, intercept: Array) -> None:
+        self.coef_ = coef[0]
+        self.intercept_ = intercept[0]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        with suppress(InvalidInputError):  # a loss that `fit` will refuse
+            tags.target_tags.positive_only = self._loss().kind in ("count", "positive")
+        return tags
+
+
+def _one_each(name: str, values: ArrayLike, n: int) -> Vector:
+    """One finite number for each sample."""
+    array = np.asarray(real_array(name, values), np.float64)
+    if array.shape != (n,):
+        raise InvalidInputError(f"{name} must have shape ({n},), one for each sample, got {array.shape}")
+    finite(name, array)
+    return array
+
+
+def _unit(loss: Loss, y: Vector, weight: Vector | None) -> float:
+    """The unit of the coefficients of standardised features."""
+    if isinstance(loss, LogLink):
+        return 1.0
+    share = np.full(y.size, 1 / y.size) if weight is None else weight / weight.sum()
+    size = float(np.max(np.abs(y), initial=0.0, where=share > 0)) or 1.0
+    scaled = np.where(share > 0, y, 0.0) / size
+    if isinstance(loss, Squared):
+        unit = float(np.sqrt(np.sum(share * (scaled - np.sum(share * scaled)) ** 2)))
+    else:
+        order = np.argsort(scaled, kind="stable")
+        middle = scaled[order][np.searchsorted(np.cumsum(share[order]), 0.5)]
+        unit = float(np.sum(share * np.abs(scaled - middle)))
+    return unit * size if unit > 0 else size

@@ -1,0 +1,186 @@
+"""SparseRegressor: regression with at most k features, or within a level."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from numpy.typing import ArrayLike
+
+from levelprox.constraints import Constraint
+from levelprox.estimators.regression import Regression
+from levelprox.estimators.task import Callback
+from levelprox.losses import Loss
+from levelprox.run import RandomState
+from levelprox.subsolvers import Subsolver
+
+
+class SparseRegressor(Regression):
+    """Regression with at most k features, or under a level of a sparsity constraint.
+
+    With z = X coef + intercept + offset, weights s and the loss ℓ it minimises
+
+        ψ = Σ_i s_i ℓ(z_i, y_i) / Σ_i s_i      subject to
+
+        at most n_features nonzero coefficients,   or   g(scale_ · coef) = Σ_j ω_j φ(|scale_j coef_j|) ≤ level.
+
+    The intercept never counts. What comes back obeys the budget exactly, whatever stopped the fit.
+
+    Parameters
+    ----------
+    loss : {"squared", "huber", "quantile", "absolute", "poisson", "gamma", "cauchy"} or Loss, default="squared"
+        ℓ(z, y): squared (y − z)²; huber, quantile, absolute and cauchy as in `levelprox.losses`, whose objects
+        set their parameter: `losses.Quantile(0.9)`, `losses.Huber(2.0)`; poisson and gamma are negative
+        log-likelihoods with z the log of the mean.
+    n_features : int, optional
+        k: at most so many nonzero coefficients, not counting features of weight 0. Without n_features and level it is
+        10, or all features where there are fewer.
+    level : float, optional
+        η: g(scale_ · coef_) ≤ η.
+    constraint : str or Constraint, default="mcp"
+        φ, for fits under a level: "mcp", "scad", "exp", "log", "lp", "negative_lp", "l1" or an object of
+        `levelprox.constraints`. By name, a coefficient with |scale_j coef_j| of 0.1 u costs about one, so that a
+        level counts features (docs/estimators.md); u is the unit of y: its standard deviation for the squared
+        loss, its mean distance from its median for the others, 1 for poisson and gamma. "l1" is Σ |scale_j coef_j|.
+    feature_weight : array-like of shape (n_features,), optional
+        ω ≥ 0: what a feature counts; 0 is kept in any case. With `n_features` all others count one.
+    fit_intercept : bool, default=True
+    standardize : bool, default=True
+        Whether to fit with features of standard deviation 1 (about zero, where there is no intercept). X is neither
+        copied nor changed, and coef_ is in its units.
+    positive : bool, default=False
+        Whether coefficients must not be negative.
+    tol : float, default=1e-6
+        On the KKT residual under a level, relative to ‖∇ψ‖∞ without features; sets of n_features are fitted to tol/100.
+    max_iter : int, default=1000
+        Outer steps under a level; exchanges of one feature for another with n_features.
+    time_limit : float, optional
+        Seconds; the best model by then is kept, with a warning.
+    subsolver : str or Subsolver, default="auto"
+        For fits under a level, as in `levelprox.solve`.
+    start : {"auto", "continuation", "direct"}, default="auto"
+        For fits under a level, as in `levelprox.solve`.
+    warm_start : bool, default=False
+        Whether to begin at the last fit. Faster, but the answer then depends on it.
+    random_state : int, RandomState, Generator or None, default=None
+        For subsolvers that sample; nothing else is random.
+    verbose : int, default=0
+        Above 0 progress is shown while fitting.
+    callback : callable, optional
+        Called with a record of each step, `Record` under a level and `SubsetRecord` with n_features; returning True
+        stops the fit.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features_in_,)
+        In the units of X, and in its precision.
+    intercept_ : float
+    certificate_ : Certificate or SubsetCertificate
+        What is shown of the fit: recomputed from the data, about scale_ · coef_.
+    multiplier_ : float
+        The shadow price of the budget: how fast ψ falls as the level rises; with n_features, by how much ψ would fall
+        with the best single further feature that was found.
+    level_ : float
+        η, or k.
+    scale_ : ndarray of shape (n_features_in_,)
+        What columns were divided by; 1 without `standardize`.
+    constraint_ : Constraint
+        φ, where there is a level.
+    status_ : Status
+        Why the fit ended.
+    message_ : str
+        The same in a sentence.
+    n_iter_ : int
+        Outer steps; with n_features, how many sets were fitted.
+    history_ : tuple of Record or of SubsetRecord
+    selected_features_ : ndarray of int
+        The features with a nonzero coefficient.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Where X has names.
+
+    See Also
+    --------
+    SparseRegressorCV : Chooses n_features or the level.
+    levelprox.solve, levelprox.best_subset : The functions underneath.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import SparseRegressor
+    >>> X = np.random.default_rng(0).standard_normal((100, 30))
+    >>> y = X[:, 3] - 2 * X[:, 7] + 1
+    >>> model = SparseRegressor(n_features=2).fit(X, y)
+    >>> model.selected_features_.tolist(), model.coef_[[3, 7]].round(6).tolist(), round(float(model.intercept_), 6)
+    ([3, 7], [1.0, -2.0], 1.0)
+    """
+
+    def __init__(
+        self,
+        loss: str | Loss = "squared",
+        *,
+        n_features: int | None = None,
+        level: float | None = None,
+        constraint: str | Constraint = "mcp",
+        feature_weight: ArrayLike | None = None,
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        positive: bool = False,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        time_limit: float | None = None,
+        subsolver: str | Subsolver = "auto",
+        start: str = "auto",
+        warm_start: bool = False,
+        random_state: RandomState = None,
+        verbose: int = 0,
+        callback: Callback | None = None,
+    ) -> None:
+        self.loss = loss
+        self.n_features = n_features
+        self.level = level
+        self.constraint = constraint
+        self.feature_weight = feature_weight
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.positive = positive
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.subsolver = subsolver
+        self.start = start
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callback = callback
+
+    def fit(
+        self,
+        X: object,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            At least 0 for poisson, positive for gamma.
+        sample_weight : array-like of shape (n_samples,), optional
+            A weight of 2 is a repeated sample, a weight of 0 a removed one.
+        offset : array-like of shape (n_samples,), optional
+            What is known to add to z.
+        exposure : array-like of shape (n_samples,), optional
+            For poisson and gamma: what the mean is proportional to; log(exposure) is added to z.
+
+        Returns
+        -------
+        self
+        """
+        budget = self._budget()
+        data, target = self._read(X, y, y_numeric=True)
+        weight = self._weights(sample_weight, data.shape[0])
+        task = self._task(data, target, weight, budget, offset=offset, exposure=exposure)
+        return self._fit(task, budget, self._previous(task))

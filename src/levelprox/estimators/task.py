@@ -1,0 +1,192 @@
+"""What a fit asks of the solver, and what comes back: at most k features, or g(x) ≤ η."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.budget import best_subset
+from levelprox.certificate import Certificate, certify
+from levelprox.constraints import Constraint
+from levelprox.estimators.border import Border
+from levelprox.objectives import Objective
+from levelprox.path import path
+from levelprox.problem import Problem
+from levelprox.result import Record, Status
+from levelprox.solve import solve
+from levelprox.subset import SubsetCertificate, SubsetRecord
+from levelprox.validation import Array
+
+Vector = NDArray[np.float64]
+Features = NDArray[np.intp]
+#: Called with the record of each step; returning True stops the fit.
+Callback = Callable[[Record | SubsetRecord], "bool | None"]
+
+_SUBSETS = 1e-2  # of tol: Newton's method gets there in the same number of steps
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much a model may use: exactly one of the two.
+
+    Attributes
+    ----------
+    features : int or None
+        k: at most so many nonzero features.
+    level : float or None
+        η: g(scale_ · coef_) ≤ η.
+    """
+
+    features: int | None = None
+    level: float | None = None
+
+    @property
+    def value(self) -> float:
+        """k or η."""
+        return float(self.features if self.features is not None else self.level)  # type: ignore[arg-type]  # one is given
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What a fit found, in the units of X.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (width, d)
+    intercept : ndarray of shape (width,)
+    certificate : Certificate or SubsetCertificate
+        Of scale_ · coef_.
+    multiplier : float
+        The shadow price: y of the level, or what the best single further feature gains.
+    status : Status
+    message : str
+    n_iter : int
+        Outer steps; for at most k features, refits.
+    history : tuple of Record or of SubsetRecord
+    """
+
+    coef: Array
+    intercept: Array
+    certificate: Certificate | SubsetCertificate
+    multiplier: float
+    status: Status
+    message: str
+    n_iter: int
+    history: tuple[Record, ...] | tuple[SubsetRecord, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One set of data, ready to be fitted under any budget.
+
+    Attributes
+    ----------
+    objective : Objective
+        ψ over `border.design`, perhaps with an intercept.
+    border : Border
+    constraint : Constraint
+        For levels.
+    feature_weight : ndarray of shape (d,), optional
+        ω; 0 is kept in any case.
+    positive : bool
+    tol : float
+    max_iter : int
+    time_limit : float, optional
+    options : dict
+        What `solve` alone takes: subsolver, start, random_state.
+    callback : callable, optional
+    """
+
+    objective: Objective
+    border: Border
+    constraint: Constraint
+    feature_weight: Vector | None
+    positive: bool
+    tol: float
+    max_iter: int
+    time_limit: float | None
+    options: dict[str, Any]
+    callback: Callback | None
+
+    def fit(self, budget: Budget, previous: Vector | None = None) -> Solution:
+        """The fit under a budget; `previous` is x of an earlier one to begin with."""
+        if budget.features is not None:
+            return self._at_most(budget.features, previous)
+        return self._within(float(budget.value), previous)
+
+    def fits(self, levels: Vector) -> list[Solution]:
+        """The fits at several levels, each carried to the next; in ascending order of the levels."""
+        found = path(self._problem(float(levels[0])), levels, tol=self.tol, start=self.options["start"])
+        solutions = []
+        for i, certificate in enumerate(found.certificates):
+            assert isinstance(certificate, Certificate)
+            coef, intercept = self.border.outside(found.x(i))
+            status = found.statuses[i]
+            solutions.append(
+                Solution(coef, intercept, certificate, certificate.multiplier, status, str(status), found.n_grad, ())
+            )
+        return solutions
+
+    @property
+    def keep(self) -> Features | None:
+        """The features that never count."""
+        return None if self.feature_weight is None else np.flatnonzero(self.feature_weight == 0)
+
+    def _at_most(self, k: int, previous: Vector | None) -> Solution:
+        found = best_subset(
+            self.objective,
+            k,
+            keep=self.keep,
+            nonnegative=self.positive,
+            tol=_SUBSETS * self.tol,
+            max_iter=self.max_iter,
+            time_limit=self.time_limit,
+            start=None if previous is None else self._features(previous),
+            callback=self.callback,
+        )
+        coef, intercept = self.border.outside(found.x)
+        certificate = found.certificate
+        return Solution(
+            coef, intercept, certificate, found.multiplier, found.status, found.message, found.n_refits, found.history
+        )
+
+    def _within(self, level: float, previous: Vector | None) -> Solution:
+        problem, callback = self._problem(level), self.callback
+        options = self.options if previous is None else {**self.options, "x0": self._feasible(problem, previous)}
+        found = solve(
+            problem,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            time_limit=self.time_limit,
+            callback=None if callback is None else lambda record, x: callback(record),
+            **options,
+        )
+        coef, intercept = self.border.outside(found.x)
+        certificate = found.certificate
+        if coef.dtype == np.float32:  # what is handed out is not what was certified
+            rounded = self.border.inside(coef.astype(np.float64), intercept.astype(np.float64))
+            certificate = certify(problem, rounded)
+        return Solution(
+            coef, intercept, certificate, found.multiplier, found.status, found.message, found.n_outer, found.history
+        )
+
+    def _feasible(self, problem: Problem, x: Vector) -> Vector:
+        if self.positive:
+            x = np.where(problem.must_be_nonnegative(), np.maximum(x, 0.0), x)
+        return problem.cut(x)
+
+    def _problem(self, level: float) -> Problem:
+        return Problem(self.objective, self.constraint, level, self.feature_weight, self.positive)
+
+    def _features(self, x: Vector) -> Features:
+        """The features that are not zero, but for the intercept."""
+        rows = x.reshape(-1, self.border.width)[: self.border.scale.size]
+        return np.flatnonzero(np.any(rows, axis=1))
+
+    def with_callback(self, callback: Callback | None) -> Task:
+        """The same, with somebody to be told."""
+        return replace(self, callback=callback)
