@@ -27,7 +27,7 @@ from levelprox.forward import FEW, forward
 from levelprox.null_fit import NullFit, null_fit
 from levelprox.objectives import Model
 from levelprox.problem import Problem
-from levelprox.refit import Fit
+from levelprox.refit import Fit, last_digits
 from levelprox.restriction import How
 from levelprox.result import Iterate, Status
 from levelprox.subset import Exchanges, Subset
@@ -88,6 +88,7 @@ class Search:
                 self._improve()
                 self.watch.enter("proof")
                 examined = self.swaps.examined()
+            self.swaps.best = self._to_the_last_digits(self.swaps.best)
             multiplier, addition = self.swaps.best_addition()
         except TimeoutError as error:
             if error is self.watch.raised:
@@ -177,6 +178,14 @@ class Search:
             fit = self.swaps.fitted(self._with_exempt(largest_k))
             best = fit if fit.psi < best.psi else best
         return best
+
+    def _to_the_last_digits(self, fit: Fit) -> Fit:
+        """The same set, fitted as well as it can be: coefficients have half the digits that ψ has."""
+        part = self.problem.restrict(fit.features)
+        objective = cast(Model, part.objective)
+        if np.any(part.must_be_nonnegative()) or objective.is_separated(fit.x):
+            return fit
+        return replace(fit, **last_digits(objective, fit.x))
 
     def _how(self) -> How:
         surrogate = surrogate_by_name("concave")

@@ -22,12 +22,11 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.parallel import Parallel, delayed
 
-from levelprox.errors import InfeasibleError, InvalidInputError
+from levelprox.errors import InfeasibleError, InvalidInputError, warn
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.information import CRITERIA, check_likelihood, deviance, price
 from levelprox.estimators.task import Budget, Solution, Task
 from levelprox.estimators.watching import counting
-from levelprox.run import warn
 from levelprox.validation import finite, real_array, whole
 
 #: Numbers of features tried where neither n_features nor level is given, as far as there are features.
