@@ -75,13 +75,15 @@ class Proximal:
         """The minimiser over the free coordinates, from x on, which is 0 at the others; None where that fails."""
         z = self.model.margins(x)
         value = self.value(x, z)
+        if not np.isfinite(value):
+            return None
         for _ in range(_STEPS):
             gradient = self.share * self.model.gradient_of(z) + self.pull + self.metric @ (x - self.center)
             hessian = self.share * self.model.hessian_of(z, True) + self.metric
             hessian[np.diag_indices_from(hessian)] += self.share * self.steady
             moving = free & ~(self.nonnegative & (x <= 0) & (gradient >= 0))
             step = _newton_step(hessian, gradient, moving)
-            if step is None or not np.isfinite(value):
+            if step is None:
                 return None
             if -float(gradient @ step) <= _SHOWS * abs(value):
                 break
@@ -106,7 +108,7 @@ class Proximal:
             t /= 2
         return None
 
-    def without_the_least(self, best: Minimum, optional: Mask, count: int) -> tuple[Vector, Mask]:
+    def without_the_least(self, best: Minimum, optional: Mask, left: Mask, count: int) -> tuple[Vector, Mask]:
         """Leave out one optional feature after another until `count` of them are left, by the model of F at its minimum.
 
         Leaving out feature j costs ½ x_j'K_jj⁻¹x_j and moves x by −K_·j K_jj⁻¹ x_j, with K the inverse Hessian.
@@ -119,8 +121,9 @@ class Proximal:
             Which features are not left out.
         """
         width = self.model.width
-        x, left = best.x.copy(), np.ones(optional.size, np.bool_)
-        K = np.linalg.inv(best.hessian)
+        x, left, free = best.x.copy(), left.copy(), np.repeat(left, width)
+        K = np.zeros_like(best.hessian)
+        K[np.ix_(free, free)] = np.linalg.inv(best.hessian[np.ix_(free, free)])
         every = np.arange(optional.size)
         while np.count_nonzero(left & optional) > count:
             blocks = K.reshape(optional.size, width, optional.size, width)[every, :, every, :]

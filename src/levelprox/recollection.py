@@ -39,22 +39,33 @@ class Recollection:
         Of x.
     width : int
         Coefficients of a feature.
+
+    Attributes
+    ----------
+    weight : float
+        M.
+    reliable : float
+        At most M: how many samples the gradient outside the support is as good as.
+    noise : float
+        The variance of one sample's gradient along a coordinate, over the curvature there.
+    bend : float
+        A typical curvature of ψ along a coordinate.
     """
 
     def __init__(self, dimension: int, width: int) -> None:
         self.width = width
-        self.weight = 0.0  # M
+        self.weight = self.reliable = self.noise = self.bend = 0.0
         self.gradient = np.zeros(dimension)  # g
         self.diagonal = np.zeros(dimension)  # of H
-        self.bend = 0.0  # a typical curvature of ψ along a coordinate
         self.pool: Features = np.empty(0, np.intp)
-        self._seen: Vector = np.empty(0)  # the weight of the samples since each of the pool came into it
+        self.seen: Vector = np.empty(0)  # the weight of the samples since each of the pool came into it
         self._sum: Matrix = np.empty((0, 0))  # of Hessians over the pool, each entry since both were in it
 
     def fade(self, share: float) -> None:
         """Forget all but a share of every sample's weight."""
         self.weight *= share
-        self._seen *= share
+        self.reliable *= share
+        self.seen *= share
         self._sum *= share
 
     def choose(self, pool: Features) -> None:
@@ -62,10 +73,10 @@ class Recollection:
         stay = np.isin(self.pool, pool, assume_unique=True)
         places = np.searchsorted(pool, self.pool[stay])
         seen, total = np.zeros(pool.size), np.zeros((pool.size * self.width,) * 2)
-        seen[places] = self._seen[stay]
+        seen[places] = self.seen[stay]
         old, new = coordinates(np.flatnonzero(stay), self.width), coordinates(places, self.width)
         total[np.ix_(new, new)] = self._sum[np.ix_(old, old)]
-        self.pool, self._seen, self._sum = pool, seen, total
+        self.pool, self.seen, self._sum = pool, seen, total
 
     def hessian(self, batch: Matrix, weight: float) -> Matrix:
         """H over the pool; a batch of that weight, with that Hessian, tells of entries which were not seen before."""
@@ -73,7 +84,8 @@ class Recollection:
             return np.zeros_like(batch)
         both = self._seen_together()
         known = both >= _IN_FULL * self.weight
-        mean = (self._sum + weight * batch) / (both + weight)
+        told = both + weight
+        mean = (self._sum + weight * batch) / (told + self.pool.size)  # of few samples, correlations are mostly chance
         H = (self._sum + np.where(known, 0.0, (self.weight - both) * mean)) / self.weight
         own = np.diag_indices_from(H)
         H[own] = np.where(known[own], H[own], self.diagonal[coordinates(self.pool, self.width)])
@@ -85,25 +97,37 @@ class Recollection:
 
     def _seen_together(self) -> Matrix:
         """The weight of the samples that each entry of H over the pool is a mean of."""
-        seen = np.repeat(self._seen, self.width)
+        seen = np.repeat(self.seen, self.width)
         return np.minimum(seen[:, None], seen)
 
-    def follow(self, H: Matrix, dx: Vector, change: Vector) -> None:
-        """Let x° move by dx over the pool, where H is given; elsewhere the gradient changes as that of the last batch."""
+    def follow(self, gradient: Vector, H: Matrix, dx: Vector, change: Vector, weight: float) -> None:
+        """Let x° move by dx over the pool, where gradient and H are given; elsewhere as the gradient of a batch changes.
+
+        Both are estimates, and what they add to the error is taken off the weights: where x moves by dx, a mean over n
+        samples errs in Hdx as if it were a gradient of n/ν samples, ν = dx'Hdx/noise.
+        """
         places = coordinates(self.pool, self.width)
-        here = self.gradient[places] + H @ dx
+        here = gradient + H @ dx
         self.gradient += change
         self.gradient[places] = here
+        costs = (np.diagonal(H) * dx**2).reshape(-1, self.width).sum(axis=1)
+        chance = min(1.0, float(np.sum(dx * (H @ dx))) / self.noise) if self.noise > 0 else 1.0
+        self.reliable /= 1 + self.reliable * chance / weight if np.any(dx) else 1.0
+        new = (self.seen < _IN_FULL * self.weight) & (costs > 0)
+        if np.any(new):
+            unseen = float(np.sum(costs[new] * (1 - self.seen[new] / self.weight)))
+            chance = min(1.0, unseen / self.noise) if self.noise > 0 else 1.0
+            self.fade(1 / (1 + self.weight * chance / (float(np.min(self.seen[new])) + weight)))
 
-    def take_in(self, batch: Matrix, gradient: Vector, diagonal: Vector, bend: float, weight: float) -> None:
+    def take_in(self, batch: Matrix, gradient: Vector, diagonal: Vector, inside: NDArray[np.bool_], weight: float) -> None:
         """Add a batch: its Hessian over the pool, its gradient and the diagonal of its Hessian at x°."""
         self.weight += weight
+        self.reliable += weight
         share = weight / self.weight
-        self.gradient += share * (gradient - self.gradient)
+        self.gradient += np.where(inside, share, weight / self.reliable) * (gradient - self.gradient)
         self.diagonal += share * (diagonal - self.diagonal)
-        self.bend += share * (bend - self.bend)
         self._sum += weight * batch
-        self._seen += weight
+        self.seen += weight
 
     def rescale(self, ratio: Vector, shift: Vector, intercept: Features) -> None:
         """Columns a become (a − shift)/ratio: g and H of the new coordinates, one number for each of them.
@@ -124,7 +148,7 @@ class Recollection:
             for c in range(width):
                 change[one * width + c, c::width] -= shift[places[c::width]]
         change /= ratio[places]
-        both = self._seen_together()
+        both = np.maximum(self._seen_together(), np.finfo(np.float64).tiny)
         self._sum = both * (change.T @ (self._sum / both) @ change)
 
 

@@ -40,6 +40,10 @@ _LEAST = 1e-9  # of the curvature: the least ρ, which keeps equal columns apart
 _FLAT = 0.1  # of the typical curvature: what is remembered is not flatter, or a model sure of itself would forget why
 _STEADY = 0.5  # of the typical curvature, added where ψ is not convex
 _WAITING = (8, 32)  # least and largest number of features that wait to enter; k, if it is between
+_PATIENCE = 2.0  # how much better a feature must be to take the place of one that waits
+_READY = 2.0  # samples per feature that must have been seen of one before it may enter
+_SAMPLES = 3.0  # per feature, at least
+_CHI2 = 0.455  # the median of a squared normal variable
 _ROUNDS = 4  # of exchanges, where a batch weighs more than all before it
 _HALVINGS = 60
 _SMALL = 1e-3  # of what residuals have been
@@ -159,15 +163,17 @@ class Stream:
     def _exchanged(self, model: Model, m: float) -> Vector:
         """The next point; the one before it where ψ_B is not finite anywhere near."""
         assert self.x is not None
-        x = _finite_start(model, self.x)
+        past, x = self._past, _finite_start(model, self.x)
         if x is None:
             return self.x
-        share = m / (self._past.weight + m)
-        before = model.gradient_of(model.margins(x))
-        trial = self._tried(model, m, x, self._always) if self._past.weight == 0 else None
+        z = model.margins(x)
+        before, bend = model.gradient_of(z), model.hessian_diagonal_of(z, True)
+        share = m / (past.weight + m)
+        past.noise += share * (_noise(before, share * bend + (1 - share) * past.diagonal, m) - past.noise)
+        trial = self._tried(model, m, x, self._always) if past.weight == 0 else None
         for _ in range(_ROUNDS if share > 0.5 else 1):
             x = x if trial is None else trial.x
-            following = self._tried(model, m, x, self._pool(model, share, before, x))
+            following = self._tried(model, m, x, self._pool(model, m, before, x))
             if following is None:
                 break
             settled = np.array_equal(following.x != 0, x != 0)
@@ -179,7 +185,7 @@ class Stream:
         self._remember(model, m, before, trial)
         return trial.x
 
-    def _pool(self, model: Model, share: float, before: Vector, x: Vector) -> Features:
+    def _pool(self, model: Model, m: float, before: Vector, x: Vector) -> Features:
         """The features of x, and those outside with the largest expected gain."""
         past, width = self._past, self._past.width
         inside = np.union1d(self._always, np.flatnonzero(x) // width).astype(np.intp)
@@ -187,13 +193,14 @@ class Stream:
         if count == 0:
             return inside
         z = model.margins(x)
-        gradient = model.gradient_of(z)
-        expected = gradient + (1 - share) * (past.gradient - before)
+        gradient, bend = model.gradient_of(z), model.hessian_diagonal_of(z, True)
+        expected = gradient + past.reliable / (past.reliable + m) * (past.gradient - before)
         expected[self._bounded & (expected > 0)] = 0.0
-        bend = share * model.hessian_diagonal_of(z, True) + (1 - share) * past.diagonal
+        bend = (m * bend + past.weight * past.diagonal) / (m + past.weight)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             gains = np.where(bend > 0, expected**2 / bend, 0.0).reshape(-1, width).sum(axis=1)
         gains = np.where(np.isfinite(gains), gains, 0.0)
+        gains[past.pool] *= _PATIENCE
         gains[inside] = -1.0
         most = np.argpartition(-gains, count - 1)[:count]
         return np.union1d(inside, most[gains[most] > 0]).astype(np.intp)
@@ -214,23 +221,33 @@ class Stream:
         if part.concordance > 0:
             metric[own] += (1 - share) * np.maximum(_FLAT * bend - np.diagonal(H), 0.0)
         metric[own] += max(_PRIOR / (past.weight + m), _LEAST) * bend
-        pull, steady = (1 - share) * past.gradient[places], _STEADY * bend if _is_bent_back(model) else 0.0
-        problem = Proximal(part, share, pull, metric, center[places], self._bounded[places], steady)
-        best = _best_of_few(problem, x[places], ~np.isin(pool, self._always), self.k)
+        inside = np.isin(pool, self._always) | np.any(center[places].reshape(-1, width) != 0, axis=1)
+        trust = np.repeat(np.where(inside, 1.0, math.sqrt(past.reliable / past.weight) if past.weight else 1.0), width)
+        gradient = trust * past.gradient[places]
+        steady = _STEADY * bend if _is_bent_back(model) else 0.0
+        problem = Proximal(
+            part, share, (1 - share) * gradient, metric, center[places], self._bounded[places], steady
+        )
+        ready = past.seen + m >= min(_READY * (self.k + 5), past.weight + m)
+        k = min(self.k, int((past.weight + m) / _SAMPLES))
+        best = _best_of_few(problem, x[places], ~np.isin(pool, self._always), ready, k)
         if best is None:
             return None
         end = np.zeros_like(x)
         end[places] = best.x
-        return _Trial(end, best.margins, part, H)
+        return _Trial(end, best.margins, part, gradient, H, bend)
 
     def _remember(self, model: Model, m: float, before: Vector, trial: _Trial) -> None:
         """Add the batch to the past, about the new point."""
         assert self.x is not None
-        z, places = trial.margins, coordinates(self._past.pool, self._past.width)
+        past, z, places = self._past, trial.margins, coordinates(self._past.pool, self._past.width)
         gradient, diagonal = model.gradient_of(z), model.hessian_diagonal_of(z, True)
         if np.all(np.isfinite(gradient)) and np.all(np.isfinite(diagonal)):
-            self._past.follow(trial.past, (trial.x - self.x)[places], gradient - before)
-            self._past.take_in(trial.part.hessian_of(z, True), gradient, diagonal, trial.part.curvature, m)
+            past.follow(trial.gradient, trial.past, (trial.x - self.x)[places], gradient - before, m)
+            inside = np.zeros((trial.x.size // past.width, past.width), np.bool_)
+            inside[self._always] = inside[np.flatnonzero(trial.x) // past.width] = True
+            past.take_in(trial.part.hessian_of(z, True), gradient, diagonal, inside.ravel(), m)
+            past.bend = trial.bend
 
     def _smoothed(self, model: Model, m: float) -> Model:
         """The envelope of a loss with kinks, as wide as residuals have been, batch by batch; a smooth ψ itself."""
@@ -259,28 +276,37 @@ class Stream:
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """A fit of at most k features: the point, its margins, ψ_B over the pool, and H of the past there."""
+    """A fit of at most k features: the point, its margins, ψ_B over the pool; g and H of the past there; a curvature."""
 
     x: Vector
     margins: Vector
     part: Model
+    gradient: Vector
     past: Matrix
+    bend: float
 
 
-def _best_of_few(problem: Proximal, x: Vector, optional: Mask, k: int) -> Minimum | None:
-    """The minimum over all features, then over the k optional ones that cost most to leave out, or those of x."""
+def _best_of_few(problem: Proximal, x: Vector, optional: Mask, ready: Mask, k: int) -> Minimum | None:
+    """The minimum over features that are ready, then over the k optional ones that cost most to leave out, or those of x."""
     width = problem.model.width
-    whole = problem.minimised(x, np.ones(x.size, np.bool_))
-    if whole is None or np.count_nonzero(optional) <= k:
+    inside = np.any(x.reshape(-1, width) != 0, axis=1) | ~optional
+    free = inside | ready
+    whole = problem.minimised(x, np.repeat(free, width))
+    if whole is None or np.count_nonzero(optional & free) <= k:
         return whole
-    begin, left = problem.without_the_least(whole, optional, k)
+    begin, left = problem.without_the_least(whole, optional, free, k)
     begin[problem.nonnegative] = np.maximum(begin[problem.nonnegative], 0.0)
     best = problem.minimised(begin, np.repeat(left, width))
-    inside = np.any(x.reshape(-1, width) != 0, axis=1) | ~optional
-    if np.array_equal(inside, left):
+    if np.array_equal(inside, left) or np.count_nonzero(inside & optional) > k:
         return best
     stay = problem.minimised(x, np.repeat(inside, width))
     return stay if best is None or (stay is not None and stay.value <= best.value) else best
+
+
+def _noise(gradient: Vector, bend: Vector, weight: float) -> float:
+    """Variance over curvature of one sample's gradient, from the median over coordinates of a mean of `weight` samples."""
+    bent = bend > 0
+    return float(np.median(weight * gradient[bent] ** 2 / bend[bent])) / _CHI2 if np.any(bent) else 0.0
 
 
 def _finite_start(model: Model, x: Vector) -> Vector | None:
