@@ -41,6 +41,12 @@ class Moments(NamedTuple):
         """The standard deviation; where all entries are equal up to rounding, 1."""
         return np.where(self.constant | (self.deviation == 0), 1.0, self.deviation)
 
+    @property
+    def magnitude(self) -> Vector:
+        """√(Σ s_i X_ij² / Σ s), the deviation about zero; where the column is zero, 1."""
+        size = np.hypot(self.mean, self.deviation)
+        return np.where(size == 0, 1.0, size)
+
 
 def means_and_scales(design: Design, weight: Vector | None) -> tuple[Vector, Vector]:
     """Mean and standard deviation of every column; where all its entries are equal up to rounding, the latter is 1.
@@ -83,24 +89,3 @@ def _means(design: Design, weight: Vector | None, total: float) -> tuple[Vector,
         _kernels.column_sums(design.kernel, weight, unit, sums, low, high)
         means = np.where(np.isfinite(means), means, sums / (total * unit))
     return means, low, high
-
-
-def magnitudes(design: Design, weight: Vector | None) -> Vector:
-    """√(Σ s_i X_ij² / Σ s) of every column, its deviation about zero; 1 where the column is zero.
-
-    Parameters
-    ----------
-    design : Design
-        With a kernel.
-    weight : ndarray of shape (n,), optional
-        s, at most 1.
-    """
-    n, d = design.shape
-    total = float(n) if weight is None else float(weight.sum())
-    _, low, high = _means(design, weight, total)
-    unit = np.ldexp(1.0, np.clip(np.frexp(np.maximum(np.abs(low), np.abs(high)))[1], -1021, 1023))
-    first, second = np.empty(d), np.empty(d)
-    weights = np.ones(n) if weight is None else weight
-    _kernels.column_moments(design.kernel, np.zeros(d), unit, weights, first, second)
-    scale = unit * np.sqrt(second / total)
-    return np.where(scale == 0, 1.0, scale)

@@ -66,6 +66,11 @@ class RunningMoments:
     def scale(self) -> Vector:
         return self._moments.scale if self.total else np.ones_like(self.mean)
 
+    @property
+    def magnitude(self) -> Vector:
+        """The deviation about zero; 1 where all entries were zero."""
+        return self._moments.magnitude if self.total else np.ones_like(self.mean)
+
     def update(self, design: Design, sample_weight: ArrayLike | None = None) -> None:
         """Take in a batch of rows.
 
@@ -87,7 +92,9 @@ class RunningMoments:
             raise InvalidInputError("sample_weight must not be negative")
         if np.any(weight > 0):
             exponent = int(np.frexp(weight.max())[1])
-            small = np.ldexp(weight, -exponent)  # at most 1; exact, but for weights that do not count beside the largest
+            small = np.ldexp(
+                weight, -exponent
+            )  # at most 1; exact, but for weights that do not count beside the largest
             with np.errstate(over="ignore"):
                 total = float(np.ldexp(small.sum(), exponent))
             self._merge(total, moments_of(design, small))

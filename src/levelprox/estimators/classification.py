@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
@@ -139,7 +139,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
             return
         given = np.unique(np.asarray(classes))
         if not first and not np.array_equal(given, self.classes_):
-            raise InvalidInputError(f"classes={given.tolist()} are not those of the first call: {self.classes_.tolist()}")
+            raise InvalidInputError(f"classes={given.tolist()} are not those of before: {self.classes_.tolist()}")
         if given.size < 2:
             raise InvalidInputError(f"{type(self).__name__} needs at least 2 classes, got only {given.tolist()}")
         self.classes_ = given
@@ -148,7 +148,8 @@ class Classification(ClassifierMixin, SparseLinearModel):
         check_classification_targets(y)
         unknown = np.flatnonzero(~np.isin(y, self.classes_))
         if unknown.size:
-            raise InvalidInputError(f"y has the class {y[unknown[0]]!r} at index {unknown[0]}, which classes does not have")
+            i = int(unknown[0])
+            raise InvalidInputError(f"y has the class {y[i]!r} at index {i}, which is none of {self.classes_.tolist()}")
         if isinstance(self.class_weight, str):
             raise InvalidInputError("class_weight='balanced' needs all data at once; for partial_fit give a dict")
         return self._with_class_weight(y, weight)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from levelprox.constraints import Constraint
@@ -69,8 +68,8 @@ class SparseClassifier(Classification, Streaming):
     warm_start : bool, default=False
         Whether to begin at the last fit. Faster, but the answer then depends on it.
     memory : float, optional
-        For `partial_fit`: after so many samples the weight of those before them has fallen to 1/e. None forgets nothing;
-        on a drifting stream choose about as many samples as the drift takes to matter.
+        For `partial_fit`: after so many samples the weight of those before them has fallen to 1/e. None forgets
+        nothing; on a drifting stream choose about as many samples as the drift takes to matter.
     random_state : int, RandomState, Generator or None, default=None
         For subsolvers that sample; nothing else is random.
     verbose : int, default=0
@@ -199,7 +198,7 @@ class SparseClassifier(Classification, Streaming):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Take in a batch of a stream, with at most `n_features` nonzero features after every call (docs/stream.md).
+        """Take in a batch of a stream; at most `n_features` features are used after every call (docs/stream.md).
 
         Features are standardised by the means and deviations of all rows so far. There is no certificate: what earlier
         batches told is only remembered in part. After `fit`, a stream begins afresh.

@@ -1,4 +1,4 @@
-"""partial_fit: a model kept up to date from batches, standardised by the means and deviations of all rows seen so far."""
+"""partial_fit: a model kept up to date from batches, standardised by the moments of all rows seen so far."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from levelprox.designs import RunningMoments, as_design
 from levelprox.errors import InvalidInputError
-from levelprox.estimators.base import DEFAULT_FEATURES, SparseLinearModel, Vector, boolean
+from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.border import Border
 from levelprox.estimators.named_constraints import constraint_of
 from levelprox.objectives import Model
@@ -58,10 +58,10 @@ class Streaming(SparseLinearModel):
         return Stream(k, keep, signs, memory), RunningMoments(d)
 
     def _most_features(self) -> int:
-        """k; of a level, as many whole features as it pays for."""
+        """k; of a level, as many whole features as it pays for. Of a stream, there is no end of samples."""
         budget = self._budget(math.inf)
         if budget.features is not None:
-            return DEFAULT_FEATURES if self.n_features is None else budget.features
+            return budget.features
         cap = constraint_of(self.constraint, 1.0).cap
         if not math.isfinite(cap) or self.feature_weight is not None:
             raise InvalidInputError(
