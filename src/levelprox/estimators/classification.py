@@ -133,7 +133,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
 
     def _check_classes(self, classes: ArrayLike | None, first: bool) -> None:
         """All classes of a stream, told in its first call and the same in all others."""
-        if first and classes is None:
+        if classes is None and not hasattr(self, "classes_"):
             raise InvalidInputError("classes must be given in the first call of partial_fit: all there will ever be")
         if classes is None:
             return

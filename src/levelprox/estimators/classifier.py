@@ -208,7 +208,7 @@ class SparseClassifier(Classification, Streaming):
         X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         classes : array-like of shape (n_classes,), optional
-            All classes there will be; must be given in the first call.
+            All classes there will be; must be given in the first call, unless a `fit` has seen them.
         sample_weight : array-like of shape (n_samples,), optional
             In one unit for all batches, in which an ordinary sample weighs 1.
 
