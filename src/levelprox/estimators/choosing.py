@@ -167,7 +167,7 @@ class Choosing(SparseLinearModel):
         if unsolved[best]:
             warn(
                 f"{unsolved[best]} of {len(splits)} fits of the chosen budget {budgets[best].value:g} did not end at a "
-                "minimiser, as where classes are separable. Choose from smaller budgets, or raise max_iter and time_limit"
+                "minimiser, as where classes are separable. Choose smaller budgets, or raise max_iter and time_limit"
             )
         return results, best
 
