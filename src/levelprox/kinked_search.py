@@ -142,6 +142,7 @@ class KinkedSearch:
                 self._count(search)
                 yield fit
             self._count(search)
+            yield search.swaps.best  # from where nothing is left to explain no exchange begins
         except TimeoutError:
             rough = search.swaps.best_so_far()  # not fitted with the loss itself, but there is no time for that
             self._keep(replace(rough, psi=self.objective.value_of(rough.margins), hessian=None))
