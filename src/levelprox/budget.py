@@ -244,6 +244,8 @@ class _Search:
     def _starts(self) -> Iterator[Fit]:
         """Sets of k features from which exchanges begin."""
         null, problem = self.swaps.best, self.problem
+        if self.objective.convex_start is not None:
+            yield from self._by_convex_start(null)
         counted = problem.n_features - problem.exempt.size
         chosen = forward(self.swaps, null, min(2 * self.k, counted, max(self.k, self.objective.n_margins - 1)))
         first = self.swaps.fitted(self._with_exempt(chosen[: self.k]))
@@ -256,6 +258,19 @@ class _Search:
         if chosen.size and self.k <= FEW:
             chosen = forward(self.swaps, null, self.k, without=int(chosen[0]))
             yield self.swaps.fitted(self._with_exempt(chosen))
+
+    def _by_convex_start(self, null: Fit) -> Iterator[Fit]:
+        """The answer for the convex loss by which this one is started, and the exempt features alone.
+
+        They come first: where ψ is not convex, a fit is what is found downhill from another, the best one there is.
+        """
+        search = _Search(replace(self.problem, objective=self.objective.convex_start), self.k, self.tol, self._left(), False)
+        answer = search()
+        self.swaps.n_grad, self.swaps.n_refits = (
+            self.swaps.n_grad + answer.n_grad,
+            self.swaps.n_refits + answer.n_refits,
+        )
+        yield self.swaps.fitted(search.swaps.best.features, search.swaps.best)
 
     def _backward(self, features: Features) -> Fit:
         """Leave out the least useful feature until k are left."""

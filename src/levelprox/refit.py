@@ -34,6 +34,7 @@ _RIDGE = 1e-9  # of the curvature at the start
 _FAR = 8.0  # by how much the log of the curvature may change in a step
 _ARMIJO = 1e-4
 _SHORTEST = 2.0**-10  # of a Newton step
+_ROUGH = 1e-3  # of the gradient of the null fit, where a convex loss is but a start
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 
 
@@ -60,6 +61,9 @@ class Fit:
     hessian: Matrix | None = None
 
 
+_NOTHING = Fit(np.empty(0, np.intp), np.empty(0), math.inf, np.empty(0))
+
+
 class Refits:
     """ψ minimised over one small set of features after another.
 
@@ -71,12 +75,16 @@ class Refits:
     problem : Problem
         ψ and signs; its level does not matter.
     how : How
+    columns : Columns, optional
+        Of the same features, where they are at hand.
     """
 
-    def __init__(self, problem: Problem, how: How) -> None:
+    def __init__(self, problem: Problem, how: How, columns: Columns | None = None) -> None:
         self.problem, self.how = problem, how
         self.objective = objective = cast(Model, problem.objective)
-        self.columns = Columns(objective)
+        self.columns = columns or Columns(objective)
+        convex = objective.convex_start
+        self.convex = None if convex is None else Refits(replace(problem, objective=convex), how, self.columns)
         self.compiled: _kernels.ColumnFits | None = None
         if isinstance(objective, LinearModel) and not np.any(problem.must_be_nonnegative()):
             about, samples = (
@@ -99,11 +107,21 @@ class Refits:
         below : float
             What the minimum is to undercut; by default, whatever it is, it is wanted.
         """
+        if self.convex is None:
+            return self._downhill(features, near, tolerance, below)
+        convex = self.convex(features, _NOTHING, max(tolerance, _ROUGH * self.how.null.scale))
+        fits = [self._downhill(features, start, tolerance, below) for start in (near, convex) if start is not None]
+        return min((fit for fit in fits if fit is not None), key=lambda fit: fit.psi, default=None)
+
+    def _downhill(self, features: Features, near: Fit, tolerance: float, below: float) -> Fit | None:
+        """The minimum that is found from the coefficients of another fit; the only one where ψ is convex."""
         if self.compiled is not None and self.columns.fit_in(features):
             begin = _begun_at(near, features, 1).tolist()
             columns = self.columns(features)
             stored = [column.values for column in columns], [column.rows for column in columns]
-            end, x, psi, margins, hessian = self.compiled.fit(*stored, begin, tolerance, below)
+            # A bounded loss that falls for ever has small gradients long before it has nothing left to gain.
+            flat = 0.0 if self.convex is not None and not self.objective.attained else tolerance
+            end, x, psi, margins, hessian = self.compiled.fit(*stored, begin, flat, below)
             if end != "failed":
                 return Fit(features, x, psi, margins, hessian) if end == "fitted" else None
         return self._by_itself(features, near, tolerance)

@@ -18,6 +18,10 @@ class Model(Curved):
     """ψ(x) = F(Ax + o) with the features of a data matrix in A."""
 
     @property
+    def convex_start(self) -> Self | None:
+        return None
+
+    @property
     def concordance(self) -> float:
         """sup |ℓ‴|/ℓ″ of the loss; inf where that has no bound, or is not known."""
         return math.inf
