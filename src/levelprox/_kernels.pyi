@@ -274,6 +274,7 @@ class ColumnFits:
         target: _F64,
         weight: _F64 | None,
         offset: _F64 | None,
+        falls: bool = False,
     ) -> None: ...
     # "fitted", "not below" or "failed", then x, psi, margins and Hessian there.
     # Column j is values[j], or where rows[j] are given has values[j] there and is 0 elsewhere.

@@ -91,7 +91,8 @@ class Refits:
                 (*objective.loss.kernel, objective.concordance),
                 (objective.target, objective.sample_weight),
             )
-            self.compiled = _kernels.ColumnFits(*about, *samples, objective.offset)
+            falls = convex is not None and not objective.attained
+            self.compiled = _kernels.ColumnFits(*about, *samples, objective.offset, falls)
 
     def __call__(self, features: Features, near: Fit, tolerance: float, below: float = math.inf) -> Fit | None:
         """ψ minimised over these features; None where it is shown not to be below a value.
@@ -119,9 +120,7 @@ class Refits:
             begin = _begun_at(near, features, 1).tolist()
             columns = self.columns(features)
             stored = [column.values for column in columns], [column.rows for column in columns]
-            # A bounded loss that falls for ever has small gradients long before it has nothing left to gain.
-            flat = 0.0 if self.convex is not None and not self.objective.attained else tolerance
-            end, x, psi, margins, hessian = self.compiled.fit(*stored, begin, flat, below)
+            end, x, psi, margins, hessian = self.compiled.fit(*stored, begin, tolerance, below)
             if end != "failed":
                 return Fit(features, x, psi, margins, hessian) if end == "fitted" else None
         return self._by_itself(features, near, tolerance)

@@ -26,7 +26,9 @@ class ColumnFits {
 public:
     // Null weights are all 1, null offsets all 0; the arrays are the caller's, and must outlive this.
     // `concordance` is sup |l'''|/l'': 0 where the curvature does not change, infinite where nothing is known.
-    ColumnFits(std::int64_t n, std::unique_ptr<Loss> loss, double concordance, const double *target, const double *weight, const double *offset);
+    // `falls` says that the loss is bounded and falls for ever: far out psi hardly bends, and is not yet what it may be.
+    ColumnFits(std::int64_t n, std::unique_ptr<Loss> loss, double concordance, const double *target, const double *weight, const double *offset,
+               bool falls);
 
     // A column is `values`, or, where `rows` is not null, has `count` values in these rows and is 0 elsewhere.
     struct Column {
@@ -60,6 +62,7 @@ private:
     std::unique_ptr<Loss> loss_;
     double concordance_, total_;
     const double *target_, *weight_, *offset_;
+    bool falls_;
 };
 
 }  // namespace levelprox
