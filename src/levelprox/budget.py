@@ -46,6 +46,7 @@ Features = NDArray[np.intp]
 
 _ROUGH = 3e-3
 _SMALL = 2.0**-10  # of the largest coefficient: the last threshold
+_REACHES = 2.0 ** (np.arange(-4, 11) / 2)  # median margins from which descents along a ray begin
 
 
 @dataclass(frozen=True)
@@ -231,9 +232,11 @@ class _Search:
         try:
             if counted.size <= self.k:
                 self.swaps.keep(self.swaps.fitted(np.arange(problem.n_features)))
-            elif self.k > 0:
+            elif self.k > 0 or self.objective.convex_start is not None:
                 for start in self._starts():
                     self.swaps.keep(self.swaps.improved(start))
+                if self.objective.convex_start is not None:
+                    self.swaps.keep(self._along_its_ray(self.swaps.best, self.swaps.best))
                 examined = self.swaps.examined()
         except TimeoutError:
             status = Status.TIME_LIMIT
@@ -260,17 +263,26 @@ class _Search:
             yield self.swaps.fitted(self._with_exempt(chosen))
 
     def _by_convex_start(self, null: Fit) -> Iterator[Fit]:
-        """The answer for the convex loss by which this one is started, and the exempt features alone.
+        """The fits of exempt features alone, and of the answer for the convex loss that this one starts from."""
+        yield self.swaps.fitted(null.features, null)
+        convex = replace(self.problem, objective=self.objective.convex_start)
+        search = _Search(convex, self.k, self.tol, self._left(), prove=False)
+        if search().status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        self.swaps.n_grad += search.swaps.n_grad
+        self.swaps.n_refits += search.swaps.n_refits
+        found = search.swaps.best
+        yield self._along_its_ray(found, self.swaps.fitted(found.features, found))
 
-        They come first: where ψ is not convex, a fit is what is found downhill from another, the best one there is.
+    def _along_its_ray(self, ray: Fit, best: Fit) -> Fit:
+        """The best fit over the same features from any point of a ray, where ψ may fall for ever along it.
+
+        How far out a descent begins then decides where it ends: most samples should still pull, but some no longer.
         """
-        search = _Search(replace(self.problem, objective=self.objective.convex_start), self.k, self.tol, self._left(), False)
-        answer = search()
-        self.swaps.n_grad, self.swaps.n_refits = (
-            self.swaps.n_grad + answer.n_grad,
-            self.swaps.n_refits + answer.n_refits,
-        )
-        yield self.swaps.fitted(search.swaps.best.features, search.swaps.best)
+        size = 0.0 if self.objective.attained else float(np.median(np.abs(ray.margins)))
+        starts = [replace(ray, x=reach / size * ray.x) for reach in _REACHES] if size > 0 else []
+        fit = min((self.swaps.fitted(ray.features, start) for start in starts), key=lambda fit: fit.psi, default=best)
+        return self._along_its_ray(fit, fit) if self.swaps.lowers(fit, best) else best
 
     def _backward(self, features: Features) -> Fit:
         """Leave out the least useful feature until k are left."""
