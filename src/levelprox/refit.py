@@ -91,8 +91,9 @@ class Refits:
                 (*objective.loss.kernel, objective.concordance),
                 (objective.target, objective.sample_weight),
             )
-            falls = convex is not None and not objective.attained
-            self.compiled = _kernels.ColumnFits(*about, *samples, objective.offset, falls)
+            self.compiled = _kernels.ColumnFits(
+                *about, *samples, objective.offset, objective.loss.weak_convexity == 0, objective.attained
+            )
 
     def __call__(self, features: Features, near: Fit, tolerance: float, below: float = math.inf) -> Fit | None:
         """ψ minimised over these features; None where it is shown not to be below a value.

@@ -75,8 +75,9 @@ void mirror(std::size_t m, std::vector<double> &H) {
 }  // namespace
 
 ColumnFits::ColumnFits(std::int64_t n, std::unique_ptr<Loss> loss, double concordance, const double *target, const double *weight, const double *offset,
-                       bool falls)
-    : n_(n), loss_(std::move(loss)), concordance_(concordance), total_(double(n)), target_(target), weight_(weight), offset_(offset), falls_(falls) {
+                       bool convex, bool attained)
+    : n_(n), loss_(std::move(loss)), concordance_(concordance), total_(double(n)), target_(target), weight_(weight), offset_(offset),
+      falls_(!convex && !attained), bends_both_ways_(!convex && attained) {
     if (!weight) return;
     const HeadTail sum = compensated_sum(n, weight);
     total_ = sum.head + sum.tail;
@@ -95,7 +96,7 @@ std::vector<double> ColumnFits::combined(const Columns &columns, const std::vect
 }
 
 // psi, and what each sample adds to the gradient and to the Hessian of the margins.
-double ColumnFits::derivatives(const double *margins, double *slope, double *bend, Poll &poll) const {
+double ColumnFits::derivatives(const double *margins, bool convex, double *slope, double *bend, Poll &poll) const {
     HeadTail sum{0, 0};
     double value[BLOCK];
     for (std::int64_t begin = 0; begin < n_; begin += BLOCK) {
@@ -106,7 +107,7 @@ double ColumnFits::derivatives(const double *margins, double *slope, double *ben
             // A sample without weight is not there, even where its loss is infinite.
             value[i] = weight == 0 ? 0.0 : weight * value[i];
             slope[begin + i] = weight == 0 ? 0.0 : slope[begin + i] * (weight / total_);
-            bend[begin + i] = weight == 0 ? 0.0 : std::abs(bend[begin + i]) * (weight / total_);
+            bend[begin + i] = weight == 0 ? 0.0 : (convex ? std::abs(bend[begin + i]) : bend[begin + i]) * (weight / total_);
         }
         const HeadTail part = compensated_sum(rows, value);
         add_to(sum, part.head);
@@ -168,10 +169,19 @@ void ColumnFits::add_sparse(const Columns &columns, const double *slope, const d
 }
 
 ColumnFits::Look ColumnFits::look(const Columns &columns, const double *margins, Poll &poll) const {
+    if (bends_both_ways_) {
+        Look seen = look(columns, margins, false, poll);
+        const std::vector<double> no_ridge(columns.size());
+        if (!newton_step(seen.hessian, 0.0, no_ridge, seen.gradient).empty()) return seen;
+    }
+    return look(columns, margins, true, poll);
+}
+
+ColumnFits::Look ColumnFits::look(const Columns &columns, const double *margins, bool convex, Poll &poll) const {
     const std::size_t m = columns.size();
     Look seen{0, std::vector<double>(m), std::vector<double>(m * m)};
     std::vector<double> slope(n_), bend(n_);
-    seen.psi = derivatives(margins, slope.data(), bend.data(), poll);
+    seen.psi = derivatives(margins, convex, slope.data(), bend.data(), poll);
     add_dense(columns, slope.data(), bend.data(), seen, poll);
     add_sparse(columns, slope.data(), bend.data(), seen, poll);
     return seen;
@@ -228,7 +238,7 @@ ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double 
 
         // No more to gain: a last step for the digits of x, unless coefficients grow for ever, as where classes are separated.
         const bool last = foretold <= SHOWS * std::abs(at.psi);
-        if (last && change >= 1) return ended(FitEnd::fitted);
+        if (last && change >= 1 && !bends_both_ways_) return ended(FitEnd::fitted);
 
         const bool far = change > FAR && std::isfinite(change);
         if (steps == 0 && far && largest(x) > 0) {
