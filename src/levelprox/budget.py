@@ -32,7 +32,7 @@ from levelprox.forward import FEW, forward
 from levelprox.null_fit import NullFit, null_fit
 from levelprox.objectives import Model, Objective
 from levelprox.problem import Problem
-from levelprox.refit import Fit
+from levelprox.refit import Fit, lowest
 from levelprox.restriction import How
 from levelprox.result import Iterate, Status
 from levelprox.subsolvers import Newton
@@ -281,8 +281,8 @@ class _Search:
         """
         size = 0.0 if self.objective.attained else float(np.median(np.abs(ray.margins)))
         starts = [replace(ray, x=reach / size * ray.x) for reach in _REACHES] if size > 0 else []
-        fit = min((self.swaps.fitted(ray.features, start) for start in starts), key=lambda fit: fit.psi, default=best)
-        return self._along_its_ray(fit, fit) if self.swaps.lowers(fit, best) else best
+        fit = lowest([best, *(self.swaps.fitted(ray.features, start) for start in starts)])
+        return best if fit is None or fit is best else self._along_its_ray(fit, fit)
 
     def _backward(self, features: Features) -> Fit:
         """Leave out the least useful feature until k are left."""

@@ -11,6 +11,7 @@ step and |ℓ‴| ≤ Mℓ″, no fit over these features has ψ < ψ(x) + ½⟨
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -35,6 +36,7 @@ _FAR = 8.0  # by how much the log of the curvature may change in a step
 _ARMIJO = 1e-4
 _SHORTEST = 2.0**-10  # of a Newton step
 _ROUGH = 1e-3  # of the gradient of the null fit, where a convex loss is but a start
+_EQUAL = 1e-10  # of ψ
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 
 
@@ -62,6 +64,15 @@ class Fit:
 
 
 _NOTHING = Fit(np.empty(0, np.intp), np.empty(0), math.inf, np.empty(0))
+
+
+def lowest(fits: Iterable[Fit | None]) -> Fit | None:
+    """The fit with the least ψ, of equal ones the first: where ψ counts errors, rounding must not choose."""
+    best: Fit | None = None
+    for fit in fits:
+        if fit is not None and (best is None or fit.psi < best.psi - _EQUAL * abs(best.psi)):
+            best = fit
+    return best
 
 
 class Refits:
@@ -112,8 +123,8 @@ class Refits:
         if self.convex is None:
             return self._downhill(features, near, tolerance, below)
         convex = self.convex(features, _NOTHING, max(tolerance, _ROUGH * self.how.null.scale))
-        fits = [self._downhill(features, start, tolerance, below) for start in (near, convex) if start is not None]
-        return min((fit for fit in fits if fit is not None), key=lambda fit: fit.psi, default=None)
+        starts = (convex, near) if convex is not None else (near,)
+        return lowest(self._downhill(features, start, tolerance, below) for start in starts)
 
     def _downhill(self, features: Features, near: Fit, tolerance: float, below: float) -> Fit | None:
         """The minimum that is found from the coefficients of another fit; the only one where ψ is convex."""

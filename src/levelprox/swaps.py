@@ -258,7 +258,7 @@ class Swaps:
         return self.objective.gradient_of(fit.margins)
 
     def keep(self, fit: Fit) -> None:
-        if fit.psi < self.best.psi:
+        if fit.psi < self.best.psi if self.refits.convex is None else self.lowers(fit, self.best):
             self.best = fit
 
     def lowers(self, new: Fit, fit: Fit) -> bool:
