@@ -247,8 +247,9 @@ class _Search:
     def _starts(self) -> Iterator[Fit]:
         """Sets of k features from which exchanges begin."""
         null, problem = self.swaps.best, self.problem
-        if self.objective.convex_start is not None:
-            yield from self._by_convex_start(null)
+        convex = self.objective.convex_start
+        if convex is not None:
+            yield from self._by_convex_start(null, convex)
         counted = problem.n_features - problem.exempt.size
         chosen = forward(self.swaps, null, min(2 * self.k, counted, max(self.k, self.objective.n_margins - 1)))
         first = self.swaps.fitted(self._with_exempt(chosen[: self.k]))
@@ -262,11 +263,11 @@ class _Search:
             chosen = forward(self.swaps, null, self.k, without=int(chosen[0]))
             yield self.swaps.fitted(self._with_exempt(chosen))
 
-    def _by_convex_start(self, null: Fit) -> Iterator[Fit]:
+    def _by_convex_start(self, null: Fit, convex: Model) -> Iterator[Fit]:
         """The fits of exempt features alone, and of the answer for the convex loss that this one starts from."""
         yield self.swaps.fitted(null.features, null)
-        convex = replace(self.problem, objective=self.objective.convex_start)
-        search = _Search(convex, self.k, self.tol, self._left(), prove=False)
+        problem = replace(self.problem, objective=convex)
+        search = _Search(problem, self.k, self.tol, self._left(), prove=False)
         if search().status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         self.swaps.n_grad += search.swaps.n_grad

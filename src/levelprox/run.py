@@ -164,7 +164,7 @@ class Run:
         return self.best
 
     def _from_convex(self, null: Iterate) -> Iterate:
-        """Where the convex loss that ψ's own is started from has its solution, if that leads lower than the null fit."""
+        """The solution for the convex loss that ψ's own starts from, if that leads lower than the null fit."""
         with self._blaming_the_objective():
             start = convex_start(self.problem, null, self._how(), self.tol)
         return replace(self._count(start), n_grad=0)
