@@ -45,7 +45,7 @@ _TOP = 50  # exchanges that are tried where not all of them are
 _ADDITIONS = 5  # that are tried for the best one
 _LOWER = 1e-10  # of ψ: less is not an improvement
 _PERFECT = 1e-9  # of ψ at the null fit: nothing is left to explain
-_SECOND = 1.0  # that the certificate may take at the end, where there is no time left
+_SECOND = 0.25  # that the certificate may take at the end, where there is no time left
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +110,7 @@ class KinkedSearch:
         self.best: Fit = Fit(exempt, self.null.x[exempt], self.null.psi, margins)
         if exempt.size and self.watch.left() > 0:
             self.best = self._fitted(exempt, self.best)
+        self.rough = self.best
         off = self.objective.counted(np.abs(self.best.margins - self.objective.target))
         middle, mean = float(np.median(off)), float(np.mean(off))
         self.size = (middle if middle > _MOST_AT_KINKS * mean else mean) or 1.0
@@ -140,12 +141,12 @@ class KinkedSearch:
         try:
             for fit in search.sets():
                 self._count(search)
+                self._remember(fit)
                 yield fit
             self._count(search)
             yield search.swaps.best  # from where nothing is left to explain no exchange begins
         except TimeoutError:
-            rough = search.swaps.best_so_far()  # not fitted with the loss itself, but there is no time for that
-            self._keep(replace(rough, psi=self.objective.value_of(rough.margins), hessian=None))
+            self._remember(search.swaps.best_so_far())
             raise
         self.watch.held_back |= search.watch.held_back
 
@@ -251,6 +252,13 @@ class KinkedSearch:
             self.best = fit
             self.watch.improved(fit.psi, self.problem.counted(fit.features).size)
 
+    def _remember(self, fit: Fit) -> None:
+        """Keep a fit with the envelope, should there be no time for one with the loss itself."""
+        psi = self.objective.value_of(fit.margins)
+        if psi < min(self.rough.psi, self.best.psi):
+            self.rough = replace(fit, psi=psi)
+            self.watch.improved(psi, self.problem.counted(fit.features).size)
+
     def _is_perfect(self) -> bool:
         return self.best.psi <= _PERFECT * self.null.psi
 
@@ -264,6 +272,8 @@ class KinkedSearch:
 
     def _subset(self, multiplier: float, addition: int | None, ended: Status) -> Subset:
         problem, fit = self.problem, self.best
+        if ended is not Status.SOLVED and self.rough.psi < fit.psi:
+            fit = self.best = self.rough
         x = np.zeros(problem.dimension)
         x[fit.features] = fit.x
         psi = self.objective.value_and_gradient(x)[0]
