@@ -44,6 +44,7 @@ _ROUGH = 1e-6  # how well the envelope is fitted
 _TOP = 50  # exchanges that are tried where not all of them are
 _ADDITIONS = 5  # that are tried for the best one
 _LOWER = 1e-10  # of ψ: less is not an improvement
+_ROUNDING = 1e-9  # of all weights
 _PERFECT = 1e-9  # of ψ at the null fit: nothing is left to explain
 _SECOND = 0.25  # that the certificate may take at the end, where there is no time left
 
@@ -111,9 +112,16 @@ class KinkedSearch:
         if exempt.size and self.watch.left() > 0:
             self.best = self._fitted(exempt, self.best)
         self.rough = self.best
-        off = self.objective.counted(np.abs(self.best.margins - self.objective.target))
-        middle, mean = float(np.median(off)), float(np.mean(off))
-        self.size = (middle if middle > _MOST_AT_KINKS * mean else mean) or 1.0
+        self.size = self._typical(np.abs(self.best.margins - self.objective.target))
+
+    def _typical(self, off: Vector) -> float:
+        """The median of some figures of the samples, by their weights, or their mean where most of them are 0."""
+        weight = self.objective.sample_weight
+        share = np.full(off.size, 1 / off.size) if weight is None else weight / weight.sum()
+        order = np.argsort(off, kind="stable")
+        middle = off[order[np.searchsorted(np.cumsum(share[order]), 0.5 - _ROUNDING)]]
+        mean = float(np.sum(share * off))
+        return (float(middle) if middle > _MOST_AT_KINKS * mean else mean) or 1.0
 
     def _search(self) -> None:
         everything = np.arange(self.problem.n_features)
