@@ -10,6 +10,7 @@ classes are separated, too. Newton's method on margins; at bounds, coordinates t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,13 @@ class Minimum:
     value: float
     margins: Vector
     hessian: Matrix
+
+
+class Left(NamedTuple):
+    """Where the model of F has its minimum over the features that are left, and which these are."""
+
+    x: Vector
+    features: Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,35 +116,41 @@ class Proximal:
             t /= 2
         return None
 
-    def without_the_least(self, best: Minimum, optional: Mask, left: Mask, count: int) -> tuple[Vector, Mask]:
-        """Leave out one optional feature after another until `count` of them are left, by the model of F at its minimum.
+    def without_the_least(self, best: Minimum, left: Mask, count: Mask, new: Mask, k: int, price: float) -> Left:
+        """Leave out the feature that costs least, by the model of F at its minimum, again and again.
 
         Leaving out feature j costs ½ x_j'K_jj⁻¹x_j and moves x by −K_·j K_jj⁻¹ x_j, with K the inverse Hessian.
 
-        Returns
-        -------
-        x : ndarray
-            Where the model has its minimum then.
-        left : ndarray of bool
-            Which features are not left out.
+        Parameters
+        ----------
+        best : Minimum
+            Over the features that are left at the beginning.
+        left, count, new : ndarray of bool
+            Which features are left, which of them count, and which must be worth `price` to stay.
+        k : int
+            How many of those that count may stay.
         """
         width = self.model.width
         x, left, free = best.x.copy(), left.copy(), np.repeat(left, width)
         K = np.zeros_like(best.hessian)
         K[np.ix_(free, free)] = np.linalg.inv(best.hessian[np.ix_(free, free)])
-        every = np.arange(optional.size)
-        while np.count_nonzero(left & optional) > count:
-            blocks = K.reshape(optional.size, width, optional.size, width)[every, :, every, :]
-            pulls = np.zeros((optional.size, width))
+        every = np.arange(left.size)
+        while np.any(left & count):
+            pulls = np.zeros((left.size, width))
+            blocks = K.reshape(left.size, width, left.size, width)[every, :, every, :]
             pulls[left] = np.linalg.solve(blocks[left], x.reshape(-1, width, 1)[left])[:, :, 0]
-            cost = np.where(left & optional, np.sum(x.reshape(-1, width) * pulls, axis=1), np.inf)
+            cost = np.where(left & count, 0.5 * np.sum(x.reshape(-1, width) * pulls, axis=1), np.inf)
+            if np.count_nonzero(left & count) <= k:
+                cost[~new | (cost >= price)] = np.inf
             out = int(np.argmin(cost))
+            if not np.isfinite(cost[out]):
+                break
             mine = slice(out * width, (out + 1) * width)
             x -= K[:, mine] @ pulls[out]
             K = K - K[:, mine] @ np.linalg.solve(K[mine, mine], K[mine, :])
             x[mine] = K[mine, :] = K[:, mine] = 0.0
             left[out] = False
-        return x, left
+        return Left(x, left)
 
 
 def _newton_step(hessian: Matrix, gradient: Vector, moving: Mask) -> Vector | None:

@@ -41,8 +41,8 @@ _FLAT = 0.1  # of the typical curvature: what is remembered is not flatter, or a
 _STEADY = 0.5  # of the typical curvature, added where ψ is not convex
 _WAITING = (8, 32)  # least and largest number of features that wait to enter; k, if it is between
 _PATIENCE = 2.0  # how much better a feature must be to take the place of one that waits
-_READY = 2.0  # samples per feature that must have been seen of one before it may enter
-_SAMPLES = 3.0  # per feature, at least
+_READY = 4.0  # samples per feature that must have been seen of one before it may enter
+_OUTLYING = 100.0  # times the noise so far: a batch is not believed to be noisier than that
 _CHI2 = 0.455  # the median of a squared normal variable
 _ROUNDS = 4  # of exchanges, where a batch weighs more than all before it
 _HALVINGS = 60
@@ -169,7 +169,10 @@ class Stream:
         z = model.margins(x)
         before, bend = model.gradient_of(z), model.hessian_diagonal_of(z, True)
         share = m / (past.weight + m)
-        past.noise += share * (_noise(before, share * bend + (1 - share) * past.diagonal, m) - past.noise)
+        noise = _noise(before, share * bend + (1 - share) * past.diagonal, m)
+        if past.weight:
+            noise = min(noise, _OUTLYING * past.noise) if past.noise else noise
+        past.noise += share * (noise - past.noise) if math.isfinite(noise) else 0.0
         trial = self._tried(model, m, x, self._always) if past.weight == 0 else None
         for _ in range(_ROUNDS if share > 0.5 else 1):
             x = x if trial is None else trial.x
@@ -228,13 +231,15 @@ class Stream:
         problem = Proximal(
             part, share, (1 - share) * gradient, metric, center[places], self._bounded[places], steady
         )
-        ready = past.seen + m >= min(_READY * (self.k + 5), past.weight + m)
-        k = min(self.k, int((past.weight + m) / _SAMPLES))
-        best = _best_of_few(problem, x[places], ~np.isin(pool, self._always), ready, k)
+        seen = past.seen + m
+        ready = seen >= min(_READY * (self.k + 5), past.weight + m)
+        price = past.noise * (1 + math.log(x.size)) / (past.weight + m)
+        best = _best_of_few(problem, x[places], ~np.isin(pool, self._always), ready, self.k, price)
         if best is None:
             return None
         end = np.zeros_like(x)
         end[places] = best.x
+        gradient[best.x == 0] = past.gradient[places][best.x == 0]  # of these nothing was believed yet
         return _Trial(end, best.margins, part, gradient, H, bend)
 
     def _remember(self, model: Model, m: float, before: Vector, trial: _Trial) -> None:
@@ -286,27 +291,30 @@ class _Trial:
     bend: float
 
 
-def _best_of_few(problem: Proximal, x: Vector, optional: Mask, ready: Mask, k: int) -> Minimum | None:
-    """The minimum over features that are ready, then over the k optional ones that cost most to leave out, or those of x."""
+def _best_of_few(problem: Proximal, x: Vector, count: Mask, ready: Mask, k: int, price: float) -> Minimum | None:
+    """The minimum over at most k features that count: those of x, unless others that are ready are worth their price."""
     width = problem.model.width
-    inside = np.any(x.reshape(-1, width) != 0, axis=1) | ~optional
+    inside = np.any(x.reshape(-1, width) != 0, axis=1) | ~count
+    stay = problem.minimised(x, np.repeat(inside, width))
+    if stay is None or np.array_equal(inside, inside | ready):
+        return stay
     free = inside | ready
-    whole = problem.minimised(x, np.repeat(free, width))
-    if whole is None or np.count_nonzero(optional & free) <= k:
-        return whole
-    begin, left = problem.without_the_least(whole, optional, free, k)
+    whole = problem.minimised(stay.x, np.repeat(free, width))
+    if whole is None or stay.value - whole.value <= price:
+        return stay
+    begin, left = problem.without_the_least(whole, free, count, ~inside, k, price)
+    if np.array_equal(inside, left):
+        return stay
     begin[problem.nonnegative] = np.maximum(begin[problem.nonnegative], 0.0)
     best = problem.minimised(begin, np.repeat(left, width))
-    if np.array_equal(inside, left) or np.count_nonzero(inside & optional) > k:
-        return best
-    stay = problem.minimised(x, np.repeat(inside, width))
-    return stay if best is None or (stay is not None and stay.value <= best.value) else best
+    return stay if best is None or stay.value - best.value <= price else best
 
 
 def _noise(gradient: Vector, bend: Vector, weight: float) -> float:
     """Variance over curvature of one sample's gradient, from the median over coordinates of a mean of `weight` samples."""
     bent = bend > 0
-    return float(np.median(weight * gradient[bent] ** 2 / bend[bent])) / _CHI2 if np.any(bent) else 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.median(weight * gradient[bent] ** 2 / bend[bent])) / _CHI2 if np.any(bent) else 0.0
 
 
 def _finite_start(model: Model, x: Vector) -> Vector | None:
