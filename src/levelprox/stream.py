@@ -91,6 +91,7 @@ class Stream:
         self._past = Recollection(0, 1)
         self._always: Features = np.empty(0, np.intp)
         self._bounded: Mask = np.empty(0, np.bool_)
+        self._since = math.inf
         self._spread = 0.0  # the log of how far margins are from kinks
 
     def rescale(self, ratio: ArrayLike, shift: ArrayLike | None = None) -> None:
@@ -143,6 +144,7 @@ class Stream:
         if model.dimension != self.x.size or model.width != self._past.width:
             raise InvalidInputError(f"the batch has {model.dimension} coordinates, those before it had {self.x.size}")
         self._past.fade(math.exp(-m / self.memory))
+        self._since += m
         self.x = self._exchanged(self._smoothed(model, m), m)
         return self.x.copy()
 
@@ -186,6 +188,8 @@ class Stream:
         if trial is None:
             return self.x
         self._remember(model, m, before, trial)
+        if self._since >= _READY * (self.k + 5):
+            self._since = 0.0
         return trial.x
 
     def _pool(self, model: Model, m: float, before: Vector, x: Vector) -> Features:
@@ -232,7 +236,7 @@ class Stream:
             part, share, (1 - share) * gradient, metric, center[places], self._bounded[places], steady
         )
         seen = past.seen + m
-        ready = seen >= min(_READY * (self.k + 5), past.weight + m)
+        ready = (seen >= min(_READY * (self.k + 5), past.weight + m)) & (self._since >= _READY * (self.k + 5))
         price = past.noise * (1 + math.log(x.size)) / (past.weight + m)
         best = _best_of_few(problem, x[places], ~np.isin(pool, self._always), ready, self.k, price)
         if best is None:
