@@ -119,7 +119,9 @@ class Recollection:
             chance = min(1.0, unseen / self.noise) if self.noise > 0 else 1.0
             self.fade(1 / (1 + self.weight * chance / (float(np.min(self.seen[new])) + weight)))
 
-    def take_in(self, batch: Matrix, gradient: Vector, diagonal: Vector, inside: NDArray[np.bool_], weight: float) -> None:
+    def take_in(
+        self, batch: Matrix, gradient: Vector, diagonal: Vector, inside: NDArray[np.bool_], weight: float
+    ) -> None:
         """Add a batch: its Hessian over the pool, its gradient and the diagonal of its Hessian at x°."""
         self.weight += weight
         self.reliable += weight

@@ -232,9 +232,7 @@ class Stream:
         trust = np.repeat(np.where(inside, 1.0, math.sqrt(past.reliable / past.weight) if past.weight else 1.0), width)
         gradient = trust * past.gradient[places]
         steady = _STEADY * bend if _is_bent_back(model) else 0.0
-        problem = Proximal(
-            part, share, (1 - share) * gradient, metric, center[places], self._bounded[places], steady
-        )
+        problem = Proximal(part, share, (1 - share) * gradient, metric, center[places], self._bounded[places], steady)
         seen = past.seen + m
         ready = (seen >= min(_READY * (self.k + 5), past.weight + m)) & (self._since >= _READY * (self.k + 5))
         price = past.noise * (1 + math.log(x.size)) / (past.weight + m)
@@ -265,7 +263,9 @@ class Stream:
         assert isinstance(model, LinearModel) and self.x is not None
         typical = _median(np.abs(model.margins(self.x) - model.target), model.sample_weight)
         past = self._past.weight
-        least = math.exp(self._spread) * _SMALL if past else _TINY  # a batch on its kinks is no reason to forget the rest
+        least = (
+            math.exp(self._spread) * _SMALL if past else _TINY
+        )  # a batch on its kinks is no reason to forget the rest
         spread = math.log(max(typical, least))
         self._spread += m / (past + m) * (spread - self._spread) if past else spread
         return model.with_envelope(_ENVELOPE * math.exp(self._spread), np.zeros(model.n_margins))
