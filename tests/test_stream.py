@@ -18,7 +18,7 @@ NAMES = [kind.name for kind in LOSS_TYPES]
 
 
 class Online:
-    """A stream over standardised columns, as an estimator keeps it; coefficients and intercept are those of X itself."""
+    """A stream over standardised columns, as an estimator keeps it; `coef` and `intercept` are for X itself."""
 
     def __init__(self, d, k, loss, **options):
         self.moments, self.stream, self.loss = RunningMoments(d), Stream(k, **options), loss

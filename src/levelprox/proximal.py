@@ -3,8 +3,8 @@
     F(x) = α ψ(x) + ⟨p, x − c⟩ + ½ (x − c)'Q(x − c),      x_j ≥ 0 where asked,
 
 with Q positive definite: F grows along every ray on which ψ does not fall without end, so a minimiser exists where
-classes are separated, too. Newton's method on margins; at bounds, coordinates that would cross them stay there (Bertsekas
-1982, "Projected Newton methods for optimization problems with simple constraints").
+classes are separated, too. Newton's method on margins; at bounds, coordinates that would cross them stay there
+(Bertsekas 1982, "Projected Newton methods for optimization problems with simple constraints").
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Proximal:
     def _searched(
         self, x: Vector, z: Vector, value: float, gradient: Vector, step: Vector
     ) -> tuple[Vector, Vector, float] | None:
-        """A point along the step, bent where bounds are met, at which F is lower by enough; None where there is none."""
+        """A point along the step, bent where bounds are met, at which F is lower by enough; None if there is none."""
         t = 1.0
         for _ in range(_HALVINGS):
             end = x + t * step
@@ -115,6 +115,24 @@ class Proximal:
                 return (end, margins, after) if after < value else None
             t /= 2
         return None
+
+    def over_few(self, x: Vector, count: Mask, ready: Mask, k: int, price: float) -> Minimum | None:
+        """The minimum over at most k features that count: those of x, unless ready ones are worth their price."""
+        width = self.model.width
+        inside = np.any(x.reshape(-1, width) != 0, axis=1) | ~count
+        stay = self.minimised(x, np.repeat(inside, width))
+        if stay is None or np.array_equal(inside, inside | ready):
+            return stay
+        free = inside | ready
+        whole = self.minimised(stay.x, np.repeat(free, width))
+        if whole is None or stay.value - whole.value <= price:
+            return stay
+        begin, left = self.without_the_least(whole, free, count, ~inside, k, price)
+        if np.array_equal(inside, left):
+            return stay
+        begin[self.nonnegative] = np.maximum(begin[self.nonnegative], 0.0)
+        best = self.minimised(begin, np.repeat(left, width))
+        return stay if best is None or stay.value - best.value <= price else best
 
     def without_the_least(self, best: Minimum, left: Mask, count: Mask, new: Mask, k: int, price: float) -> Left:
         """Leave out the feature that costs least, by the model of F at its minimum, again and again.

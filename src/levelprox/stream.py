@@ -7,11 +7,12 @@ A batch of weight m with the loss ψ_B meets what is remembered of the batches b
 over x with at most k features: a proximal point step in the metric of what earlier batches knew, with ρ worth about one
 sample. For a squared loss and a fixed support this is recursive least squares.
 
-With k features at hand a surrogate of the count has no room left, and no feature could ever enter. So features are exchanged
-as `best_subset` does it: those outside with the largest expected gain g_j²/(2 h_j) join the support; the problem is
-solved over all of them by Newton's method; the feature whose absence costs least in the second-order model there,
-x_j²/(2 K_jj) with K the inverse Hessian, is left out, again and again, until k are left; these are fitted. The new support
-is taken only if its minimum is below that of the old one.
+With k features at hand a surrogate of the count has no room left, and no feature could ever enter. So features are
+exchanged: those outside with the largest expected gain g_j²/(2 h_j) wait in a pool, in which H is kept; once enough is
+known of them, the problem is solved over all by Newton's method; the feature whose absence costs least in the
+second-order model there, x_j²/(2 K_jj) with K the inverse Hessian, is left out, again and again, until k are left;
+these are fitted. The new support is taken only if it pays: by more than chance gains with the best of d useless features,
+τ(1 + log d)/(m + M), where τ is the noise of one sample's gradient.
 
 There is no certificate: what a batch told is only known through two moments, and the data are gone.
 """
@@ -26,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox.errors import InvalidInputError
 from levelprox.objectives import LinearModel, Model
-from levelprox.proximal import Minimum, Proximal
+from levelprox.proximal import Proximal
 from levelprox.recollection import Recollection, coordinates
 from levelprox.validation import finite, positive, real_array, whole
 
@@ -54,8 +55,8 @@ _ENVELOPE = 0.5  # of the median distance from a kink: how wide it is smoothed
 class Stream:
     """An online fit of at most k features.
 
-    Points are in the coordinates of the models handed in, which should be those of columns with about unit variance. When
-    these coordinates change, as running means and deviations do, say so by `rescale`.
+    Points are in the coordinates of the models handed in, which should be those of columns with about unit variance.
+    When these coordinates change, as running means and deviations do, say so by `rescale`.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ class Stream:
         self._past = Recollection(0, 1)
         self._always: Features = np.empty(0, np.intp)
         self._bounded: Mask = np.empty(0, np.bool_)
-        self._since = math.inf
+        self._since = math.inf  # samples since features were last exchanged, or might have been
         self._spread = 0.0  # the log of how far margins are from kinks
 
     def rescale(self, ratio: ArrayLike, shift: ArrayLike | None = None) -> None:
@@ -172,8 +173,8 @@ class Stream:
         before, bend = model.gradient_of(z), model.hessian_diagonal_of(z, True)
         share = m / (past.weight + m)
         noise = _noise(before, share * bend + (1 - share) * past.diagonal, m)
-        if past.weight:
-            noise = min(noise, _OUTLYING * past.noise) if past.noise else noise
+        if past.weight and past.noise:
+            noise = min(noise, _OUTLYING * past.noise)
         past.noise += share * (noise - past.noise) if math.isfinite(noise) else 0.0
         trial = self._tried(model, m, x, self._always) if past.weight == 0 else None
         for _ in range(_ROUNDS if share > 0.5 else 1):
@@ -233,10 +234,10 @@ class Stream:
         gradient = trust * past.gradient[places]
         steady = _STEADY * bend if _is_bent_back(model) else 0.0
         problem = Proximal(part, share, (1 - share) * gradient, metric, center[places], self._bounded[places], steady)
-        seen = past.seen + m
-        ready = (seen >= min(_READY * (self.k + 5), past.weight + m)) & (self._since >= _READY * (self.k + 5))
+        enough = _READY * (self.k + 5)
+        ready = (past.seen + m >= min(enough, past.weight + m)) & (self._since >= enough)
         price = past.noise * (1 + math.log(x.size)) / (past.weight + m)
-        best = _best_of_few(problem, x[places], ~np.isin(pool, self._always), ready, self.k, price)
+        best = problem.over_few(x[places], ~np.isin(pool, self._always), ready, self.k, price)
         if best is None:
             return None
         end = np.zeros_like(x)
@@ -285,7 +286,7 @@ class Stream:
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """A fit of at most k features: the point, its margins, ψ_B over the pool; g and H of the past there; a curvature."""
+    """A fit of at most k features: the point, its margins, ψ_B, g and H of the past over the pool; a curvature."""
 
     x: Vector
     margins: Vector
@@ -295,27 +296,8 @@ class _Trial:
     bend: float
 
 
-def _best_of_few(problem: Proximal, x: Vector, count: Mask, ready: Mask, k: int, price: float) -> Minimum | None:
-    """The minimum over at most k features that count: those of x, unless others that are ready are worth their price."""
-    width = problem.model.width
-    inside = np.any(x.reshape(-1, width) != 0, axis=1) | ~count
-    stay = problem.minimised(x, np.repeat(inside, width))
-    if stay is None or np.array_equal(inside, inside | ready):
-        return stay
-    free = inside | ready
-    whole = problem.minimised(stay.x, np.repeat(free, width))
-    if whole is None or stay.value - whole.value <= price:
-        return stay
-    begin, left = problem.without_the_least(whole, free, count, ~inside, k, price)
-    if np.array_equal(inside, left):
-        return stay
-    begin[problem.nonnegative] = np.maximum(begin[problem.nonnegative], 0.0)
-    best = problem.minimised(begin, np.repeat(left, width))
-    return stay if best is None or stay.value - best.value <= price else best
-
-
 def _noise(gradient: Vector, bend: Vector, weight: float) -> float:
-    """Variance over curvature of one sample's gradient, from the median over coordinates of a mean of `weight` samples."""
+    """τ, the variance over the curvature of one sample's gradient: from the median over all coordinates."""
     bent = bend > 0
     with np.errstate(over="ignore", invalid="ignore"):
         return float(np.median(weight * gradient[bent] ** 2 / bend[bent])) / _CHI2 if np.any(bent) else 0.0
