@@ -11,8 +11,8 @@ With k features at hand a surrogate of the count has no room left, and no featur
 exchanged: those outside with the largest expected gain g_j²/(2 h_j) wait in a pool, in which H is kept; once enough is
 known of them, the problem is solved over all by Newton's method; the feature whose absence costs least in the
 second-order model there, x_j²/(2 K_jj) with K the inverse Hessian, is left out, again and again, until k are left;
-these are fitted. The new support is taken only if it pays: by more than chance gains with the best of d useless features,
-τ(1 + log d)/(m + M), where τ is the noise of one sample's gradient.
+these are fitted. The new support is taken only if it pays: by more than chance gains with the best of d useless
+features, τ(1 + log d)/(m + M), where τ is the noise of one sample's gradient.
 
 There is no certificate: what a batch told is only known through two moments, and the data are gone.
 """
