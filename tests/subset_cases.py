@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import LinearModel, MultinomialModel, Problem, Status, Subset, best_subset
 from levelprox.constraints import MCP
@@ -190,8 +192,27 @@ def check_subset(found: Subset, objective: Model, k: int, kept=()) -> Subset:
     assert found.exchanges.proved == (found.exchanges.examined == found.exchanges.total)
     assert found.multiplier >= 0 and (found.addition is None) == (found.multiplier == 0)
     assert found.addition is None or (sizes[found.addition] == 0 and found.addition not in exempt)
-    assert found.success == (found.status is Status.SOLVED) and str(found.exchanges) in found.message
+    assert (
+        found.success == (found.status in (Status.SOLVED, Status.CALLBACK_STOP))
+        and str(found.exchanges) in found.message
+    )
     return found
+
+
+def searched(objective: Model, k: int, kept=(), **options) -> Subset:
+    """The subset, checked, with one warning where it is not what was asked for, and none where it is."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = best_subset(objective, k, **({"keep": list(kept)} if kept else {}), **options)
+    separated = objective.is_separated(found.x)
+    short = found.status not in (Status.SOLVED, Status.CALLBACK_STOP, Status.INTERRUPTED)
+    assert [(w.category, str(w.message)) for w in caught] == [(ConvergenceWarning, found.message)] * (
+        short or separated
+    )
+    assert not (separated and found.status is Status.SOLVED) and (separated or found.status is not Status.DIVERGING)
+    assert separated == ("The data are separable" in found.message)
+    assert all(w.filename == __file__ for w in caught)
+    return check_subset(found, objective, k, kept)
 
 
 def solved(whole: Table, k: int, **options) -> Subset:

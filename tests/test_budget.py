@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 from threadpoolctl import threadpool_limits
 
-from levelprox import LinearModel, best_subset, budget, swaps
+from levelprox import LinearModel, best_subset, search, swaps
 from levelprox.designs import ScaledDesign
 from tests.subset_cases import LOSSES, bits, check_subset, solved, table, weighted
 
@@ -122,7 +122,7 @@ def test_one_who_does_not_look_is_caught(monkeypatch):
     """The test of proofs can fail: a search that improves nothing and tries nothing proves nothing."""
     monkeypatch.setattr(swaps.Swaps, "improved", lambda self, fit: fit)
     monkeypatch.setattr(swaps.Swaps, "_examine", lambda self, fit: (self.total(fit), None))
-    monkeypatch.setattr(budget._Search, "_starts", lambda self: iter([self.swaps.fitted(np.array([5, 6, 7]))]))
+    monkeypatch.setattr(search.Search, "_starts", lambda self: iter([self.swaps.fitted(np.array([5, 6, 7]))]))
     with pytest.raises(AssertionError):
         test_what_is_proved_is_true("squared")
 

@@ -9,7 +9,7 @@ See `solve` and `minimize` for the method, `constraints` for φ, `losses` and `o
 from importlib import metadata
 
 from levelprox import constraints, designs, levels, losses, objectives, report, subsolvers, theory
-from levelprox.budget import Exchanges, Subset, best_subset
+from levelprox.budget import best_subset
 from levelprox.certificate import Certificate, certify
 from levelprox.errors import InfeasibleError, InvalidInputError, LevelproxError, NumericalError
 from levelprox.nearby import Nearby, expected_kkt, nearby_kkt
@@ -19,6 +19,7 @@ from levelprox.problem import Problem
 from levelprox.projection import project
 from levelprox.result import Iterate, Record, Result, Status
 from levelprox.solve import minimize, solve
+from levelprox.subset import Exchanges, Subset, SubsetCertificate, SubsetRecord
 
 __version__ = metadata.version("levelprox")
 
@@ -42,6 +43,8 @@ __all__ = [
     "Status",
     "Stochastic",
     "Subset",
+    "SubsetCertificate",
+    "SubsetRecord",
     "best_subset",
     "certify",
     "constraints",

@@ -7,7 +7,11 @@ merely stops early is no error: it returns its best feasible point with a `Statu
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import TYPE_CHECKING
+
+from sklearn.exceptions import ConvergenceWarning
 
 if TYPE_CHECKING:
     from levelprox.result import Result
@@ -37,3 +41,11 @@ class NumericalError(LevelproxError, ArithmeticError):
     def __init__(self, message: str, result: Result | None = None) -> None:
         super().__init__(message)
         self.result = result
+
+
+def warn(message: str) -> None:
+    """Warn, on the line outside levelprox that asked for the run."""
+    depth, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("levelprox."):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(message, ConvergenceWarning, stacklevel=depth)

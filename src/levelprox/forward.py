@@ -16,7 +16,7 @@ Features = NDArray[np.intp]
 FEW = 5  # features, of which the first one taken in may decide too much
 
 
-def forward(swaps: Swaps, fit: Fit, most: int, without: int | None = None) -> Features:
+def forward(swaps: Swaps, fit: Fit, most: int, without: int | None = None, shown: int = 0) -> Features:
     """Up to `most` features besides those of a fit, in the order in which they were taken in.
 
     The next one gains most by the second-order model, with the curvature of the fit that it began with: what is left of
@@ -27,15 +27,18 @@ def forward(swaps: Swaps, fit: Fit, most: int, without: int | None = None) -> Fe
     ----------
     swaps : Swaps
     fit : Fit
-        What to begin with: the null fit.
+        What to begin with: the null fit, or that of features to which others are to be added.
     most : int
     without : int, optional
         A feature that is not to be taken in.
+    shown : int
+        How many features taken in make a fit that may be returned, should there be no time for a better one.
     """
     problem, z, base = swaps.problem, fit.margins, fit.features
     chosen, exchange = np.empty(0, np.intp), swaps.exchange(fit)
     left, factors = exchange.left, list[Vector]()
     while chosen.size < most:
+        swaps.watch.done = chosen.size / most
         exchange.left = left
         gain = exchange.additions()
         gain[chosen] = -np.inf
@@ -46,6 +49,8 @@ def forward(swaps: Swaps, fit: Fit, most: int, without: int | None = None) -> Fe
             break
         chosen = np.append(chosen, j)
         fit = swaps.roughly(np.union1d(base, chosen).astype(np.intp), fit)
+        if chosen.size <= shown:
+            swaps.remember(fit)
         if swaps.is_perfect(fit) or chosen.size == most:
             break
         exchange.gradient = swaps.gradient(fit).reshape(problem.n_features, -1)

@@ -12,14 +12,14 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox.budget import Exchanges, best_subset
+from levelprox.budget import best_subset
 from levelprox.carried import Levels, Solution, one_by_one
 from levelprox.certificate import Certificate
-from levelprox.errors import InvalidInputError
+from levelprox.errors import InvalidInputError, warn
 from levelprox.objectives import Objective
 from levelprox.problem import Problem
 from levelprox.result import Status
-from levelprox.run import warn
+from levelprox.subset import Exchanges
 from levelprox.subsolvers import choose
 from levelprox.validation import finite, real_array, whole
 from levelprox.validation import nonnegative as at_least_zero

@@ -8,9 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import platform
-import sys
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,12 +18,11 @@ from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import _kernels
 from levelprox.certificate import Certificate, assemble, certify
 from levelprox.continuation import continued
-from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
+from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError, warn
 from levelprox.lcpp import without_level
 from levelprox.levels import Constant, Levels
 from levelprox.nearby import nearby_kkt
@@ -468,14 +465,6 @@ class Run:
             certificate = assemble(self.problem, self.best.x, self.best.psi, self.best.gradient, self.null)
             result = self._result(Status.NUMERICAL_ERROR, message, certificate)
         raise NumericalError(message, result) from cause
-
-
-def warn(message: str) -> None:
-    """Warn, on the line outside levelprox that asked for the run."""
-    depth, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("levelprox."):
-        depth, frame = depth + 1, frame.f_back
-    warnings.warn(message, ConvergenceWarning, stacklevel=depth)
 
 
 @functools.cache

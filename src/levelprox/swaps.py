@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from levelprox.objectives import Model
 from levelprox.problem import Problem
 from levelprox.refit import Fit, Refits
 from levelprox.restriction import How
+from levelprox.watch import Watch
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -48,10 +50,14 @@ class Swaps:
         Whether to examine all exchanges whatever that takes.
     tries : int
         How many exchanges that do not lower ψ are tried at one fit.
+    watch : Watch, optional
+        Who is told, and how many exchanges may be taken; by default nobody, and any number.
 
     Attributes
     ----------
     best : Fit
+    rough : Fit
+        The best of the fits on the way, to about three digits.
     n_grad : int
         Passes over all features.
     n_refits : int
@@ -67,10 +73,13 @@ class Swaps:
         how: How,
         prove: bool = False,
         tries: int = _TRIES,
+        watch: Watch | None = None,
     ) -> None:
         assert isinstance(problem.objective, Model)
         self.problem, self.objective, self.best, self.null = problem, problem.objective, start, null
         self.tolerance, self.how, self.prove, self.tries = tolerance, how, prove, tries
+        self.watch = watch or Watch()
+        self.rough = start
         self.refits = Refits(problem, how)
         self.n_grad = self.n_refits = 0
         self.known: dict[bytes, float] = {}
@@ -85,14 +94,12 @@ class Swaps:
 
     def fitted_below(self, value: float, features: Features, near: Fit | None = None) -> Fit | None:
         """The same where ψ is below a value, as far as that can be told before the end; else None."""
-        self.check_time()
-        self.n_refits += 1
+        self._count_refit()
         return self.refits(features, near or self.best, self.tolerance, value)
 
     def roughly(self, features: Features, near: Fit) -> Fit:
         """The same to about three digits, where it is but a step on the way."""
-        self.check_time()
-        self.n_refits += 1
+        self._count_refit()
         fit = self.refits(features, near, max(self.tolerance, _ROUGH * self.null.scale))
         assert fit is not None
         return fit
@@ -110,6 +117,8 @@ class Swaps:
             for leaves, enters in self._promising(fit):
                 if leaves not in fit.features or enters in fit.features:
                     continue
+                if not self.watch.may_exchange():
+                    return fit
                 new = self._exchanged(fit, leaves, enters)
                 if new is None:
                     failures += 1
@@ -117,6 +126,7 @@ class Swaps:
                         break
                 else:
                     fit = new
+                    self.watch.step += 1
                     self.keep(fit)
         return fit
 
@@ -151,11 +161,14 @@ class Swaps:
 
     def examined(self) -> int:
         """Show, as far as it can be shown, that no exchange lowers ψ; go on where one does. How many were examined."""
-        while True:
+        while not self.watch.held_back:
             examined, better = self._examine(self.best)
             if better is None:
                 return examined
-            self.keep(self.improved(better))
+            if self.watch.may_exchange():
+                self.watch.step += 1
+                self.improved(better)
+        return 0
 
     def _examine(self, fit: Fit) -> tuple[int, Fit | None]:
         """How many exchanges cannot lower ψ, and one that does where there is one."""
@@ -164,7 +177,8 @@ class Swaps:
             return total, None  # nothing is left to gain
         ruled_out, left = self._not_ruled_out(fit)
         tries = _Tries(self, fit)
-        for i, j in left:
+        for tried, (i, j) in enumerate(left):
+            self.watch.done = tried / len(left)
             if tries.n_refits >= self._most_tries(fit):
                 break
             better = tries(i, j)
@@ -240,17 +254,21 @@ class Swaps:
             return self.objective.hessian_of(fit.margins, True)[:, self.problem.coordinates(features)]
         if changes:
             self.n_grad += features.size * width
-            return self.objective.cross_hessian_of(
-                fit.margins, self.refits.columns.moves(features), features.size * width, True
-            )
+            return self.objective.cross_hessian_of(fit.margins, self._moves(features), features.size * width, True)
         missing = np.array([j for j in features if j not in self.columns], np.intp)
         if len(self.columns) * self.problem.n_features > _REMEMBERED:
             self.columns, missing = {}, features
         if missing.size:
             self.n_grad += missing.size
-            new = self.objective.cross_hessian_of(fit.margins, self.refits.columns.moves(missing), missing.size, True)
+            new = self.objective.cross_hessian_of(fit.margins, self._moves(missing), missing.size, True)
             self.columns.update(zip(missing.tolist(), new.T, strict=True))
         return np.array([self.columns[j] for j in features.tolist()]).reshape(features.size, self.problem.dimension).T
+
+    def _moves(self, features: Features) -> Iterator[Vector]:
+        """Columns of the data, with a look at the clock before each: a product with all others follows."""
+        for move in self.refits.columns.moves(features):
+            self.check_time()
+            yield move
 
     def gradient(self, fit: Fit) -> Vector:
         self.check_time()
@@ -260,6 +278,17 @@ class Swaps:
     def keep(self, fit: Fit) -> None:
         if fit.psi < self.best.psi:
             self.best = fit
+            self.watch.improved(fit.psi, self.problem.counted(fit.features).size)
+
+    def remember(self, fit: Fit) -> None:
+        """Keep a fit on the way, for want of a better one."""
+        if fit.psi < min(self.rough.psi, self.best.psi):
+            self.rough = fit
+            self.watch.improved(fit.psi, self.problem.counted(fit.features).size)
+
+    def best_so_far(self) -> Fit:
+        """What to return where the search is cut short: a fit on the way, should that be the best."""
+        return min(self.best, self.rough, key=lambda fit: fit.psi)
 
     def lowers(self, new: Fit, fit: Fit) -> bool:
         return new.psi < fit.psi - _LOWER * abs(fit.psi)
@@ -270,6 +299,11 @@ class Swaps:
     def total(self, fit: Fit) -> int:
         inside = self.problem.counted(fit.features).size
         return inside * (self.problem.n_features - self.problem.exempt.size - inside)
+
+    def _count_refit(self) -> None:
+        self.check_time()
+        self.n_refits += 1
+        self.watch.n_refits = self.n_refits
 
     def check_time(self) -> None:
         """Raise TimeoutError where there is none left."""

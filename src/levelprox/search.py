@@ -1,0 +1,231 @@
+"""One search for the best k features, where ψ is twice differentiable.
+
+As the threshold of MCP shrinks, g/cap tends to the number of nonzeros, so continuation in the threshold, at the level
+(k + ½) cap, leads to a set of k features. Several such sets are found:
+
+- at every stage of the continuation, over columns scaled to equal curvature, the k largest;
+- by taking in up to 2k features one by one, the most useful first, and leaving out the least useful again;
+- for a few features the same without the most useful one, which then decides too much;
+
+each is refitted, and the best of either kind improved by exchanges of one feature for another, as long as ψ falls.
+Where features are given to begin with, exchanges begin from these alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.constraints import MCP
+from levelprox.continuation import continued
+from levelprox.exchange import costs
+from levelprox.forward import FEW, forward
+from levelprox.null_fit import NullFit, null_fit
+from levelprox.objectives import Model
+from levelprox.problem import Problem
+from levelprox.refit import Fit
+from levelprox.restriction import How
+from levelprox.result import Iterate, Status
+from levelprox.subset import Exchanges, Subset
+from levelprox.subsolvers import Newton
+from levelprox.surrogate import surrogate_by_name
+from levelprox.swaps import Swaps
+from levelprox.watch import Watch
+
+Vector = NDArray[np.float64]
+Features = NDArray[np.intp]
+
+_ROUGH = 3e-3
+_SMALL = 2.0**-10  # of the largest coefficient: the last threshold
+
+
+@dataclass(eq=False)
+class Search:
+    """One search: what is known, and what it cost.
+
+    Parameters
+    ----------
+    problem : Problem
+        ψ, weights and signs; features of weight 0 are in every fit.
+    k : int
+    tol : float
+        How well each set is fitted: on ‖∇ψ‖∞ over its features, relative to that of the null fit.
+    prove : bool
+        Whether to examine all exchanges whatever that takes.
+    watch : Watch
+    start : ndarray of int, optional
+        Features to begin with.
+    """
+
+    problem: Problem
+    k: int
+    tol: float
+    prove: bool
+    watch: Watch
+    start: Features | None = None
+
+    def __call__(self) -> Subset:
+        problem, examined = self.problem, 0
+        self.objective = cast(Model, problem.objective)
+        self.null = null_fit(problem, self._left())
+        exempt = problem.exempt
+        null = Fit(exempt, self.null.x[problem.coordinates(exempt)], self.null.psi, self._margins(exempt))
+        self.swaps = Swaps(
+            problem, null, self.null, self.tol * self.null.scale, self._how(), self.prove, watch=self.watch
+        )
+        self.swaps.n_grad = 2 if exempt.size else 1
+        counted = np.setdiff1d(np.arange(problem.n_features), exempt)
+        multiplier, addition, status = 0.0, None, Status.SOLVED
+        try:
+            self.watch.improved(null.psi, 0)
+            if counted.size <= self.k:
+                self.swaps.keep(self.swaps.fitted(np.arange(problem.n_features)))
+            elif self.k > 0:
+                self._improve()
+                self.watch.enter("proof")
+                examined = self.swaps.examined()
+            multiplier, addition = self.swaps.best_addition()
+        except TimeoutError as error:
+            if error is self.watch.raised:
+                raise
+            status = Status.TIME_LIMIT
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        fit = self.swaps.best if status is Status.SOLVED else self.swaps.best_so_far()
+        return self._subset(fit, examined, multiplier, addition, status)
+
+    def _improve(self) -> None:
+        """Exchanges from each start."""
+        for start in self._starts():
+            self.watch.enter("exchanges")
+            self.swaps.improved(start)
+
+    def _starts(self) -> Iterator[Fit]:
+        """Sets of k features from which exchanges begin."""
+        if self.start is not None:
+            yield self._completed(self.problem.counted(self.start))
+            return
+        null, problem = self.swaps.best, self.problem
+        counted = problem.n_features - problem.exempt.size
+        most = min(2 * self.k, counted, max(self.k, self.objective.n_margins - 1))
+        chosen = forward(self.swaps, null, most, shown=self.k)
+        first = self.swaps.fitted(self._with_exempt(chosen[: self.k]))
+        self.swaps.keep(first)
+        if self.swaps.is_perfect(first):
+            return
+        self.watch.enter("continuation")
+        yield self._best_on_the_way(first)
+        self.watch.enter("forward")
+        yield self._backward(chosen)
+        yield first
+        if chosen.size and self.k <= FEW:
+            self.watch.enter("forward")
+            chosen = forward(self.swaps, null, self.k, without=int(chosen[0]))
+            yield self.swaps.fitted(self._with_exempt(chosen))
+
+    def _completed(self, features: Features) -> Fit:
+        """The fit over k features: the most useful of these, or these with the most useful others."""
+        if features.size >= self.k:
+            return self._backward(features)
+        fit = self.swaps.fitted(self._with_exempt(features))
+        self.swaps.keep(fit)
+        more = forward(self.swaps, fit, self.k - features.size, shown=self.k)
+        return self.swaps.fitted(np.union1d(fit.features, more).astype(np.intp), fit)
+
+    def _backward(self, features: Features) -> Fit:
+        """Leave out the least useful feature until k are left; of far more than k first half of them at once."""
+        fit = self.swaps.roughly(self._with_exempt(features), self.swaps.best)
+        while (surplus := fit.features.size - self.problem.exempt.size - self.k) > 0:
+            least = np.argsort(costs(self.problem, fit), kind="stable")[: max(1, (surplus - self.k) // 2)]
+            fit = self.swaps.roughly(np.delete(fit.features, least), fit)
+        return self.swaps.fitted(fit.features, fit)
+
+    def _best_on_the_way(self, direct: Fit) -> Fit:
+        """The best of the sets that a continuation in the threshold comes through."""
+        problem, objective = self.problem, self.objective
+        curvature = np.einsum("jaa->j", objective.feature_hessians_of(self._margins(problem.exempt)))
+        scale = np.sqrt(np.where(curvature > 0, curvature, 1.0))
+        scale[objective.exempt] = 1.0
+        wide = np.repeat(scale, problem.width)
+        start = Iterate(wide * self.null.x, self.null.psi, self._null_gradient() / wide)
+        x = np.zeros(problem.dimension)
+        x[problem.coordinates(direct.features)] = direct.x
+        at = Iterate(wide * x, direct.psi, start.gradient)
+        largest = float(np.max(problem.sizes(at.x)[problem.counted(direct.features)], initial=0.0))
+        if not largest > 0:
+            return direct
+        scaled = replace(
+            problem,
+            objective=objective.scaled(scale),
+            constraint=MCP.from_threshold(_SMALL * largest),
+        )
+        size = float(np.max(problem.sizes(start.gradient), initial=0.0))
+        how = replace(self._how(), null=NullFit(start.x, start.psi, None, size or 1.0), gamma=self._gamma(scaled))
+        best = direct
+        for stage, end in continued(scaled, start, at, how, _ROUGH, count=self.k + 1):
+            self.swaps.n_grad += stage.n_grad
+            self.swaps.check_time()
+            if end.stop == "interrupted":
+                raise KeyboardInterrupt
+            sizes = problem.sizes(end.x)
+            counted = problem.counted(np.flatnonzero(sizes))
+            largest_k = counted[np.argsort(-sizes[counted], kind="stable")[: self.k]]
+            fit = self.swaps.fitted(self._with_exempt(largest_k))
+            best = fit if fit.psi < best.psi else best
+        return best
+
+    def _how(self) -> How:
+        surrogate = surrogate_by_name("concave")
+        return How(Newton(), self._gamma(self.problem), surrogate, self.null, self._left, None)
+
+    def _gamma(self, problem: Problem) -> float:
+        return Newton().proximal_weight(problem.objective)
+
+    def _null_gradient(self) -> Vector:
+        assert self.null.gradient is not None
+        return self.null.gradient
+
+    def _margins(self, features: Features) -> Vector:
+        part = self.objective.restrict(features)
+        return part.margins(self.null.x[self.problem.coordinates(features)])
+
+    def _with_exempt(self, features: Features) -> Features:
+        return np.union1d(features, self.problem.exempt).astype(np.intp)
+
+    def _left(self) -> float:
+        return self.watch.left()
+
+    def _subset(self, fit: Fit, examined: int, multiplier: float, addition: int | None, ended: Status) -> Subset:
+        x = np.zeros(self.problem.dimension)
+        places = self.problem.coordinates(fit.features)
+        x[places] = fit.x
+        psi, gradient = self.objective.value_and_gradient(x)
+        support = self.problem.counted(np.flatnonzero(self.problem.sizes(x)))
+        exchanges = Exchanges(examined, self.swaps.total(fit))
+        stationarity = self._stationarity(x[places], gradient[places], self.problem.must_be_nonnegative()[places])
+        figures = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}"
+        status, message = self.watch.conclude(ended, figures, self.objective, x, stationarity, self.tol)
+        return Subset(
+            x,
+            psi,
+            support,
+            self.k,
+            multiplier,
+            addition,
+            exchanges,
+            stationarity,
+            status,
+            message,
+            self.swaps.n_grad + 1,
+            self.swaps.n_refits,
+            self.watch.elapsed,
+            tuple(self.watch.history),
+        )
+
+    def _stationarity(self, x: Vector, gradient: Vector, signs: NDArray[np.bool_]) -> float:
+        held = signs & (x == 0)
+        return float(np.max(np.where(held, np.maximum(-gradient, 0), np.abs(gradient)), initial=0.0)) / self.null.scale

@@ -1,0 +1,196 @@
+"""What a search for at most k features returns: the fit, what is shown of it, and how the search went."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.result import Status
+
+Vector = NDArray[np.float64]
+Features = NDArray[np.intp]
+Phase = Literal["forward", "continuation", "exchanges", "proof"]
+
+
+@dataclass(frozen=True)
+class Exchanges:
+    """How far it is shown that no exchange of one feature for another lowers ψ.
+
+    Attributes
+    ----------
+    examined : int
+        Exchanges for which it is: ruled out by a bound, or tried.
+    total : int
+        All there are: features in the set times features outside.
+    """
+
+    examined: int
+    total: int
+
+    @property
+    def proved(self) -> bool:
+        """Whether no exchange at all lowers ψ, as exactly as `tol` has each set fitted.
+
+        Where columns are equal but for their sixth digit, a gradient within tol may leave some 1e-5 of ψ to gain.
+        """
+        return self.examined == self.total
+
+    def __str__(self) -> str:
+        which = f"any of the {self.total}" if self.proved else f"the {self.examined} most promising of {self.total}"
+        return f"not improved by {which} exchanges of one feature for another"
+
+
+@dataclass(frozen=True)
+class SubsetCertificate:
+    """What is shown of a set of at most k features, in figures.
+
+    Attributes
+    ----------
+    psi : float
+        ψ(x), recomputed from the data.
+    n_nonzero : int
+        Features that count and are not zero.
+    k : int
+        How many there may be.
+    stationarity : float
+        dist∞(0, ∂ψ) over the features of the fit, relative to the null fit's.
+    exchanges : Exchanges
+        What is shown of exchanges.
+    multiplier : float
+        What one more feature would gain: ψ(x) less ψ refitted with the best single addition that was found.
+    addition : int or None
+        That feature; None where there is none that gains.
+    """
+
+    psi: float
+    n_nonzero: int
+    k: int
+    stationarity: float
+    exchanges: Exchanges
+    multiplier: float
+    addition: int | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every figure, for JSON."""
+        return {**asdict(self), "exchanges": {**asdict(self.exchanges), "proved": self.exchanges.proved}}
+
+    def __str__(self) -> str:
+        gain = "nothing" if self.addition is None else f"{self.multiplier:.6g}, feature {self.addition}"
+        rows = [
+            ("objective ψ(x)", f"{self.psi:.10g}"),
+            ("features ≤ k", f"{self.n_nonzero} ≤ {self.k}"),
+            ("stationarity (scaled)", f"{self.stationarity:.2e}"),
+            ("one for another", str(self.exchanges)),
+            ("one more would gain", gain),
+        ]
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+@dataclass(frozen=True)
+class SubsetRecord:
+    """How far a search has come.
+
+    Attributes
+    ----------
+    step : int
+        Exchanges taken so far: what `max_iter` bounds.
+    phase : {"forward", "continuation", "exchanges", "proof"}
+        Features taken in one by one; a continuation in the threshold; exchanges for as long as ψ falls; what is left
+        to show of exchanges, and the best addition.
+    psi : float
+        ψ of the best fit so far.
+    n_features : int
+        Features of that fit that count.
+    n_refits : int
+        Fits over a few features so far.
+    seconds : float
+        Wall-clock time since the search began.
+    done : float or None
+        Which part of the phase is done, where that is known.
+    """
+
+    step: int
+    phase: Phase
+    psi: float
+    n_features: int
+    n_refits: int
+    seconds: float
+    done: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Subset:
+    """The best set of at most k features that was found, and the fit over it.
+
+    Attributes
+    ----------
+    x : ndarray of shape (d,)
+        All coefficients; besides those of features that are kept in any case, at most k features are not zero.
+    psi : float
+        ψ(x).
+    support : ndarray of int
+        The features that count and are not zero.
+    k : int
+        What was asked for.
+    multiplier : float
+        What one more feature would gain: ψ(x) less ψ refitted with the best single addition that was found.
+    addition : int or None
+        That feature; None where there is none that gains.
+    exchanges : Exchanges
+        What is shown of exchanges.
+    stationarity : float
+        dist∞(0, ∂ψ) over the features of the fit, relative to the null fit's: where ψ is differentiable there the
+        largest |∂ψ/∂x_j|.
+    status : Status
+        DIVERGING where the loss has no minimiser over these features, as on separable data.
+    message : str
+        One sentence, with the figures and, where there is one, the remedy.
+    n_grad : int
+        Passes over all features.
+    n_refits : int
+        Fits over a few features.
+    wall_s : float
+        Seconds of wall-clock time.
+    history : tuple of SubsetRecord
+        The last times the best fit improved, at most 1000 of them.
+    """
+
+    x: Vector
+    psi: float
+    support: Features
+    k: int
+    multiplier: float
+    addition: int | None
+    exchanges: Exchanges
+    stationarity: float
+    status: Status
+    message: str
+    n_grad: int = 0
+    n_refits: int = 0
+    wall_s: float = 0.0
+    history: tuple[SubsetRecord, ...] = ()
+
+    @property
+    def success(self) -> bool:
+        """Whether the search came to its end, or to where the callback wanted it, with a minimiser."""
+        return self.status.success
+
+    @property
+    def certificate(self) -> SubsetCertificate:
+        """What is shown of the set, in figures."""
+        return SubsetCertificate(
+            self.psi,
+            int(self.support.size),
+            self.k,
+            self.stationarity,
+            self.exchanges,
+            self.multiplier,
+            self.addition,
+        )
+
+    def __repr__(self) -> str:
+        return f"Subset({self.status}: psi={self.psi:.6g}, {self.support.size} features, {self.exchanges})"
