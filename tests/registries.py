@@ -25,7 +25,7 @@ from levelprox.losses import (
     Squared,
     SquaredHinge,
 )
-from levelprox.objectives import Function, LinearModel, MultinomialModel, Objective, Stochastic
+from levelprox.objectives import Function, LinearModel, MultinomialModel, Objective, OneVsRestModel, Stochastic
 
 Double = NDArray[np.float64]
 
@@ -219,22 +219,33 @@ def _objectives() -> list[Objective]:
 OBJECTIVES = _objectives()
 
 
-def _grouped_objectives() -> list[MultinomialModel]:
+def _grouped_objectives() -> tuple[list[MultinomialModel], list[OneVsRestModel]]:
     """Of several coefficients a feature: three and two classes, dense and sparse, with weights and offsets."""
     rng = np.random.default_rng(13)
     X = rng.standard_normal((60, 8))
     scores = X[:, :3] @ rng.standard_normal((3, 3)) + rng.gumbel(size=(60, 3))
     label = np.argmax(scores, axis=1)
     thin = scipy.sparse.random_array((80, 8), density=0.4, rng=rng, format="csr")
-    return [
+    named, weight = np.array(["b", "a", "c"])[label], rng.random(60)
+    four, offset = rng.integers(0, 4, 80), 0.3 * rng.standard_normal((80, 4))
+    multinomial = [
         MultinomialModel(X, label),
-        MultinomialModel(np.asfortranarray(X), np.array(["b", "a", "c"])[label], sample_weight=rng.random(60)),
-        MultinomialModel(thin, rng.integers(0, 4, 80), offset=0.3 * rng.standard_normal((80, 4))),
+        MultinomialModel(np.asfortranarray(X), named, sample_weight=weight),
+        MultinomialModel(thin, four, offset=offset),
         MultinomialModel(X, label > 0),
     ]
+    one_vs_rest = [
+        OneVsRestModel(X, label),
+        OneVsRestModel(np.asfortranarray(X), named, "squared_hinge", sample_weight=weight),
+        OneVsRestModel(thin, four, Hinge().smoothed(0.5), offset=offset),
+        OneVsRestModel(X, label > 0, "sigmoid"),
+        OneVsRestModel(ScaledDesign.standardized(thin), four, sample_weight=rng.random(80)),
+    ]
+    return multinomial, one_vs_rest
 
 
-GROUPED_OBJECTIVES = _grouped_objectives()
+MULTINOMIAL_OBJECTIVES, ONE_VS_REST_OBJECTIVES = _grouped_objectives()
+GROUPED_OBJECTIVES: list[MultinomialModel | OneVsRestModel] = [*MULTINOMIAL_OBJECTIVES, *ONE_VS_REST_OBJECTIVES]
 
 
 def sampling_rows(model: LinearModel, batch: int) -> Callable[[Double, np.random.Generator], Double]:

@@ -20,7 +20,7 @@ from levelprox.losses import Multinomial, loss_by_name
 from levelprox.null_fit import null_fit
 from levelprox.subsolvers import SUBSOLVERS, Spectral
 from tests import reference
-from tests.registries import DESIGNS, GROUPED_OBJECTIVES
+from tests.registries import DESIGNS, GROUPED_OBJECTIVES, MULTINOMIAL_OBJECTIVES
 from tests.test_groups import steps_of
 
 MARGINS = [0.0, -1e-300, 0.5, -3.0, 40.0, -700.0, 1e4, -1e16, 1e300, -1e308, 1e308]
@@ -68,18 +68,41 @@ def test_derivatives_agree_with_differences(model):
     x, step = 0.5 * np.random.default_rng(3).standard_normal(model.dimension), 1e-5
     z = model.margins(x)
     _, gradient = model.value_and_gradient(x)
-    hessian = model.hessian_of(z, True)
+    hessian = model.hessian_of(z, False)
     for j, e in enumerate(step * np.eye(model.dimension)):
         (up, slope_up), (down, slope_down) = model.value_and_gradient(x + e), model.value_and_gradient(x - e)
         assert gradient[j] == pytest.approx((up - down) / (2 * step), rel=1e-6, abs=1e-9)
         np.testing.assert_allclose(hessian[j], (slope_up - slope_down) / (2 * step), rtol=1e-5, atol=1e-9)
     v = np.random.default_rng(4).standard_normal(model.dimension)
     np.testing.assert_array_equal(hessian, hessian.T)
+    np.testing.assert_allclose(model.hessian_product_of(z, False)(v), hessian @ v, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(model.hessian_diagonal_of(z, False), np.diag(hessian), rtol=1e-12, atol=1e-16)
+    assert np.linalg.eigvalsh(hessian)[-1] <= model.smoothness * (1 + 1e-12)
+    assert np.linalg.eigvalsh(hessian)[0] >= -model.weak_convexity - 1e-14
+    check_convex_hessians(model, z, v)
+    np.testing.assert_allclose(model.margins(x + 0.3 * v), z + 0.3 * model.moved(v), rtol=1e-12, atol=1e-13)
+
+
+def check_convex_hessians(model, z, v):
+    """All forms in which a Newton step or an exchange asks for the Hessian are of one matrix, without negative bends."""
+    hessian, units = model.hessian_of(z, True), np.eye(model.dimension)
+    assert np.linalg.eigvalsh(hessian)[0] >= -1e-14
     np.testing.assert_allclose(model.hessian_product_of(z, True)(v), hessian @ v, rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(model.hessian_diagonal_of(z, True), np.diag(hessian), rtol=1e-12)
-    assert np.linalg.eigvalsh(hessian)[-1] <= model.smoothness * (1 + 1e-12)
-    assert np.linalg.eigvalsh(hessian)[0] >= -1e-14
-    np.testing.assert_allclose(model.margins(x + 0.3 * v), z + 0.3 * model.moved(v), rtol=1e-12, atol=1e-13)
+    cross = model.cross_hessian_of(z, (model.moved(e) for e in units), len(units), True)
+    np.testing.assert_allclose(cross, hessian, rtol=1e-10, atol=1e-14)
+    each = np.arange(len(units) // model.width)
+    blocks = hessian.reshape(each.size, model.width, each.size, model.width)[each, :, each, :]
+    np.testing.assert_allclose(model.feature_hessians_of(z), blocks, rtol=1e-10, atol=1e-15)
+    new, gradient, after = model.evaluated(z, 0.1 * v, True)
+    np.testing.assert_allclose(new, z + 0.1 * model.moved(v), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(gradient, model.gradient_of(new), rtol=1e-10, atol=1e-14)
+    np.testing.assert_allclose(after, model.hessian_of(new, True), rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("model", MULTINOMIAL_OBJECTIVES, ids=str)
+def test_a_constant_added_to_a_row_changes_nothing(model):
+    x = 0.5 * np.random.default_rng(3).standard_normal(model.dimension)
     ray = x.reshape(-1, model.width) + 7.0  # no reference class: a constant added to a row changes nothing
     assert model.value_and_gradient(ray.ravel())[0] == pytest.approx(model.value_and_gradient(x)[0], rel=1e-11)
 

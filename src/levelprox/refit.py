@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from levelprox import _kernels
 from levelprox.columns import Columns
-from levelprox.objectives import LinearModel, Model
+from levelprox.objectives import LinearModel, Model, OneVsRestModel
 from levelprox.problem import Problem
 from levelprox.restriction import Enough, How, solve_restriction
 from levelprox.result import Iterate
@@ -63,8 +63,8 @@ class Fit:
 class Refits:
     """ψ minimised over one small set of features after another.
 
-    Where ψ is a loss of linear predictions this is compiled, and columns are kept from set to set: sets that differ in
-    one feature share all others.
+    Where ψ is a loss of linear predictions, or a sum of such over classes, this is compiled, and columns are kept from
+    set to set: sets that differ in one feature share all others.
 
     Parameters
     ----------
@@ -77,13 +77,11 @@ class Refits:
         self.problem, self.how = problem, how
         self.objective = objective = cast(Model, problem.objective)
         self.columns = Columns(objective)
-        self.compiled: _kernels.ColumnFits | None = None
-        if isinstance(objective, LinearModel) and not np.any(problem.must_be_nonnegative()):
-            about, samples = (
-                (*objective.loss.kernel, objective.concordance),
-                (objective.target, objective.sample_weight),
-            )
-            self.compiled = _kernels.ColumnFits(*about, *samples, objective.offset)
+        self.compiled: list[_kernels.ColumnFits] = []
+        if isinstance(objective, LinearModel | OneVsRestModel) and not np.any(problem.must_be_nonnegative()):
+            parts = (objective,) if isinstance(objective, LinearModel) else objective.parts
+            self.compiled = [_compiled(part) for part in parts]
+            self.stored = self.columns if len(parts) == 1 else Columns(parts[0])  # of X, which they share
 
     def __call__(self, features: Features, near: Fit, tolerance: float, below: float = math.inf) -> Fit | None:
         """ψ minimised over these features; None where it is shown not to be below a value.
@@ -99,14 +97,25 @@ class Refits:
         below : float
             What the minimum is to undercut; by default, whatever it is, it is wanted.
         """
-        if self.compiled is not None and self.columns.fit_in(features):
-            begin = _begun_at(near, features, 1).tolist()
-            columns = self.columns(features)
-            stored = [column.values for column in columns], [column.rows for column in columns]
-            end, x, psi, margins, hessian = self.compiled.fit(*stored, begin, tolerance, below)
+        if self.compiled and self.stored.fit_in(features):
+            end, fit = self._by_columns(features, near, tolerance, below)
             if end != "failed":
-                return Fit(features, x, psi, margins, hessian) if end == "fitted" else None
+                return fit
         return self._by_itself(features, near, tolerance)
+
+    def _by_columns(self, features: Features, near: Fit, tolerance: float, below: float) -> tuple[str, Fit | None]:
+        """How the compiled fits end, and the fit; that of each class is by itself, for only the features tie them."""
+        begin = _begun_at(near, features, len(self.compiled)).reshape(-1, len(self.compiled))
+        columns = self.stored(features)
+        stored = [column.values for column in columns], [column.rows for column in columns]
+        fits = []
+        for k, compiled in enumerate(self.compiled):
+            end, x, psi, margins, hessian = compiled.fit(*stored, begin[:, k].tolist(), tolerance, below)
+            if end != "fitted":
+                return end, None
+            fits.append(Fit(features, x, psi, margins, hessian))
+            below -= psi  # a margin loss is nowhere negative: the other classes may have what is left
+        return "fitted", fits[0] if len(fits) == 1 else _together(fits)
 
     def _by_itself(self, features: Features, near: Fit, tolerance: float) -> Fit:
         """Over the data as they are; where signs must hold, or Newton's method does not settle, by working sets."""
@@ -125,6 +134,21 @@ class Refits:
         if end.stop == "interrupted":
             raise KeyboardInterrupt
         return Fit(features, end.x, end.psi, objective.margins(end.x) if end.margins is None else end.margins)
+
+
+def _compiled(part: LinearModel) -> _kernels.ColumnFits:
+    about, samples = (*part.loss.kernel, part.concordance), (part.target, part.sample_weight)
+    return _kernels.ColumnFits(*about, *samples, part.offset)
+
+
+def _together(fits: list[Fit]) -> Fit:
+    """The fits of all classes, each with a coefficient of every feature, as one."""
+    m, K = fits[0].features.size, len(fits)
+    hessian = np.zeros((m, K, m, K))
+    for k, fit in enumerate(fits):
+        hessian[:, k, :, k] = fit.hessian
+    x, margins = np.stack([fit.x for fit in fits], axis=1), np.stack([fit.margins for fit in fits]).T
+    return Fit(fits[0].features, x.ravel(), math.fsum(fit.psi for fit in fits), margins, hessian.reshape(m * K, m * K))
 
 
 def _begun_at(near: Fit, features: Features, width: int) -> Vector:

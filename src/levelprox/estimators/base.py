@@ -29,8 +29,8 @@ from levelprox.validation import nonnegative as at_least_zero
 
 Vector = NDArray[np.float64]
 
-#: Features used where neither n_features nor level is given, as scikit-learn's SelectKBest does.
-DEFAULT_FEATURES = 10
+#: Where neither n_features nor level is given: one feature for this many samples, but no more than so many.
+SAMPLES_FOR_A_FEATURE, DEFAULT_FEATURES = 10, 10
 
 
 class SparseLinearModel(Selector, TransformerMixin, BaseEstimator):
@@ -38,15 +38,15 @@ class SparseLinearModel(Selector, TransformerMixin, BaseEstimator):
 
     # --- parameters
 
-    def _budget(self) -> Budget:
-        """Exactly one of n_features and level; ten features where neither is given."""
+    def _budget(self, n: float) -> Budget:
+        """Exactly one of n_features and level; where neither is given, a feature for every ten of n samples, at most 10."""
         if self.n_features is not None and self.level is not None:
             raise InvalidInputError(
                 f"give either n_features or level, not both; got n_features={self.n_features!r}, level={self.level!r}"
             )
         if self.level is None:
-            asked = DEFAULT_FEATURES if self.n_features is None else self.n_features
-            return Budget(features=whole("n_features", asked))
+            by_rule = min(DEFAULT_FEATURES, max(1, int(n / SAMPLES_FOR_A_FEATURE)))
+            return Budget(features=by_rule if self.n_features is None else whole("n_features", self.n_features))
         level = real("level", self.level)
         if level < 0:
             raise InfeasibleError(f"no feasible point: g(x) >= 0 for all x, got level={level:g}")
@@ -83,6 +83,11 @@ class SparseLinearModel(Selector, TransformerMixin, BaseEstimator):
             )
         return weight
 
+    @property
+    def takes_zeros(self) -> bool:
+        """Whether a target may be 0."""
+        return True
+
     # --- reading
 
     def _read(self, X: object, y: object, **checks: Any) -> tuple[Any, NDArray[Any]]:
@@ -112,6 +117,11 @@ class SparseLinearModel(Selector, TransformerMixin, BaseEstimator):
             ensure_all_finite=False,
         )
         return as_design(data)
+
+    @staticmethod
+    def _count(y: NDArray[Any], weight: Vector | None) -> float:
+        """How many samples there are: a weight of 2 is a repeated one."""
+        return float(y.size if weight is None else weight.sum())
 
     def _weights(self, sample_weight: ArrayLike | None, n: int) -> Vector | None:
         if sample_weight is None:

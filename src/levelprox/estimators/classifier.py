@@ -33,7 +33,7 @@ class SparseClassifier(Classification):
         1/(1 + exp(yz)), a smooth count of the errors, not convex.
     n_features : int, optional
         k: at most so many features with nonzero coefficients, not counting features of weight 0. Without n_features
-        and level it is 10, or all features where there are fewer.
+        and level it is one for every ten samples (by their weights), at least 1 and at most 10.
     level : float, optional
         η: g(scale_ · coef_) ≤ η.
     constraint : str or Constraint, default="mcp"
@@ -178,8 +178,8 @@ class SparseClassifier(Classification):
         -------
         self
         """
-        budget = self._budget()
         data, target = self._read(X, y)
         weight = self._weights(sample_weight, data.shape[0])
+        budget = self._budget(self._count(target, weight))
         task = self._task(data, target, weight, budget)
         return self._fit(task, budget, self._previous(task))

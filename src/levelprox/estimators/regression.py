@@ -106,6 +106,11 @@ class Regression(RegressorMixin, SparseLinearModel):
         self.coef_ = coef[0]
         self.intercept_ = intercept[0]
 
+    @property
+    def takes_zeros(self) -> bool:
+        """Not for gamma: its targets are positive."""
+        return getattr(self.loss, "name", self.loss) != "gamma"
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         with suppress(InvalidInputError):  # a loss that `fit` will refuse

@@ -32,8 +32,8 @@ class SparseRegressor(Regression):
         set their parameter: `losses.Quantile(0.9)`, `losses.Huber(2.0)`; poisson and gamma are negative
         log-likelihoods with z the log of the mean.
     n_features : int, optional
-        k: at most so many nonzero coefficients, not counting features of weight 0. Without n_features and level it is
-        10, or all features where there are fewer.
+        k: at most so many nonzero coefficients, not counting features of weight 0. Without n_features
+        and level it is one for every ten samples (by their weights), at least 1 and at most 10.
     level : float, optional
         η: g(scale_ · coef_) ≤ η.
     constraint : str or Constraint, default="mcp"
@@ -179,8 +179,8 @@ class SparseRegressor(Regression):
         -------
         self
         """
-        budget = self._budget()
         data, target = self._read(X, y, y_numeric=True)
         weight = self._weights(sample_weight, data.shape[0])
+        budget = self._budget(self._count(target, weight))
         task = self._task(data, target, weight, budget, offset=offset, exposure=exposure)
         return self._fit(task, budget, self._previous(task))

@@ -7,10 +7,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from levelprox.designs import as_design
 from levelprox.errors import InvalidInputError
+
+
+def _selects(model: Any) -> bool:
+    """Any model does once it is fitted; before, those that can be fitted to any y ≥ 0, as a step of a pipeline may be."""
+    return hasattr(model, "coef_") or model.takes_zeros
 
 
 class Selector:
@@ -33,6 +39,7 @@ class Selector:
         mask = np.any(np.atleast_2d(self.coef_) != 0, axis=0)  # type: ignore[attr-defined]  # the model's
         return np.flatnonzero(mask) if indices else mask
 
+    @available_if(_selects)
     def transform(self, X: Any) -> Any:
         """X with the columns of the selected features only.
 
@@ -59,7 +66,8 @@ class Selector:
             raise InvalidInputError(f"X has {data.shape[1]} features, but {places.size} are selected")
         shape = (data.shape[0], self.n_features_in_)  # type: ignore[attr-defined]
         if scipy.sparse.issparse(data):
-            entries: Any = scipy.sparse.coo_array(data)
+            sparse: Any = data
+            entries = sparse.tocoo()
             kind = scipy.sparse.csr_array if isinstance(data, scipy.sparse.sparray) else scipy.sparse.csr_matrix
             return kind((entries.data, (entries.row, places[entries.col])), shape=shape)
         out = np.zeros(shape, data.dtype)

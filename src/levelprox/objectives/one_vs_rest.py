@@ -24,6 +24,8 @@ from levelprox.objectives.by_class import ByClass
 from levelprox.objectives.curved import Matrix
 from levelprox.objectives.linear_model import LinearModel
 
+_NARROW = 2**16  # features up to which a gradient is small beside the block of rows that it is of
+
 
 class OneVsRestModel(ByClass):
     """ψ = the sum over classes of the loss of one class against the others.
@@ -92,7 +94,11 @@ class OneVsRestModel(ByClass):
         return other
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
-        z, gradient, _ = self.evaluated(self.origin, self._point(x), False)
+        point = self._point(x)
+        if self.design.shape[1] > _NARROW:
+            z = self.margins(point)
+            return self.value_of(z), self.gradient_of(z)
+        z, gradient, _ = self.evaluated(self.origin, point, False)
         return self.value_of(z), gradient
 
     @property
