@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from levelprox.constraints import Constraint
 from levelprox.estimators.regression import Regression
+from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.task import Callback
 from levelprox.losses import Loss
 from levelprox.run import RandomState
@@ -153,6 +154,7 @@ class SparseRegressor(Regression):
         self.verbose = verbose
         self.callback = callback
 
+    @told_to_callbacks
     def fit(
         self,
         X: object,
