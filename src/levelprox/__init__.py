@@ -2,11 +2,12 @@
 
     min ψ(x)   subject to   g(x) = Σ_j ω_j φ(x_j) ≤ η
 
-See `solve` and `minimize` for the method, `constraints` for φ, `losses` and `objectives` for ψ,
-`certify` for the proof of what came back.
+See `SparseClassifier` and `SparseRegressor` for models in scikit-learn's habits, `solve` and `best_subset` for the
+functions underneath, `constraints` for φ, `losses` and `objectives` for ψ, `certify` for the proof of what came back.
 """
 
-from importlib import metadata
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING
 
 from levelprox import constraints, designs, levels, losses, objectives, report, subsolvers, theory
 from levelprox.budget import best_subset
@@ -17,14 +18,20 @@ from levelprox.objectives import Function, LinearModel, MultinomialModel, OneVsR
 from levelprox.path import Path, path, subset_path
 from levelprox.problem import Problem
 from levelprox.projection import project
+from levelprox.report import ConvergenceDisplay, CVDisplay, PathDisplay
 from levelprox.result import Iterate, Record, Result, Status
 from levelprox.solve import minimize, solve
 from levelprox.subset import Exchanges, Subset, SubsetCertificate, SubsetRecord
 
+if TYPE_CHECKING:
+    from levelprox.estimators import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
+
 __version__ = metadata.version("levelprox")
 
 __all__ = [
+    "CVDisplay",
     "Certificate",
+    "ConvergenceDisplay",
     "Exchanges",
     "Function",
     "InfeasibleError",
@@ -37,9 +44,14 @@ __all__ = [
     "NumericalError",
     "OneVsRestModel",
     "Path",
+    "PathDisplay",
     "Problem",
     "Record",
     "Result",
+    "SparseClassifier",
+    "SparseClassifierCV",
+    "SparseRegressor",
+    "SparseRegressorCV",
     "Status",
     "Stochastic",
     "Subset",
@@ -49,6 +61,7 @@ __all__ = [
     "certify",
     "constraints",
     "designs",
+    "estimators",
     "expected_kkt",
     "levels",
     "losses",
@@ -63,3 +76,17 @@ __all__ = [
     "subsolvers",
     "theory",
 ]
+
+# What needs more of scikit-learn than the solver does is imported when it is first asked for.
+_LATER = ("SparseClassifier", "SparseClassifierCV", "SparseRegressor", "SparseRegressorCV", "estimators")
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module 'levelprox' has no attribute {name!r}")
+    module = import_module("levelprox.estimators")
+    return module if name == "estimators" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ _RIDGE = 1e-9  # of the curvature at the start
 _FAR = 8.0  # by how much the log of the curvature may change in a step
 _ARMIJO = 1e-4
 _SHORTEST = 2.0**-10  # of a Newton step
+_LAST_STEPS = 3
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 
 
@@ -186,6 +187,24 @@ def _by_newton(objective: Model, x: Vector, tolerance: float) -> tuple[Vector, f
             return None
         x, z, psi, hessian = x + t * step, new, objective.value_of(new), following
     return None
+
+
+def last_digits(objective: Model, x: Vector) -> dict[str, Any]:
+    """x, ψ and margins after Newton steps for as long as ‖∇ψ‖∞ falls: what they gain shows in x, if not in ψ."""
+    z = objective.margins(x)
+    psi, gradient, hessian = objective.value_of(z), objective.gradient_of(z), objective.hessian_of(z, True)
+    ridge = np.diag(_RIDGE * np.diagonal(hessian))
+    for _ in range(_LAST_STEPS):
+        step = _newton_step(hessian, gradient, ridge, objective.width if objective.only_contrasts else 1)
+        if step is None:
+            break
+        new, following, bend = objective.evaluated(z, step, True)
+        value = objective.value_of(new)
+        falls = bool(np.max(np.abs(following), initial=0.0) < np.max(np.abs(gradient), initial=0.0))
+        if bend is None or not falls or not value <= psi + _LAST_DIGITS * abs(psi):
+            break
+        x, z, psi, gradient, hessian = x + step, new, value, following, bend
+    return {"x": x, "psi": psi, "margins": z, "hessian": hessian}
 
 
 def _newton_step(hessian: Vector, gradient: Vector, ridge: Vector, width: int) -> Vector | None:

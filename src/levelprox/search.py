@@ -27,7 +27,7 @@ from levelprox.forward import FEW, forward
 from levelprox.null_fit import NullFit, null_fit
 from levelprox.objectives import Model
 from levelprox.problem import Problem
-from levelprox.refit import Fit
+from levelprox.refit import Fit, last_digits
 from levelprox.restriction import How
 from levelprox.result import Iterate, Status
 from levelprox.subset import Exchanges, Subset
@@ -69,25 +69,16 @@ class Search:
     start: Features | None = None
 
     def __call__(self) -> Subset:
-        problem, examined = self.problem, 0
-        self.objective = cast(Model, problem.objective)
-        self.null = null_fit(problem, self._left())
-        exempt = problem.exempt
-        null = Fit(exempt, self.null.x[problem.coordinates(exempt)], self.null.psi, self._margins(exempt))
-        self.swaps = Swaps(
-            problem, null, self.null, self.tol * self.null.scale, self._how(), self.prove, watch=self.watch
-        )
-        self.swaps.n_grad = 2 if exempt.size else 1
-        counted = np.setdiff1d(np.arange(problem.n_features), exempt)
-        multiplier, addition, status = 0.0, None, Status.SOLVED
+        self.begin()
+        examined, multiplier, addition, status = 0, 0.0, None, Status.SOLVED
         try:
-            self.watch.improved(null.psi, 0)
-            if counted.size <= self.k:
-                self.swaps.keep(self.swaps.fitted(np.arange(problem.n_features)))
-            elif self.k > 0:
-                self._improve()
+            self.watch.improved(self.swaps.best.psi, 0)
+            for _ in self.sets():
+                pass
+            if self.k > 0:
                 self.watch.enter("proof")
                 examined = self.swaps.examined()
+            self.swaps.best = self._to_the_last_digits(self.swaps.best)
             multiplier, addition = self.swaps.best_addition()
         except TimeoutError as error:
             if error is self.watch.raised:
@@ -98,11 +89,26 @@ class Search:
         fit = self.swaps.best if status is Status.SOLVED else self.swaps.best_so_far()
         return self._subset(fit, examined, multiplier, addition, status)
 
-    def _improve(self) -> None:
-        """Exchanges from each start."""
-        for start in self._starts():
-            self.watch.enter("exchanges")
-            self.swaps.improved(start)
+    def begin(self) -> None:
+        """The null fit, from which everything begins."""
+        problem = self.problem
+        self.objective = cast(Model, problem.objective)
+        self.null = null_fit(problem, self._left())
+        exempt = problem.exempt
+        null = Fit(exempt, self.null.x[problem.coordinates(exempt)], self.null.psi, self._margins(exempt))
+        tolerance = self.tol * self.null.scale
+        self.swaps = Swaps(problem, null, self.null, tolerance, self._how(), self.prove, watch=self.watch)
+        self.swaps.n_grad = 2 if exempt.size else 1
+
+    def sets(self) -> Iterator[Fit]:
+        """Sets that exchanges no longer improve, as far as estimates tell, one for each start."""
+        everything = np.arange(self.problem.n_features)
+        if self.problem.counted(everything).size <= self.k:
+            self.swaps.keep(self.swaps.fitted(everything))
+        elif self.k > 0:
+            for start in self._starts():
+                self.watch.enter("exchanges")
+                yield self.swaps.improved(start)
 
     def _starts(self) -> Iterator[Fit]:
         """Sets of k features from which exchanges begin."""
@@ -177,6 +183,14 @@ class Search:
             fit = self.swaps.fitted(self._with_exempt(largest_k))
             best = fit if fit.psi < best.psi else best
         return best
+
+    def _to_the_last_digits(self, fit: Fit) -> Fit:
+        """The same set, fitted as well as it can be: coefficients have half the digits that ψ has."""
+        part = self.problem.restrict(fit.features)
+        objective = cast(Model, part.objective)
+        if np.any(part.must_be_nonnegative()) or objective.is_separated(fit.x):
+            return fit
+        return replace(fit, **last_digits(objective, fit.x))
 
     def _how(self) -> How:
         surrogate = surrogate_by_name("concave")

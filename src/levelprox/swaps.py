@@ -29,6 +29,7 @@ _PROMISING = 0.1  # of what leaving out costs: by how much an estimate may be of
 _ADDITIONS = 5  # that are tried for the best one
 _LOWER = 1e-10  # of ψ: less is not an improvement
 _PERFECT = 1e-9  # of ψ at the null fit: nothing is left to explain
+_FAR = 2.0**10  # times x
 _FEW, _SHARE = 512, 8  # coordinates whose whole Hessian is cheap, and how many times those of a fit they may be
 _REMEMBERED = 2**25  # numbers of columns of the Hessian
 
@@ -294,7 +295,13 @@ class Swaps:
         return new.psi < fit.psi - _LOWER * abs(fit.psi)
 
     def is_perfect(self, fit: Fit) -> bool:
-        return 0 <= fit.psi <= _PERFECT * self.null.psi and self.null.psi > 0  # some losses go below 0
+        """Whether nothing is left to explain, here or far out along x, as where x separates the classes."""
+        if not self.null.psi > 0:  # some losses go below 0
+            return False
+        origin = self.objective.origin
+        with np.errstate(over="ignore", invalid="ignore"):
+            far = self.objective.value_of(origin + _FAR * (fit.margins - origin))
+        return min(fit.psi, far) <= _PERFECT * self.null.psi and min(fit.psi, far) >= 0
 
     def total(self, fit: Fit) -> int:
         inside = self.problem.counted(fit.features).size

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from levelprox.designs import Design, as_design
 from levelprox.designs.base import real_values
 from levelprox.errors import InfeasibleError, InvalidInputError, warn
+from levelprox.estimators.along import Along
 from levelprox.estimators.border import Border
 from levelprox.estimators.named_constraints import constraint_of
 from levelprox.estimators.notebook_card import NotebookCard
@@ -31,11 +32,12 @@ from levelprox.validation import nonnegative as at_least_zero
 
 Vector = NDArray[np.float64]
 
-#: Where neither n_features nor level is given: one feature for this many samples, but no more than so many.
+#: Where neither n_features nor level is given: one feature for this many samples or, of classes, samples of the rarest
+#: one (the rule of ten events for each variable), but no more than so many.
 SAMPLES_FOR_A_FEATURE, DEFAULT_FEATURES = 10, 10
 
 
-class SparseLinearModel(NotebookCard, CallbackSupportMixin, Selector, TransformerMixin, BaseEstimator):
+class SparseLinearModel(NotebookCard, Along, CallbackSupportMixin, Selector, TransformerMixin, BaseEstimator):
     """A sparse linear model under a budget; the subclasses say of what."""
 
     #: Subtasks of a fit, for scikit-learn's callbacks: steps, of which the number is not known in advance.
@@ -44,7 +46,7 @@ class SparseLinearModel(NotebookCard, CallbackSupportMixin, Selector, Transforme
     # --- parameters
 
     def _budget(self, n: float) -> Budget:
-        """Exactly one of n_features and level; where neither is given, a feature for every ten of n samples, at most 10."""
+        """Exactly one of n_features and level; with neither, one for every ten of n, at least 1 and at most 10."""
         if self.n_features is not None and self.level is not None:
             raise InvalidInputError(
                 f"give either n_features or level, not both; got n_features={self.n_features!r}, level={self.level!r}"
@@ -122,11 +124,6 @@ class SparseLinearModel(NotebookCard, CallbackSupportMixin, Selector, Transforme
             ensure_all_finite=False,
         )
         return as_design(data)
-
-    @staticmethod
-    def _count(y: NDArray[Any], weight: Vector | None) -> float:
-        """How many samples there are: a weight of 2 is a repeated one."""
-        return float(y.size if weight is None else weight.sum())
 
     def _weights(self, sample_weight: ArrayLike | None, n: int) -> Vector | None:
         if sample_weight is None:

@@ -226,6 +226,9 @@ class Choosing(SparseLinearModel):
             )
         return router
 
+    def _budgets(self, n: int, d: int) -> list[Budget]:
+        return self._grid(d)
+
     def _single(self) -> Any:
         """The estimator for one budget, with the same parameters."""
         kind = type(self)._single_type

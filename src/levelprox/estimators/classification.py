@@ -169,3 +169,10 @@ class Classification(ClassifierMixin, SparseLinearModel):
     def _set_coefficients(self, coef: Array, intercept: Array) -> None:
         self.coef_ = coef
         self.intercept_ = intercept
+
+
+def rarest(y: NDArray[Any], weight: Vector | None) -> float:
+    """How many samples the rarest class has; a weight of 2 is a repeated one."""
+    _, places = np.unique(y, return_inverse=True)
+    counts = np.bincount(places, weight)
+    return float(counts[counts > 0].min())

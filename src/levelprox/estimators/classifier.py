@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 from numpy.typing import ArrayLike
 
 from levelprox.constraints import Constraint
-from levelprox.estimators.classification import Classification
+from levelprox.estimators.classification import Classification, rarest
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.task import Callback
 from levelprox.losses import Loss
@@ -34,7 +34,7 @@ class SparseClassifier(Classification):
         1/(1 + exp(yz)), a smooth count of the errors, not convex.
     n_features : int, optional
         k: at most so many features with nonzero coefficients, not counting features of weight 0. Without n_features
-        and level it is one for every ten samples (by their weights), at least 1 and at most 10.
+        and level it is one for every ten samples of the rarest class (by their weights), at least 1 and at most 10.
     level : float, optional
         η: g(scale_ · coef_) ≤ η.
     constraint : str or Constraint, default="mcp"
@@ -182,6 +182,6 @@ class SparseClassifier(Classification):
         """
         data, target = self._read(X, y)
         weight = self._weights(sample_weight, data.shape[0])
-        budget = self._budget(self._count(target, weight))
+        budget = self._budget(rarest(target, weight))
         task = self._task(data, target, weight, budget)
         return self._fit(task, budget, self._previous(task))

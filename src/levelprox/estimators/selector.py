@@ -15,7 +15,7 @@ from levelprox.errors import InvalidInputError
 
 
 def _selects(model: Any) -> bool:
-    """Any model does once it is fitted; before, those that can be fitted to any y ≥ 0, as a step of a pipeline may be."""
+    """Any model does once fitted; before, those that can be fitted to any y ≥ 0, as a step of a pipeline may be."""
     return hasattr(model, "coef_") or model.takes_zeros
 
 
