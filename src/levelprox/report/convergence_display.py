@@ -13,7 +13,7 @@ from levelprox.result import Record
 from levelprox.subset import SubsetRecord
 
 _PHASES = {
-    "forward": ("taking in one by one", COLOURS[4]),
+    "forward": ("taking in one by one", COLOURS[5]),
     "continuation": ("continuation", COLOURS[2]),
     "exchanges": ("exchanges", COLOURS[0]),
     "proof": ("proof", COLOURS[1]),
@@ -106,7 +106,7 @@ class ConvergenceDisplay:
         panel.set_ylabel("Loss ψ", color=INK)
         if not dots:
             self._mark_phases(panel, t, psi)
-        note(panel, f"{psi[-1]:.5g}", t[-1], psi[-1], INK, ha="right", xytext=(0, 7))
+        note(panel, f"{psi[-1]:.5g}", t[-1], psi[-1], INK, ha="right", xytext=(0, 9))
         return line
 
     def _mark_phases(self, panel: Any, t: Any, psi: Any) -> None:

@@ -150,6 +150,7 @@ class CVDisplay:
             self.band_ = panel.fill_between(self.budgets, low, high, color=_BLUE, alpha=0.16, lw=0, zorder=2)
         style = {"color": _BLUE, "lw": 1.8, "marker": "o", "ms": 3.5, "zorder": 3, **(line_kw or {})}
         (self.line_,) = panel.plot(self.budgets, self.scores, **style)
+        panel.margins(x=0.03, y=0.12)
         self._mark(panel)
         panel.set_xlabel(label_of(self.by), color=INK)
         panel.set_ylabel(self.score_name, color=INK)
@@ -161,15 +162,15 @@ class CVDisplay:
     def _mark(self, panel: Any) -> None:
         """Mark the chosen one, and the other that might have been."""
         thrifty = self.within_one_standard_error
-        words = "chosen" if self.chosen != thrifty or thrifty == self.best else "chosen: within one standard error"
-        self.chosen_ = self._dot(panel, self.chosen, words, _ORANGE)
+        why = ", within one standard error" if self.chosen == thrifty != self.best else ""
+        self.chosen_ = self._dot(panel, self.chosen, f"chosen: {self.budgets[self.chosen]:g}{why}", _ORANGE)
         self.other_ = None
         if self.chosen not in (self.best, thrifty):
             return
         if self.chosen != self.best:
-            self.other_ = self._dot(panel, self.best, "best", None)
+            self.other_ = self._dot(panel, self.best, f"best: {self.budgets[self.best]:g}", None)
         elif self.chosen != thrifty:
-            self.other_ = self._dot(panel, thrifty, "within one standard error", None)
+            self.other_ = self._dot(panel, thrifty, f"within one standard error: {self.budgets[thrifty]:g}", None)
 
     def _dot(self, panel: Any, i: int, words: str, fill: str | None) -> Any:
         x, y = self.budgets[i], self.scores[i]
@@ -178,7 +179,7 @@ class CVDisplay:
         up = -1 if self.lower_is_better else 1  # away from the curve, which is worse everywhere else
         note(
             panel,
-            f"{x:g} {words}" if self.by == "level" else f"{x:.0f} {words}",
+            words,
             x,
             y,
             colour,

@@ -63,7 +63,10 @@ def whole_numbers(panel: Any) -> None:
 def note(panel: Any, text: str, x: float, y: float, colour: str, **options: Any) -> Any:
     """A few words beside a point of the data, a little above it and to its right."""
     placed = {"xytext": (5, 5), "textcoords": "offset points", "fontsize": _SMALL, **options}
-    return panel.annotate(text, (x, y), color=colour, **placed)
+    from matplotlib.patheffects import withStroke
+
+    halo = [withStroke(linewidth=2.5, foreground=panel.get_facecolor())]  # keeps words apart from the lines below them
+    return panel.annotate(text, (x, y), color=colour, path_effects=halo, **placed)
 
 
 def name_lines(panel: Any, names: Sequence[str], ends: ArrayLike, colours: Sequence[str]) -> list[Any]:

@@ -158,7 +158,7 @@ class PathDisplay:
         return display.plot(ax, **options)
 
     def plot(
-        self, ax: Any = None, *, names: int = 10, loss: bool = False, line_kw: dict[str, Any] | None = None
+        self, ax: Any = None, *, names: int = len(COLOURS), loss: bool = False, line_kw: dict[str, Any] | None = None
     ) -> Self:
         """Draw.
 
@@ -166,8 +166,8 @@ class PathDisplay:
         ----------
         ax : matplotlib Axes, or two of them with `loss=True`; optional
             By default those of a new figure.
-        names : int, default=10
-            How many features of the largest model to name, the largest coefficients first.
+        names : int, default=8
+            How many features of the largest model to draw in colour and name, the largest coefficients first.
         loss : bool, default=False
             Whether to draw ψ in a second panel below.
         line_kw : dict, optional
@@ -185,6 +185,8 @@ class PathDisplay:
                 self.budgets, self.losses, color=INK, lw=1.4, marker=self._marker(), ms=3
             )
             panels[1].set_ylabel("Loss ψ", color=INK)
+        for panel in panels:
+            panel.margins(x=0.0)
         panels[-1].set_xlabel(label_of(self.by), color=INK)
         if self.by == "n_features":
             whole_numbers(panels[-1])
@@ -194,23 +196,32 @@ class PathDisplay:
 
     def _draw(self, panel: Any, names: int, line_kw: dict[str, Any]) -> None:
         used = np.flatnonzero(np.diff(self.coefficients.indptr))
-        curves = self.coefficients[:, used].toarray()
-        order = np.argsort(-np.abs(curves[-1]), kind="stable")
-        named = [i for i in order[:names] if curves[-1, i]]
+        values = self.coefficients[:, used].toarray()
+        curves, last = _where_used(values), values[-1]
+        order = np.argsort(-np.abs(last), kind="stable")
+        named = [i for i in order[:names] if last[i]]
         panel.axhline(0, color=GREY, lw=0.7, zorder=1)
         self.lines_ = {}
         for i in order[::-1]:  # the largest last, on top
             if i in named:
                 continue
-            final = curves[-1, i] != 0
+            final = last[i] != 0
             style = {"color": GREY if final else PALE, "lw": 1.0 if final else 0.8, "zorder": 2}
             (self.lines_[int(used[i])],) = panel.plot(self.budgets, curves[:, i], **style)
         colours = [COLOURS[rank % len(COLOURS)] for rank in range(len(named))]
         for i, colour in zip(named, colours, strict=True):
-            style = {"color": colour, "lw": 1.8, "marker": self._marker(), "ms": 3.5, "zorder": 3, **line_kw}
-            (self.lines_[int(used[i])],) = panel.plot(self.budgets, curves[:, i], **style)
+            style = {
+                "color": colour,
+                "lw": 1.8,
+                "marker": self._marker(),
+                "ms": 3.5,
+                "zorder": 3,
+                "clip_on": False,
+                **line_kw,
+            }
+            (self.lines_[int(used[i])],) = panel.plot(self.budgets, curves[:, i], **{**style, **line_kw})
         panel.margins(x=0.0, y=0.06)
-        self.labels_ = name_lines(panel, [self._name(int(used[i])) for i in named], curves[-1, named], colours)
+        self.labels_ = name_lines(panel, [self._name(int(used[i])) for i in named], last[named], colours)
 
     def _name(self, j: int) -> str:
         return f"x{j}" if self.feature_names is None else str(self.feature_names[j])
@@ -218,3 +229,12 @@ class PathDisplay:
     def _marker(self) -> str:
         """Dots where there is nothing in between, as long as they can be told apart."""
         return "o" if self.by == "n_features" and self.budgets.size <= 40 else ""
+
+
+def _where_used(values: Vector) -> Vector:
+    """The same with nan where a feature is not used, but for the last zero before it is and the first one after."""
+    used = values != 0
+    near = used.copy()
+    near[:-1] |= used[1:]
+    near[1:] |= used[:-1]
+    return np.where(near, values, np.nan)
