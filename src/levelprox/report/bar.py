@@ -113,8 +113,8 @@ class RichBar(Progress):
 
     def step(self, record: Record | SubsetRecord, used: str = "") -> None:
         part = record.done if isinstance(record, SubsetRecord) else None
-        whole = None if part is None else 1.0
-        self.bar.update(self.task, total=whole, completed=part or 0.0, told=in_words(record, used))
+        self.bar.tasks[0].total = None if part is None else 1.0  # update() takes None for "as before"
+        self.bar.update(self.task, completed=part or 0.0, told=in_words(record, used))
 
     def advance(self) -> None:
         self.done += 1

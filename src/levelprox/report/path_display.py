@@ -210,15 +210,7 @@ class PathDisplay:
             (self.lines_[int(used[i])],) = panel.plot(self.budgets, curves[:, i], **style)
         colours = [COLOURS[rank % len(COLOURS)] for rank in range(len(named))]
         for i, colour in zip(named, colours, strict=True):
-            style = {
-                "color": colour,
-                "lw": 1.8,
-                "marker": self._marker(),
-                "ms": 3.5,
-                "zorder": 3,
-                "clip_on": False,
-                **line_kw,
-            }
+            style = {"color": colour, "lw": 1.8, "marker": self._marker(), "ms": 3.5, "zorder": 3, "clip_on": False}
             (self.lines_[int(used[i])],) = panel.plot(self.budgets, curves[:, i], **{**style, **line_kw})
         panel.margins(x=0.0, y=0.06)
         self.labels_ = name_lines(panel, [self._name(int(used[i])) for i in named], last[named], colours)
