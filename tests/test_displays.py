@@ -46,14 +46,14 @@ def diabetes():
 
 @pytest.fixture(scope="module")
 def noisy():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((90, 8))
-    return X, X[:, :4] @ [2.0, 0.8, 0.35, 0.3] + 1.5 * rng.standard_normal(90)
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((60, 6))
+    return X, X[:, :4] @ [2.0, 0.8, 0.35, 0.3] + 1.5 * rng.standard_normal(60)
 
 
 @pytest.fixture(scope="module")
 def chosen(noisy):
-    return SparseRegressorCV(n_features=range(6), cv=4).fit(*noisy)
+    return SparseRegressorCV(n_features=range(5), cv=3).fit(*noisy)
 
 
 def drawn(line):
@@ -166,12 +166,12 @@ def test_what_was_chosen_is_marked(chosen):
     results = chosen.cv_results_
     np.testing.assert_array_equal(drawn(display.line_), -results["mean_test_score"])
     assert display.chosen_.get_xdata()[0] == chosen.best_params_["n_features"]
-    assert len(display.lines_) == 4
+    assert len(display.lines_) == 3
     assert display.ax_.get_ylabel() == "Loss ψ of held-out samples"
 
 
 def test_the_choice_within_one_standard_error_is_the_estimator_s(chosen, noisy):
-    thrifty = SparseRegressorCV(n_features=range(6), cv=4, one_standard_error=True).fit(*noisy)
+    thrifty = SparseRegressorCV(n_features=range(5), cv=3, one_standard_error=True).fit(*noisy)
     display = CVDisplay.from_estimator(thrifty)
     assert display.within_one_standard_error == thrifty.best_index_ < chosen.best_index_
     assert display.other_.get_xdata()[0] == chosen.best_params_["n_features"]

@@ -149,7 +149,7 @@ def test_an_error_of_the_callback_leaves_the_terminal_clean(budget, error, rich,
         raise error("enough")
 
     stream = terminal()
-    with pytest.raises(error, match="enough|Interrupted"):
+    with pytest.raises(error, match=r"enough|Interrupted"):
         SparseRegressor(**budget, verbose=1, callback=fail).fit(*diabetes)
     shown = stream.getvalue()
     assert shown.count(SHOW_CURSOR) == shown.count(HIDE_CURSOR) == int(rich)
