@@ -278,7 +278,7 @@ def fitted_by_brute_force(model, features):
     """Σ_k min ψ_k over these features, each class by a quasi-Newton method of another library's."""
     total = 0.0
     for part in model.restrict(np.array(features)).parts:
-        options = {"gtol": 1e-10, "ftol": 0.0, "maxiter": 2000}
+        options = {"gtol": 1e-9, "ftol": 1e-14, "maxiter": 500}
         ends = [
             scipy.optimize.minimize(part.value_and_gradient, start, jac=True, method="L-BFGS-B", options=options).fun
             for start in (np.zeros(len(features)), np.ones(len(features)), -np.ones(len(features)))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.designs import Design, ScaledDesign, as_design
-from levelprox.designs.moments import magnitudes, means_and_scales
+from levelprox.designs.moments import moments_of
 from levelprox.errors import NumericalError
 from levelprox.validation import Array
 
@@ -47,10 +47,10 @@ class Border:
     def standardized(cls, X: object, weight: Vector | None, fit_intercept: bool, width: int = 1) -> Border:
         """Columns of standard deviation 1 about their mean; about zero, where there is no intercept to take it up."""
         base = as_design(X)
-        weight = None if weight is None else weight / weight.max()
+        moments = moments_of(base, None if weight is None else weight / weight.max())
         if fit_intercept:
-            return cls(base, *means_and_scales(base, weight), fit_intercept, width)
-        return cls(base, None, magnitudes(base, weight), fit_intercept, width)
+            return cls(base, moments.mean, moments.scale, fit_intercept, width)
+        return cls(base, None, moments.magnitude, fit_intercept, width)
 
     def inside(self, coef: Vector, intercept: Vector) -> Vector:
         """x of coefficients of shape (width, d) and intercepts of shape (width,)."""

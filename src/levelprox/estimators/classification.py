@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from levelprox.errors import InvalidInputError
 from levelprox.estimators.base import SparseLinearModel, Vector
+from levelprox.estimators.border import Border
 from levelprox.estimators.task import Budget, Task
 from levelprox.losses import Logistic, Loss, Multinomial, loss_by_name
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
@@ -106,7 +107,6 @@ class Classification(ClassifierMixin, SparseLinearModel):
 
     def _task(self, X: Any, y: NDArray[Any], weight: Vector | None, budget: Budget, **more: Any) -> Task:
         check_classification_targets(y)
-        loss, softmax = self._loss(), self._softmax()
         present = np.ones(y.size, np.bool_) if weight is None else weight > 0
         self.classes_ = np.unique(y[present])
         if self.classes_.size < 2:
@@ -119,15 +119,40 @@ class Classification(ClassifierMixin, SparseLinearModel):
         weight = self._with_class_weight(y, weight)
         n_classes = self.classes_.size
         border = self._border(X, weight, 1 if n_classes == 2 else n_classes)
-        objective: Model
-        if n_classes == 2:
+        return self._new_task(border, self._objective(border, y, weight), budget, 1.0)
+
+    def _objective(self, border: Border, y: NDArray[Any], weight: Vector | None) -> Model:
+        """ψ of these samples."""
+        loss, softmax, intercept = self._loss(), self._softmax(), border.fit_intercept
+        if self.classes_.size == 2:
             b = np.where(y == self.classes_[1], 1.0, -1.0)
-            objective = LinearModel(border.design, b, loss, weight, fit_intercept=border.fit_intercept)
-        elif softmax:
-            objective = MultinomialModel(border.design, y, weight, fit_intercept=border.fit_intercept)
-        else:
-            objective = OneVsRestModel(border.design, y, loss, weight, fit_intercept=border.fit_intercept)
-        return self._new_task(border, objective, budget, 1.0)
+            return LinearModel(border.design, b, loss, weight, fit_intercept=intercept)
+        if softmax:
+            return MultinomialModel(border.design, y, weight, fit_intercept=intercept, classes=self.classes_)
+        return OneVsRestModel(border.design, y, loss, weight, fit_intercept=intercept, classes=self.classes_)
+
+    def _check_classes(self, classes: ArrayLike | None, first: bool) -> None:
+        """All classes of a stream, told in its first call and the same in all others."""
+        if classes is None and not hasattr(self, "classes_"):
+            raise InvalidInputError("classes must be given in the first call of partial_fit: all there will ever be")
+        if classes is None:
+            return
+        given = np.unique(np.asarray(classes))
+        if not first and not np.array_equal(given, self.classes_):
+            raise InvalidInputError(f"classes={given.tolist()} are not those of before: {self.classes_.tolist()}")
+        if given.size < 2:
+            raise InvalidInputError(f"{type(self).__name__} needs at least 2 classes, got only {given.tolist()}")
+        self.classes_ = given
+
+    def _with_class_weight_of_a_batch(self, y: NDArray[Any], weight: Vector | None) -> Vector | None:
+        check_classification_targets(y)
+        unknown = np.flatnonzero(~np.isin(y, self.classes_))
+        if unknown.size:
+            i = int(unknown[0])
+            raise InvalidInputError(f"y has the class {y[i]!r} at index {i}, which is none of {self.classes_.tolist()}")
+        if isinstance(self.class_weight, str):
+            raise InvalidInputError("class_weight='balanced' needs all data at once; for partial_fit give a dict")
+        return self._with_class_weight(y, weight)
 
     def _with_class_weight(self, y: NDArray[Any], weight: Vector | None) -> Vector | None:
         """Weights of the samples times those of their classes."""
