@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from levelprox.validation import Array, as_array, finite, real_array
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
+#: Of the columns of X.
+Names = Sequence[str] | NDArray[Any]
 
 _CACHED = 2**23  # bytes of X that are still in cache when they are read again
 _SMALL = 2**27  # bytes that a copy may take besides its share
@@ -256,9 +258,14 @@ def check_shape(shape: tuple[int, ...]) -> None:
             raise InvalidInputError(f"X has 0 {what}(s) (shape={shape}) while a minimum of 1 is required.")
 
 
-def check_finite(kernel: DesignKernel) -> None:
+def check_finite(kernel: DesignKernel, names: Names | None = None) -> None:
     """Raise if an entry of X is NaN or infinite, and say where."""
     count, row, column, value = kernel.nonfinite()
     if count:
         name = "NaN" if np.isnan(value) else f"{value}"
-        raise InvalidInputError(f"X contains {name} at row {row}, column {column} ({count} in total)")
+        raise InvalidInputError(f"X contains {name} at row {row}, {column_name(column, names)} ({count} in total)")
+
+
+def column_name(j: int, names: Names | None = None) -> str:
+    """What a message calls column j of X."""
+    return f"column {j}" if names is None else f"column {j} ({str(names[j])!r})"

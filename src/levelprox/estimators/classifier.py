@@ -181,5 +181,5 @@ class SparseClassifier(Classification):
         data, target = self._read(X, y)
         weight = self._weights(sample_weight, data.shape[0])
         budget = self._budget(rarest(target, weight))
-        task = self._task(data, target, weight, budget)
+        task = self._task(self._design(data), target, weight, budget)
         return self._fit(task, budget, self._previous(task))

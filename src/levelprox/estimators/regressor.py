@@ -182,5 +182,5 @@ class SparseRegressor(Regression):
         data, target = self._read(X, y, y_numeric=True)
         weight = self._weights(sample_weight, data.shape[0])
         budget = self._budget(float(target.size if weight is None else weight.sum()))
-        task = self._task(data, target, weight, budget, offset=offset, exposure=exposure)
+        task = self._task(self._design(data), target, weight, budget, offset=offset, exposure=exposure)
         return self._fit(task, budget, self._previous(task))
