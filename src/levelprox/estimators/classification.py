@@ -129,6 +129,16 @@ class Classification(ClassifierMixin, SparseLinearModel):
             objective = OneVsRestModel(border.design, y, loss, weight, fit_intercept=border.fit_intercept)
         return self._new_task(border, objective, budget, 1.0)
 
+    def _same_classes(self, known: NDArray[Any] | None) -> bool:
+        """Whether the last fit, if any, had these classes, so that its coefficients are of use."""
+        if known is None or self.warm_start is not True or np.array_equal(known, self.classes_):
+            return True
+        warn(
+            f"warm_start: the last fit had the classes {known.tolist()}, this one has {self.classes_.tolist()}; it "
+            "starts afresh"
+        )
+        return False
+
     def _with_class_weight(self, y: NDArray[Any], weight: Vector | None) -> Vector | None:
         """Weights of the samples times those of their classes."""
         if self.class_weight is None:

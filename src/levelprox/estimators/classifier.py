@@ -181,5 +181,6 @@ class SparseClassifier(Classification):
         data, target = self._read(X, y)
         weight = self._weights(sample_weight, data.shape[0])
         budget = self._budget(rarest(target, weight))
+        known = getattr(self, "classes_", None)
         task = self._task(self._design(data), target, weight, budget)
-        return self._fit(task, budget, self._previous(task))
+        return self._fit(task, budget, self._previous(task) if self._same_classes(known) else None)

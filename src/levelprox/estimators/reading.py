@@ -36,8 +36,9 @@ def naming_the_place(X: object, y: object = None) -> Iterator[None]:
 
 def warn_of_rounding(X: object) -> None:
     """Say so where X holds numbers that float64 rounds: long double, and integers beyond 2^53."""
+    values: list[Any]
     if scipy.sparse.issparse(X) or isinstance(X, np.ndarray):
-        values = [X.data if scipy.sparse.issparse(X) else X]
+        values = [np.asarray(getattr(X, "data", None)) if scipy.sparse.issparse(X) else X]
     elif hasattr(X, "dtypes"):  # a frame, by columns: of all together it would have to make a copy
         values = [np.asarray(column) for _, column in X.items()] if hasattr(X, "items") else []
     else:

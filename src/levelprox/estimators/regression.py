@@ -128,7 +128,7 @@ def _unit(loss: Loss, y: Vector, weight: Vector | None) -> float:
     size = float(np.max(np.abs(y), initial=0.0, where=share > 0)) or 1.0
     if not _LEAST < size < 1 / _LEAST:
         raise InvalidInputError(
-            f"y is of the size of {size:.3g}, and squares of that are beyond float64: change its unit"
+            f"y is of the size of {size:.3g}, and squares of that are beyond float64; take another unit"
         )
     scaled = np.where(share > 0, y, 0.0) / size
     if isinstance(loss, Squared):
