@@ -234,14 +234,21 @@ def real_values(value: object) -> Array:
     (long double, and 64-bit integers beyond 2^53).
     """
     array = as_array("X", value)
+    message = rounding(array)
+    if message:
+        warnings.warn(message, UserWarning, stacklevel=4)
+    return real_array("X", array)
+
+
+def rounding(array: NDArray[Any]) -> str:
+    """What float64 does to entries of X that it cannot hold; empty where it holds them all."""
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-        warnings.warn(f"X has dtype {array.dtype}; it is rounded to float64", UserWarning, stacklevel=4)
+        return f"X has dtype {array.dtype}; it is rounded to float64"
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
         largest = max(int(array.max()), -int(array.min()))
         if largest > 2**53:
-            message = f"X holds integers beyond 2^53, such as {largest}; float64 rounds them"
-            warnings.warn(message, UserWarning, stacklevel=4)
-    return real_array("X", array)
+            return f"X holds integers beyond 2^53, such as {largest}; float64 rounds them"
+    return ""
 
 
 def check_shape(shape: tuple[int, ...]) -> None:

@@ -21,6 +21,7 @@ from levelprox.validation import Array
 Vector = NDArray[np.float64]
 
 _SMALLEST = 2.0**-1022  # of a deviation: the inverse is a number, too
+_LARGEST = 2.0**1000  # of a deviation: sums over the column are numbers, too
 _SQUARES = 2.0**-960  # of a sum of squares: its products with weights and tolerances are numbers, too
 
 
@@ -99,8 +100,8 @@ class Border:
 
 def _usable(scale: Vector) -> Vector:
     """Deviations that columns can be divided by: 1 for those that vary too little to have a coefficient."""
-    if not np.all(np.isfinite(scale)):
-        j = int(np.argmax(~np.isfinite(scale)))
+    if not np.all(scale < _LARGEST):
+        j = int(np.argmax(~(scale < _LARGEST)))
         raise InvalidInputError(f"the deviation of column {j} of X overflows; divide the column by a larger unit")
     small = np.flatnonzero(scale < _SMALLEST)
     if small.size:

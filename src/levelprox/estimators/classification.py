@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from levelprox.designs import as_design
-from levelprox.errors import InvalidInputError
+from levelprox.errors import InvalidInputError, warn
 from levelprox.estimators.base import SparseLinearModel, Vector
 from levelprox.estimators.named_losses import CLASSIFICATION_LOSSES, loss_of
 from levelprox.estimators.reading import check_labels
@@ -155,7 +155,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
             product = own * (factors / factors.max())[places]  # only ratios matter, and these stay in range
         left = np.bincount(places, product)
         if not np.all(left > 0):
-            raise InvalidInputError(f"class_weight leaves class {self.classes_[np.argmin(left)]!r} no weight")
+            raise InvalidInputError(f"class_weight leaves class {self.classes_.tolist()[np.argmin(left)]!r} no weight")
         return np.asarray(product)
 
     def _factors(self, given: dict[Any, float]) -> Vector:

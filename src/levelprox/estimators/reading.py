@@ -5,6 +5,8 @@ Conversions are scikit-learn's, and so are its errors; here they learn where the
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +15,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from levelprox.designs.base import column_name, real_values
+from levelprox.designs.base import column_name, rounding
 from levelprox.errors import InvalidInputError
 from levelprox.validation import as_array, is_number
 
@@ -27,7 +29,7 @@ def naming_the_place(X: object, y: object = None) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as error:
-        place = _in_y(y) if "Input y contains" in str(error) else _in_table(X) if _is_of_conversion(error) else ""
+        place = _in_y(y) if _is_of_y(error) else _in_table(X) if _is_of_conversion(error) else ""
         if not place:
             raise
         kind = InvalidInputError if isinstance(error, ValueError) else TypeError
@@ -43,22 +45,34 @@ def warn_of_rounding(X: object) -> None:
         values = [np.asarray(column) for _, column in X.items()] if hasattr(X, "items") else []
     else:
         values = [np.asarray(X)] if isinstance(X, list | tuple) and np.ndim(X[:1]) == 2 else []
-    for part in values:
-        if part.dtype.kind in "iuf" and part.dtype.itemsize >= 8 and part.dtype.newbyteorder("=") != np.float64:
-            real_values(part)
+    message = next(filter(None, map(rounding, values)), None)
+    if message is not None:
+        warnings.warn(message, UserWarning, stacklevel=4)
 
 
 def check_labels(y: NDArray[Any]) -> None:
     """Raise unless the labels can be told from one another and put in order."""
     if y.dtype.kind != "O":
         return
-    missing = np.array([label is None or bool(label != label) for label in y])
+    missing = np.array([_is_missing(label) for label in y])
     if np.any(missing):
         i = int(np.argmax(missing))
         raise InvalidInputError(f"Input y contains NaN: {y[i]!r} at index {i} ({np.count_nonzero(missing)} in total)")
     kinds = sorted({type(label).__name__ for label in y})
     if len(kinds) > 1 and "str" in kinds:
         raise InvalidInputError(f"y must hold classes of one type, got {' and '.join(kinds)}")
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)
+    except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor not
+        return True
+
+
+def _is_of_y(error: Exception) -> bool:
+    """X is not searched for NaN by scikit-learn, but here."""
+    return any(words in str(error) for words in ("Input y contains", "Input contains NaN", "NA is ambiguous"))
 
 
 def _is_of_conversion(error: Exception) -> bool:
@@ -79,8 +93,6 @@ def _in_table(X: object) -> str:
 
 def _in_y(y: object) -> str:
     """Where y first is not finite."""
-    try:
-        bad = np.flatnonzero(~np.isfinite(np.asarray(y, dtype=np.float64)))
-    except (TypeError, ValueError):
-        return ""
-    return f"at index {bad[0]} ({bad.size} in total)" if bad.size else ""
+    labels = np.asarray(y, dtype=object).ravel()
+    bad = np.flatnonzero([_is_missing(b) or (is_number(b) and math.isinf(float(b))) for b in labels])
+    return f"at index {bad[0]} of y ({bad.size} in total)" if bad.size else ""
