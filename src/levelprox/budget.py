@@ -1,7 +1,7 @@
 """At most k features: min ψ(x) over all x with at most k nonzero features.
 
 What comes back is a set that no exchange of one feature for another improves, as far as `Exchanges` says that this was
-shown. How it is found is in search.py.
+shown. How it is found is in search.py, and for losses with kinks in kinked_search.py.
 
 Everything is a function of ψ, k, the features to be kept and those to begin with: no randomness, and no use of answers
 for other k.
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox.constraints import MCP
 from levelprox.errors import InvalidInputError
+from levelprox.kinked_search import KinkedSearch
 from levelprox.objectives import Model, Objective
 from levelprox.problem import Problem
 from levelprox.search import Search
@@ -46,7 +47,7 @@ def best_subset(
     Parameters
     ----------
     objective : LinearModel or MultinomialModel
-        ψ, with a differentiable loss. Its own intercept never counts. Where a feature has a coefficient for each
+        ψ. Its own intercept never counts. Where a feature has a coefficient for each
         class, it counts once.
     k : int
         How many features may be nonzero.
@@ -59,7 +60,7 @@ def best_subset(
     prove : bool, default=False
         Whether to examine all exchanges whatever that takes. By default all are where there are at most 1e5 and the
         refits that bounds leave to do are not much work; else as many as are, and at least the 50 most promising ones.
-        For the squared loss all are always.
+        For the squared loss all are always. For losses with kinks the 50 most promising are by default.
     start : array-like of int or bool, optional
         Features, by index or mask, to begin with: exchanges then begin from these alone, which is fast where they are
         nearly the best ones. The answer then depends on them, and may be worse than without. Of more than k the most
@@ -91,10 +92,10 @@ def best_subset(
     >>> best_subset(LinearModel(X, b), 2).support.tolist()
     [3, 7]
     """
-    if not isinstance(objective, Model) or not objective.curved:
+    if not isinstance(objective, Model):
         raise InvalidInputError(
-            "best_subset needs a LinearModel or MultinomialModel with a differentiable loss; for others, solve with a "
-            "constraint of small threshold at level (k + 1/2) * cap"
+            "best_subset needs a LinearModel or MultinomialModel; for others, solve with a constraint of small "
+            "threshold at level (k + 1/2) * cap"
         )
     if callback is not None and not callable(callback):
         raise InvalidInputError(f"callback must be a function of a record, got {callback!r}")
@@ -104,7 +105,8 @@ def best_subset(
     begin = None if start is None else _features("start", start, objective)
     problem = Problem(objective, MCP.from_threshold(1.0), count + 0.5, _weights(objective, keep), nonnegative)
     watch = Watch(seconds, most, callback)
-    return Search(problem, count, at_least_zero("tol", tol), bool(prove), watch, begin)()
+    kind = Search if objective.curved else KinkedSearch
+    return kind(problem, count, at_least_zero("tol", tol), bool(prove), watch, begin)()
 
 
 def _weights(objective: Model, keep: ArrayLike | None) -> Vector | None:

@@ -72,6 +72,19 @@ def _stiffness(K: Matrix) -> Matrix:
     return np.asarray(np.linalg.pinv(K, hermitian=True), np.float64)
 
 
+def _bent(objective: Model, gradient: Matrix, own: Matrix) -> Matrix:
+    """The diagonal blocks of H, with a typical curvature where ψ is straight and steep.
+
+    As a sigmoid in its middle, or a smoothed hinge beyond its bend: there the model has no minimum, and ψ has one.
+    """
+    straight = ~(np.einsum("jaa->j", own) > 0) & np.any(gradient != 0, axis=1)
+    if not np.any(straight):
+        return own
+    squares = objective.column_magnitudes()[:: objective.width] ** 2
+    typical = objective.curvature * squares / float(np.mean(squares[squares > 0]))
+    return np.where(straight[:, None, None], typical[:, None, None] * np.eye(objective.width), own)
+
+
 def costs(problem: Problem, fit: Fit) -> Vector:
     """What leaving out each feature of a fit costs, the exempt ones infinitely much; no pass over the others."""
     assert isinstance(problem.objective, Model)
@@ -123,7 +136,7 @@ class Exchange:
         self.cross, self.B = cross, cross @ self.K
         d = problem.n_features
         self.gradient = gradient.reshape(d, width)
-        self.own = own
+        self.own = _bent(problem.objective, self.gradient, own)
         self.left = self.own - np.einsum("jas,jbs->jab", self.B.reshape(d, width, -1), cross.reshape(d, width, -1))
         self.outside = np.einsum("jaa->j", self.own) > 0
         self.outside[fit.features] = False

@@ -27,7 +27,7 @@ from levelprox.forward import FEW, forward
 from levelprox.null_fit import NullFit, null_fit
 from levelprox.objectives import Model
 from levelprox.problem import Problem
-from levelprox.refit import Fit, last_digits
+from levelprox.refit import Fit, last_digits, lowest
 from levelprox.restriction import How
 from levelprox.result import Iterate, Status
 from levelprox.subset import Exchanges, Subset
@@ -41,6 +41,7 @@ Features = NDArray[np.intp]
 
 _ROUGH = 3e-3
 _SMALL = 2.0**-10  # of the largest coefficient: the last threshold
+_REACHES = 2.0 ** (np.arange(-4, 11) / 2)  # median margins from which descents along a ray begin
 
 
 @dataclass(eq=False)
@@ -69,23 +70,13 @@ class Search:
     start: Features | None = None
 
     def __call__(self) -> Subset:
-        problem, examined = self.problem, 0
-        self.objective = cast(Model, problem.objective)
-        self.null = null_fit(problem, self._left())
-        exempt = problem.exempt
-        null = Fit(exempt, self.null.x[problem.coordinates(exempt)], self.null.psi, self._margins(exempt))
-        self.swaps = Swaps(
-            problem, null, self.null, self.tol * self.null.scale, self._how(), self.prove, watch=self.watch
-        )
-        self.swaps.n_grad = 2 if exempt.size else 1
-        counted = np.setdiff1d(np.arange(problem.n_features), exempt)
-        multiplier, addition, status = 0.0, None, Status.SOLVED
+        self.begin()
+        examined, multiplier, addition, status = 0, 0.0, None, Status.SOLVED
         try:
-            self.watch.improved(null.psi, 0)
-            if counted.size <= self.k:
-                self.swaps.keep(self.swaps.fitted(np.arange(problem.n_features)))
-            elif self.k > 0:
-                self._improve()
+            self.watch.improved(self.swaps.best.psi, 0)
+            for _ in self.sets():
+                pass
+            if self.k > 0:
                 self.watch.enter("proof")
                 examined = self.swaps.examined()
             self.swaps.best = self._to_the_last_digits(self.swaps.best)
@@ -99,11 +90,28 @@ class Search:
         fit = self.swaps.best if status is Status.SOLVED else self.swaps.best_so_far()
         return self._subset(fit, examined, multiplier, addition, status)
 
-    def _improve(self) -> None:
-        """Exchanges from each start."""
-        for start in self._starts():
-            self.watch.enter("exchanges")
-            self.swaps.improved(start)
+    def begin(self) -> None:
+        """The null fit, from which everything begins."""
+        problem = self.problem
+        self.objective = cast(Model, problem.objective)
+        self.null = null_fit(problem, self._left())
+        exempt = problem.exempt
+        null = Fit(exempt, self.null.x[problem.coordinates(exempt)], self.null.psi, self._margins(exempt))
+        tolerance = self.tol * self.null.scale
+        self.swaps = Swaps(problem, null, self.null, tolerance, self._how(), self.prove, watch=self.watch)
+        self.swaps.n_grad = 2 if exempt.size else 1
+
+    def sets(self) -> Iterator[Fit]:
+        """Sets that exchanges no longer improve, as far as estimates tell, one for each start."""
+        everything = np.arange(self.problem.n_features)
+        if self.problem.counted(everything).size <= self.k:
+            self.swaps.keep(self.swaps.fitted(everything))
+        elif self.k > 0 or self.objective.convex_start is not None:
+            for start in self._starts():
+                self.watch.enter("exchanges")
+                yield self.swaps.improved(start)
+        if self.objective.convex_start is not None:
+            self.swaps.keep(self._along_its_ray(self.swaps.best, self.swaps.best))
 
     def _starts(self) -> Iterator[Fit]:
         """Sets of k features from which exchanges begin."""
@@ -111,6 +119,9 @@ class Search:
             yield self._completed(self.problem.counted(self.start))
             return
         null, problem = self.swaps.best, self.problem
+        convex = self.objective.convex_start
+        if convex is not None:
+            yield from self._by_convex_start(null, convex)
         counted = problem.n_features - problem.exempt.size
         most = min(2 * self.k, counted, max(self.k, self.objective.n_margins - 1))
         chosen = forward(self.swaps, null, most, shown=self.k)
@@ -127,6 +138,30 @@ class Search:
             self.watch.enter("forward")
             chosen = forward(self.swaps, null, self.k, without=int(chosen[0]))
             yield self.swaps.fitted(self._with_exempt(chosen))
+
+    def _by_convex_start(self, null: Fit, convex: Model) -> Iterator[Fit]:
+        """The fits of exempt features alone, and of the answer for the convex loss that this one starts from."""
+        yield self.swaps.fitted(null.features, null)
+        watch = Watch(self.watch.left(), self.watch.max_iter - self.watch.step, lambda record: self.watch.left() <= 0)
+        search = Search(replace(self.problem, objective=convex), self.k, self.tol, False, watch)
+        search.begin()
+        for _ in search.sets():
+            pass
+        self.watch.step += watch.step
+        self.swaps.n_grad += search.swaps.n_grad
+        self.swaps.n_refits += search.swaps.n_refits
+        found = search.swaps.best
+        yield self._along_its_ray(found, self.swaps.fitted(found.features, found))
+
+    def _along_its_ray(self, ray: Fit, best: Fit) -> Fit:
+        """The best fit over the same features from any point of a ray, where ψ may fall for ever along it.
+
+        How far out a descent begins then decides where it ends: most samples should still pull, but some no longer.
+        """
+        size = 0.0 if self.objective.attained else float(np.median(np.abs(ray.margins)))
+        starts = [replace(ray, x=reach / size * ray.x) for reach in _REACHES] if size > 0 else []
+        fit = lowest([best, *(self.swaps.fitted(ray.features, start) for start in starts)])
+        return best if fit is None or fit is best else self._along_its_ray(fit, fit)
 
     def _completed(self, features: Features) -> Fit:
         """The fit over k features: the most useful of these, or these with the most useful others."""

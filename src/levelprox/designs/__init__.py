@@ -18,6 +18,7 @@ from levelprox.designs.base import Design
 from levelprox.designs.conversion import as_design
 from levelprox.designs.dense import DenseDesign
 from levelprox.designs.intercept import InterceptDesign, scaled_by
+from levelprox.designs.running_moments import RunningMoments
 from levelprox.designs.scaled import ScaledDesign
 from levelprox.designs.selected import SelectedDesign
 from levelprox.designs.sparse import SparseDesign
@@ -26,6 +27,7 @@ __all__ = [
     "DenseDesign",
     "Design",
     "InterceptDesign",
+    "RunningMoments",
     "ScaledDesign",
     "SelectedDesign",
     "SparseDesign",

@@ -9,12 +9,43 @@ two has exactly the mean and the standard deviation times it.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from levelprox import _kernels
 from levelprox.designs.base import Design, Vector
 
 _ROUNDING = 4 * float(np.finfo(np.float64).eps)
+
+
+class Moments(NamedTuple):
+    """Of every column of X: its mean, its standard deviation, its least and its largest entry that has a weight."""
+
+    mean: Vector
+    deviation: Vector
+    low: Vector
+    high: Vector
+
+    @property
+    def constant(self) -> NDArray[np.bool_]:
+        """Whether all entries are equal, up to rounding."""
+        # Halves, for the difference of two numbers in range may be out of it.
+        largest = np.maximum(np.abs(self.low), np.abs(self.high))
+        equal: NDArray[np.bool_] = self.high / 2 - self.low / 2 <= _ROUNDING / 2 * largest
+        return equal
+
+    @property
+    def scale(self) -> Vector:
+        """The standard deviation; where all entries are equal up to rounding, 1."""
+        return np.where(self.constant | (self.deviation == 0), 1.0, self.deviation)
+
+    @property
+    def magnitude(self) -> Vector:
+        """√(Σ s_i X_ij² / Σ s), the deviation about zero; where the column is zero, 1."""
+        size = np.hypot(self.mean, self.deviation)
+        return np.where(size == 0, 1.0, size)
 
 
 def means_and_scales(design: Design, weight: Vector | None) -> tuple[Vector, Vector]:
@@ -27,20 +58,24 @@ def means_and_scales(design: Design, weight: Vector | None) -> tuple[Vector, Vec
     weight : ndarray of shape (n,), optional
         s, at most 1.
     """
+    moments = moments_of(design, weight)
+    return moments.mean, moments.scale
+
+
+def moments_of(design: Design, weight: Vector | None) -> Moments:
+    """The same in parts, with the least and the largest entries."""
     n, d = design.shape
     total = float(n) if weight is None else float(weight.sum())
     mean, low, high = _means(design, weight, total)
     # Rounding must not move the mean of equal numbers away from them.
     mean = np.clip(mean, low, high)
-    # Halves, for the difference of two numbers in range may be out of it.
-    constant = high / 2 - low / 2 <= _ROUNDING / 2 * np.maximum(np.abs(low), np.abs(high))
     half = np.maximum(high / 2 - mean / 2, mean / 2 - low / 2)
     unit = np.ldexp(1.0, np.clip(np.frexp(half)[1] + 1, -1021, 1023))
     first, second = np.empty(d), np.empty(d)
     weights = np.ones(n) if weight is None else weight
     _kernels.column_moments(design.kernel, mean, unit, weights, first, second)
-    scale = unit * np.sqrt(np.maximum(second - first * (first / total), 0) / total)
-    return mean, np.where(constant | (scale == 0), 1.0, scale)
+    deviation = unit * np.sqrt(np.maximum(second - first * (first / total), 0) / total)
+    return Moments(mean, deviation, low, high)
 
 
 def _means(design: Design, weight: Vector | None, total: float) -> tuple[Vector, Vector, Vector]:
@@ -54,24 +89,3 @@ def _means(design: Design, weight: Vector | None, total: float) -> tuple[Vector,
         _kernels.column_sums(design.kernel, weight, unit, sums, low, high)
         means = np.where(np.isfinite(means), means, sums / (total * unit))
     return means, low, high
-
-
-def magnitudes(design: Design, weight: Vector | None) -> Vector:
-    """√(Σ s_i X_ij² / Σ s) of every column, its deviation about zero; 1 where the column is zero.
-
-    Parameters
-    ----------
-    design : Design
-        With a kernel.
-    weight : ndarray of shape (n,), optional
-        s, at most 1.
-    """
-    n, d = design.shape
-    total = float(n) if weight is None else float(weight.sum())
-    _, low, high = _means(design, weight, total)
-    unit = np.ldexp(1.0, np.clip(np.frexp(np.maximum(np.abs(low), np.abs(high)))[1], -1021, 1023))
-    first, second = np.empty(d), np.empty(d)
-    weights = np.ones(n) if weight is None else weight
-    _kernels.column_moments(design.kernel, np.zeros(d), unit, weights, first, second)
-    scale = unit * np.sqrt(second / total)
-    return np.where(scale == 0, 1.0, scale)

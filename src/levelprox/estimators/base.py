@@ -53,7 +53,7 @@ class SparseLinearModel(Selector, TransformerMixin, BaseEstimator):
                 f"give either n_features or level, not both; got n_features={self.n_features!r}, level={self.level!r}"
             )
         if self.level is None:
-            by_rule = min(DEFAULT_FEATURES, max(1, int(n / SAMPLES_FOR_A_FEATURE)))
+            by_rule = int(max(1, min(n / SAMPLES_FOR_A_FEATURE, DEFAULT_FEATURES)))
             return Budget(features=by_rule if self.n_features is None else whole("n_features", self.n_features))
         level = real("level", self.level)
         if level < 0:

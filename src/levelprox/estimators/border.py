@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.designs import Design, ScaledDesign, as_design
-from levelprox.designs.moments import magnitudes, means_and_scales
+from levelprox.designs.moments import moments_of
 from levelprox.errors import InvalidInputError, NumericalError
 from levelprox.validation import Array
 
@@ -54,9 +54,9 @@ class Border:
     def standardized(cls, X: object, weight: Vector | None, fit_intercept: bool, width: int = 1) -> Border:
         """Columns of standard deviation 1 about their mean; about zero, where there is no intercept to take it up."""
         base = as_design(X)
-        weight = None if weight is None else weight / weight.max()
         with np.errstate(over="ignore", invalid="ignore"):
-            center, scale = means_and_scales(base, weight) if fit_intercept else (None, magnitudes(base, weight))
+            moments = moments_of(base, None if weight is None else weight / weight.max())
+            center, scale = (moments.mean, moments.scale) if fit_intercept else (None, moments.magnitude)
         return cls(base, center, _usable(scale), fit_intercept, width)
 
     def inside(self, coef: Vector, intercept: Vector) -> Vector:

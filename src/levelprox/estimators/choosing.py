@@ -9,7 +9,9 @@ from __future__ import annotations
 import copy
 import math
 import time
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -154,13 +157,21 @@ class Choosing(SparseLinearModel):
         scores = np.array([[found[budget.value, fold].score for fold in folds] for budget in budgets])
         counts = np.array([[found[budget.value, fold].n_selected for fold in folds] for budget in budgets])
         seconds = np.array([[found[budget.value, fold].seconds for fold in folds] for budget in budgets])
+        unsolved = np.array([sum(not found[budget.value, fold].solved for fold in folds) for budget in budgets])
         left_out = sum(found[budgets[0].value, fold].left_out for fold in folds)
         if left_out:
             warn(
                 f"{left_out} samples are of classes that the training part of their fold does not have; they are left "
                 "out of the score. Use stratified folds, or fewer of them"
             )
-        return self._table(budgets, scores, counts, seconds)
+        results, best = self._table(budgets, scores, counts, seconds)
+        results["n_unsolved"] = unsolved
+        if unsolved[best]:
+            warn(
+                f"{unsolved[best]} of {len(splits)} fits of the chosen budget {budgets[best].value:g} did not end at a "
+                "minimiser, as where classes are separable. Choose smaller budgets, or raise max_iter and time_limit"
+            )
+        return results, best
 
     def _table(
         self, budgets: list[Budget], scores: Vector, counts: NDArray[Any], seconds: Vector
@@ -246,6 +257,7 @@ class _Scored:
     score: float
     n_selected: int
     seconds: float
+    solved: bool
     freedom: int = 0
     left_out: int = 0
 
@@ -271,7 +283,7 @@ def _score_fold(
             part = judged.part(np.flatnonzero(known))
             score = -model._mean_loss(part.X, part.y, part.weight, **part.more)
         left_out = 0 if scorer is not None else int(np.count_nonzero(~known))
-        scored.append(_Scored(score, model.selected_features_.size, seconds, left_out=left_out))
+        scored.append(_Scored(score, model.selected_features_.size, seconds, model.status_.success, left_out=left_out))
     return scored
 
 
@@ -283,7 +295,7 @@ def _fit_all(single: Any, samples: Samples, budgets: list[Budget]) -> list[_Scor
         rows = np.atleast_2d(model.coef_).shape[0]
         each = max(rows - 1, 1) if is_classifier(model) and model._softmax() else rows
         freedom = each * (count + int(model.fit_intercept))
-        scored.append(_Scored(model.certificate_.psi, count, seconds, freedom))
+        scored.append(_Scored(model.certificate_.psi, count, seconds, model.status_.success, freedom))
     return scored
 
 
@@ -293,14 +305,25 @@ def _fitted(single: Any, samples: Samples, budgets: list[Budget]) -> Iterator[tu
     model.n_features_in_ = samples.X.shape[1]
     task: Task = model._task(samples.X, samples.y, samples.weight, budgets[0], **samples.more)
     if budgets[0].features is None:
-        solutions = task.fits(np.array([budget.value for budget in budgets]))
+        with _quiet():
+            solutions = task.fits(np.array([budget.value for budget in budgets]))
         each = (time.monotonic() - began) / len(budgets)
         for budget, solution in zip(budgets, solutions, strict=True):
             yield _with(model, task, budget, solution), each
         return
     for budget in budgets:
-        yield _with(model, task, budget, task.fit(budget)), time.monotonic() - began
+        with _quiet():
+            solution = task.fit(budget)
+        yield _with(model, task, budget, solution), time.monotonic() - began
         began = time.monotonic()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Fits that end short are counted; a warning for each of a hundred would hide the one that matters."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
 
 
 def _with(model: Any, task: Task, budget: Budget, solution: Solution) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from levelprox.designs import as_design
 from levelprox.errors import InvalidInputError, warn
 from levelprox.estimators.base import SparseLinearModel, Vector
+from levelprox.estimators.border import Border
 from levelprox.estimators.named_losses import CLASSIFICATION_LOSSES, loss_of
 from levelprox.estimators.reading import check_labels
 from levelprox.estimators.task import Budget, Task
@@ -105,7 +106,6 @@ class Classification(ClassifierMixin, SparseLinearModel):
         return data, target
 
     def _task(self, X: Any, y: NDArray[Any], weight: Vector | None, budget: Budget, **more: Any) -> Task:
-        loss, softmax = self._loss(), self._softmax()
         present = np.ones(y.size, np.bool_) if weight is None else weight > 0
         self.classes_ = np.unique(y[present])
         if self.classes_.size < 2:
@@ -119,15 +119,40 @@ class Classification(ClassifierMixin, SparseLinearModel):
         weight = self._with_class_weight(y, weight)
         n_classes = self.classes_.size
         border = self._border(X, weight, 1 if n_classes == 2 else n_classes)
-        objective: Model
-        if n_classes == 2:
+        return self._new_task(border, self._objective(border, y, weight), budget, 1.0)
+
+    def _objective(self, border: Border, y: NDArray[Any], weight: Vector | None) -> Model:
+        """ψ of these samples."""
+        loss, softmax, intercept = self._loss(), self._softmax(), border.fit_intercept
+        if self.classes_.size == 2:
             b = np.where(y == self.classes_[1], 1.0, -1.0)
-            objective = LinearModel(border.design, b, loss, weight, fit_intercept=border.fit_intercept)
-        elif softmax:
-            objective = MultinomialModel(border.design, y, weight, fit_intercept=border.fit_intercept)
-        else:
-            objective = OneVsRestModel(border.design, y, loss, weight, fit_intercept=border.fit_intercept)
-        return self._new_task(border, objective, budget, 1.0)
+            return LinearModel(border.design, b, loss, weight, fit_intercept=intercept)
+        if softmax:
+            return MultinomialModel(border.design, y, weight, fit_intercept=intercept, classes=self.classes_)
+        return OneVsRestModel(border.design, y, loss, weight, fit_intercept=intercept, classes=self.classes_)
+
+    def _check_classes(self, classes: ArrayLike | None, first: bool) -> None:
+        """All classes of a stream, told in its first call and the same in all others."""
+        if classes is None and not hasattr(self, "classes_"):
+            raise InvalidInputError("classes must be given in the first call of partial_fit: all there will ever be")
+        if classes is None:
+            return
+        given = np.unique(np.asarray(classes))
+        if not first and not np.array_equal(given, self.classes_):
+            raise InvalidInputError(f"classes={given.tolist()} are not those of before: {self.classes_.tolist()}")
+        if given.size < 2:
+            raise InvalidInputError(f"{type(self).__name__} needs at least 2 classes, got only {given.tolist()}")
+        self.classes_ = given
+
+    def _with_class_weight_of_a_batch(self, y: NDArray[Any], weight: Vector | None) -> Vector | None:
+        check_classification_targets(y)
+        unknown = np.flatnonzero(~np.isin(y, self.classes_))
+        if unknown.size:
+            i = int(unknown[0])
+            raise InvalidInputError(f"y has the class {y[i]!r} at index {i}, which is none of {self.classes_.tolist()}")
+        if isinstance(self.class_weight, str):
+            raise InvalidInputError("class_weight='balanced' needs all data at once; for partial_fit give a dict")
+        return self._with_class_weight(y, weight)
 
     def _same_classes(self, known: NDArray[Any] | None) -> bool:
         """Whether the last fit, if any, had these classes, so that its coefficients are of use."""
@@ -144,18 +169,23 @@ class Classification(ClassifierMixin, SparseLinearModel):
         if self.class_weight is None:
             return weight
         places = np.searchsorted(self.classes_, y)
-        own = np.ones(y.size) if weight is None else weight / weight.max()
+        own = np.ones(y.size) if weight is None else weight
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             factors = own.sum() / (self.classes_.size * np.bincount(places, own))
         elif isinstance(self.class_weight, dict):
             factors = self._factors(self.class_weight)
         else:
             raise InvalidInputError(f"class_weight must be a dict, 'balanced' or None, got {self.class_weight!r}")
-        with np.errstate(under="ignore"):
-            product = own * (factors / factors.max())[places]  # only ratios matter, and these stay in range
-        left = np.bincount(places, product)
-        if not np.all(left > 0):
-            raise InvalidInputError(f"class_weight leaves class {self.classes_.tolist()[np.argmin(left)]!r} no weight")
+        with np.errstate(over="ignore", under="ignore"):
+            product = own * factors[places]
+            left = np.bincount(places, product)
+            if not np.all(np.isfinite(left)) or np.min(left[places]) == 0:  # of these the ratios may still be in range
+                product = (own / own.max()) * (factors / factors.max())[places]
+                left = np.bincount(places, product)
+        if np.min(left[places]) == 0:
+            raise InvalidInputError(
+                f"class_weight leaves class {self.classes_.tolist()[places[np.argmin(left[places])]]!r} no weight"
+            )
         return np.asarray(product)
 
     def _factors(self, given: dict[Any, float]) -> Vector:

@@ -8,13 +8,14 @@ from numpy.typing import ArrayLike
 
 from levelprox.constraints import Constraint
 from levelprox.estimators.classification import Classification, rarest
+from levelprox.estimators.streaming import Streaming
 from levelprox.estimators.task import Callback
 from levelprox.losses import Loss
 from levelprox.run import RandomState
 from levelprox.subsolvers import Subsolver
 
 
-class SparseClassifier(Classification):
+class SparseClassifier(Classification, Streaming):
     """Classification with at most k features, or under a level of a sparsity constraint.
 
     With z = X coef' + intercept, weights s and the loss ℓ it minimises
@@ -66,6 +67,9 @@ class SparseClassifier(Classification):
         For fits under a level, as in `levelprox.solve`.
     warm_start : bool, default=False
         Whether to begin at the last fit. Faster, but the answer then depends on it.
+    memory : float, optional
+        For `partial_fit`: after so many samples the weight of those before them has fallen to 1/e. None forgets
+        nothing; on a drifting stream choose about as many samples as the drift takes to matter.
     random_state : int, RandomState, Generator or None, default=None
         For subsolvers that sample; nothing else is random.
     verbose : int, default=0
@@ -139,6 +143,7 @@ class SparseClassifier(Classification):
         subsolver: str | Subsolver = "auto",
         start: str = "auto",
         warm_start: bool = False,
+        memory: float | None = None,
         random_state: RandomState = None,
         verbose: int = 0,
         callback: Callback | None = None,
@@ -159,6 +164,7 @@ class SparseClassifier(Classification):
         self.subsolver = subsolver
         self.start = start
         self.warm_start = warm_start
+        self.memory = memory
         self.random_state = random_state
         self.verbose = verbose
         self.callback = callback
@@ -183,4 +189,37 @@ class SparseClassifier(Classification):
         budget = self._budget(rarest(target, weight))
         known = getattr(self, "classes_", None)
         task = self._task(self._design(data), target, weight, budget)
+        self._forget()
         return self._fit(task, budget, self._previous(task) if self._same_classes(known) else None)
+
+    def partial_fit(
+        self,
+        X: object,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Take in a batch of a stream; at most `n_features` features are used after every call (docs/stream.md).
+
+        Features are standardised by the means and deviations of all rows so far. There is no certificate: what earlier
+        batches told is only remembered in part. After `fit`, a stream begins afresh.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        classes : array-like of shape (n_classes,), optional
+            All classes there will be; must be given in the first call, unless a `fit` has seen them.
+        sample_weight : array-like of shape (n_samples,), optional
+            In one unit for all batches, in which an ordinary sample weighs 1.
+
+        Returns
+        -------
+        self
+        """
+        first = not hasattr(self, "_stream")
+        data, target = self._read(X, y, reset=first)
+        self._check_classes(classes, first)
+        weight = self._with_class_weight_of_a_batch(target, self._weights(sample_weight, data.shape[0]))
+        width = 1 if self.classes_.size == 2 else self.classes_.size
+        return self._take_in(data, weight, width, lambda border: self._objective(border, target, weight))

@@ -54,7 +54,8 @@ class SparseClassifierCV(Classification, Choosing):
     ----------
     cv_results_ : dict of ndarrays
         "n_features" or "level", and for criterion="cv" "split0_test_score", …, "mean_test_score", "std_test_score",
-        "standard_error", "rank_test_score", "mean_n_selected", "mean_fit_time"; else the criterion by its name,
+        "standard_error", "rank_test_score", "mean_n_selected", "mean_fit_time" and "n_unsolved", the number of folds
+        whose fit did not end at a minimiser; else the criterion by its name,
         "loss" (ψ), "n_selected" and "df".
     best_index_ : int
         The row of `cv_results_` that was chosen.

@@ -11,6 +11,7 @@ from sklearn.base import RegressorMixin
 
 from levelprox.errors import InvalidInputError
 from levelprox.estimators.base import SparseLinearModel, Vector
+from levelprox.estimators.border import Border
 from levelprox.estimators.named_losses import REGRESSION_LOSSES, loss_of
 from levelprox.estimators.task import Budget, Task
 from levelprox.losses import Loss, Squared
@@ -73,9 +74,20 @@ class Regression(RegressorMixin, SparseLinearModel):
         loss = self._loss()
         y = loss.check_targets(y, "y")
         border = self._border(X, weight, 1)
-        offset = self._known(more.get("offset"), more.get("exposure"), y.size)
-        objective = LinearModel(border.design, y, loss, weight, offset, border.fit_intercept)
+        objective = self._objective(border, y, weight, more.get("offset"), more.get("exposure"))
         return self._new_task(border, objective, budget, _unit(loss, y, weight))
+
+    def _objective(
+        self,
+        border: Border,
+        y: NDArray[Any],
+        weight: Vector | None,
+        offset: ArrayLike | None,
+        exposure: ArrayLike | None,
+    ) -> LinearModel:
+        """ψ of these samples."""
+        known = self._known(offset, exposure, y.size)
+        return LinearModel(border.design, y, self._loss(), weight, known, border.fit_intercept)
 
     def _known(self, offset: ArrayLike | None, exposure: ArrayLike | None, n: int) -> Vector | None:
         """What is known to add to each margin."""

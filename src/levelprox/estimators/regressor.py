@@ -8,13 +8,14 @@ from numpy.typing import ArrayLike
 
 from levelprox.constraints import Constraint
 from levelprox.estimators.regression import Regression
+from levelprox.estimators.streaming import Streaming
 from levelprox.estimators.task import Callback
 from levelprox.losses import Loss
 from levelprox.run import RandomState
 from levelprox.subsolvers import Subsolver
 
 
-class SparseRegressor(Regression):
+class SparseRegressor(Regression, Streaming):
     """Regression with at most k features, or under a level of a sparsity constraint.
 
     With z = X coef + intercept + offset, weights s and the loss ℓ it minimises
@@ -61,6 +62,9 @@ class SparseRegressor(Regression):
         For fits under a level, as in `levelprox.solve`.
     warm_start : bool, default=False
         Whether to begin at the last fit. Faster, but the answer then depends on it.
+    memory : float, optional
+        For `partial_fit`: after so many samples the weight of those before them has fallen to 1/e. None forgets
+        nothing; on a drifting stream choose about as many samples as the drift takes to matter.
     random_state : int, RandomState, Generator or None, default=None
         For subsolvers that sample; nothing else is random.
     verbose : int, default=0
@@ -131,6 +135,7 @@ class SparseRegressor(Regression):
         subsolver: str | Subsolver = "auto",
         start: str = "auto",
         warm_start: bool = False,
+        memory: float | None = None,
         random_state: RandomState = None,
         verbose: int = 0,
         callback: Callback | None = None,
@@ -149,6 +154,7 @@ class SparseRegressor(Regression):
         self.subsolver = subsolver
         self.start = start
         self.warm_start = warm_start
+        self.memory = memory
         self.random_state = random_state
         self.verbose = verbose
         self.callback = callback
@@ -183,4 +189,34 @@ class SparseRegressor(Regression):
         weight = self._weights(sample_weight, data.shape[0])
         budget = self._budget(float(target.size if weight is None else weight.sum()))
         task = self._task(self._design(data), target, weight, budget, offset=offset, exposure=exposure)
+        self._forget()
         return self._fit(task, budget, self._previous(task))
+
+    def partial_fit(
+        self,
+        X: object,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> Self:
+        """Take in a batch of a stream; at most `n_features` features are used after every call (docs/stream.md).
+
+        Features are standardised by the means and deviations of all rows so far. There is no certificate: what earlier
+        batches told is only remembered in part. After `fit`, a stream begins afresh.
+
+        Parameters
+        ----------
+        X, y, offset, exposure
+            As in `fit`.
+        sample_weight : array-like of shape (n_samples,), optional
+            In one unit for all batches, in which an ordinary sample weighs 1.
+
+        Returns
+        -------
+        self
+        """
+        data, read = self._read(X, y, y_numeric=True, reset=not hasattr(self, "_stream"))
+        target = self._loss().check_targets(read, "y")
+        weight = self._weights(sample_weight, data.shape[0])
+        return self._take_in(data, weight, 1, lambda border: self._objective(border, target, weight, offset, exposure))

@@ -106,6 +106,15 @@ class Loss(ABC):
         return b * direction > 0
 
     @property
+    def convex_start(self) -> Loss | None:
+        """For a loss that is not convex, a convex one L that leads to good minima of it; None for a convex loss.
+
+        ℓ = f(L) with f increasing and concave: ℓ and L are least at the same margins, and where L ≈ L₀, ℓ is at most
+        f(L₀) + f'(L₀)(L − L₀), so that samples which L fits badly count less in ℓ, and the others as in L.
+        """
+        return None
+
+    @property
     def parameter(self) -> float:
         """The loss's one number, 0.0 if none."""
         return 0.0

@@ -134,13 +134,13 @@ def _classes(labels: ArrayLike, n: int, known: ArrayLike | None) -> tuple[NDArra
         raise InvalidInputError(f"classes must be one-dimensional, got shape {wanted.shape}")
     try:
         classes, places = np.unique(wanted, return_inverse=True)
+        if classes.size < 2:
+            only = f"got only {classes[0]!r}" if classes.size else "got none"
+            raise InvalidInputError(f"{name} must be of at least two classes, {only}")
         if known is not None:
             places = _places(given, classes)
     except TypeError:
-        raise InvalidInputError("labels must all be of one kind, which can be sorted") from None
-    if classes.size < 2:
-        only = f"got only {classes[0]!r}" if classes.size else "got none"
-        raise InvalidInputError(f"{name} must be of at least two classes, {only}")
+        raise InvalidInputError(f"{name} must all be of one kind, which can be sorted") from None
     return classes, places.astype(np.int64)
 
 

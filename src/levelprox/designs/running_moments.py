@@ -1,0 +1,116 @@
+"""Means and standard deviations of columns that arrive in batches of rows, each seen once.
+
+Two parts of the data with weights s and s', means m and m' and deviations σ and σ' have together, with p = s/(s + s')
+and p' = 1 − p, the mean and the deviation
+
+    m + p'(m' − m),      √(pσ² + p'σ'² + pp'(m' − m)²)
+
+(Chan, Golub, LeVeque 1983). The root is taken by `hypot`, so that neither squares of 1e200 overflow nor those of 1e-200
+vanish. A part's own figures are those of `moments.py`, about its own mean: sparse rows stay sparse.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from levelprox.designs.base import Design, Vector, vector
+from levelprox.designs.moments import Moments, moments_of
+from levelprox.errors import InvalidInputError
+from levelprox.validation import finite, whole
+
+
+class RunningMoments:
+    """Weighted mean and standard deviation of every column of all rows seen so far.
+
+    Equal to `means_and_scales` of all rows together but for rounding: 1e-12 relative to the deviations, for means
+    up to a thousand of them; beyond that, as many digits are lost as the mean has more than the deviation.
+
+    Parameters
+    ----------
+    n_features : int
+        Columns of every batch.
+
+    Attributes
+    ----------
+    total : float
+        Σ s of all rows.
+    mean : ndarray of shape (n_features,)
+        0 before the first row.
+    scale : ndarray of shape (n_features,)
+        The standard deviation; 1 where all entries were equal, up to rounding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.designs import RunningMoments, as_design
+    >>> moments = RunningMoments(1)
+    >>> for batch in ([[1.0]], [[3.0], [5.0]]):
+    ...     moments.update(as_design(np.array(batch)))
+    >>> moments.total, moments.mean.tolist(), (moments.scale**2).round(9).tolist()
+    (3.0, [3.0], [2.666666667])
+    """
+
+    def __init__(self, n_features: int) -> None:
+        d = whole("n_features", n_features, 1)
+        self.total = 0.0
+        self._moments = Moments(np.zeros(d), np.zeros(d), np.full(d, math.inf), np.full(d, -math.inf))
+
+    @property
+    def mean(self) -> Vector:
+        return self._moments.mean
+
+    @property
+    def scale(self) -> Vector:
+        return self._moments.scale if self.total else np.ones_like(self.mean)
+
+    @property
+    def magnitude(self) -> Vector:
+        """The deviation about zero; 1 where all entries were zero."""
+        return self._moments.magnitude if self.total else np.ones_like(self.mean)
+
+    def update(self, design: Design, sample_weight: ArrayLike | None = None) -> None:
+        """Take in a batch of rows.
+
+        Parameters
+        ----------
+        design : Design of shape (n, n_features)
+            The rows as they are, neither scaled nor with an intercept.
+        sample_weight : array-like of shape (n,), optional
+            s ≥ 0, in one unit for all batches: a weight of 2 is a repeated row, a weight of 0 a removed one.
+        """
+        n, d = design.shape
+        if d != self.mean.size:
+            raise InvalidInputError(f"the batch has {d} features, those before it had {self.mean.size}")
+        if sample_weight is None:
+            self._merge(float(n), moments_of(design, None))
+            return
+        weight = finite("sample_weight", vector("sample_weight", sample_weight, n)).astype(np.float64, copy=False)
+        if np.any(weight < 0):
+            raise InvalidInputError("sample_weight must not be negative")
+        if np.any(weight > 0):
+            exponent = int(np.frexp(weight.max())[1])
+            small = np.ldexp(
+                weight, -exponent
+            )  # at most 1; exact, but for weights that do not count beside the largest
+            with np.errstate(over="ignore"):
+                total = float(np.ldexp(small.sum(), exponent))
+            self._merge(total, moments_of(design, small))
+
+    def _merge(self, added: float, new: Moments) -> None:
+        total = self.total + added
+        if not math.isfinite(total):
+            raise InvalidInputError("the sum of all sample weights overflows; divide them by their largest")
+        old = self._moments
+        if self.total == 0:
+            self.total, self._moments = total, new
+            return
+        was, now = self.total / total, added / total
+        half = new.mean / 2 - old.mean / 2  # the difference of two numbers in range may be out of it
+        low, high = np.minimum(old.low, new.low), np.maximum(old.high, new.high)
+        mean = np.clip(2 * (old.mean / 2 + now * half), low, high)
+        within = np.hypot(math.sqrt(was) * old.deviation, math.sqrt(now) * new.deviation)
+        between = 2 * (math.sqrt(was * now) * np.abs(half))
+        self.total, self._moments = total, Moments(mean, np.hypot(within, between), low, high)

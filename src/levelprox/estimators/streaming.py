@@ -1,0 +1,84 @@
+"""partial_fit: a model kept up to date from batches, standardised by the moments of all rows seen so far."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+
+from levelprox.designs import RunningMoments
+from levelprox.errors import InvalidInputError
+from levelprox.estimators.base import SparseLinearModel, Vector, boolean
+from levelprox.estimators.border import Border
+from levelprox.estimators.named_constraints import constraint_of
+from levelprox.objectives import Model
+from levelprox.stream import Stream
+from levelprox.validation import positive
+
+# What a fit shows of itself and a stream cannot: the data are gone.
+_OF_A_FIT = ("certificate_", "multiplier_", "status_", "message_", "history_", "constraint_")
+
+
+class Streaming(SparseLinearModel):
+    """A model that also learns from batches; the subclasses say how a batch is read."""
+
+    def _take_in(self, X: Any, weight: Vector | None, width: int, objective: Callable[[Border], Model]) -> Self:
+        """One more batch; nothing is changed should it be refused."""
+        design = self._design(X)
+        d = design.shape[1]
+        stream, moments = copy.deepcopy(getattr(self, "_stream", None)) or self._begun(d)
+        before = self._center_and_scale(moments)
+        moments.update(design, weight)
+        center, scale = self._center_and_scale(moments)
+        border = Border(design, center, scale, boolean("fit_intercept", self.fit_intercept), width)
+        model = objective(border)
+        if scale is not None and before[1] is not None and stream.x is not None:
+            shift = None if center is None else (center - before[0]) / before[1]
+            stream.rescale(scale / before[1], shift)
+        x = stream.step(model, float(design.shape[0] if weight is None else weight.sum()))
+        self._set_coefficients(*border.outside(x))
+        self._stream = stream, moments
+        self.scale_ = border.scale
+        self.level_ = float(stream.k)
+        self.n_iter_ = getattr(self, "n_iter_", 0) + 1 if hasattr(self, "n_samples_seen_") else 1
+        self.n_samples_seen_ = moments.total
+        for name in _OF_A_FIT:
+            self.__dict__.pop(name, None)
+        return self
+
+    def _begun(self, d: int) -> tuple[Stream, RunningMoments]:
+        k = self._most_features()
+        weight = self._feature_weight(self._budget(math.inf), d)
+        keep = None if weight is None else np.flatnonzero(weight == 0)
+        signs = np.arange(d) if boolean("positive", self.positive) else None
+        memory = math.inf if self.memory is None else positive("memory", self.memory)
+        return Stream(k, keep, signs, memory), RunningMoments(d)
+
+    def _most_features(self) -> int:
+        """k; of a level, as many whole features as it pays for. Of a stream, there is no end of samples."""
+        budget = self._budget(math.inf)
+        if budget.features is not None:
+            return budget.features
+        cap = constraint_of(self.constraint, 1.0).cap
+        if not math.isfinite(cap) or self.feature_weight is not None:
+            raise InvalidInputError(
+                "partial_fit counts features: give n_features, or a level of a constraint with a cap, such as 'mcp', "
+                "without feature_weight"
+            )
+        return int(budget.value / cap)
+
+    def _center_and_scale(self, moments: RunningMoments) -> tuple[Any, Any]:
+        """c and s of all rows so far; None where nothing is moved or scaled."""
+        if not boolean("standardize", self.standardize):
+            return None, None
+        if boolean("fit_intercept", self.fit_intercept):
+            return moments.mean, moments.scale
+        return None, moments.magnitude
+
+    def _forget(self) -> None:
+        """What a stream has left behind, before a fit of all data."""
+        for name in ("_stream", "n_samples_seen_"):
+            self.__dict__.pop(name, None)

@@ -1,0 +1,300 @@
+"""One search for the best k features, where the loss has kinks.
+
+There ψ is piecewise linear: it has no curvature that would tell which exchange gains. Its Moreau envelope has, as a
+parabola takes the place of each kink, over a width of the size of the residuals. So
+
+1. sets are found with the envelope at a few widths (`search.py`), and each is refitted exactly with the loss itself
+   (`vertex.py`);
+2. from the best of them exchanges are tried with the loss itself, in the order in which the envelope promises most, and
+   taken for as long as ψ falls.
+
+What comes back is a set that none of the exchanges tried improves; each was refitted exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.certificate import certify
+from levelprox.columns import Columns
+from levelprox.constraints import L1
+from levelprox.exchange import Exchange
+from levelprox.null_fit import NullFit, null_fit
+from levelprox.objectives import LinearModel
+from levelprox.problem import Problem
+from levelprox.refit import Fit
+from levelprox.result import Status
+from levelprox.search import Search
+from levelprox.subset import Exchanges, Subset, SubsetRecord
+from levelprox.vertex import minimised
+from levelprox.watch import Watch
+
+Vector = NDArray[np.float64]
+Features = NDArray[np.intp]
+
+_WIDTHS = (1.5, 0.3)  # of the size of the residuals at the null fit
+_MOST_AT_KINKS = 0.01  # of the mean residual: then the median says nothing
+_ROUGH = 1e-6  # how well the envelope is fitted
+_TOP = 50  # exchanges that are tried where not all of them are
+_ADDITIONS = 5  # that are tried for the best one
+_LOWER = 1e-10  # of ψ: less is not an improvement
+_PERFECT = 1e-9  # of ψ at the null fit: nothing is left to explain
+_SECOND = 1.0  # that the certificate may take at the end, where there is no time left
+
+
+@dataclass(frozen=True, eq=False)
+class _Exact(Fit):
+    """ψ minimised exactly, with the slopes that show it."""
+
+    slopes: Vector = field(default_factory=lambda: np.empty(0))
+
+
+@dataclass(eq=False)
+class KinkedSearch:
+    """One search: what is known, and what it cost.
+
+    Parameters
+    ----------
+    problem : Problem
+        ψ, a `LinearModel` whose loss has kinks, with weights and signs; features of weight 0 are in every fit.
+    k : int
+    tol : float
+        On the stationarity of the fit that is returned.
+    prove : bool
+        Whether to try all exchanges whatever that takes.
+    watch : Watch
+    start : ndarray of int, optional
+        Features to begin with.
+    """
+
+    problem: Problem
+    k: int
+    tol: float
+    prove: bool
+    watch: Watch
+    start: Features | None = None
+
+    def __call__(self) -> Subset:
+        self._begin()
+        multiplier, addition, status = 0.0, None, Status.SOLVED
+        try:
+            self.watch.improved(self.best.psi, 0)
+            self._search()
+            if not self._is_perfect():
+                multiplier, addition = self._best_addition()
+        except TimeoutError as error:
+            if error is self.watch.raised:
+                raise
+            status = Status.TIME_LIMIT
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        return self._subset(multiplier, addition, status)
+
+    def _begin(self) -> None:
+        """The null fit, exactly."""
+        problem = self.problem
+        self.objective = cast(LinearModel, problem.objective)
+        self.columns = Columns(self.objective)
+        self.known: dict[bytes, float] = {}
+        self.examined, self.n_grad = 0, 2
+        self.smooth: Search | None = None
+        self.null: NullFit = null_fit(problem, self.watch.left())
+        exempt = problem.exempt
+        margins = self.objective.restrict(exempt).margins(self.null.x[exempt])
+        self.best: Fit = Fit(exempt, self.null.x[exempt], self.null.psi, margins)
+        if exempt.size and self.watch.left() > 0:
+            self.best = self._fitted(exempt, self.best)
+        off = self.objective.counted(np.abs(self.best.margins - self.objective.target))
+        middle, mean = float(np.median(off)), float(np.mean(off))
+        self.size = (middle if middle > _MOST_AT_KINKS * mean else mean) or 1.0
+
+    def _search(self) -> None:
+        everything = np.arange(self.problem.n_features)
+        if self.problem.counted(everything).size <= self.k:
+            self._keep(self._fitted(everything, self.best))
+        elif self.k > 0 and not self._is_perfect():
+            self._begin_with(self.start)
+            for width in _WIDTHS if self.start is None else _WIDTHS[-1:]:
+                for fit in self._sets(width):
+                    if fit.features.tobytes() not in self.known:
+                        self._keep(self._fitted(fit.features, fit))
+                if self.watch.held_back or self._is_perfect():
+                    break
+            self.watch.enter("proof")
+            self.examined = self._exchange()
+
+    def _begin_with(self, start: Features | None) -> None:
+        """The features that are given, where they are not too many."""
+        if start is not None and self.problem.counted(start).size <= self.k:
+            self._keep(self._fitted(np.union1d(start, self.problem.exempt).astype(np.intp), self.best))
+
+    def _sets(self, width: float) -> Iterator[Fit]:
+        """Sets that exchanges do not improve where the envelope takes the place of the loss."""
+        search = self.smooth = self._with_envelope(width)
+        try:
+            for fit in search.sets():
+                self._count(search)
+                yield fit
+            self._count(search)
+            yield search.swaps.best  # from where nothing is left to explain no exchange begins
+        except TimeoutError:
+            rough = search.swaps.best_so_far()  # not fitted with the loss itself, but there is no time for that
+            self._keep(replace(rough, psi=self.objective.value_of(rough.margins), hessian=None))
+            raise
+        self.watch.held_back |= search.watch.held_back
+
+    def _count(self, search: Search) -> None:
+        """What a search with the envelope took, and how many exchanges are left to it."""
+        self.n_grad, search.swaps.n_grad = self.n_grad + search.swaps.n_grad, 0
+        self.watch.step, search.watch.step = self.watch.step + search.watch.step, 0
+        search.watch.max_iter = self.watch.max_iter - self.watch.step
+
+    def _with_envelope(self, width: float) -> Search:
+        """A search with the envelope, begun."""
+        smooth = self.objective.with_envelope(width * self.size, np.zeros(self.objective.n_margins))
+        watch = Watch(self.watch.left(), self.watch.max_iter - self.watch.step, self._is_to_stop)
+        search = Search(replace(self.problem, objective=smooth), self.k, _ROUGH, False, watch, self.start)
+        search.begin()
+        return search
+
+    def _is_to_stop(self, inner: SubsetRecord) -> bool:
+        """Pass on how far the search with the envelope has come; whether it is to stop."""
+        if self.watch.phase != "proof":
+            self.watch.done = inner.done
+            if inner.phase != self.watch.phase:
+                self.watch.enter(inner.phase)
+        return self.watch.left() <= 0
+
+    def _exchange(self) -> int:
+        """Exchanges with the loss itself, those that the envelope promises most of first, for as long as ψ falls.
+
+        How many of the last fit's do not help.
+        """
+        while not self._is_perfect():
+            fit, better = self.best, None
+            promising = self._promising(fit)
+            for tried, features in enumerate(promising):
+                self.watch.done = tried / len(promising)
+                if not self.watch.may_exchange():
+                    return 0
+                better = self._lower(fit, features)
+                if better is not None:
+                    break
+            if better is None:
+                return len(promising)
+            self.watch.step += 1
+            self._keep(better)
+        return self._total()
+
+    def _lower(self, fit: Fit, features: Features) -> Fit | None:
+        """The fit over other features, where its ψ is lower."""
+        enough = fit.psi - _LOWER * abs(fit.psi)
+        if self.known.get(features.tobytes(), -math.inf) >= enough:
+            return None
+        new = self._fitted(features, fit)
+        return new if new.psi < enough else None
+
+    def _promising(self, fit: Fit) -> list[Features]:
+        """The sets with one feature for another that gain most by the envelope; all of them where all are asked for."""
+        exchange, found = self._envelope(fit), list[tuple[float, int, int]]()
+        most = self._total() if self.prove else _TOP
+        for i in exchange.droppable:
+            gain = exchange.gains(i)
+            j = np.flatnonzero(np.isfinite(gain))
+            j = j[np.argsort(-gain[j], kind="stable")[:most]]
+            found += zip((-gain[j]).tolist(), [int(i)] * j.size, j.tolist(), strict=True)
+        return [np.union1d(np.delete(fit.features, i), [j]).astype(np.intp) for _, i, j in sorted(found)[:most]]
+
+    def _best_addition(self) -> tuple[float, int | None]:
+        """What one more feature gains, and which."""
+        fit = self.best
+        gain = self._envelope(fit).additions()
+        best: tuple[float, int | None] = (0.0, None)
+        for j in np.argsort(-gain, kind="stable")[:_ADDITIONS]:
+            if np.isfinite(gain[j]):
+                gained = fit.psi - self._fitted(np.union1d(fit.features, [j]).astype(np.intp), fit).psi
+                if gained > max(best[0], _LOWER * abs(fit.psi)):
+                    best = gained, int(j)
+        return best
+
+    def _envelope(self, fit: Fit) -> Exchange:
+        """Second-order estimates of the envelope around a set."""
+        if self.smooth is None:
+            self.smooth = self._with_envelope(_WIDTHS[-1])
+        swaps = self.smooth.swaps
+        exchange = swaps.exchange(swaps.fitted(fit.features, fit))
+        self._count(self.smooth)
+        return exchange
+
+    def _fitted(self, features: Features, near: Fit) -> _Exact:
+        """ψ minimised over these features, begun near the coefficients of another fit."""
+        self._check_time()
+        self.watch.n_refits += 1
+        part = self.problem.restrict(features)
+        model, n = cast(LinearModel, part.objective), self.objective.n_margins
+        columns = [column.dense(n) for column in self.columns(features)]
+        shared, x = np.isin(features, near.features), np.zeros(features.size)
+        x[shared] = near.x[np.isin(near.features, features)]
+        vertex = minimised(model, columns, part.must_be_nonnegative(), x, self.watch.left)
+        fit = _Exact(features, vertex.x, model.value_of(vertex.margins), vertex.margins, slopes=vertex.slopes)
+        self.known[features.tobytes()] = fit.psi
+        return fit
+
+    def _keep(self, fit: Fit) -> None:
+        if fit.psi < self.best.psi:
+            self.best = fit
+            self.watch.improved(fit.psi, self.problem.counted(fit.features).size)
+
+    def _is_perfect(self) -> bool:
+        return self.best.psi <= _PERFECT * self.null.psi
+
+    def _total(self) -> int:
+        inside = self.problem.counted(self.best.features).size
+        return inside * (self.problem.n_features - self.problem.exempt.size - inside)
+
+    def _check_time(self) -> None:
+        if self.watch.left() <= 0:
+            raise TimeoutError
+
+    def _subset(self, multiplier: float, addition: int | None, ended: Status) -> Subset:
+        problem, fit = self.problem, self.best
+        x = np.zeros(problem.dimension)
+        x[fit.features] = fit.x
+        psi = self.objective.value_and_gradient(x)[0]
+        support = problem.counted(np.flatnonzero(x))
+        exchanges = Exchanges(self.examined, self._total())
+        figures = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}"
+        stationarity = self._stationarity(fit)
+        status, message = self.watch.conclude(ended, figures, self.objective, x, stationarity, self.tol)
+        return Subset(
+            x,
+            psi,
+            support,
+            self.k,
+            multiplier,
+            addition,
+            exchanges,
+            stationarity,
+            status,
+            message,
+            self.n_grad + 1,
+            self.watch.n_refits,
+            self.watch.elapsed,
+            tuple(self.watch.history),
+        )
+
+    def _stationarity(self, fit: Fit) -> float:
+        """dist∞(0, ∂ψ) over the features of the fit, recomputed from the data, relative to the null fit's gradient."""
+        if not fit.features.size:
+            return 0.0
+        part = self.problem.restrict(fit.features)
+        free = Problem(part.objective, L1(), 0.0, np.zeros(fit.features.size), part.must_be_nonnegative())
+        hint = fit.slopes if isinstance(fit, _Exact) else None
+        seconds = max(_SECOND, self.watch.left())
+        return certify(free, fit.x, self.null, hint=hint, seconds=seconds).stationarity / self.null.scale
