@@ -124,7 +124,7 @@ def solve(
     if callback is not None and not callable(callback):
         raise InvalidInputError(f"callback must be a function of (record, x), got {callback!r}")
     weight, steps = _proximal_weight(problem, gamma), whole("max_iter", max_iter)
-    rng = _generator(random_state)
+    rng = generator(random_state)
     chosen, schedule, rule = choose(subsolver, problem.objective), levels_by_name(levels), stopping
     parameters: Parameters | None = None
     if preset is not None:
@@ -280,7 +280,7 @@ def _nothing_else(**options: object) -> None:
             raise InvalidInputError(f"preset='paper' sets {name} itself, got {name}={value!r}")
 
 
-def _generator(random_state: RandomState) -> np.random.Generator:
+def generator(random_state: RandomState) -> np.random.Generator:
     """What scikit-learn calls a random state, as NumPy's generator."""
     if isinstance(random_state, np.random.RandomState):
         return np.random.Generator(random_state._bit_generator)
