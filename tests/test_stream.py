@@ -12,6 +12,7 @@ import scipy.sparse
 from levelprox import InvalidInputError, LinearModel, MultinomialModel, best_subset
 from levelprox.designs import InterceptDesign, RunningMoments, ScaledDesign, as_design
 from levelprox.losses import LOSS_TYPES, loss_by_name
+from levelprox.recollection import Recollection
 from levelprox.stream import Stream
 
 NAMES = [kind.name for kind in LOSS_TYPES]
@@ -218,6 +219,28 @@ def test_a_change_of_coordinates_keeps_the_model():
     scale, mean = online.moments.scale * ratio, online.moments.mean + shift * online.moments.scale
     after = (X - mean) / scale @ stream.x[:-1] + stream.x[-1]
     np.testing.assert_allclose(after, before, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("multinomial", [False, True])
+def test_gradients_and_hessians_are_carried_to_new_coordinates(multinomial):
+    rng = np.random.default_rng(4)
+    X, b = rng.standard_normal((80, 4)), rng.integers(0, 3, 80)
+    ratio, shift = np.array([0.5, 2.0, 1.5, 0.1]), np.array([0.3, -1.0, 0.0, 2.0])
+
+    def model(A):
+        A = InterceptDesign(as_design(A))
+        return MultinomialModel(A, b) if multinomial else LinearModel(A, b.astype(float), "poisson")
+
+    old, new = model(X), model((X - shift) / ratio)
+    z, width = old.margins(0.3 * rng.standard_normal(old.dimension)), old.width
+    past = Recollection(old.dimension, width)
+    past.choose(np.arange(5))
+    whole = np.ones(old.dimension, np.bool_)
+    past.take_in(old.hessian_of(z, True), old.gradient_of(z), old.hessian_diagonal_of(z, True), whole, 80.0)
+    past.rescale(np.repeat([*ratio, 1.0], width), np.repeat([*shift, 0.0], width), old.exempt)
+    np.testing.assert_allclose(past.gradient, new.gradient_of(z), rtol=1e-10, atol=1e-12)
+    H = past.hessian(np.zeros((old.dimension, old.dimension)), 1.0)
+    np.testing.assert_allclose(H, new.hessian_of(z, True), rtol=1e-9, atol=1e-11)
 
 
 def test_the_same_stream_gives_the_same_bits_and_pickles_half_way():
