@@ -1,4 +1,4 @@
-"""The main job: a sparse logistic model with at most 8 of 30 features, and the proof of what came back.
+"""The main job: a classifier with at most 8 of 30 features, and the proof of what came back.
 
     make demo        (or: python examples/demo.py)
 
@@ -7,73 +7,56 @@ The data set ships with scikit-learn: 569 tumours, 30 measurements each, benign 
 
 from __future__ import annotations
 
-import sys
 import time
-from dataclasses import replace
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
-from sklearn.preprocessing import StandardScaler
 
-from levelprox import LinearModel, Problem, best_subset, certify, constraints, report, solve
+from levelprox import SparseClassifier, SparseClassifierCV
 
 BUDGET = 8
-THRESHOLD = 0.2  # a coefficient this large costs one whole feature; smaller ones cost a part
 
 
 def main() -> None:
-    """Select, refit, certify."""
+    """Fit under a budget of features, then under a level, then let cross-validation choose."""
     data = load_breast_cancer()
-    labels = 2.0 * data.target - 1
-    X, X_test, b, b_test = train_test_split(data.data, labels, test_size=0.3, random_state=0, stratify=labels)
-    scaler = StandardScaler().fit(X)
-    X, X_test = (np.column_stack([scaler.transform(part), np.ones(len(part))]) for part in (X, X_test))
-    n, d = X.shape[0], X.shape[1] - 1
-    intercept_is_free = np.append(np.ones(d), 0.0)
-    print(f"{n} training samples, {d} features; at most {BUDGET} of them may be used.\n")
+    X, X_test, y, y_test = train_test_split(data.data, data.target, test_size=0.3, random_state=0, stratify=data.target)
+    print(f"{X.shape[0]} training samples, {X.shape[1]} features; at most {BUDGET} of them may be used.\n")
 
-    # Half a feature below the budget: seven features paid in full and one in part, so that the level
-    # holds the model back and its multiplier means something.
-    problem = Problem(
-        LinearModel(X, b, "logistic"),
-        constraints.MCP.from_threshold(THRESHOLD),
-        level=BUDGET - 0.5,
-        weights=intercept_is_free,
-    )
     began = time.perf_counter()
-    progress = report.ProgressLine(sys.stdout, every=0.0)
-    selection = solve(problem, callback=progress)
-    progress.close()
-    print(f"\n{selection.message}")
-    print(f"Here the loss falls at the rate {selection.multiplier:.2g} per feature of budget (the multiplier).\n")
-
-    # Refit the chosen features under the whole budget: now each is paid in full.
-    chosen = np.flatnonzero(selection.x)
-    whole_budget = replace(problem, level=float(BUDGET))
-    refit = solve(whole_budget.restrict(chosen))
-    x = np.zeros(d + 1)
-    x[chosen] = refit.x
+    model = SparseClassifier(n_features=BUDGET).fit(X, y)
     seconds = time.perf_counter() - began
+    assert model.get_support().sum() <= BUDGET, "more features than the budget allows"
+    print(f"SparseClassifier(n_features={BUDGET}), {seconds:.2f} s: {model.message_}")
+    show(model, data.feature_names)
+    error = 1 - model.score(X_test, y_test)
+    print(f"\nTest error {100 * error:.1f} % of {len(y_test)} samples.\n")
+    print(f"Certificate, recomputed from the data:\n{model.certificate_}\n")
 
-    kept = np.flatnonzero(x[:d])
-    assert np.all(np.abs(x[kept]) >= THRESHOLD), "a kept coefficient is below the threshold"
-    assert len(kept) <= BUDGET, "more features than the budget allows"
-    print(f"{len(kept)} features, each coefficient above the threshold {THRESHOLD}, {seconds:.2f} s:")
-    for j in kept[np.argsort(-np.abs(x[kept]))]:
-        print(f"  {data.feature_names[j]:<24} {x[j]:+8.3f}")
+    # A level is a finer budget: each feature costs a part while its coefficient is small, and one from a threshold on.
+    # Half-way between whole features it holds the model back, and its multiplier is the price of budget.
+    level = BUDGET - 0.5
+    model = SparseClassifier(level=level).fit(X, y)
+    spent = model.constraint_.value(model.scale_ * model.coef_)
+    assert spent <= level, "the level is broken"
+    print(f"SparseClassifier(level={level}): {model.message_}")
+    print(f"The loss falls at the rate {model.multiplier_:.2g} per feature of budget.\n")
 
-    error = np.mean(np.where(X_test @ x > 0, 1, -1) != b_test)
-    print(f"\nTest error {100 * error:.1f} % of {len(b_test)} samples.\n")
-    print("Certificate, recomputed from the data:")
-    print(certify(whole_budget, x))
+    began = time.perf_counter()
+    chosen = SparseClassifierCV(n_features=range(1, 11), one_standard_error=True).fit(X, y)
+    seconds = time.perf_counter() - began
+    k, error = chosen.best_params_["n_features"], 1 - chosen.score(X_test, y_test)
+    print(f"SparseClassifierCV over 1..10 features, one-standard-error rule, {seconds:.2f} s: {k} features,")
+    print(f"test error {100 * error:.1f} %:")
+    show(chosen, data.feature_names)
 
-    # The same in one call, where features are to be counted and nothing else: no threshold, no level.
-    best = best_subset(problem.objective, BUDGET, keep=[d])
-    print(f"\nbest_subset: {best.message}")
-    print(f"  {', '.join(data.feature_names[best.support])}")
-    if best.addition is not None:
-        print(f"  One more, {data.feature_names[best.addition]}, would gain {best.multiplier:.2g}.")
+
+def show(model: SparseClassifier | SparseClassifierCV, names: np.ndarray) -> None:
+    """The features that were selected, with the coefficients of their standardised values."""
+    coefficients = (model.scale_ * model.coef_)[0]
+    for j in sorted(model.selected_features_, key=lambda j: -abs(coefficients[j])):
+        print(f"  {names[j]:<24} {coefficients[j]:+8.3f}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,9 @@ from __future__ import annotations
 import copy
 import math
 import time
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -60,6 +63,8 @@ class Samples:
 class Choosing(SparseLinearModel):
     """A model whose budget is chosen from a grid; the subclasses say which model."""
 
+    _n_subtasks = 2  # of a fit, for scikit-learn's callbacks: the search, and the fit of all data
+
     def _search(self, samples: Samples, params: dict[str, Any]) -> Budget:
         """The best of the grid, with `cv_results_` and what goes with it."""
         d = samples.X.shape[1]
@@ -85,7 +90,9 @@ class Choosing(SparseLinearModel):
     def _grid(self, d: int) -> list[Budget]:
         """The candidates in ascending order, each once."""
         if self.n_features is not None and self.level is not None:
-            raise InvalidInputError("give either n_features or level, not both")
+            raise InvalidInputError(
+                f"give either n_features or level, not both; got n_features={self.n_features!r}, level={self.level!r}"
+            )
         if self.level is not None:
             levels = np.atleast_1d(np.array(finite("level", real_array("level", self.level)), np.float64))
             if levels.ndim != 1 or not levels.size:
@@ -95,10 +102,10 @@ class Choosing(SparseLinearModel):
             return [Budget(level=float(level)) for level in np.unique(levels)]
         if self.n_features is None:
             return [Budget(features=k) for k in DEFAULT_GRID if k <= d]
-        given = np.atleast_1d(np.asarray(self.n_features))
-        if given.ndim != 1 or not given.size:
-            raise InvalidInputError(f"n_features must be a list of integers, got shape {given.shape}")
-        return [Budget(features=k) for k in sorted({whole("n_features", k) for k in given.tolist()})]
+        if np.ndim(self.n_features) > 1 or not np.size(self.n_features):
+            raise InvalidInputError(f"n_features must be a list of integers, got shape {np.shape(self.n_features)}")
+        given = [self.n_features] if np.ndim(self.n_features) == 0 else list(self.n_features)
+        return [Budget(features=k) for k in sorted({whole("n_features", k) for k in given})]
 
     # --- by folds
 
@@ -143,22 +150,29 @@ class Choosing(SparseLinearModel):
             for group, fold in jobs
         )
         found: dict[tuple[float, int], _Scored] = {}
-        with counting(self, len(jobs), "folds") as advance:
+        with counting(self, len(jobs), "fold") as follow:
             done = Parallel(n_jobs=self.n_jobs, return_as="generator")(work)
-            for (group, fold), outcome in zip(jobs, done, strict=True):
+            for (group, fold), outcome in zip(jobs, follow(done), strict=True):
                 found.update({(budget.value, fold): one for budget, one in zip(group, outcome, strict=True)})
-                advance()
         folds = range(len(splits))
         scores = np.array([[found[budget.value, fold].score for fold in folds] for budget in budgets])
         counts = np.array([[found[budget.value, fold].n_selected for fold in folds] for budget in budgets])
         seconds = np.array([[found[budget.value, fold].seconds for fold in folds] for budget in budgets])
+        unsolved = np.array([sum(not found[budget.value, fold].solved for fold in folds) for budget in budgets])
         left_out = sum(found[budgets[0].value, fold].left_out for fold in folds)
         if left_out:
             warn(
                 f"{left_out} samples are of classes that the training part of their fold does not have; they are left "
                 "out of the score. Use stratified folds, or fewer of them"
             )
-        return self._table(budgets, scores, counts, seconds)
+        results, best = self._table(budgets, scores, counts, seconds)
+        results["n_unsolved"] = unsolved
+        if unsolved[best]:
+            warn(
+                f"{unsolved[best]} of {len(splits)} fits of the chosen budget {budgets[best].value:g} did not end at a "
+                "minimiser, as where classes are separable. Choose smaller budgets, or raise max_iter and time_limit"
+            )
+        return results, best
 
     def _table(
         self, budgets: list[Budget], scores: Vector, counts: NDArray[Any], seconds: Vector
@@ -188,15 +202,11 @@ class Choosing(SparseLinearModel):
 
     def _by_criterion(self, samples: Samples, budgets: list[Budget]) -> tuple[dict[str, NDArray[Any]], int]:
         single, loss = self._single(), self._loss().name
-        found: list[_Scored] = []
-        with counting(self, len(budgets), "fits") as advance:
-            if budgets[0].features is None:
-                found = _fit_all(single, samples, budgets)
-            else:
-                work = (delayed(_fit_all)(single, samples, [budget]) for budget in budgets)
-                for outcome in Parallel(n_jobs=self.n_jobs, return_as="generator")(work):
-                    found += outcome
-                    advance()
+        groups = [budgets] if budgets[0].features is None else [[budget] for budget in budgets]
+        work = (delayed(_fit_all)(single, samples, group) for group in groups)
+        with counting(self, len(groups), "fit") as follow:
+            done = Parallel(n_jobs=self.n_jobs, return_as="generator")(work)
+            found = [one for outcome in follow(done) for one in outcome]
         n = float(samples.y.size if samples.weight is None else samples.weight.sum())
         psi = np.array([one.score for one in found])
         counts = np.array([one.n_selected for one in found])
@@ -229,6 +239,9 @@ class Choosing(SparseLinearModel):
             )
         return router
 
+    def _budgets(self, n: int, d: int) -> list[Budget]:
+        return self._grid(d)
+
     def _single(self) -> Any:
         """The estimator for one budget, with the same parameters."""
         kind = type(self)._single_type
@@ -244,6 +257,7 @@ class _Scored:
     score: float
     n_selected: int
     seconds: float
+    solved: bool
     freedom: int = 0
     left_out: int = 0
 
@@ -269,7 +283,7 @@ def _score_fold(
             part = judged.part(np.flatnonzero(known))
             score = -model._mean_loss(part.X, part.y, part.weight, **part.more)
         left_out = 0 if scorer is not None else int(np.count_nonzero(~known))
-        scored.append(_Scored(score, model.selected_features_.size, seconds, left_out=left_out))
+        scored.append(_Scored(score, model.selected_features_.size, seconds, model.status_.success, left_out=left_out))
     return scored
 
 
@@ -281,7 +295,7 @@ def _fit_all(single: Any, samples: Samples, budgets: list[Budget]) -> list[_Scor
         rows = np.atleast_2d(model.coef_).shape[0]
         each = max(rows - 1, 1) if is_classifier(model) and model._softmax() else rows
         freedom = each * (count + int(model.fit_intercept))
-        scored.append(_Scored(model.certificate_.psi, count, seconds, freedom))
+        scored.append(_Scored(model.certificate_.psi, count, seconds, model.status_.success, freedom))
     return scored
 
 
@@ -291,14 +305,25 @@ def _fitted(single: Any, samples: Samples, budgets: list[Budget]) -> Iterator[tu
     model.n_features_in_ = samples.X.shape[1]
     task: Task = model._task(samples.X, samples.y, samples.weight, budgets[0], **samples.more)
     if budgets[0].features is None:
-        solutions = task.fits(np.array([budget.value for budget in budgets]))
+        with _quiet():
+            solutions = task.fits(np.array([budget.value for budget in budgets]))
         each = (time.monotonic() - began) / len(budgets)
         for budget, solution in zip(budgets, solutions, strict=True):
             yield _with(model, task, budget, solution), each
         return
     for budget in budgets:
-        yield _with(model, task, budget, task.fit(budget)), time.monotonic() - began
+        with _quiet():
+            solution = task.fit(budget)
+        yield _with(model, task, budget, solution), time.monotonic() - began
         began = time.monotonic()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Fits that end short are counted; a warning for each of a hundred would hide the one that matters."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
 
 
 def _with(model: Any, task: Task, budget: Budget, solution: Solution) -> Any:

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from levelprox.constraints import Constraint
 from levelprox.estimators.classification import Classification, rarest
+from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.streaming import Streaming
 from levelprox.estimators.task import Callback
 from levelprox.losses import Loss
@@ -169,6 +170,7 @@ class SparseClassifier(Classification, Streaming):
         self.verbose = verbose
         self.callback = callback
 
+    @told_to_callbacks
     def fit(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
@@ -187,9 +189,10 @@ class SparseClassifier(Classification, Streaming):
         data, target = self._read(X, y)
         weight = self._weights(sample_weight, data.shape[0])
         budget = self._budget(rarest(target, weight))
-        task = self._task(data, target, weight, budget)
+        known = getattr(self, "classes_", None)
+        task = self._task(self._design(data), target, weight, budget)
         self._forget()
-        return self._fit(task, budget, self._previous(task))
+        return self._fit(task, budget, self._previous(task) if self._same_classes(known) else None)
 
     def partial_fit(
         self,

@@ -10,6 +10,7 @@ from levelprox.constraints import Constraint
 from levelprox.estimators.choosing import Choosing, Samples, more_of
 from levelprox.estimators.regression import Regression
 from levelprox.estimators.regressor import SparseRegressor
+from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.task import Callback
 from levelprox.losses import Loss
 from levelprox.run import RandomState
@@ -54,7 +55,8 @@ class SparseRegressorCV(Regression, Choosing):
     ----------
     cv_results_ : dict of ndarrays
         "n_features" or "level", and for criterion="cv" "split0_test_score", …, "mean_test_score", "std_test_score",
-        "standard_error", "rank_test_score", "mean_n_selected", "mean_fit_time"; else the criterion by its name,
+        "standard_error", "rank_test_score", "mean_n_selected", "mean_fit_time" and "n_unsolved", the number of folds
+        whose fit did not end at a minimiser; else the criterion by its name,
         "loss" (ψ), "n_selected" and "df".
     best_index_ : int
         The row of `cv_results_` that was chosen.
@@ -129,6 +131,7 @@ class SparseRegressorCV(Regression, Choosing):
         self.verbose = verbose
         self.callback = callback
 
+    @told_to_callbacks
     def fit(
         self,
         X: object,
@@ -152,6 +155,7 @@ class SparseRegressorCV(Regression, Choosing):
         self
         """
         data, target = self._read(X, y, y_numeric=True)
+        self._design(data)  # names the rows of X, not those of a fold
         weight = self._weights(sample_weight, data.shape[0])
         samples = Samples(data, target, weight, more_of(offset=offset, exposure=exposure))
         budget = self._search(samples, params)
