@@ -194,7 +194,6 @@ GOOD = table(d=5).objective
     ("objective", "k", "options", "message"),
     [
         (table("logistic").objective.loss, 2, {}, "best_subset needs a LinearModel or MultinomialModel"),
-        (LinearModel(np.eye(2), [1, -1], "hinge"), 1, {}, "with a differentiable loss; for others, solve with"),
         (Function(lambda x: (x @ x, 2 * x), 3), 1, {}, "best_subset needs a LinearModel"),
         (GOOD, -1, {}, "k must be an integer of at least 0, got -1"),
         (GOOD, 2.0, {}, "k must be an integer of at least 0, got 2.0"),

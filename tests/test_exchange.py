@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from levelprox import LinearModel, OneVsRestModel, best_subset
 from levelprox.columns import Columns
 from levelprox.exchange import Exchange, costs, least_costs
+from levelprox.losses import Hinge
 from tests.subset_cases import Table, table, weighted
 
 EXAMPLES = 500 if os.environ.get("LEVELPROX_LONG_TESTS") else 25
@@ -193,3 +195,15 @@ def test_a_bound_without_its_growth_is_caught(monkeypatch):
         check_many(check_bounds, 4)
     with pytest.raises(AssertionError):
         check_many(check_least_costs, 20)
+
+
+@pytest.mark.parametrize("loss", ["sigmoid", Hinge().smoothed(0.5)], ids=["sigmoid", "smoothed hinge"])
+@pytest.mark.parametrize("classes", [False, True], ids=["linear", "one vs rest"])
+def test_features_are_taken_in_where_psi_is_straight(loss, classes):
+    """At the origin either loss has a slope and no curvature, whatever the units of the columns."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 7)) * 2.0 ** np.arange(-3, 4)
+    b = np.sign(X[:, 0] / X[:, 0].std() - 0.8 * X[:, 1] / X[:, 1].std() + rng.logistic(size=60))
+    model = OneVsRestModel(X, b, loss) if classes else LinearModel(X, b, loss)
+    found = best_subset(model, 2)
+    assert found.support.tolist() == [0, 1] and found.psi < 0.8 * model.value_of(model.origin)

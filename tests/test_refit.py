@@ -176,7 +176,8 @@ def test_samples_left_far_out_by_a_feature_that_is_gone_do_not_stop_a_fit():
     near = Fit(np.array([0, 1]), np.array([3000.0, -3000.0]), 0.5, 3000 * (X[:, 0] - X[:, 1]))
     alone = refits(np.array([0, 2]), nothing)
     assert refits(np.array([0, 2]), near).psi == pytest.approx(alone.psi, rel=1e-12)
-    end = refits.compiled.fit([X[:, 0].copy(), X[:, 2].copy()], [None] * 2, [3000.0, 0.0], refits.tolerance, math.inf)
+    (compiled,), columns = refits.compiled, [X[:, 0].copy(), X[:, 2].copy()]
+    end = compiled.fit(columns, [None] * 2, [3000.0, 0.0], refits.tolerance, math.inf)
     assert end[0] == "fitted" and end[2] == pytest.approx(alone.psi, rel=1e-12)
 
 

@@ -274,6 +274,8 @@ class ColumnFits:
         target: _F64,
         weight: _F64 | None,
         offset: _F64 | None,
+        convex: bool = True,
+        attained: bool = True,
     ) -> None: ...
     # "fitted", "not below" or "failed", then x, psi, margins and Hessian there.
     # Column j is values[j], or where rows[j] are given has values[j] there and is 0 elsewhere.

@@ -13,6 +13,9 @@ A nonconvex problem has many KKT points, and which one is reached matters more t
    that come nearest to being taken in.
 
 The lowest point is where the run goes on: never above what the direct start reached.
+
+Where the loss is not convex, the same is done with its convex start (`Loss.convex_start`) for the loss, and the direct
+start is from that solution: which valley of ψ is reached is then decided by all samples, as a convex loss sees them.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from numpy.typing import NDArray
 
 from levelprox.constraints import Widened
 from levelprox.forward import FEW, forward
+from levelprox.null_fit import null_fit
 from levelprox.objectives import Model
 from levelprox.problem import Problem
 from levelprox.refit import Fit
@@ -96,6 +100,40 @@ def continued(
             return
         # Once there are no more nonzeros than at the end, the next stages would change little.
         doublings = min(doublings - 1, 0) if n_nonzero <= count else _next(problem, at.x, doublings - 1)
+
+
+def convex_start(problem: Problem, null: Iterate, how: How, tol: float) -> Iterate:
+    """Where to begin: the solution for the convex start of the loss (`Loss.convex_start`), or the null fit.
+
+    Whichever leads lower, and the null fit where ψ has no such loss; at the cost of finding out.
+    """
+    if problem.objective.convex_start is None:
+        return null
+    x, n_grad = _convex_solution(replace(problem, objective=problem.objective.convex_start), how, tol)
+    n_grad += problem.objective.evaluation_cost
+    at = Iterate(x, *problem.objective.value_and_gradient(x), step=null.step)
+    (here, more), (there, most) = (
+        _stage(problem, _iterates(problem, begin, tol, how), problem.n_features) for begin in (at, null)
+    )
+    if "interrupted" in (here.stop, there.stop):
+        raise KeyboardInterrupt
+    return replace(null if there.psi < here.psi else at, n_grad=n_grad + more + most)
+
+
+def _convex_solution(convex: Problem, how: How, tol: float) -> tuple[Vector, int]:
+    """The lower end of the direct start and of continuation, and the passes that took."""
+    null, cost = null_fit(convex, how.seconds_left()), convex.objective.evaluation_cost
+    assert null.gradient is not None
+    how = replace(how, null=null, gamma=how.subsolver.proximal_weight(convex.objective))
+    start = Iterate(null.x, null.psi, null.gradient, step=1 / convex.objective.curvature)
+    best, n_grad = _stage(convex, _iterates(convex, start, tol, how), convex.n_features)
+    interrupted = best.stop == "interrupted"
+    for stage, at in () if interrupted else continued(convex, start, best, how, tol):
+        n_grad, interrupted = n_grad + stage.n_grad, at.stop == "interrupted"
+        best = at if stage.factor == 1 and at.psi < best.psi and convex.is_feasible(at.x) else best
+    if interrupted:
+        raise KeyboardInterrupt
+    return best.x, n_grad + 2 * cost
 
 
 def _exchanged(

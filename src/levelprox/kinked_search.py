@@ -13,6 +13,7 @@ What comes back is a set that none of the exchanges tried improves; each was ref
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -37,13 +38,15 @@ from levelprox.watch import Watch
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
 
-_WIDTHS = (1.0, 0.3)  # of the size of the residuals at the null fit
+_WIDTHS = (1.5, 0.3)  # of the size of the residuals at the null fit
+_MOST_AT_KINKS = 0.01  # of the mean residual: then the median says nothing
 _ROUGH = 1e-6  # how well the envelope is fitted
 _TOP = 50  # exchanges that are tried where not all of them are
 _ADDITIONS = 5  # that are tried for the best one
 _LOWER = 1e-10  # of ψ: less is not an improvement
+_ROUNDING = 1e-9  # of all weights
 _PERFECT = 1e-9  # of ψ at the null fit: nothing is left to explain
-_SECOND = 1.0  # that the certificate may take at the end, where there is no time left
+_SECOND = 0.25  # that the certificate may take at the end, where there is no time left
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +111,17 @@ class KinkedSearch:
         self.best: Fit = Fit(exempt, self.null.x[exempt], self.null.psi, margins)
         if exempt.size and self.watch.left() > 0:
             self.best = self._fitted(exempt, self.best)
-        off = self.objective.counted(np.abs(self.best.margins - self.objective.target))
-        self.size = float(np.median(off)) or float(np.mean(off)) or 1.0
+        self.rough = self.best
+        self.size = self._typical(np.abs(self.best.margins - self.objective.target))
+
+    def _typical(self, off: Vector) -> float:
+        """The median of some figures of the samples, by their weights, or their mean where most of them are 0."""
+        weight = self.objective.sample_weight
+        share = np.full(off.size, 1 / off.size) if weight is None else weight / weight.sum()
+        order = np.argsort(off, kind="stable")
+        middle = off[order[np.searchsorted(np.cumsum(share[order]), 0.5 - _ROUNDING)]]
+        mean = float(np.sum(share * off))
+        return (float(middle) if middle > _MOST_AT_KINKS * mean else mean) or 1.0
 
     def _search(self) -> None:
         everything = np.arange(self.problem.n_features)
@@ -124,7 +136,7 @@ class KinkedSearch:
                 if self.watch.held_back or self._is_perfect():
                     break
             self.watch.enter("proof")
-            self._exchange()
+            self.examined = self._exchange()
 
     def _begin_with(self, start: Features | None) -> None:
         """The features that are given, where they are not too many."""
@@ -134,16 +146,23 @@ class KinkedSearch:
     def _sets(self, width: float) -> Iterator[Fit]:
         """Sets that exchanges do not improve where the envelope takes the place of the loss."""
         search = self.smooth = self._with_envelope(width)
-        taken, passes = self.watch.step, self.n_grad
         try:
             for fit in search.sets():
-                self.watch.step, self.n_grad = taken + search.watch.step, passes + search.swaps.n_grad
+                self._count(search)
+                self._remember(fit)
                 yield fit
+            self._count(search)
+            yield search.swaps.best  # from where nothing is left to explain no exchange begins
         except TimeoutError:
-            rough = search.swaps.best_so_far()  # not fitted with the loss itself, but there is no time for that
-            self._keep(replace(rough, psi=self.objective.value_of(rough.margins), hessian=None))
+            self._remember(search.swaps.best_so_far())
             raise
         self.watch.held_back |= search.watch.held_back
+
+    def _count(self, search: Search) -> None:
+        """What a search with the envelope took, and how many exchanges are left to it."""
+        self.n_grad, search.swaps.n_grad = self.n_grad + search.swaps.n_grad, 0
+        self.watch.step, search.watch.step = self.watch.step + search.watch.step, 0
+        search.watch.max_iter = self.watch.max_iter - self.watch.step
 
     def _with_envelope(self, width: float) -> Search:
         """A search with the envelope, begun."""
@@ -161,37 +180,38 @@ class KinkedSearch:
                 self.watch.enter(inner.phase)
         return self.watch.left() <= 0
 
-    def _exchange(self) -> None:
-        """Exchanges tried with the loss itself, those that the envelope promises most of first, until none helps."""
+    def _exchange(self) -> int:
+        """Exchanges with the loss itself, those that the envelope promises most of first, for as long as ψ falls.
+
+        How many of the last fit's do not help.
+        """
         while not self._is_perfect():
-            self.examined = 0
-            better = self._better()
+            fit, better = self.best, None
+            promising = self._promising(fit)
+            for tried, features in enumerate(promising):
+                self.watch.done = tried / len(promising)
+                if not self.watch.may_exchange():
+                    return 0
+                better = self._lower(fit, features)
+                if better is not None:
+                    break
             if better is None:
-                return
+                return len(promising)
             self.watch.step += 1
             self._keep(better)
-        self.examined = self._total()
+        return self._total()
 
-    def _better(self) -> Fit | None:
-        """A fit with one feature for another that is lower; None where none is found, or none may be taken."""
-        fit = self.best
-        promising = self._promising(fit)
-        for tried, features in enumerate(promising):
-            self.watch.done = tried / len(promising)
-            if not self.watch.may_exchange():
-                return None
-            psi = self.known.get(features.tobytes())
-            if psi is None or self._lowers(psi):
-                new = self._fitted(features, fit)
-                if self._lowers(new.psi):
-                    return new
-            self.examined += 1
-        return None
+    def _lower(self, fit: Fit, features: Features) -> Fit | None:
+        """The fit over other features, where its ψ is lower."""
+        enough = fit.psi - _LOWER * abs(fit.psi)
+        if self.known.get(features.tobytes(), -math.inf) >= enough:
+            return None
+        new = self._fitted(features, fit)
+        return new if new.psi < enough else None
 
     def _promising(self, fit: Fit) -> list[Features]:
         """The sets with one feature for another that gain most by the envelope; all of them where all are asked for."""
-        exchange = self._envelope(fit)
-        found = list[tuple[float, int, int]]()
+        exchange, found = self._envelope(fit), list[tuple[float, int, int]]()
         most = self._total() if self.prove else _TOP
         for i in exchange.droppable:
             gain = exchange.gains(i)
@@ -216,9 +236,9 @@ class KinkedSearch:
         """Second-order estimates of the envelope around a set."""
         if self.smooth is None:
             self.smooth = self._with_envelope(_WIDTHS[-1])
-        swaps, before = self.smooth.swaps, self.smooth.swaps.n_grad
+        swaps = self.smooth.swaps
         exchange = swaps.exchange(swaps.fitted(fit.features, fit))
-        self.n_grad += swaps.n_grad - before
+        self._count(self.smooth)
         return exchange
 
     def _fitted(self, features: Features, near: Fit) -> _Exact:
@@ -240,8 +260,12 @@ class KinkedSearch:
             self.best = fit
             self.watch.improved(fit.psi, self.problem.counted(fit.features).size)
 
-    def _lowers(self, psi: float) -> bool:
-        return psi < self.best.psi - _LOWER * abs(self.best.psi)
+    def _remember(self, fit: Fit) -> None:
+        """Keep a fit with the envelope, should there be no time for one with the loss itself."""
+        psi = self.objective.value_of(fit.margins)
+        if psi < min(self.rough.psi, self.best.psi):
+            self.rough = replace(fit, psi=psi)
+            self.watch.improved(psi, self.problem.counted(fit.features).size)
 
     def _is_perfect(self) -> bool:
         return self.best.psi <= _PERFECT * self.null.psi
@@ -256,6 +280,8 @@ class KinkedSearch:
 
     def _subset(self, multiplier: float, addition: int | None, ended: Status) -> Subset:
         problem, fit = self.problem, self.best
+        if ended is not Status.SOLVED and self.rough.psi < fit.psi:
+            fit = self.best = self.rough
         x = np.zeros(problem.dimension)
         x[fit.features] = fit.x
         psi = self.objective.value_and_gradient(x)[0]

@@ -38,6 +38,10 @@ class NullFit:
 def null_fit(problem: Problem, seconds: float = math.inf) -> NullFit:
     """The origin, but for the exempt features, which are fitted; the scale is ‖∇ψ‖∞ there.
 
+    Where ψ is not convex, its convex start (`Loss.convex_start`) is fitted first, and from there ψ itself, unless its
+    loss attains no minimum, as sigmoid: an intercept then gains for ever, towards where all gradients vanish. There the
+    fit of the convex start is the null fit. Either way it is a function of the problem alone.
+
     Where features have several coefficients, the scale is the largest ‖∇ψ_j‖₂: what keeps a whole feature at zero.
     """
     x = np.zeros(problem.dimension)
@@ -46,9 +50,7 @@ def null_fit(problem: Problem, seconds: float = math.inf) -> NullFit:
     if exempt.size:
         at_origin = _size(problem, problem.objective.value_and_gradient(x)[1])
         places = problem.coordinates(exempt)
-        x[places] = _fit_unconstrained(
-            problem.objective.restrict(exempt), problem.must_be_nonnegative()[places], seconds
-        )
+        x[places] = _fit(problem.objective.restrict(exempt), problem.must_be_nonnegative()[places], seconds)
     psi, gradient = problem.objective.value_and_gradient(x)
     scale = _size(problem, gradient)
     # Where the exempt features alone fit the data, what is left of the gradient is rounding, not a scale.
@@ -75,13 +77,23 @@ def _size(problem: Problem, gradient: Vector) -> float:
     return float(np.max(problem.sizes(gradient), initial=0.0))
 
 
-def _fit_unconstrained(objective: Objective, nonnegative: NDArray[np.bool_], seconds: float) -> Vector:
+def _fit(objective: Objective, nonnegative: NDArray[np.bool_], seconds: float) -> Vector:
+    """The minimiser of ψ alone, by way of its convex start where it has one, and only that where ψ may have none."""
+    convex, deadline = objective.convex_start, time.monotonic() + seconds
+    x = np.zeros(objective.dimension)
+    if convex is not None:
+        x = _fit_unconstrained(convex, x, nonnegative, deadline)
+        if not objective.attained:
+            return x
+    return _fit_unconstrained(objective, x, nonnegative, deadline)
+
+
+def _fit_unconstrained(objective: Objective, begin: Vector, nonnegative: NDArray[np.bool_], deadline: float) -> Vector:
     """The minimiser of ψ alone, or the best point found in the time given."""
     from scipy import optimize  # a tenth of a second to import, and only exempt coordinates need it
 
     bounds = [(0.0, None) if asked else (None, None) for asked in nonnegative]
-    deadline = time.monotonic() + seconds
-    best = (math.inf, np.zeros(objective.dimension))
+    best = (math.inf, begin)
 
     def timed(x: Vector) -> tuple[float, Vector]:
         nonlocal best
@@ -94,7 +106,7 @@ def _fit_unconstrained(objective: Objective, nonnegative: NDArray[np.bool_], sec
     with suppress(TimeoutError):
         optimize.minimize(
             timed,
-            np.zeros(objective.dimension),
+            begin,
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,

@@ -11,6 +11,7 @@ step and |ℓ‴| ≤ Mℓ″, no fit over these features has ψ < ψ(x) + ½⟨
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -35,6 +36,8 @@ _FAR = 8.0  # by how much the log of the curvature may change in a step
 _ARMIJO = 1e-4
 _SHORTEST = 2.0**-10  # of a Newton step
 _LAST_STEPS = 3
+_ROUGH = 1e-3  # of the gradient of the null fit, where a convex loss is but a start
+_EQUAL = 1e-10  # of ψ
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 
 
@@ -61,6 +64,18 @@ class Fit:
     hessian: Matrix | None = None
 
 
+_NOTHING = Fit(np.empty(0, np.intp), np.empty(0), math.inf, np.empty(0))
+
+
+def lowest(fits: Iterable[Fit | None]) -> Fit | None:
+    """The fit with the least ψ, of equal ones the first: where ψ counts errors, rounding must not choose."""
+    best: Fit | None = None
+    for fit in fits:
+        if fit is not None and (best is None or fit.psi < best.psi - _EQUAL * abs(best.psi)):
+            best = fit
+    return best
+
+
 class Refits:
     """ψ minimised over one small set of features after another.
 
@@ -72,12 +87,16 @@ class Refits:
     problem : Problem
         ψ and signs; its level does not matter.
     how : How
+    columns : Columns, optional
+        Of the same features, where they are at hand.
     """
 
-    def __init__(self, problem: Problem, how: How) -> None:
+    def __init__(self, problem: Problem, how: How, columns: Columns | None = None) -> None:
         self.problem, self.how = problem, how
         self.objective = objective = cast(Model, problem.objective)
-        self.columns = Columns(objective)
+        self.columns = columns or Columns(objective)
+        convex = objective.convex_start
+        self.convex = None if convex is None else Refits(replace(problem, objective=convex), how, self.columns)
         self.compiled: list[_kernels.ColumnFits] = []
         if isinstance(objective, LinearModel | OneVsRestModel) and not np.any(problem.must_be_nonnegative()):
             parts = (objective,) if isinstance(objective, LinearModel) else objective.parts
@@ -98,6 +117,14 @@ class Refits:
         below : float
             What the minimum is to undercut; by default, whatever it is, it is wanted.
         """
+        if self.convex is None:
+            return self._downhill(features, near, tolerance, below)
+        convex = self.convex(features, _NOTHING, max(tolerance, _ROUGH * self.how.null.scale))
+        starts = (convex, near) if convex is not None else (near,)
+        return lowest(self._downhill(features, start, tolerance, below) for start in starts)
+
+    def _downhill(self, features: Features, near: Fit, tolerance: float, below: float) -> Fit | None:
+        """The minimum that is found from the coefficients of another fit; the only one where ψ is convex."""
         if self.compiled and self.stored.fit_in(features):
             end, fit = self._by_columns(features, near, tolerance, below)
             if end != "failed":
@@ -139,7 +166,7 @@ class Refits:
 
 def _compiled(part: LinearModel) -> _kernels.ColumnFits:
     about, samples = (*part.loss.kernel, part.concordance), (part.target, part.sample_weight)
-    return _kernels.ColumnFits(*about, *samples, part.offset)
+    return _kernels.ColumnFits(*about, *samples, part.offset, part.loss.weak_convexity == 0, part.attained)
 
 
 def _together(fits: list[Fit]) -> Fit:

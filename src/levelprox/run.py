@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from levelprox import _kernels
 from levelprox.certificate import Certificate, assemble, certify
-from levelprox.continuation import continued
+from levelprox.continuation import continued, convex_start
 from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError, warn
 from levelprox.lcpp import without_level
 from levelprox.levels import Constant, Levels
@@ -72,6 +72,7 @@ class Run:
         parameters: Parameters | None,
         working_set: bool = False,
         continuation: bool = False,
+        from_convex: bool = False,
     ) -> None:
         self.problem = problem
         self.subsolver = subsolver
@@ -88,6 +89,7 @@ class Run:
         self.parameters = parameters
         self.working_set = working_set
         self.continuation = continuation
+        self.from_convex = from_convex
         self.stages: list[Stage] = []
         self.began = time.monotonic()
         self.history: deque[Record] = deque(maxlen=_HISTORY)
@@ -115,6 +117,8 @@ class Run:
             self._warn(f"preset='paper' takes T = {p.steps} steps in each of up to K = {p.K} outer steps")
         try:
             start = self.best = self._start(x0)
+            if self.from_convex:
+                self.best = self._from_convex(start)
             self._phase("start")
             status = self._solved(self.best)
             if status is None:
@@ -155,6 +159,12 @@ class Run:
             if disagreement := objective.disagreement(x, psi, gradient):
                 self._warn(disagreement)
         return self.best
+
+    def _from_convex(self, null: Iterate) -> Iterate:
+        """The solution for the convex loss that ψ's own starts from, if that leads lower than the null fit."""
+        with self._blaming_the_objective():
+            start = convex_start(self.problem, null, self._how(), self.tol)
+        return replace(self._count(start), n_grad=0)
 
     def _solved(self, start: Iterate) -> Status | None:
         """SOLVED where there is nothing to do."""

@@ -27,7 +27,7 @@ from levelprox.forward import FEW, forward
 from levelprox.null_fit import NullFit, null_fit
 from levelprox.objectives import Model
 from levelprox.problem import Problem
-from levelprox.refit import Fit, last_digits
+from levelprox.refit import Fit, last_digits, lowest
 from levelprox.restriction import How
 from levelprox.result import Iterate, Status
 from levelprox.subset import Exchanges, Subset
@@ -41,6 +41,7 @@ Features = NDArray[np.intp]
 
 _ROUGH = 3e-3
 _SMALL = 2.0**-10  # of the largest coefficient: the last threshold
+_REACHES = 2.0 ** (np.arange(-4, 11) / 2)  # median margins from which descents along a ray begin
 
 
 @dataclass(eq=False)
@@ -105,10 +106,12 @@ class Search:
         everything = np.arange(self.problem.n_features)
         if self.problem.counted(everything).size <= self.k:
             self.swaps.keep(self.swaps.fitted(everything))
-        elif self.k > 0:
+        elif self.k > 0 or self.objective.convex_start is not None:
             for start in self._starts():
                 self.watch.enter("exchanges")
                 yield self.swaps.improved(start)
+        if self.objective.convex_start is not None:
+            self.swaps.keep(self._along_its_ray(self.swaps.best, self.swaps.best))
 
     def _starts(self) -> Iterator[Fit]:
         """Sets of k features from which exchanges begin."""
@@ -116,6 +119,9 @@ class Search:
             yield self._completed(self.problem.counted(self.start))
             return
         null, problem = self.swaps.best, self.problem
+        convex = self.objective.convex_start
+        if convex is not None:
+            yield from self._by_convex_start(null, convex)
         counted = problem.n_features - problem.exempt.size
         most = min(2 * self.k, counted, max(self.k, self.objective.n_margins - 1))
         chosen = forward(self.swaps, null, most, shown=self.k)
@@ -132,6 +138,30 @@ class Search:
             self.watch.enter("forward")
             chosen = forward(self.swaps, null, self.k, without=int(chosen[0]))
             yield self.swaps.fitted(self._with_exempt(chosen))
+
+    def _by_convex_start(self, null: Fit, convex: Model) -> Iterator[Fit]:
+        """The fits of exempt features alone, and of the answer for the convex loss that this one starts from."""
+        yield self.swaps.fitted(null.features, null)
+        watch = Watch(self.watch.left(), self.watch.max_iter - self.watch.step, lambda record: self.watch.left() <= 0)
+        search = Search(replace(self.problem, objective=convex), self.k, self.tol, False, watch)
+        search.begin()
+        for _ in search.sets():
+            pass
+        self.watch.step += watch.step
+        self.swaps.n_grad += search.swaps.n_grad
+        self.swaps.n_refits += search.swaps.n_refits
+        found = search.swaps.best
+        yield self._along_its_ray(found, self.swaps.fitted(found.features, found))
+
+    def _along_its_ray(self, ray: Fit, best: Fit) -> Fit:
+        """The best fit over the same features from any point of a ray, where ψ may fall for ever along it.
+
+        How far out a descent begins then decides where it ends: most samples should still pull, but some no longer.
+        """
+        size = 0.0 if self.objective.attained else float(np.median(np.abs(ray.margins)))
+        starts = [replace(ray, x=reach / size * ray.x) for reach in _REACHES] if size > 0 else []
+        fit = lowest([best, *(self.swaps.fitted(ray.features, start) for start in starts)])
+        return best if fit is None or fit is best else self._along_its_ray(fit, fit)
 
     def _completed(self, features: Features) -> Fit:
         """The fit over k features: the most useful of these, or these with the most useful others."""

@@ -78,7 +78,8 @@ def solve(
         wider ones, in which φ is all but straight and the answer does not depend on the start, and goes on from the
         lower of both ends: a few times the work, and often a far better KKT point. "auto" is "continuation" where the
         constraint is not convex, unless `x0`, rising levels, the paper's stopping rule or a subsolver that samples are
-        asked for.
+        asked for. Where the loss is not convex ("cauchy", "sigmoid"), all but "direct" first solve the problem with its
+        convex start (`Loss.convex_start`), and begin there if that leads lower than the null fit.
     x0 : array-like of shape (d,), optional
         A feasible start. By default the null fit: the origin, but for exempt coordinates, which are fitted.
     random_state : int, RandomState, Generator or None
@@ -123,7 +124,7 @@ def solve(
     if callback is not None and not callable(callback):
         raise InvalidInputError(f"callback must be a function of (record, x), got {callback!r}")
     weight, steps = _proximal_weight(problem, gamma), whole("max_iter", max_iter)
-    rng = _generator(random_state)
+    rng = generator(random_state)
     chosen, schedule, rule = choose(subsolver, problem.objective), levels_by_name(levels), stopping
     parameters: Parameters | None = None
     if preset is not None:
@@ -134,6 +135,8 @@ def solve(
         parameters, steps, weight = paper.parameters, paper.k_hat, paper.parameters.gamma
     else:
         _one_of("stopping", stopping, ("kkt", "change"))
+    settled = x0 is not None or rule != "kkt"
+    free = parameters is None and _chooses_start(start, problem, chosen, schedule, settled)
     run = Run(
         problem=problem,
         subsolver=chosen,
@@ -149,8 +152,8 @@ def solve(
         rng=rng,
         parameters=parameters,
         working_set=_working_set(working_set, chosen, problem) and parameters is None,
-        continuation=parameters is None
-        and _continuation(start, problem, chosen, schedule, x0 is not None or rule != "kkt"),
+        continuation=free and problem.constraint.lipschitz > 0,
+        from_convex=free,
     )
     return run(None if x0 is None else problem.point("x0", x0))
 
@@ -238,8 +241,8 @@ def _surrogate(name: str, subsolver: Subsolver, problem: Problem) -> str:
     return "concave" if subsolver.on_working_sets or problem.width > 1 else "paper"
 
 
-def _continuation(start: str, problem: Problem, subsolver: Subsolver, levels: Levels, settled: bool) -> bool:
-    """Whether to reach the problem by way of wider ones; an error where that was asked for and cannot be done."""
+def _chooses_start(start: str, problem: Problem, subsolver: Subsolver, levels: Levels, settled: bool) -> bool:
+    """Whether to reach the problem by way of simpler ones; an error where that was asked for and cannot be done."""
     _one_of("start", start, ("auto", "continuation", "direct"))
     possible = isinstance(levels, Constant) and not settled and not subsolver.is_random(problem.objective)
     if start == "continuation" and not possible:
@@ -247,7 +250,7 @@ def _continuation(start: str, problem: Problem, subsolver: Subsolver, levels: Le
             "start='continuation' chooses the start itself: not with x0, rising levels, stopping='change' or a "
             "subsolver that samples"
         )
-    return start != "direct" and possible and problem.constraint.lipschitz > 0
+    return start != "direct" and possible
 
 
 def _working_set(asked: bool | None, subsolver: Subsolver, problem: Problem) -> bool:
@@ -277,7 +280,7 @@ def _nothing_else(**options: object) -> None:
             raise InvalidInputError(f"preset='paper' sets {name} itself, got {name}={value!r}")
 
 
-def _generator(random_state: RandomState) -> np.random.Generator:
+def generator(random_state: RandomState) -> np.random.Generator:
     """What scikit-learn calls a random state, as NumPy's generator."""
     if isinstance(random_state, np.random.RandomState):
         return np.random.Generator(random_state._bit_generator)

@@ -277,7 +277,7 @@ class Swaps:
         return self.objective.gradient_of(fit.margins)
 
     def keep(self, fit: Fit) -> None:
-        if fit.psi < self.best.psi:
+        if fit.psi < self.best.psi if self.refits.convex is None else self.lowers(fit, self.best):
             self.best = fit
             self.watch.improved(fit.psi, self.problem.counted(fit.features).size)
 

@@ -81,11 +81,12 @@ def _from_objects(name: str, array: NDArray[Any]) -> NDArray[np.float64]:
     except OverflowError:
         raise InvalidInputError(f"{name} holds a number that float64 cannot") from None
     except (TypeError, ValueError):
-        culprit = next(item for item in array.flat if not _is_number(item))
+        culprit = next(item for item in array.flat if not is_number(item))
         raise InvalidInputError(f"{name} must hold real numbers, got objects such as {repr(culprit)[:60]}") from None
 
 
-def _is_number(item: object) -> bool:
+def is_number(item: object) -> bool:
+    """Whether `item` can be read as a float."""
     try:
         float(item)  # type: ignore[arg-type]
     except (TypeError, ValueError):

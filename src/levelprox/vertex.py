@@ -37,6 +37,8 @@ Rows = NDArray[np.intp]
 _TINY = 1e-13  # of the steepest ψ can be in a coordinate: the slope of |x_j|
 _STEEP = 4.0  # times that: the slope where x_j < 0 must not be
 _APART = 1e-9  # of the size of the residuals: by how much kinks are moved
+_SMALLER = 0.1  # times the size at the start: then kinks were moved too far
+_SMALLEST = 1e-3  # of the kinks: residuals that are smaller are not told apart
 _GOLDEN = 0.6180339887498949
 _SMALL = 1e-9  # of the largest: what a pivot must not be below
 _FEASIBLE = 1e-11  # of the steepest ψ can be: by how much y may miss its bounds
@@ -115,22 +117,28 @@ class _Descent:
         self.kinks = np.concatenate([model.target - self.offset, np.zeros(self.m)])
 
     def __call__(self, near: Vector) -> Vertex:
-        exact = self.kinks
-        off = np.abs(self._moved(near * self.unit) - exact)[: self.n][self.share > 0]
-        scale = float(np.mean(off)) or float(np.max(np.abs(exact))) or 1.0
-        # Of this size in the coordinates of x, too: there a billionth of a coefficient as large as residuals.
-        apart = 0.5 + np.modf(_GOLDEN * np.arange(1, exact.size + 1))[0] / 2
-        self.kinks = exact + _APART * scale * apart
-        basis = self._basis_near(near * self.unit)
-        basis, y, above = self._descend(basis)
-        x = np.linalg.solve(self._rows(basis), exact[basis])
-        x[basis[basis >= self.n] - self.n] = 0.0
+        exact, x, size = self.kinks, near * self.unit, math.inf
+        # Kinks are to be moved by a billionth of the residuals that are left, which are not known before the end.
+        while self.m and (residuals := self._residuals(x, exact)) < _SMALLER * size:
+            size = residuals
+            self.kinks = exact + _APART * size * (0.5 + np.modf(_GOLDEN * np.arange(1, exact.size + 1))[0] / 2)
+            basis, y, above = self._descend(self._basis_near(x))
+            x = np.linalg.solve(self._rows(basis), exact[basis])
+            x[basis[basis >= self.n] - self.n] = 0.0
+        if not self.m or math.isinf(size):
+            basis, y, above = np.empty(0, np.intp), np.empty(0), self._moved(x) > exact
         slopes = np.where(above, self.high, self.low)
         slopes[basis] = np.clip(y, self.low[basis], self.high[basis])
         with np.errstate(divide="ignore", invalid="ignore"):
             each = np.where(self.share > 0, slopes[: self.n] / self.share, 0.0)
         x = x / self.unit
         return Vertex(x, self.model.margins(x), each, np.sort(basis[basis < self.n]))
+
+    def _residuals(self, x: Vector, kinks: Vector) -> float:
+        """The size of the residuals; not below what rounding leaves of margins."""
+        counts = self.share > 0
+        off, about = np.abs(self._moved(x) - kinks)[: self.n][counts], np.abs(kinks)[: self.n][counts]
+        return max(float(np.mean(off)), _SMALLEST * float(np.mean(about))) or 1.0
 
     def _descend(self, basis: Rows) -> tuple[Rows, Vector, NDArray[np.bool_]]:
         """Edges for as long as one falls; the last basis, its y, and which margins are above their kinks."""
@@ -140,7 +148,7 @@ class _Descent:
             above = s > 0
             slopes = np.where(above, self.high, self.low)
             slopes[basis] = 0.0
-            gradient = self.model.design.rmatvec(slopes[: self.n]) / self.unit + slopes[self.n :]
+            gradient = self._pulled(slopes)
             y = -(gradient @ inverse)
             beyond = np.maximum(y - self.high[basis], self.low[basis] - y)
             leaves = int(np.argmax(beyond / np.sqrt(np.sum(inverse**2, axis=0))))
@@ -190,6 +198,11 @@ class _Descent:
             found[samples, j] = column[rows[samples]] / self.unit[j]
         found[np.flatnonzero(~samples), rows[~samples] - self.n] = 1.0
         return found
+
+    def _pulled(self, slopes: Vector) -> Vector:
+        """The gradient with these slopes of all rows."""
+        samples = slopes[: self.n]
+        return slopes[self.n :] + np.array([np.sum(samples * column) for column in self.columns]) / self.unit
 
     def _moved(self, x: Vector) -> Vector:
         """How all rows change with x: column by column, for all columns are at hand and few."""

@@ -29,15 +29,15 @@ void bind_column_fits(nb::module_ &m) {
         .def(
             "__init__",
             [](ColumnFits *self, const std::string &loss, double parameter, double width, double concordance, In target, std::optional<In> weight,
-               std::optional<In> offset) {
+               std::optional<In> offset, bool convex, bool attained) {
                 const std::size_t n = target.shape(0);
                 require(!weight || weight->shape(0) == n, "the weights do not fit the samples");
                 require(!offset || offset->shape(0) == n, "the offsets do not fit the samples");
                 new (self) ColumnFits(std::int64_t(n), make_loss(loss, parameter, width), concordance, target.data(),
-                                      weight ? weight->data() : nullptr, offset ? offset->data() : nullptr);
+                                      weight ? weight->data() : nullptr, offset ? offset->data() : nullptr, convex, attained);
             },
             "loss"_a, "parameter"_a, "width"_a, "concordance"_a, "target"_a.noconvert(), "weight"_a.noconvert().none(),
-            "offset"_a.noconvert().none(), nb::keep_alive<1, 6>(), nb::keep_alive<1, 7>(), nb::keep_alive<1, 8>())
+            "offset"_a.noconvert().none(), "convex"_a = true, "attained"_a = true, nb::keep_alive<1, 6>(), nb::keep_alive<1, 7>(), nb::keep_alive<1, 8>())
         .def(
             "fit",
             [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, std::vector<double> x,

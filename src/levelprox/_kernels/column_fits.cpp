@@ -20,6 +20,7 @@ constexpr double RIDGE = 1e-9;            // of the curvature at the start, and 
 constexpr double FAR = 20.0;              // by how much the log of the curvature may change in a step
 constexpr double ARMIJO = 1e-4;
 constexpr double SHORTEST = 1.0 / 1024;   // of a Newton step
+constexpr double SHORTEST_OF_FAR = 0x1p-60;  // the same where a step may lead anywhere
 constexpr double LAST_DIGITS = 4 * std::numeric_limits<double>::epsilon();
 
 double largest(const std::vector<double> &v) {
@@ -73,8 +74,10 @@ void mirror(std::size_t m, std::vector<double> &H) {
 
 }  // namespace
 
-ColumnFits::ColumnFits(std::int64_t n, std::unique_ptr<Loss> loss, double concordance, const double *target, const double *weight, const double *offset)
-    : n_(n), loss_(std::move(loss)), concordance_(concordance), total_(double(n)), target_(target), weight_(weight), offset_(offset) {
+ColumnFits::ColumnFits(std::int64_t n, std::unique_ptr<Loss> loss, double concordance, const double *target, const double *weight, const double *offset,
+                       bool convex, bool attained)
+    : n_(n), loss_(std::move(loss)), concordance_(concordance), total_(double(n)), target_(target), weight_(weight), offset_(offset),
+      falls_(!convex && !attained), bends_both_ways_(!convex && attained) {
     if (!weight) return;
     const HeadTail sum = compensated_sum(n, weight);
     total_ = sum.head + sum.tail;
@@ -93,7 +96,7 @@ std::vector<double> ColumnFits::combined(const Columns &columns, const std::vect
 }
 
 // psi, and what each sample adds to the gradient and to the Hessian of the margins.
-double ColumnFits::derivatives(const double *margins, double *slope, double *bend, Poll &poll) const {
+double ColumnFits::derivatives(const double *margins, bool convex, double *slope, double *bend, Poll &poll) const {
     HeadTail sum{0, 0};
     double value[BLOCK];
     for (std::int64_t begin = 0; begin < n_; begin += BLOCK) {
@@ -104,7 +107,7 @@ double ColumnFits::derivatives(const double *margins, double *slope, double *ben
             // A sample without weight is not there, even where its loss is infinite.
             value[i] = weight == 0 ? 0.0 : weight * value[i];
             slope[begin + i] = weight == 0 ? 0.0 : slope[begin + i] * (weight / total_);
-            bend[begin + i] = weight == 0 ? 0.0 : std::abs(bend[begin + i]) * (weight / total_);
+            bend[begin + i] = weight == 0 ? 0.0 : (convex ? std::abs(bend[begin + i]) : bend[begin + i]) * (weight / total_);
         }
         const HeadTail part = compensated_sum(rows, value);
         add_to(sum, part.head);
@@ -166,10 +169,19 @@ void ColumnFits::add_sparse(const Columns &columns, const double *slope, const d
 }
 
 ColumnFits::Look ColumnFits::look(const Columns &columns, const double *margins, Poll &poll) const {
+    if (bends_both_ways_) {
+        Look seen = look(columns, margins, false, poll);
+        const std::vector<double> no_ridge(columns.size());
+        if (!newton_step(seen.hessian, 0.0, no_ridge, seen.gradient).empty()) return seen;
+    }
+    return look(columns, margins, true, poll);
+}
+
+ColumnFits::Look ColumnFits::look(const Columns &columns, const double *margins, bool convex, Poll &poll) const {
     const std::size_t m = columns.size();
     Look seen{0, std::vector<double>(m), std::vector<double>(m * m)};
     std::vector<double> slope(n_), bend(n_);
-    seen.psi = derivatives(margins, slope.data(), bend.data(), poll);
+    seen.psi = derivatives(margins, convex, slope.data(), bend.data(), poll);
     add_dense(columns, slope.data(), bend.data(), seen, poll);
     add_sparse(columns, slope.data(), bend.data(), seen, poll);
     return seen;
@@ -195,10 +207,14 @@ ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double 
     Look at;
     std::vector<double> ridge(m);
     double psi_of_start = 0;
+    const double much = falls_ ? SHOWS : MUCH, shortest = falls_ ? SHORTEST_OF_FAR : SHORTEST;
+    const auto set_ridge = [&] {
+        for (std::size_t j = 0; j < m; ++j) ridge[j] = RIDGE * at.hessian[j * m + j];
+    };
     const auto begin = [&] {
         at = look(columns, z.data(), poll);
         psi_of_start = at.psi;
-        for (std::size_t j = 0; j < m; ++j) ridge[j] = RIDGE * at.hessian[j * m + j];
+        set_ridge();
     };
     begin();
     const double psi_of_origin = look({}, origin.data(), poll).psi;
@@ -214,7 +230,7 @@ ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double 
         const std::vector<double> step = newton_step(at.hessian, share_left(at.psi, psi_of_start), ridge, at.gradient);
         if (step.empty()) return ended(flat ? FitEnd::fitted : FitEnd::failed);
         const double foretold = fall_along(step, at.gradient);
-        if (flat && !(foretold > MUCH * std::abs(at.psi))) return ended(FitEnd::fitted);
+        if (flat && !(foretold > much * std::abs(at.psi))) return ended(FitEnd::fitted);
         if (!(foretold > 0)) break;
         const std::vector<double> along = combined(columns, step);
         const double change = change_along(along);
@@ -222,7 +238,7 @@ ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double 
 
         // No more to gain: a last step for the digits of x, unless coefficients grow for ever, as where classes are separated.
         const bool last = foretold <= SHOWS * std::abs(at.psi);
-        if (last && change >= 1) return ended(FitEnd::fitted);
+        if (last && change >= 1 && !bends_both_ways_) return ended(FitEnd::fitted);
 
         const bool far = change > FAR && std::isfinite(change);
         if (steps == 0 && far && largest(x) > 0) {
@@ -234,7 +250,7 @@ ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double 
         }
         double t = far ? FAR / change : 1.0;
         for (Look next;; t /= 2) {
-            if (t < SHORTEST) return ended(FitEnd::failed);
+            if (t < shortest) return ended(FitEnd::failed);
             for (std::int64_t i = 0; i < n_; ++i) trial[i] = z[i] + t * along[i];
             next = look(columns, trial.data(), poll);
             if (last && !(largest(next.gradient) < 0.5 * largest(at.gradient))) return ended(FitEnd::fitted);
@@ -245,8 +261,9 @@ ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double 
         }
         z.swap(trial);
         for (std::size_t j = 0; j < m; ++j) x[j] += t * step[j];
+        if (falls_) set_ridge();  // the curvature is going to 0, and psi is not
     }
-    return ended(FitEnd::failed);
+    return ended(falls_ && largest(at.gradient) <= tolerance ? FitEnd::fitted : FitEnd::failed);
 }
 
 }  // namespace levelprox

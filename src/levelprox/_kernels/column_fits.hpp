@@ -26,7 +26,10 @@ class ColumnFits {
 public:
     // Null weights are all 1, null offsets all 0; the arrays are the caller's, and must outlive this.
     // `concordance` is sup |l'''|/l'': 0 where the curvature does not change, infinite where nothing is known.
-    ColumnFits(std::int64_t n, std::unique_ptr<Loss> loss, double concordance, const double *target, const double *weight, const double *offset);
+    // A loss that is not `convex` and has no minimum that is `attained` is bounded and falls for ever: far out psi hardly
+    // bends, and is not yet what it may be. Where it is attained, |l''| takes the place of l'' only as long as it must.
+    ColumnFits(std::int64_t n, std::unique_ptr<Loss> loss, double concordance, const double *target, const double *weight, const double *offset,
+               bool convex, bool attained);
 
     // A column is `values`, or, where `rows` is not null, has `count` values in these rows and is 0 elsewhere.
     struct Column {
@@ -50,7 +53,8 @@ private:
 
     std::vector<double> combined(const Columns &columns, const std::vector<double> &x) const;
     Look look(const Columns &columns, const double *margins, Poll &poll) const;
-    double derivatives(const double *margins, double *slope, double *bend, Poll &poll) const;
+    Look look(const Columns &columns, const double *margins, bool convex, Poll &poll) const;
+    double derivatives(const double *margins, bool convex, double *slope, double *bend, Poll &poll) const;
     void add_dense(const Columns &columns, const double *slope, const double *bend, Look &seen, Poll &poll) const;
     void add_sparse(const Columns &columns, const double *slope, const double *bend, Look &seen, Poll &poll) const;
     double change_along(const std::vector<double> &along) const;
@@ -60,6 +64,7 @@ private:
     std::unique_ptr<Loss> loss_;
     double concordance_, total_;
     const double *target_, *weight_, *offset_;
+    bool falls_, bends_both_ways_;
 };
 
 }  // namespace levelprox

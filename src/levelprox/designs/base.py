@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from levelprox.validation import Array, as_array, finite, real_array
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
+#: Of the columns of X.
+Names = Sequence[str] | NDArray[Any]
 
 _CACHED = 2**23  # bytes of X that are still in cache when they are read again
 _SMALL = 2**27  # bytes that a copy may take besides its share
@@ -232,14 +234,21 @@ def real_values(value: object) -> Array:
     (long double, and 64-bit integers beyond 2^53).
     """
     array = as_array("X", value)
+    message = rounding(array)
+    if message:
+        warnings.warn(message, UserWarning, stacklevel=4)
+    return real_array("X", array)
+
+
+def rounding(array: NDArray[Any]) -> str:
+    """What float64 does to entries of X that it cannot hold; empty where it holds them all."""
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-        warnings.warn(f"X has dtype {array.dtype}; it is rounded to float64", UserWarning, stacklevel=4)
+        return f"X has dtype {array.dtype}; it is rounded to float64"
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
         largest = max(int(array.max()), -int(array.min()))
         if largest > 2**53:
-            message = f"X holds integers beyond 2^53, such as {largest}; float64 rounds them"
-            warnings.warn(message, UserWarning, stacklevel=4)
-    return real_array("X", array)
+            return f"X holds integers beyond 2^53, such as {largest}; float64 rounds them"
+    return ""
 
 
 def check_shape(shape: tuple[int, ...]) -> None:
@@ -256,9 +265,14 @@ def check_shape(shape: tuple[int, ...]) -> None:
             raise InvalidInputError(f"X has 0 {what}(s) (shape={shape}) while a minimum of 1 is required.")
 
 
-def check_finite(kernel: DesignKernel) -> None:
+def check_finite(kernel: DesignKernel, names: Names | None = None) -> None:
     """Raise if an entry of X is NaN or infinite, and say where."""
     count, row, column, value = kernel.nonfinite()
     if count:
         name = "NaN" if np.isnan(value) else f"{value}"
-        raise InvalidInputError(f"X contains {name} at row {row}, column {column} ({count} in total)")
+        raise InvalidInputError(f"X contains {name} at row {row}, {column_name(column, names)} ({count} in total)")
+
+
+def column_name(j: int, names: Names | None = None) -> str:
+    """What a message calls column j of X."""
+    return f"column {j}" if names is None else f"column {j} ({str(names[j])!r})"

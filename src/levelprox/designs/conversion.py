@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import scipy.sparse
 
-from levelprox.designs.base import Design
+from levelprox.designs.base import Design, Names
 from levelprox.designs.dense import DenseDesign
 from levelprox.designs.sparse import SparseDesign
 
 
-def as_design(X: object) -> Design:
+def as_design(X: object, names: Names | None = None) -> Design:
     """Turn `X` into a design, in place wherever its layout allows.
 
     Parameters
     ----------
     X : Design, array-like or SciPy sparse matrix or array
         The samples in rows, the features in columns. A design is returned as it is.
+    names : sequence of str, optional
+        What an error calls the columns, besides their number.
 
     Returns
     -------
@@ -30,5 +32,5 @@ def as_design(X: object) -> Design:
     if isinstance(X, Design):
         return X
     if scipy.sparse.issparse(X):
-        return SparseDesign.from_scipy(X)
-    return DenseDesign.from_array(X)
+        return SparseDesign.from_scipy(X, names)
+    return DenseDesign.from_array(X, names)

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 
 from levelprox import _kernels
-from levelprox.designs.base import Design, Index, Vector, check_finite, check_shape, real_values
+from levelprox.designs.base import Design, Index, Names, Vector, check_finite, check_shape, real_values
 from levelprox.designs.sparse import SparseDesign
 from levelprox.validation import Array
 
@@ -41,14 +41,14 @@ class DenseDesign(Design):
         return DenseDesign, (self.array,)
 
     @classmethod
-    def from_array(cls, X: object) -> DenseDesign:
+    def from_array(cls, X: object, names: Names | None = None) -> DenseDesign:
         """Check `X`, an array or what NumPy makes one of, and convert it where it cannot be used in place."""
         array = real_values(X)
         check_shape(array.shape)
         if not (array.flags.aligned and (array.flags.c_contiguous or array.flags.f_contiguous)):
             array = np.array(array, order="C")
         design = cls(array)
-        check_finite(design.kernel)
+        check_finite(design.kernel, names)
         return design
 
     @property

@@ -17,7 +17,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
-from levelprox.designs.base import Design, Index, Vector, check_finite, check_shape, real_values
+from levelprox.designs.base import Design, Index, Names, Vector, check_finite, check_shape, real_values
 from levelprox.errors import InvalidInputError
 from levelprox.validation import Array
 
@@ -71,7 +71,7 @@ class SparseDesign(Design):
         return SparseDesign, (self.data, self.indices, self.indptr, self.shape, self.by_rows)
 
     @classmethod
-    def from_scipy(cls, X: Any) -> SparseDesign:
+    def from_scipy(cls, X: Any, names: Names | None = None) -> SparseDesign:
         """Check `X`, sparse in any format of SciPy's, and convert it where it cannot be used in place."""
         check_shape(X.shape)
         by_rows = X.format != "csc"
@@ -82,7 +82,7 @@ class SparseDesign(Design):
         design = cls(data, indices, indptr, X.shape, by_rows)
         if design.kernel.has_duplicates():
             design = design._summed()
-        check_finite(design.kernel)
+        check_finite(design.kernel, names)
         return design
 
     @property

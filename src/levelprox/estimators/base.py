@@ -8,18 +8,17 @@ from abc import abstractmethod
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from levelprox.designs import Design, as_design
-from levelprox.designs.base import real_values
 from levelprox.errors import InfeasibleError, InvalidInputError, warn
 from levelprox.estimators.along import Along
 from levelprox.estimators.border import Border
 from levelprox.estimators.named_constraints import constraint_of
 from levelprox.estimators.notebook_card import NotebookCard
+from levelprox.estimators.reading import naming_the_place, warn_of_rounding
 from levelprox.estimators.selector import Selector
 from levelprox.estimators.sklearn_callbacks import CallbackSupportMixin
 from levelprox.estimators.task import Budget, Solution, Task
@@ -27,7 +26,8 @@ from levelprox.estimators.watching import watching
 from levelprox.losses import check_weights
 from levelprox.objectives import Model
 from levelprox.result import Status
-from levelprox.validation import Array, finite, real, real_array, whole
+from levelprox.solve import generator
+from levelprox.validation import Array, as_array, finite, real, real_array, whole
 from levelprox.validation import nonnegative as at_least_zero
 
 Vector = NDArray[np.float64]
@@ -35,6 +35,14 @@ Vector = NDArray[np.float64]
 #: Where neither n_features nor level is given: one feature for this many samples or, of classes, samples of the rarest
 #: one (the rule of ten events for each variable), but no more than so many.
 SAMPLES_FOR_A_FEATURE, DEFAULT_FEATURES = 10, 10
+
+#: How X is read; the design says where it is not finite.
+_READING: dict[str, Any] = {
+    "accept_sparse": ("csr", "csc"),
+    "accept_large_sparse": True,
+    "dtype": (np.float64, np.float32),
+    "ensure_all_finite": False,
+}
 
 
 class SparseLinearModel(NotebookCard, Along, CallbackSupportMixin, Selector, TransformerMixin, BaseEstimator):
@@ -98,38 +106,30 @@ class SparseLinearModel(NotebookCard, Along, CallbackSupportMixin, Selector, Tra
     # --- reading
 
     def _read(self, X: object, y: object, **checks: Any) -> tuple[Any, NDArray[Any]]:
-        _warn_of_rounding(X)
-        data, target = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse=("csr", "csc"),
-            accept_large_sparse=True,
-            dtype=(np.float64, np.float32),
-            ensure_all_finite=False,  # the design says where
-            **checks,
-        )
+        """X and y as scikit-learn reads them; that X is finite is not checked yet."""
+        with naming_the_place(X, y):
+            data, target = validate_data(self, X, y, **_READING, **checks)
+        warn_of_rounding(X)
         return data, target
+
+    def _design(self, data: object) -> Design:
+        """X, checked; errors call its columns by their names."""
+        return as_design(data, getattr(self, "feature_names_in_", None))
 
     def _seen(self, X: object) -> Design:
         """X of the same features as those of the fit."""
         check_is_fitted(self)
-        data = validate_data(
-            self,
-            X,
-            reset=False,
-            accept_sparse=("csr", "csc"),
-            accept_large_sparse=True,
-            dtype=(np.float64, np.float32),
-            ensure_all_finite=False,
-        )
-        return as_design(data)
+        with naming_the_place(X):
+            data = validate_data(self, X, reset=False, **_READING)
+        return self._design(data)
 
     def _weights(self, sample_weight: ArrayLike | None, n: int) -> Vector | None:
         if sample_weight is None:
             return None
-        given = np.asarray(sample_weight)
-        return check_weights(np.full(n, given) if given.ndim == 0 else given, n)
+        given = as_array("sample_weight", sample_weight)
+        if given.shape not in ((), (n,)):
+            raise InvalidInputError(f"sample_weight must have shape ({n},), one for each sample, got {given.shape}")
+        return check_weights(np.full(n, given) if given.ndim == 0 else given, n, "sample_weight")
 
     # --- fitting
 
@@ -138,7 +138,9 @@ class SparseLinearModel(NotebookCard, Along, CallbackSupportMixin, Selector, Tra
         """The data, encoded and standardised."""
 
     def _new_task(self, border: Border, objective: Model, budget: Budget, unit: float) -> Task:
+        constraint = constraint_of(self.constraint, unit if budget.features is None else 1.0)
         self._check_for(budget)
+        generator(self.random_state)
         positive = boolean("positive", self.positive)
         if positive and border.width > 1:
             raise InvalidInputError(
@@ -147,7 +149,7 @@ class SparseLinearModel(NotebookCard, Along, CallbackSupportMixin, Selector, Tra
         return Task(
             objective=objective,
             border=border,
-            constraint=constraint_of(self.constraint, unit),
+            constraint=constraint,
             feature_weight=self._feature_weight(budget, border.scale.size),
             positive=positive,
             tol=at_least_zero("tol", self.tol),
@@ -234,10 +236,3 @@ def boolean(name: str, value: object) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise InvalidInputError(f"{name} must be True or False, got {value!r}")
     return bool(value)
-
-
-def _warn_of_rounding(X: object) -> None:
-    """Say so where X holds numbers that float64 rounds: long double, and integers beyond 2^53."""
-    values = getattr(X, "data", None) if scipy.sparse.issparse(X) else X
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iuf" and values.dtype not in (np.float32, np.float64):
-        real_values(values)

@@ -7,6 +7,7 @@ The constraint, its feasibility and every certificate speak of x, that is of sca
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,14 @@ from numpy.typing import NDArray
 
 from levelprox.designs import Design, ScaledDesign, as_design
 from levelprox.designs.moments import moments_of
-from levelprox.errors import NumericalError
+from levelprox.errors import InvalidInputError, NumericalError
 from levelprox.validation import Array
 
 Vector = NDArray[np.float64]
+
+_SMALLEST = 2.0**-1022  # of a deviation: the inverse is a number, too
+_LARGEST = 2.0**1000  # of a deviation: sums over the column are numbers, too
+_SQUARES = 2.0**-960  # of a sum of squares: its products with weights and tolerances are numbers, too
 
 
 class Border:
@@ -38,6 +43,8 @@ class Border:
         self, X: object, center: Vector | None, scale: Vector | None, fit_intercept: bool, width: int = 1
     ) -> None:
         base = as_design(X)
+        if scale is None:
+            _check_range(base)
         self.design: Design = base if center is None and scale is None else ScaledDesign(base, center, scale)
         self.dtype = base.dtype
         self.center, self.fit_intercept, self.width = center, fit_intercept, width
@@ -47,10 +54,10 @@ class Border:
     def standardized(cls, X: object, weight: Vector | None, fit_intercept: bool, width: int = 1) -> Border:
         """Columns of standard deviation 1 about their mean; about zero, where there is no intercept to take it up."""
         base = as_design(X)
-        moments = moments_of(base, None if weight is None else weight / weight.max())
-        if fit_intercept:
-            return cls(base, moments.mean, moments.scale, fit_intercept, width)
-        return cls(base, None, moments.magnitude, fit_intercept, width)
+        with np.errstate(over="ignore", invalid="ignore"):
+            moments = moments_of(base, None if weight is None else weight / weight.max())
+            center, scale = (moments.mean, moments.scale) if fit_intercept else (None, moments.magnitude)
+        return cls(base, center, _usable(scale), fit_intercept, width)
 
     def inside(self, coef: Vector, intercept: Vector) -> Vector:
         """x of coefficients of shape (width, d) and intercepts of shape (width,)."""
@@ -89,3 +96,36 @@ class Border:
             used = np.flatnonzero(np.any(coef, axis=0))
             last = last - np.asarray(coef[:, used], np.float64) @ self.center[used]
         return np.asarray(last, self.dtype) + np.zeros(1, self.dtype)
+
+
+def _usable(scale: Vector) -> Vector:
+    """Deviations that columns can be divided by: 1 for those that vary too little to have a coefficient."""
+    if not np.all(scale < _LARGEST):
+        j = int(np.argmax(~(scale < _LARGEST)))
+        raise InvalidInputError(f"the deviation of column {j} of X overflows; divide the column by a larger unit")
+    small = np.flatnonzero(scale < _SMALLEST)
+    if small.size:
+        j = small[0]
+        warnings.warn(
+            f"column {j} of X varies by {scale[j]:.3g} only ({small.size} such columns in total), and float64 has no "
+            "coefficients for that: it is taken as constant. Multiply it by a larger unit",
+            UserWarning,
+            stacklevel=2,
+        )
+    return np.where(scale < _SMALLEST, 1.0, scale)
+
+
+def _check_range(design: Design) -> None:
+    """Raise where the sum of the squares of a column that is not zero is beyond float64."""
+    squares = design.column_squares()
+    if not np.all(np.isfinite(squares)):
+        j = int(np.argmax(~np.isfinite(squares)))
+        raise InvalidInputError(f"the norm of column {j} of X overflows; scale the columns, or set standardize=True")
+    small = np.flatnonzero(squares < _SQUARES)
+    size = design.columns(small).column_magnitudes() if small.size else squares[:0]
+    if np.any(size > 0):
+        j = int(np.argmax(size > 0))
+        raise InvalidInputError(
+            f"column {small[j]} of X has entries of at most {size[j]:.3g}, whose squares vanish; scale the columns, or "
+            "set standardize=True"
+        )

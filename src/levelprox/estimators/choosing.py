@@ -90,7 +90,9 @@ class Choosing(SparseLinearModel):
     def _grid(self, d: int) -> list[Budget]:
         """The candidates in ascending order, each once."""
         if self.n_features is not None and self.level is not None:
-            raise InvalidInputError("give either n_features or level, not both")
+            raise InvalidInputError(
+                f"give either n_features or level, not both; got n_features={self.n_features!r}, level={self.level!r}"
+            )
         if self.level is not None:
             levels = np.atleast_1d(np.array(finite("level", real_array("level", self.level)), np.float64))
             if levels.ndim != 1 or not levels.size:
@@ -100,10 +102,10 @@ class Choosing(SparseLinearModel):
             return [Budget(level=float(level)) for level in np.unique(levels)]
         if self.n_features is None:
             return [Budget(features=k) for k in DEFAULT_GRID if k <= d]
-        given = np.atleast_1d(np.asarray(self.n_features))
-        if given.ndim != 1 or not given.size:
-            raise InvalidInputError(f"n_features must be a list of integers, got shape {given.shape}")
-        return [Budget(features=k) for k in sorted({whole("n_features", k) for k in given.tolist()})]
+        if np.ndim(self.n_features) > 1 or not np.size(self.n_features):
+            raise InvalidInputError(f"n_features must be a list of integers, got shape {np.shape(self.n_features)}")
+        given = [self.n_features] if np.ndim(self.n_features) == 0 else list(self.n_features)
+        return [Budget(features=k) for k in sorted({whole("n_features", k) for k in given})]
 
     # --- by folds
 

@@ -11,15 +11,17 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
-from levelprox.errors import InvalidInputError
+from levelprox.designs import as_design
+from levelprox.errors import InvalidInputError, warn
 from levelprox.estimators.base import SparseLinearModel, Vector
 from levelprox.estimators.border import Border
+from levelprox.estimators.named_losses import CLASSIFICATION_LOSSES, loss_of
+from levelprox.estimators.reading import check_labels
 from levelprox.estimators.task import Budget, Task
-from levelprox.losses import Logistic, Loss, Multinomial, loss_by_name
+from levelprox.losses import Logistic, Loss, Multinomial
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
 from levelprox.validation import Array, real
 
-CLASSIFICATION_LOSSES = ("logistic", "squared_hinge", "hinge", "sigmoid")
 _MULTI_CLASS = ("auto", "softmax", "ovr")
 
 
@@ -86,15 +88,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
             return np.asarray(np.log(self.predict_proba(X)))
 
     def _loss(self) -> Loss:
-        if isinstance(self.loss, Loss) and self.loss.kind == "margin":
-            return self.loss
-        if isinstance(self.loss, str) and self.loss in CLASSIFICATION_LOSSES:
-            return loss_by_name(self.loss)
-        loss_by_name(self.loss)  # names what is close to it
-        raise InvalidInputError(
-            f"loss must be one of {', '.join(CLASSIFICATION_LOSSES)} or such a Loss, got {self.loss!r}, which is for "
-            "regression: SparseRegressor"
-        )
+        return loss_of(self.loss, CLASSIFICATION_LOSSES)
 
     def _softmax(self) -> bool:
         """Whether more than two classes share one likelihood."""
@@ -105,8 +99,13 @@ class Classification(ClassifierMixin, SparseLinearModel):
             raise InvalidInputError(f"multi_class='softmax' is for loss='logistic', not for {self.loss!r}; use 'ovr'")
         return logistic and self.multi_class != "ovr"
 
+    def _read(self, X: object, y: object, **checks: Any) -> tuple[Any, NDArray[Any]]:
+        data, target = super()._read(X, y, **checks)
+        check_labels(target)
+        check_classification_targets(target)
+        return data, target
+
     def _task(self, X: Any, y: NDArray[Any], weight: Vector | None, budget: Budget, **more: Any) -> Task:
-        check_classification_targets(y)
         present = np.ones(y.size, np.bool_) if weight is None else weight > 0
         self.classes_ = np.unique(y[present])
         if self.classes_.size < 2:
@@ -115,7 +114,8 @@ class Classification(ClassifierMixin, SparseLinearModel):
                 f"{self.classes_.tolist()}"
             )
         if not np.all(present):
-            X, y, weight = X[present], y[present], weight[present]  # type: ignore[index]  # without weights all are
+            rows = np.flatnonzero(present)
+            X, y, weight = as_design(X).rows(rows), y[rows], weight[rows]  # type: ignore[index]  # else all are present
         weight = self._with_class_weight(y, weight)
         n_classes = self.classes_.size
         border = self._border(X, weight, 1 if n_classes == 2 else n_classes)
@@ -154,6 +154,16 @@ class Classification(ClassifierMixin, SparseLinearModel):
             raise InvalidInputError("class_weight='balanced' needs all data at once; for partial_fit give a dict")
         return self._with_class_weight(y, weight)
 
+    def _same_classes(self, known: NDArray[Any] | None) -> bool:
+        """Whether the last fit, if any, had these classes, so that its coefficients are of use."""
+        if known is None or self.warm_start is not True or np.array_equal(known, self.classes_):
+            return True
+        warn(
+            f"warm_start: the last fit had the classes {known.tolist()}, this one has {self.classes_.tolist()}; it "
+            "starts afresh"
+        )
+        return False
+
     def _with_class_weight(self, y: NDArray[Any], weight: Vector | None) -> Vector | None:
         """Weights of the samples times those of their classes."""
         if self.class_weight is None:
@@ -166,9 +176,16 @@ class Classification(ClassifierMixin, SparseLinearModel):
             factors = self._factors(self.class_weight)
         else:
             raise InvalidInputError(f"class_weight must be a dict, 'balanced' or None, got {self.class_weight!r}")
-        product = own * factors[places]
-        if not np.any(product):
-            raise InvalidInputError("class_weight leaves no sample a weight")
+        with np.errstate(over="ignore", under="ignore"):
+            product = own * factors[places]
+            left = np.bincount(places, product)
+            if not np.all(np.isfinite(left)) or np.min(left[places]) == 0:  # of these the ratios may still be in range
+                product = (own / own.max()) * (factors / factors.max())[places]
+                left = np.bincount(places, product)
+        if np.min(left[places]) == 0:
+            raise InvalidInputError(
+                f"class_weight leaves class {self.classes_.tolist()[places[np.argmin(left[places])]]!r} no weight"
+            )
         return np.asarray(product)
 
     def _factors(self, given: dict[Any, float]) -> Vector:

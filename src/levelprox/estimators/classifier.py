@@ -189,9 +189,10 @@ class SparseClassifier(Classification, Streaming):
         data, target = self._read(X, y)
         weight = self._weights(sample_weight, data.shape[0])
         budget = self._budget(rarest(target, weight))
-        task = self._task(data, target, weight, budget)
+        known = getattr(self, "classes_", None)
+        task = self._task(self._design(data), target, weight, budget)
         self._forget()
-        return self._fit(task, budget, self._previous(task))
+        return self._fit(task, budget, self._previous(task) if self._same_classes(known) else None)
 
     def partial_fit(
         self,

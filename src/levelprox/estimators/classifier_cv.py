@@ -154,6 +154,7 @@ class SparseClassifierCV(Classification, Choosing):
         self
         """
         data, target = self._read(X, y)
+        self._design(data)  # names the rows of X, not those of a fold
         weight = self._weights(sample_weight, data.shape[0])
         samples = Samples(data, target, weight, {})
         budget = self._search(samples, params)

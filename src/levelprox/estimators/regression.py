@@ -12,13 +12,14 @@ from sklearn.base import RegressorMixin
 from levelprox.errors import InvalidInputError
 from levelprox.estimators.base import SparseLinearModel, Vector
 from levelprox.estimators.border import Border
+from levelprox.estimators.named_losses import REGRESSION_LOSSES, loss_of
 from levelprox.estimators.task import Budget, Task
-from levelprox.losses import Loss, Squared, loss_by_name
+from levelprox.losses import Loss, Squared
 from levelprox.losses.log_link import LogLink
 from levelprox.objectives import LinearModel
 from levelprox.validation import Array, finite, real_array
 
-REGRESSION_LOSSES = ("squared", "huber", "quantile", "absolute", "poisson", "gamma", "cauchy")
+_LEAST = 1e-152  # of y: squares, and their sums, are numbers
 
 
 class Regression(RegressorMixin, SparseLinearModel):
@@ -67,19 +68,11 @@ class Regression(RegressorMixin, SparseLinearModel):
         return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=power))
 
     def _loss(self) -> Loss:
-        if isinstance(self.loss, Loss) and self.loss.kind != "margin":
-            return self.loss
-        if isinstance(self.loss, str) and self.loss in REGRESSION_LOSSES:
-            return loss_by_name(self.loss)
-        loss_by_name(self.loss)  # names what is close to it
-        raise InvalidInputError(
-            f"loss must be one of {', '.join(REGRESSION_LOSSES)} or such a Loss, got {self.loss!r}, which is for "
-            "classification: SparseClassifier"
-        )
+        return loss_of(self.loss, REGRESSION_LOSSES)
 
     def _task(self, X: Any, y: NDArray[Any], weight: Vector | None, budget: Budget, **more: Any) -> Task:
         loss = self._loss()
-        y = loss.check_targets(y)
+        y = loss.check_targets(y, "y")
         border = self._border(X, weight, 1)
         objective = self._objective(border, y, weight, more.get("offset"), more.get("exposure"))
         return self._new_task(border, objective, budget, _unit(loss, y, weight))
@@ -145,6 +138,10 @@ def _unit(loss: Loss, y: Vector, weight: Vector | None) -> float:
         return 1.0
     share = np.full(y.size, 1 / y.size) if weight is None else weight / weight.sum()
     size = float(np.max(np.abs(y), initial=0.0, where=share > 0)) or 1.0
+    if not _LEAST < size < 1 / _LEAST:
+        raise InvalidInputError(
+            f"y is of the size of {size:.3g}, and squares of that are beyond float64; take another unit"
+        )
     scaled = np.where(share > 0, y, 0.0) / size
     if isinstance(loss, Squared):
         unit = float(np.sqrt(np.sum(share * (scaled - np.sum(share * scaled)) ** 2)))

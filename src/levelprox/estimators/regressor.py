@@ -190,7 +190,7 @@ class SparseRegressor(Regression, Streaming):
         data, target = self._read(X, y, y_numeric=True)
         weight = self._weights(sample_weight, data.shape[0])
         budget = self._budget(float(target.size if weight is None else weight.sum()))
-        task = self._task(data, target, weight, budget, offset=offset, exposure=exposure)
+        task = self._task(self._design(data), target, weight, budget, offset=offset, exposure=exposure)
         self._forget()
         return self._fit(task, budget, self._previous(task))
 
@@ -218,6 +218,7 @@ class SparseRegressor(Regression, Streaming):
         -------
         self
         """
-        data, target = self._read(X, y, y_numeric=True, reset=not hasattr(self, "_stream"))
+        data, read = self._read(X, y, y_numeric=True, reset=not hasattr(self, "_stream"))
+        target = self._loss().check_targets(read, "y")
         weight = self._weights(sample_weight, data.shape[0])
         return self._take_in(data, weight, 1, lambda border: self._objective(border, target, weight, offset, exposure))

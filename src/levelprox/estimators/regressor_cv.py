@@ -155,6 +155,7 @@ class SparseRegressorCV(Regression, Choosing):
         self
         """
         data, target = self._read(X, y, y_numeric=True)
+        self._design(data)  # names the rows of X, not those of a fold
         weight = self._weights(sample_weight, data.shape[0])
         samples = Samples(data, target, weight, more_of(offset=offset, exposure=exposure))
         budget = self._search(samples, params)

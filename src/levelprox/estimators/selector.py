@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from levelprox.designs import as_design
 from levelprox.errors import InvalidInputError
+from levelprox.estimators.reading import naming_the_place
 
 
 def _selects(model: Any) -> bool:
@@ -48,9 +49,13 @@ class Selector:
         X : array-like or sparse matrix of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        data = validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=None, ensure_all_finite=False)
-        if data.dtype.kind == "f":
-            as_design(data)  # says where it is not finite
+        with naming_the_place(X):
+            data = validate_data(
+                self, X, reset=False, accept_sparse=("csr", "csc"), dtype=None, ensure_all_finite=False
+            )
+            if data.dtype.kind not in "biu":
+                numbers = data if data.dtype.kind == "f" else data.astype(np.float64)
+                as_design(numbers, getattr(self, "feature_names_in_", None))  # says where it is not finite
         return data[:, self.get_support(indices=True)]
 
     def inverse_transform(self, X: ArrayLike) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from levelprox.designs import RunningMoments, as_design
+from levelprox.designs import RunningMoments
 from levelprox.errors import InvalidInputError
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.border import Border
@@ -27,7 +27,7 @@ class Streaming(SparseLinearModel):
 
     def _take_in(self, X: Any, weight: Vector | None, width: int, objective: Callable[[Border], Model]) -> Self:
         """One more batch; nothing is changed should it be refused."""
-        design = as_design(X)
+        design = self._design(X)
         d = design.shape[1]
         stream, moments = copy.deepcopy(getattr(self, "_stream", None)) or self._begun(d)
         before = self._center_and_scale(moments)

@@ -106,6 +106,15 @@ class Loss(ABC):
         return b * direction > 0
 
     @property
+    def convex_start(self) -> Loss | None:
+        """For a loss that is not convex, a convex one L that leads to good minima of it; None for a convex loss.
+
+        ℓ = f(L) with f increasing and concave: ℓ and L are least at the same margins, and where L ≈ L₀, ℓ is at most
+        f(L₀) + f'(L₀)(L − L₀), so that samples which L fits badly count less in ℓ, and the others as in L.
+        """
+        return None
+
+    @property
     def parameter(self) -> float:
         """The loss's one number, 0.0 if none."""
         return 0.0
@@ -176,15 +185,15 @@ class Loss(ABC):
         _kernels.loss_slope(*self.kernel, z, b, low)
         return low, low.copy()
 
-    def check_targets(self, b: ArrayLike) -> Vector:
-        """`b` as a float64 vector, or an `InvalidInputError` that says which entry cannot be a target."""
-        targets = vector("targets", b)
-        finite("the vector of targets", targets)
+    def check_targets(self, b: ArrayLike, name: str = "targets") -> Vector:
+        """`b` as a float64 vector, or an `InvalidInputError` that says which entry of `name` cannot be a target."""
+        targets = vector(name, b)
+        finite("the vector of targets" if name == "targets" else name, targets)
         words, allowed, hint = _ALLOWED[self.kind]
         bad = np.flatnonzero(~allowed(targets))
         if bad.size:
             place = f"got {float(targets[bad[0]])} at index {bad[0]}"
-            raise InvalidInputError(f"targets must be {words}, {place}{hint}")
+            raise InvalidInputError(f"{name} must be {words}, {place}{hint}")
         return targets
 
     def _arguments(self, z: ArrayLike, b: ArrayLike, weight: ArrayLike | None) -> tuple[Vector, Vector, Vector | None]:
@@ -195,7 +204,7 @@ class Loss(ABC):
         return z, b, None if weight is None else check_weights(weight, b.size)
 
 
-def check_weights(weight: ArrayLike, n: int) -> Vector:
+def check_weights(weight: ArrayLike, n: int, name: str = "sample weights") -> Vector:
     """Weights of n samples, fit for a mean.
 
     Parameters
@@ -204,6 +213,8 @@ def check_weights(weight: ArrayLike, n: int) -> Vector:
         Nonnegative, finite, not all zero.
     n : int
         Number of samples.
+    name : str
+        What the caller calls them.
 
     Returns
     -------
@@ -215,20 +226,19 @@ def check_weights(weight: ArrayLike, n: int) -> Vector:
     InvalidInputError
         Naming the first offending entry and its value.
     """
-    s = vector("sample weights", weight)
+    s = vector(name, weight)
     if s.size != n:
-        raise InvalidInputError(f"there are {n} samples but {s.size} sample weights")
+        raise InvalidInputError(f"there are {n} samples but {s.size} {name}")
     bad = np.flatnonzero(~((s >= 0) & (s < np.inf)))
     if bad.size:
         raise InvalidInputError(
-            f"sample weights must be nonnegative and finite, got {float(s[bad[0]])} at index {bad[0]} "
-            f"({bad.size} in total)"
+            f"{name} must be nonnegative and finite, got {float(s[bad[0]])} at index {bad[0]} ({bad.size} in total)"
         )
     if not s.any():
-        raise InvalidInputError("sample weights are all zero")
+        raise InvalidInputError(f"{name} must not be all zero")
     with np.errstate(over="ignore"):
         if not np.isfinite(s.sum()):
-            raise InvalidInputError("the sum of the sample weights overflows; divide them by their largest")
+            raise InvalidInputError(f"the sum of the {name} overflows; divide by the largest")
     return s
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from levelprox.losses.base import Loss
+from levelprox.losses.huber import Huber
 from levelprox.validation import positive
 
 
@@ -38,6 +39,11 @@ class Cauchy(Loss):
     @property
     def lipschitz(self) -> float:
         return self.parameter / 2
+
+    @property
+    def convex_start(self) -> Huber:
+        """Huber's with δ = c: ℓ'/L' = 1/(1 + q²) as far as it is a parabola, |q|/(1 + q²) beyond, falls as L grows."""
+        return Huber(self.c)
 
     @property
     def parameter(self) -> float:

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 from levelprox.losses.base import Loss
+from levelprox.losses.logistic import Logistic
 
 
 @dataclass(frozen=True)
@@ -23,3 +24,4 @@ class Sigmoid(Loss):
     weak_convexity = math.sqrt(3) / 18
     lipschitz = 0.25
     attained = False
+    convex_start = Logistic()  # ℓ = 1 - exp(-L)

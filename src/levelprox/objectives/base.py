@@ -80,6 +80,16 @@ class Objective(ABC):
         """What the compiled subsolvers evaluate: a kernel, or `value_and_gradient` itself."""
         return self.value_and_gradient
 
+    @property
+    def attained(self) -> bool:
+        """Whether ψ is known to have a minimiser, as far as its loss decides that."""
+        return True
+
+    @property
+    def convex_start(self) -> Objective | None:
+        """For ψ that is not convex, a convex one whose minimisers lead to good minima of it, where one is known."""
+        return None
+
     def is_separated(self, x: Vector) -> bool:
         """Whether ψ falls for ever along the ray through x, so that no minimiser exists without a level."""
         return False

@@ -162,6 +162,19 @@ class LinearModel(Model):
         total = self._column_squares.total
         return self.loss.lipschitz * math.sqrt(total) if total > 0 else 0.0
 
+    @property
+    def attained(self) -> bool:
+        return self.loss.attained
+
+    @property
+    def convex_start(self) -> LinearModel | None:
+        """The model with the loss's own convex start for its loss."""
+        if self.loss.convex_start is None:
+            return None
+        convex = copy.copy(self)
+        convex.loss = self.loss.convex_start
+        return convex
+
     def is_separated(self, x: Vector) -> bool:
         if self.loss.attained:
             return False

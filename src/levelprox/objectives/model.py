@@ -21,6 +21,10 @@ class Model(Curved):
     only_contrasts: bool = False
 
     @property
+    def convex_start(self) -> Self | None:
+        return None
+
+    @property
     def concordance(self) -> float:
         """sup |ℓ‴|/ℓ″ of the loss; inf where that has no bound, or is not known."""
         return math.inf

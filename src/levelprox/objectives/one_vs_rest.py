@@ -106,6 +106,20 @@ class OneVsRestModel(ByClass):
         shape = (self.design.shape[0], self.width)
         return np.zeros(shape, order="F") if self.offset is None else np.array(self.offset, order="F")
 
+    @property
+    def attained(self) -> bool:
+        return self.loss.attained
+
+    @property
+    def convex_start(self) -> Self | None:
+        """The model with the loss's own convex start for its loss."""
+        if self.loss.convex_start is None:
+            return None
+        convex = copy.copy(self)
+        convex.loss = self.loss.convex_start
+        convex.parts = convex._parts()
+        return convex
+
     # --- what is known of ψ: the classes share X, and with it all that does not depend on their targets
 
     @property
