@@ -186,6 +186,20 @@ class LinearModel(Model):
         other.smooth = other.curved = loss.smooth
         return other
 
+    def first_guess(self) -> Vector:
+        """The origin, but for the intercept of a loss of residuals that is not a parabola: that begins at the median.
+
+        Far from its targets such a loss is a line or flatter, and says nothing of how far they are.
+        """
+        x, ones = np.zeros(self.dimension), self.exempt
+        if self.loss.kind != "regression" or self.loss.constant_curvature or not ones.size:
+            return x
+        left = self.target - self.origin
+        order = np.argsort(left, kind="stable")
+        half = np.searchsorted(np.cumsum(self._share[order]), 0.5)
+        x[ones[0]] = left[order[min(int(half), left.size - 1)]]
+        return x
+
     def is_separated(self, x: Vector) -> bool:
         if self.loss.attained:
             return False
