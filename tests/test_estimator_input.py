@@ -23,7 +23,7 @@ from levelprox import (
     losses,
 )
 from levelprox.estimators.named_losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
-from tests.estimator_cases import (
+from tests.input_cases import (
     CLASSIFIER,
     ONE_OF_EACH,
     REGRESSOR,
