@@ -63,9 +63,9 @@ def drawn(line):
 
 def test_a_path_over_k_shows_the_single_fits(diabetes):
     X, y = diabetes
-    display = PathDisplay.from_estimator(SparseRegressor(), X, y, n_features=[4, 1, 2, 2])
-    np.testing.assert_array_equal(display.budgets, [1, 2, 4])
-    for i, k in enumerate([1, 2, 4]):
+    display = PathDisplay.from_estimator(SparseRegressor(), X, y, n_features=[8, 1, 2, 2])
+    np.testing.assert_array_equal(display.budgets, [1, 2, 8])
+    for i, k in enumerate([1, 2, 8]):
         single = SparseRegressor(n_features=k).fit(X, y)
         shown = np.zeros(X.shape[1])
         for j, line in display.lines_.items():
@@ -176,6 +176,13 @@ def test_the_choice_within_one_standard_error_is_the_estimator_s(chosen, noisy):
     assert display.within_one_standard_error == thrifty.best_index_ < chosen.best_index_
     assert display.other_.get_xdata()[0] == chosen.best_params_["n_features"]
     assert CVDisplay.from_estimator(chosen).other_.get_xdata()[0] == thrifty.best_params_["n_features"]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_one_standard_error_is_that_of_the_best(sign):
+    scores, errors = sign * np.array([0.0, 0.69, 0.71, 1.0, 0.9]), [9.0, 9.0, 9.0, 0.3, 9.0]
+    display = CVDisplay(budgets=range(5), scores=scores, errors=errors, chosen=3, lower_is_better=sign < 0)
+    assert (display.best, display.within_one_standard_error) == (3, 2)
 
 
 def test_scores_are_named_and_losses_drawn_as_losses(diabetes):

@@ -80,7 +80,7 @@ def _size(problem: Problem, gradient: Vector) -> float:
 def _fit(objective: Objective, nonnegative: NDArray[np.bool_], seconds: float) -> Vector:
     """The minimiser of ψ alone, by way of its convex start where it has one, and only that where ψ may have none."""
     convex, deadline = objective.convex_start, time.monotonic() + seconds
-    x = np.zeros(objective.dimension)
+    x = objective.first_guess()
     if convex is not None:
         x = _fit_unconstrained(convex, x, nonnegative, deadline)
         if not objective.attained:

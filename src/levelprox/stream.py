@@ -20,13 +20,14 @@ There is no certificate: what a batch told is only known through two moments, an
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox.errors import InvalidInputError
-from levelprox.objectives import LinearModel, Model
+from levelprox.objectives import LinearModel, Model, OneVsRestModel
 from levelprox.proximal import Proximal
 from levelprox.recollection import Recollection, coordinates
 from levelprox.validation import finite, positive, real_array, whole
@@ -261,15 +262,16 @@ class Stream:
         """The envelope of a loss with kinks, as wide as residuals have been, batch by batch; a smooth ψ itself."""
         if model.smooth:
             return model
-        assert isinstance(model, LinearModel) and self.x is not None
-        typical = _median(np.abs(model.margins(self.x) - model.target), model.sample_weight)
+        assert isinstance(model, LinearModel | OneVsRestModel) and self.x is not None
+        off = [np.abs(z - part.target) for part, z in _by_class(model, model.margins(self.x))]
+        weight = model.sample_weight
+        typical = _median(np.concatenate(off), None if weight is None else np.tile(weight, len(off)))
         past = self._past.weight
-        least = (
-            math.exp(self._spread) * _SMALL if past else _TINY
-        )  # a batch on its kinks is no reason to forget the rest
+        # A batch on its kinks is no reason to forget the rest.
+        least = math.exp(self._spread) * _SMALL if past else _TINY
         spread = math.log(max(typical, least))
         self._spread += m / (past + m) * (spread - self._spread) if past else spread
-        return model.with_envelope(_ENVELOPE * math.exp(self._spread), np.zeros(model.n_margins))
+        return model.with_loss(model.loss.smoothed(_ENVELOPE * math.exp(self._spread)))
 
     def _by_coordinate(self, name: str, value: ArrayLike, of_intercept: float) -> Vector:
         """One number for each coordinate from one for each feature but the intercept."""
@@ -315,7 +317,13 @@ def _finite_start(model: Model, x: Vector) -> Vector | None:
 
 def _is_bent_back(model: Model) -> bool:
     """Whether ψ is not convex."""
-    return isinstance(model, LinearModel) and model.loss.weak_convexity > 0
+    return isinstance(model, LinearModel | OneVsRestModel) and model.loss.weak_convexity > 0
+
+
+def _by_class(model: LinearModel | OneVsRestModel, z: Vector) -> Iterator[tuple[LinearModel, Vector]]:
+    """The model of each class with its margins."""
+    parts = (model,) if isinstance(model, LinearModel) else model.parts
+    return zip(parts, z.reshape(z.shape[0], -1).T, strict=True)
 
 
 def _median(values: Vector, weight: Vector | None) -> float:

@@ -76,17 +76,21 @@ class Border:
         inner = rows[: self.scale.size].T
         with np.errstate(over="ignore", under="ignore"):
             coef = (inner / self.scale).astype(self.dtype)
+        self._check_coefficients(coef)
+        with np.errstate(under="ignore"):
             for _ in range(3):  # divisions, products and float32 round by at most an ulp each
                 beyond = np.abs(coef.astype(np.float64) * self.scale) > np.abs(inner)
                 coef[beyond] = np.nextafter(coef[beyond], np.zeros(1, self.dtype))
+        coef += 0.0  # no −0.0
+        return coef, self._intercepts(rows, coef)
+
+    def _check_coefficients(self, coef: Array) -> None:
         if not np.all(np.isfinite(coef)):
             j = int(np.argmax(~np.isfinite(coef).all(axis=0)))
             raise NumericalError(
                 f"the coefficient of column {j} of X is beyond the range of {self.dtype}: the column varies by "
                 f"{self.scale[j]:.3g} only; multiply it by a larger unit"
             )
-        coef += 0.0  # no −0.0
-        return coef, self._intercepts(rows, coef)
 
     def _intercepts(self, rows: Vector, coef: NDArray[Any]) -> Array:
         if not self.fit_intercept:

@@ -183,9 +183,8 @@ class Classification(ClassifierMixin, SparseLinearModel):
                 product = (own / own.max()) * (factors / factors.max())[places]
                 left = np.bincount(places, product)
         if np.min(left[places]) == 0:
-            raise InvalidInputError(
-                f"class_weight leaves class {self.classes_.tolist()[places[np.argmin(left[places])]]!r} no weight"
-            )
+            empty = self.classes_.tolist()[places[np.argmin(left[places])]]
+            raise InvalidInputError(f"class_weight leaves class {empty!r} no weight")
         return np.asarray(product)
 
     def _factors(self, given: dict[Any, float]) -> Vector:

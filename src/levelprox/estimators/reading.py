@@ -32,7 +32,7 @@ def naming_the_place(X: object, y: object = None) -> Iterator[None]:
         place = _in_y(y) if _is_of_y(error) else _in_table(X) if _is_of_conversion(error) else ""
         if not place:
             raise
-        kind = InvalidInputError if isinstance(error, ValueError) else TypeError
+        kind = InvalidInputError if isinstance(error, ValueError) or _is_of_y(error) else TypeError
         raise kind(f"{str(error).rstrip('.')}, {place}") from error
 
 

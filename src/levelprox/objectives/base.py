@@ -90,6 +90,10 @@ class Objective(ABC):
         """For ψ that is not convex, a convex one whose minimisers lead to good minima of it, where one is known."""
         return None
 
+    def first_guess(self) -> Vector:
+        """Where to begin a search for the minimiser of ψ: the origin, unless a better point is known."""
+        return np.zeros(self.dimension)
+
     def is_separated(self, x: Vector) -> bool:
         """Whether ψ falls for ever along the ray through x, so that no minimiser exists without a level."""
         return False

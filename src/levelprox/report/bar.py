@@ -97,13 +97,12 @@ class RichBar(Progress):
     def __init__(self, console: Any, title: str, total: int | None, what: str) -> None:
         from rich import progress as rich  # an extra: only where progress is shown
 
-        told = rich.TextColumn("{task.fields[told]}", markup=False)
-        clock = rich.TimeElapsedColumn() if total is None else rich.TimeRemainingColumn()
+        clock = [] if total is None else [rich.TimeRemainingColumn()]  # a record says how long it has been
         self.bar = rich.Progress(
             rich.TextColumn("{task.description}", markup=False),
             rich.BarColumn(bar_width=24),
-            told,
-            clock,
+            rich.TextColumn("{task.fields[told]}", markup=False),
+            *clock,
             console=console,
             transient=True,
         )

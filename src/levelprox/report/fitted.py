@@ -53,7 +53,7 @@ def price_words(estimator: Any) -> str:
         return f"one more feature, {name!r}, would lower the loss by {certificate.multiplier:.2g}"
     if certificate.multiplier == 0:
         return "none: the level does not hold the fit back"
-    return f"the loss falls by {certificate.multiplier:.2g} for each unit by which the level rises, to begin with"
+    return f"the loss falls by about {certificate.multiplier:.2g} for each unit by which the level rises"
 
 
 def _count(n: int) -> str:
