@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import accuracy_score, get_scorer, log_loss, make_scorer, mean_absolute_error
+from sklearn.metrics import get_scorer, log_loss, make_scorer, mean_absolute_error
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold
 
 from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
@@ -158,6 +158,7 @@ def test_the_table_has_a_row_for_each_candidate():
         "standard_error",
         "rank_test_score",
         "mean_n_selected",
+        "n_unsolved",
         "mean_fit_time",
     }
     assert all(values.shape == (3,) for values in results.values())
@@ -192,8 +193,9 @@ def test_the_last_fit_is_the_single_fit_of_all_data(many, single, task, options)
 
 def test_one_standard_error_chooses_the_smallest_budget_that_is_as_good():
     X, y = data(n=60)
-    plain = SparseRegressorCV(n_features=range(9), cv=5).fit(X, y)
-    model = SparseRegressorCV(n_features=range(9), cv=5, one_standard_error=True).fit(X, y)
+    y += 3 * np.random.default_rng(1).standard_normal(60)
+    plain = SparseRegressorCV(n_features=range(6), cv=3).fit(X, y)
+    model = SparseRegressorCV(n_features=range(6), cv=3, one_standard_error=True).fit(X, y)
     results = model.cv_results_
     mean, error, best = results["mean_test_score"], results["standard_error"], plain.best_index_
     good = np.flatnonzero(mean >= mean[best] - error[best])
@@ -308,11 +310,21 @@ def test_losses_of_classification_that_are_no_likelihood():
 
 
 def test_a_class_that_a_training_part_does_not_have_is_told():
-    X, y = data("softmax")
-    y = np.where(np.arange(y.size) < 30, "a", np.where(np.arange(y.size) % 2, "b", "c"))
-    with pytest.warns(ConvergenceWarning, match="30 samples are of classes that the training part"):
+    X, y = data()
+    rows = np.arange(y.size)
+    y = np.where(rows < 20, "a", np.where(rows % 2, "b", "c"))
+    with pytest.warns(ConvergenceWarning, match="20 samples are of classes that the training part"):
         model = SparseClassifierCV(n_features=[1, 2], cv=KFold(3)).fit(X, y)
-    assert np.isnan(model.cv_results_["split0_test_score"]).all() or np.isfinite(model.best_score_)
-    accuracy = make_scorer(accuracy_score)
-    scored = SparseClassifierCV(n_features=[1, 2], cv=KFold(3), scoring=accuracy).fit(X, y)
-    assert np.all(scored.cv_results_["split0_test_score"] == 0)
+    train, known = np.arange(30, 90), np.arange(20, 30)
+    for i, k in enumerate([1, 2]):
+        single = SparseClassifier(n_features=k).fit(X[train], y[train])
+        assert math.isclose(model.cv_results_["split0_test_score"][i], -psi(single, X[known], y[known]), rel_tol=1e-12)
+    scored = SparseClassifierCV(n_features=[1, 2], cv=KFold(3), scoring="accuracy").fit(X, y)
+    assert np.all(scored.cv_results_["split0_test_score"] <= 1 / 3)
+
+
+def test_a_fold_without_any_class_of_its_training_part_is_refused():
+    X, y = data()
+    y = np.where(np.arange(y.size) < 30, "a", np.where(np.arange(y.size) % 2, "b", "c"))
+    with pytest.raises(InvalidInputError, match="none of the classes"):
+        SparseClassifierCV(n_features=[1, 2], cv=KFold(3)).fit(X, y)
