@@ -209,7 +209,9 @@ def test_of_equal_scores_the_smallest_budget():
     def indifferent(model, X, y) -> float:
         return 1.0
 
-    assert SparseRegressorCV(n_features=[3, 1, 2], cv=3, scoring=indifferent).fit(X, y).best_params_ == {"n_features": 1}
+    assert SparseRegressorCV(n_features=[3, 1, 2], cv=3, scoring=indifferent).fit(X, y).best_params_ == {
+        "n_features": 1
+    }
 
 
 # --- criteria
