@@ -9,8 +9,8 @@ from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, Spa
 from levelprox.estimators.classification import CLASSIFICATION_LOSSES
 from levelprox.estimators.regression import REGRESSION_LOSSES
 
-# The toy data of several checks are separable, where the coefficients of the best fit are infinite: the fit says so, and
-# rightly. No other warning is let through.
+# The toy data of several checks are separable, where the coefficients of the best fit are infinite: the fit says so,
+# and rightly. No other warning is let through.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 FEW = {"n_features": [1, 2], "cv": 3}  # a grid that is over soon

@@ -16,8 +16,8 @@ from tests.estimator_cases import TASKS, bits, estimator, fitted, targets
 SOFTMAX_PROBLEMS = 100 if os.environ.get("LEVELPROX_LONG_TESTS") else 20
 
 BUDGETS = {"at most k": {"n_features": 3}, "level": {"level": 2.5, "tol": 1e-10}}
-# Where several coefficients fit equally well, which are returned is no property of the data: predictions of these losses
-# are compared by ψ.
+# Where several coefficients fit equally well, which are returned is no property of the data: predictions of these
+# losses are compared by ψ.
 KINKED = ("absolute", "quantile", "hinge", "hinge ovr")
 
 
