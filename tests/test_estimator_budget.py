@@ -99,13 +99,15 @@ def test_at_most_k_features_and_the_figures_are_those_of_the_coefficients(seed):
     check_what_is_said(model, X, y, weight)
 
 
-@pytest.mark.parametrize("seed", range(0, PROBLEMS, 2))
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_the_level_holds_exactly_for_what_is_handed_out(seed, dtype):
+@pytest.mark.parametrize("seed", range(PROBLEMS))
+def test_the_level_holds_exactly_for_what_is_handed_out(seed):
     rng, task, X, y, weight, kept, options = drawn(seed)
+    dtype = np.float32 if seed // len(TASKS) % 2 else np.float64  # every task in both
     name = list(NAMED_CONSTRAINTS)[seed % len(NAMED_CONSTRAINTS)]
     level = float(rng.uniform(0.3, 6))
     X = X.astype(dtype)
+    if task == "hinge ovr":  # ψ with kinks that is no linear model has only AC-SA, which takes minutes to its end
+        options["max_iter"] = 1
     model = fitted(estimator(task, level=level, constraint=name, **options), X, y, sample_weight=weight)
     assert model.coef_.dtype == dtype and model.level_ == model.certificate_.level == level
     sizes = np.linalg.norm(np.atleast_2d(model.coef_).astype(np.float64) * model.scale_, axis=0)
