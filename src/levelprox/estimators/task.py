@@ -154,6 +154,9 @@ class Task:
         )
         coef, intercept = self.border.outside(found.x)
         certificate = found.certificate
+        if coef.dtype == np.float32:  # ψ of what is handed out; where it has kinks, rounding shows
+            rounded = self.border.inside(coef.astype(np.float64), intercept.astype(np.float64))
+            certificate = replace(certificate, psi=self.objective.value_and_gradient(rounded)[0])
         return Solution(
             coef, intercept, certificate, found.multiplier, found.status, found.message, found.n_refits, found.history
         )
