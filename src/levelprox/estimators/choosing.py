@@ -29,7 +29,7 @@ from levelprox.errors import InfeasibleError, InvalidInputError, warn
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.information import CRITERIA, check_likelihood, deviance, price
 from levelprox.estimators.task import Budget, Solution, Task
-from levelprox.estimators.watching import counting
+from levelprox.estimators.watching import check_callback, counting
 from levelprox.validation import finite, real_array, whole
 
 #: Numbers of features tried where neither n_features nor level is given, as far as there are features.
@@ -66,6 +66,8 @@ class Choosing(SparseLinearModel):
     def _search(self, samples: Samples, params: dict[str, Any]) -> Budget:
         """The best of the grid, with `cv_results_` and what goes with it."""
         d = samples.X.shape[1]
+        boolean("one_standard_error", self.one_standard_error)  # before all the work
+        check_callback(self.callback)
         if self.criterion not in ("cv", *CRITERIA):
             raise InvalidInputError(f"criterion must be one of cv, {', '.join(CRITERIA)}, got {self.criterion!r}")
         if self.criterion == "cv":
@@ -183,7 +185,7 @@ class Choosing(SparseLinearModel):
             raise InvalidInputError(f"scoring={self.scoring!r} gave no number for any candidate")
         ranked = np.where(np.isnan(mean), -np.inf, mean)
         best = int(np.argmax(ranked))  # of equal ones the smallest
-        if boolean("one_standard_error", self.one_standard_error):
+        if self.one_standard_error:
             best = int(np.argmax(ranked >= ranked[best] - error[best]))
         rank = np.array([1 + int(np.count_nonzero(ranked > one)) for one in ranked], np.int32)
         return {

@@ -13,10 +13,14 @@ from levelprox.estimators.task import Callback
 @contextmanager
 def watching(estimator: Any) -> Iterator[Callback | None]:
     """The one callback of a fit, or None where nobody wants to know."""
-    callback = estimator.callback
+    check_callback(estimator.callback)
+    yield estimator.callback
+
+
+def check_callback(callback: object) -> None:
+    """Raise unless it is a function, or nobody."""
     if callback is not None and not callable(callback):
         raise InvalidInputError(f"callback must be a function of a record, got {callback!r}")
-    yield callback
 
 
 @contextmanager
