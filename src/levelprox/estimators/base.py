@@ -9,7 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from levelprox.designs import Design, as_design
@@ -19,7 +20,7 @@ from levelprox.estimators.border import Border
 from levelprox.estimators.named_constraints import constraint_of
 from levelprox.estimators.notebook_card import NotebookCard
 from levelprox.estimators.reading import naming_the_place, warn_of_rounding
-from levelprox.estimators.selector import Selector
+from levelprox.estimators.selector import Selector, selects
 from levelprox.estimators.sklearn_callbacks import CallbackSupportMixin
 from levelprox.estimators.task import Budget, Solution, Task
 from levelprox.estimators.watching import watching
@@ -45,8 +46,13 @@ _READING: dict[str, Any] = {
 }
 
 
-class SparseLinearModel(NotebookCard, Along, CallbackSupportMixin, Selector, TransformerMixin, BaseEstimator):
+class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
+    NotebookCard, Along, CallbackSupportMixin, Selector, BaseEstimator, auto_wrap_output_keys=()
+):
     """A sparse linear model under a budget; the subclasses say of what."""
+
+    # scikit-learn has wrapped the selector's for `set_output`, and would here wrap the condition away.
+    transform = available_if(selects)(Selector.transform)
 
     #: Subtasks of a fit, for scikit-learn's callbacks: steps, of which the number is not known in advance.
     _n_subtasks: int | None = None

@@ -278,6 +278,11 @@ def _score_fold(
         known = np.isin(judged.y, model.classes_) if is_classifier(model) else np.ones(judged.y.size, np.bool_)
         if scorer is not None:
             score = float(scorer(model, judged.X, judged.y, **score_params))
+        elif not np.any(known):
+            raise InvalidInputError(
+                f"cv has a fold with none of the classes of its training part, {model.classes_.tolist()}; use "
+                "stratified folds"
+            )
         elif np.all(known):
             score = -model._mean_loss(judged.X, judged.y, judged.weight, **judged.more)
         else:

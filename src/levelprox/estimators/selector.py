@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.metaestimators import available_if
+from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from levelprox.designs import as_design
@@ -15,12 +15,12 @@ from levelprox.errors import InvalidInputError
 from levelprox.estimators.reading import naming_the_place
 
 
-def _selects(model: Any) -> bool:
+def selects(model: Any) -> bool:
     """Any model does once fitted; before, those that can be fitted to any y ≥ 0, as a step of a pipeline may be."""
     return hasattr(model, "coef_") or model.takes_zeros
 
 
-class Selector:
+class Selector(TransformerMixin):
     """Which features have a nonzero coefficient, of any class; `transform` keeps their columns."""
 
     @property
@@ -37,10 +37,9 @@ class Selector:
             Whether to return indices instead of a mask.
         """
         check_is_fitted(self)
-        mask = np.any(np.atleast_2d(self.coef_) != 0, axis=0)  # type: ignore[attr-defined]  # the model's
+        mask = np.any(np.atleast_2d(self.coef_) != 0, axis=0)  # the model's
         return np.flatnonzero(mask) if indices else mask
 
-    @available_if(_selects)
     def transform(self, X: Any) -> Any:
         """X with the columns of the selected features only.
 
@@ -69,7 +68,7 @@ class Selector:
         data = check_array(X, accept_sparse=("csr", "csc"), dtype=None, ensure_min_features=0, ensure_all_finite=False)
         if data.shape[1] != places.size:
             raise InvalidInputError(f"X has {data.shape[1]} features, but {places.size} are selected")
-        shape = (data.shape[0], self.n_features_in_)  # type: ignore[attr-defined]
+        shape = (data.shape[0], self.n_features_in_)
         if scipy.sparse.issparse(data):
             sparse: Any = data
             entries = sparse.tocoo()
@@ -91,8 +90,8 @@ class Selector:
         known = getattr(self, "feature_names_in_", None)
         names = known if input_features is None else np.asarray(input_features, dtype=object)
         if names is None:
-            names = np.array([f"x{j}" for j in range(self.n_features_in_)], dtype=object)  # type: ignore[attr-defined]
-        if names.shape != (self.n_features_in_,):  # type: ignore[attr-defined]
+            names = np.array([f"x{j}" for j in range(self.n_features_in_)], dtype=object)
+        if names.shape != (self.n_features_in_,):
             raise InvalidInputError("input_features should have length equal to number of features")
         if known is not None and not np.array_equal(known, names):
             raise InvalidInputError("input_features is not equal to feature_names_in_")

@@ -1,0 +1,174 @@
+"""What must not change a model, or change it in a known way: order, units, storage, repeated rows, names of classes."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from levelprox import SparseClassifier
+from levelprox.estimators.classification import CLASSIFICATION_LOSSES
+from levelprox.estimators.regression import REGRESSION_LOSSES
+from tests.estimator_cases import TASKS, bits, estimator, fitted, targets
+
+SOFTMAX_PROBLEMS = 100 if os.environ.get("LEVELPROX_LONG_TESTS") else 20
+
+BUDGETS = {"at most k": {"n_features": 3}, "level": {"level": 2.5, "tol": 1e-10}}
+# Where several coefficients fit equally well, which are returned is no property of the data: predictions of these
+# losses are compared by ψ.
+KINKED = ("absolute", "quantile", "hinge", "hinge ovr")
+
+
+def problem(task: str, seed: int = 0, n: int = 70, d: int = 7):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) + 0.4 * rng.standard_normal((n, 1))
+    return X, targets(task, X, rng)
+
+
+def margins(model, X):
+    return model.decision_function(X) if isinstance(model, SparseClassifier) else model.predict(X)
+
+
+def assert_same(a, b, X, rtol: float = 1e-7) -> None:
+    """The same predictions; of losses with kinks the same ψ, as exactly."""
+    np.testing.assert_allclose(margins(a, X), margins(b, X), rtol=rtol, atol=rtol)
+
+
+every_task = pytest.mark.parametrize("task", TASKS)
+every_budget = pytest.mark.parametrize("budget", BUDGETS)
+
+
+# --- weights
+
+
+@every_budget
+@every_task
+def test_a_weight_of_2_is_a_repeated_row_and_a_weight_of_0_a_removed_one(task, budget):
+    X, y = problem(task)
+    weight = np.random.default_rng(1).integers(0, 3, y.size)
+    weight[:6] = 1  # every class stays
+    rows = np.repeat(np.arange(y.size), weight)
+    a = fitted(estimator(task, **BUDGETS[budget]), X, y, sample_weight=weight)
+    b = fitted(estimator(task, **BUDGETS[budget]), X[rows], y[rows])
+    assert_same(a, b, X)
+
+
+@every_budget
+@pytest.mark.parametrize("task", ["logistic", "squared_hinge", "softmax", "logistic ovr"])
+def test_so_with_balanced_classes_and_sparse_data(task, budget):
+    X, y = problem(task, seed=2)
+    X = scipy.sparse.csr_array(np.where(np.abs(X) > 0.8, X, 0.0))
+    weight = np.random.default_rng(3).integers(0, 3, y.size)
+    weight[:6] = 1
+    rows = np.repeat(np.arange(y.size), weight)
+    options = {**BUDGETS[budget], "class_weight": "balanced"}
+    a = fitted(estimator(task, **options), X, y, sample_weight=weight)
+    b = fitted(estimator(task, **options), X[rows], y[rows])
+    assert_same(a, b, X)
+    assert not np.array_equal(a.coef_, fitted(estimator(task, **BUDGETS[budget]), X, y, sample_weight=weight).coef_)
+
+
+# --- order, signs, units, storage
+
+
+@every_budget
+@every_task
+def test_rows_and_columns_in_another_order_and_with_other_signs(task, budget):
+    X, y = problem(task, seed=4)
+    rng = np.random.default_rng(5)
+    rows, columns, signs = rng.permutation(y.size), rng.permutation(X.shape[1]), rng.choice([-1.0, 1.0], X.shape[1])
+    model = fitted(estimator(task, **BUDGETS[budget]), X, y)
+    for changed, order, sign in (
+        (X[rows], np.arange(X.shape[1]), np.ones(X.shape[1])),
+        (X[:, columns], columns, np.ones(X.shape[1])),
+        (X * signs, np.arange(X.shape[1]), signs),
+    ):
+        target = y[rows] if changed.shape == X.shape and np.array_equal(changed, X[rows]) else y
+        other = fitted(estimator(task, **BUDGETS[budget]), changed, target)
+        back = np.zeros_like(np.atleast_2d(model.coef_))
+        back[:, order] = np.atleast_2d(other.coef_)
+        np.testing.assert_allclose(back * sign, np.atleast_2d(model.coef_), rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(other.intercept_, model.intercept_, rtol=1e-6, atol=1e-7)
+
+
+@every_budget
+@every_task
+def test_a_column_in_another_unit_has_a_coefficient_in_another_unit(task, budget):
+    X, y = problem(task, seed=6)
+    unit = 2.0 ** np.random.default_rng(7).integers(-20, 20, X.shape[1])
+    a = fitted(estimator(task, **BUDGETS[budget]), X, y)
+    b = fitted(estimator(task, **BUDGETS[budget]), X * unit, y)
+    np.testing.assert_array_equal(a.selected_features_, b.selected_features_)
+    np.testing.assert_allclose(b.coef_ * unit, a.coef_, rtol=1e-12)
+    np.testing.assert_allclose(b.intercept_, a.intercept_, rtol=1e-12)
+
+
+@every_budget
+@every_task
+def test_sparse_is_dense_and_a_column_of_zeros_is_nothing(task, budget):
+    X, y = problem(task, seed=8)
+    X = np.where(np.abs(X) > 0.5, X, 0.0)
+    model = fitted(estimator(task, **BUDGETS[budget]), X, y)
+    for storage in (scipy.sparse.csr_array, scipy.sparse.csc_matrix):
+        other = fitted(estimator(task, **BUDGETS[budget]), storage(X), y)
+        assert_same(model, other, X)
+        np.testing.assert_array_equal(other.selected_features_, model.selected_features_)
+        np.testing.assert_array_equal(other.predict(storage(X)), other.predict(X))
+    zeros = np.insert(X, 3, 0.0, axis=1)
+    other = fitted(estimator(task, **BUDGETS[budget]), zeros, y)
+    assert not np.any(np.atleast_2d(other.coef_)[:, 3])
+    np.testing.assert_allclose(np.delete(np.atleast_2d(other.coef_), 3, axis=1), np.atleast_2d(model.coef_), rtol=1e-7)
+
+
+@every_budget
+@pytest.mark.parametrize("loss", CLASSIFICATION_LOSSES)
+def test_swapped_classes_have_the_opposite_coefficients(loss, budget):
+    X, y = problem(loss, seed=9)
+    a = fitted(estimator(loss, **BUDGETS[budget]), X, y)
+    b = fitted(estimator(loss, **BUDGETS[budget]), X, -y)
+    np.testing.assert_allclose(b.coef_, -a.coef_, rtol=1e-7)
+    np.testing.assert_allclose(b.intercept_, -a.intercept_, rtol=1e-7, atol=1e-9)
+
+
+@every_budget
+@pytest.mark.parametrize("loss", [loss for loss in REGRESSION_LOSSES if loss not in ("poisson", "gamma")])
+def test_targets_of_the_other_sign_have_the_opposite_coefficients(loss, budget):
+    X, y = problem(loss, seed=10)
+    a = fitted(estimator(loss, **BUDGETS[budget]), X, y)
+    b = fitted(estimator(loss, **BUDGETS[budget]), X, -y)
+    np.testing.assert_allclose(b.coef_, -a.coef_, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(b.intercept_, -a.intercept_, rtol=1e-7, atol=1e-9)
+
+
+# --- the same again
+
+
+@every_budget
+@every_task
+def test_a_second_fit_gives_the_same_bits_and_batches_the_same_predictions(task, budget):
+    X, y = problem(task, seed=11)
+    model = fitted(estimator(task, **BUDGETS[budget]), X, y)
+    once, at_once = bits(model), margins(model, X)
+    in_batches = np.concatenate([margins(model, X[i : i + 9]) for i in range(0, y.size, 9)])
+    np.testing.assert_array_equal(in_batches, at_once)
+    assert bits(fitted(model, X, y)) == once
+
+
+# --- softmax against one class against the others
+
+
+@pytest.mark.parametrize("seed", range(SOFTMAX_PROBLEMS))
+def test_softmax_is_never_above_softmax_on_the_features_of_one_against_the_others(seed):
+    rng = np.random.default_rng(seed)
+    n, d, k = 90, 12, int(rng.integers(1, 5))
+    X = rng.standard_normal((n, d)) + rng.uniform(0, 1.5) * rng.standard_normal((n, 1))
+    y = np.argmax(X[:, :6] @ rng.standard_normal((6, 4)) + 2 * rng.gumbel(size=(n, 4)), axis=1)
+    softmax = fitted(SparseClassifier(n_features=k), X, y)
+    rows = fitted(SparseClassifier(n_features=k, multi_class="ovr"), X, y).selected_features_
+    other = fitted(SparseClassifier(n_features=k), X[:, rows], y)
+    assert softmax.certificate_.psi <= other.certificate_.psi + 1e-9, (
+        f"softmax over {softmax.selected_features_}: {softmax.certificate_.psi:.12g}; over {rows}: "
+        f"{other.certificate_.psi:.12g}"
+    )
