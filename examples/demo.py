@@ -21,9 +21,7 @@ BUDGET = 8
 def main() -> None:
     """Fit under a budget of features, then under a level, then let cross-validation choose."""
     data = load_breast_cancer()
-    X, X_test, y, y_test = train_test_split(
-        data.data, data.target, test_size=0.3, random_state=0, stratify=data.target
-    )
+    X, X_test, y, y_test = train_test_split(data.data, data.target, test_size=0.3, random_state=0, stratify=data.target)
     print(f"{X.shape[0]} training samples, {X.shape[1]} features; at most {BUDGET} of them may be used.\n")
 
     began = time.perf_counter()

@@ -1,76 +1,108 @@
-"""Small data and the four ways to fit them, for what every estimator does with its input."""
+"""Data for estimators of every loss, and their ψ written out in NumPy from X, y, coef_ and intercept_ alone."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from scipy.special import expit, logsumexp
+from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import SparseClassifier, SparseRegressor
+from levelprox.estimators.classification import CLASSIFICATION_LOSSES
+from levelprox.estimators.regression import REGRESSION_LOSSES
 
-N, D = 60, 6
-FEATURES, LEVEL = {"n_features": 2}, {"level": 2.5}
+Double = NDArray[np.float64]
 
+# ℓ(z, y) of the docstrings, at the default parameters.
+FORMULAS = {
+    "squared": lambda z, y: (y - z) ** 2,
+    "huber": lambda z, y: np.where(np.abs(y - z) <= 1.35, (y - z) ** 2 / 2, 1.35 * (np.abs(y - z) - 0.675)),
+    "quantile": lambda z, y: np.maximum(0.5 * (y - z), 0.5 * (z - y)),
+    "absolute": lambda z, y: np.abs(y - z),
+    "poisson": lambda z, y: np.exp(z) - y * z,
+    "gamma": lambda z, y: z + y * np.exp(-z),
+    "cauchy": lambda z, y: np.log1p((y - z) ** 2) / 2,
+    "logistic": lambda z, y: np.logaddexp(0, -y * z),
+    "squared_hinge": lambda z, y: np.maximum(0, 1 - y * z) ** 2,
+    "hinge": lambda z, y: np.maximum(0, 1 - y * z),
+    "sigmoid": lambda z, y: expit(-y * z),
+}
 
-@dataclass(frozen=True)
-class Way:
-    """An estimator and its budget."""
-
-    kind: Any
-    budget: dict[str, float]
-
-    def __call__(self, **params: Any) -> Any:
-        return self.kind(**{**self.budget, **params})
-
-    @property
-    def y(self) -> np.ndarray:
-        return labels() if self.kind is SparseClassifier else targets()
-
-    def obeys(self, model: Any) -> bool:
-        """Whether a fit obeys its budget, and all its numbers are numbers."""
-        coef = np.atleast_2d(model.coef_)
-        assert np.all(np.isfinite(coef)) and np.all(np.isfinite(model.intercept_))
-        assert not np.any(np.signbit(coef) & (coef == 0))
-        if "level" not in self.budget:
-            return model.selected_features_.size <= self.budget["n_features"]
-        sizes = np.linalg.norm(coef * model.scale_, axis=0)
-        return float(np.sum(model.constraint_.phi(sizes))) <= self.budget["level"]
-
-    def __str__(self) -> str:
-        return f"{self.kind.__name__[6:]}-{next(iter(self.budget))}"
+#: Every loss with its estimator; classifiers of more than two classes: softmax, and each class against the others.
+TASKS: dict[str, tuple[type, dict[str, object]]] = {
+    **{loss: (SparseRegressor, {"loss": loss}) for loss in REGRESSION_LOSSES},
+    **{loss: (SparseClassifier, {"loss": loss}) for loss in CLASSIFICATION_LOSSES},
+    "softmax": (SparseClassifier, {"loss": "logistic"}),
+    **{f"{loss} ovr": (SparseClassifier, {"loss": loss, "multi_class": "ovr"}) for loss in CLASSIFICATION_LOSSES},
+}
 
 
-CLASSIFIER, REGRESSOR = Way(SparseClassifier, FEATURES), Way(SparseRegressor, FEATURES)
-ONE_OF_EACH = (CLASSIFIER, REGRESSOR)
-WAYS = (*ONE_OF_EACH, Way(SparseClassifier, LEVEL), Way(SparseRegressor, LEVEL))
+def estimator(task: str, **options):
+    kind, given = TASKS[task]
+    return kind(**{**given, **options})
 
 
-def samples() -> np.ndarray:
-    return np.random.default_rng(0).standard_normal((N, D))
+def is_multi_class(task: str) -> bool:
+    return task == "softmax" or task.endswith("ovr")
 
 
-def targets() -> np.ndarray:
-    X = samples()
-    return X[:, 0] - X[:, 2] + np.random.default_rng(1).standard_normal(N)
+def targets(task: str, X: object, rng: np.random.Generator, size: float = 1.0) -> NDArray:
+    """Targets that the first features of X explain in part; every class is there, more than once."""
+    first = X[:, :3]
+    first = first.toarray() if scipy.sparse.issparse(first) else np.asarray(first)
+    signal = size * first @ np.array([1.0, -0.8, 0.6])[: first.shape[1]]
+    n = signal.size
+    if task in ("poisson", "gamma"):
+        mean = np.exp(np.clip(0.5 * signal, -2, 2))
+        return rng.poisson(mean).astype(float) if task == "poisson" else rng.gamma(2.0, mean / 2) + 1e-3
+    if task in REGRESSION_LOSSES:
+        return signal + 0.5 * rng.standard_normal(n)
+    noisy = signal + rng.logistic(size=n)
+    if not is_multi_class(task):
+        y = np.where(noisy > 0, 1, -1)
+        y[:4] = 1, -1, 1, -1
+        return y
+    y = np.digitize(noisy, [-0.7, 0.7])
+    y[:6] = 0, 1, 2, 0, 1, 2
+    return np.array(["a", "b", "c"])[y]
 
 
-def labels() -> np.ndarray:
-    return (targets() > 0).astype(int)
+def psi(model, X: object, y: NDArray, weight: Double | None = None) -> float:
+    """ψ of a fitted model, by the formulas of its docstring."""
+    X = X.toarray() if scipy.sparse.issparse(X) else np.asarray(X)
+    Z = X.astype(np.float64) @ np.atleast_2d(model.coef_).astype(np.float64).T + model.intercept_
+    s = np.ones(y.size) if weight is None else weight
+    loss = FORMULAS[model.loss]
+    if isinstance(model, SparseRegressor):
+        value = loss(Z[:, 0], y)
+    elif Z.shape[1] == 1:
+        value = loss(Z[:, 0], np.where(y == model.classes_[1], 1.0, -1.0))
+    elif model.multi_class == "ovr" or model.loss != "logistic":
+        value = sum(loss(Z[:, k], np.where(y == c, 1.0, -1.0)) for k, c in enumerate(model.classes_))
+    else:
+        value = logsumexp(Z, axis=1) - Z[np.arange(y.size), np.searchsorted(model.classes_, y)]
+    return float(s @ value / s.sum())
 
 
-def with_entry(value: float, row: int = 3, column: int = 4) -> np.ndarray:
-    X = samples()
-    X[row, column] = value
-    return X
+@contextmanager
+def may_diverge() -> Iterator[None]:
+    """Where the data may be separable: the coefficients of the best fit are then infinite, and the fit says so."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
 
 
-def sparse_samples() -> np.ndarray:
-    """Half of the entries are zero."""
-    return np.where(np.random.default_rng(2).random((N, D)) < 0.5, samples(), 0.0)
+def fitted(model, *args, **options):
+    """The model, fitted; the data may be separable."""
+    with may_diverge():
+        return model.fit(*args, **options)
 
 
-def assert_same_fit(a: Any, b: Any, rtol: float = 1e-12) -> None:
-    size = float(np.max(np.abs(b.coef_))) or 1.0
-    np.testing.assert_allclose(a.coef_, b.coef_, rtol=rtol, atol=rtol * size)
-    np.testing.assert_allclose(a.intercept_, b.intercept_, rtol=rtol, atol=rtol)
+def bits(model) -> tuple[bytes, ...]:
+    """All that must be the same in two fits."""
+    return model.coef_.tobytes(), np.asarray(model.intercept_).tobytes(), repr(model.certificate_).encode()

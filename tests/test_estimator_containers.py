@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 from levelprox import InvalidInputError, SparseRegressor
-from tests.estimator_cases import (
+from tests.input_cases import (
     ONE_OF_EACH,
     REGRESSOR,
     WAYS,

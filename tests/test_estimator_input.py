@@ -24,7 +24,7 @@ from levelprox import (
 )
 from levelprox.estimators.border import Border
 from levelprox.estimators.named_losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
-from tests.estimator_cases import (
+from tests.input_cases import (
     CLASSIFIER,
     ONE_OF_EACH,
     REGRESSOR,

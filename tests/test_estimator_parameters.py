@@ -28,7 +28,7 @@ from levelprox import (
     constraints,
     losses,
 )
-from tests.estimator_cases import (
+from tests.input_cases import (
     CLASSIFIER,
     FEATURES,
     LEVEL,

@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 from scipy import optimize
+from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import LinearModel, Problem, best_subset, certify, solve
 from levelprox.constraints import L1, MCP
@@ -124,7 +125,8 @@ def test_separable_data_are_fitted_with_finite_coefficients():
     rng = np.random.default_rng(1)
     X = rng.standard_normal((60, 8))
     b = np.sign(X[:, 0] - X[:, 1])
-    fit = best_subset(model(X, b, Sigmoid()), 2)
+    with pytest.warns(ConvergenceWarning, match="separable"):
+        fit = best_subset(model(X, b, Sigmoid()), 2)
     assert fit.psi <= 1e-6
     assert np.all(np.isfinite(fit.x)) and np.max(np.abs(fit.x)) < 1e8
     assert sorted(fit.support) == [0, 1]

@@ -18,6 +18,7 @@ from levelprox.objectives import Function, LinearModel, MultinomialModel, OneVsR
 from levelprox.path import Path, path, subset_path
 from levelprox.problem import Problem
 from levelprox.projection import project
+from levelprox.report import ConvergenceDisplay, CVDisplay, PathDisplay
 from levelprox.result import Iterate, Record, Result, Status
 from levelprox.solve import minimize, solve
 from levelprox.subset import Exchanges, Subset, SubsetCertificate, SubsetRecord
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 __version__ = metadata.version("levelprox")
 
 __all__ = [
+    "CVDisplay",
     "Certificate",
+    "ConvergenceDisplay",
     "Exchanges",
     "Function",
     "InfeasibleError",
@@ -41,6 +44,7 @@ __all__ = [
     "NumericalError",
     "OneVsRestModel",
     "Path",
+    "PathDisplay",
     "Problem",
     "Record",
     "Result",

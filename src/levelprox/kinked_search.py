@@ -4,7 +4,7 @@ There ψ is piecewise linear: it has no curvature that would tell which exchange
 parabola takes the place of each kink, over a width of the size of the residuals. So
 
 1. sets are found with the envelope at a few widths (`search.py`), and each is refitted exactly with the loss itself
-   (`vertex.py`);
+   (`exact_refit.py`);
 2. from the best of them exchanges are tried with the loss itself, in the order in which the envelope promises most, and
    taken for as long as ψ falls.
 
@@ -15,44 +15,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.certificate import certify
-from levelprox.columns import Columns
-from levelprox.constraints import L1
+from levelprox.exact_refit import ExactRefits
 from levelprox.exchange import Exchange
 from levelprox.null_fit import NullFit, null_fit
-from levelprox.objectives import LinearModel
+from levelprox.objectives import LinearModel, OneVsRestModel
 from levelprox.problem import Problem
 from levelprox.refit import Fit
 from levelprox.result import Status
 from levelprox.search import Search
 from levelprox.subset import Exchanges, Subset, SubsetRecord
-from levelprox.vertex import minimised
 from levelprox.watch import Watch
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
 
 _WIDTHS = (1.5, 0.3)  # of the size of the residuals at the null fit
-_MOST_AT_KINKS = 0.01  # of the mean residual: then the median says nothing
 _ROUGH = 1e-6  # how well the envelope is fitted
 _TOP = 50  # exchanges that are tried where not all of them are
 _ADDITIONS = 5  # that are tried for the best one
 _LOWER = 1e-10  # of ψ: less is not an improvement
 _PERFECT = 1e-9  # of ψ at the null fit: nothing is left to explain
-_SECOND = 1.0  # that the certificate may take at the end, where there is no time left
-
-
-@dataclass(frozen=True, eq=False)
-class _Exact(Fit):
-    """ψ minimised exactly, with the slopes that show it."""
-
-    slopes: Vector = field(default_factory=lambda: np.empty(0))
+_SECOND = 0.25  # that the certificate may take at the end, where there is no time left
 
 
 @dataclass(eq=False)
@@ -62,7 +51,8 @@ class KinkedSearch:
     Parameters
     ----------
     problem : Problem
-        ψ, a `LinearModel` whose loss has kinks, with weights and signs; features of weight 0 are in every fit.
+        ψ, a `LinearModel` or `OneVsRestModel` whose loss has kinks, with weights and signs; features of weight 0 are
+        in every fit.
     k : int
     tol : float
         On the stationarity of the fit that is returned.
@@ -99,20 +89,19 @@ class KinkedSearch:
     def _begin(self) -> None:
         """The null fit, exactly."""
         problem = self.problem
-        self.objective = cast(LinearModel, problem.objective)
-        self.columns = Columns(self.objective)
+        self.objective = cast("LinearModel | OneVsRestModel", problem.objective)
+        self.refits = ExactRefits(problem)
         self.known: dict[bytes, float] = {}
         self.examined, self.n_grad = 0, 2
         self.smooth: Search | None = None
         self.null: NullFit = null_fit(problem, self.watch.left())
         exempt = problem.exempt
-        margins = self.objective.restrict(exempt).margins(self.null.x[exempt])
-        self.best: Fit = Fit(exempt, self.null.x[exempt], self.null.psi, margins)
+        x = self.null.x[problem.coordinates(exempt)]
+        self.best: Fit = Fit(exempt, x, self.null.psi, self.objective.restrict(exempt).margins(x))
         if exempt.size and self.watch.left() > 0:
             self.best = self._fitted(exempt, self.best)
-        off = self.objective.counted(np.abs(self.best.margins - self.objective.target))
-        middle, mean = float(np.median(off)), float(np.mean(off))
-        self.size = (middle if middle > _MOST_AT_KINKS * mean else mean) or 1.0
+        self.rough = self.best
+        self.size = self.refits.distance(self.best)
 
     def _search(self) -> None:
         everything = np.arange(self.problem.n_features)
@@ -140,12 +129,12 @@ class KinkedSearch:
         try:
             for fit in search.sets():
                 self._count(search)
+                self._remember(fit)
                 yield fit
             self._count(search)
             yield search.swaps.best  # from where nothing is left to explain no exchange begins
         except TimeoutError:
-            rough = search.swaps.best_so_far()  # not fitted with the loss itself, but there is no time for that
-            self._keep(replace(rough, psi=self.objective.value_of(rough.margins), hessian=None))
+            self._remember(search.swaps.best_so_far())
             raise
         self.watch.held_back |= search.watch.held_back
 
@@ -157,7 +146,7 @@ class KinkedSearch:
 
     def _with_envelope(self, width: float) -> Search:
         """A search with the envelope, begun."""
-        smooth = self.objective.with_envelope(width * self.size, np.zeros(self.objective.n_margins))
+        smooth = self.objective.with_loss(self.objective.loss.smoothed(width * self.size))
         watch = Watch(self.watch.left(), self.watch.max_iter - self.watch.step, self._is_to_stop)
         search = Search(replace(self.problem, objective=smooth), self.k, _ROUGH, False, watch, self.start)
         search.begin()
@@ -232,17 +221,11 @@ class KinkedSearch:
         self._count(self.smooth)
         return exchange
 
-    def _fitted(self, features: Features, near: Fit) -> _Exact:
+    def _fitted(self, features: Features, near: Fit) -> Fit:
         """ψ minimised over these features, begun near the coefficients of another fit."""
         self._check_time()
         self.watch.n_refits += 1
-        part = self.problem.restrict(features)
-        model, n = cast(LinearModel, part.objective), self.objective.n_margins
-        columns = [column.dense(n) for column in self.columns(features)]
-        shared, x = np.isin(features, near.features), np.zeros(features.size)
-        x[shared] = near.x[np.isin(near.features, features)]
-        vertex = minimised(model, columns, part.must_be_nonnegative(), x, self.watch.left)
-        fit = _Exact(features, vertex.x, model.value_of(vertex.margins), vertex.margins, slopes=vertex.slopes)
+        fit = self.refits(features, near, self.watch.left)
         self.known[features.tobytes()] = fit.psi
         return fit
 
@@ -250,6 +233,13 @@ class KinkedSearch:
         if fit.psi < self.best.psi:
             self.best = fit
             self.watch.improved(fit.psi, self.problem.counted(fit.features).size)
+
+    def _remember(self, fit: Fit) -> None:
+        """Keep a fit with the envelope, should there be no time for one with the loss itself."""
+        psi = self.objective.value_of(fit.margins)
+        if psi < min(self.rough.psi, self.best.psi):
+            self.rough = replace(fit, psi=psi)
+            self.watch.improved(psi, self.problem.counted(fit.features).size)
 
     def _is_perfect(self) -> bool:
         return self.best.psi <= _PERFECT * self.null.psi
@@ -264,13 +254,15 @@ class KinkedSearch:
 
     def _subset(self, multiplier: float, addition: int | None, ended: Status) -> Subset:
         problem, fit = self.problem, self.best
+        if ended is not Status.SOLVED and self.rough.psi < fit.psi:
+            fit = self.best = self.rough
         x = np.zeros(problem.dimension)
-        x[fit.features] = fit.x
+        x[problem.coordinates(fit.features)] = fit.x
         psi = self.objective.value_and_gradient(x)[0]
-        support = problem.counted(np.flatnonzero(x))
+        support = problem.counted(np.flatnonzero(problem.sizes(x)))
         exchanges = Exchanges(self.examined, self._total())
         figures = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}"
-        stationarity = self._stationarity(fit)
+        stationarity = self.refits.stationarity(fit, self.null, max(_SECOND, self.watch.left()))
         status, message = self.watch.conclude(ended, figures, self.objective, x, stationarity, self.tol)
         return Subset(
             x,
@@ -288,13 +280,3 @@ class KinkedSearch:
             self.watch.elapsed,
             tuple(self.watch.history),
         )
-
-    def _stationarity(self, fit: Fit) -> float:
-        """dist∞(0, ∂ψ) over the features of the fit, recomputed from the data, relative to the null fit's gradient."""
-        if not fit.features.size:
-            return 0.0
-        part = self.problem.restrict(fit.features)
-        free = Problem(part.objective, L1(), 0.0, np.zeros(fit.features.size), part.must_be_nonnegative())
-        hint = fit.slopes if isinstance(fit, _Exact) else None
-        seconds = max(_SECOND, self.watch.left())
-        return certify(free, fit.x, self.null, hint=hint, seconds=seconds).stationarity / self.null.scale

@@ -3,13 +3,14 @@
     F(x) = α ψ(x) + ⟨p, x − c⟩ + ½ (x − c)'Q(x − c),      x_j ≥ 0 where asked,
 
 with Q positive definite: F grows along every ray on which ψ does not fall without end, so a minimiser exists where
-classes are separated, too. Newton's method on margins; at bounds, coordinates that would cross them stay there (Bertsekas
-1982, "Projected Newton methods for optimization problems with simple constraints").
+classes are separated, too. Newton's method on margins; at bounds, coordinates that would cross them stay there
+(Bertsekas 1982, "Projected Newton methods for optimization problems with simple constraints").
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,13 @@ class Minimum:
     value: float
     margins: Vector
     hessian: Matrix
+
+
+class Left(NamedTuple):
+    """Where the model of F has its minimum over the features that are left, and which these are."""
+
+    x: Vector
+    features: Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +104,7 @@ class Proximal:
     def _searched(
         self, x: Vector, z: Vector, value: float, gradient: Vector, step: Vector
     ) -> tuple[Vector, Vector, float] | None:
-        """A point along the step, bent where bounds are met, at which F is lower by enough; None where there is none."""
+        """A point along the step, bent where bounds are met, at which F is lower by enough; None if there is none."""
         t = 1.0
         for _ in range(_HALVINGS):
             end = x + t * step
@@ -108,35 +116,59 @@ class Proximal:
             t /= 2
         return None
 
-    def without_the_least(self, best: Minimum, optional: Mask, left: Mask, count: int) -> tuple[Vector, Mask]:
-        """Leave out one optional feature after another until `count` of them are left, by the model of F at its minimum.
+    def over_few(self, x: Vector, count: Mask, ready: Mask, k: int, price: float) -> Minimum | None:
+        """The minimum over at most k features that count: those of x, unless ready ones are worth their price."""
+        width = self.model.width
+        inside = np.any(x.reshape(-1, width) != 0, axis=1) | ~count
+        stay = self.minimised(x, np.repeat(inside, width))
+        if stay is None or np.array_equal(inside, inside | ready):
+            return stay
+        free = inside | ready
+        whole = self.minimised(stay.x, np.repeat(free, width))
+        if whole is None or stay.value - whole.value <= price:
+            return stay
+        begin, left = self.without_the_least(whole, free, count, ~inside, k, price)
+        if np.array_equal(inside, left):
+            return stay
+        begin[self.nonnegative] = np.maximum(begin[self.nonnegative], 0.0)
+        best = self.minimised(begin, np.repeat(left, width))
+        return stay if best is None or stay.value - best.value <= price else best
+
+    def without_the_least(self, best: Minimum, left: Mask, count: Mask, new: Mask, k: int, price: float) -> Left:
+        """Leave out the feature that costs least, by the model of F at its minimum, again and again.
 
         Leaving out feature j costs ½ x_j'K_jj⁻¹x_j and moves x by −K_·j K_jj⁻¹ x_j, with K the inverse Hessian.
 
-        Returns
-        -------
-        x : ndarray
-            Where the model has its minimum then.
-        left : ndarray of bool
-            Which features are not left out.
+        Parameters
+        ----------
+        best : Minimum
+            Over the features that are left at the beginning.
+        left, count, new : ndarray of bool
+            Which features are left, which of them count, and which must be worth `price` to stay.
+        k : int
+            How many of those that count may stay.
         """
         width = self.model.width
         x, left, free = best.x.copy(), left.copy(), np.repeat(left, width)
         K = np.zeros_like(best.hessian)
         K[np.ix_(free, free)] = np.linalg.inv(best.hessian[np.ix_(free, free)])
-        every = np.arange(optional.size)
-        while np.count_nonzero(left & optional) > count:
-            blocks = K.reshape(optional.size, width, optional.size, width)[every, :, every, :]
-            pulls = np.zeros((optional.size, width))
+        every = np.arange(left.size)
+        while np.any(left & count):
+            pulls = np.zeros((left.size, width))
+            blocks = K.reshape(left.size, width, left.size, width)[every, :, every, :]
             pulls[left] = np.linalg.solve(blocks[left], x.reshape(-1, width, 1)[left])[:, :, 0]
-            cost = np.where(left & optional, np.sum(x.reshape(-1, width) * pulls, axis=1), np.inf)
+            cost = np.where(left & count, 0.5 * np.sum(x.reshape(-1, width) * pulls, axis=1), np.inf)
+            if np.count_nonzero(left & count) <= k:
+                cost[~new | (cost >= price)] = np.inf
             out = int(np.argmin(cost))
+            if not np.isfinite(cost[out]):
+                break
             mine = slice(out * width, (out + 1) * width)
             x -= K[:, mine] @ pulls[out]
             K = K - K[:, mine] @ np.linalg.solve(K[mine, mine], K[mine, :])
             x[mine] = K[mine, :] = K[:, mine] = 0.0
             left[out] = False
-        return x, left
+        return Left(x, left)
 
 
 def _newton_step(hessian: Matrix, gradient: Vector, moving: Mask) -> Vector | None:

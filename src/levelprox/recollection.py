@@ -8,8 +8,8 @@ current support and some that may enter it: entry (i, j) is the mean since the l
 and stands for the time before as well. Where that is not positive semidefinite, what was not seen in full is halved
 until it is; zero would do.
 
-When x° moves by dx, g moves by H dx: exactly over the pool; outside it, by the change of the gradient of the latest batch
-(Cutkosky and Orabona 2019, "Momentum-based variance reduction in non-convex SGD").
+When x° moves by dx, g moves by H dx: exactly over the pool; outside it, by the change of the gradient of the latest
+batch (Cutkosky and Orabona 2019, "Momentum-based variance reduction in non-convex SGD").
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Recollection:
         return np.minimum(seen[:, None], seen)
 
     def follow(self, gradient: Vector, H: Matrix, dx: Vector, change: Vector, weight: float) -> None:
-        """Let x° move by dx over the pool, where gradient and H are given; elsewhere as the gradient of a batch changes.
+        """Let x° move by dx over the pool, where gradient and H are given; elsewhere g changes as that of a batch.
 
         Both are estimates, and what they add to the error is taken off the weights: where x moves by dx, a mean over n
         samples errs in Hdx as if it were a gradient of n/ν samples, ν = dx'Hdx/noise.
@@ -134,7 +134,7 @@ class Recollection:
     def rescale(self, ratio: Vector, shift: Vector, intercept: Features) -> None:
         """Columns a become (a − shift)/ratio: g and H of the new coordinates, one number for each of them.
 
-        The entry of H for a column outside the pool and the intercept is taken for 0, as that of centred columns is about.
+        The entry of H for the intercept and a column outside the pool is taken for 0, as it is about for centred ones.
         """
         width, ones = self.width, coordinates(intercept, self.width)
         if ones.size:

@@ -7,11 +7,12 @@ A batch of weight m with the loss ψ_B meets what is remembered of the batches b
 over x with at most k features: a proximal point step in the metric of what earlier batches knew, with ρ worth about one
 sample. For a squared loss and a fixed support this is recursive least squares.
 
-With k features at hand a surrogate of the count has no room left, and no feature could ever enter. So features are exchanged
-as `best_subset` does it: those outside with the largest expected gain g_j²/(2 h_j) join the support; the problem is
-solved over all of them by Newton's method; the feature whose absence costs least in the second-order model there,
-x_j²/(2 K_jj) with K the inverse Hessian, is left out, again and again, until k are left; these are fitted. The new support
-is taken only if its minimum is below that of the old one.
+With k features at hand a surrogate of the count has no room left, and no feature could ever enter. So features are
+exchanged: those outside with the largest expected gain g_j²/(2 h_j) wait in a pool, in which H is kept; once enough is
+known of them, the problem is solved over all by Newton's method; the feature whose absence costs least in the
+second-order model there, x_j²/(2 K_jj) with K the inverse Hessian, is left out, again and again, until k are left;
+these are fitted. The new support is taken only if it pays: by more than chance gains with the best of d useless
+features, τ(1 + log d)/(m + M), where τ is the noise of one sample's gradient.
 
 There is no certificate: what a batch told is only known through two moments, and the data are gone.
 """
@@ -19,14 +20,15 @@ There is no certificate: what a batch told is only known through two moments, an
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox.errors import InvalidInputError
-from levelprox.objectives import LinearModel, Model
-from levelprox.proximal import Minimum, Proximal
+from levelprox.objectives import LinearModel, Model, OneVsRestModel
+from levelprox.proximal import Proximal
 from levelprox.recollection import Recollection, coordinates
 from levelprox.validation import finite, positive, real_array, whole
 
@@ -41,8 +43,8 @@ _FLAT = 0.1  # of the typical curvature: what is remembered is not flatter, or a
 _STEADY = 0.5  # of the typical curvature, added where ψ is not convex
 _WAITING = (8, 32)  # least and largest number of features that wait to enter; k, if it is between
 _PATIENCE = 2.0  # how much better a feature must be to take the place of one that waits
-_READY = 2.0  # samples per feature that must have been seen of one before it may enter
-_SAMPLES = 3.0  # per feature, at least
+_READY = 4.0  # samples per feature that must have been seen of one before it may enter
+_OUTLYING = 100.0  # times the noise so far: a batch is not believed to be noisier than that
 _CHI2 = 0.455  # the median of a squared normal variable
 _ROUNDS = 4  # of exchanges, where a batch weighs more than all before it
 _HALVINGS = 60
@@ -54,8 +56,8 @@ _ENVELOPE = 0.5  # of the median distance from a kink: how wide it is smoothed
 class Stream:
     """An online fit of at most k features.
 
-    Points are in the coordinates of the models handed in, which should be those of columns with about unit variance. When
-    these coordinates change, as running means and deviations do, say so by `rescale`.
+    Points are in the coordinates of the models handed in, which should be those of columns with about unit variance.
+    When these coordinates change, as running means and deviations do, say so by `rescale`.
 
     Parameters
     ----------
@@ -91,6 +93,7 @@ class Stream:
         self._past = Recollection(0, 1)
         self._always: Features = np.empty(0, np.intp)
         self._bounded: Mask = np.empty(0, np.bool_)
+        self._since = math.inf  # samples since features were last exchanged, or might have been
         self._spread = 0.0  # the log of how far margins are from kinks
 
     def rescale(self, ratio: ArrayLike, shift: ArrayLike | None = None) -> None:
@@ -143,6 +146,7 @@ class Stream:
         if model.dimension != self.x.size or model.width != self._past.width:
             raise InvalidInputError(f"the batch has {model.dimension} coordinates, those before it had {self.x.size}")
         self._past.fade(math.exp(-m / self.memory))
+        self._since += m
         self.x = self._exchanged(self._smoothed(model, m), m)
         return self.x.copy()
 
@@ -169,7 +173,10 @@ class Stream:
         z = model.margins(x)
         before, bend = model.gradient_of(z), model.hessian_diagonal_of(z, True)
         share = m / (past.weight + m)
-        past.noise += share * (_noise(before, share * bend + (1 - share) * past.diagonal, m) - past.noise)
+        noise = _noise(before, share * bend + (1 - share) * past.diagonal, m)
+        if past.weight and past.noise:
+            noise = min(noise, _OUTLYING * past.noise)
+        past.noise += share * (noise - past.noise) if math.isfinite(noise) else 0.0
         trial = self._tried(model, m, x, self._always) if past.weight == 0 else None
         for _ in range(_ROUNDS if share > 0.5 else 1):
             x = x if trial is None else trial.x
@@ -183,6 +190,8 @@ class Stream:
         if trial is None:
             return self.x
         self._remember(model, m, before, trial)
+        if self._since >= _READY * (self.k + 5):
+            self._since = 0.0
         return trial.x
 
     def _pool(self, model: Model, m: float, before: Vector, x: Vector) -> Features:
@@ -226,13 +235,15 @@ class Stream:
         gradient = trust * past.gradient[places]
         steady = _STEADY * bend if _is_bent_back(model) else 0.0
         problem = Proximal(part, share, (1 - share) * gradient, metric, center[places], self._bounded[places], steady)
-        ready = past.seen + m >= min(_READY * (self.k + 5), past.weight + m)
-        k = min(self.k, int((past.weight + m) / _SAMPLES))
-        best = _best_of_few(problem, x[places], ~np.isin(pool, self._always), ready, k)
+        enough = _READY * (self.k + 5)
+        ready = (past.seen + m >= min(enough, past.weight + m)) & (self._since >= enough)
+        price = past.noise * (1 + math.log(x.size)) / (past.weight + m)
+        best = problem.over_few(x[places], ~np.isin(pool, self._always), ready, self.k, price)
         if best is None:
             return None
         end = np.zeros_like(x)
         end[places] = best.x
+        gradient[best.x == 0] = past.gradient[places][best.x == 0]  # of these nothing was believed yet
         return _Trial(end, best.margins, part, gradient, H, bend)
 
     def _remember(self, model: Model, m: float, before: Vector, trial: _Trial) -> None:
@@ -251,15 +262,16 @@ class Stream:
         """The envelope of a loss with kinks, as wide as residuals have been, batch by batch; a smooth ψ itself."""
         if model.smooth:
             return model
-        assert isinstance(model, LinearModel) and self.x is not None
-        typical = _median(np.abs(model.margins(self.x) - model.target), model.sample_weight)
+        assert isinstance(model, LinearModel | OneVsRestModel) and self.x is not None
+        off = [np.abs(z - part.target) for part, z in _by_class(model, model.margins(self.x))]
+        weight = model.sample_weight
+        typical = _median(np.concatenate(off), None if weight is None else np.tile(weight, len(off)))
         past = self._past.weight
-        least = (
-            math.exp(self._spread) * _SMALL if past else _TINY
-        )  # a batch on its kinks is no reason to forget the rest
+        # A batch on its kinks is no reason to forget the rest.
+        least = math.exp(self._spread) * _SMALL if past else _TINY
         spread = math.log(max(typical, least))
         self._spread += m / (past + m) * (spread - self._spread) if past else spread
-        return model.with_envelope(_ENVELOPE * math.exp(self._spread), np.zeros(model.n_margins))
+        return model.with_loss(model.loss.smoothed(_ENVELOPE * math.exp(self._spread)))
 
     def _by_coordinate(self, name: str, value: ArrayLike, of_intercept: float) -> Vector:
         """One number for each coordinate from one for each feature but the intercept."""
@@ -276,7 +288,7 @@ class Stream:
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """A fit of at most k features: the point, its margins, ψ_B over the pool; g and H of the past there; a curvature."""
+    """A fit of at most k features: the point, its margins, ψ_B, g and H of the past over the pool; a curvature."""
 
     x: Vector
     margins: Vector
@@ -286,27 +298,11 @@ class _Trial:
     bend: float
 
 
-def _best_of_few(problem: Proximal, x: Vector, optional: Mask, ready: Mask, k: int) -> Minimum | None:
-    """The minimum over features that are ready, then over the k optional ones that cost most to leave out, or those of x."""
-    width = problem.model.width
-    inside = np.any(x.reshape(-1, width) != 0, axis=1) | ~optional
-    free = inside | ready
-    whole = problem.minimised(x, np.repeat(free, width))
-    if whole is None or np.count_nonzero(optional & free) <= k:
-        return whole
-    begin, left = problem.without_the_least(whole, optional, free, k)
-    begin[problem.nonnegative] = np.maximum(begin[problem.nonnegative], 0.0)
-    best = problem.minimised(begin, np.repeat(left, width))
-    if np.array_equal(inside, left) or np.count_nonzero(inside & optional) > k:
-        return best
-    stay = problem.minimised(x, np.repeat(inside, width))
-    return stay if best is None or (stay is not None and stay.value <= best.value) else best
-
-
 def _noise(gradient: Vector, bend: Vector, weight: float) -> float:
-    """Variance over curvature of one sample's gradient, from the median over coordinates of a mean of `weight` samples."""
+    """τ, the variance over the curvature of one sample's gradient: from the median over all coordinates."""
     bent = bend > 0
-    return float(np.median(weight * gradient[bent] ** 2 / bend[bent])) / _CHI2 if np.any(bent) else 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.median(weight * gradient[bent] ** 2 / bend[bent])) / _CHI2 if np.any(bent) else 0.0
 
 
 def _finite_start(model: Model, x: Vector) -> Vector | None:
@@ -321,7 +317,13 @@ def _finite_start(model: Model, x: Vector) -> Vector | None:
 
 def _is_bent_back(model: Model) -> bool:
     """Whether ψ is not convex."""
-    return isinstance(model, LinearModel) and model.loss.weak_convexity > 0
+    return isinstance(model, LinearModel | OneVsRestModel) and model.loss.weak_convexity > 0
+
+
+def _by_class(model: LinearModel | OneVsRestModel, z: Vector) -> Iterator[tuple[LinearModel, Vector]]:
+    """The model of each class with its margins."""
+    parts = (model,) if isinstance(model, LinearModel) else model.parts
+    return zip(parts, z.reshape(z.shape[0], -1).T, strict=True)
 
 
 def _median(values: Vector, weight: Vector | None) -> float:

@@ -148,7 +148,7 @@ class _Descent:
             above = s > 0
             slopes = np.where(above, self.high, self.low)
             slopes[basis] = 0.0
-            gradient = self.model.design.rmatvec(slopes[: self.n]) / self.unit + slopes[self.n :]
+            gradient = self._pulled(slopes)
             y = -(gradient @ inverse)
             beyond = np.maximum(y - self.high[basis], self.low[basis] - y)
             leaves = int(np.argmax(beyond / np.sqrt(np.sum(inverse**2, axis=0))))
@@ -198,6 +198,11 @@ class _Descent:
             found[samples, j] = column[rows[samples]] / self.unit[j]
         found[np.flatnonzero(~samples), rows[~samples] - self.n] = 1.0
         return found
+
+    def _pulled(self, slopes: Vector) -> Vector:
+        """The gradient with these slopes of all rows."""
+        samples = slopes[: self.n]
+        return slopes[self.n :] + np.array([np.sum(samples * column) for column in self.columns]) / self.unit
 
     def _moved(self, x: Vector) -> Vector:
         """How all rows change with x: column by column, for all columns are at hand and few."""

@@ -92,9 +92,7 @@ class RunningMoments:
             raise InvalidInputError("sample_weight must not be negative")
         if np.any(weight > 0):
             exponent = int(np.frexp(weight.max())[1])
-            small = np.ldexp(
-                weight, -exponent
-            )  # at most 1; exact, but for weights that do not count beside the largest
+            small = np.ldexp(weight, -exponent)  # at most 1
             with np.errstate(over="ignore"):
                 total = float(np.ldexp(small.sum(), exponent))
             self._merge(total, moments_of(design, small))

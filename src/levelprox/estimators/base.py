@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
 from typing import Any, Self
@@ -13,10 +14,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from levelprox.designs import Design, as_design
 from levelprox.errors import InfeasibleError, InvalidInputError, warn
+from levelprox.estimators.along import Along
 from levelprox.estimators.border import Border
 from levelprox.estimators.named_constraints import constraint_of
+from levelprox.estimators.notebook_card import NotebookCard
 from levelprox.estimators.reading import naming_the_place, warn_of_rounding
 from levelprox.estimators.selector import Selector
+from levelprox.estimators.sklearn_callbacks import CallbackSupportMixin
 from levelprox.estimators.task import Budget, Solution, Task
 from levelprox.estimators.watching import watching
 from levelprox.losses import check_weights
@@ -41,8 +45,11 @@ _READING: dict[str, Any] = {
 }
 
 
-class SparseLinearModel(Selector, TransformerMixin, BaseEstimator):
+class SparseLinearModel(NotebookCard, Along, CallbackSupportMixin, Selector, TransformerMixin, BaseEstimator):
     """A sparse linear model under a budget; the subclasses say of what."""
+
+    #: Subtasks of a fit, for scikit-learn's callbacks: steps, of which the number is not known in advance.
+    _n_subtasks: int | None = None
 
     # --- parameters
 
@@ -149,7 +156,7 @@ class SparseLinearModel(Selector, TransformerMixin, BaseEstimator):
             max_iter=whole("max_iter", self.max_iter),
             time_limit=None if self.time_limit is None else at_least_zero("time_limit", self.time_limit),
             options={"subsolver": self.subsolver, "start": self.start, "random_state": self.random_state},
-            callback=None,
+            observer=None,
         )
 
     def _border(self, X: object, weight: Vector | None, width: int) -> Border:
@@ -160,8 +167,8 @@ class SparseLinearModel(Selector, TransformerMixin, BaseEstimator):
 
     def _fit(self, task: Task, budget: Budget, previous: Vector | None = None) -> Self:
         """Fit, and set what a fitted estimator has."""
-        with watching(self) as callback:
-            solution = task.with_callback(callback).fit(budget, previous)
+        with watching(self, task) as observer:
+            solution = task.observed_by(observer).fit(budget, previous)
         self._keep(task, budget, solution)
         if solution.status is Status.INTERRUPTED:
             raise KeyboardInterrupt(solution.message)
@@ -192,6 +199,12 @@ class SparseLinearModel(Selector, TransformerMixin, BaseEstimator):
         self.history_ = solution.history
         if budget.features is None:
             self.constraint_ = task.constraint
+
+    def _as_of(self, task: Task, x: Vector) -> dict[str, Any]:
+        """What the estimator would need in order to predict by x."""
+        model = copy.copy(self)
+        model._set_coefficients(*task.border.outside(x))
+        return {"coef_": model.coef_, "intercept_": model.intercept_, "scale_": task.border.scale}
 
     @abstractmethod
     def _set_coefficients(self, coef: Array, intercept: Array) -> None: ...

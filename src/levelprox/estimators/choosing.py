@@ -29,7 +29,7 @@ from levelprox.errors import InfeasibleError, InvalidInputError, warn
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.information import CRITERIA, check_likelihood, deviance, price
 from levelprox.estimators.task import Budget, Solution, Task
-from levelprox.estimators.watching import check_callback, counting
+from levelprox.estimators.watching import counting
 from levelprox.validation import finite, real_array, whole
 
 #: Numbers of features tried where neither n_features nor level is given, as far as there are features.
@@ -63,11 +63,12 @@ class Samples:
 class Choosing(SparseLinearModel):
     """A model whose budget is chosen from a grid; the subclasses say which model."""
 
+    _n_subtasks = 2  # of a fit, for scikit-learn's callbacks: the search, and the fit of all data
+
     def _search(self, samples: Samples, params: dict[str, Any]) -> Budget:
         """The best of the grid, with `cv_results_` and what goes with it."""
         d = samples.X.shape[1]
         boolean("one_standard_error", self.one_standard_error)  # before all the work
-        check_callback(self.callback)
         if self.criterion not in ("cv", *CRITERIA):
             raise InvalidInputError(f"criterion must be one of cv, {', '.join(CRITERIA)}, got {self.criterion!r}")
         if self.criterion == "cv":
@@ -150,11 +151,10 @@ class Choosing(SparseLinearModel):
             for group, fold in jobs
         )
         found: dict[tuple[float, int], _Scored] = {}
-        with counting(self, len(jobs), "folds") as advance:
+        with counting(self, len(jobs), "fold") as follow:
             done = Parallel(n_jobs=self.n_jobs, return_as="generator")(work)
-            for (group, fold), outcome in zip(jobs, done, strict=True):
+            for (group, fold), outcome in zip(jobs, follow(done), strict=True):
                 found.update({(budget.value, fold): one for budget, one in zip(group, outcome, strict=True)})
-                advance()
         folds = range(len(splits))
         scores = np.array([[found[budget.value, fold].score for fold in folds] for budget in budgets])
         counts = np.array([[found[budget.value, fold].n_selected for fold in folds] for budget in budgets])
@@ -203,15 +203,11 @@ class Choosing(SparseLinearModel):
 
     def _by_criterion(self, samples: Samples, budgets: list[Budget]) -> tuple[dict[str, NDArray[Any]], int]:
         single, loss = self._single(), self._loss().name
-        found: list[_Scored] = []
-        with counting(self, len(budgets), "fits") as advance:
-            if budgets[0].features is None:
-                found = _fit_all(single, samples, budgets)
-            else:
-                work = (delayed(_fit_all)(single, samples, [budget]) for budget in budgets)
-                for outcome in Parallel(n_jobs=self.n_jobs, return_as="generator")(work):
-                    found += outcome
-                    advance()
+        groups = [budgets] if budgets[0].features is None else [[budget] for budget in budgets]
+        work = (delayed(_fit_all)(single, samples, group) for group in groups)
+        with counting(self, len(groups), "fit") as follow:
+            done = Parallel(n_jobs=self.n_jobs, return_as="generator")(work)
+            found = [one for outcome in follow(done) for one in outcome]
         n = float(samples.y.size if samples.weight is None else samples.weight.sum())
         psi = np.array([one.score for one in found])
         counts = np.array([one.n_selected for one in found])
@@ -243,6 +239,9 @@ class Choosing(SparseLinearModel):
                 method_mapping=MethodMapping().add(caller="fit", callee="score"),
             )
         return router
+
+    def _budgets(self, n: int, d: int) -> list[Budget]:
+        return self._grid(d)
 
     def _single(self) -> Any:
         """The estimator for one budget, with the same parameters."""

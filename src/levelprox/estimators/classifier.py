@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from levelprox.constraints import Constraint
 from levelprox.estimators.classification import Classification, rarest
+from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.streaming import Streaming
 from levelprox.estimators.task import Callback
 from levelprox.losses import Loss
@@ -169,6 +170,7 @@ class SparseClassifier(Classification, Streaming):
         self.verbose = verbose
         self.callback = callback
 
+    @told_to_callbacks
     def fit(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 

@@ -10,6 +10,7 @@ from levelprox.constraints import Constraint
 from levelprox.estimators.choosing import Choosing, Samples
 from levelprox.estimators.classification import Classification
 from levelprox.estimators.classifier import SparseClassifier
+from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.task import Callback
 from levelprox.losses import Loss
 from levelprox.run import RandomState
@@ -134,6 +135,7 @@ class SparseClassifierCV(Classification, Choosing):
         self.verbose = verbose
         self.callback = callback
 
+    @told_to_callbacks
     def fit(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None, **params: Any) -> Self:
         """Choose the budget, then fit all data with it.
 

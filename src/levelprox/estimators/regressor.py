@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from levelprox.constraints import Constraint
 from levelprox.estimators.regression import Regression
+from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.streaming import Streaming
 from levelprox.estimators.task import Callback
 from levelprox.losses import Loss
@@ -159,6 +160,7 @@ class SparseRegressor(Regression, Streaming):
         self.verbose = verbose
         self.callback = callback
 
+    @told_to_callbacks
     def fit(
         self,
         X: object,

@@ -10,6 +10,7 @@ from levelprox.constraints import Constraint
 from levelprox.estimators.choosing import Choosing, Samples, more_of
 from levelprox.estimators.regression import Regression
 from levelprox.estimators.regressor import SparseRegressor
+from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.task import Callback
 from levelprox.losses import Loss
 from levelprox.run import RandomState
@@ -130,6 +131,7 @@ class SparseRegressorCV(Regression, Choosing):
         self.verbose = verbose
         self.callback = callback
 
+    @told_to_callbacks
     def fit(
         self,
         X: object,

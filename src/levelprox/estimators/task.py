@@ -25,6 +25,8 @@ Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
 #: Called with the record of each step; returning True stops the fit.
 Callback = Callable[[Record | SubsetRecord], "bool | None"]
+#: The same, also told x where it is known: under a level.
+Observer = Callable[[Record | SubsetRecord, "Vector | None"], bool]
 
 _SUBSETS = 1e-2  # of tol: Newton's method gets there in the same number of steps
 
@@ -98,7 +100,8 @@ class Task:
     time_limit : float, optional
     options : dict
         What `solve` alone takes: subsolver, start, random_state.
-    callback : callable, optional
+    observer : callable, optional
+        Told of every step.
     """
 
     objective: Objective
@@ -110,7 +113,7 @@ class Task:
     max_iter: int
     time_limit: float | None
     options: dict[str, Any]
-    callback: Callback | None
+    observer: Observer | None
 
     def fit(self, budget: Budget, previous: Vector | None = None) -> Solution:
         """The fit under a budget; `previous` is x of an earlier one to begin with."""
@@ -137,6 +140,7 @@ class Task:
         return None if self.feature_weight is None else np.flatnonzero(self.feature_weight == 0)
 
     def _at_most(self, k: int, previous: Vector | None) -> Solution:
+        observer = self.observer
         found = best_subset(
             self.objective,
             k,
@@ -145,8 +149,8 @@ class Task:
             tol=_SUBSETS * self.tol,
             max_iter=self.max_iter,
             time_limit=self.time_limit,
-            start=None if previous is None else self._features(previous),
-            callback=self.callback,
+            start=None if previous is None else self.features(previous),
+            callback=None if observer is None else lambda record: observer(record, None),
         )
         coef, intercept = self.border.outside(found.x)
         certificate = found.certificate
@@ -155,14 +159,14 @@ class Task:
         )
 
     def _within(self, level: float, previous: Vector | None) -> Solution:
-        problem, callback = self._problem(level), self.callback
+        problem = self._problem(level)
         options = self.options if previous is None else {**self.options, "x0": self._feasible(problem, previous)}
         found = solve(
             problem,
             tol=self.tol,
             max_iter=self.max_iter,
             time_limit=self.time_limit,
-            callback=None if callback is None else lambda record, x: callback(record),
+            callback=self.observer,
             **options,
         )
         coef, intercept = self.border.outside(found.x)
@@ -182,11 +186,11 @@ class Task:
     def _problem(self, level: float) -> Problem:
         return Problem(self.objective, self.constraint, level, self.feature_weight, self.positive)
 
-    def _features(self, x: Vector) -> Features:
+    def features(self, x: Vector) -> Features:
         """The features that are not zero, but for the intercept."""
         rows = x.reshape(-1, self.border.width)[: self.border.scale.size]
         return np.flatnonzero(np.any(rows, axis=1))
 
-    def with_callback(self, callback: Callback | None) -> Task:
+    def observed_by(self, observer: Observer | None) -> Task:
         """The same, with somebody to be told."""
-        return replace(self, callback=callback)
+        return replace(self, observer=observer)

@@ -1,29 +1,68 @@
-"""Whom to tell how a fit is doing: the user's callback, and the progress that `verbose` asks for."""
+"""Whom to tell how a fit is doing: the user's callback, scikit-learn's, and the progress that `verbose` asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from numbers import Integral
+from typing import Any, TypeVar
+
+import numpy as np
 
 from levelprox.errors import InvalidInputError
-from levelprox.estimators.task import Callback
+from levelprox.estimators.border import Vector
+from levelprox.estimators.sklearn_callbacks import each_as_task, steps_of
+from levelprox.estimators.task import Observer, Task
+from levelprox.report.bar import showing
+from levelprox.result import Record
+from levelprox.subset import SubsetRecord
+
+Item = TypeVar("Item")
 
 
 @contextmanager
-def watching(estimator: Any) -> Iterator[Callback | None]:
-    """The one callback of a fit, or None where nobody wants to know."""
-    check_callback(estimator.callback)
-    yield estimator.callback
+def watching(estimator: Any, task: Task) -> Iterator[Observer | None]:
+    """The one observer of a fit, or None where nobody wants to know."""
+    verbose, callback = check_watchers(estimator)
+    with ExitStack() as stack:
+        steps = stack.enter_context(steps_of(estimator))
+        progress = stack.enter_context(showing(type(estimator).__name__)) if verbose else None
+        if callback is None and steps is None and progress is None:
+            yield None
+            return
+
+        def tell(record: Record | SubsetRecord, x: Vector | None) -> bool:
+            if progress is not None:
+                progress.step(record, "" if x is None else f"{task.features(x).size} features")
+            wants_end = callback is not None and bool(callback(record))
+            if steps is not None:
+                wants_end |= steps.end(None if x is None else lambda: estimator._as_of(task, x))
+            return wants_end
+
+        yield tell
 
 
-def check_callback(callback: object) -> None:
-    """Raise unless it is a function, or nobody."""
+@contextmanager
+def counting(estimator: Any, total: int, what: str) -> Iterator[Callable[[Iterable[Item]], Iterator[Item]]]:
+    """A function that hands on the results of `total` pieces of work, and tells of each."""
+    verbose, _ = check_watchers(estimator)
+    with ExitStack() as stack:
+        progress = stack.enter_context(showing(type(estimator).__name__, total, f"{what}s")) if verbose else None
+
+        def follow(work: Iterable[Item]) -> Iterator[Item]:
+            for result in each_as_task(estimator, work, total, what):
+                if progress is not None:
+                    progress.advance()
+                yield result
+
+        yield follow
+
+
+def check_watchers(estimator: Any) -> tuple[int, Callable[[Record | SubsetRecord], bool | None] | None]:
+    """`verbose` and `callback` of an estimator."""
+    verbose, callback = estimator.verbose, estimator.callback
+    if not isinstance(verbose, Integral | np.bool_) or verbose < 0:
+        raise InvalidInputError(f"verbose must be an integer of at least 0, got {verbose!r}")
     if callback is not None and not callable(callback):
         raise InvalidInputError(f"callback must be a function of a record, got {callback!r}")
-
-
-@contextmanager
-def counting(estimator: Any, total: int, what: str) -> Iterator[Callable[[], None]]:
-    """A function to call after each of `total` pieces of work."""
-    yield lambda: None
+    return int(verbose), callback

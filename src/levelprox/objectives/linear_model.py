@@ -27,8 +27,16 @@ from levelprox.validation import finite
 # Margins this close to a kink, relative to what they are a sum of, count as at it.
 _KINK = 1e-12
 _ALL = slice(None)
+_SHOWS = 1e-9  # of ψ
+#: Times x: where to look whether a bounded loss still falls.
+FARTHER = 2.0 ** np.arange(8)
 # What is computed from X once, and not pickled.
 _DERIVED = ("compiled", "by_rows", "row_squares", "curvature", "_column_squares", "_largest_eigenvalue")
+
+
+def gains_for_ever(values: list[float]) -> bool:
+    """Whether a bounded loss only falls, ever farther out on a ray, and by more than its last digits."""
+    return values[0] - values[-1] > _SHOWS * abs(values[0]) and bool(np.all(np.diff(values) <= 0))
 
 
 class _ColumnSquares(NamedTuple):
@@ -169,11 +177,14 @@ class LinearModel(Model):
     @property
     def convex_start(self) -> LinearModel | None:
         """The model with the loss's own convex start for its loss."""
-        if self.loss.convex_start is None:
-            return None
-        convex = copy.copy(self)
-        convex.loss = self.loss.convex_start
-        return convex
+        return None if self.loss.convex_start is None else self.with_loss(self.loss.convex_start)
+
+    def with_loss(self, loss: Loss) -> LinearModel:
+        """The same model with another loss, for the same kind of targets."""
+        other = copy.copy(self)
+        other.loss = loss
+        other.smooth = other.curved = loss.smooth
+        return other
 
     def first_guess(self) -> Vector:
         """The origin, but for the intercept of a loss of residuals that is not a parabola: that begins at the median.
@@ -198,9 +209,8 @@ class LinearModel(Model):
             falls = self.loss.falls_for_ever(direction, self.target)
             counts = self._share > 0
             return bool(np.any(falls & counts) and np.all(falls | (direction == 0) | ~counts))
-        # A bounded loss need not separate all samples to gain from longer x: look whether it does.
-        values = [self.loss.value(t * direction, self.target, self.sample_weight) for t in 2.0 ** np.arange(8)]
-        return values[-1] < values[0] and bool(np.all(np.diff(values) <= 0))
+        # A bounded loss need not separate all samples to gain from longer x: look whether it does, and shows it.
+        return gains_for_ever([self.loss.value(t * direction, self.target, self.sample_weight) for t in FARTHER])
 
     def margins(self, x: Vector) -> Vector:
         """z_i = ⟨a_i, x⟩ + o_i."""

@@ -22,7 +22,7 @@ from levelprox.losses import LOSS_TYPES, Loss, loss_by_name
 from levelprox.objectives.base import Vector
 from levelprox.objectives.by_class import ByClass
 from levelprox.objectives.curved import Matrix
-from levelprox.objectives.linear_model import LinearModel
+from levelprox.objectives.linear_model import FARTHER, LinearModel, gains_for_ever
 
 _NARROW = 2**16  # features up to which a gradient is small beside the block of rows that it is of
 
@@ -113,12 +113,15 @@ class OneVsRestModel(ByClass):
     @property
     def convex_start(self) -> Self | None:
         """The model with the loss's own convex start for its loss."""
-        if self.loss.convex_start is None:
-            return None
-        convex = copy.copy(self)
-        convex.loss = self.loss.convex_start
-        convex.parts = convex._parts()
-        return convex
+        return None if self.loss.convex_start is None else self.with_loss(self.loss.convex_start)
+
+    def with_loss(self, loss: Loss) -> Self:
+        """The same model with another margin loss."""
+        other = copy.copy(self)
+        other.loss = _margin_loss(loss)
+        other.smooth = other.curved = loss.smooth
+        other.parts = other._parts()
+        return other
 
     # --- what is known of ψ: the classes share X, and with it all that does not depend on their targets
 
@@ -164,8 +167,7 @@ class OneVsRestModel(ByClass):
             stays = [not np.any(part.counted(move)) for part, move in self._by_class(moved)]
             return any(falls) and all(a or b for a, b in zip(falls, stays, strict=True))
         # A bounded loss need not separate all samples to gain from longer x: look whether it does, as a linear model.
-        values = [self.value_of(t * moved) for t in 2.0 ** np.arange(8)]
-        return values[-1] < values[0] and bool(np.all(np.diff(values) <= 0))
+        return gains_for_ever([self.value_of(t * moved) for t in FARTHER])
 
     # --- second order
 

@@ -1,5 +1,9 @@
 """What a person reads."""
 
+from levelprox.report.convergence_display import ConvergenceDisplay
+from levelprox.report.cv_display import CVDisplay
+from levelprox.report.html import certificate_html
+from levelprox.report.path_display import PathDisplay
 from levelprox.report.progress import ProgressLine
 
-__all__ = ["ProgressLine"]
+__all__ = ["CVDisplay", "ConvergenceDisplay", "PathDisplay", "ProgressLine", "certificate_html"]

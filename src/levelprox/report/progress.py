@@ -1,7 +1,8 @@
-"""A line that shows how a run is doing, for `solve(..., callback=ProgressLine())`."""
+"""How a run is doing, in a line: `callback=ProgressLine()` for `solve` and for `best_subset`."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from typing import TextIO
@@ -10,38 +11,92 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.result import Record
+from levelprox.subset import SubsetRecord
+
+Vector = NDArray[np.float64]
 
 
-class ProgressLine:
-    """Prints step, ψ, g, KKT residual and nonzeros; on a terminal the line is rewritten in place.
+def in_words(record: Record | SubsetRecord, used: str = "") -> str:
+    """What a record says.
+
+    Parameters
+    ----------
+    record : Record or SubsetRecord
+    used : str
+        What is not zero, which a `Record` does not know.
+    """
+    if isinstance(record, SubsetRecord):
+        done = "" if record.done is None else f" {100 * record.done:.0f} %"
+        return (
+            f"{record.phase}{done}  psi {record.psi:.6f}  {record.n_features} features  {record.n_refits} refits  "
+            f"{record.seconds:.2f} s"
+        )
+    return (
+        f"step {record.k:4d}  psi {record.psi:.6f}  g {record.g:.4f} <= {record.eta_k:.4f}  "
+        f"KKT {record.kkt:.1e}  {used}{'  ' if used else ''}{record.seconds:.2f} s"
+    )
+
+
+class Line:
+    """A line of text that changes: rewritten in place on a terminal, else one line after another.
 
     Parameters
     ----------
     stream : text stream, default=sys.stderr
+        None where there is none (sys.stderr of a program without a console): then nothing is shown.
     every : float, default=0.2
-        Seconds between lines; the first step is always shown.
+        Seconds between lines; the first and, on `close`, the last are always shown.
     """
 
     def __init__(self, stream: TextIO | None = None, every: float = 0.2) -> None:
         self.stream = sys.stderr if stream is None else stream
         self.every = every
         self._next = 0.0
+        self._withheld: str | None = None
+        self._open = False  # whether there is a line on the terminal to be ended
 
-    def __call__(self, record: Record, x: NDArray[np.float64]) -> None:
-        """Show one outer step."""
+    def show(self, text: str, at_once: bool = False) -> None:
+        """Show the text, unless the last one was shown just now; `at_once` in any case."""
         now = time.monotonic()
-        if record.k > 1 and now < self._next:
+        if not at_once and now < self._next:
+            self._withheld = text
             return
         self._next = now + self.every
-        in_place = self.stream.isatty()
-        line = (
-            f"step {record.k:4d}  psi {record.psi:.6f}  g {record.g:.4f} <= {record.eta_k:.4f}  "
-            f"KKT {record.kkt:.1e}  {np.count_nonzero(x)} nonzero  {record.seconds:.2f} s"
-        )
-        self.stream.write(f"\r{line}\x1b[K" if in_place else f"{line}\n")
-        self.stream.flush()
+        self._write(text)
 
     def close(self) -> None:
-        """End the line on a terminal."""
-        if self.stream.isatty():
+        """Show what was withheld, and end the line."""
+        if self._withheld is not None:
+            self._write(self._withheld)
+        if self._open:
             self.stream.write("\n")
+            self.stream.flush()
+            self._open = False
+
+    def _write(self, text: str) -> None:
+        self._withheld = None
+        if self.stream is None:
+            return
+        if self.stream.isatty():
+            self._open = True
+            text = text[: shutil.get_terminal_size().columns - 1]  # one that wraps is not rewritten by \r
+            self.stream.write(f"\r{text}\x1b[K")
+        else:
+            self.stream.write(f"{text}\n")
+        self.stream.flush()
+
+
+class ProgressLine(Line):
+    """Prints step, ψ, g, KKT residual and nonzeros, or phase, ψ, features and refits of a search for features.
+
+    Parameters
+    ----------
+    stream : text stream, default=sys.stderr
+    every : float, default=0.2
+        Seconds between lines; the first step is always shown. On a terminal the line is rewritten in place.
+    """
+
+    def __call__(self, record: Record | SubsetRecord, x: Vector | None = None) -> None:
+        """Show one record."""
+        used = "" if x is None else f"{np.count_nonzero(x)} nonzero"
+        self.show(in_words(record, used), at_once=isinstance(record, Record) and record.k <= 1)

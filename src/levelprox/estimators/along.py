@@ -1,0 +1,74 @@
+"""Fits under one budget after another, for those who look at all of them."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone, is_classifier
+
+from levelprox.errors import InvalidInputError
+from levelprox.estimators.task import Budget, Task
+from levelprox.validation import finite, real_array, whole
+
+_MOST, _LEVELS = 30, 20  # numbers of features, levels tried where none are given
+
+
+class Along:
+    """A model that can be fitted under several budgets at once."""
+
+    def _along(
+        self,
+        X: object,
+        y: ArrayLike,
+        n_features: ArrayLike | None,
+        level: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+        more: dict[str, Any],
+    ) -> list[Self]:
+        """Fitted copies, in ascending order of the budgets; levels are carried from one to the next."""
+        if n_features is not None and level is not None:
+            raise InvalidInputError("give either n_features or level, not both")
+        model: Any = self._single()
+        data, target = model._read(X, y, **({} if is_classifier(model) else {"y_numeric": True}))
+        weight = model._weights(sample_weight, data.shape[0])
+        budgets = _asked(n_features, level) or self._budgets(*data.shape)
+        task: Task = model._task(data, target, weight, budgets[0], **more)
+        if budgets[0].features is None:
+            solutions = task.fits(np.array([budget.value for budget in budgets]))
+        else:
+            solutions = [task.fit(budget) for budget in budgets]
+        fits = []
+        for budget, solution in zip(budgets, solutions, strict=True):
+            fits.append(copy.copy(model))
+            fits[-1]._keep(task, budget, solution)
+        return fits
+
+    def _single(self) -> Any:
+        """The estimator for one budget, without anybody to tell."""
+        return clone(self).set_params(verbose=0, callback=None)
+
+    def _budgets(self, n: int, d: int) -> list[Budget]:
+        """Where none are given: up to what the estimator asks for."""
+        asked = self._budget(n)
+        if asked.level is not None:
+            return [Budget(level=level) for level in np.unique(np.linspace(0, asked.level, _LEVELS + 1)[1:]).tolist()]
+        most = min(int(asked.value), d)
+        counts = np.unique(np.linspace(0, most, min(most, _MOST) + 1).astype(np.int64))
+        return [Budget(features=k) for k in counts.tolist()]
+
+    @abstractmethod
+    def _budget(self, n: float) -> Budget: ...
+
+
+def _asked(n_features: ArrayLike | None, level: ArrayLike | None) -> list[Budget]:
+    """The budgets asked for in ascending order, each once; none where nothing is."""
+    if level is not None:
+        levels: NDArray[Any] = np.unique(finite("level", real_array("level", np.atleast_1d(np.asarray(level)))))
+        return [Budget(level=one) for one in levels.astype(np.float64).tolist()]
+    if n_features is None:
+        return []
+    return [Budget(features=k) for k in sorted({whole("n_features", k) for k in np.atleast_1d(n_features).tolist()})]

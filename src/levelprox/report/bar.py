@@ -1,0 +1,145 @@
+"""Progress while something is done: a bar on a terminal where rich is installed, else a line of text."""
+
+from __future__ import annotations
+
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+from levelprox.report.progress import Line, in_words
+from levelprox.result import Record
+from levelprox.subset import SubsetRecord
+
+_ON_A_TERMINAL, _ELSEWHERE = 0.2, 1.0  # seconds between lines
+
+
+class Progress(ABC):
+    """What is told of one run, or of many pieces of work."""
+
+    @abstractmethod
+    def step(self, record: Record | SubsetRecord, used: str = "") -> None:
+        """A run has come so far; `used`: what is not zero, where that is known."""
+
+    @abstractmethod
+    def advance(self) -> None:
+        """One more piece of work is done."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the terminal clean."""
+
+
+@contextmanager
+def showing(title: str, total: int | None = None, what: str = "", stream: TextIO | None = None) -> Iterator[Progress]:
+    """Show progress until the block ends, however it ends.
+
+    Parameters
+    ----------
+    title : str
+        Who is at work.
+    total : int, optional
+        How many pieces of work there are; None for a run that tells of its steps.
+    what : str
+        What the pieces are called.
+    stream : text stream, default=sys.stderr
+    """
+    progress = _rich_bar(title, total, what, stream) or Lines(title, total, what, stream)
+    try:
+        yield progress
+    finally:
+        progress.close()
+
+
+class Lines(Progress):
+    """Progress in lines of text.
+
+    Parameters
+    ----------
+    title, total, what, stream
+        As in `showing`.
+    """
+
+    def __init__(self, title: str, total: int | None, what: str, stream: TextIO | None = None) -> None:
+        self.title, self.total, self.what = title, total, what
+        self.line = Line(stream)
+        self.line.every = _ON_A_TERMINAL if _is_terminal(self.line.stream) else _ELSEWHERE
+        self.began, self.done = time.monotonic(), 0
+
+    def step(self, record: Record | SubsetRecord, used: str = "") -> None:
+        self.line.show(f"{self.title}  {in_words(record, used)}")
+
+    def advance(self) -> None:
+        self.done += 1
+        spent = time.monotonic() - self.began
+        left = spent * (self.total / self.done - 1) if self.total else 0.0
+        self.line.show(
+            f"{self.title}  {self.done} of {self.total} {self.what}  {spent:.1f} s"
+            + (f"  about {left:.0f} s left" if left > 0 else "")
+        )
+
+    def close(self) -> None:
+        self.line.close()
+
+
+class RichBar(Progress):
+    """Progress as a bar that disappears in the end.
+
+    Parameters
+    ----------
+    console : rich.console.Console
+    title, total, what
+        As in `showing`.
+    """
+
+    def __init__(self, console: Any, title: str, total: int | None, what: str) -> None:
+        from rich import progress as rich  # an extra: only where progress is shown
+
+        clock = [] if total is None else [rich.TimeRemainingColumn()]  # a record says how long it has been
+        self.bar = rich.Progress(
+            rich.TextColumn("{task.description}", markup=False),
+            rich.BarColumn(bar_width=24),
+            rich.TextColumn("{task.fields[told]}", markup=False),
+            *clock,
+            console=console,
+            transient=True,
+        )
+        self.what, self.total, self.done = what, total, 0
+        self.task = self.bar.add_task(title, total=total, told="")
+        self.bar.start()
+
+    def step(self, record: Record | SubsetRecord, used: str = "") -> None:
+        part = record.done if isinstance(record, SubsetRecord) else None
+        self.bar.tasks[0].total = None if part is None else 1.0  # update() takes None for "as before"
+        self.bar.update(self.task, completed=part or 0.0, told=in_words(record, used))
+
+    def advance(self) -> None:
+        self.done += 1
+        self.bar.update(self.task, completed=self.done, told=f"{self.done} of {self.total} {self.what}")
+
+    def close(self) -> None:
+        self.bar.stop()
+
+
+def _rich_bar(title: str, total: int | None, what: str, stream: TextIO | None) -> RichBar | None:
+    """A bar, where there is a terminal to draw it on, rich to draw it with, and no other live display."""
+    if not _is_terminal(sys.stderr if stream is None else stream):
+        return None
+    try:
+        from rich.console import Console
+        from rich.errors import LiveError
+    except ImportError:
+        return None
+    console = Console(stderr=True) if stream is None else Console(file=stream)
+    if not console.is_terminal or console.is_dumb_terminal:
+        return None
+    try:
+        return RichBar(console, title, total, what)
+    except LiveError:
+        return None
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()

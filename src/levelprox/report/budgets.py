@@ -1,0 +1,23 @@
+"""What budgets are called along an axis."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from levelprox.errors import InvalidInputError
+
+Axis = Literal["n_features", "level"]
+
+_LABELS: dict[str, str] = {"n_features": "Number of features, at most", "level": "Level η"}
+
+
+def check_axis(by: Axis) -> Axis:
+    """`by`, which must be one of the two."""
+    if by not in _LABELS:
+        raise InvalidInputError(f"by must be one of {', '.join(_LABELS)}, got {by!r}")
+    return by
+
+
+def label_of(by: Axis) -> str:
+    """The label of an axis of budgets."""
+    return _LABELS[by]

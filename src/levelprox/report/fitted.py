@@ -1,0 +1,66 @@
+"""What is to be said of a fitted estimator, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.certificate import Certificate
+from levelprox.subset import SubsetCertificate
+
+
+def feature_names(estimator: Any) -> list[str]:
+    """Names of all features: those seen in `fit`, or x0, x1 and so on."""
+    known = getattr(estimator, "feature_names_in_", None)
+    return [f"x{j}" for j in range(estimator.n_features_in_)] if known is None else [str(name) for name in known]
+
+
+def standardized(estimator: Any) -> NDArray[np.float64]:
+    """scale_ · coef_, of shape (width, d): what the budget and the certificate speak of."""
+    return np.asarray(np.atleast_2d(estimator.coef_) * estimator.scale_, np.float64)
+
+
+def budget_words(estimator: Any) -> str:
+    """How much of the budget is used."""
+    certificate = estimator.certificate_
+    if isinstance(certificate, SubsetCertificate):
+        return f"{certificate.n_nonzero} of at most {_count(certificate.k)}{_kept(estimator, certificate.n_nonzero)}"
+    used = f"g = {certificate.g:.6g} ≤ {certificate.level:.6g}, {type(estimator.constraint_).__name__}"
+    return f"{used}; {_count(certificate.n_nonzero)}{_kept(estimator, certificate.n_nonzero)}"
+
+
+def optimality_words(estimator: Any) -> list[tuple[str, str]]:
+    """What is shown of the fit: names of figures, and the figures."""
+    certificate = estimator.certificate_
+    if isinstance(certificate, SubsetCertificate):
+        return [
+            ("stationarity", f"{certificate.stationarity:.1e}, relative to the fit without features"),
+            ("one for another", str(certificate.exchanges)),
+        ]
+    against = "within" if certificate.kkt <= estimator.tol else "above"
+    return [("KKT residual", f"{certificate.kkt:.1e}, {against} tol = {estimator.tol:.1e}")]
+
+
+def price_words(estimator: Any) -> str:
+    """What a larger budget would bring."""
+    certificate: Certificate | SubsetCertificate = estimator.certificate_
+    if isinstance(certificate, SubsetCertificate):
+        if certificate.addition is None:
+            return "no single further feature was found that would lower the loss"
+        name = feature_names(estimator)[certificate.addition]
+        return f"one more feature, {name!r}, would lower the loss by {certificate.multiplier:.2g}"
+    if certificate.multiplier == 0:
+        return "none: the level does not hold the fit back"
+    return f"the loss falls by about {certificate.multiplier:.2g} for each unit by which the level rises"
+
+
+def _count(n: int) -> str:
+    return "1 feature" if n == 1 else f"{n} features"
+
+
+def _kept(estimator: Any, counted: int) -> str:
+    """How many features are there besides, without counting."""
+    free = int(estimator.selected_features_.size) - counted
+    return f", and {free} that do not count" if free > 0 else ""

@@ -1,0 +1,115 @@
+"""The certificate of a fitted estimator as a piece of HTML, for notebooks and pages."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.report.fitted import budget_words, feature_names, optimality_words, price_words, standardized
+from levelprox.result import Status
+
+_MOST_FEATURES, _MOST_CLASSES = 30, 8
+
+# Colours that can be read on white and on black: text is the page's own, lines and bars are let through.
+_STYLE = """
+.levelprox-card{font:13px/1.5 system-ui,sans-serif;max-width:46em;margin:.6em 0;padding:.7em 1em;color:inherit;
+border:1px solid rgba(128,128,128,.45);border-radius:6px}
+.levelprox-card table{border-collapse:collapse;margin:.2em 0;background:none;font-size:inherit}
+.levelprox-card th,.levelprox-card td{border:0;background:none;color:inherit;padding:.1em .9em .1em 0;text-align:left;
+vertical-align:baseline;white-space:normal}
+.levelprox-card th{font-weight:400;opacity:.72;white-space:nowrap}
+.levelprox-card td.number,.levelprox-card th.number{text-align:right;font-variant-numeric:tabular-nums;
+white-space:nowrap}
+.levelprox-card .status{font-weight:600;border-radius:4px;padding:.05em .5em;margin-left:.5em;
+border:1px solid currentColor}
+.levelprox-card .good{background:rgba(0,158,115,.22)}
+.levelprox-card .short{background:rgba(230,159,0,.3)}
+.levelprox-card .bar{display:inline-block;position:relative;width:9em;height:.75em}
+.levelprox-card .bar i{position:absolute;top:0;bottom:0;background:#0072b2;border-radius:1px}
+.levelprox-card .bar i.minus{background:#d55e00}
+.levelprox-card .bar b{position:absolute;top:-.15em;bottom:-.15em;left:50%;width:1px;background:rgba(128,128,128,.8)}
+.levelprox-card .more{opacity:.72}
+.levelprox-card .features{margin-top:.5em;padding-top:.4em;border-top:1px solid rgba(128,128,128,.3);overflow-x:auto}
+"""
+
+
+def certificate_html(estimator: Any) -> str:
+    """The certificate of a fitted estimator: why it ended, the budget, the optimality, the price and the features.
+
+    Parameters
+    ----------
+    estimator : SparseClassifier, SparseRegressor, SparseClassifierCV or SparseRegressorCV
+        Fitted.
+
+    Returns
+    -------
+    str
+        HTML that needs nothing from outside; names of features and classes are escaped.
+    """
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(estimator, "certificate_")
+    status: Status = estimator.status_
+    facts = [
+        ("budget", budget_words(estimator)),
+        ("loss ψ", f"{estimator.certificate_.psi:.6g}"),
+        *optimality_words(estimator),
+        ("shadow price", price_words(estimator)),
+    ]
+    if not status.success:
+        facts.insert(0, ("why it ended", estimator.message_))
+    kind = "good" if status is Status.SOLVED else "short"
+    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts)
+    return (
+        f'<style>{_STYLE}</style><div class="levelprox-card"><div>Certificate'
+        f'<span class="status {kind}">{escape(str(status).replace("_", " "))}</span></div>'
+        f"<table><tbody>{rows}</tbody></table>{_features(estimator)}</div>"
+    )
+
+
+def _features(estimator: Any) -> str:
+    """The selected features, the largest standardised coefficient first."""
+    coef, scaled = np.atleast_2d(estimator.coef_), standardized(estimator)
+    chosen = estimator.selected_features_
+    if not chosen.size:
+        return '<div class="features">No feature is selected: the intercept alone.</div>'
+    sizes = np.linalg.norm(scaled[:, chosen], axis=0)
+    order = chosen[np.argsort(-sizes, kind="stable")][:_MOST_FEATURES]
+    names = feature_names(estimator)
+    columns = _columns(estimator, coef.shape[0])
+    head = "".join(f'<th class="number">{escape(label)}</th>' for label, _ in columns)
+    largest = float(sizes.max())
+    body = "".join(
+        f"<tr><td>{escape(names[j])}</td>"
+        + "".join(f'<td class="number">{coef[row, j]:.4g}</td>' for _, row in columns)
+        + (f"<td>{_bar(float(scaled[0, j]) / largest)}</td>" if coef.shape[0] == 1 else "")
+        + "</tr>"
+        for j in order
+    )
+    size = "<th>standardised</th>" if coef.shape[0] == 1 else ""
+    left = chosen.size - order.size
+    more = f'<div class="more">and {left} more</div>' if left else ""
+    classes = coef.shape[0] - len(columns)
+    more += f'<div class="more">and coefficients of {classes} more classes</div>' if classes else ""
+    return (
+        f'<div class="features"><table><thead><tr><th>selected feature</th>{head}{size}</tr></thead>'
+        f"<tbody>{body}</tbody></table>{more}</div>"
+    )
+
+
+def _columns(estimator: Any, width: int) -> list[tuple[str, int]]:
+    """Labels of the columns of coefficients, and the rows of coef_ they are."""
+    if width == 1:
+        return [("coefficient", 0)]
+    classes: NDArray[Any] = estimator.classes_
+    return [(str(classes[row]), row) for row in range(min(width, _MOST_CLASSES))]
+
+
+def _bar(part: float) -> str:
+    """A coefficient as a part of the largest, to either side of zero."""
+    length = 50 * min(abs(part), 1.0)
+    side, kind = ("right", "minus") if part < 0 else ("left", "plus")
+    return f'<span class="bar"><i class="{kind}" style="{side}:50%;width:{length:.1f}%"></i><b></b></span>'
