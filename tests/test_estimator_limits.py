@@ -11,7 +11,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import SparseClassifier, SparseRegressor, Status
-from tests.estimator_cases import WAYS, samples
+from tests.input_cases import WAYS, samples
 
 # Half a minute of work in either mode: correlated columns of which many matter a little.
 LONG = """
