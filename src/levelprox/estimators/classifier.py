@@ -123,7 +123,7 @@ class SparseClassifier(Classification, Streaming):
     >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     >>> model = SparseClassifier(n_features=3).fit(X, y)
     >>> model.get_feature_names_out().tolist()
-    ['mean concave points', 'worst radius', 'worst texture']
+    ['worst texture', 'worst area', 'worst concave points']
     """
 
     def __init__(
