@@ -1,8 +1,8 @@
 """Estimators and their parameters: what is refused, by the parameter's name; limits and edges of those that are taken.
 
 There is no x0 (C64, C65): `warm_start` begins at the last fit. Batches (C72) and objectives of the user's (C74) are for
-`solve`; γ is, too (C63). With n_features, tol says how well sets are fitted and `max_iter` how many exchanges are taken:
-there tol = 0 (C66) ends as any other does.
+`solve`, as γ is (C63). With n_features, tol says how well sets are fitted, and `max_iter` how many exchanges are taken:
+tol = 0 (C66) then ends as any other does.
 """
 
 from __future__ import annotations
@@ -198,6 +198,7 @@ def test_offsets_and_exposures_are_named(loss, given, message):
         ({"one_standard_error": 1}, f"one_standard_error {BOOL}"),
         ({"n_features": [1], "constraint": "scad"}, "constraint='scad' is for fits under a level"),
         ({"max_iter": -1}, f"max_iter {WHOLE}, got -1"),
+        ({"callback": 3}, "callback must be a function of a record, got 3"),
         ({"cv": 1}, "n_splits=2 or more, got n_splits=1"),
         ({"cv": "a"}, "Expected `cv` as an integer"),
     ],

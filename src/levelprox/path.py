@@ -114,8 +114,8 @@ def path(
     >>> from levelprox import LinearModel, Problem, constraints, path
     >>> X = np.random.default_rng(0).standard_normal((100, 30))
     >>> problem = Problem(LinearModel(X, X[:, 3] - 2 * X[:, 7]), constraints.MCP.from_threshold(0.1), 2.5)
-    >>> path(problem, [0.5, 1.5, 2.5]).nonzeros.tolist()
-    [1, 2, 2]
+    >>> path(problem, [0.5, 1.5]).nonzeros.tolist()
+    [1, 2]
     """
     if not isinstance(problem, Problem):
         raise InvalidInputError(f"problem must be a Problem, got {type(problem).__name__}")

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from levelprox import _kernels
 from levelprox.columns import Columns
-from levelprox.objectives import LinearModel, Model, OneVsRestModel
+from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
 from levelprox.problem import Problem
 from levelprox.restriction import Enough, How, solve_restriction
 from levelprox.result import Iterate
@@ -102,6 +102,8 @@ class Refits:
             parts = (objective,) if isinstance(objective, LinearModel) else objective.parts
             self.compiled = [_compiled(part) for part in parts]
             self.stored = self.columns if len(parts) == 1 else Columns(parts[0])  # of X, which they share
+        elif isinstance(objective, MultinomialModel):
+            self.stored = Columns(objective.one_class)
 
     def __call__(self, features: Features, near: Fit, tolerance: float, below: float = math.inf) -> Fit | None:
         """ψ minimised over these features; None where it is shown not to be below a value.
@@ -153,7 +155,7 @@ class Refits:
         if not objective.value_of(objective.margins(x)) <= objective.value_of(objective.origin):
             x = np.zeros(part.dimension)  # large coefficients held each other; without one of them all bounds may break
         if not np.any(part.must_be_nonnegative()):
-            found = _by_newton(objective, x, tolerance)
+            found = _by_newton(self._with_columns(objective, features), x, tolerance)
             if found is not None:
                 return Fit(features, *found)
         part = replace(part, weights=np.zeros(features.size))
@@ -162,6 +164,13 @@ class Refits:
         if end.stop == "interrupted":
             raise KeyboardInterrupt
         return Fit(features, end.x, end.psi, objective.margins(end.x) if end.margins is None else end.margins)
+
+    def _with_columns(self, objective: Model, features: Features) -> Model:
+        """ψ over these features; of several classes with their columns side by side, for they are looked at often."""
+        if isinstance(objective, MultinomialModel) and features.size and self.stored.fit_in(features):
+            n = objective.design.shape[0]
+            return objective.over(np.array([column.dense(n) for column in self.stored(features)]).T)
+        return objective
 
 
 def _compiled(part: LinearModel) -> _kernels.ColumnFits:

@@ -68,6 +68,7 @@ class Choosing(SparseLinearModel):
     def _search(self, samples: Samples, params: dict[str, Any]) -> Budget:
         """The best of the grid, with `cv_results_` and what goes with it."""
         d = samples.X.shape[1]
+        boolean("one_standard_error", self.one_standard_error)  # before all the work
         if self.criterion not in ("cv", *CRITERIA):
             raise InvalidInputError(f"criterion must be one of cv, {', '.join(CRITERIA)}, got {self.criterion!r}")
         if self.criterion == "cv":
@@ -184,7 +185,7 @@ class Choosing(SparseLinearModel):
             raise InvalidInputError(f"scoring={self.scoring!r} gave no number for any candidate")
         ranked = np.where(np.isnan(mean), -np.inf, mean)
         best = int(np.argmax(ranked))  # of equal ones the smallest
-        if boolean("one_standard_error", self.one_standard_error):
+        if self.one_standard_error:
             best = int(np.argmax(ranked >= ranked[best] - error[best]))
         rank = np.array([1 + int(np.count_nonzero(ranked > one)) for one in ranked], np.int32)
         return {

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 from numpy.typing import ArrayLike
+from sklearn.utils.metaestimators import available_if
 
 from levelprox.constraints import Constraint
 from levelprox.estimators.classification import Classification, rarest
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks
-from levelprox.estimators.streaming import Streaming
+from levelprox.estimators.streaming import Streaming, counts_features
 from levelprox.estimators.task import Callback
 from levelprox.losses import Loss
 from levelprox.run import RandomState
@@ -122,7 +123,7 @@ class SparseClassifier(Classification, Streaming):
     >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     >>> model = SparseClassifier(n_features=3).fit(X, y)
     >>> model.get_feature_names_out().tolist()
-    ['mean concave points', 'worst radius', 'worst texture']
+    ['worst texture', 'worst area', 'worst concave points']
     """
 
     def __init__(
@@ -194,6 +195,7 @@ class SparseClassifier(Classification, Streaming):
         self._forget()
         return self._fit(task, budget, self._previous(task) if self._same_classes(known) else None)
 
+    @available_if(counts_features)
     def partial_fit(
         self,
         X: object,

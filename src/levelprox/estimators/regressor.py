@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Self
 
 from numpy.typing import ArrayLike
+from sklearn.utils.metaestimators import available_if
 
 from levelprox.constraints import Constraint
 from levelprox.estimators.regression import Regression
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks
-from levelprox.estimators.streaming import Streaming
+from levelprox.estimators.streaming import Streaming, counts_features
 from levelprox.estimators.task import Callback
 from levelprox.losses import Loss
 from levelprox.run import RandomState
@@ -194,6 +195,7 @@ class SparseRegressor(Regression, Streaming):
         self._forget()
         return self._fit(task, budget, self._previous(task))
 
+    @available_if(counts_features)
     def partial_fit(
         self,
         X: object,

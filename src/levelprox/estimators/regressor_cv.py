@@ -77,7 +77,7 @@ class SparseRegressorCV(Regression, Choosing):
     >>> from levelprox import SparseRegressorCV
     >>> X = np.random.default_rng(0).standard_normal((120, 30))
     >>> y = X[:, 3] - 2 * X[:, 7] + np.random.default_rng(1).standard_normal(120)
-    >>> model = SparseRegressorCV(n_features=[1, 2, 3, 4], criterion="bic").fit(X, y)
+    >>> model = SparseRegressorCV(n_features=[1, 2, 3, 4], criterion="ebic").fit(X, y)
     >>> model.best_params_, model.selected_features_.tolist()
     ({'n_features': 2}, [3, 7])
     """

@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 
 from levelprox.designs import RunningMoments
-from levelprox.errors import InvalidInputError
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.border import Border
 from levelprox.estimators.named_constraints import constraint_of
@@ -20,6 +19,18 @@ from levelprox.validation import positive
 
 # What a fit shows of itself and a stream cannot: the data are gone.
 _OF_A_FIT = ("certificate_", "multiplier_", "status_", "message_", "history_", "constraint_")
+
+
+def counts_features(model: Streaming) -> bool:
+    """Whether the budget is a number of features, or pays for one; the error says why not."""
+    if model.level is None or (isinstance(model.level, int | float) and model.feature_weight is None):
+        capped = model.level is None or math.isfinite(constraint_of(model.constraint, 1.0).cap)
+        if capped:
+            return True
+    raise AttributeError(
+        "partial_fit counts features: give n_features, or a level of a constraint with a cap, such as 'mcp', without "
+        "feature_weight"
+    )
 
 
 class Streaming(SparseLinearModel):
@@ -62,13 +73,7 @@ class Streaming(SparseLinearModel):
         budget = self._budget(math.inf)
         if budget.features is not None:
             return budget.features
-        cap = constraint_of(self.constraint, 1.0).cap
-        if not math.isfinite(cap) or self.feature_weight is not None:
-            raise InvalidInputError(
-                "partial_fit counts features: give n_features, or a level of a constraint with a cap, such as 'mcp', "
-                "without feature_weight"
-            )
-        return int(budget.value / cap)
+        return int(budget.value / constraint_of(self.constraint, 1.0).cap)
 
     def _center_and_scale(self, moments: RunningMoments) -> tuple[Any, Any]:
         """c and s of all rows so far; None where nothing is moved or scaled."""

@@ -94,6 +94,10 @@ class ByClass(Model):
     def scaled(self, scale: Vector) -> Self:
         return self._with_design(scaled_by(self.design, scale))
 
+    def over(self, X: Matrix) -> Self:
+        """The same samples with other features: the columns of X."""
+        return self._with_design(as_design(X))
+
     def _with_design(self, design: Design) -> Self:
         """The same samples with other features: all but X is shared, and was checked."""
         other = copy.copy(self)  # without what is derived

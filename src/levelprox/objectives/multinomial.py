@@ -51,7 +51,7 @@ class MultinomialModel(ByClass):
 
     smooth = curved = True
     only_contrasts = True
-    derived = ("compiled", "_one_class")
+    derived = ("compiled", "one_class")
     loss = Multinomial
 
     @cached_property
@@ -78,7 +78,8 @@ class MultinomialModel(ByClass):
     # |ℓ'| is at most 1
 
     @cached_property
-    def _one_class(self) -> LinearModel:
+    def one_class(self) -> LinearModel:
+        """The model of one class against the others, over the same X."""
         return LinearModel(self.design, np.ones(self.design.shape[0]), "logistic", self.sample_weight)
 
     @property
@@ -88,20 +89,20 @@ class MultinomialModel(ByClass):
     @property
     def smoothness(self) -> float:
         """L = 1/2 · λ_max(Xᵀ diag(s) X / Σ s)."""
-        return Multinomial.smoothness / 0.25 * self._one_class.smoothness
+        return Multinomial.smoothness / 0.25 * self.one_class.smoothness
 
     @property
     def noise(self) -> float:
         """σ = √2 · √(Σ s_i ‖a_i‖² / Σ s) for a sample drawn with probability s_i / Σ s."""
-        return Multinomial.lipschitz * self._one_class.noise
+        return Multinomial.lipschitz * self.one_class.noise
 
     @property
     def curvature(self) -> float:
         """(K−1)/K², p(1 − p) where all classes are alike, times the mean of Σ s_i X_ij² / Σ s over nonzero columns."""
-        return (self.width - 1) / self.width**2 / 0.25 * self._one_class.curvature
+        return (self.width - 1) / self.width**2 / 0.25 * self.one_class.curvature
 
     def advice(self) -> str:
-        return self._one_class.advice()
+        return self.one_class.advice()
 
     def is_separated(self, x: Vector) -> bool:
         """Whether far out along x the class of every sample is among its largest margins, and for some alone."""

@@ -1,0 +1,114 @@
+"""Estimators under Ctrl-C, time limits and callbacks: whatever ended a fit, the model is usable, within its budget."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from levelprox import SparseClassifier, SparseRegressor, Status
+from tests.input_cases import WAYS, samples
+
+# Half a minute of work in either mode: correlated columns of which many matter a little.
+LONG = """
+import os, signal, threading, time
+import numpy as np
+from sklearn.model_selection import GridSearchCV
+from levelprox import SparseClassifier, SparseRegressor
+rng = np.random.default_rng(0)
+X = rng.standard_normal((4000, 1500)) + rng.standard_normal((4000, 20)) @ rng.standard_normal((20, 1500))
+z = X[:, :60].sum(axis=1) + 20 * rng.standard_normal(4000)
+sent = [0.0]
+def shoot():
+    time.sleep(1.0)
+    sent[0] = time.monotonic()
+    os.kill(os.getpid(), signal.SIGINT)
+def fit(model, y):
+    threading.Thread(target=shoot, daemon=True).start()
+    try:
+        model.fit(X, y)
+    except KeyboardInterrupt:
+        return time.monotonic() - sent[0]
+    raise SystemExit("not interrupted")
+"""
+
+FITS = """
+for kind, y in ((SparseClassifier, (z > 0).astype(int)), (SparseRegressor, z)):
+    for budget in ({"n_features": 40}, {"level": 100.5}):
+        model = kind(**budget, tol=1e-10)
+        late = fit(model, y)
+        assert late < 1, late
+        assert str(model.status_) == "interrupted" and "Interrupted" in model.message_, model.message_
+        assert np.all(np.isfinite(model.coef_)) and model.predict(X).shape == y.shape
+        if "level" in budget:
+            sizes = np.abs(np.atleast_2d(model.coef_)[0] * model.scale_)
+            assert model.constraint_.phi(sizes).sum() <= 100.5 and model.certificate_.g <= 100.5
+        else:
+            assert model.selected_features_.size <= 40
+"""
+
+SEARCH = """
+search = GridSearchCV(SparseClassifier(tol=1e-10), {"n_features": [40, 41, 42]}, cv=3)
+late = fit(search, (z > 0).astype(int))
+assert late < 1, late
+"""
+
+
+@pytest.mark.parametrize("body", [FITS, SEARCH], ids=["fits", "search"])
+def test_c78_ctrl_c_is_raised_within_a_second_and_leaves_a_model(body):
+    """In GridSearchCV the loop ends, too: none of its other fits is begun."""
+    done = subprocess.run([sys.executable, "-c", LONG + body], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-800:]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_an_interrupted_callback_leaves_a_model_and_is_raised(way):
+    def interrupt(record):
+        raise KeyboardInterrupt
+
+    model = way(callback=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(samples(), way.y)
+    assert model.status_ is Status.INTERRUPTED and way.obeys(model)
+    assert model.predict(samples()).shape == way.y.shape
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_what_a_callback_raises_comes_out_and_what_it_asks_for_is_done(way):
+    def fail(record):
+        raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="mine"):
+        way(callback=fail).fit(samples(), way.y)
+    model = way(callback=lambda record: True).fit(samples(), way.y)
+    assert model.status_ is Status.CALLBACK_STOP and way.obeys(model)
+
+
+@pytest.mark.parametrize("budget", [{"n_features": 40}, {"level": 100.5}], ids=str)
+@pytest.mark.parametrize("kind", [SparseClassifier, SparseRegressor])
+def test_c70_time_limits_are_kept_and_said(kind, budget):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 800)) + rng.standard_normal((2000, 20)) @ rng.standard_normal((20, 800))
+    z = X[:, :60].sum(axis=1) + 20 * rng.standard_normal(2000)
+    y = (z > 0).astype(int) if kind is SparseClassifier else z
+    limit = 0.1
+    began = time.monotonic()
+    with pytest.warns(ConvergenceWarning, match=r"time_limit 0\.1 s.*Raise (time_limit|it)"):
+        model = kind(**budget, tol=1e-10, time_limit=limit).fit(X, y)
+    assert time.monotonic() - began < limit + 0.5
+    assert model.status_ is Status.TIME_LIMIT and np.all(np.isfinite(model.coef_))
+    if "level" in budget:
+        assert model.certificate_.g <= budget["level"]
+    else:
+        assert model.selected_features_.size <= budget["n_features"]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_c70_no_time_at_all(way):
+    with pytest.warns(ConvergenceWarning, match=r"time_limit 0 s"):
+        model = way(time_limit=0).fit(samples(), way.y)
+    assert model.status_ is Status.TIME_LIMIT and way.obeys(model)
