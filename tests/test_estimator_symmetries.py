@@ -31,11 +31,9 @@ def margins(model, X):
 def assert_same(a, b, X) -> None:
     """The same margins, up to what the loss does not see of them."""
     assert abs(a.certificate_.psi - b.certificate_.psi) <= 1e-9 * max(1.0, abs(a.certificate_.psi))
-    np.testing.assert_array_equal(a.selected_features_, b.selected_features_)
     if a.loss == "sigmoid" and a.level is not None:
-        # A count of errors, once features are past what they cost: any large coefficients will do.
-        np.testing.assert_array_equal(a.predict(X), b.predict(X))
-        return
+        return  # a count of errors, once features are past what they cost: several sets and any size are equally good
+    np.testing.assert_array_equal(a.selected_features_, b.selected_features_)
     one, other = margins(a, X), margins(b, X)
     if one.ndim == 2 and a.loss == "logistic" and a.multi_class != "ovr":  # softmax is of differences only
         one, other = (z - z.mean(axis=1, keepdims=True) for z in (one, other))
@@ -118,7 +116,6 @@ def test_sparse_is_dense_and_a_column_of_zeros_is_nothing(task, budget):
     for storage in (scipy.sparse.csr_array, scipy.sparse.csc_matrix):
         other = fitted(estimator(task, **BUDGETS[budget]), storage(X), y)
         assert_same(model, other, X)
-        np.testing.assert_array_equal(other.selected_features_, model.selected_features_)
         np.testing.assert_array_equal(other.predict(storage(X)), other.predict(X))
     zeros = np.insert(X, 3, 0.0, axis=1)
     other = fitted(estimator(task, **BUDGETS[budget]), zeros, y)
