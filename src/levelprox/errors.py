@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from levelprox.result import Result
 
 
+# Frames between what warns and who asked.
+_BETWEEN = ("levelprox", "sklearn", "joblib", "contextlib")
+
+
 class LevelproxError(Exception):
     """Base of everything levelprox raises on purpose."""
 
@@ -44,8 +48,8 @@ class NumericalError(LevelproxError, ArithmeticError):
 
 
 def warn(message: str) -> None:
-    """Warn, on the line outside levelprox that asked for the run."""
+    """Warn, on the line outside levelprox that asked for the run, and outside scikit-learn, which calls its methods."""
     depth, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("levelprox."):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _BETWEEN:
         depth, frame = depth + 1, frame.f_back
     warnings.warn(message, ConvergenceWarning, stacklevel=depth)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from levelprox import _kernels
 from levelprox.columns import Columns
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
+from levelprox.objectives.by_class import ByClass
 from levelprox.problem import Problem
 from levelprox.restriction import Enough, How, solve_restriction
 from levelprox.result import Iterate
@@ -167,7 +168,7 @@ class Refits:
 
     def _with_columns(self, objective: Model, features: Features) -> Model:
         """ψ over these features; of several classes with their columns side by side, for they are looked at often."""
-        if isinstance(objective, MultinomialModel) and features.size and self.stored.fit_in(features):
+        if isinstance(objective, ByClass) and features.size and self.stored.fit_in(features):
             n = objective.design.shape[0]
             return objective.over(np.array([column.dense(n) for column in self.stored(features)]).T)
         return objective

@@ -7,7 +7,8 @@ As the threshold of MCP shrinks, g/cap tends to the number of nonzeros, so conti
 - by taking in up to 2k features one by one, the most useful first, and leaving out the least useful again;
 - for a few features the same without the most useful one, which then decides too much;
 
-each is refitted, and the best of either kind improved by exchanges of one feature for another, as long as ψ falls.
+each is refitted, and the best of either kind improved by exchanges of one feature for another, as long as ψ falls; then
+by leaving one out, exchanging those left, and taking one in.
 Where features are given to begin with, exchanges begin from these alone.
 """
 
@@ -79,6 +80,8 @@ class Search:
             if self.k > 0:
                 self.watch.enter("proof")
                 examined = self.swaps.examined()
+                while self._one_less_and_one_more():
+                    examined = self.swaps.examined()
             self.swaps.best = self._to_the_last_digits(self.swaps.best)
             multiplier, addition = self.swaps.best_addition()
         except TimeoutError as error:
@@ -162,6 +165,22 @@ class Search:
         starts = [replace(ray, x=reach / size * ray.x) for reach in _REACHES] if size > 0 else []
         fit = lowest([best, *(self.swaps.fitted(ray.features, start) for start in starts)])
         return best if fit is None or fit is best else self._along_its_ray(fit, fit)
+
+    def _one_less_and_one_more(self) -> bool:
+        """Whether the way round by one feature less, improved by exchanges there, leads to a lower fit.
+
+        A set that no exchange improves may still be worse than one of fewer features and another: this leads out of it.
+        """
+        best = self.swaps.best
+        inside = self.problem.counted(best.features).size
+        if self.start is not None or inside < max(self.k, 2) or self.swaps.is_perfect(best):
+            return False
+        self.watch.enter("exchanges")
+        least = int(np.argmin(costs(self.problem, best)))
+        less = self.swaps.improved(self.swaps.fitted(np.delete(best.features, least), best))
+        more = forward(self.swaps, less, 1)
+        fit = self.swaps.fitted(np.union1d(less.features, more).astype(np.intp), less)
+        return self.swaps.lowers(self.swaps.improved(fit), best)
 
     def _completed(self, features: Features) -> Fit:
         """The fit over k features: the most useful of these, or these with the most useful others."""

@@ -25,7 +25,7 @@ _RESOLUTION = 1e3 * 2.0**-52
 
 _SEPARABLE = (
     "The data are separable: the loss can be made as small as one likes with these features, and coefficients are "
-    "limited by precision only. Fewer features, or a level, keep them finite."
+    "limited by precision only. Fewer features, or a level of a constraint without a cap, such as l1, keep them finite."
 )
 
 

@@ -68,7 +68,10 @@ class Choosing(SparseLinearModel):
     def _search(self, samples: Samples, params: dict[str, Any]) -> Budget:
         """The best of the grid, with `cv_results_` and what goes with it."""
         d = samples.X.shape[1]
-        boolean("one_standard_error", self.one_standard_error)  # before all the work
+        if boolean("one_standard_error", self.one_standard_error) and self.criterion != "cv":
+            raise InvalidInputError(
+                f"one_standard_error is for criterion='cv': {self.criterion!r} has no standard error"
+            )
         if self.criterion not in ("cv", *CRITERIA):
             raise InvalidInputError(f"criterion must be one of cv, {', '.join(CRITERIA)}, got {self.criterion!r}")
         if self.criterion == "cv":
@@ -168,10 +171,11 @@ class Choosing(SparseLinearModel):
             )
         results, best = self._table(budgets, scores, counts, seconds)
         results["n_unsolved"] = unsolved
-        if unsolved[best]:
+        if np.any(unsolved):
+            which = ", ".join(f"{budget.value:g}" for budget, count in zip(budgets, unsolved, strict=True) if count)
             warn(
-                f"{unsolved[best]} of {len(splits)} fits of the chosen budget {budgets[best].value:g} did not end at a "
-                "minimiser, as where classes are separable. Choose smaller budgets, or raise max_iter and time_limit"
+                f"of the budgets {which} some fits of folds did not end at a minimiser, as where classes are separable: "
+                "their scores say little (cv_results_['n_unsolved']). Leave them out, or raise max_iter and time_limit"
             )
         return results, best
 
