@@ -174,7 +174,7 @@ class Choosing(SparseLinearModel):
         if np.any(unsolved):
             which = ", ".join(f"{budget.value:g}" for budget, count in zip(budgets, unsolved, strict=True) if count)
             warn(
-                f"of the budgets {which} some fits of folds did not end at a minimiser, as where classes are separable: "
+                f"of the budgets {which} some fits of folds did not end at a minimiser, as on separable data: "
                 "their scores say little (cv_results_['n_unsolved']). Leave them out, or raise max_iter and time_limit"
             )
         return results, best
