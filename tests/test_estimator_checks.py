@@ -28,8 +28,8 @@ SINGLE = [
     SparseClassifier(level=2.5, multi_class="ovr"),
     SparseClassifier("squared_hinge", standardize=False),
     SparseRegressor("huber", standardize=False),
-    # No classifier: check_class_weight_classifiers wants nearly all samples put in one class, which no linear one can do
-    # through the origin.
+    # No classifier: check_class_weight_classifiers wants nearly all samples put in one class, which none through the
+    # origin can do.
     SparseRegressor(fit_intercept=False),
 ]
 
