@@ -240,4 +240,4 @@ def test_labels_come_back_as_they_were(labels):
     assert model.coef_.tobytes() == reference.coef_.tobytes()
     predicted = model.predict(X)
     assert predicted.dtype == names.dtype
-    np.testing.assert_array_equal(predicted, names[(reference.predict(X) > 0).astype(int)])
+    np.testing.assert_array_equal(predicted, names[(reference.decision_function(X) > 0).astype(int)])
