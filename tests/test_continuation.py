@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import time
 import warnings
 from collections.abc import Callable
 
@@ -13,7 +14,7 @@ import scipy.sparse
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from levelprox import Function, InvalidInputError, LinearModel, MultinomialModel, Problem, Status, certify, solve
+from levelprox import Function, InvalidInputError, LinearModel, MultinomialModel, Problem, Status, certify, run, solve
 from levelprox import continuation as module
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp
 from levelprox.continuation import widened
@@ -386,3 +387,20 @@ def test_exempt_features_do_not_count():
     x = np.zeros(groups.dimension)
     x[[3, 5, 9, -1]] = 1.0  # two coefficients of feature 1, one of feature 3, an intercept
     assert module._count(Problem(groups, MCP.from_threshold(0.5), 4.4), x) == 2
+
+
+def test_a_time_limit_that_ends_the_continuation_is_told(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 20))
+    b = X[:, :8] @ rng.standard_normal(8) + rng.standard_normal(100)
+    problem = Problem(LinearModel(X, b), MCP.from_threshold(0.2), 3.5)
+    direct = solve(problem, start="direct")
+
+    def too_slow(*args, **options):
+        time.sleep(1.1)
+        return iter(())
+
+    monkeypatch.setattr(run, "continued", too_slow)
+    with pytest.warns(ConvergenceWarning, match="ended the continuation"):
+        fit = solve(problem, time_limit=1.0)
+    assert fit.status is Status.SOLVED and fit.psi == pytest.approx(direct.psi, rel=1e-9)

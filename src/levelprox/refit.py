@@ -121,12 +121,12 @@ class Refits:
             What the minimum is to undercut; by default, whatever it is, it is wanted.
         """
         if self.convex is None:
-            return self._downhill(features, near, tolerance, below)
+            return self.downhill(features, near, tolerance, below)
         convex = self.convex(features, _NOTHING, max(tolerance, _ROUGH * self.how.null.scale))
         starts = (convex, near) if convex is not None else (near,)
-        return lowest(self._downhill(features, start, tolerance, below) for start in starts)
+        return lowest(self.downhill(features, start, tolerance, below) for start in starts)
 
-    def _downhill(self, features: Features, near: Fit, tolerance: float, below: float) -> Fit | None:
+    def downhill(self, features: Features, near: Fit, tolerance: float, below: float) -> Fit | None:
         """The minimum that is found from the coefficients of another fit; the only one where ψ is convex."""
         if self.compiled and self.stored.fit_in(features):
             end, fit = self._by_columns(features, near, tolerance, below)

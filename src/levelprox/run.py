@@ -215,6 +215,11 @@ class Run:
                     self.n_outer += 1
                     self.came_from = direct.x, self.problem.level
                     return self._judge(self.problem.level, direct, self.best)
+        if self._left() <= 0:
+            self._warn(
+                f"time_limit {self.time_limit:g} s ended the continuation: the KKT point is that of the direct start, and "
+                "there may be a better one. Raise time_limit, or ask for start='direct'."
+            )
         return Status.SOLVED
 
     def _without_level(self, start: Iterate) -> Iterator[tuple[float, Iterate]]:

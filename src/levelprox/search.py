@@ -163,7 +163,7 @@ class Search:
         """
         size = 0.0 if self.objective.attained else float(np.median(np.abs(ray.margins)))
         starts = [replace(ray, x=reach / size * ray.x) for reach in _REACHES] if size > 0 else []
-        fit = lowest([best, *(self.swaps.fitted(ray.features, start) for start in starts)])
+        fit = lowest([best, *map(self.swaps.downhill, starts)])
         return best if fit is None or fit is best else self._along_its_ray(fit, fit)
 
     def _one_less_and_one_more(self) -> bool:

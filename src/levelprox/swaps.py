@@ -98,6 +98,13 @@ class Swaps:
         self._count_refit()
         return self.refits(features, near or self.best, self.tolerance, value)
 
+    def downhill(self, near: Fit) -> Fit:
+        """The minimum over the features of another fit that is found from its coefficients; not from anywhere else."""
+        self._count_refit()
+        fit = self.refits.downhill(near.features, near, self.tolerance, math.inf)
+        assert fit is not None
+        return fit
+
     def roughly(self, features: Features, near: Fit) -> Fit:
         """The same to about three digits, where it is but a step on the way."""
         self._count_refit()

@@ -119,7 +119,13 @@ class Classification(ClassifierMixin, SparseLinearModel):
         weight = self._with_class_weight(y, weight)
         n_classes = self.classes_.size
         border = self._border(X, weight, 1 if n_classes == 2 else n_classes)
-        return self._new_task(border, self._objective(border, y, weight), budget, 1.0)
+        objective = self._objective(border, y, weight)
+        if budget.features is None and n_classes > 2 and not objective.smooth:
+            raise InvalidInputError(
+                f"loss={self.loss!r} of more than two classes needs n_features: under a level it has no solver that "
+                "ends soon. Use n_features, or loss='squared_hinge'"
+            )
+        return self._new_task(border, objective, budget, 1.0)
 
     def _objective(self, border: Border, y: NDArray[Any], weight: Vector | None) -> Model:
         """ψ of these samples."""

@@ -13,7 +13,7 @@ from levelprox.budget import best_subset
 from levelprox.certificate import Certificate, certify
 from levelprox.constraints import Constraint
 from levelprox.estimators.border import Border
-from levelprox.objectives import Objective
+from levelprox.objectives import Model, Objective
 from levelprox.path import path
 from levelprox.problem import Problem
 from levelprox.result import Record, Status
@@ -127,7 +127,7 @@ class Task:
         solutions = []
         for i, certificate in enumerate(found.certificates):
             assert isinstance(certificate, Certificate)
-            coef, intercept = self.border.outside(found.x(i))
+            coef, intercept = self.border.outside(self._shortest(found.x(i), self._problem(float(levels[i]))))
             status = found.statuses[i]
             solutions.append(
                 Solution(coef, intercept, certificate, certificate.multiplier, status, str(status), found.n_grad, ())
@@ -172,7 +172,7 @@ class Task:
             callback=self.observer,
             **options,
         )
-        coef, intercept = self.border.outside(found.x)
+        coef, intercept = self.border.outside(self._shortest(found.x, problem))
         certificate = found.certificate
         if coef.dtype == np.float32:  # what is handed out is not what was certified
             rounded = self.border.inside(coef.astype(np.float64), intercept.astype(np.float64))
@@ -180,6 +180,17 @@ class Task:
         return Solution(
             coef, intercept, certificate, found.multiplier, found.status, found.message, found.n_outer, found.history
         )
+
+    def _shortest(self, x: Vector, problem: Problem) -> Vector:
+        """Of all x that are the same model the shortest: softmax sees only differences between classes.
+
+        A feature that costs no more as it grows, and the intercepts, would keep whatever shift they happen to have.
+        """
+        if not (isinstance(self.objective, Model) and self.objective.only_contrasts):
+            return x
+        rows = x.reshape(-1, self.border.width)
+        centred = (rows - rows.mean(axis=1, keepdims=True)).ravel()
+        return centred if problem.is_feasible(centred) else x
 
     def _feasible(self, problem: Problem, x: Vector) -> Vector:
         if self.positive:

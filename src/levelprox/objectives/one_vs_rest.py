@@ -185,8 +185,11 @@ class OneVsRestModel(ByClass):
         for rows, block in self.design.row_blocks():
             for k, part in enumerate(self.parts):
                 margins = z[rows, k]
-                margins += block.matvec(steps[k])
+                with np.errstate(over="ignore", invalid="ignore"):
+                    margins += block.matvec(steps[k])
                 slope = part.slope_of(margins, rows)
+                if not np.all(np.isfinite(slope)):
+                    return np.full_like(z, np.nan), np.full(self.dimension, np.nan), None
                 gradient[:, k] += block.rmatvec(slope)
                 if hessian is not None:
                     bend = part.bend_of(margins, True, rows)
