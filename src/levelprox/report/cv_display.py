@@ -175,12 +175,11 @@ class CVDisplay:
         """Mark the chosen one, and the other that might have been; `before` are limits of what was drawn before."""
         thrifty = self.within_one_standard_error
         why = ", within one standard error" if self.chosen == thrifty != self.best else ""
-        marks = [self._as_mark(self.chosen, f"chosen: {self.budgets[self.chosen]:g}{why}", _ORANGE)]
+        marks = [self._as_mark(self.chosen, "chosen: {}" + why, _ORANGE)]
         if self.chosen == thrifty != self.best:
-            marks.append(self._as_mark(self.best, f"best: {self.budgets[self.best]:g}", INK))
+            marks.append(self._as_mark(self.best, "best: {}", INK))
         elif self.chosen == self.best != thrifty:
-            words = f"within one standard error: {self.budgets[thrifty]:g}"
-            marks.append(self._as_mark(thrifty, words, INK))
+            marks.append(self._as_mark(thrifty, "within one standard error: {}", INK))
         low, high = self._heights()
         if before is not None:
             low, high = min(low, *before), max(high, *before)
@@ -195,7 +194,9 @@ class CVDisplay:
         self.labels_ = label_marks(panel, marks, self.lower_is_better)
 
     def _as_mark(self, i: int, words: str, colour: str) -> Mark:
-        return Mark(float(self.budgets[i]), float(self.scores[i]), words, colour)
+        full = words.format(f"{self.budgets[i]:g}")
+        short = full.replace("one standard error", "1 s.e.")
+        return Mark(float(self.budgets[i]), float(self.scores[i]), full, colour, short)
 
     def _heights(self) -> tuple[float, float]:
         """From where to where the y axis must reach.

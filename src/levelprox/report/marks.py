@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
 from levelprox.report.drawing import SMALL, note
 
 _ROW = 1.5 * SMALL  # points from row to row
 _GAP = 0.9 * SMALL  # points between the data and the first row
-_LETTER = 0.56 * SMALL / 72  # inches, of a letter on average
-_SIDES: tuple[Literal["center", "left", "right"], ...] = ("center", "left", "right")
+_LETTER = 0.52 * SMALL / 72  # inches, of a letter on average
+_SIDES = ("center", "left", "right")
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Mark:
     y: float
     words: str
     colour: str
+    short: str = ""  # where there is no room for all words
 
 
 def room_for_labels(panel: Any, low: float, high: float, rows: int, below: bool) -> tuple[float, float]:
@@ -45,6 +46,10 @@ def label_marks(panel: Any, marks: Sequence[Mark], below: bool) -> list[Any]:
         Whether the rows are at the lower edge.
     """
     width = _size(panel)[0]
+    marks = [
+        replace(mark, words=mark.short) if mark.short and _LETTER * len(mark.words) > 0.8 * width else mark
+        for mark in marks
+    ]
     left, right = panel.get_xlim()
     places = [(mark.x - left) / (right - left) for mark in marks]
     widths = [_LETTER * len(mark.words) / width for mark in marks]
@@ -57,10 +62,18 @@ def label_marks(panel: Any, marks: Sequence[Mark], below: bool) -> list[Any]:
     _, rank, inner = max(choices)
     texts = []
     for i, mark in enumerate(marks):
-        side = _SIDES[-rank] if i == inner else max(_SIDES, key=lambda s, i=i: _room(s, places[i], widths[i], None))
+        side = _SIDES[-rank] if i == inner else _widest(places[i], widths[i])
         row = len(marks) - 1 if i == inner else 0
-        texts.append(_write(panel, mark, side, row, below))
+        start = None  # where words fit on no side, only beginning at the edge of the axes or ending there
+        if _room(side, places[i], widths[i], None) < 0:
+            start = min(max(places[i] - widths[i] / 2, 0.0), max(1 - widths[i], 0.0))
+        texts.append(_write(panel, mark, side, row, below, start))
     return texts
+
+
+def _widest(place: float, width: float) -> str:
+    """The side with the most room, nothing else being there."""
+    return max(_SIDES, key=lambda side: _room(side, place, width, None))
 
 
 def _room(side: str, place: float, width: float, other: float | None) -> float:
@@ -72,21 +85,23 @@ def _room(side: str, place: float, width: float, other: float | None) -> float:
     return min(free, 0.01)
 
 
-def _write(panel: Any, mark: Mark, side: str, row: int, below: bool) -> Any:
+def _write(panel: Any, mark: Mark, side: str, row: int, below: bool, start: float | None) -> Any:
     """Words in a row counted from the edge, at a distance in points that stays when the figure is resized."""
     from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
     up = (row + 0.5) * _ROW / 72 * (1 if below else -1)
     edge = panel.transAxes + ScaledTranslation(0, up, panel.figure.dpi_scale_trans)
+    across = panel.transData if start is None else panel.transAxes
+    middle = {"left": 0.0, "center": 0.5, "right": 1.0}[side] if start is None else 0.5
     return note(
         panel,
         mark.words,
         mark.x,
         mark.y,
         mark.colour,
-        xytext=(mark.x, 0.0 if below else 1.0),
-        textcoords=blended_transform_factory(panel.transData, edge),
-        ha=side,
+        xytext=(mark.x if start is None else start, 0.0 if below else 1.0),
+        textcoords=blended_transform_factory(across, edge),
+        ha=side if start is None else "left",
         va="center",
         zorder=5,
         arrowprops={
@@ -95,7 +110,7 @@ def _write(panel: Any, mark: Mark, side: str, row: int, below: bool) -> Any:
             "color": mark.colour,
             "shrinkA": 1,
             "shrinkB": 4.5,
-            "relpos": ({"left": 0.0, "center": 0.5, "right": 1.0}[side], 1.0 if below else 0.0),
+            "relpos": (middle, 1.0 if below else 0.0),
         },
     )
 
