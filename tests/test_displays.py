@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_wine
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import accuracy_score, make_scorer, mean_absolute_error
 
 import levelprox
 from levelprox import (
@@ -28,6 +29,7 @@ from levelprox import (
     subset_path,
 )
 from levelprox.report.drawing import COLOURS, shortened, spread
+from levelprox.report.scores import name_and_sign
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # after the backend is chosen
@@ -161,6 +163,47 @@ def test_not_both_kinds_of_budget(diabetes):
         PathDisplay.from_estimator(SparseRegressor(), *diabetes, n_features=[1], level=[1.5])
 
 
+def test_a_path_shows_what_was_chosen(chosen, noisy):
+    display = PathDisplay.from_estimator(chosen, *noisy)
+    k = chosen.best_params_["n_features"]
+    assert set(display.chosen_line_.get_xdata()) == {k}
+    assert display.ax_.get_xlim() == (0, 4)
+    assert {text.get_text() for text in display.chosen_labels_} == {f"x{j}" for j in chosen.selected_features_}
+    assert {display.lines_[j].get_color() for j in chosen.selected_features_} <= set(COLOURS)
+    assert {f"x{j}" for j in display.lines_ if drawn(display.lines_[j])[-1]} == {t.get_text() for t in display.labels_}
+
+
+def test_features_of_the_chosen_model_are_named_though_they_leave():
+    coefficients = [[0, 0, 0], [1, 0, 0], [0, 2, 3]]
+    display = PathDisplay(budgets=[0, 1, 2], coefficients=coefficients, by="n_features", chosen=1).plot()
+    assert [text.get_text() for text in display.chosen_labels_] == ["x0"]
+    assert [text.get_text() for text in display.labels_] == ["x2", "x1"]
+    assert len({line.get_color() for line in display.lines_.values()}) == 3
+    many = PathDisplay(budgets=[1, 9], coefficients=np.ones((2, 9)), by="n_features", chosen=9).plot(names=2)
+    assert len(many.chosen_labels_) == 2
+    assert many.ax_.get_legend().get_title().get_text() == "chosen, and 7 more"
+
+
+def test_nothing_is_marked_where_nothing_was_chosen_or_what_was_is_not_on_the_axis(chosen, noisy):
+    single = PathDisplay.from_estimator(SparseRegressor(n_features=2), *noisy)
+    elsewhere = PathDisplay.from_estimator(chosen, *noisy, n_features=[0, 1])
+    levels = PathDisplay.from_estimator(chosen, *noisy, level=[0.5, 1.5])
+    for display in (single, elsewhere, levels):
+        assert display.chosen_line_ is None and display.chosen_labels_ == []
+    assert chosen.best_params_["n_features"] == 2
+    between = PathDisplay.from_estimator(chosen, *noisy, n_features=[0, 1, 3])
+    assert between.chosen_line_ is not None and between.chosen_labels_ == []
+
+
+def test_between_numbers_of_features_nothing_is_suggested():
+    few = PathDisplay(budgets=[0, 1, 2], coefficients=np.eye(3), by="n_features").plot()
+    assert all(line.get_marker() == "o" and line.get_linewidth() < 1 for line in few.lines_.values())
+    many = PathDisplay(budgets=range(50), coefficients=np.eye(50), by="n_features").plot()
+    assert all(line.get_drawstyle() == "steps-mid" for line in many.lines_.values())
+    levels = PathDisplay(budgets=[0, 1, 2], coefficients=np.eye(3)).plot()
+    assert all(line.get_drawstyle() == "default" for line in levels.lines_.values())
+
+
 def test_what_was_chosen_is_marked(chosen):
     display = CVDisplay.from_estimator(chosen)
     results = chosen.cv_results_
@@ -189,12 +232,94 @@ def test_scores_are_named_and_losses_drawn_as_losses(diabetes):
     X, y = diabetes
     best = SparseRegressorCV(level=[0.5, 2.5], cv=3, scoring="r2").fit(X, y)
     display = CVDisplay.from_estimator(best, show_folds=False)
-    assert display.ax_.get_ylabel() == "R2 of held-out samples"
+    assert display.ax_.get_ylabel() == "R² of held-out samples"
     assert not display.lower_is_better and display.lines_ == []
     best = SparseRegressorCV(n_features=[1, 2], cv=3, scoring="neg_mean_absolute_error").fit(X, y)
     display = CVDisplay.from_estimator(best)
     assert display.ax_.get_ylabel() == "Mean absolute error of held-out samples"
     assert np.all(drawn(display.line_) > 0)
+
+
+@pytest.mark.parametrize(("chosen", "best"), [(0, 1), (3, 4), (9, 10), (0, 10), (4, 10), (5, 5)])
+@pytest.mark.parametrize("size", [(7.0, 4.3), (2.6, 3.0)], ids=["usual", "small"])
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("step", [1, 0.01], ids=["all", "close by"])
+def test_labels_neither_overlap_nor_leave_the_axes(chosen, best, size, sign, step):
+    budgets = np.append(step * np.arange(11), 10)
+    scores = np.append(np.where(np.arange(11) < chosen, 0.0, 0.8), 0.5)
+    scores[best] = 1.0
+    errors = np.full(12, 0.3)
+    figure, ax = pyplot.subplots(figsize=size)
+    display = CVDisplay(
+        budgets=budgets, scores=sign * scores, errors=errors, chosen=chosen, lower_is_better=sign < 0
+    ).plot(ax)
+    assert display.best == best and len(display.labels_) == (1 if chosen == best else 2)
+    figure.canvas.draw()
+    boxes = [super(type(label), label).get_window_extent() for label in display.labels_]  # without the leader
+    frame = ax.get_window_extent()
+    for box in boxes:
+        assert frame.x0 - 2 <= box.x0 and box.x1 <= frame.x1 + 2
+        assert frame.y0 <= box.y0 and box.y1 <= frame.y1
+    if len(boxes) == 2:
+        assert not boxes[0].overlaps(boxes[1])
+        inner = int(np.argmin([abs(box.y0 - frame.y0 - frame.height / 2) for box in boxes]))
+        across = ax.transData.transform((display.labels_[1 - inner].xy[0], 0))[0]  # the leader of the outer one
+        assert size[0] < 5 or not boxes[inner].x0 < across < boxes[inner].x1
+
+
+def outlying(how_much):
+    rng = np.random.default_rng(0)
+    folds = np.abs(np.arange(11) - 5)[:, None] + rng.standard_normal((11, 10))
+    folds[9, 2] += how_much
+    errors = folds.std(axis=1, ddof=1) / np.sqrt(10)
+    return CVDisplay(
+        budgets=range(11), scores=folds.mean(axis=1), errors=errors, folds=folds, chosen=5, lower_is_better=True
+    ).plot()
+
+
+@pytest.mark.parametrize("how_much", [0, 30, 1e4])
+def test_one_outlying_fold_does_not_flatten_the_mean(how_much):
+    low, high = outlying(how_much).ax_.get_ylim()
+    scores = np.delete(outlying(how_much).scores, 9)
+    assert low < scores.min() and scores.max() < high
+    assert np.ptp(scores) > 0.35 * (high - low)
+    if how_much < 100:
+        assert outlying(how_much).scores[9] < high
+
+
+def test_limits_hold_what_was_drawn_before_and_numbers_that_are_not_finite():
+    _, ax = pyplot.subplots()
+    ax.plot([0, 1], [-50, 50])
+    CVDisplay(budgets=[0, 1], scores=[0.1, 0.2], chosen=1).plot(ax)
+    assert ax.get_ylim()[0] <= -50 and ax.get_ylim()[1] >= 50
+    display = CVDisplay(
+        budgets=[0, 1, 2], scores=[0.1, np.nan, np.inf], errors=[0.1] * 3, chosen=0, lower_is_better=True
+    )
+    assert np.all(np.isfinite(display.plot().ax_.get_ylim()))
+    low, high = CVDisplay(budgets=[1], scores=[0.0], chosen=0).plot().ax_.get_ylim()
+    assert low < 0 < high
+
+
+def own_score(estimator, X, y):
+    return 0.0
+
+
+@pytest.mark.parametrize(
+    ("scoring", "name", "sign"),
+    [
+        ("roc_auc", "ROC AUC", 1),
+        ("accuracy", "Accuracy", 1),
+        ("neg_log_loss", "Log loss", -1),
+        ("f1_macro", "F1 macro", 1),
+        (make_scorer(accuracy_score), "accuracy_score", 1),
+        (make_scorer(mean_absolute_error, greater_is_better=False), "mean_absolute_error", -1),
+        (own_score, "own_score", 1),
+        (lambda estimator, X, y: 0.0, "Score", 1),
+        (None, "Loss ψ", -1),
+    ],
+)
+def test_scores_have_readable_names(scoring, name, sign):
+    assert name_and_sign(scoring) == (f"{name} of held-out samples", sign)
 
 
 def test_a_criterion_is_drawn_by_its_name(diabetes):
@@ -237,6 +362,21 @@ def test_convergence_needs_a_history_and_a_known_axis(diabetes):
     model = SparseRegressor(n_features=1).fit(*diabetes)
     with pytest.raises(InvalidInputError, match="against must be one of"):
         ConvergenceDisplay.from_estimator(model, against="hours")
+
+
+def test_a_choice_is_drawn_only_of_those_that_choose(diabetes):
+    for estimator in (SparseRegressor(n_features=1), SparseRegressor(n_features=1).fit(*diabetes)):
+        with pytest.raises(
+            InvalidInputError, match=r"needs SparseClassifierCV or SparseRegressorCV, got SparseRegressor$"
+        ):
+            CVDisplay.from_estimator(estimator)
+
+
+def test_a_stream_keeps_no_history(diabetes):
+    stream = SparseRegressor(n_features=2).partial_fit(*diabetes)
+    with pytest.raises(InvalidInputError, match="a stream keeps no history"):
+        ConvergenceDisplay.from_estimator(stream)
+    ConvergenceDisplay.from_estimator(stream.fit(*diabetes))
 
 
 def test_estimators_must_be_fitted():

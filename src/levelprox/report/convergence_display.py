@@ -60,6 +60,10 @@ class ConvergenceDisplay:
         """
         from sklearn.utils.validation import check_is_fitted
 
+        if hasattr(estimator, "n_samples_seen_") and not hasattr(estimator, "history_"):
+            raise InvalidInputError(
+                f"a stream keeps no history: this {type(estimator).__name__} learnt from partial_fit, not from fit"
+            )
         check_is_fitted(estimator, "history_")
         return cls(estimator.history_, tol=estimator.tol).plot(ax, **options)
 

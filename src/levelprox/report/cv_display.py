@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from levelprox.errors import InvalidInputError
 from levelprox.report.budgets import Axis, check_axis, label_of
-from levelprox.report.drawing import COLOURS, INK, PALE, new_axes, note, whole_numbers
+from levelprox.report.drawing import COLOURS, INK, PALE, new_axes, whole_numbers
+from levelprox.report.marks import Mark, label_marks, room_for_labels
+from levelprox.report.scores import name_and_sign
+
+Vector = NDArray[np.float64]
 
 _BLUE, _ORANGE = COLOURS[:2]
 
@@ -51,6 +55,8 @@ class CVDisplay:
     other_ : Line2D or None
         The mark of the best one, where that is not the chosen one; or of the smallest one within one standard error of
         the best, where that is not the chosen one.
+    labels_ : list of Annotation
+        What the marks are.
     """
 
     def __init__(
@@ -82,7 +88,8 @@ class CVDisplay:
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **options: Any) -> Self:
         """Draw what a fitted estimator chose from.
 
-        Scores that are negative losses, as the default and scikit-learn's "neg_…", are drawn as losses.
+        Scores that are negative losses, as the default and scikit-learn's "neg_…", are drawn as losses. The y axis
+        shows the means and their errors; folds far off leave it.
 
         Parameters
         ----------
@@ -94,6 +101,10 @@ class CVDisplay:
         """
         from sklearn.utils.validation import check_is_fitted
 
+        if not (hasattr(estimator, "one_standard_error") and hasattr(estimator, "criterion")):
+            raise InvalidInputError(
+                f"CVDisplay needs SparseClassifierCV or SparseRegressorCV, got {type(estimator).__name__}"
+            )
         check_is_fitted(estimator, "cv_results_")
         results = estimator.cv_results_
         by: Axis = "n_features" if "n_features" in results else "level"
@@ -102,7 +113,7 @@ class CVDisplay:
             name = f"{estimator.criterion.upper()}, lower is better"
             display = cls(scores=results[estimator.criterion], score_name=name, lower_is_better=True, **shared)
             return display.plot(ax, **options)
-        name, sign = _score_name(estimator.scoring)
+        name, sign = name_and_sign(estimator.scoring)
         n_folds = sum(key.startswith("split") for key in results)
         display = cls(
             scores=sign * results["mean_test_score"],
@@ -141,6 +152,7 @@ class CVDisplay:
             For matplotlib's `plot`, for the line of the scores.
         """
         (panel,) = new_axes(ax)
+        before = panel.get_ylim() if panel.has_data() else None
         self.lines_ = []
         if show_folds and self.folds is not None:
             self.lines_ = panel.plot(self.budgets, self.folds, color=PALE, lw=0.8, zorder=1)
@@ -150,8 +162,8 @@ class CVDisplay:
             self.band_ = panel.fill_between(self.budgets, low, high, color=_BLUE, alpha=0.16, lw=0, zorder=2)
         style = {"color": _BLUE, "lw": 1.8, "marker": "o", "ms": 3.5, "zorder": 3, **(line_kw or {})}
         (self.line_,) = panel.plot(self.budgets, self.scores, **style)
-        panel.margins(x=0.03, y=0.12)
-        self._mark(panel)
+        panel.margins(x=0.03)
+        self._mark(panel, before)
         panel.set_xlabel(label_of(self.by), color=INK)
         panel.set_ylabel(self.score_name, color=INK)
         if self.by == "n_features":
@@ -159,43 +171,60 @@ class CVDisplay:
         self.ax_, self.figure_ = panel, panel.figure
         return self
 
-    def _mark(self, panel: Any) -> None:
-        """Mark the chosen one, and the other that might have been."""
+    def _mark(self, panel: Any, before: tuple[float, float] | None) -> None:
+        """Mark the chosen one, and the other that might have been; `before` are limits of what was drawn before."""
         thrifty = self.within_one_standard_error
         why = ", within one standard error" if self.chosen == thrifty != self.best else ""
-        self.chosen_ = self._dot(panel, self.chosen, f"chosen: {self.budgets[self.chosen]:g}{why}", _ORANGE)
-        self.other_ = None
-        if self.chosen not in (self.best, thrifty):
-            return
-        if self.chosen != self.best:
-            self.other_ = self._dot(panel, self.best, f"best: {self.budgets[self.best]:g}", None)
-        elif self.chosen != thrifty:
-            self.other_ = self._dot(panel, thrifty, f"within one standard error: {self.budgets[thrifty]:g}", None)
+        marks = [self._as_mark(self.chosen, "chosen: {}" + why, _ORANGE)]
+        if self.chosen == thrifty != self.best:
+            marks.append(self._as_mark(self.best, "best: {}", INK))
+        elif self.chosen == self.best != thrifty:
+            marks.append(self._as_mark(thrifty, "within one standard error: {}", INK))
+        low, high = self._heights()
+        if before is not None:
+            low, high = min(low, *before), max(high, *before)
+        # On the better side of the curve: there it leaves room about its best.
+        panel.set_ylim(*room_for_labels(panel, low, high, len(marks), self.lower_is_better))
+        fills = (_ORANGE, "white")
+        dots = [
+            panel.plot([at.x], [at.y], "o", ms=8, mfc=fill, mec=at.colour, mew=1.4, zorder=4)[0]
+            for at, fill in zip(marks, fills, strict=False)
+        ]
+        self.chosen_, self.other_ = dots[0], dots[1] if len(dots) > 1 else None
+        self.labels_ = label_marks(panel, marks, self.lower_is_better)
 
-    def _dot(self, panel: Any, i: int, words: str, fill: str | None) -> Any:
-        x, y = self.budgets[i], self.scores[i]
-        colour = fill or INK
-        (dot,) = panel.plot([x], [y], "o", ms=8, mfc=fill or "white", mec=colour, mew=1.4, zorder=4)
-        up = -1 if self.lower_is_better else 1  # away from the curve, which is worse everywhere else
-        note(
-            panel,
-            words,
-            x,
-            y,
-            colour,
-            xytext=(0, 12 * up),
-            ha="center",
-            va="bottom" if up > 0 else "top",
-            zorder=5,
-        )
-        return dot
+    def _as_mark(self, i: int, words: str, colour: str) -> Mark:
+        full = words.format(f"{self.budgets[i]:g}")
+        short = full.replace("one standard error", "1 s.e.")
+        return Mark(float(self.budgets[i]), float(self.scores[i]), full, colour, short)
+
+    def _heights(self) -> tuple[float, float]:
+        """From where to where the y axis must reach.
+
+        It shows the means with two standard errors to either side, of errors far above the usual a part. A mean that a
+        single fold carries beyond all other folds may be off the axis if it would take more than half of it.
+        """
+        errors = np.zeros_like(self.scores) if self.errors is None else np.nan_to_num(self.errors)
+        reach = 2 * np.minimum(errors, 3 * np.median(errors))
+        low, high = _span(np.concatenate([self.scores - reach, self.scores + reach]))
+        if self.folds is None or self.folds.shape[1] < 3:
+            return low, high
+        centres = _without_one_fold(self.scores, self.folds)
+        marked = self.scores[[self.chosen, self.best, self.within_one_standard_error]]
+        tight = _span(np.concatenate([centres - reach, centres + reach, marked]))
+        return tight if high - low > 2 * (tight[1] - tight[0]) else (low, high)
 
 
-def _score_name(scoring: Any) -> tuple[str, float]:
-    """What a score is called, and the sign with which it is drawn."""
-    if scoring is None:
-        return "Loss ψ of held-out samples", -1.0
-    if not isinstance(scoring, str):
-        return "Score of held-out samples", 1.0
-    plain = scoring.removeprefix("neg_").replace("_", " ")
-    return f"{plain[0].upper()}{plain[1:]} of held-out samples", -1.0 if scoring.startswith("neg_") else 1.0
+def _span(values: Vector) -> tuple[float, float]:
+    """The least and the greatest of those that are finite, not the same."""
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    half = 0.5 * (abs(low) or 1.0) * (high - low <= 1e-12 * abs(low))
+    return low - half, high + half
+
+
+def _without_one_fold(scores: Vector, folds: Vector) -> Vector:
+    """The scores, moved into the range of the folds but the one farthest from their median."""
+    off = np.abs(folds - np.median(folds, axis=1, keepdims=True))
+    rest = np.sort(np.take_along_axis(folds, np.argsort(off, axis=1)[:, :-1], axis=1), axis=1)
+    return np.clip(scores, rest[:, 0], rest[:, -1])

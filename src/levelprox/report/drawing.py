@@ -13,7 +13,7 @@ from levelprox.errors import InvalidInputError
 #: Okabe and Ito's colours, which people with any colour vision can tell apart; their yellow is too light for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#8C564B")
 INK, GREY, PALE = "#333333", "#8A8A8A", "#CFCFCF"
-_SMALL = 8.5  # points: names at lines, notes
+SMALL = 8.5  # points: names at lines, notes
 
 
 def new_axes(ax: Any, heights: Sequence[float] = (1.0,), size: tuple[float, float] = (7.0, 4.3)) -> list[Any]:
@@ -62,7 +62,7 @@ def whole_numbers(panel: Any) -> None:
 
 def note(panel: Any, text: str, x: float, y: float, colour: str, **options: Any) -> Any:
     """A few words beside a point of the data, a little above it and to its right."""
-    placed = {"xytext": (5, 5), "textcoords": "offset points", "fontsize": _SMALL, **options}
+    placed = {"xytext": (5, 5), "textcoords": "offset points", "fontsize": SMALL, **options}
     from matplotlib.patheffects import withStroke
 
     halo = [withStroke(linewidth=2.5, foreground=panel.get_facecolor())]  # keeps words apart from the lines below them
@@ -84,7 +84,7 @@ def name_lines(panel: Any, names: Sequence[str], ends: ArrayLike, colours: Seque
     low, high = panel.get_ylim()
     heights = (np.asarray(ends, np.float64) - low) / (high - low)
     inches = panel.get_position().height * panel.figure.get_size_inches()[1]
-    placed = spread(heights, 1.35 * _SMALL / 72 / inches)
+    placed = spread(heights, 1.35 * SMALL / 72 / inches)
     leader = {"arrowstyle": "-", "lw": 0.6, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
     texts = []
     for name, height, place, colour in zip(names, heights, placed, colours, strict=True):
@@ -96,7 +96,7 @@ def name_lines(panel: Any, names: Sequence[str], ends: ArrayLike, colours: Seque
                 xycoords="axes fraction",
                 textcoords="axes fraction",
                 color=colour,
-                fontsize=_SMALL,
+                fontsize=SMALL,
                 va="center",
                 ha="left",
                 annotation_clip=False,

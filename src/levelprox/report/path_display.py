@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from levelprox.errors import InvalidInputError
 from levelprox.path import Path
 from levelprox.report.budgets import Axis, check_axis, label_of
-from levelprox.report.drawing import COLOURS, GREY, INK, PALE, name_lines, new_axes, whole_numbers
+from levelprox.report.drawing import COLOURS, GREY, INK, PALE, SMALL, name_lines, new_axes, shortened, whole_numbers
 from levelprox.report.fitted import feature_names as names_of
 from levelprox.report.fitted import standardized
 from levelprox.subset import Exchanges
@@ -24,7 +24,11 @@ class PathDisplay:
     """How coefficients come in and grow as the budget rises.
 
     Features that are never used are not drawn. Those of the largest model are drawn in colour and named where their
-    lines end, the largest ones; the others, and features that left again, are grey.
+    lines end, the largest ones; the others, and features that left again, are grey. Where a budget was chosen, a
+    vertical is drawn there and the features of that model are drawn in colour, too, and named in a legend.
+
+    Between numbers of features there is nothing: their coefficients are dots, joined by thin lines, or steps where the
+    numbers are many.
 
     Parameters
     ----------
@@ -40,6 +44,8 @@ class PathDisplay:
         What the budgets are.
     coefficient_name : str, default="Coefficient"
         What the y axis is called.
+    chosen : float, optional
+        The budget that was chosen.
 
     Attributes
     ----------
@@ -48,7 +54,11 @@ class PathDisplay:
     lines_ : dict of int to Line2D
         The line of each feature that is drawn.
     labels_ : list of Annotation
-        The names.
+        The names at the ends.
+    chosen_line_ : Line2D or None
+        The vertical at the chosen budget.
+    chosen_labels_ : list of Text
+        The names of the chosen features.
     loss_line_ : Line2D or None
 
     See Also
@@ -66,6 +76,7 @@ class PathDisplay:
         feature_names: Sequence[str] | None = None,
         by: Axis = "level",
         coefficient_name: str = "Coefficient",
+        chosen: float | None = None,
     ) -> None:
         self.budgets = np.asarray(budgets, np.float64)
         self.coefficients = scipy.sparse.csc_array(coefficients)
@@ -73,6 +84,7 @@ class PathDisplay:
         self.feature_names = feature_names
         self.by = check_axis(by)
         self.coefficient_name = coefficient_name
+        self.chosen = chosen
         m, d = self.coefficients.shape
         if self.budgets.shape != (m,) or not m:
             raise InvalidInputError(
@@ -100,7 +112,7 @@ class PathDisplay:
         Parameters
         ----------
         estimator : SparseClassifier, SparseRegressor or one of their CV twins
-            Need not be fitted, and is left as it is.
+            Need not be fitted, and is left as it is. Of one that is, and has chosen, the choice is shown.
         X, y, sample_weight
             What to fit.
         n_features : sequence of int, optional
@@ -118,12 +130,14 @@ class PathDisplay:
         rows, classes = [standardized(one) for one in fits], np.atleast_2d(fits[0].coef_).shape[0]
         values = [row[0] if classes == 1 else np.linalg.norm(row, axis=0) for row in rows]
         name = "Coefficient × standard deviation" if fits[0].standardize else "Coefficient"
+        by: Axis = "level" if hasattr(fits[0], "constraint_") else "n_features"
         display = cls(
             budgets=[one.level_ for one in fits],
             coefficients=scipy.sparse.csr_array(np.array(values)),
             losses=[one.certificate_.psi for one in fits],
             feature_names=names_of(fits[0]) if hasattr(fits[0], "feature_names_in_") else None,
-            by="level" if hasattr(fits[0], "constraint_") else "n_features",
+            by=by,
+            chosen=getattr(estimator, "best_params_", {}).get(by),
             coefficient_name=name if classes == 1 else f"Length of a feature's {classes} coefficients",
         )
         return display.plot(ax, **options)
@@ -167,7 +181,8 @@ class PathDisplay:
         ax : matplotlib Axes, or two of them with `loss=True`; optional
             By default those of a new figure.
         names : int, default=8
-            How many features of the largest model to draw in colour and name, the largest coefficients first.
+            How many features of the largest model, and of the chosen one, to draw in colour and name, the largest
+            coefficients first.
         loss : bool, default=False
             Whether to draw ψ in a second panel below.
         line_kw : dict, optional
@@ -182,7 +197,7 @@ class PathDisplay:
         self.loss_line_ = None
         if loss and len(panels) == 2:
             (self.loss_line_,) = panels[1].plot(
-                self.budgets, self.losses, color=INK, lw=1.4, marker=self._marker(), ms=3
+                self.budgets, self.losses, **{"color": INK, "lw": 1.4, "ms": 3, **self._style()}
             )
             panels[1].set_ylabel("Loss ψ", color=INK)
         for panel in panels:
@@ -199,28 +214,90 @@ class PathDisplay:
         values = self.coefficients[:, used].toarray()
         curves, last = _where_used(values), values[-1]
         order = np.argsort(-np.abs(last), kind="stable")
-        named = [i for i in order[:names] if last[i]]
+        ends = _largest(last, names)
+        picked = self._chosen_row()
+        choice = [] if picked is None else _largest(values[picked], names)
+        named = list(dict.fromkeys([*choice, *ends]))
         panel.axhline(0, color=GREY, lw=0.7, zorder=1)
         self.lines_ = {}
         for i in order[::-1]:  # the largest last, on top
             if i in named:
                 continue
             final = last[i] != 0
-            style = {"color": GREY if final else PALE, "lw": 1.0 if final else 0.8, "zorder": 2}
-            (self.lines_[int(used[i])],) = panel.plot(self.budgets, curves[:, i], **style)
-        colours = [COLOURS[rank % len(COLOURS)] for rank in range(len(named))]
-        for i, colour in zip(named, colours, strict=True):
-            style = {"color": colour, "lw": 1.8, "marker": self._marker(), "ms": 3.5, "zorder": 3, "clip_on": False}
+            grey = {"color": GREY if final else PALE, "lw": 1.0 if final else 0.8, "zorder": 2, "ms": 2}
+            (self.lines_[int(used[i])],) = panel.plot(self.budgets, curves[:, i], **{**grey, **self._style()})
+        colours = {i: COLOURS[rank % len(COLOURS)] for rank, i in enumerate(named)}
+        for rank, (i, colour) in enumerate(colours.items()):
+            style = {"color": colour, "lw": 1.8, "ms": 4.5, "zorder": 3, "clip_on": False, **self._style()}
+            if rank >= len(COLOURS):
+                style |= {"ls": (0, (4, 2)), "mfc": "white"}
             (self.lines_[int(used[i])],) = panel.plot(self.budgets, curves[:, i], **{**style, **line_kw})
         panel.margins(x=0.0, y=0.06)
-        self.labels_ = name_lines(panel, [self._name(int(used[i])) for i in named], last[named], colours)
+        ended = [self._name(int(used[i])) for i in ends]
+        self.labels_ = name_lines(panel, ended, last[ends], [colours[i] for i in ends])
+        rest = 0 if picked is None else np.count_nonzero(values[picked]) - len(choice)
+        self._mark_choice(panel, [int(used[i]) for i in choice], int(rest))
+
+    def _mark_choice(self, panel: Any, features: list[int], rest: int) -> None:
+        """A vertical at the chosen budget, where that is within the axis, and what was chosen."""
+        self.chosen_line_, self.chosen_labels_ = None, []
+        if self.chosen is None or not self.budgets[0] <= self.chosen <= self.budgets[-1]:
+            return
+        limits = panel.get_xlim()
+        self.chosen_line_ = panel.axvline(self.chosen, color=INK, lw=0.9, ls=(0, (4, 3)), zorder=1.5)
+        panel.set_xlim(limits)
+        panel.annotate(
+            f"chosen: {self.chosen:.6g}",
+            (self.chosen, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 2),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            fontsize=SMALL,
+            color=INK,
+            annotation_clip=False,
+        )
+        if features:
+            legend = panel.legend(
+                [self.lines_[j] for j in features],
+                [shortened(self._name(j)) for j in features],
+                title=f"chosen, and {rest} more" if rest else "chosen",
+                loc="best",
+                frameon=True,
+                edgecolor="none",
+                framealpha=0.85,
+                fontsize=SMALL,
+                title_fontsize=SMALL,
+                labelcolor="linecolor",
+                handlelength=1.6,
+                labelspacing=0.3,
+                alignment="left",
+            )
+            legend.set_zorder(6)
+            self.chosen_labels_ = list(legend.get_texts())
+
+    def _chosen_row(self) -> int | None:
+        """Which of the budgets was chosen, if any of them was."""
+        if self.chosen is None:
+            return None
+        near = np.flatnonzero(np.isclose(self.budgets, self.chosen, rtol=1e-9, atol=0))
+        return int(near[0]) if near.size else None
 
     def _name(self, j: int) -> str:
         return f"x{j}" if self.feature_names is None else str(self.feature_names[j])
 
-    def _marker(self) -> str:
-        """Dots where there is nothing in between, as long as they can be told apart."""
-        return "o" if self.by == "n_features" and self.budgets.size <= 40 else ""
+    def _style(self) -> dict[str, Any]:
+        """Nothing that suggests anything in between where there is nothing: dots as long as they can be told apart."""
+        if self.by == "level":
+            return {}
+        return {"marker": "o", "lw": 0.8} if self.budgets.size <= 40 else {"drawstyle": "steps-mid"}
+
+
+def _largest(row: Vector, most: int) -> list[int]:
+    """Where the largest values are, the largest first; zeros are none."""
+    order = np.argsort(-np.abs(row), kind="stable")[:most]
+    return [int(i) for i in order if row[i]]
 
 
 def _where_used(values: Vector) -> Vector:
