@@ -217,8 +217,8 @@ class Run:
                     return self._judge(self.problem.level, direct, self.best)
         if self._left() <= 0:
             self._warn(
-                f"time_limit {self.time_limit:g} s ended the continuation: the KKT point is that of the direct start, and "
-                "there may be a better one. Raise time_limit, or ask for start='direct'."
+                f"time_limit {self.time_limit:g} s ended the continuation: the KKT point is that of the direct start, "
+                "and there may be a better one. Raise time_limit, or ask for start='direct'."
             )
         return Status.SOLVED
 
