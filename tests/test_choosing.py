@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import get_scorer, log_loss, make_scorer, mean_absolute_error
+from sklearn.metrics import get_scorer, log_loss, make_scorer, mean_absolute_error, mean_poisson_deviance
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold
 
 from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
@@ -330,3 +330,30 @@ def test_a_fold_without_any_class_of_its_training_part_is_refused():
     y = np.where(np.arange(y.size) < 30, "a", np.where(np.arange(y.size) % 2, "b", "c"))
     with pytest.raises(InvalidInputError, match="none of the classes"):
         SparseClassifierCV(n_features=[1, 2], cv=KFold(3)).fit(X, y)
+
+
+def test_scores_know_the_exposures_of_held_out_samples():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 8))
+    exposure = np.exp(2 * X[:, 7] + rng.standard_normal(200))
+    y = rng.poisson(exposure * np.exp(0.3 * X[:, 0]))
+    model = SparseRegressorCV("poisson", n_features=[1, 2], scoring="neg_mean_poisson_deviance", cv=KFold(3))
+    scores = model.fit(X, y, exposure=exposure).cv_results_["split1_test_score"]
+    train, test = list(KFold(3).split(X))[1]
+    single = SparseRegressor("poisson", n_features=2).fit(X[train], y[train], exposure=exposure[train])
+    deviance = mean_poisson_deviance(y[test], single.predict(X[test], exposure=exposure[test]))
+    assert scores[1] == pytest.approx(-deviance, rel=1e-9)
+
+
+def test_levels_of_folds_keep_the_limits_of_a_fit():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 20))
+    y = X[:, :5].sum(axis=1) + rng.standard_normal(100)
+    with pytest.warns(ConvergenceWarning):
+        model = SparseRegressorCV(level=[1.5, 2.5], max_iter=0, cv=3).fit(X, y)
+    assert model.cv_results_["n_unsolved"].tolist() == [3, 3]
+
+
+def test_a_target_without_any_spread_has_a_criterion_too():
+    X = np.random.default_rng(0).standard_normal((100, 5))
+    assert SparseRegressorCV(criterion="bic", n_features=[0, 1]).fit(X, np.ones(100)).best_params_ == {"n_features": 0}

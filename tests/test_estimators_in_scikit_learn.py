@@ -169,8 +169,16 @@ def test_copies_predict_the_same_bits(task, options):
 # --- precision
 
 
-@pytest.mark.parametrize("options", [{"n_features": 3}, {"level": 2.5}], ids=str)
-@pytest.mark.parametrize("task", [task for task in TASKS if task not in ("sigmoid", "sigmoid ovr")])
+@pytest.mark.parametrize(
+    ("task", "options"),
+    [
+        (task, options)
+        for task in TASKS
+        for options in ({"n_features": 3}, {"level": 2.5})
+        if not task.startswith("sigmoid") and (task, *options) != ("hinge ovr", "level")
+    ],
+    ids=str,
+)
 def test_float32_is_kept_and_close_to_float64(task, options):
     X, y = data(task)
     X = X.astype(np.float32)
@@ -241,3 +249,24 @@ def test_labels_come_back_as_they_were(labels):
     predicted = model.predict(X)
     assert predicted.dtype == names.dtype
     np.testing.assert_array_equal(predicted, names[(reference.decision_function(X) > 0).astype(int)])
+
+
+def test_a_fit_that_is_refused_leaves_the_last_one_as_it_was():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 5))
+    y = X[:, 0] > 0.5 * rng.standard_normal(100)
+    model = SparseClassifier(n_features=2).fit(X, y)
+    before = model.predict(X)
+    for refused in (lambda: model.fit(X, np.zeros(100)), lambda: model.set_params(tol=-1).fit(X[:, :3], y + 5)):
+        with pytest.raises(ValueError, match=r"one class|tol"):
+            refused()
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+def test_a_constraint_is_that_of_the_last_fit():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 5))
+    model = SparseRegressor(level=2.5).fit(X, X[:, 0] + rng.standard_normal(100))
+    assert hasattr(model, "constraint_")
+    model.set_params(level=None, n_features=2).fit(X, X[:, 0])
+    assert not hasattr(model, "constraint_")

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelprox.constraints import MCP, Log
+from levelprox import LinearModel, Problem, solve
+from levelprox.constraints import MCP, Exp, Log
 from levelprox.errors import InvalidInputError
 from levelprox.surrogate import SURROGATES, linearise, majorise, surrogate_by_name
 from tests.registries import CONSTRAINTS
@@ -107,3 +108,11 @@ def test_names():
     assert surrogate_by_name("paper") is linearise
     with pytest.raises(InvalidInputError, match="concave, paper"):
         surrogate_by_name("convex")
+
+
+def test_prices_of_cheap_features_far_out_are_not_too_small_to_project_with():
+    rng = np.random.default_rng(37)
+    X = rng.normal(size=(60, 8))
+    b = X @ rng.normal(size=8) + rng.normal(size=60)
+    problem = Problem(LinearModel(X, b), Exp(15.0), 1.3, np.full(8, 0.5))
+    assert solve(problem).certificate.infeasibility == 0

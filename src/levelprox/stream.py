@@ -45,7 +45,6 @@ _WAITING = (8, 32)  # least and largest number of features that wait to enter; k
 _PATIENCE = 2.0  # how much better a feature must be to take the place of one that waits
 _READY = 4.0  # samples per feature that must have been seen of one before it may enter
 _OUTLYING = 100.0  # times the noise so far: a batch is not believed to be noisier than that
-_CHI2 = 0.455  # the median of a squared normal variable
 _ROUNDS = 4  # of exchanges, where a batch weighs more than all before it
 _HALVINGS = 60
 _SMALL = 1e-3  # of what residuals have been
@@ -173,7 +172,7 @@ class Stream:
         z = model.margins(x)
         before, bend = model.gradient_of(z), model.hessian_diagonal_of(z, True)
         share = m / (past.weight + m)
-        noise = _noise(before, share * bend + (1 - share) * past.diagonal, m)
+        noise = _noise(model.gradient_squares_of(z), share * bend + (1 - share) * past.diagonal)
         if past.weight and past.noise:
             noise = min(noise, _OUTLYING * past.noise)
         past.noise += share * (noise - past.noise) if math.isfinite(noise) else 0.0
@@ -298,11 +297,11 @@ class _Trial:
     bend: float
 
 
-def _noise(gradient: Vector, bend: Vector, weight: float) -> float:
-    """τ, the variance over the curvature of one sample's gradient: from the median over all coordinates."""
+def _noise(squares: Vector, bend: Vector) -> float:
+    """τ, the second moment over the curvature of one sample's gradient: the median over all coordinates."""
     bent = bend > 0
     with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.median(weight * gradient[bent] ** 2 / bend[bent])) / _CHI2 if np.any(bent) else 0.0
+        return float(np.median(squares[bent] / bend[bent])) if np.any(bent) else 0.0
 
 
 def _finite_start(model: Model, x: Vector) -> Vector | None:

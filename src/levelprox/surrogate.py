@@ -102,6 +102,7 @@ def majorise(constraint: Constraint, at: Vector, level: float, weights: Vector |
     price = np.where(slope > 0, np.maximum(slope / constraint.lam, SMALLEST_WEIGHT), 0.0)
     prices = np.ones_like(t) if weights is None else weights.copy()
     prices[support] *= price
+    prices[(prices > 0) & (prices < SMALLEST_WEIGHT)] = SMALLEST_WEIGHT  # of ω < 1: a larger price is a smaller set
     tau = _radius(constraint, t, support, price, level, weights)
     return Surrogate(prices, None, tau, constraint.lam, level, width)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from abc import abstractmethod
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,6 +34,7 @@ from levelprox.validation import Array, as_array, finite, real, real_array, whol
 from levelprox.validation import nonnegative as at_least_zero
 
 Vector = NDArray[np.float64]
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 #: Where neither n_features nor level is given: one feature for this many samples or, of classes, samples of the rarest
 #: one (the rule of ten events for each variable), but no more than so many.
@@ -139,6 +142,9 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
 
     # --- fitting
 
+    def _fitted_state(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name.endswith("_") or name == "_stream"}
+
     @abstractmethod
     def _task(self, X: object, y: NDArray[Any], weight: Vector | None, budget: Budget, **more: Any) -> Task:
         """The data, encoded and standardised."""
@@ -203,6 +209,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         self.message_ = solution.message
         self.n_iter_ = solution.n_iter
         self.history_ = solution.history
+        self.__dict__.pop("constraint_", None)
         if budget.features is None:
             self.constraint_ = task.constraint
 
@@ -235,6 +242,23 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def unchanged_if_refused(method: Method) -> Method:
+    """Decorate a fit: what an earlier one has left is put back, should this one be refused."""
+
+    @functools.wraps(method)
+    def kept(self: SparseLinearModel, *args: Any, **options: Any) -> Any:
+        before = self._fitted_state()
+        try:
+            return method(self, *args, **options)
+        except Exception:
+            for name in self._fitted_state():
+                del self.__dict__[name]
+            self.__dict__.update(before)
+            raise
+
+    return cast(Method, kept)
 
 
 def boolean(name: str, value: object) -> bool:

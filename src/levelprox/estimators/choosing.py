@@ -7,6 +7,7 @@ depends on which other candidates there are, on their order, or on how many proc
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import time
 import warnings
@@ -217,7 +218,7 @@ class Choosing(SparseLinearModel):
         counts = np.array([one.n_selected for one in found])
         freedom = np.array([one.freedom for one in found])
         log_y = float(np.average(np.log(samples.y), weights=samples.weight)) if loss == "gamma" else 0.0
-        least = _PERFECT * float(np.max(psi))
+        least = max(_PERFECT * float(np.max(psi)), np.finfo(np.float64).tiny)
         values = np.array(
             [
                 deviance(loss, one, n, least, log_y) + price(self.criterion, int(df), n, int(count), samples.X.shape[1])
@@ -281,7 +282,7 @@ def _score_fold(
     for model, seconds in _fitted(single, samples.part(train), budgets):
         known = np.isin(judged.y, model.classes_) if is_classifier(model) else np.ones(judged.y.size, np.bool_)
         if scorer is not None:
-            score = float(scorer(model, judged.X, judged.y, **score_params))
+            score = float(scorer(_told(model, judged.more), judged.X, judged.y, **score_params))
         elif not np.any(known):
             raise InvalidInputError(
                 f"cv has a fold with none of the classes of its training part, {model.classes_.tolist()}; use "
@@ -295,6 +296,16 @@ def _score_fold(
         left_out = 0 if scorer is not None else int(np.count_nonzero(~known))
         scored.append(_Scored(score, model.selected_features_.size, seconds, model.status_.success, left_out=left_out))
     return scored
+
+
+def _told(model: Any, more: dict[str, NDArray[Any]]) -> Any:
+    """The model, whose predictions know the offsets and exposures of the samples that it is judged by."""
+    if not more:
+        return model
+    judged = copy.copy(model)
+    judged.predict = functools.partial(model.predict, **more)
+    judged.score = functools.partial(model.score, **more)
+    return judged
 
 
 def _fit_all(single: Any, samples: Samples, budgets: list[Budget]) -> list[_Scored]:

@@ -155,7 +155,8 @@ class Classification(ClassifierMixin, SparseLinearModel):
         unknown = np.flatnonzero(~np.isin(y, self.classes_))
         if unknown.size:
             i = int(unknown[0])
-            raise InvalidInputError(f"y has the class {y[i]!r} at index {i}, which is none of {self.classes_.tolist()}")
+            label, classes = y[i : i + 1].tolist()[0], self.classes_.tolist()
+            raise InvalidInputError(f"y has the class {label!r} at index {i}, which is none of {classes}")
         if isinstance(self.class_weight, str):
             raise InvalidInputError("class_weight='balanced' needs all data at once; for partial_fit give a dict")
         return self._with_class_weight(y, weight)

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.metaestimators import available_if
 
 from levelprox.constraints import Constraint
+from levelprox.estimators.base import unchanged_if_refused
 from levelprox.estimators.classification import Classification, rarest
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.streaming import Streaming, counts_features
@@ -172,6 +173,7 @@ class SparseClassifier(Classification, Streaming):
         self.callback = callback
 
     @told_to_callbacks
+    @unchanged_if_refused
     def fit(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
@@ -196,6 +198,7 @@ class SparseClassifier(Classification, Streaming):
         return self._fit(task, budget, self._previous(task) if self._same_classes(known) else None)
 
     @available_if(counts_features)
+    @unchanged_if_refused
     def partial_fit(
         self,
         X: object,

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from numpy.typing import ArrayLike
 
 from levelprox.constraints import Constraint
+from levelprox.estimators.base import unchanged_if_refused
 from levelprox.estimators.choosing import Choosing, Samples
 from levelprox.estimators.classification import Classification
 from levelprox.estimators.classifier import SparseClassifier
@@ -136,6 +137,7 @@ class SparseClassifierCV(Classification, Choosing):
         self.callback = callback
 
     @told_to_callbacks
+    @unchanged_if_refused
     def fit(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None, **params: Any) -> Self:
         """Choose the budget, then fit all data with it.
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
+from levelprox.designs import as_design
 from levelprox.errors import InvalidInputError
 from levelprox.estimators.base import SparseLinearModel, Vector
 from levelprox.estimators.border import Border
@@ -72,6 +73,10 @@ class Regression(RegressorMixin, SparseLinearModel):
 
     def _task(self, X: Any, y: NDArray[Any], weight: Vector | None, budget: Budget, **more: Any) -> Task:
         loss = self._loss()
+        if weight is not None and not np.all(weight > 0):
+            rows = np.flatnonzero(weight > 0)
+            more = {name: _one_each(name, values, y.size)[rows] for name, values in more.items() if values is not None}
+            X, y, weight = as_design(X).rows(rows), y[rows], weight[rows]
         y = loss.check_targets(y, "y")
         border = self._border(X, weight, 1)
         objective = self._objective(border, y, weight, more.get("offset"), more.get("exposure"))

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.metaestimators import available_if
 
 from levelprox.constraints import Constraint
+from levelprox.estimators.base import unchanged_if_refused
 from levelprox.estimators.regression import Regression
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.streaming import Streaming, counts_features
@@ -162,6 +163,7 @@ class SparseRegressor(Regression, Streaming):
         self.callback = callback
 
     @told_to_callbacks
+    @unchanged_if_refused
     def fit(
         self,
         X: object,
@@ -196,6 +198,7 @@ class SparseRegressor(Regression, Streaming):
         return self._fit(task, budget, self._previous(task))
 
     @available_if(counts_features)
+    @unchanged_if_refused
     def partial_fit(
         self,
         X: object,

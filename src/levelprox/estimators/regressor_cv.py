@@ -7,6 +7,7 @@ from typing import Any, Self
 from numpy.typing import ArrayLike
 
 from levelprox.constraints import Constraint
+from levelprox.estimators.base import unchanged_if_refused
 from levelprox.estimators.choosing import Choosing, Samples, more_of
 from levelprox.estimators.regression import Regression
 from levelprox.estimators.regressor import SparseRegressor
@@ -132,6 +133,7 @@ class SparseRegressorCV(Regression, Choosing):
         self.callback = callback
 
     @told_to_callbacks
+    @unchanged_if_refused
     def fit(
         self,
         X: object,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 
 from levelprox.designs import RunningMoments
+from levelprox.errors import InvalidInputError
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.border import Border
 from levelprox.estimators.named_constraints import constraint_of
@@ -23,7 +25,7 @@ _OF_A_FIT = ("certificate_", "multiplier_", "status_", "message_", "history_", "
 
 def counts_features(model: Streaming) -> bool:
     """Whether the budget is a number of features, or pays for one; the error says why not."""
-    if model.level is None or (isinstance(model.level, int | float) and model.feature_weight is None):
+    if model.level is None or (isinstance(model.level, Real) and model.feature_weight is None):
         capped = model.level is None or math.isfinite(constraint_of(model.constraint, 1.0).cap)
         if capped:
             return True
@@ -40,7 +42,14 @@ class Streaming(SparseLinearModel):
         """One more batch; nothing is changed should it be refused."""
         design = self._design(X)
         d = design.shape[1]
-        stream, moments = copy.deepcopy(getattr(self, "_stream", None)) or self._begun(d)
+        settings = self._settings()
+        stream, moments, begun_with = copy.deepcopy(getattr(self, "_stream", None)) or (*self._begun(d), settings)
+        for name, value in settings.items():
+            if value != begun_with[name]:
+                raise InvalidInputError(
+                    f"the stream began with {name}={begun_with[name]}, now it is {value}: begin another one, by `fit` "
+                    "or with a clone"
+                )
         before = self._center_and_scale(moments)
         moments.update(design, weight)
         center, scale = self._center_and_scale(moments)
@@ -51,7 +60,7 @@ class Streaming(SparseLinearModel):
             stream.rescale(scale / before[1], shift)
         x = stream.step(model, float(design.shape[0] if weight is None else weight.sum()))
         self._set_coefficients(*border.outside(x))
-        self._stream = stream, moments
+        self._stream = stream, moments, settings
         self.scale_ = border.scale
         self.level_ = float(stream.k)
         self.n_iter_ = getattr(self, "n_iter_", 0) + 1 if hasattr(self, "n_samples_seen_") else 1
@@ -59,6 +68,11 @@ class Streaming(SparseLinearModel):
         for name in _OF_A_FIT:
             self.__dict__.pop(name, None)
         return self
+
+    def _settings(self) -> dict[str, str]:
+        """What must not change within a stream, as it would be printed."""
+        names = ("loss", "n_features", "level", "constraint", "feature_weight", "fit_intercept", "standardize")
+        return {name: repr(getattr(self, name)) for name in (*names, "positive", "memory")}
 
     def _begun(self, d: int) -> tuple[Stream, RunningMoments]:
         k = self._most_features()

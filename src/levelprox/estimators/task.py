@@ -28,6 +28,7 @@ Callback = Callable[[Record | SubsetRecord], "bool | None"]
 #: The same, also told x where it is known: under a level.
 Observer = Callable[[Record | SubsetRecord, "Vector | None"], bool]
 
+_MANY = 1000  # outer steps, which is no limit
 _SUBSETS = 1e-2  # of tol: Newton's method gets there in the same number of steps
 
 
@@ -123,6 +124,8 @@ class Task:
 
     def fits(self, levels: Vector) -> list[Solution]:
         """The fits at several levels, each carried to the next; in ascending order of the levels."""
+        if self.time_limit is not None or self.options["subsolver"] != "auto" or self.max_iter < _MANY:
+            return [self._within(float(level), None) for level in levels]  # each under its own limits
         found = path(self._problem(float(levels[0])), levels, tol=self.tol, start=self.options["start"])
         solutions = []
         for i, certificate in enumerate(found.certificates):

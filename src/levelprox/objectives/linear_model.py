@@ -261,6 +261,11 @@ class LinearModel(Model):
             cross[:, j] = self.design.rmatvec(bend * move)
         return cross
 
+    def gradient_squares_of(self, z: Vector) -> Vector:
+        share = self._share
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            return self.design.column_squares(np.where(share > 0, self.slope_of(z) ** 2 / share, 0.0))
+
     def feature_hessians_of(self, z: Vector) -> Matrix:
         return self.hessian_diagonal_of(z, True)[:, None, None]
 

@@ -45,6 +45,10 @@ class Model(Curved):
         """The diagonal blocks of A'∇²F(z)A, one for each feature; of shape (n_features, width, width)."""
 
     @abstractmethod
+    def gradient_squares_of(self, z: Vector) -> Vector:
+        """The mean over the samples, by their weights, of the squares of their own gradients; of shape (d,)."""
+
+    @abstractmethod
     def cross_hessian_of(self, z: Vector, moves: Iterable[Vector], count: int, convex: bool) -> Matrix:
         """A'∇²F(z)v for each of `count` changes v of the margins; of shape (d, count).
 

@@ -143,6 +143,12 @@ class MultinomialModel(ByClass):
             cross[:, j] = self._pulled_back(share * Multinomial.product(p, move))
         return cross
 
+    def gradient_squares_of(self, z: Matrix) -> Vector:
+        slopes, share = Multinomial.derivative(z, self.target, self.sample_weight), self._share[:, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            squares = np.where(share > 0, slopes**2 / share, 0.0)
+        return np.stack([self.design.column_squares(column) for column in squares.T], axis=1).ravel()
+
     def feature_hessians_of(self, z: Matrix) -> Matrix:
         p, share, K = Multinomial.probabilities(z), self._share, self.width
         blocks = np.empty((self.design.shape[1], K, K))

@@ -225,6 +225,9 @@ class OneVsRestModel(ByClass):
                 cross[k :: self.width, j] = self.design.rmatvec(bends[k] * move[:, k])
         return cross
 
+    def gradient_squares_of(self, z: Matrix) -> Vector:
+        return self._flat([part.gradient_squares_of(margins) for part, margins in self._by_class(z)])
+
     def feature_hessians_of(self, z: Matrix) -> Matrix:
         diagonal = self.hessian_diagonal_of(z, True).reshape(-1, self.width)
         return np.asarray(diagonal[:, :, None] * np.eye(self.width))
