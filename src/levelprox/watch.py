@@ -23,10 +23,22 @@ _OFTEN = 0.1  # seconds between calls of the callback where nothing improves
 _ACCEPTABLE = 100  # times tol: a stationarity that is not worth a warning
 _RESOLUTION = 1e3 * 2.0**-52
 
+_FAR, _SHOWS = 128.0, 1e-9  # times x; of ψ
 _SEPARABLE = (
     "The data are separable: the loss can be made as small as one likes with these features, and coefficients are "
     "limited by precision only. Fewer features, or a level of a constraint without a cap, such as l1, keep them finite."
 )
+
+
+def _falls_farther_out(objective: Objective, x: Vector) -> bool:
+    """Whether ψ is lower far out along x by more than its last digits; for convex ψ that falls for ever, always.
+
+    A bounded loss counts errors there: its fits are as far out as is of use.
+    """
+    if objective.convex_start is None:
+        return True
+    here, far = (objective.value_and_gradient(t * x)[0] for t in (1.0, _FAR))
+    return here - far > _SHOWS * abs(here)
 
 
 class Watch:
@@ -106,7 +118,7 @@ class Watch:
     ) -> tuple[Status, str]:
         """What the end is called, and in a sentence; a warning where it is not what was asked for."""
         status = self.status(ended)
-        separated = objective.is_separated(x)
+        separated = objective.is_separated(x) and _falls_farther_out(objective, x)
         if separated and status is Status.SOLVED:
             status = Status.DIVERGING
         elif status is Status.SOLVED and stationarity > max(_ACCEPTABLE * tol, _RESOLUTION):

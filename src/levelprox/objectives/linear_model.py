@@ -27,7 +27,6 @@ from levelprox.validation import finite
 # Margins this close to a kink, relative to what they are a sum of, count as at it.
 _KINK = 1e-12
 _ALL = slice(None)
-_SHOWS = 1e-9  # of ψ
 #: Times x: where to look whether a bounded loss still falls.
 FARTHER = 2.0 ** np.arange(8)
 # What is computed from X once, and not pickled.
@@ -35,8 +34,8 @@ _DERIVED = ("compiled", "by_rows", "row_squares", "curvature", "_column_squares"
 
 
 def gains_for_ever(values: list[float]) -> bool:
-    """Whether a bounded loss only falls, ever farther out on a ray, and by more than its last digits."""
-    return values[0] - values[-1] > _SHOWS * abs(values[0]) and bool(np.all(np.diff(values) <= 0))
+    """Whether a bounded loss only falls, ever farther out on a ray."""
+    return values[-1] < values[0] and bool(np.all(np.diff(values) <= 0))
 
 
 class _ColumnSquares(NamedTuple):
@@ -209,7 +208,7 @@ class LinearModel(Model):
             falls = self.loss.falls_for_ever(direction, self.target)
             counts = self._share > 0
             return bool(np.any(falls & counts) and np.all(falls | (direction == 0) | ~counts))
-        # A bounded loss need not separate all samples to gain from longer x: look whether it does, and shows it.
+        # A bounded loss need not separate all samples to gain from longer x: look whether it does.
         return gains_for_ever([self.loss.value(t * direction, self.target, self.sample_weight) for t in FARTHER])
 
     def margins(self, x: Vector) -> Vector:
