@@ -44,10 +44,10 @@ def main() -> None:
     print(f"The loss falls at the rate {model.multiplier_:.2g} per feature of budget.\n")
 
     began = time.perf_counter()
-    chosen = SparseClassifierCV(n_features=range(1, 7), one_standard_error=True).fit(X, y)
+    chosen = SparseClassifierCV(n_features=range(1, 6), one_standard_error=True).fit(X, y)
     seconds = time.perf_counter() - began
     k, error = chosen.best_params_["n_features"], 1 - chosen.score(X_test, y_test)
-    print(f"SparseClassifierCV over 1..6 features, one-standard-error rule, {seconds:.2f} s: {k} features,")
+    print(f"SparseClassifierCV over 1..5 features, one-standard-error rule, {seconds:.2f} s: {k} features,")
     print(f"test error {100 * error:.1f} %:")
     show(chosen, data.feature_names)
 
