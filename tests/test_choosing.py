@@ -357,3 +357,9 @@ def test_levels_of_folds_keep_the_limits_of_a_fit():
 def test_a_target_without_any_spread_has_a_criterion_too():
     X = np.random.default_rng(0).standard_normal((100, 5))
     assert SparseRegressorCV(criterion="bic", n_features=[0, 1]).fit(X, np.ones(100)).best_params_ == {"n_features": 0}
+
+
+def test_one_standard_error_needs_folds():
+    X = np.random.default_rng(0).standard_normal((50, 5))
+    with pytest.raises(InvalidInputError, match="one_standard_error is for criterion='cv'"):
+        SparseRegressorCV(criterion="bic", one_standard_error=True).fit(X, X[:, 0])

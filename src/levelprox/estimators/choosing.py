@@ -69,12 +69,12 @@ class Choosing(SparseLinearModel):
     def _search(self, samples: Samples, params: dict[str, Any]) -> Budget:
         """The best of the grid, with `cv_results_` and what goes with it."""
         d = samples.X.shape[1]
+        if self.criterion not in ("cv", *CRITERIA):
+            raise InvalidInputError(f"criterion must be one of cv, {', '.join(CRITERIA)}, got {self.criterion!r}")
         if boolean("one_standard_error", self.one_standard_error) and self.criterion != "cv":
             raise InvalidInputError(
                 f"one_standard_error is for criterion='cv': {self.criterion!r} has no standard error"
             )
-        if self.criterion not in ("cv", *CRITERIA):
-            raise InvalidInputError(f"criterion must be one of cv, {', '.join(CRITERIA)}, got {self.criterion!r}")
         if self.criterion == "cv":
             scorer, splits, score_params = self._judges(samples, params)
             budgets = self._grid(d)
