@@ -7,12 +7,10 @@ from abc import abstractmethod
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import clone, is_classifier
 
-from levelprox.errors import InvalidInputError
-from levelprox.estimators.task import Budget, Task
-from levelprox.validation import finite, real_array, whole
+from levelprox.estimators.task import Budget, Task, budgets_of
 
 _MOST, _LEVELS = 30, 20  # numbers of features, levels tried where none are given
 
@@ -30,12 +28,10 @@ class Along:
         more: dict[str, Any],
     ) -> list[Self]:
         """Fitted copies, in ascending order of the budgets; levels are carried from one to the next."""
-        if n_features is not None and level is not None:
-            raise InvalidInputError("give either n_features or level, not both")
         model: Any = self._single()
         data, target = model._read(X, y, **({} if is_classifier(model) else {"y_numeric": True}))
         weight = model._weights(sample_weight, data.shape[0])
-        budgets = _asked(n_features, level) or self._budgets(*data.shape)
+        budgets = budgets_of(n_features, level) or self._budgets(*data.shape)
         task: Task = model._task(data, target, weight, budgets[0], **more)
         if budgets[0].features is None:
             solutions = task.fits(np.array([budget.value for budget in budgets]))
@@ -62,13 +58,3 @@ class Along:
 
     @abstractmethod
     def _budget(self, n: float) -> Budget: ...
-
-
-def _asked(n_features: ArrayLike | None, level: ArrayLike | None) -> list[Budget]:
-    """The budgets asked for in ascending order, each once; none where nothing is."""
-    if level is not None:
-        levels: NDArray[Any] = np.unique(finite("level", real_array("level", np.atleast_1d(np.asarray(level)))))
-        return [Budget(level=one) for one in levels.astype(np.float64).tolist()]
-    if n_features is None:
-        return []
-    return [Budget(features=k) for k in sorted({whole("n_features", k) for k in np.atleast_1d(n_features).tolist()})]

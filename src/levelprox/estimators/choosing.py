@@ -26,12 +26,11 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.parallel import Parallel, delayed
 
-from levelprox.errors import InfeasibleError, InvalidInputError, warn
+from levelprox.errors import InvalidInputError, warn
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.information import CRITERIA, check_likelihood, deviance, price
-from levelprox.estimators.task import Budget, Solution, Task
+from levelprox.estimators.task import Budget, Solution, Task, budgets_of
 from levelprox.estimators.watching import counting
-from levelprox.validation import finite, real_array, whole
 
 #: Numbers of features tried where neither n_features nor level is given, as far as there are features.
 DEFAULT_GRID = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
@@ -94,23 +93,7 @@ class Choosing(SparseLinearModel):
 
     def _grid(self, d: int) -> list[Budget]:
         """The candidates in ascending order, each once."""
-        if self.n_features is not None and self.level is not None:
-            raise InvalidInputError(
-                f"give either n_features or level, not both; got n_features={self.n_features!r}, level={self.level!r}"
-            )
-        if self.level is not None:
-            levels = np.atleast_1d(np.array(finite("level", real_array("level", self.level)), np.float64))
-            if levels.ndim != 1 or not levels.size:
-                raise InvalidInputError(f"level must be a list of numbers, got shape {levels.shape}")
-            if np.any(levels < 0):
-                raise InfeasibleError(f"no feasible point: g(x) >= 0 for all x, got level={levels.min():g}")
-            return [Budget(level=float(level)) for level in np.unique(levels)]
-        if self.n_features is None:
-            return [Budget(features=k) for k in DEFAULT_GRID if k <= d]
-        if np.ndim(self.n_features) > 1 or not np.size(self.n_features):
-            raise InvalidInputError(f"n_features must be a list of integers, got shape {np.shape(self.n_features)}")
-        given = [self.n_features] if np.ndim(self.n_features) == 0 else list(self.n_features)
-        return [Budget(features=k) for k in sorted({whole("n_features", k) for k in given})]
+        return budgets_of(self.n_features, self.level) or [Budget(features=k) for k in DEFAULT_GRID if k <= d]
 
     # --- by folds
 

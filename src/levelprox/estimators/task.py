@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from levelprox.budget import best_subset
 from levelprox.certificate import Certificate, certify
 from levelprox.constraints import Constraint
+from levelprox.errors import InfeasibleError, InvalidInputError
 from levelprox.estimators.border import Border
 from levelprox.objectives import Model, Objective
 from levelprox.path import path
@@ -19,7 +20,7 @@ from levelprox.problem import Problem
 from levelprox.result import Record, Status
 from levelprox.solve import solve
 from levelprox.subset import SubsetCertificate, SubsetRecord
-from levelprox.validation import Array
+from levelprox.validation import Array, finite, real_array, whole
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
@@ -51,6 +52,27 @@ class Budget:
     def value(self) -> float:
         """k or η."""
         return float(self.features if self.features is not None else self.level)  # type: ignore[arg-type]  # one is given
+
+
+def budgets_of(n_features: Any, level: Any) -> list[Budget]:
+    """The budgets asked for in ascending order, each once; none where nothing is."""
+    if n_features is not None and level is not None:
+        raise InvalidInputError(
+            f"give either n_features or level, not both; got n_features={n_features!r}, level={level!r}"
+        )
+    if level is not None:
+        levels = np.atleast_1d(np.array(finite("level", real_array("level", level)), np.float64))
+        if levels.ndim != 1 or not levels.size:
+            raise InvalidInputError(f"level must be a list of numbers, got shape {levels.shape}")
+        if np.any(levels < 0):
+            raise InfeasibleError(f"no feasible point: g(x) >= 0 for all x, got level={levels.min():g}")
+        return [Budget(level=float(one)) for one in np.unique(levels)]
+    if n_features is None:
+        return []
+    if np.ndim(n_features) > 1 or not np.size(n_features):
+        raise InvalidInputError(f"n_features must be a list of integers, got shape {np.shape(n_features)}")
+    given = [n_features] if np.ndim(n_features) == 0 else list(n_features)
+    return [Budget(features=k) for k in sorted({whole("n_features", k) for k in given})]
 
 
 @dataclass(frozen=True, eq=False)
