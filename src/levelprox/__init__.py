@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 from levelprox import constraints, designs, levels, losses, objectives, report, subsolvers, theory
 from levelprox.budget import best_subset
 from levelprox.certificate import Certificate, certify
-from levelprox.errors import InfeasibleError, InvalidInputError, LevelproxError, NumericalError
+from levelprox.errors import (
+    CheckpointError,
+    FileFormatError,
+    InfeasibleError,
+    InvalidInputError,
+    LevelproxError,
+    NumericalError,
+)
 from levelprox.nearby import Nearby, expected_kkt, nearby_kkt
 from levelprox.objectives import Function, LinearModel, MultinomialModel, OneVsRestModel, Stochastic
 from levelprox.path import Path, path, subset_path
@@ -31,8 +38,10 @@ __version__ = metadata.version("levelprox")
 __all__ = [
     "CVDisplay",
     "Certificate",
+    "CheckpointError",
     "ConvergenceDisplay",
     "Exchanges",
+    "FileFormatError",
     "Function",
     "InfeasibleError",
     "InvalidInputError",

@@ -33,6 +33,14 @@ class InfeasibleError(InvalidInputError):
     """No point obeys the level, or the given start does not."""
 
 
+class FileFormatError(InvalidInputError):
+    """A file is not what it should be; the message says which file, and where in it."""
+
+
+class CheckpointError(LevelproxError):
+    """A checkpoint cannot be written, read, or continued from; the message names the file and the difference."""
+
+
 class NumericalError(LevelproxError, ArithmeticError):
     """The objective returned something that is not finite, or failed.
 
