@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
-from typing import Any, TypeVar
+from typing import Any
 
 from levelprox.errors import CheckpointError, CheckpointWarning, FileFormatError, InvalidInputError, warn
 from levelprox.io import checkpoint as files
@@ -24,7 +24,6 @@ from levelprox.io.container import Contents
 from levelprox.io.plain import decode, encode
 from levelprox.termination import Termination
 
-Value = TypeVar("Value")
 Place = str | os.PathLike[str]
 
 
@@ -65,6 +64,11 @@ class Journal:
         self.parts.pop(name, None)
 
     @property
+    def idle(self) -> bool:
+        """Whether nobody will ever ask for the state."""
+        return self.keeper is None
+
+    @property
     def advice(self) -> str:
         """How to go on, for a run that is cut short; empty where nothing is kept."""
         return "" if self.keeper is None else f" Its state is kept: resume={str(self.keeper.file.path)!r} goes on."
@@ -77,40 +81,6 @@ class Journal:
         self.state = tree["state"]
         for name, part in tree["parts"].items():
             self.part(name).take(part)
-
-
-class Pieces:
-    """Pieces of work done one after another, in an order that their results decide; none is done twice.
-
-    Parameters
-    ----------
-    journal : Journal
-    state : callable
-        What, besides the results, the pieces leave behind.
-    restore : callable
-        Called with that, before the first piece that is not known yet.
-    """
-
-    def __init__(self, journal: Journal, state: Callable[[], Any], restore: Callable[[Any], None]) -> None:
-        self.journal, self.state, self.restore = journal, state, restore
-        known = journal.state
-        self.results: list[Any] = [] if known is None else list(known["results"])
-        self.behind: Any = None if known is None else known["behind"]
-        self.place = 0
-
-    def __call__(self, work: Callable[[], Value]) -> Value:
-        """The result of the next piece: known already, or found out now."""
-        if self.place < len(self.results):
-            self.place += 1
-            result: Value = self.results[self.place - 1]
-            if self.place == len(self.results) and self.behind is not None:
-                self.restore(self.behind)
-            return result
-        result = work()
-        self.results.append(result)
-        self.place += 1
-        self.journal.keep({"results": tuple(self.results), "behind": self.state()})
-        return result
 
 
 class Keeper:
