@@ -32,13 +32,9 @@ class Point:
 def fuzz(inputs: int, seed: int) -> None:
     """So many mutated texts."""
     rng = random.Random(seed)
-    data = {
-        "p": Point(1.5, Colour.RED),
-        "t": (1, None, True, float("inf")),
-        "a": np.arange(3),
-        "m": scipy.sparse.eye_array(3),
-    }
-    text, arrays = encode({**data, "m": data["m"].tocsr()}, (Colour, Point))
+    matrix = scipy.sparse.csr_array(np.eye(3))
+    data = {"p": Point(1.5, Colour.RED), "t": (1, None, True, float("inf")), "a": np.arange(3), "m": matrix}
+    text, arrays = encode(data, (Colour, Point))
     begin, read = time.perf_counter(), 0
     for _ in range(inputs):
         try:
