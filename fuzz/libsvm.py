@@ -32,7 +32,8 @@ def fuzz(inputs: int, seed: int) -> None:
     seconds = time.perf_counter() - begin
     found = json.loads(said)
     print(
-        f"libsvm: {found['inputs']} inputs in {seconds:.0f} s, {found['edges']} edges, corpus of {found['corpus']} texts"
+        f"libsvm: {found['inputs']} inputs in {seconds:.0f} s, "
+        f"{found['edges']} edges, corpus of {found['corpus']} texts"
     )
     print("libsvm: each read at once, in pieces and in batches, under AddressSanitizer and UndefinedBehaviorSanitizer")
     _measure()
