@@ -16,7 +16,8 @@ import pytest
 from sklearn.datasets import load_svmlight_file
 
 from levelprox import FileFormatError, InvalidInputError, SparseClassifier
-from levelprox.io import libsvm_batches, opened, read_libsvm
+from levelprox.io import libsvm, libsvm_batches, opened, read_libsvm
+from tests.libsvm_cases import twin
 
 
 def written(tmp_path: Path, text: bytes, name: str = "data.svm") -> Path:
@@ -138,6 +139,11 @@ def test_errors_name_file_line_and_column(tmp_path, text):
         expected = REFUSED[text].replace("max_features", "max_features" if read is read_libsvm else "n_features")
         assert str(caught.value).startswith(f"{path}:{expected}")
         assert len(str(caught.value)) < len(str(path)) + 200 and str(caught.value).isprintable()
+
+
+def test_every_fault_of_the_parser_has_its_words():
+    faults = {found[0] for text in REFUSED if isinstance(found := twin(text, 10**9, False, False), tuple)}
+    assert {fault for fault in faults if isinstance(fault, str)} == set(libsvm._FAULTS)
 
 
 def test_an_index_beyond_the_declared_features_names_both(tmp_path):
