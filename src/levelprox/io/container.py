@@ -106,7 +106,7 @@ def unpack(data: bytes, name: str) -> Contents:
     if not (isinstance(metadata, dict) and all(isinstance(value, str) for value in metadata.values())):
         raise FileFormatError(f"{name}: the header has no metadata; this is not a file of levelprox")
     signature = metadata.pop("sha256", "")
-    if not (len(signature) == len(_UNSIGNED) and text.startswith(_SIGNED + signature.encode())):
+    if not (len(signature) == len(_UNSIGNED) and signature.isascii() and text.startswith(_SIGNED + signature.encode())):
         raise FileFormatError(f"{name}: there is no checksum; this is not a file of levelprox")
     rest = text[len(_SIGNED) + len(_UNSIGNED) :]
     if _digest(data[:_LENGTH], _SIGNED, _UNSIGNED.encode("ascii"), rest, body) != signature:

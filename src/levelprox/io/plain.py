@@ -43,7 +43,7 @@ def decode(text: str, arrays: Mapping[str, Array], kinds: Iterable[type], name: 
         return _built(json.loads(text), {kind.__name__: kind for kind in kinds}, arrays)
     except FileFormatError:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise FileFormatError(
             f"{name}: {type(error).__name__}: {error}; the file is damaged, or of another version"
         ) from error
