@@ -23,6 +23,11 @@ def figure(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}g}".replace("-", "−")
 
 
+def cell_figure(value: float) -> str:
+    """The same in a column: all digits, so that numbers stand below one another."""
+    return f"{value:#.4g}".rstrip(".").replace("-", "−")
+
+
 def columns_of(model: Any) -> list[str]:
     """What the columns of the table are called, but for the first, which has the features."""
     width = np.atleast_2d(model.coef_).shape[0]
@@ -38,11 +43,11 @@ def rows_of(fit: Any) -> list[tuple[int, list[Cell]]]:
     parts = 100 * scaled / np.max(np.abs(scaled), initial=0.0, where=np.isfinite(scaled)) if order.size else scaled
     if coef.shape[0] > 1:
         shown = range(min(coef.shape[0], _MOST_CLASSES))
-        return [(int(j), [[figure(coef[c, i]), _part(parts[c, i])] for c in shown]) for i, j in enumerate(order)]
+        return [(int(j), [[cell_figure(coef[c, i]), _part(parts[c, i])] for c in shown]) for i, j in enumerate(order)]
     if not fit.standardize:
-        return [(int(j), [[figure(coef[0, i]), _part(parts[0, i])]]) for i, j in enumerate(order)]
+        return [(int(j), [[cell_figure(coef[0, i]), _part(parts[0, i])]]) for i, j in enumerate(order)]
     return [
-        (int(j), [[figure(coef[0, i]), None], [figure(scaled[0, i]), _part(parts[0, i])]]) for i, j in enumerate(order)
+        (int(j), [[cell_figure(coef[0, i]), None], [cell_figure(scaled[0, i]), _part(parts[0, i])]]) for i, j in enumerate(order)
     ]
 
 
@@ -56,8 +61,8 @@ def intercept_of(fit: Any) -> list[Cell]:
         return []
     values = np.atleast_1d(fit.intercept_)
     if values.size > 1:
-        return [[figure(value), None] for value in values[:_MOST_CLASSES]]
-    return [[figure(values[0]), None], *([["", None]] if fit.standardize else [])]
+        return [[cell_figure(value), None] for value in values[:_MOST_CLASSES]]
+    return [[cell_figure(values[0]), None], *([["", None]] if fit.standardize else [])]
 
 
 def left_out_of(fit: Any) -> str:
@@ -72,15 +77,18 @@ def left_out_of(fit: Any) -> str:
 def lines_of(family: Family) -> dict[str, Any]:
     """The lines of the figure: features, their values at each budget, and which of them have a colour.
 
-    As `PathDisplay`: the largest of the model itself and of the largest fit have a colour, all others are grey.
+    As `PathDisplay`: the largest of the model itself and of the largest fit have a colour, all others are grey. Fits of
+    separable data, whose coefficients only precision limits, are left out.
     """
     values = np.array([in_one_figure(one) for one in family.fits])
-    size = np.max(np.abs(values), axis=0)
+    sure = np.array(family.sure)
+    size = np.max(np.abs(values[sure]), axis=0)
     used = np.array(largest(size, _MOST_LINES), np.intp)
     picked = values[:, used]
     names = len(COLOURS)
-    named = list(dict.fromkeys([*largest(picked[family.own], names), *largest(picked[-1], names)]))
+    named = list(dict.fromkeys([*largest(picked[family.own], names), *largest(picked[sure][-1], names)]))
     curves = where_used(picked)
+    curves[~sure] = np.nan
     return {
         "title": coefficient_name(family.model),
         "features": [int(j) for j in used],

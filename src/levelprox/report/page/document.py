@@ -60,7 +60,7 @@ def page(
     fit_params, test_params : dict, optional
         What else there is for each sample of X and of X_test: offset, exposure.
     title : str, optional
-        By default the kind of model and its budget.
+        By default the kind of model.
 
     Returns
     -------
@@ -76,7 +76,7 @@ def page(
         model, X, y, n_features=n_features, level=level, sample_weight=sample_weight, fit_params=fit_params, fits=fits
     )
     said = content(family, training, testing)
-    return _written(said, family, title or _title(family, said), _subtitle(family, training, testing))
+    return _written(said, family, title or type(model).__name__, _subtitle(family, training, testing))
 
 
 def write_page(path: str | os.PathLike[str], model: Any, X: object, y: ArrayLike, **options: Any) -> None:
@@ -90,10 +90,6 @@ def write_page(path: str | os.PathLike[str], model: Any, X: object, y: ArrayLike
         As in `page`.
     """
     atomic.write(path, [page(model, X, y, **options).encode("utf-8")])
-
-
-def _title(family: Family, said: dict[str, Any]) -> str:
-    return f"{type(family.model).__name__}, {said['fits'][family.own]['label']}"
 
 
 def _subtitle(family: Family, training: Samples, testing: Samples | None) -> str:
@@ -128,13 +124,14 @@ def _written(said: dict[str, Any], family: Family, title: str, subtitle: str) ->
         last=len(said["fits"]) - 1,
         own=family.own,
         tiles=written.tiles(fit),
+        width="several" if said["several"] else "one",
         head=written.head(said),
         rows=written.rows(said, fit),
         left_out=written.text(fit["left_out"]),
         status=written.text(fit["status"][0]),
         kind=fit["status"][1],
         facts=written.facts(fit),
-        outcome="What was taken for what" if said["outcome"]["kind"] == "classes" else "Residuals",
+        outcome="Confusion matrix" if said["outcome"]["kind"] == "classes" else "Residuals",
         tested=tested,
         classes=written.classes(said["outcome"], family.own),
         versions=written.text(", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)),

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from levelprox.errors import InvalidInputError, warn
 from levelprox.report.budgets import Axis
 from levelprox.report.fitted import axis_of
+from levelprox.result import Status
 
 _SAME = 1e-9  # of a budget
 
@@ -38,6 +39,11 @@ class Family:
     def model(self) -> Any:
         """The model itself."""
         return self.fits[self.own]
+
+    @property
+    def sure(self) -> list[bool]:
+        """Which fits have coefficients that mean something: all but the diverging ones, and the model itself."""
+        return [one.status_ is not Status.DIVERGING or i == self.own for i, one in enumerate(self.fits)]
 
     @property
     def budgets(self) -> list[float]:

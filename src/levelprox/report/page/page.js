@@ -33,7 +33,7 @@
     if (part === null) return html("td", { class: "number" }, number);
     const bar = svg("rect", { class: part < 0 ? "minus" : "plus", x: Math.min(part, 0), y: 0, width: Math.abs(part), height: 10 });
     const box = svg("svg", { class: "bar", viewBox: "-100 0 200 10", preserveAspectRatio: "none", "aria-hidden": "true" }, bar);
-    return html("td", { class: "number with-bar" }, html("span", {}, number), box);
+    return html("td", { class: "number with-bar" }, html("div", {}, box, html("span", {}, number)));
   }
 
   function row([feature, cells]) {
@@ -92,15 +92,23 @@
     return places;
   }
 
-  // From where to where a chart reaches: what lies far above most of it leaves the chart.
-  function reach(values, fromZero) {
-    const sorted = values.filter((v) => v !== null).sort((a, b) => a - b);
-    if (!sorted.length) return { low: 0, high: 1, cut: false };
-    let low = fromZero ? Math.min(0, sorted[0]) : sorted[0];
-    let high = sorted[sorted.length - 1];
-    const most = sorted[Math.floor(0.8 * (sorted.length - 1))];
-    const cut = fromZero !== null && most > low && high - low > 6 * (most - low);
-    if (cut) high = low + 2 * (most - low);
+  const least = (values) => values.reduce((a, b) => Math.min(a, b), Infinity);
+  const greatest = (values) => values.reduce((a, b) => Math.max(a, b), -Infinity);
+
+  // From where to where a chart reaches. Diverging fits are no reason to reach far, nor are losses far above those of the
+  // smallest model and of the fitted one.
+  function reach(series, losses, fromZero) {
+    const sure = data.sure;
+    const known = series.flatMap((s) => s.values.filter((v) => v !== null));
+    const values = series.flatMap((s) => s.values.filter((v, i) => v !== null && sure[i]));
+    if (!values.length) return { low: 0, high: 1, cut: known.length > 0 };
+    let [low, high] = [least(values), greatest(values)];
+    if (fromZero) low = Math.min(low, 0);
+    if (losses) {
+      const usual = greatest(series.flatMap((s) => [s.values.find((v) => v !== null), s.values[data.own]]).filter((v) => v != null));
+      if (high - low > 4 * (usual - low)) high = low + 2.5 * (usual - low);
+    }
+    const cut = greatest(known) > high || least(known) < low;
     if (high - low <= 1e-9 * Math.abs(high)) [low, high] = [low - (Math.abs(low) / 2 || 0.5), high + (Math.abs(high) / 2 || 0.5)];
     const room = 0.06 * (high - low);
     return { low: fromZero && low === 0 ? 0 : low - room, high: high + room, cut };
@@ -124,43 +132,62 @@
     return placed;
   }
 
+  // The same, moved into a range as far as it has room.
+  function within(places, apart, low, high) {
+    const order = places.map((_, i) => i).sort((a, b) => places[a] - places[b] || a - b);
+    const moved = [...places];
+    let limit = high;
+    for (const i of [...order].reverse()) { moved[i] = Math.min(moved[i], limit); limit = moved[i] - apart; }
+    limit = low;
+    for (const i of order) { moved[i] = Math.max(moved[i], limit); limit = moved[i] + apart; }
+    return moved;
+  }
+
   const shortened = (name, longest) => (name.length <= longest ? name : `${name.slice(0, longest - 1)}…`);
 
   // --- charts over the budgets
 
-  const LETTER = 6.6; // pixels, of 12 px text
+  const LETTER = 7.2; // pixels, of 12 px text
+
+  // Where the names of lines stand: at the last budget of any meaning.
+  const lastKnown = (s) => (s.feature === undefined ? data.budgets.length - 1 : data.sure.lastIndexOf(true));
 
   class Chart {
     // series: [{name, classes, values, errors, feature, labelled}], later ones on top
     constructor(host, series, options) {
       Object.assign(this, { host, series, options, selected: data.own });
       host.addEventListener("click", (event) => select(this.nearest(event)));
-      host.addEventListener("pointermove", (event) => this.name(this.seriesAt(event)));
-      host.addEventListener("pointerleave", () => this.name(null));
+      for (const kind of ["pointermove", "pointerdown"]) host.addEventListener(kind, (event) => this.name(this.seriesAt(event)));
+      host.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") this.name(null); });
     }
 
-    draw() {
+    // How much room it wants for numbers on its left and names on its right; charts below one another share the most.
+    wants() {
+      const { tall, losses, fromZero, percent } = this.options;
       const width = this.host.clientWidth;
-      if (!width) return;
-      const { tall, fromZero, percent } = this.options;
       const height = Math.round(tall(width));
-      const all = this.series.flatMap((s) => s.values.flatMap((v, i) =>
-        v === null ? [] : s.errors && s.errors[i] !== null ? [v - s.errors[i], v + s.errors[i]] : [v]));
-      const { low, high, cut } = reach(all, fromZero);
-      this.cut = cut;
-      const wide = width >= 520;
-      const labelled = wide ? this.series.filter((s) => s.labelled && s.values.at(-1) !== null) : [];
+      const { low, high, cut } = reach(this.series, losses, fromZero);
+      const labelled = width >= 520 ? this.series.filter((s) => s.labelled && s.values[lastKnown(s)] !== null) : [];
       const names = labelled.map((s) => shortened(s.name, 20));
       const places = ticks(low, high, height / 48);
-      const left = 10 + LETTER * Math.max(...places.map((v) => figure(v, percent).length));
-      const right = names.length ? 26 + LETTER * Math.max(...names.map((n) => n.length)) : 10;
-      const box = { left, right: width - right, top: 18, bottom: height - 40 };
+      this.plan = { height, low, high, places, labelled, names };
+      this.cut = cut;
+      return { left: 10 + LETTER * greatest(places.map((v) => figure(v, percent).length)),
+        right: names.length ? 26 + LETTER * greatest(names.map((n) => n.length)) : 10 };
+    }
+
+    draw(margins) {
+      const width = this.host.clientWidth;
+      if (!width) return;
+      const { percent } = this.options;
+      const { height, low, high, places, labelled, names } = this.plan;
+      const box = { left: margins.left, right: width - margins.right, top: 18, bottom: height - (this.options.axis ? 40 : 24) };
       const [first, last] = [data.budgets[0], data.budgets.at(-1)];
       this.x = (v) => box.left + 6 + ((v - first) / (last - first)) * (box.right - box.left - 12);
       this.y = (v) => box.bottom - ((v - low) / (high - low)) * (box.bottom - box.top);
       this.box = box;
       const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": this.options.label });
-      root.append(this.axes(box, places, percent, low, high), this.ownMark(box));
+      root.append(this.wash(box), this.axes(box, places, percent, low, high), this.ownMark(box));
       this.mark = svg("g", { class: "mark" }, svg("line", { x1: 0, x2: 0, y1: box.top - 6, y2: box.bottom }));
       root.append(this.mark);
       const clip = `${this.host.id}-clip`;
@@ -185,8 +212,15 @@
       if (data.by === "n_features") along = along.filter(Number.isInteger);
       for (const v of along) group.append(svg("text", { x: this.x(v), y: box.bottom + 18, "text-anchor": "middle" }, figure(v)));
       const middle = (box.left + box.right) / 2;
-      group.append(svg("text", { x: middle, y: box.bottom + 35, "text-anchor": "middle" }, data.axis));
+      if (this.options.axis) group.append(svg("text", { x: middle, y: box.bottom + 35, "text-anchor": "middle" }, data.axis));
       return group;
+    }
+
+    // Behind the budgets whose fits diverge.
+    wash(box) {
+      const x = (i) => (i < 0 ? box.left : i >= data.budgets.length - 1 ? box.right : (this.x(data.budgets[i]) + this.x(data.budgets[i + 1])) / 2);
+      return svg("g", {}, ...data.sure.flatMap((sure, i) => (sure ? [] : [svg("rect", { class: "wash", x: x(i - 1),
+        y: box.top, width: x(i) - x(i - 1), height: box.bottom - box.top })])));
     }
 
     ownMark(box) {
@@ -224,11 +258,12 @@
 
     labels(labelled, names, box) {
       const group = svg("g", {});
-      const ends = labelled.map((s) => this.y(s.values.at(-1)));
-      spread(ends, 16).forEach((y, i) => {
+      const ends = labelled.map((s) => Math.min(Math.max(this.y(s.values[lastKnown(s)]), box.top - 8), box.bottom + 8));
+      within(spread(ends, 16), 16, box.top - 8, box.bottom + 4).forEach((y, i) => {
+        const x = this.x(data.budgets[lastKnown(labelled[i])]) + 4;
         const named = svg("g", { class: labelled[i].classes });
-        named.append(svg("path", { class: "leader", d: `M${box.right - 2} ${ends[i]}L${box.right + 16} ${y}` }));
-        named.append(svg("text", { class: "label", x: box.right + 20, y: y + 4 }, names[i]));
+        named.append(svg("path", { class: "leader", d: `M${x} ${ends[i]}L${x + 16} ${y}` }));
+        named.append(svg("text", { class: "label", x: x + 20, y: y + 4 }, names[i]));
         group.append(named);
       });
       return group;
@@ -299,16 +334,16 @@
       const value = (steps) => outcome.low + steps * size;
       const seen = outcome.predicted.flat();
       Object.assign(this, { host, outcome, value });
-      this.across = [value(seen.reduce((a, b) => Math.min(a, b))), value(seen.reduce((a, b) => Math.max(a, b)))];
+      this.across = [value(least(seen)), value(greatest(seen))];
       const off = outcome.predicted.flatMap((row) => row.map((p, i) => Math.abs(outcome.actual[i] - p)));
-      this.most = size * Math.max(off.reduce((a, b) => Math.max(a, b)), 1);
+      this.most = size * Math.max(greatest(off), 1);
     }
 
     draw() {
       const width = this.host.clientWidth;
       if (!width) return;
       const height = Math.round(Math.min(300, Math.max(220, width * 0.5)));
-      const places = ticks(-this.most, this.most, height / 56);
+      const places = ticks(-this.most, this.most, height / 44);
       const left = 10 + LETTER * Math.max(...places.map((v) => figure(v).length));
       const box = { left, right: width - 10, top: 10, bottom: height - 40 };
       const [low, high] = this.across[1] > this.across[0] ? this.across : [this.across[0] - 1, this.across[1] + 1];
@@ -340,8 +375,9 @@
   // --- what there is to draw
 
   const several = data.fits.length > 1;
-  const drawn = [];
+  const charts = [];
   let lines = null;
+  let residuals = null;
   const legends = [];
 
   if (several) {
@@ -352,12 +388,14 @@
     }).sort((a, b) => (a.colour < 0 ? -1 : b.colour) - (b.colour < 0 ? -1 : a.colour) || 0);
     if (series.length) {
       at("lines-section").hidden = false;
-      lines = new Chart(at("lines"), series, { tall: (w) => Math.min(400, Math.max(260, 0.6 * w)), fromZero: null,
+      lines = new Chart(at("lines"), series, { tall: (w) => Math.min(400, Math.max(260, 0.6 * w)), axis: true,
         label: `${data.lines.title} of each feature, against the budget` });
-      drawn.push(lines);
+      charts.push(lines);
+      lines.wants();
       at("lines-caption").textContent = `${data.lines.title}.`
         + (data.lines.left_out ? ` The ${series.length} largest; ${data.lines.left_out} more are not drawn.` : "")
-        + " Click to choose a budget; point at a line for its name.";
+        + " Click to choose a budget; point at a line for its name."
+        + (data.sure.includes(false) ? " Shaded: the data are separable, and coefficients have no limit." : "");
     }
     at("charts-section").hidden = false;
     data.charts.forEach((chart, k) => {
@@ -365,18 +403,21 @@
       const host = html("div", { class: "chart", id: `chart-${k}` });
       const caption = html("p", { class: "caption" });
       at("charts").append(html("div", { class: "panel" }, legend, host, caption));
-      const parts = chart.series.map((s) => ({ ...s, classes: `c${s.colour}` }));
-      const made = new Chart(host, parts, { tall: () => 200, fromZero: chart.percent, percent: chart.percent, label: `${chart.title}, against the budget` });
-      drawn.push({ draw() { made.draw(); caption.textContent = made.cut ? "Values far above the others leave the chart." : ""; }, show: (i) => made.show(i) });
+      const parts = chart.series.map((s) => ({ ...s, labelled: true, classes: `c${s.colour}` }));
+      const made = new Chart(host, parts, { tall: () => (k === data.charts.length - 1 ? 206 : 190), losses: true, fromZero: chart.percent,
+        percent: chart.percent, axis: k === data.charts.length - 1, label: `${chart.title}, against the budget` });
+      charts.push(made);
+      made.wants();
+      caption.textContent = made.cut ? "Values far above the others leave the chart." : "";
       legends.push((i) => legend.replaceChildren(html("span", { class: "what" }, chart.title), ...parts.map((s) => {
-        const error = s.errors && s.errors[i] !== null ? ` ± ${figure(s.errors[i], chart.percent)}` : "";
+        const error = s.errors && s.errors[i] !== null ? ` ± ${figure(Number(s.errors[i].toPrecision(2)), chart.percent)}` : "";
         return html("span", {}, html("span", { class: `swatch ${s.classes}` }), `${s.name} `, html("b", {}, figure(s.values[i], chart.percent)), error);
       })));
     });
   }
   if (data.outcome.kind === "residuals") {
     const { shown, all } = data.outcome;
-    drawn.push(new Residuals(at("residuals"), data.outcome));
+    residuals = new Residuals(at("residuals"), data.outcome);
     at("residuals-caption").textContent = "Actual less predicted, on the same scale at every budget."
       + (shown < all ? ` ${shown} of ${all} samples.` : "");
   }
@@ -396,7 +437,8 @@
     at("previous").disabled = selected === 0;
     at("next").disabled = selected === data.fits.length - 1;
     write(selected);
-    for (const one of drawn) one.show(selected);
+    for (const chart of charts) chart.show(selected);
+    residuals?.show(selected);
     for (const legend of legends) legend(selected);
   }
 
@@ -415,7 +457,12 @@
   at("features").addEventListener("pointerleave", () => lines?.name(null));
 
   at("steps").hidden = !several;
-  const draw = () => { for (const one of drawn) one.draw(); };
+  function draw() {
+    const wanted = charts.map((chart) => chart.wants());
+    const margins = { left: greatest(wanted.map((w) => w.left)), right: greatest(wanted.map((w) => w.right)) };
+    for (const chart of charts) chart.draw(margins);
+    residuals?.draw();
+  }
   draw();
   select(data.own);
   let width = document.documentElement.clientWidth;

@@ -56,8 +56,8 @@ def _cell(cell: list[Any]) -> str:
     at = part if part < 0 else 0
     bar = f'<rect class="{"minus" if part < 0 else "plus"}" x="{at:g}" y="0" width="{abs(part):g}" height="10"></rect>'
     return (
-        f'<td class="number with-bar"><span>{text(number)}</span>'
-        f'<svg class="bar" viewBox="-100 0 200 10" preserveAspectRatio="none" aria-hidden="true">{bar}</svg></td>'
+        f'<td class="number with-bar"><div><svg class="bar" viewBox="-100 0 200 10" preserveAspectRatio="none" '
+        f'aria-hidden="true">{bar}</svg><span>{text(number)}</span></div></td>'
     )
 
 
