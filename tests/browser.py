@@ -97,9 +97,10 @@ class Browser:
         message, self._rest = self._rest.split(b"\0", 1)
         return json.loads(message)
 
-    def open(self, path: Path, *, width: int = 1200, height: int = 900, dark: bool = False, scripts: bool = True) -> None:
-        """Open a file, as it looks on a screen of this size."""
-        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
+    def open(self, path: Path, width: int = 1200, height: int = 900, dark: bool = False, scripts: bool = True) -> None:
+        """Open a file, as it looks on a screen of this size; a narrow one is a phone's."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.ask("Emulation.setDeviceMetricsOverride", **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         still = {"name": "prefers-reduced-motion", "value": "reduce"}
         self.ask("Emulation.setEmulatedMedia", media="", features=[scheme, still])

@@ -1,4 +1,4 @@
-"""The report page: one HTML file that opens from disk, asks the network for nothing, and shows a model at every budget."""
+"""The report page: a model at every budget, in one HTML file that opens from disk and asks the network for nothing."""
 
 from levelprox.report.page.document import page, write_page
 

@@ -47,7 +47,8 @@ def rows_of(fit: Any) -> list[tuple[int, list[Cell]]]:
     if not fit.standardize:
         return [(int(j), [[cell_figure(coef[0, i]), _part(parts[0, i])]]) for i, j in enumerate(order)]
     return [
-        (int(j), [[cell_figure(coef[0, i]), None], [cell_figure(scaled[0, i]), _part(parts[0, i])]]) for i, j in enumerate(order)
+        (int(j), [[cell_figure(coef[0, i]), None], [cell_figure(scaled[0, i]), _part(parts[0, i])]])
+        for i, j in enumerate(order)
     ]
 
 

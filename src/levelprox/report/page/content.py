@@ -75,7 +75,10 @@ def _tiles(
 ) -> list[list[str]]:
     """The figures that are read first: a name, a number, and what it means."""
     n = int(fit.selected_features_.size)
-    tiles = [["Features", str(n), f"of {fit.n_features_in_} in the data"], _error("Training error", fit, train, training)]
+    tiles = [
+        ["Features", str(n), f"of {fit.n_features_in_} in the data"],
+        _error("Training error", fit, train, training),
+    ]
     if test is not None and testing is not None:
         tiles.append(_error("Test error", fit, test, testing))
     if choice is not None:

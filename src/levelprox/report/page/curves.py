@@ -96,7 +96,11 @@ def _chart(
 
 
 def _chosen(choice: Choice) -> dict[str, Any]:
-    series = {"name": "held out" if choice.folds else "all data", "colour": 2, "values": list(map(_short, choice.values))}
+    series = {
+        "name": "held out" if choice.folds else "all data",
+        "colour": 2,
+        "values": list(map(_short, choice.values)),
+    }
     return {**series, "errors": list(map(_short, choice.errors))} if choice.folds else series
 
 

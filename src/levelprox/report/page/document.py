@@ -37,9 +37,10 @@ def page(
 ) -> str:
     """A page about a fitted model, at its own budget and at others: one HTML document that needs nothing from outside.
 
-    A slider goes over the budgets. For each there are the selected features with their coefficients, errors on training,
-    test and held-out samples, the shadow price, the certificate, and a table of classes or a plot of residuals. Figures
-    show all budgets. Without scripts the page shows the model alone. The same model and data give the same bytes.
+    A slider goes over the budgets. For each there are the selected features with their coefficients, errors on
+    training, test and held-out samples, the shadow price, the certificate, and a confusion matrix or a plot of
+    residuals. Figures show all budgets. Without scripts the page shows the model alone. The same model and data give
+    the same bytes.
 
     Parameters
     ----------
@@ -75,8 +76,9 @@ def page(
     family = family_of(
         model, X, y, n_features=n_features, level=level, sample_weight=sample_weight, fit_params=fit_params, fits=fits
     )
-    said = content(family, training, testing)
-    return _written(said, family, title or type(model).__name__, _subtitle(family, training, testing))
+    said = written.storable(content(family, training, testing))
+    heading = written.storable(title or type(model).__name__)
+    return _written(said, family, heading, _subtitle(family, training, testing))
 
 
 def write_page(path: str | os.PathLike[str], model: Any, X: object, y: ArrayLike, **options: Any) -> None:

@@ -79,7 +79,8 @@ def held_out(test: Sequence[Any] | None, more: dict[str, Any] | None) -> Samples
         return None
     if not isinstance(test, tuple | list) or len(test) != 2:
         raise InvalidInputError("test must be a pair (X_test, y_test)")
-    return samples_of(*test, None, more)
+    X, y = test
+    return samples_of(X, y, None, more)
 
 
 def judge(fit: Any, samples: Samples) -> Judged:

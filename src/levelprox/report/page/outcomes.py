@@ -1,7 +1,7 @@
 """What a fit predicted beside what was: a table of classes, or points of residuals.
 
-Points are drawn on a grid of a thousand steps, and of many samples some at even distances, so that a page stays small and
-is the same each time.
+Points are drawn on a grid of a thousand steps, and of many samples some at even distances, so that a page stays small
+and is the same each time.
 """
 
 from __future__ import annotations

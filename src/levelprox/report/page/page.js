@@ -173,7 +173,7 @@
       this.plan = { height, low, high, places, labelled, names };
       this.cut = cut;
       return { left: 10 + LETTER * greatest(places.map((v) => figure(v, percent).length)),
-        right: names.length ? 26 + LETTER * greatest(names.map((n) => n.length)) : 10 };
+        right: names.length ? 34 + LETTER * greatest(names.map((n) => n.length)) : 10 };
     }
 
     draw(margins) {
@@ -262,8 +262,9 @@
       within(spread(ends, 16), 16, box.top - 8, box.bottom + 4).forEach((y, i) => {
         const x = this.x(data.budgets[lastKnown(labelled[i])]) + 4;
         const named = svg("g", { class: labelled[i].classes });
-        named.append(svg("path", { class: "leader", d: `M${x} ${ends[i]}L${x + 16} ${y}` }));
-        named.append(svg("text", { class: "label", x: x + 20, y: y + 4 }, names[i]));
+        named.append(svg("path", { class: "leader", d: `M${x} ${ends[i]}L${x + 14} ${y}` }));
+        named.append(svg("path", { class: "key", d: `M${x + 14} ${y}h12` }));
+        named.append(svg("text", { x: x + 31, y: y + 4 }, names[i]));
         group.append(named);
       });
       return group;

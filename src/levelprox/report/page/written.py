@@ -9,17 +9,29 @@ from html import escape
 from typing import Any
 
 _SHADES = 9
+# Control characters but for those that are white space.
+_NOT_IN_HTML = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
+
+
+def storable(said: Any) -> Any:
+    """The same with text that a file can hold: halves of characters, and characters that HTML has not, are replaced."""
+    if isinstance(said, str):
+        return said.encode("utf-16", "surrogatepass").decode("utf-16", "replace").translate(_NOT_IN_HTML)
+    if isinstance(said, dict):
+        return {name: storable(value) for name, value in said.items()}
+    return [storable(value) for value in said] if isinstance(said, list) else said
 
 
 def text(words: Any) -> str:
-    """Words as HTML; what no file can hold is replaced."""
-    return escape(str(words).encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd"))
+    """Words as HTML."""
+    return escape(str(words))
 
 
 def tiles(fit: dict[str, Any]) -> str:
     """The figures that are read first."""
     return "".join(
-        f'<div class="tile"><dt>{text(name)}</dt><dd class="value">{text(value)}</dd><dd class="note">{text(note)}</dd></div>'
+        f'<div class="tile"><dt>{text(name)}</dt><dd class="value">{text(value)}</dd>'
+        f'<dd class="note">{text(note)}</dd></div>'
         for name, value, note in fit["tiles"]
     )
 
@@ -75,7 +87,9 @@ def classes(outcome: dict[str, Any], i: int) -> str:
         f'<tr><th scope="row">{text(name)}</th>{_counts(counts, at)}</tr>'
         for at, (name, counts) in enumerate(zip(outcome["rows"], outcome["counts"][i], strict=True))
     )
-    return f'<thead><tr><th scope="col" class="corner">actual ↓ predicted →</th>{names}</tr></thead><tbody>{body}</tbody>'
+    return (
+        f'<thead><tr><th scope="col" class="corner">actual ↓ predicted →</th>{names}</tr></thead><tbody>{body}</tbody>'
+    )
 
 
 def _counts(counts: list[int], at: int) -> str:
