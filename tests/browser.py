@@ -116,6 +116,10 @@ class Browser:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
+    def settle(self) -> None:
+        """Wait until what was scrolled or resized is on the screen, where clicks are aimed at."""
+        self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))")
+
     def press(self, key: str, code: int) -> None:
         """Press a key on whatever has the focus."""
         for kind in ("rawKeyDown", "keyUp"):

@@ -180,6 +180,7 @@ def test_a_click_in_a_figure_selects_a_budget_and_pointing_names_a_line(browser,
     for chart in ("#lines", "#chart-0"):
         for which, wanted in ((0, "at most 0 features"), (3, "at most 3 features")):
             browser.run(f"document.querySelector('{chart}').scrollIntoView({{ block: 'center' }})")
+            browser.settle()
             x, y = browser.run(
                 f"""(() => {{ const all = [...document.querySelectorAll('{chart} text')]
                     .filter((t) => t.textContent === '{which}' && t.getAttribute('text-anchor') === 'middle');
@@ -188,6 +189,7 @@ def test_a_click_in_a_figure_selects_a_budget_and_pointing_names_a_line(browser,
             browser.click(x, y)
             assert label(browser) == wanted
     browser.run("document.querySelector('#lines').scrollIntoView({ block: 'center' })")
+    browser.settle()
     dot = "#lines .series:last-child circle:last-child"
     browser.mouse("mouseMoved", *middle(browser, dot))
     named = browser.run("document.querySelector('#lines .tip').textContent")
@@ -267,7 +269,7 @@ def test_figures_are_drawn_anew_when_the_window_changes(browser, pages):
     browser.open(pages / "classes.html")
     wide = browser.run("document.querySelector('#lines svg').getAttribute('viewBox')")
     browser.ask("Emulation.setDeviceMetricsOverride", width=360, height=700, deviceScaleFactor=1, mobile=False)
-    browser.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    browser.settle()
     assert browser.run("document.querySelector('#lines svg').getAttribute('viewBox')") != wide
     assert browser.run("document.scrollingElement.scrollWidth") <= 360
 

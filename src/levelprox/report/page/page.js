@@ -38,7 +38,7 @@
 
   function row([feature, cells]) {
     const name = html("th", { scope: "row" }, html("span", { class: swatch(colours.get(feature) ?? -1) }),
-      html("span", { class: "name" }, data.features[feature]));
+      html("span", { class: "name", title: data.features[feature] }, data.features[feature]));
     return html("tr", { "data-feature": feature }, name, ...cells.map(cell));
   }
 
@@ -147,7 +147,7 @@
 
   // --- charts over the budgets
 
-  const LETTER = 7.2; // pixels, of 12 px text
+  const LETTER = 7.4; // pixels, of 12 px text
 
   // Where the names of lines stand: at the last budget of any meaning.
   const lastKnown = (s) => (s.feature === undefined ? data.budgets.length - 1 : data.sure.lastIndexOf(true));

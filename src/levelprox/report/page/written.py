@@ -47,7 +47,8 @@ def rows(content: dict[str, Any], fit: dict[str, Any]) -> str:
     colour = dict(zip(content["lines"]["features"], content["lines"]["colours"], strict=True))
     body = "".join(
         f'<tr data-feature="{i}"><th scope="row"><span class="{swatch(colour.get(i, -1))}"></span>'
-        f'<span class="name">{text(content["features"][i])}</span></th>{"".join(map(_cell, cells))}</tr>'
+        f'<span class="name" title="{text(content["features"][i])}">{text(content["features"][i])}</span></th>'
+        f"{''.join(map(_cell, cells))}</tr>"
         for i, cells in fit["rows"]
     )
     if fit["intercept"]:
