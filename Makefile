@@ -22,6 +22,10 @@ lint: $(VENV)/.built
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The report page; fails where no Chromium is found. LEVELPROX_SCREENSHOTS=folder keeps what it looks like.
+test-page: $(VENV)/.built
+	LEVELPROX_NEEDS_BROWSER=1 $(BIN)/python -m pytest tests/test_page.py tests/test_page_browser.py
+
 # The long versions of the randomised tests, and everything else.
 test-long: $(VENV)/.built
 	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest -n $(JOBS)
