@@ -20,6 +20,7 @@ from levelprox.errors import (
     LevelproxError,
     NumericalError,
 )
+from levelprox.io.checkpoint import Checkpoint
 from levelprox.nearby import Nearby, expected_kkt, nearby_kkt
 from levelprox.objectives import Function, LinearModel, MultinomialModel, OneVsRestModel, Stochastic
 from levelprox.path import Path, path, subset_path
@@ -38,6 +39,7 @@ __version__ = metadata.version("levelprox")
 __all__ = [
     "CVDisplay",
     "Certificate",
+    "Checkpoint",
     "CheckpointError",
     "ConvergenceDisplay",
     "Exchanges",

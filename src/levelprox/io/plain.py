@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from levelprox.errors import FileFormatError
@@ -28,7 +29,7 @@ def encode(data: object, kinds: Iterable[type]) -> tuple[str, dict[str, Array]]:
     Parameters
     ----------
     data : object
-        None, bool, int, float, str, list, tuple, dict of str, ndarray, or a dataclass or enum of `kinds`.
+        None, bool, int, float, str, list, tuple, dict of str, ndarray, csr_array, or a dataclass or enum of `kinds`.
     kinds : iterable of type
     """
     arrays: dict[str, Array] = {}
@@ -61,6 +62,9 @@ def _tree(data: object, kinds: dict[str, type], arrays: dict[str, Array]) -> Any
         key = f"a{len(arrays)}"
         arrays[key] = data
         return {"array": key}
+    if isinstance(data, scipy.sparse.csr_array):
+        parts = (data.data, data.indices, data.indptr)
+        return {"rows": [_tree(part, kinds, arrays) for part in parts], "shape": list(data.shape)}
     if isinstance(data, list):
         return [_tree(one, kinds, arrays) for one in data]
     if isinstance(data, tuple):
@@ -83,6 +87,10 @@ def _built(tree: Any, kinds: dict[str, type], arrays: Mapping[str, Array]) -> An
             return _WORDS[word]
         case {"array": key}:
             return arrays[key]
+        case {"rows": parts, "shape": shape}:
+            rows = scipy.sparse.csr_array(tuple(_built(one, kinds, arrays) for one in parts), shape=tuple(shape))
+            rows.check_format()
+            return rows
         case {"tuple": parts}:
             return tuple(_built(one, kinds, arrays) for one in parts)
         case {"dict": parts}:
