@@ -32,7 +32,7 @@ from levelprox.solve import minimize, solve
 from levelprox.subset import Exchanges, Subset, SubsetCertificate, SubsetRecord
 
 if TYPE_CHECKING:
-    from levelprox.estimators import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
+    from levelprox.estimators import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV, load
 
 __version__ = metadata.version("levelprox")
 
@@ -75,6 +75,7 @@ __all__ = [
     "estimators",
     "expected_kkt",
     "levels",
+    "load",
     "losses",
     "minimize",
     "nearby_kkt",
@@ -89,7 +90,7 @@ __all__ = [
 ]
 
 # What needs more of scikit-learn than the solver does is imported when it is first asked for.
-_LATER = ("SparseClassifier", "SparseClassifierCV", "SparseRegressor", "SparseRegressorCV", "estimators")
+_LATER = ("SparseClassifier", "SparseClassifierCV", "SparseRegressor", "SparseRegressorCV", "estimators", "load")
 
 
 def __getattr__(name: str) -> object:

@@ -4,5 +4,6 @@ from levelprox.estimators.classifier import SparseClassifier
 from levelprox.estimators.classifier_cv import SparseClassifierCV
 from levelprox.estimators.regressor import SparseRegressor
 from levelprox.estimators.regressor_cv import SparseRegressorCV
+from levelprox.estimators.saving import load
 
-__all__ = ["SparseClassifier", "SparseClassifierCV", "SparseRegressor", "SparseRegressorCV"]
+__all__ = ["SparseClassifier", "SparseClassifierCV", "SparseRegressor", "SparseRegressorCV", "load"]
