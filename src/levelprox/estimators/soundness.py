@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,7 @@ FITTED: dict[str, Callable[[Any], bool]] = {
     "message_": lambda message: isinstance(message, str),
     "n_iter_": lambda n: _is_count(n),
     "history_": lambda told: isinstance(told, tuple) and all(_is_record(one) for one in told),
-    "n_samples_seen_": lambda n: isinstance(n, Real) and n >= 0,
+    "n_samples_seen_": lambda n: isinstance(n, int | float) and n >= 0,
     "cv_results_": lambda results: isinstance(results, dict) and _is_table(results),
     "best_index_": lambda i: _is_count(i),
     "best_params_": lambda best: isinstance(best, dict) and len(best) == 1,
@@ -110,6 +109,13 @@ def _check_budget(model: Any) -> None:
     if model.positive is True and np.any(model.coef_ < 0):
         j = int(np.argmin(np.min(np.atleast_2d(model.coef_), axis=0)))
         raise InvalidInputError(f"positive=True, and the coefficient of feature {j} is negative")
+    if hasattr(model, "certificate_"):
+        certificate = model.certificate_
+        if isinstance(certificate, SubsetCertificate) == hasattr(model, "constraint_"):
+            raise InvalidInputError(f"a {type(certificate).__name__} is of another kind of budget than level_")
+        told = certificate.k if isinstance(certificate, SubsetCertificate) else certificate.level
+        if told != model.level_:
+            raise InvalidInputError(f"level_ = {model.level_!r}, and certificate_ speaks of {told!r}")
     if hasattr(model, "constraint_"):
         g = model.constraint_.total(sizes, weight)
         if not g <= model.level_:
@@ -142,7 +148,7 @@ def _check_choice(model: Any) -> None:
 
 
 def _is_count(n: object) -> bool:
-    return isinstance(n, Integral) and not isinstance(n, bool) and n >= 0
+    return isinstance(n, int) and not isinstance(n, bool) and n >= 0
 
 
 def _is_vector(array: object, kinds: str, may_be_nan: bool = False) -> bool:

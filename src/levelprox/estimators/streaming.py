@@ -45,8 +45,8 @@ class Streaming(SparseLinearModel):
         settings = self._settings()
         if hasattr(self, "n_samples_seen_") and not hasattr(self, "_stream"):
             raise InvalidInputError(
-                "this model was read from a file, without what its stream remembers of the batches before: begin another "
-                "one, by `fit` or with a clone"
+                "this model was read from a file, without what its stream remembers of the batches before: begin "
+                "another one, by `fit` or with a clone"
             )
         stream, moments, begun_with = copy.deepcopy(getattr(self, "_stream", None)) or (*self._begun(d), settings)
         for name, value in settings.items():
