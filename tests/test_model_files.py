@@ -52,11 +52,12 @@ def there_and_back(model, path):
 
 def same(one: object, other: object) -> bool:
     """In value, type and every bit."""
+    if scipy.sparse.issparse(one):
+        return type(one) is type(other) and same(one.toarray(), other.toarray())
     if isinstance(one, np.ndarray | np.generic):
-        alike = type(one) is type(other) and one.dtype == other.dtype and one.shape == other.shape
-        return alike and (
-            one.tolist() == other.tolist() if one.dtype.kind in "OU" else one.tobytes() == other.tobytes()
-        )
+        if type(one) is not type(other) or one.dtype != other.dtype or one.shape != other.shape:
+            return False
+        return one.tolist() == other.tolist() if one.dtype.kind in "OU" else one.tobytes() == other.tobytes()
     if isinstance(one, dict):
         return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
     return type(one) is type(other) and (one == other or (one != one and other != other))
@@ -69,7 +70,10 @@ def state(model) -> dict[str, object]:
 def assert_same(model, loaded, X) -> None:
     assert type(loaded) is type(model)
     ours, theirs = model.get_params(), loaded.get_params()
-    assert all(same(ours[name], theirs[name]) or repr(ours[name]) == repr(theirs[name]) for name in ours | theirs)
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        given = list(value) if isinstance(value, range) else value
+        assert same(given, theirs[name]) or (not isinstance(given, np.ndarray) and given == theirs[name]), name
     for name, value in state(model).items():
         assert same(value, getattr(loaded, name)) or value == getattr(loaded, name), name
     for method in ("predict", "decision_function", "predict_proba", "predict_log_proba", "transform"):
@@ -78,7 +82,7 @@ def assert_same(model, loaded, X) -> None:
     assert same(model.get_feature_names_out(), loaded.get_feature_names_out())
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", [task for task in TASKS if LONG or not task.endswith("ovr") or task.startswith("squ")])
 def test_every_loss_comes_back_the_same(task, tmp_path):
     X, y = data(task)
     model = fitted(estimator(task, n_features=3), X, y)
@@ -105,11 +109,10 @@ def test_every_loss_comes_back_the_same(task, tmp_path):
     ],
     ids=lambda model: str(model)[:70],
 )
-@pytest.mark.parametrize("kind", ["dense", "float32", "sparse", "frame"])
+@pytest.mark.parametrize("kind", ["float32", "sparse", "frame"])
 def test_every_kind_of_model_comes_back_the_same(model, kind, tmp_path):
     X, y = data()
     X = {
-        "dense": X,
         "float32": X.astype(np.float32),
         "sparse": scipy.sparse.csr_array(X),
         "frame": pd.DataFrame(X, columns=[f"größe {j}" for j in range(8)]),
@@ -131,9 +134,8 @@ def test_constraints_are_stored_by_name(kind, tmp_path):
     X, y = data("squared")
     constraint = next(one for one in CONSTRAINTS if type(one) is kind)
     level = 0.37 * float(constraint.phi(1.0))
-    loaded = there_and_back(
-        fitted(SparseRegressor(level=level, constraint=constraint, tol=1e-3), X, y), tmp_path / "file"
-    )
+    model = fitted(SparseRegressor(level=level, constraint=constraint, tol=1e-3), X, y)
+    loaded = there_and_back(model, tmp_path / "file")
     assert loaded.constraint == constraint and loaded.constraint_ == constraint
 
 
@@ -154,7 +156,7 @@ def test_losses_and_subsolvers_are_stored_by_name(tmp_path):
     [
         np.array([0, 1]),
         np.array([3, -7], np.int8),
-        np.array([0.5, 1.0]),
+        np.array([2.0, 3.0]),
         np.array([False, True]),
         np.array(["b", "a"]),
         np.array(["long enough", "b"], "<U40"),
@@ -222,7 +224,7 @@ def test_what_predictions_do_not_need_is_left_out_with_a_warning(tmp_path):
     given = {"callback": lambda record: None, "cv": KFold(3), "scoring": lambda *_: 0.5}
     model = fitted(SparseClassifierCV(n_features=[1], **given), X, y)
     model.random_state = np.random.default_rng(0)
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match="is not kept in the file") as caught:
         model.save(tmp_path / "file")
     assert [str(one.message).split("=")[0] for one in caught] == ["callback", "cv", "random_state", "scoring"]
     assert all(one.filename == __file__ for one in caught)
@@ -232,7 +234,7 @@ def test_what_predictions_do_not_need_is_left_out_with_a_warning(tmp_path):
 
 def test_what_a_model_needs_and_cannot_be_stored_is_named(tmp_path):
     X, y = data("squared")
-    own = Custom(1.0, lambda t: np.hypot(1, t) - 1, lambda t: t / np.hypot(1, t), 1.0)
+    own = Custom(1.0, lambda t: np.hypot(1, t) - 1, lambda t: t / np.hypot(1, t), 1.0, 1.0)
     model = fitted(SparseRegressor(level=0.5, constraint=own, tol=1e-2), X, y)
     with pytest.raises(InvalidInputError, match=r"constraint=.* cannot be stored without pickle"):
         model.save(tmp_path / "file")
@@ -279,7 +281,7 @@ def test_of_two_processes_one_whole_file_is_left(tmp_path):
         "import sys, numpy as np, levelprox\n"
         "X = np.random.default_rng(0).standard_normal((40, 5))\n"
         "model = levelprox.SparseRegressor(n_features=int(sys.argv[2])).fit(X, X[:, 0] + X[:, 1])\n"
-        "for _ in range(50): model.save(sys.argv[1], overwrite=True); levelprox.load(sys.argv[1])\n"
+        "for _ in range(8): model.save(sys.argv[1], overwrite=True); levelprox.load(sys.argv[1])\n"
     )
     path = tmp_path / "file"
     both = [subprocess.Popen([sys.executable, "-c", script, str(path), k]) for k in "12"]
@@ -304,8 +306,12 @@ def test_every_truncation_and_every_byte_counts(tmp_path):
         bits = range(8) if LONG else [draw.randrange(8)]
         for changed in (whole[:i], *(whole[:i] + bytes([whole[i] ^ 1 << bit]) + whole[i + 1 :] for bit in bits)):
             path.write_bytes(changed)
-            with pytest.raises(FileFormatError, match=str(path)):
+            try:
                 levelprox.load(path)
+            except FileFormatError as error:
+                assert str(error).startswith(f"{path}: ")
+            else:
+                pytest.fail(f"byte {i} does not count")
     path.write_bytes(whole + b"\n")
     with pytest.raises(FileFormatError, match="checksum"):
         levelprox.load(path)
@@ -344,6 +350,7 @@ def forged(change, model=None):
     change(about, tree["dict"], arrays)
     if "model" in about:
         about["model"] = json.dumps(tree)
+        arrays = {name: array for name, array in arrays.items() if f'"{name}"' in about["model"] or name == "z"}
     whole = b"".join(container.pack(container.Contents(about, arrays)))
     return container.unpack(whole, "some.file")
 
@@ -379,7 +386,7 @@ FORGERIES = {
     ),
     "JSONDecodeError": lambda about, tree, arrays: about.pop("model"),
     "'Pipeline' is none of": lambda about, tree, arrays: tree.update({"class": "Pipeline"}),
-    "does not hold a class": lambda about, tree, arrays: tree.pop("class"),
+    "a class, parameters and what was fitted": lambda about, tree, arrays: tree.pop("class"),
     "has no coef0_": set_fitted("coef0_", 1),
     "has no alpha": lambda about, tree, arrays: tree["parameters"]["dict"].update(alpha=1),
     "nothing refers to the arrays ['z']": lambda about, tree, arrays: arrays.update(z=np.ones(1)),
@@ -387,7 +394,7 @@ FORGERIES = {
     "scale_ cannot be": set_array("scale_", 0, -1.0),
     "intercept_ cannot be": set_array("intercept_", 0, np.nan),
     "coef_ cannot be": lambda about, tree, arrays: tree["fitted"]["dict"].update(coef_={"tuple": []}),
-    "scale_ has the shape": set_fitted("n_features_in_", 4),
+    "(1, 4) is wanted": set_fitted("n_features_in_", 4),
     "classes_ cannot be": set_fitted("classes_", {"words": ["a"], "letters": 1, "shape": [1]}),
     "coef_ has the shape": set_fitted("classes_", {"words": ["a", "b", "c"], "letters": 1, "shape": [3]}),
     "a class twice": set_fitted("classes_", {"words": ["a", "a"], "letters": 1, "shape": [2]}),
@@ -397,9 +404,7 @@ FORGERIES = {
     "status_ cannot be": set_fitted("status_", 0),
     "n_iter_ cannot be": set_fitted("n_iter_", True),
     "history_ cannot be": set_fitted("history_", {"tuple": [1]}),
-    "certificate_ cannot be": lambda about, tree, arrays: tree["fitted"]["dict"]["certificate_"]["fields"].update(
-        psi="0"
-    ),
+    "certificate_ cannot be": set_fitted("certificate_", {"kind": "Exchanges", "fields": {"examined": 0, "total": 0}}),
     "loss must be one of": lambda about, tree, arrays: tree["parameters"]["dict"].update(loss="squared"),
     "multi_class must be": lambda about, tree, arrays: tree["parameters"]["dict"].update(multi_class=3),
     "is no kind of data": set_fitted("message_", {"eval": "1"}),
