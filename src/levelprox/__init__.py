@@ -32,7 +32,14 @@ from levelprox.solve import minimize, solve
 from levelprox.subset import Exchanges, Subset, SubsetCertificate, SubsetRecord
 
 if TYPE_CHECKING:
-    from levelprox.estimators import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
+    from levelprox.estimators import (
+        SparseClassifier,
+        SparseClassifierCV,
+        SparseRegressor,
+        SparseRegressorCV,
+        certify_model,
+        load,
+    )
 
 __version__ = metadata.version("levelprox")
 
@@ -70,11 +77,13 @@ __all__ = [
     "SubsetRecord",
     "best_subset",
     "certify",
+    "certify_model",
     "constraints",
     "designs",
     "estimators",
     "expected_kkt",
     "levels",
+    "load",
     "losses",
     "minimize",
     "nearby_kkt",
@@ -89,7 +98,15 @@ __all__ = [
 ]
 
 # What needs more of scikit-learn than the solver does is imported when it is first asked for.
-_LATER = ("SparseClassifier", "SparseClassifierCV", "SparseRegressor", "SparseRegressorCV", "estimators")
+_LATER = (
+    "SparseClassifier",
+    "SparseClassifierCV",
+    "SparseRegressor",
+    "SparseRegressorCV",
+    "certify_model",
+    "estimators",
+    "load",
+)
 
 
 def __getattr__(name: str) -> object:
