@@ -10,20 +10,29 @@ for other k.
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox.constraints import MCP
 from levelprox.errors import InvalidInputError
+from levelprox.exact_refit import ExactFit
+from levelprox.identity import identity_of
+from levelprox.io.checkpoint import Checkpoint
+from levelprox.journal import Journal, keeping
 from levelprox.kinked_search import KinkedSearch
 from levelprox.objectives import Model, Objective
 from levelprox.problem import Problem
+from levelprox.refit import Fit
 from levelprox.search import Search
-from levelprox.subset import Subset
+from levelprox.subset import Subset, SubsetRecord
 from levelprox.validation import nonnegative as at_least_zero
 from levelprox.validation import whole
 from levelprox.watch import Callback, Watch
+
+#: What the state of a search is made of.
+KINDS: tuple[type, ...] = (Fit, ExactFit, SubsetRecord)
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
@@ -41,6 +50,8 @@ def best_subset(
     max_iter: int | None = None,
     time_limit: float | None = None,
     callback: Callback | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None,
+    resume: bool | str | os.PathLike[str] = False,
 ) -> Subset:
     """Minimise ψ(x) over all x with at most k nonzero features, and say how far no exchange improves the answer.
 
@@ -72,6 +83,10 @@ def best_subset(
     callback : callable, optional
         Called as callback(record) with a `SubsetRecord` whenever the best fit improves, at every phase, and some times
         a second in between; returning True stops the search.
+    checkpoint : path-like or Checkpoint, optional
+        A file in which the state of the search is kept, as in `solve`.
+    resume : bool or path-like, default=False
+        Whether to go on from there, as in `solve`; with the same bits in the end.
 
     Returns
     -------
@@ -106,7 +121,12 @@ def best_subset(
     problem = Problem(objective, MCP.from_threshold(1.0), count + 0.5, _weights(objective, keep), nonnegative)
     watch = Watch(seconds, most, callback)
     kind = Search if objective.curved else KinkedSearch
-    return kind(problem, count, at_least_zero("tol", tol), bool(prove), watch, begin)()
+
+    def identity() -> dict[str, str]:
+        return identity_of(problem, k=count, tol=tol, prove=bool(prove), start=begin)
+
+    with keeping(checkpoint, resume, identity, KINDS) as journal:
+        return kind(problem, count, at_least_zero("tol", tol), bool(prove), watch, begin, journal)()
 
 
 def _weights(objective: Model, keep: ArrayLike | None) -> Vector | None:

@@ -55,7 +55,13 @@ _STOPS = ("interrupted", "not finite")
 
 
 def continued(
-    problem: Problem, start: Iterate, direct: Iterate, how: How, tol: float, count: int = 0
+    problem: Problem,
+    start: Iterate,
+    direct: Iterate,
+    how: How,
+    tol: float,
+    count: int = 0,
+    after: tuple[Stage, Iterate] | None = None,
 ) -> Iterator[tuple[Stage, Iterate]]:
     """Every stage from the widest to the problem itself, with the iterate at its end.
 
@@ -74,6 +80,8 @@ def continued(
         How well the problem itself is to be solved.
     count : int
         How many nonzeros there are to be, where that is known; else as many as the direct start has.
+    after : (Stage, Iterate), optional
+        The last stage that is done already: go on with the next.
     """
     exchanges = count == 0  # else whoever counts does them, and knows more
     doublings, count = _doublings(problem, direct.x), count or _count(problem, direct.x)
@@ -81,6 +89,9 @@ def continued(
     if doublings == 0 or count == 0:
         return
     at = None
+    if after is not None:
+        stage, at = after
+        doublings = _following(problem, at.x, round(math.log2(stage.factor)), stage.n_nonzero, count)
     while doublings >= 0:
         factor = 2.0**doublings
         wider = widened(problem, factor)
@@ -98,8 +109,7 @@ def continued(
         yield Stage(factor, at.psi, n_nonzero, n_grad), replace(at, n_grad=n_grad)
         if at.stop in _STOPS or how.seconds_left() <= 0:
             return
-        # Once there are no more nonzeros than at the end, the next stages would change little.
-        doublings = min(doublings - 1, 0) if n_nonzero <= count else _next(problem, at.x, doublings - 1)
+        doublings = _following(problem, at.x, doublings, n_nonzero, count)
 
 
 def convex_start(problem: Problem, null: Iterate, how: How, tol: float) -> Iterate:
@@ -264,8 +274,15 @@ def _iterates(
             return
 
 
-def _next(problem: Problem, x: Vector, doublings: int) -> int:
-    """The next stage whose level x does not obey: those in between would leave it where it is."""
+def _following(problem: Problem, x: Vector, doublings: int, n_nonzero: int, count: int) -> int:
+    """The stage after this one, negative after the last: the next whose level x does not obey.
+
+    Those in between would leave x where it is. Once there are no more nonzeros than at the end, the next stages would
+    change little, and the last one follows.
+    """
+    if n_nonzero <= count:
+        return min(doublings - 1, 0)
+    doublings -= 1
     while doublings > 0:
         wider = widened(problem, 2.0**doublings)
         if wider.g(x) > wider.level:

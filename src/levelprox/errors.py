@@ -41,6 +41,10 @@ class CheckpointError(LevelproxError):
     """A checkpoint cannot be written, read, or continued from; the message names the file and the difference."""
 
 
+class CheckpointLockedError(CheckpointError):
+    """Another run keeps its state in this file now."""
+
+
 class NumericalError(LevelproxError, ArithmeticError):
     """The objective returned something that is not finite, or failed.
 
@@ -55,9 +59,13 @@ class NumericalError(LevelproxError, ArithmeticError):
         self.result = result
 
 
-def warn(message: str) -> None:
+class CheckpointWarning(UserWarning):
+    """The state of a run could not be kept, or only an earlier one was there."""
+
+
+def warn(message: str, category: type[Warning] = ConvergenceWarning) -> None:
     """Warn, on the line outside levelprox that asked for the run, and outside scikit-learn, which calls its methods."""
     depth, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _BETWEEN:
         depth, frame = depth + 1, frame.f_back
-    warnings.warn(message, ConvergenceWarning, stacklevel=depth)
+    warnings.warn(message, category, stacklevel=depth)

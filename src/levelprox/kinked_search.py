@@ -15,21 +15,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.exact_refit import ExactRefits
 from levelprox.exchange import Exchange
+from levelprox.journal import Journal
 from levelprox.null_fit import NullFit, null_fit
 from levelprox.objectives import LinearModel, OneVsRestModel
+from levelprox.pieces import pieces_of
 from levelprox.problem import Problem
 from levelprox.refit import Fit
 from levelprox.result import Status
 from levelprox.search import Search
 from levelprox.subset import Exchanges, Subset, SubsetRecord
+from levelprox.swaps import known_as_arrays, known_of_arrays
 from levelprox.watch import Watch
 
 Vector = NDArray[np.float64]
@@ -61,6 +64,8 @@ class KinkedSearch:
     watch : Watch
     start : ndarray of int, optional
         Features to begin with.
+    journal : Journal
+        Of what is found, to go on from.
     """
 
     problem: Problem
@@ -69,15 +74,17 @@ class KinkedSearch:
     prove: bool
     watch: Watch
     start: Features | None = None
+    journal: Journal = field(default_factory=Journal)
 
     def __call__(self) -> Subset:
+        self.pieces = pieces_of(self.journal, self.as_state, self.take)
         self._begin()
         multiplier, addition, status = 0.0, None, Status.SOLVED
         try:
             self.watch.improved(self.best.psi, 0)
             self._search()
             if not self._is_perfect():
-                multiplier, addition = self._best_addition()
+                multiplier, addition = self.pieces.once(self._best_addition)
         except TimeoutError as error:
             if error is self.watch.raised:
                 raise
@@ -106,13 +113,13 @@ class KinkedSearch:
     def _search(self) -> None:
         everything = np.arange(self.problem.n_features)
         if self.problem.counted(everything).size <= self.k:
-            self._keep(self._fitted(everything, self.best))
+            self._keep(self._fitted_once(everything, self.best))
         elif self.k > 0 and not self._is_perfect():
             self._begin_with(self.start)
             for width in _WIDTHS if self.start is None else _WIDTHS[-1:]:
                 for fit in self._sets(width):
                     if fit.features.tobytes() not in self.known:
-                        self._keep(self._fitted(fit.features, fit))
+                        self._keep(self._fitted_once(fit.features, fit))
                 if self.watch.held_back or self._is_perfect():
                     break
             self.watch.enter("proof")
@@ -121,7 +128,30 @@ class KinkedSearch:
     def _begin_with(self, start: Features | None) -> None:
         """The features that are given, where they are not too many."""
         if start is not None and self.problem.counted(start).size <= self.k:
-            self._keep(self._fitted(np.union1d(start, self.problem.exempt).astype(np.intp), self.best))
+            self._keep(self._fitted_once(np.union1d(start, self.problem.exempt).astype(np.intp), self.best))
+
+    def as_state(self) -> dict[str, Any] | None:
+        """What has been found and told, as plain data; None once a limit has cut that short."""
+        if self.watch.cut_short:
+            return None
+        return {
+            "best": self.best,
+            "rough": self.rough,
+            "known": known_as_arrays(self.known),
+            "n_grad": self.n_grad,
+            "watch": self.watch.as_state(),
+            "smooth": None if self.smooth is None else self.smooth.as_state(),
+        }
+
+    def take(self, state: dict[str, Any]) -> None:
+        """Go on from what `as_state` gave."""
+        self.best, self.rough, self.n_grad = state["best"], state["rough"], state["n_grad"]
+        self.known = known_of_arrays(state["known"])
+        self.watch.take(state["watch"])
+        if state["smooth"] is not None:
+            if self.smooth is None:
+                self.smooth = self._with_envelope(_WIDTHS[-1])
+            self.smooth.take(state["smooth"])
 
     def _sets(self, width: float) -> Iterator[Fit]:
         """Sets that exchanges do not improve where the envelope takes the place of the loss."""
@@ -148,7 +178,9 @@ class KinkedSearch:
         """A search with the envelope, begun."""
         smooth = self.objective.with_loss(self.objective.loss.smoothed(width * self.size))
         watch = Watch(self.watch.left(), self.watch.max_iter - self.watch.step, self._is_to_stop)
-        search = Search(replace(self.problem, objective=smooth), self.k, _ROUGH, False, watch, self.start)
+        search = Search(
+            replace(self.problem, objective=smooth), self.k, _ROUGH, False, watch, self.start, pieces=self.pieces
+        )
         search.begin()
         return search
 
@@ -166,20 +198,24 @@ class KinkedSearch:
         How many of the last fit's do not help.
         """
         while not self._is_perfect():
-            fit, better = self.best, None
-            promising = self._promising(fit)
-            for tried, features in enumerate(promising):
-                self.watch.done = tried / len(promising)
-                if not self.watch.may_exchange():
-                    return 0
-                better = self._lower(fit, features)
-                if better is not None:
-                    break
+            better, examined = self.pieces.once(self._better)
             if better is None:
-                return len(promising)
-            self.watch.step += 1
+                return examined
             self._keep(better)
         return self._total()
+
+    def _better(self) -> tuple[Fit | None, int]:
+        """A fit with one feature for another that is lower than the best; or none, and how many do not help."""
+        fit, promising = self.best, self._promising(self.best)
+        for tried, features in enumerate(promising):
+            self.watch.done = tried / len(promising)
+            if not self.watch.may_exchange():
+                return None, 0
+            better = self._lower(fit, features)
+            if better is not None:
+                self.watch.step += 1
+                return better, 0
+        return None, len(promising)
 
     def _lower(self, fit: Fit, features: Features) -> Fit | None:
         """The fit over other features, where its ψ is lower."""
@@ -220,6 +256,12 @@ class KinkedSearch:
         exchange = swaps.exchange(swaps.fitted(fit.features, fit))
         self._count(self.smooth)
         return exchange
+
+    def _fitted_once(self, features: Features, near: Fit) -> Fit:
+        """The same as a piece of work of its own."""
+        fit = self.pieces.once(lambda: self._fitted(features, near))
+        self.known[features.tobytes()] = fit.psi
+        return fit
 
     def _fitted(self, features: Features, near: Fit) -> Fit:
         """ψ minimised over these features, begun near the coefficients of another fit."""

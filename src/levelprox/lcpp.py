@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
 from levelprox.subsolvers import Subsolver
 from levelprox.surrogate import Linearise, Surrogate, linearise
+
+LEFT = "left"  # why the steps without a level stopped, where they left it
 
 
 def lcpp(
@@ -70,21 +72,23 @@ def without_level(
     tolerance: float = 0.0,
     seconds_left: Callable[[], float] = lambda: math.inf,
     rng: np.random.Generator | None = None,
+    done: int = 0,
 ) -> Iterator[tuple[float, Iterate]]:
     """Minimise ψ alone, for as long as g ≤ η holds by itself.
 
     A nonconvex problem can have KKT points with y > 0 although its unconstrained minimiser is
     feasible, and LCPP may stop at one. Where the level does hold x back, gradient steps soon leave
-    it; LCPP then goes on from the last point inside, which is yielded once more with the work of the step that left.
+    it; LCPP then goes on from the last point inside, which is yielded once more with the work of the step that left,
+    and "left" for why it stopped. `done`: how many of these steps have been taken to come to `start`.
     """
     everything = Surrogate(problem.weights, None, math.inf, problem.constraint.lam, math.inf, problem.width)
     iterate = start
     # Short steps at first: where the level binds, most of what is done here is done again.
-    for limited in chain(map(subsolver.limited_to, (1, 2, 4)), repeat(subsolver)):
+    for limited in islice(chain(map(subsolver.limited_to, (1, 2, 4)), repeat(subsolver)), done, None):
         free = Subproblem(problem.objective, everything, iterate.x, gamma, problem.signs)
         step = limited.solve(free, iterate, tolerance, seconds_left(), rng)
         if problem.g(step.x) > problem.level:
-            left = replace(iterate, stop="interrupted" if step.stop == "interrupted" else "")
+            left = replace(iterate, stop="interrupted" if step.stop == "interrupted" else LEFT)
             yield problem.level, left.at_cost_of(step)
             return
         iterate = step

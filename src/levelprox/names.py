@@ -14,6 +14,7 @@ from levelprox.errors import (
     LevelproxError,
     NumericalError,
 )
+from levelprox.io.checkpoint import Checkpoint
 from levelprox.nearby import Nearby, expected_kkt, nearby_kkt
 from levelprox.objectives import Function, LinearModel, MultinomialModel, OneVsRestModel, Stochastic
 from levelprox.path import Path, path, subset_path
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CVDisplay",
     "Certificate",
+    "Checkpoint",
     "CheckpointError",
     "ConvergenceDisplay",
     "Exchanges",

@@ -15,8 +15,8 @@ Where features are given to begin with, exchanges begin from these alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,10 @@ from levelprox.constraints import MCP
 from levelprox.continuation import continued
 from levelprox.exchange import costs
 from levelprox.forward import FEW, forward
+from levelprox.journal import Journal
 from levelprox.null_fit import NullFit, null_fit
 from levelprox.objectives import Model
+from levelprox.pieces import Directly, Pieces, pieces_of
 from levelprox.problem import Problem
 from levelprox.refit import Fit, last_digits, lowest
 from levelprox.restriction import How
@@ -61,6 +63,10 @@ class Search:
     watch : Watch
     start : ndarray of int, optional
         Features to begin with.
+    journal : Journal
+        Of what is found, to go on from.
+    pieces : Pieces
+        How pieces of work are done, where this is part of another search.
     """
 
     problem: Problem
@@ -69,8 +75,11 @@ class Search:
     prove: bool
     watch: Watch
     start: Features | None = None
+    journal: Journal = field(default_factory=Journal)
+    pieces: Pieces = field(default_factory=Directly)
 
     def __call__(self) -> Subset:
+        self.pieces = pieces_of(self.journal, self.as_state, self.take)
         self.begin()
         examined, multiplier, addition, status = 0, 0.0, None, Status.SOLVED
         try:
@@ -83,7 +92,7 @@ class Search:
                 while self._one_less_and_one_more():
                     examined = self.swaps.examined()
             self.swaps.best = self._to_the_last_digits(self.swaps.best)
-            multiplier, addition = self.swaps.best_addition()
+            multiplier, addition = self.pieces.once(self.swaps.best_addition)
         except TimeoutError as error:
             if error is self.watch.raised:
                 raise
@@ -101,50 +110,67 @@ class Search:
         exempt = problem.exempt
         null = Fit(exempt, self.null.x[problem.coordinates(exempt)], self.null.psi, self._margins(exempt))
         tolerance = self.tol * self.null.scale
-        self.swaps = Swaps(problem, null, self.null, tolerance, self._how(), self.prove, watch=self.watch)
+        self.swaps = Swaps(problem, null, self.null, tolerance, self._how(), self.prove)
+        self.swaps.watch, self.swaps.pieces = self.watch, self.pieces
         self.swaps.n_grad = 2 if exempt.size else 1
 
     def sets(self) -> Iterator[Fit]:
         """Sets that exchanges no longer improve, as far as estimates tell, one for each start."""
         everything = np.arange(self.problem.n_features)
         if self.problem.counted(everything).size <= self.k:
-            self.swaps.keep(self.swaps.fitted(everything))
+            self.swaps.keep(self.pieces.once(lambda: self.swaps.fitted(everything)))
         elif self.k > 0 or self.objective.convex_start is not None:
             for start in self._starts():
                 self.watch.enter("exchanges")
                 yield self.swaps.improved(start)
         if self.objective.convex_start is not None:
-            self.swaps.keep(self._along_its_ray(self.swaps.best, self.swaps.best))
+            self.swaps.keep(self.pieces.once(lambda: self._along_its_ray(self.swaps.best, self.swaps.best)))
+
+    def as_state(self) -> dict[str, Any] | None:
+        """What has been found and told, as plain data; None once a limit has cut that short."""
+        if self.watch.cut_short:
+            return None
+        return {"swaps": self.swaps.as_state(), "watch": self.watch.as_state()}
+
+    def take(self, state: dict[str, Any]) -> None:
+        """Go on from what `as_state` gave."""
+        self.swaps.take(state["swaps"])
+        self.watch.take(state["watch"])
 
     def _starts(self) -> Iterator[Fit]:
         """Sets of k features from which exchanges begin."""
         if self.start is not None:
-            yield self._completed(self.problem.counted(self.start))
+            start = self.problem.counted(self.start)
+            yield self.pieces.once(lambda: self._completed(start))
             return
-        null, problem = self.swaps.best, self.problem
+        once, null, problem = self.pieces.once, self.swaps.best, self.problem
         convex = self.objective.convex_start
         if convex is not None:
             yield from self._by_convex_start(null, convex)
         counted = problem.n_features - problem.exempt.size
         most = min(2 * self.k, counted, max(self.k, self.objective.n_margins - 1))
-        chosen = forward(self.swaps, null, most, shown=self.k)
-        first = self.swaps.fitted(self._with_exempt(chosen[: self.k]))
+        chosen = once(lambda: forward(self.swaps, null, most, shown=self.k))
+        first = once(lambda: self.swaps.fitted(self._with_exempt(chosen[: self.k])))
         self.swaps.keep(first)
         if self.swaps.is_perfect(first):
             return
         self.watch.enter("continuation")
-        yield self._best_on_the_way(first)
+        yield once(lambda: self._best_on_the_way(first))
         self.watch.enter("forward")
-        yield self._backward(chosen)
+        yield once(lambda: self._backward(chosen))
         yield first
         if chosen.size and self.k <= FEW:
             self.watch.enter("forward")
-            chosen = forward(self.swaps, null, self.k, without=int(chosen[0]))
-            yield self.swaps.fitted(self._with_exempt(chosen))
+            others = once(lambda: forward(self.swaps, null, self.k, without=int(chosen[0])))
+            yield once(lambda: self.swaps.fitted(self._with_exempt(others)))
 
     def _by_convex_start(self, null: Fit, convex: Model) -> Iterator[Fit]:
         """The fits of exempt features alone, and of the answer for the convex loss that this one starts from."""
-        yield self.swaps.fitted(null.features, null)
+        yield self.pieces.once(lambda: self.swaps.fitted(null.features, null))
+        yield self.pieces.once(lambda: self._found_by(convex))
+
+    def _found_by(self, convex: Model) -> Fit:
+        """The best fit over the features of the answer for a convex loss."""
         watch = Watch(self.watch.left(), self.watch.max_iter - self.watch.step, lambda record: self.watch.left() <= 0)
         search = Search(replace(self.problem, objective=convex), self.k, self.tol, False, watch)
         search.begin()
@@ -154,7 +180,7 @@ class Search:
         self.swaps.n_grad += search.swaps.n_grad
         self.swaps.n_refits += search.swaps.n_refits
         found = search.swaps.best
-        yield self._along_its_ray(found, self.swaps.fitted(found.features, found))
+        return self._along_its_ray(found, self.swaps.fitted(found.features, found))
 
     def _along_its_ray(self, ray: Fit, best: Fit) -> Fit:
         """The best fit over the same features from any point of a ray, where ψ may fall for ever along it.
@@ -177,9 +203,10 @@ class Search:
             return False
         self.watch.enter("exchanges")
         least = int(np.argmin(costs(self.problem, best)))
-        less = self.swaps.improved(self.swaps.fitted(np.delete(best.features, least), best))
-        more = forward(self.swaps, less, 1)
-        fit = self.swaps.fitted(np.union1d(less.features, more).astype(np.intp), less)
+        once = self.pieces.once
+        less = self.swaps.improved(once(lambda: self.swaps.fitted(np.delete(best.features, least), best)))
+        more = once(lambda: forward(self.swaps, less, 1))
+        fit = once(lambda: self.swaps.fitted(np.union1d(less.features, more).astype(np.intp), less))
         return self.swaps.lowers(self.swaps.improved(fit), best)
 
     def _completed(self, features: Features) -> Fit:

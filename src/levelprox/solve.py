@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import os
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
@@ -12,6 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox.constraints import Constraint
 from levelprox.errors import InvalidInputError
+from levelprox.identity import identity_of
+from levelprox.io.checkpoint import Checkpoint
+from levelprox.journal import Journal, keeping
 from levelprox.levels import Constant, Levels, levels_by_name
 from levelprox.objectives import Function
 from levelprox.objectives.function import ValueAndGradient
@@ -19,6 +24,7 @@ from levelprox.paper import paper_run
 from levelprox.problem import Problem
 from levelprox.result import Result
 from levelprox.run import Callback, RandomState, Run
+from levelprox.run_state import KINDS
 from levelprox.subsolvers import ACSA, SUBSOLVERS, Subsolver, choose
 from levelprox.surrogate import surrogate_by_name
 from levelprox.theory import Parameters
@@ -43,6 +49,8 @@ def solve(
     working_set: bool | None = None,
     stopping: str = "kkt",
     preset: str | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None,
+    resume: bool | str | os.PathLike[str] = False,
     **unknown: object,
 ) -> Result:
     """Minimise ψ(x) subject to g(x) ≤ η by LCPP, and certify what is returned.
@@ -99,6 +107,13 @@ def solve(
         η_k = (kη + η_0)/(k+1), AC-SA with T_k steps, γ = 3μ (or L/10 where ψ is convex, or `gamma`), K = `max_iter`
         fixed in advance, and x^k̂ with k̂ drawn from {⌊(K+1)/2⌋, …, K} as the answer. It leaves nothing to `levels`,
         `surrogate` and `stopping`; `subsolver` may be an `ACSA` without steps. See `theory` for the bounds.
+    checkpoint : path-like or Checkpoint, optional
+        A file in which the state of the run is kept: every minute (or as `Checkpoint` says), and when it ends, by
+        whatever that comes. Ctrl-C and SIGTERM count as ends. See docs/checkpoints.md.
+    resume : bool or path-like, default=False
+        Whether to go on from the state in `checkpoint`, where there is one; or from another file. The run then ends
+        with the same bits as one that was never broken. `max_iter`, `time_limit` and `callback` may differ from before;
+        `max_iter` counts all steps, `time_limit` is for each call.
 
     Returns
     -------
@@ -108,6 +123,8 @@ def solve(
     ------
     InvalidInputError, InfeasibleError
         Before any work is done.
+    CheckpointError
+        Before any work is done, where the state cannot be kept, or not be gone on from: other data, other options.
     NumericalError
         When ψ fails or is not finite; its `result` holds the last good point.
 
@@ -129,6 +146,8 @@ def solve(
     parameters: Parameters | None = None
     if preset is not None:
         _one_of("preset", preset, ("paper",))
+        if checkpoint is not None and not isinstance(random_state, int | np.integer):
+            raise InvalidInputError("preset='paper' draws k̂: with a checkpoint, random_state must be an integer")
         _nothing_else(levels="constant" if levels == "harmonic" else levels, surrogate=surrogate, stopping=stopping)
         paper = paper_run(problem, steps, rng, _acsa(subsolver), weight)
         chosen, schedule, rule = choose(paper.subsolver, problem.objective), paper.levels, "never"
@@ -137,7 +156,9 @@ def solve(
         _one_of("stopping", stopping, ("kkt", "change"))
     settled = x0 is not None or rule != "kkt"
     free = parameters is None and _chooses_start(start, problem, chosen, schedule, settled)
-    run = Run(
+    beginning = None if x0 is None else problem.point("x0", x0)
+    run = functools.partial(
+        Run,
         problem=problem,
         subsolver=chosen,
         levels=schedule,
@@ -155,7 +176,14 @@ def solve(
         continuation=free and problem.constraint.lipschitz > 0,
         from_convex=free,
     )
-    return run(None if x0 is None else problem.point("x0", x0))
+
+    def identity() -> dict[str, str]:
+        options = {"subsolver": chosen, "levels": schedule, "gamma": gamma, "tol": run.keywords["tol"], "start": start}
+        more = {"surrogate": surrogate, "working_set": working_set, "stopping": stopping, "preset": preset}
+        return identity_of(problem, x0=beginning, random_state=random_state, **options, **more)
+
+    with keeping(checkpoint, resume, identity, KINDS) as journal:
+        return run(journal=journal)(beginning)
 
 
 def minimize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from levelprox.exchange import Exchange, least_costs
 from levelprox.null_fit import NullFit
 from levelprox.objectives import Model
+from levelprox.pieces import Directly, Pieces
 from levelprox.problem import Problem
 from levelprox.refit import Fit, Refits
 from levelprox.restriction import How
@@ -51,8 +53,6 @@ class Swaps:
         Whether to examine all exchanges whatever that takes.
     tries : int
         How many exchanges that do not lower ψ are tried at one fit.
-    watch : Watch, optional
-        Who is told, and how many exchanges may be taken; by default nobody, and any number.
 
     Attributes
     ----------
@@ -63,6 +63,10 @@ class Swaps:
         Passes over all features.
     n_refits : int
         Fits over a few of them.
+    watch : Watch
+        Who is told, and how many exchanges may be taken; nobody, and any number, until another is set.
+    pieces : Pieces
+        How pieces of work are done; just so, until others are set.
     """
 
     def __init__(
@@ -74,12 +78,12 @@ class Swaps:
         how: How,
         prove: bool = False,
         tries: int = _TRIES,
-        watch: Watch | None = None,
     ) -> None:
         assert isinstance(problem.objective, Model)
         self.problem, self.objective, self.best, self.null = problem, problem.objective, start, null
         self.tolerance, self.how, self.prove, self.tries = tolerance, how, prove, tries
-        self.watch = watch or Watch()
+        self.watch: Watch = Watch()
+        self.pieces: Pieces = Directly()
         self.rough = start
         self.refits = Refits(problem, how)
         self.n_grad = self.n_refits = 0
@@ -119,24 +123,29 @@ class Swaps:
         for each feature.
         """
         self.keep(fit)
-        before = math.inf
-        while not self.is_perfect(fit) and fit.psi < before:
-            before, failures = fit.psi, 0
-            for leaves, enters in self._promising(fit):
-                if leaves not in fit.features or enters in fit.features:
-                    continue
-                if not self.watch.may_exchange():
-                    return fit
-                new = self._exchanged(fit, leaves, enters)
-                if new is None:
-                    failures += 1
-                    if failures == self.tries:
-                        break
-                else:
-                    fit = new
-                    self.watch.step += 1
-                    self.keep(fit)
+        if not self.is_perfect(fit):
+            fit = self.pieces.repeated(self._after_exchanges, fit)
+            self.keep(fit)
         return fit
+
+    def _after_exchanges(self, begin: Fit) -> tuple[Fit, bool]:
+        """The fit after those promising exchanges that lower ψ, and whether to try more would be of no use."""
+        fit, failures = begin, 0
+        for leaves, enters in self._promising(fit):
+            if leaves not in fit.features or enters in fit.features:
+                continue
+            if not self.watch.may_exchange():
+                return fit, True
+            new = self._exchanged(fit, leaves, enters)
+            if new is None:
+                failures += 1
+                if failures == self.tries:
+                    break
+            else:
+                fit = new
+                self.watch.step += 1
+                self.keep(fit)
+        return fit, self.is_perfect(fit) or not fit.psi < begin.psi
 
     def _exchanged(self, fit: Fit, leaves: int, enters: int) -> Fit | None:
         """The fit with one feature for another, where its ψ is lower."""
@@ -170,7 +179,7 @@ class Swaps:
     def examined(self) -> int:
         """Show, as far as it can be shown, that no exchange lowers ψ; go on where one does. How many were examined."""
         while not self.watch.held_back:
-            examined, better = self._examine(self.best)
+            examined, better = self.pieces.once(lambda: self._examine(self.best))
             if better is None:
                 return examined
             if self.watch.may_exchange():
@@ -314,6 +323,22 @@ class Swaps:
         inside = self.problem.counted(fit.features).size
         return inside * (self.problem.n_features - self.problem.exempt.size - inside)
 
+    def as_state(self) -> dict[str, Any]:
+        """What has been found, as plain data; columns are no part of it, they are what they are."""
+        return {
+            "best": self.best,
+            "rough": self.rough,
+            "known": known_as_arrays(self.known),
+            "n_grad": self.n_grad,
+            "n_refits": self.n_refits,
+        }
+
+    def take(self, state: dict[str, Any]) -> None:
+        """Go on from what `as_state` gave."""
+        self.best, self.rough = state["best"], state["rough"]
+        self.known = known_of_arrays(state["known"])
+        self.n_grad, self.n_refits = state["n_grad"], state["n_refits"]
+
     def _count_refit(self) -> None:
         self.check_time()
         self.n_refits += 1
@@ -323,6 +348,19 @@ class Swaps:
         """Raise TimeoutError where there is none left."""
         if self.how.seconds_left() <= 0:
             raise TimeoutError
+
+
+def known_as_arrays(known: dict[bytes, float]) -> tuple[Features, NDArray[np.int64], Vector]:
+    """ψ of the sets that were tried, as plain data: their features one after another, how many bytes each has, ψ."""
+    lengths = np.array([len(one) for one in known], np.int64)
+    return np.frombuffer(b"".join(known), np.intp), lengths, np.array(list(known.values()), np.float64)
+
+
+def known_of_arrays(arrays: tuple[Features, NDArray[np.int64], Vector]) -> dict[bytes, float]:
+    """What `known_as_arrays` was given."""
+    features, lengths, values = arrays
+    ends, data = np.cumsum(lengths).tolist(), features.tobytes()
+    return {data[a:b]: psi for a, b, psi in zip([0, *ends[:-1]], ends, values.tolist(), strict=True)} if ends else {}
 
 
 class _Tries:

@@ -10,6 +10,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from levelprox.errors import warn
 from levelprox.objectives import Objective
@@ -70,6 +71,7 @@ class Watch:
     def __init__(self, seconds: float = math.inf, max_iter: float = math.inf, callback: Callback | None = None) -> None:
         self.seconds, self.max_iter, self.callback = seconds, max_iter, callback
         self.began = self._told = time.monotonic()
+        self.before = 0.0  # seconds of earlier calls that this one goes on from
         self.history: deque[SubsetRecord] = deque(maxlen=_HISTORY)
         self.phase: Phase = "forward"
         self.done: float | None = None
@@ -80,14 +82,19 @@ class Watch:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the search began."""
-        return time.monotonic() - self.began
+        """Seconds since the search began, those of earlier calls included."""
+        return self.before + time.monotonic() - self.began
 
     def left(self) -> float:
         """Seconds left; none once the callback has asked for an end."""
         if self.callback is not None and time.monotonic() - self._told >= _OFTEN:
             self._tell(self._record())
-        return 0.0 if self._stopped else self.seconds - self.elapsed
+        return 0.0 if self._stopped else self.seconds - (time.monotonic() - self.began)
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether a limit has held the search back."""
+        return self.held_back or self._stopped or time.monotonic() - self.began >= self.seconds
 
     def enter(self, phase: Phase) -> None:
         """Another phase begins."""
@@ -138,6 +145,23 @@ class Watch:
         if separated or status not in (Status.SOLVED, Status.CALLBACK_STOP, Status.INTERRUPTED):
             warn(message)
         return status, message
+
+    def as_state(self) -> dict[str, Any]:
+        """All that has been told, as plain data."""
+        return {
+            "step": self.step,
+            "n_refits": self.n_refits,
+            "best": (self._psi, self._n_features),
+            "history": tuple(self.history),
+            "seconds": self.elapsed,
+        }
+
+    def take(self, state: dict[str, Any]) -> None:
+        """Go on from what `as_state` gave; the seconds before do not count as this call's, but `elapsed` has them."""
+        self.step, self.n_refits = state["step"], state["n_refits"]
+        self._psi, self._n_features = state["best"]
+        self.history = deque(state["history"], maxlen=_HISTORY)
+        self.before = state["seconds"]
 
     def _record(self) -> SubsetRecord:
         return SubsetRecord(self.step, self.phase, self._psi, self._n_features, self.n_refits, self.elapsed, self.done)

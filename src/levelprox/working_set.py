@@ -60,21 +60,24 @@ class WorkingSet:
 
 
 def steps(
-    problem: Problem, start: Iterate, levels: Iterable[float], tol: float, how: How
+    problem: Problem, start: Iterate, levels: Iterable[float], tol: float, how: How, done: int = 0
 ) -> Iterator[tuple[float, Iterate]]:
-    """LCPP as the run has settled on it: yield (η_k, x^k) on working sets, or on all features at once."""
+    """LCPP as the run has settled on it: yield (η_k, x^k) on working sets, or on all features at once.
+
+    `done`: how many steps have been taken to come to `start`; `levels` are those that follow.
+    """
     tolerance = tol * how.null.scale
     if how.working_sets:
-        return on_working_sets(problem, start, levels, tolerance, how)
+        return on_working_sets(problem, start, levels, tolerance, how, done)
     limits = (0.1 * tolerance, how.seconds_left, how.rng)
     return lcpp(problem, start, levels, how.gamma, how.subsolver, how.surrogate, *limits)
 
 
 def on_working_sets(
-    problem: Problem, start: Iterate, levels: Iterable[float], tolerance: float, how: How
+    problem: Problem, start: Iterate, levels: Iterable[float], tolerance: float, how: How, looks: int = 0
 ) -> Iterator[tuple[float, Iterate]]:
     """Yield (η_k, x^k), with ψ and its whole gradient, after each working set."""
-    state = first(problem, start, how.null)
+    state = replace(first(problem, start, how.null), looks=looks)
     del start  # with its gradient, a vector over all features
     for eta_k in levels:
         state = advance(problem, state, eta_k, tolerance, how)

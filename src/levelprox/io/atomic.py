@@ -15,7 +15,13 @@ from pathlib import Path
 Buffer = bytes | bytearray | memoryview
 
 
-def write(path: str | os.PathLike[str], parts: Iterable[Buffer], *, overwrite: bool = True) -> None:
+def write(
+    path: str | os.PathLike[str],
+    parts: Iterable[Buffer],
+    *,
+    overwrite: bool = True,
+    keep: str | os.PathLike[str] | None = None,
+) -> None:
     """Write a file whole; an OSError leaves what was there before, and nothing beside it.
 
     Parameters
@@ -26,11 +32,15 @@ def write(path: str | os.PathLike[str], parts: Iterable[Buffer], *, overwrite: b
         What it is to hold, one after another.
     overwrite : bool, default=True
         Whether a file of this name may be replaced; else that is a `FileExistsError`.
+    keep : path-like, optional
+        Under which name to keep the file that is replaced.
     """
     target = Path(path)
     temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}.tmp")
     try:
         _write_through(temporary, parts)
+        if keep is not None:
+            _keep(target, Path(keep))
         if overwrite:
             os.replace(temporary, target)
         else:
@@ -41,6 +51,19 @@ def write(path: str | os.PathLike[str], parts: Iterable[Buffer], *, overwrite: b
         with suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def _keep(file: Path, kept: Path) -> None:
+    """Give a file a second name, so that there is no moment at which it has none."""
+    second = kept.with_name(f".{kept.name[:200]}.{secrets.token_hex(6)}.tmp")
+    with suppress(FileNotFoundError):
+        try:
+            os.link(file, second)
+            os.replace(second, kept)
+        except FileNotFoundError:
+            raise
+        except OSError:  # a file system without second names
+            os.replace(file, kept)
 
 
 def sync_directory(directory: Path) -> None:

@@ -25,7 +25,16 @@ from levelprox.errors import FileFormatError
 
 Array = NDArray[Any]
 
-_NAMES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U64": "<u8", "U8": "|u1", "BOOL": "|b1"}
+_NAMES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "I64": "<i8",
+    "I32": "<i4",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U8": "|u1",
+    "BOOL": "|b1",
+}
 _CODES = {np.dtype(code): name for name, code in _NAMES.items()}
 _LENGTH, _ALIGNED = 8, 8
 _MOST = 100 * 2**20  # bytes of a header, as in safetensors itself
@@ -44,7 +53,7 @@ class Contents:
     ----------
     metadata : dict of str to str
     arrays : dict of str to ndarray
-        Of bool, uint8, uint64, int32, int64, float32 or float64.
+        Of bool, uint8, uint32, uint64, int32, int64, float32 or float64.
     """
 
     metadata: Mapping[str, str]

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from levelprox.errors import FileFormatError
@@ -28,12 +29,12 @@ def encode(data: object, kinds: Iterable[type]) -> tuple[str, dict[str, Array]]:
     Parameters
     ----------
     data : object
-        None, bool, int, float, str, list, tuple, dict of str, ndarray, or a dataclass or enum of `kinds`.
+        None, bool, int, float, str, list, tuple, dict of str, ndarray, csr_array, or a dataclass or enum of `kinds`.
     kinds : iterable of type
     """
-    arrays: dict[str, Array] = {}
+    arrays = _Arrays()
     tree = _tree(data, {kind.__name__: kind for kind in kinds}, arrays)
-    return json.dumps(tree, separators=(",", ":"), allow_nan=False), arrays
+    return json.dumps(tree, separators=(",", ":"), allow_nan=False), arrays.by_name
 
 
 def decode(text: str, arrays: Mapping[str, Array], kinds: Iterable[type], name: str) -> Any:
@@ -48,7 +49,20 @@ def decode(text: str, arrays: Mapping[str, Array], kinds: Iterable[type], name: 
         ) from error
 
 
-def _tree(data: object, kinds: dict[str, type], arrays: dict[str, Array]) -> Any:
+class _Arrays:
+    """Arrays by the names they get; one that is there twice gets one."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Array] = {}
+        self.names: dict[int, str] = {}
+
+    def name_of(self, array: Array) -> str:
+        name = self.names.setdefault(id(array), f"a{len(self.names)}")
+        self.by_name[name] = array
+        return name
+
+
+def _tree(data: object, kinds: dict[str, type], arrays: _Arrays) -> Any:
     if isinstance(data, Enum) and type(data).__name__ in kinds:
         return {"kind": type(data).__name__, "value": data.value}
     if data is None or isinstance(data, bool | str) or type(data) is int:
@@ -58,9 +72,10 @@ def _tree(data: object, kinds: dict[str, type], arrays: dict[str, Array]) -> Any
     if isinstance(data, float):
         return data if math.isfinite(data) else {"float": str(data)}
     if isinstance(data, np.ndarray):
-        key = f"a{len(arrays)}"
-        arrays[key] = data
-        return {"array": key}
+        return {"array": arrays.name_of(data)}
+    if isinstance(data, scipy.sparse.csr_array):
+        parts = (data.data, data.indices, data.indptr)
+        return {"rows": [_tree(part, kinds, arrays) for part in parts], "shape": list(data.shape)}
     if isinstance(data, list):
         return [_tree(one, kinds, arrays) for one in data]
     if isinstance(data, tuple):
@@ -83,6 +98,10 @@ def _built(tree: Any, kinds: dict[str, type], arrays: Mapping[str, Array]) -> An
             return _WORDS[word]
         case {"array": key}:
             return arrays[key]
+        case {"rows": parts, "shape": shape}:
+            rows = scipy.sparse.csr_array(tuple(_built(one, kinds, arrays) for one in parts), shape=tuple(shape))
+            rows.check_format()
+            return rows
         case {"tuple": parts}:
             return tuple(_built(one, kinds, arrays) for one in parts)
         case {"dict": parts}:

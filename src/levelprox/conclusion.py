@@ -1,0 +1,196 @@
+"""The end of a run: its last point certified from the data, what the end is called, and in a sentence."""
+
+from __future__ import annotations
+
+import functools
+import math
+import platform
+import time
+from dataclasses import replace
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox import _kernels
+from levelprox.certificate import Certificate, assemble, certify
+from levelprox.nearby import nearby_kkt
+from levelprox.objectives.declared import Declared
+from levelprox.result import Iterate, Result, Status
+
+if TYPE_CHECKING:
+    from levelprox.run import Run
+
+Vector = NDArray[np.float64]
+
+STILL = 10  # outer steps without any movement that make a stall
+_EPS = float(np.finfo(np.float64).eps)
+_ACCEPTABLE = 100  # a point within this factor of tol is "solved_inaccurate"
+_NEARBY = 10.0  # seconds that the (ε, δ)-KKT statement may take; it rarely takes one
+_CERTIFICATE = 0.25  # seconds that a certificate may always take
+_CUT_SHORT = (Status.INTERRUPTED, Status.TIME_LIMIT, Status.MAX_ITER)
+
+
+class Conclusion:
+    """The end of one run.
+
+    Parameters
+    ----------
+    run : Run
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def __call__(self, status: Status) -> Result:
+        """Certify the last point from the data, name the outcome, warn where it is not what was asked for."""
+        assert self.run.best is not None
+        certificate, interrupted = self._certificate(self.run.best)
+        status = Status.INTERRUPTED if interrupted else status
+        if not interrupted and status not in (Status.INTERRUPTED, Status.TIME_LIMIT):
+            try:
+                certificate = self._with_neighbour(self.run.best, certificate)
+            except KeyboardInterrupt:
+                status = Status.INTERRUPTED
+        self.run.note_phase("certificate")
+        if status in (Status.SOLVED, Status.MAX_ITER, Status.STALLED):
+            acceptable = max(_ACCEPTABLE * self.run.tol, 1e3 * _EPS) if self.run.tol > 0 else -math.inf
+            if certificate.kkt <= self.run.tol:
+                status = Status.SOLVED
+            elif status is Status.SOLVED or certificate.kkt <= acceptable:
+                status = Status.SOLVED_INACCURATE  # also where only the paper's milder rule was met
+        message = self._message(status, certificate)
+        if status not in (Status.SOLVED, Status.CALLBACK_STOP, Status.INTERRUPTED):
+            message = f"{message} {self.run.problem.objective.advice()}".rstrip()
+            self.run.warn(message)
+        if self._is_separated(self.run.best.x):
+            self.run.warn(
+                "the data are separable, or the loss gains for ever, by coefficients that cost nothing more as they "
+                "grow: it has no minimiser within the level, and their size is set by tol or max_iter alone. Lower "
+                "the level, or take a constraint without a cap."
+            )
+        return self.result(status, message, certificate)
+
+    def _certificate(self, best: Iterate) -> tuple[Certificate, bool]:
+        """Recomputed from the data; what the run knew, should the objective fail or Ctrl-C (True) come now.
+
+        The scale is that of the null fit, a function of the problem alone, and is not computed twice.
+        """
+        try:
+            hint = None if best.kinks is None else best.kinks.slopes
+            seconds = max(_CERTIFICATE, self.run.left())
+            return certify(self.run.problem, best.x, self.run.null, hint=hint, seconds=seconds), False
+        except (KeyboardInterrupt, Exception) as error:
+            self.run.warn(f"the certificate is the run's own; recomputing it failed: {type(error).__name__}: {error}")
+            known = assemble(self.run.problem, best.x, best.psi, best.gradient, self.run.null)
+            return known, isinstance(error, KeyboardInterrupt)
+
+    def _with_neighbour(self, best: Iterate, certificate: Certificate) -> Certificate:
+        """The certificate with the (ε, δ)-KKT statement of the last subproblem's solution, where x itself has none."""
+        objective = self.run.problem.objective
+        rough = not objective.smooth or self.run.subsolver.is_random(objective)
+        if not rough or certificate.kkt <= self.run.tol or self.run.came_from is None:
+            return certificate
+        center, eta_k = self.run.came_from
+        try:
+            near = nearby_kkt(
+                self.run.problem,
+                best.x,
+                center=center,
+                level=eta_k,
+                gamma=self.run.gamma,
+                surrogate=self.run.surrogate,
+                seconds=min(self.run.left(), _NEARBY),
+                rng=self.run.rng,
+            )
+        except Exception as error:
+            self.run.warn(f"no (ε, δ)-KKT statement; looking for one failed: {type(error).__name__}: {error}")
+            return certificate
+        if near.epsilon >= certificate.epsilon:
+            return certificate
+        return replace(certificate, near_epsilon=near.epsilon, near_delta=near.delta)
+
+    def _is_separated(self, x: Vector) -> bool:
+        """Whether ψ falls for ever along the part of x that is exempt or past its threshold."""
+        free = self.run.problem.free(x)
+        return bool(np.any(free)) and self.run.problem.objective.is_separated(np.where(free, x, 0.0))
+
+    def _message(self, status: Status, certificate: Certificate) -> str:
+        relation = "<=" if certificate.kkt <= self.run.tol else ">"
+        figures = (
+            f"KKT {certificate.kkt:.1e} {relation} tol {self.run.tol:.1e}; "
+            f"g(x) = {certificate.g:.6g} <= level = {certificate.level:.6g}"
+        )
+        if certificate.near_epsilon is not None:
+            figures += f"; an (ε, δ)-KKT point with ε = {certificate.epsilon:.1e}, δ = {certificate.delta:.1e}"
+        steps = f"after {self.run.n_outer} outer steps"
+        nearly, remedy = "Nearly solved", "Raise max_iter or tol."
+        if self.run.subsolver.is_random(self.run.problem.objective):
+            remedy = "Raise max_iter or tol, or lower the noise: more steps or larger batches, a larger gamma."
+        if self.run.stopping == "change" and self.run.history and self.run.history[-1].change <= self.run.tol:
+            nearly, remedy = "x changes by less than tol", "Lower tol, or stop by the KKT residual."
+        elif self.run.still >= STILL:
+            remedy = "x no longer moves in float64."
+        if self.run.parameters is not None:
+            nearly = f"Ran the paper's method (k̂ of K = {self.run.parameters.K}, T = {self.run.parameters.steps})"
+            remedy = "Raise max_iter, which is K."
+        stopped = {
+            Status.SOLVED: f"Solved {steps}: {figures}."
+            + ("" if certificate.active else " The constraint is inactive."),
+            Status.SOLVED_INACCURATE: f"{nearly} {steps}: {figures}. {remedy}",
+            Status.MAX_ITER: f"Stopped {steps}, max_iter: {figures}. {remedy}"
+            if self.run.parameters is None
+            else f"{nearly} {steps}: {figures}. {remedy}",
+            Status.TIME_LIMIT: f"Stopped {steps}, time_limit {self.run.time_limit:g} s: {figures}. Raise it or tol.",
+            Status.INTERRUPTED: f"Interrupted {steps}: {figures}.",
+            Status.CALLBACK_STOP: f"Stopped by the callback {steps}: {figures}.",
+            Status.STALLED: f"Stalled {steps}: {figures}. {self._why_stalled()}",
+            Status.DIVERGING: f"Diverging {steps}: {figures}. psi has no minimiser within the level; lower the level.",
+        }
+        return stopped[status] + (self.run.journal.advice if status in _CUT_SHORT else "")
+
+    def _why_stalled(self) -> str:
+        objective = self.run.problem.objective
+        if isinstance(objective, Declared) and not objective.smooth:
+            return "No step lowers psi. Beside a kink the residual at x itself says little: look at ε and δ."
+        if isinstance(objective, Declared) and self.run.best is not None and self.run.best.stop == "no decrease":
+            return "No step lowers psi: the smoothness declared for it may be too small."
+        return "x no longer moves in float64; raise tol, or scale the data."
+
+    def result(self, status: Status, message: str, certificate: Certificate) -> Result:
+        best = self.run.best
+        assert best is not None
+        return Result(
+            x=best.x,
+            status=status,
+            message=message,
+            certificate=certificate,
+            history=tuple(self.run.history),
+            n_outer=self.run.n_outer,
+            n_inner=self.run.n_inner,
+            n_grad=self.run.n_grad,
+            n_proj=self.run.n_proj,
+            wall_s=time.monotonic() - self.run.began,
+            phase_s=dict(self.run.phase_s),
+            gamma=self.run.gamma or 0.0,
+            subsolver=self.run.subsolver.name,
+            parameters=self.run.parameters,
+            levels=type(self.run.levels).__name__.lower(),
+            start="continuation" if self.run.continuation else "direct",
+            stages=tuple(self.run.stages),
+            tol=self.run.tol,
+            random_state=self.run.random_state,
+            warnings=tuple(self.run.warned),
+            environment={**_environment(), "threads": str(_kernels.thread_count())},
+        )
+
+
+@functools.cache
+def _environment() -> dict[str, str]:
+    versions = {
+        "levelprox": metadata.version("levelprox"),
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+    return {"dtype": "float64", "backend": "cpu", **versions}

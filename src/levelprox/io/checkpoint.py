@@ -1,0 +1,154 @@
+"""Checkpoints: the state of a run in a file, so that it can be gone on with after a crash.
+
+Of every state that was written the last two are kept, `path` and `path.previous`, each written whole or not at all
+(atomic.py) and with a checksum (container.py): after a crash at any moment there is one that can be read. While a run
+keeps its state in a file, no other may: `path.lock` is held, and falls with the process that holds it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from levelprox.errors import (
+    CheckpointError,
+    CheckpointLockedError,
+    CheckpointWarning,
+    FileFormatError,
+    InvalidInputError,
+    warn,
+)
+from levelprox.io import atomic, container
+from levelprox.validation import nonnegative
+
+FORMAT, VERSION = "levelprox checkpoint", 1
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where the state of a run is kept, and how often.
+
+    Parameters
+    ----------
+    path : path-like
+        The file. `path.previous` holds the state before, `path.lock` keeps others out while a run writes there.
+    every : float, default=60.0
+        Seconds between two states that are written; 0 writes after every step. At the end, by whatever it came, the
+        last state is written in any case.
+    """
+
+    path: str | os.PathLike[str]
+    every: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | os.PathLike) or not os.fspath(self.path):
+            raise InvalidInputError(f"checkpoint must be a path or a Checkpoint, got {self.path!r}")
+        nonnegative("every", self.every)
+
+
+class CheckpointFile:
+    """The file of a checkpoint, held by this process.
+
+    Parameters
+    ----------
+    path : path-like
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.previous = self.path.with_name(self.path.name + ".previous")
+        self._lock_path = self.path.with_name(self.path.name + ".lock")
+        self._lock = _locked(self._lock_path, self.path)
+
+    def exists(self) -> bool:
+        """Whether there is a state to go on from."""
+        return self.path.exists() or self.previous.exists()
+
+    def read(self) -> container.Contents:
+        """The last state that is whole; a warning where that is not the last one that was begun."""
+        return read(self.path)
+
+    def write(self, contents: container.Contents) -> None:
+        """Make this the last state, and the last one the one before it.
+
+        Raises
+        ------
+        OSError
+            Where it cannot be written; what was there before still is.
+        """
+        atomic.write(self.path, container.pack(contents), keep=self.previous)
+
+    def close(self) -> None:
+        """Let others have it."""
+        with suppress(OSError):
+            os.unlink(self._lock_path)
+        os.close(self._lock)
+
+
+def read(path: str | os.PathLike[str]) -> container.Contents:
+    """The state kept in a file; where it is damaged, the one before it, with a warning.
+
+    Raises
+    ------
+    CheckpointError
+        Where there is none that can be read.
+    """
+    place = Path(path)
+    found: list[str] = []
+    for one in (place, place.with_name(place.name + ".previous")):
+        try:
+            contents = _read(one)
+        except FileNotFoundError:
+            found.append(f"{one}: there is no such file")
+        except (FileFormatError, OSError) as error:
+            found.append(str(error))
+        else:
+            if found:
+                warn(f"{found[0]}; going on from {one}, the state before it", CheckpointWarning)
+            return contents
+    raise CheckpointError(found[0] if found[1].endswith("no such file") else "; ".join(found))
+
+
+def _read(path: Path) -> container.Contents:
+    contents = container.unpack(path.read_bytes(), str(path))
+    metadata = contents.metadata
+    if metadata.get("format") != FORMAT:
+        raise FileFormatError(f"{path}: this is no checkpoint, but a {metadata.get('format', 'file of another kind')}")
+    if metadata.get("format_version") != str(VERSION):
+        raise FileFormatError(
+            f"{path}: written by levelprox {metadata.get('levelprox')} in format {metadata.get('format_version')}; "
+            f"this one reads format {VERSION}"
+        )
+    return contents
+
+
+def _locked(lock: Path, path: Path) -> int:
+    """A file that this process alone holds, until it ends; an error where another one does, or where none can be."""
+    while True:
+        try:
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise CheckpointError(f"{path}: no checkpoint can be written there: {error}") from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(handle, 20, 0).decode("ascii", "replace").strip()
+            os.close(handle)
+            raise CheckpointLockedError(
+                f"{path}: another run{f', process {holder},' if holder else ''} keeps its state there; wait for it, "
+                "or choose another file"
+            ) from error
+        if _is_at(handle, lock):
+            os.pwrite(handle, str(os.getpid()).encode("ascii"), 0)
+            return handle
+        os.close(handle)  # whoever held it has just removed it
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,214 @@
+"""A journal: what a run has done so far, so that it can be gone on with.
+
+A run tells its journal after each step what it would need to go on from there: its state, plain data. A journal may
+have parts, for the runs inside a run. Where a checkpoint is asked for, the states are written to its file from time to
+time, and at the end; else nothing happens to them.
+
+A run that is begun with the state of another goes on from there and ends with the same bits, for whatever comes between
+two steps is a function of the state and the problem alone.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import metadata
+from typing import Any
+
+from levelprox.errors import CheckpointError, CheckpointWarning, FileFormatError, InvalidInputError, warn
+from levelprox.io import checkpoint as files
+from levelprox.io.checkpoint import Checkpoint, CheckpointFile
+from levelprox.io.container import Contents
+from levelprox.io.plain import decode, encode
+from levelprox.termination import Termination
+
+Place = str | os.PathLike[str]
+
+
+class Journal:
+    """What one run has done so far.
+
+    Parameters
+    ----------
+    keeper : Keeper, optional
+        Who writes it to a file.
+
+    Attributes
+    ----------
+    state : object
+        What the run said last; None before its first step.
+    parts : dict of str to Journal
+    """
+
+    def __init__(self, keeper: Keeper | None = None) -> None:
+        self.keeper = keeper
+        self.state: Any = None
+        self.parts: dict[str, Journal] = {}
+
+    def keep(self, state: object) -> None:
+        """From here on this is where to go on from."""
+        self.state = state
+        if self.keeper is not None:
+            self.keeper.offer()
+
+    def part(self, name: str) -> Journal:
+        """The journal of a run inside this one."""
+        if name not in self.parts:
+            self.parts[name] = Journal(self.keeper)
+        return self.parts[name]
+
+    def forget(self, name: str) -> None:
+        """The run inside has ended, and its result is part of this one's state."""
+        self.parts.pop(name, None)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody will ever ask for the state."""
+        return self.keeper is None
+
+    @property
+    def advice(self) -> str:
+        """How to go on, for a run that is cut short; empty where nothing is kept."""
+        return "" if self.keeper is None else f" Its state is kept: resume={str(self.keeper.file.path)!r} goes on."
+
+    def as_tree(self) -> dict[str, Any]:
+        return {"state": self.state, "parts": {name: part.as_tree() for name, part in self.parts.items()}}
+
+    def take(self, tree: Mapping[str, Any]) -> None:
+        """Go on from what `as_tree` gave."""
+        self.state = tree["state"]
+        for name, part in tree["parts"].items():
+            self.part(name).take(part)
+
+
+class Keeper:
+    """Writes a journal to a file, from time to time.
+
+    Parameters
+    ----------
+    file : CheckpointFile
+    every : float
+        Seconds from one time to the next.
+    identity : dict of str to str
+        What the run is a function of.
+    kinds : iterable of type
+        The dataclasses that states are made of.
+    """
+
+    def __init__(self, file: CheckpointFile, every: float, identity: Mapping[str, str], kinds: Iterable[type]) -> None:
+        self.file, self.every, self.identity, self.kinds = file, every, dict(identity), tuple(kinds)
+        self.journal = Journal(self)
+        self.written = time.monotonic()
+        self.pending = False
+
+    def offer(self) -> None:
+        """There is something new; write it if it is time to."""
+        self.pending = True
+        if time.monotonic() - self.written >= self.every:
+            self.write()
+
+    def write(self) -> None:
+        """Write what there is now; where that fails, the run goes on, with a warning."""
+        try:
+            self.file.write(self._contents())
+        except OSError as error:
+            warn(
+                f"{self.file.path}: the state could not be written: {error}. The run goes on; "
+                f"{'what was kept before is still there' if self.file.exists() else 'nothing is kept'}",
+                CheckpointWarning,
+            )
+        self.written, self.pending = time.monotonic(), False
+
+    def begin(self) -> None:
+        """Write the first state, of a run that has done nothing yet: what cannot be kept is better known now."""
+        try:
+            self.file.write(self._contents())
+        except OSError as error:
+            raise CheckpointError(f"{self.file.path}: no checkpoint can be written there: {error}") from error
+
+    def go_on_from(self, contents: Contents, name: Place) -> None:
+        """Take the state of an earlier run, which must have been a run of the same."""
+        told = decode(contents.metadata.get("checkpoint", ""), contents.arrays, self.kinds, str(name))
+        try:
+            identity, tree = told["identity"], told["journal"]
+            for key in sorted({*identity, *self.identity}):
+                before, now = identity.get(key), self.identity.get(key)
+                if before != now:
+                    raise CheckpointError(f"{name}: the checkpoint is of another run: {_difference(key, before, now)}")
+            self.journal.take(tree)
+        except (TypeError, KeyError, AttributeError) as error:
+            raise FileFormatError(f"{name}: this is not the state of a run: {error}") from error
+
+    def _contents(self) -> Contents:
+        text, arrays = encode({"identity": self.identity, "journal": self.journal.as_tree()}, self.kinds)
+        about = {"format": files.FORMAT, "format_version": str(files.VERSION)}
+        return Contents({**about, "levelprox": metadata.version("levelprox"), "checkpoint": text}, arrays)
+
+
+@contextmanager
+def keeping(
+    checkpoint: Place | Checkpoint | Journal | None,
+    resume: bool | Place,
+    identity: Callable[[], Mapping[str, str]],
+    kinds: Iterable[type],
+) -> Iterator[Journal]:
+    """The journal of a run, written to a file where that is asked for, until the block ends.
+
+    Parameters
+    ----------
+    checkpoint : path-like, Checkpoint or Journal, optional
+        Where; or the journal of the run that this one is inside of.
+    resume : bool or path-like
+        Whether to go on from what is there, or from another file.
+    identity : callable
+        What the run is a function of; asked for where something is kept only.
+    kinds : iterable of type
+        The dataclasses that states are made of.
+    """
+    if isinstance(checkpoint, Journal):
+        yield checkpoint
+        return
+    place, origin = _places(checkpoint, resume)
+    if place is None:
+        yield Journal()
+        return
+    file = CheckpointFile(place.path)
+    try:
+        keeper = Keeper(file, place.every, {"levelprox": metadata.version("levelprox"), **identity()}, kinds)
+        if origin is not None and (resume is not True or file.exists()):
+            keeper.go_on_from(files.read(origin), origin)
+        elif file.exists():
+            raise CheckpointError(
+                f"{file.path}: there is a checkpoint already; resume=True goes on from it. To begin again, remove it "
+                "or choose another file"
+            )
+        else:
+            keeper.begin()
+        with Termination(file.path):
+            try:
+                yield keeper.journal
+            finally:
+                if keeper.pending:
+                    keeper.write()
+    finally:
+        file.close()
+
+
+def _places(checkpoint: Place | Checkpoint | None, resume: bool | Place) -> tuple[Checkpoint | None, Place | None]:
+    """Where the state is to be kept, and where it is to come from."""
+    if not isinstance(resume, bool | str | os.PathLike):
+        raise InvalidInputError(f"resume must be True, False or a path, got {resume!r}")
+    if checkpoint is None:
+        if resume is True:
+            raise InvalidInputError("resume=True goes on from the checkpoint: give checkpoint, or resume the path")
+        return (None, None) if resume is False else (Checkpoint(resume), resume)
+    place = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+    return place, None if resume is False else place.path if resume is True else resume
+
+
+def _difference(key: str, before: str | None, now: str | None) -> str:
+    if before is None or now is None:
+        return f"{key} is {'not there any more' if now is None else 'new'}"
+    return f"{key} was {before[:100]}, now it is {now[:100]}"
