@@ -27,9 +27,9 @@ Sparse models under an explicit budget, with a certificate.
 
 Data are LIBSVM (.svm, .libsvm, .txt), CSV, TSV, Parquet or npz files; text may be compressed (.gz, .bz2, .xz).
 
-Exit codes: 0 done; 2 not understood; 3 a model, but not to tolerance; 4 numerical failure, or claims that do not hold;
-65 bad data; 66 no such input; 70 a bug; 73 output cannot be created; 74 disk or memory; 75 try again; 130 Ctrl-C;
-141 nobody reads the output; 143 SIGTERM.
+Ends with 0 if all is well; 2: not understood; 3: a model, but not to tolerance; 4: a numerical failure, or claims that
+do not hold; 65: bad data; 66: no such input; 70: a bug; 73: an output cannot be created; 74: disk or memory; 75: try
+again later; 130: Ctrl-C; 141: nobody reads the output; 143: SIGTERM.
 """
 
 app = typer.Typer(
@@ -48,7 +48,13 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(help=HELP)
+def _flowed(text: str) -> str:
+    """Paragraphs on one line each, for the terminal to break; those that begin with a mark stay as they are."""
+    parts = text.strip().split("\n\n")
+    return "\n\n".join(part if part.startswith("\b") else " ".join(part.split()) for part in parts)
+
+
+@app.callback(help=_flowed(HELP))
 def _commands(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version, and end.")
@@ -81,7 +87,7 @@ def guarded(command: Callable[..., int]) -> Callable[..., int]:
 
 
 for one in (fit.fit, path.path, predict.predict, certify.certify, info.info):
-    app.command()(guarded(one))
+    app.command(help=_flowed(one.__doc__ or ""))(guarded(one))
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -133,9 +133,10 @@ def _of_table(file: Path, kind: str, how: Any) -> dict[str, Any]:
 def _target(y: Any) -> dict[str, Any]:
     import numpy as np
 
-    from levelprox.cli.settings import guessed_task
+    from levelprox.cli.settings import as_classes, guessed_task
 
     task, _ = guessed_task(y)
+    y = as_classes(y)
     values, counts = np.unique(y.astype(str) if y.dtype.kind == "O" else y, return_counts=True)
     if values.size > _MOST_CLASSES:
         return {"looks_like": task, "different_values": int(values.size), "from": values[0], "to": values[-1]}
@@ -144,6 +145,6 @@ def _target(y: Any) -> dict[str, Any]:
 
 def _words(value: Any) -> str:
     if isinstance(value, dict):
-        words = [f"{name}: {_words(one)}" for name, one in value.items()]
+        words = [f"{name.replace('_', ' ')}: {_words(one)}" for name, one in value.items()]
         return "; ".join(words[:30]) + (f"; and {len(words) - 30} more" if len(words) > 30 else "")
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -125,13 +125,11 @@ ZeroBased = Annotated[
 
 Features = Annotated[
     str | None,
-    typer.Option(
-        metavar="K", rich_help_panel=MODEL, help="At most so many features: 5; to choose from: 1,2,5 or 1:10."
-    ),
+    typer.Option(metavar="K", rich_help_panel=MODEL, help="At most so many features: 5; several: 1,2,5 or 1:10."),
 ]
 Level = Annotated[
     str | None,
-    typer.Option(metavar="ETA", rich_help_panel=MODEL, help="Or g(x) ≤ η: 2.5; to choose from: 0.5,1,2.5."),
+    typer.Option(metavar="ETA", rich_help_panel=MODEL, help="Or g(x) ≤ η: 2.5; several: 0.5,1,2.5."),
 ]
 TaskOption = Annotated[
     Task | None, typer.Option("--task", rich_help_panel=MODEL, help="By default guessed from the loss or the target.")
@@ -155,21 +153,15 @@ Standardize = Annotated[
     bool, typer.Option("--standardize/--no-standardize", rich_help_panel=MODEL, help="Fit features of deviation 1.")
 ]
 Intercept = Annotated[bool, typer.Option("--intercept/--no-intercept", rich_help_panel=MODEL)]
-Seed = Annotated[
-    int | None, typer.Option(min=0, rich_help_panel=MODEL, help="For what samples; nothing else is random.")
-]
+Seed = Annotated[int | None, typer.Option(min=0, rich_help_panel=MODEL, help="For subsolvers that sample.")]
 
 Tol = Annotated[float, typer.Option(min=0, rich_help_panel=LIMITS, help="On the KKT residual.")]
 MaxIter = Annotated[int, typer.Option(min=0, rich_help_panel=LIMITS, help="Outer steps, or exchanges of features.")]
 TimeLimit = Annotated[
     float | None,
-    typer.Option(
-        min=0, metavar="SECONDS", rich_help_panel=LIMITS, help="For each fit; the best model by then is kept."
-    ),
+    typer.Option(min=0, metavar="SECONDS", rich_help_panel=LIMITS, help="For each fit; the best model so far is kept."),
 ]
-Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, rich_help_panel=LIMITS, help="By default all there are.")
-]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, rich_help_panel=LIMITS, help="By default all.")]
 
 Json = Annotated[
     bool, typer.Option("--json", rich_help_panel=OUTPUT, help="One JSON document on standard output, nothing else.")
@@ -178,9 +170,7 @@ Force = Annotated[bool, typer.Option("--force", rich_help_panel=OUTPUT, help="Re
 Accept = Annotated[
     bool, typer.Option("--accept-inaccurate", rich_help_panel=OUTPUT, help="End with 0 where it would be 3.")
 ]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", rich_help_panel=OUTPUT, help="Say nothing but errors and results.")
-]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", rich_help_panel=OUTPUT, help="Only errors and results.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", rich_help_panel=OUTPUT, help="Show progress everywhere.")]
 Report = Annotated[
     Path | None,

@@ -42,7 +42,7 @@ def plain(value: Any) -> Any:
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-    """A table; the first column to the left, numbers to the right."""
+    """A table; numbers to the right."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -50,7 +50,7 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]], title: s
     body = [[_cell(entry) for entry in row] for row in rows]
     table = Table(box=SIMPLE_HEAD, pad_edge=False, title=Text(title) if title else None, title_justify="left")
     for j, head in enumerate(heads):
-        numbers = j > 0 and all(isinstance(row[j], float | int) for row in body)
+        numbers = all(row[j] == "" or not isinstance(row[j], str) for row in body)
         table.add_column(Text(head), justify="right" if numbers else "left", overflow="fold")
     for row in body:
         table.add_row(*(Text(entry if isinstance(entry, str) else f"{entry:.6g}") for entry in row))
@@ -59,20 +59,20 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]], title: s
 
 def print_facts(facts: Iterable[tuple[str, object]]) -> None:
     """Names and what is to be said of each, in two columns."""
-    from rich.table import Table
     from rich.text import Text
 
-    grid = Table.grid(padding=(0, 2))
-    for name, value in facts:
-        grid.add_row(Text(printable(name), style="dim"), Text(printable(value), overflow="fold"))
-    _console().print(grid)
+    rows = [(printable(name), printable(value)) for name, value in facts]
+    width = max((len(name) for name, _ in rows), default=0)
+    console = _console()
+    for name, value in rows:
+        console.print(Text(name.ljust(width), style="dim") + Text(f"  {value}"), soft_wrap=True)
 
 
 def print_line(text: str) -> None:
     """A line."""
     from rich.text import Text
 
-    _console().print(Text(printable(text)))
+    _console().print(Text(printable(text)), soft_wrap=True)
 
 
 def _cell(entry: object) -> str | float | int:
@@ -83,4 +83,4 @@ def _console() -> Any:
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else _WIDE
-    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)

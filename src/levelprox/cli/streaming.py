@@ -51,11 +51,11 @@ def _surveyed(path: Path, rows: int, how: Reading) -> tuple[int, int, Any]:
     """Rows, features, and the different labels, as far as they might be classes."""
     import numpy as np
 
-    from levelprox.io.libsvm import libsvm_batches
+    from levelprox.io.libsvm import MAX_FEATURES, libsvm_batches
 
     n, width, labels = 0, 0, np.empty(0)
-    for X, y in libsvm_batches(path, rows, n_features=None, zero_based=how.zero_based):
-        n, width = n + y.size, max(width, X.shape[1])
+    for X, y in libsvm_batches(path, rows, n_features=MAX_FEATURES, zero_based=how.zero_based):
+        n, width = n + y.size, max(width, int(X.indices.max(initial=-1)) + 1)
         if labels.size <= _MOST_LABELS:
             labels = np.union1d(labels, y)
     return n, width, labels

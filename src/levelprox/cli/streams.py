@@ -15,6 +15,7 @@ from typing import Any
 _IN_ASCII = {"ψ": "psi", "η": "eta", "φ": "phi", "γ": "gamma", "≤": "<=", "≥": ">=", "·": "*", "×": "x", "−": "-"}
 _IN_ASCII |= {"…": "...", "—": "-", "–": "-", "’": "'", "→": "->", "²": "^2", "Σ": "sum", "∞": "inf"}
 _HANDLER = "levelprox"
+_ABOUT_CODE = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, ResourceWarning)
 
 
 def prepare() -> None:

@@ -51,6 +51,7 @@ def read_csv(path: str | os.PathLike[str], *, separator: str = ",", header: bool
             raise FileFormatError(f"{name}: {str(error).splitlines()[0]}") from error
     if frame.width == 1:
         raise FileFormatError(f"{name}: there is only one column; are fields separated otherwise? (--separator)")
+    frame.columns = [column.strip() if header else f"column_{i}" for i, column in enumerate(frame.columns, 1)]
     frame = frame.filter(~polars.all_horizontal(polars.all().is_null()))
     if not frame.height:
         raise FileFormatError(f"{name}: there are no rows")
@@ -90,5 +91,4 @@ def _with_numbers(polars: Any, frame: Any) -> Any:
         numbers = column.cast(polars.Float64, strict=False)
         if numbers.null_count() == column.null_count() and column.len() > column.null_count():
             changed[one] = numbers
-    names = {column: column.strip() for column in frame.columns}
-    return frame.with_columns(**changed).rename(names)
+    return frame.with_columns(**changed)

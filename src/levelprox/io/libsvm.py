@@ -10,7 +10,6 @@ import scipy.sparse
 
 from levelprox.errors import FileFormatError
 
-
 MAX_FEATURES = 10**9
 
 

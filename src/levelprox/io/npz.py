@@ -6,8 +6,10 @@ at most a thousand times what the file has on the disk.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
+import struct
 import zipfile
 import zlib
 from typing import Any
@@ -23,6 +25,7 @@ _RATIO = 1000  # bytes of an array for each byte on the disk
 _ALWAYS = 2**20  # bytes of an array that need no such excuse
 _HEADER = 10_000  # bytes
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error)
 _SPARSE = ("format", "shape", "data", "indices", "indptr")
 
 
@@ -47,7 +50,9 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
         try:
             with zipfile.ZipFile(file) as archive:
                 members = _members(archive, name)
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        except (*_DAMAGED, OSError) as error:
+            if isinstance(error, OSError) and error.errno != errno.EINVAL:  # that is a place before the file begins
+                raise
             raise FileFormatError(f"{name}: this is no npz file, or it is damaged: {error}") from error
     if "format" in members and "indptr" in members:
         return {"X": _sparse(members, name), **{key: value for key, value in members.items() if key not in _SPARSE}}

@@ -102,7 +102,9 @@ class Table:
             raise FileFormatError(
                 f"{self.name}: column {names[0]!r} holds {column.dtype}, no numbers; drop it ({drops})"
             )
-        row = next(i for i, value in enumerate(column) if value is not None and not is_numeral(value))
+        row = next((i for i, value in enumerate(column) if value is not None and not is_numeral(value)), None)
+        if row is None:
+            self._refuse_missing(names[0], 0, column.null_count())
         raise FileFormatError(
             f"{self.name}: column {names[0]!r} holds text, {column[row][:40]!r} in row {row + 1}; drop it ({drops})"
         )
