@@ -7,7 +7,7 @@ KERNEL_SOURCES := CMakeLists.txt $(wildcard src/levelprox/_kernels/*)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test lint test-long test-asan bench bench-quick bench-kernels experiments coverage install clean
+.PHONY: demo test lint test-long test-asan fuzz bench bench-quick bench-kernels experiments coverage install clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.built
@@ -50,6 +50,7 @@ $(BENCH)/.built: pyproject.toml | $(VENV)/.built
 bench-kernels: $(VENV)/.built
 	$(BIN)/python benchmarks/projection.py
 	$(BIN)/python benchmarks/stochastic.py
+	$(BIN)/python benchmarks/libsvm.py
 	$(BIN)/python -m benchmarks.engine
 	$(BIN)/python -m benchmarks.growth
 
@@ -74,6 +75,10 @@ $(ASAN)/.built: $(VENV)/.built $(KERNEL_SOURCES) $(wildcard src/levelprox/*.py s
 	PATH="$(abspath $(BIN)):$$PATH" PYTHONPATH=$(SITE) $(BIN)/pip --python $(ASAN)/bin/python install --quiet --no-deps --force-reinstall \
 	  --no-build-isolation --config-settings=cmake.define.LEVELPROX_SANITIZE=ON --config-settings=build-dir=build/asan .
 	touch $@
+
+# Readers of files under a million mutated inputs; says which branches of the parser were not reached.
+fuzz: $(VENV)/.built
+	$(BIN)/python -m fuzz
 
 install: $(VENV)/.built
 

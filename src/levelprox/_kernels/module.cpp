@@ -17,4 +17,5 @@ NB_MODULE(_kernels, m) {
     bind_quadratic(m);
     bind_column_fits(m);
     bind_residual(m);
+    bind_libsvm(m);
 }

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import Any, BinaryIO
+from typing import Any
 
 from levelprox.errors import FileFormatError
-from levelprox.io.opened import opened
+from levelprox.io.opened import blocks, shown
 from levelprox.io.table import Table, is_numeral, polars_for
 
 _MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
@@ -38,17 +38,17 @@ def read_csv(path: str | os.PathLike[str], *, separator: str = ",", header: bool
     FileFormatError
         Where lines have more fields than the first, names are not unique, or the text is not UTF-8.
     """
-    name = os.fsdecode(path)
+    name = shown(path)
     polars = polars_for("CSV", name)
-    with opened(path) as file:
-        first, text = _first_line(file)
-        options: dict[str, Any] = {"separator": separator, "has_header": header, "null_values": _MISSING}
-        try:
-            if header:
-                _check_header(polars.read_csv(first, separator=separator, has_header=False, infer_schema=False), name)
-            frame = _read(polars, text, options)
-        except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
-            raise FileFormatError(f"{name}: {str(error).splitlines()[0]}") from error
+    text = b"".join(block.tobytes() for block in blocks(path))
+    options: dict[str, Any] = {"separator": separator, "has_header": header, "null_values": _MISSING}
+    try:
+        if header:
+            first = text[: text.find(b"\n") + 1] or text
+            _check_header(polars.read_csv(first, separator=separator, has_header=False, infer_schema=False), name)
+        frame = _read(polars, text, options)
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
+        raise FileFormatError(f"{name}: {str(error).splitlines()[0]}") from error
     if frame.width == 1:
         raise FileFormatError(f"{name}: there is only one column; are fields separated otherwise? (--separator)")
     frame.columns = [column.strip() if header else f"column_{i}" for i, column in enumerate(frame.columns, 1)]
@@ -56,12 +56,6 @@ def read_csv(path: str | os.PathLike[str], *, separator: str = ",", header: bool
     if not frame.height:
         raise FileFormatError(f"{name}: there are no rows")
     return Table(_with_numbers(polars, frame), name)
-
-
-def _first_line(file: BinaryIO) -> tuple[bytes, bytes]:
-    """The first line, and all of the text."""
-    text = file.read()
-    return text[: text.find(b"\n") + 1] or text, text
 
 
 def _read(polars: Any, text: bytes, options: dict[str, Any]) -> Any:

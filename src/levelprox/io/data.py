@@ -16,6 +16,7 @@ from levelprox.errors import FileFormatError, InvalidInputError
 from levelprox.io.csv import read_csv
 from levelprox.io.libsvm import read_libsvm
 from levelprox.io.npz import read_npz
+from levelprox.io.opened import shown
 from levelprox.io.parquet import read_parquet
 from levelprox.io.table import Table
 
@@ -116,7 +117,7 @@ def format_of(path: str | os.PathLike[str]) -> Format:
         ending = place.with_suffix("").suffix.lower()
     if ending not in ENDINGS:
         raise FileFormatError(
-            f"{os.fsdecode(path)}: which kind of data is it? Names end in {', '.join(ENDINGS)}, perhaps followed by "
+            f"{shown(path)}: which kind of data is it? Names end in {', '.join(ENDINGS)}, perhaps followed by "
             f"{', '.join(_COMPRESSED)}; or say it (--format csv)"
         )
     return ENDINGS[ending]
@@ -174,7 +175,7 @@ def _libsvm(path: str | os.PathLike[str], features: Sequence[str] | int | None, 
     for name, given in (("target", how.target), ("drop", how.drop), ("weight", how.weight)):
         if given:
             raise InvalidInputError(
-                f"{os.fsdecode(path)}: a LIBSVM file has no columns by name; its target is the first number of each "
+                f"{shown(path)}: a LIBSVM file has no columns by name; its target is the first number of each "
                 f"line (--{name} is for other files)"
             )
     width = len(features) if isinstance(features, Sequence) else features
@@ -183,7 +184,7 @@ def _libsvm(path: str | os.PathLike[str], features: Sequence[str] | int | None, 
 
 
 def _npz(path: str | os.PathLike[str], needs_target: bool, how: Reading) -> Data:
-    name = os.fsdecode(path)
+    name = shown(path)
     members = read_npz(path)
     asked = {"X": "X", "y": how.target or "y", "weight": how.weight}
     if not needs_target and asked["y"] not in members:
@@ -235,5 +236,5 @@ def _check_width(data: Data, features: Sequence[str] | int | None) -> None:
     width = features if isinstance(features, int) else len(features)
     if data.shape[1] != width:
         raise FileFormatError(
-            f"{os.fsdecode(data.path)}: {data.shape[1]} features, but the model was fitted to {width} of them"
+            f"{shown(data.path)}: {data.shape[1]} features, but the model was fitted to {width} of them"
         )

@@ -19,6 +19,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from levelprox.errors import FileFormatError
+from levelprox.io.opened import shown
 
 _MEMBERS = 64  # in one file
 _RATIO = 1000  # bytes of an array for each byte on the disk
@@ -45,7 +46,7 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
     FileFormatError
         Where it is no such file, or damaged, or holds Python objects, or claims more than a file of its size can hold.
     """
-    name = os.fsdecode(path)
+    name = shown(path)
     with open(path, "rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from levelprox.errors import FileFormatError
+from levelprox.io.opened import shown
 from levelprox.io.table import Table, polars_for
 
 
@@ -24,7 +25,7 @@ def read_parquet(path: str | os.PathLike[str]) -> Table:
     FileFormatError
         Where it is no such file, or is damaged.
     """
-    name = os.fsdecode(path)
+    name = shown(path)
     polars = polars_for("Parquet", name)
     with open(path, "rb") as file:
         if file.read(4) != b"PAR1":
