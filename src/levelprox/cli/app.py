@@ -78,9 +78,11 @@ def guarded(command: Callable[..., int]) -> Callable[..., int]:
             except BrokenPipeError:
                 streams.let_go_of_stdout()
                 return Exit.CLOSED
+            except OSError as error:  # those of files have been named before
+                streams.let_go_of_stdout()
+                streams.say_error(f"standard output cannot be written: {(error.strerror or str(error)).lower()}")
+                return Exit.IO
             except Exception as error:
-                if isinstance(error, OSError):
-                    streams.let_go_of_stdout()
                 return _reported(error)
 
     return run_guarded

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from levelprox.cli import files, inputs, options, threads
 from levelprox.cli.exits import CommandError, Exit, UsageError, of_status
-from levelprox.cli.options import LIMITS, MODEL, OUTPUT, Task
-from levelprox.cli.settings import Checkpointing, Settings, as_classes, guessed_task, task_of_loss
+from levelprox.cli.fitting import Fitted, Fitting, labels_of
+from levelprox.cli.options import LIMITS, MODEL, OUTPUT
+from levelprox.cli.settings import Checkpointing, Settings
 from levelprox.cli.streams import say, warnings_in_lines
-
-if TYPE_CHECKING:
-    from levelprox.io.data import Data, Reading
 
 
 def fit(
@@ -111,7 +107,7 @@ def fit(
     files.check_outputs((checkpoint,), (data, test, out, report), True)
     how = inputs.how_to_read(target, drop, weight, format, no_header, separator, zero_based)
     with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
-        fitted = _Fitting(settings, state, how, cv).run(data, test, stream)
+        fitted = Fitting(settings, state, how, cv).run(data, test, stream)
         outputs = _write(fitted, out, report, force)
         if json:
             _print_json(fitted, outputs, warned)
@@ -135,102 +131,7 @@ def _check(settings: Settings, cv: int | None, stream: int | None, state: Checkp
         raise UsageError("--stream sees the data once: it goes with neither --cv, --checkpoint nor --report")
 
 
-@dataclass(frozen=True, eq=False)
-class _Fitted:
-    """A model, and how it came about."""
-
-    model: Any
-    data: Data | None
-    test: Data | None
-    path: Path
-    shape: tuple[int, int]
-    task: Task
-    scores: dict[str, float]
-    seconds: float
-    interruption: KeyboardInterrupt | None = None
-
-
-@dataclass(frozen=True)
-class _Fitting:
-    """From files to a fitted model."""
-
-    settings: Settings
-    state: Checkpointing
-    how: Reading
-    cv: int | None
-
-    def run(self, path: Path, test: Path | None, stream: int | None) -> _Fitted:
-        """Read, fit, and judge."""
-        if stream is not None:
-            return self._streamed(path, test, stream)
-        data = inputs.read_training(path, self.how)
-        task = guessing(self.settings, data.y)
-        y = labels_of(data, task)
-        model = self.settings.estimator(task, cv=self.cv, **self.state.parameters())
-        # Before the fit: a file that does not go with this one is not found out only after hours.
-        tested = None if test is None else read_test(test, data, self.how)
-        began, interruption = time.monotonic(), None
-        try:
-            with inputs.judging_data():
-                model.fit(data.X, y, data.weight)
-        except KeyboardInterrupt as signal:
-            if not hasattr(model, "coef_"):
-                raise
-            interruption = signal
-        seconds = time.monotonic() - began
-        scores = {} if interruption else self._scores(model, task, {"train": data, "test": tested})
-        return _Fitted(model, data, tested, path, data.shape, task, scores, seconds, interruption)
-
-    @staticmethod
-    def _scores(model: Any, task: Task, parts: dict[str, Data | None]) -> dict[str, float]:
-        scores = {}
-        for name, data in parts.items():
-            if data is not None:
-                with inputs.judging_data():
-                    scores[name] = float(model.score(data.X, labels_of(data, task), data.weight))
-        return scores
-
-    def _streamed(self, path: Path, test: Path | None, rows: int) -> _Fitted:
-        from levelprox.cli.streaming import streamed
-
-        began = time.monotonic()
-        model, shape, task = streamed(path, rows, self.settings, self.how, lambda y: guessing(self.settings, y))
-        seconds = time.monotonic() - began
-        tested = None if test is None else inputs.read_for(model, test, self.how, needs_target=True)
-        return _Fitted(model, None, tested, path, shape, task, self._scores(model, task, {"test": tested}), seconds)
-
-
-def guessing(settings: Settings, y: Any) -> Task:
-    """What is to be learnt: as was said, or as the loss or the target let one guess, which is said."""
-    if settings.task is not None:
-        return settings.task
-    if settings.loss is not None:
-        return task_of_loss(settings.loss)
-    task, why = guessed_task(y)
-    if not settings.quiet:
-        say(f"levelprox: {task}, because {why} (--task says otherwise)")
-    return task
-
-
-def labels_of(data: Data, task: Task) -> Any:
-    """The target: classes, or numbers."""
-    assert data.y is not None  # it was asked for
-    if task is Task.CLASSIFICATION:
-        return as_classes(data.y)
-    if data.y.dtype.kind not in "iuf":
-        raise CommandError(f"{data.path}: the target of a regression must hold numbers, not words", Exit.DATA)
-    return data.y
-
-
-def read_test(path: Path, data: Data, how: Reading) -> Data:
-    """Data with the features of those of the fit."""
-    from levelprox.io.data import read_data
-
-    with files.reading(path):
-        return read_data(path, features=data.feature_names or data.shape[1], how=how)
-
-
-def _write(fitted: _Fitted, out: Path | None, report: Path | None, force: bool) -> dict[str, Path]:
+def _write(fitted: Fitted, out: Path | None, report: Path | None, force: bool) -> dict[str, Path]:
     """The files asked for; of a fit that was broken off, there is no time for a page."""
     written = {}
     if out is not None:
@@ -249,7 +150,7 @@ def _write(fitted: _Fitted, out: Path | None, report: Path | None, force: bool) 
     return written
 
 
-def _print(fitted: _Fitted) -> None:
+def _print(fitted: Fitted) -> None:
     from levelprox.cli.output import print_line
     from levelprox.cli.summary import print_model, score_name
 
@@ -257,10 +158,12 @@ def _print(fitted: _Fitted) -> None:
     print_line(f"{type(fitted.model).__name__} on {fitted.path}: {n} samples, {d} features")
     name = score_name(fitted.model)
     scores: list[tuple[str, object]] = [(f"{name}, {part}", f"{score:.6g}") for part, score in fitted.scores.items()]
+    if not hasattr(fitted.model, "feature_names_in_") and fitted.one_based:
+        scores.append(("features", "counted from 0: x0 is index 1 of the file"))
     print_model(fitted.model, [*scores, ("time", f"{fitted.seconds:.2f} s")])
 
 
-def _print_json(fitted: _Fitted, outputs: dict[str, Path], warned: list[str]) -> None:
+def _print_json(fitted: Fitted, outputs: dict[str, Path], warned: list[str]) -> None:
     from levelprox import __version__
     from levelprox.cli.output import print_json
     from levelprox.cli.summary import as_document, score_name

@@ -13,7 +13,7 @@ import typer
 
 from levelprox.cli import files, inputs, options, threads
 from levelprox.cli.exits import Exit, UsageError, of_status
-from levelprox.cli.fit import guessing, labels_of, read_test
+from levelprox.cli.fitting import guessing, labels_of, read_test
 from levelprox.cli.options import OUTPUT, Task
 from levelprox.cli.settings import Settings
 from levelprox.cli.streams import say, warnings_in_lines
