@@ -7,6 +7,8 @@ others come nearer, and so does what is known of the sets that were tried.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,6 +45,18 @@ class Candidates:
         self.features: Features = np.empty(0, np.intp)
         self.swaps: Swaps | None = None
         self.settled: Features = np.empty(0, np.intp)
+
+    def as_state(self) -> dict[str, Any]:
+        """What is known of them, as plain data; their columns are what they are."""
+        swaps = None if self.swaps is None else self.swaps.as_state()
+        return {"features": self.features, "settled": self.settled, "swaps": swaps}
+
+    def take(self, state: dict[str, Any], problem: Problem) -> None:
+        """Go on from what `as_state` gave."""
+        self.features, self.settled, self.swaps = state["features"], state["settled"], None
+        if state["swaps"] is not None:
+            self.swaps = self._among(problem, state["swaps"]["best"])
+            self.swaps.take(state["swaps"])
 
     def exchanged(self, problem: Problem, at: Iterate, had: int = 0) -> Vector | None:
         """A feasible point with features left out and exchanged; None where few tries find none that is better.
@@ -91,9 +105,12 @@ class Candidates:
         nearest = np.argsort(-size, kind="stable")[: chosen.size + _NEAREST]
         if self.swaps is None or not np.all(np.isin(nearest[: chosen.size + _CLOSEST], self.features)):
             self.features = np.sort(nearest)
-            part = problem.restrict(self.features)
-            self.swaps = Swaps(part, self._fit(problem, at.x), self.how.null, self.tolerance, self.how, tries=_TRIES)
+            self.swaps = self._among(problem, self._fit(problem, at.x))
         return self.swaps
+
+    def _among(self, problem: Problem, start: Fit) -> Swaps:
+        part = problem.restrict(self.features)
+        return Swaps(part, start, self.how.null, self.tolerance, self.how, tries=_TRIES)
 
     def _fit(self, problem: Problem, x: Vector) -> Fit:
         """The candidates' part of a point, as something to begin a refit with."""

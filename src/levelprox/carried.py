@@ -17,13 +17,17 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import scipy.sparse
 
 from levelprox.candidates import Candidates
 from levelprox.certificate import Certificate, assemble
 from levelprox.continuation import affordable
+from levelprox.journal import Journal
 from levelprox.null_fit import null_fit
+from levelprox.pieces import pieces_of
 from levelprox.problem import Problem
 from levelprox.restriction import How
 from levelprox.result import Iterate, Result, Status
@@ -62,10 +66,14 @@ class Levels:
         The same one at rising levels.
     tol, seconds : float
         On the KKT residual of each, and for all of them together.
+    journal : Journal
+        Of what is found, to go on from.
     """
 
-    def __init__(self, problems: list[Problem], tol: float, seconds: float) -> None:
+    def __init__(self, problems: list[Problem], tol: float, seconds: float, journal: Journal) -> None:
         self.problems, self.tol, self.seconds, self.began = problems, tol, seconds, time.monotonic()
+        self.journal, self.pieces = journal, pieces_of(journal, self.as_state, self.take)
+        self.tracker: Tracker | None = None
         problem = problems[-1]
         subsolver, self.null = choose("auto", problem.objective), null_fit(problem, seconds)
         gamma, surrogate = subsolver.proximal_weight(problem.objective), surrogate_by_name("concave")
@@ -91,13 +99,38 @@ class Levels:
         self._level_out()
         return [(p, s) for p, s in zip(self.problems, self.best, strict=True) if s is not None], self.n_grad
 
-    def _anchor(self, i: int) -> None:
-        """Solve level i by continuation; where that is better, carry it on, upward and downward."""
-        result = solve(self.problems[i], tol=self.tol, start="continuation", time_limit=_limit(self._left()))
-        self.n_grad += result.n_grad
+    def as_state(self) -> dict[str, Any] | None:
+        """What is carried, as plain data; None once there is no time left."""
+        if self._left() <= 0:
+            return None
+        tracker = None if self.tracker is None else self.tracker.as_state()
+        return {"n_grad": self.n_grad, "tracker": tracker, "candidates": self.candidates.as_state()}
+
+    def take(self, state: dict[str, Any]) -> None:
+        """Go on from what `as_state` gave."""
+        self.n_grad = state["n_grad"]
+        self.candidates.take(state["candidates"], self.problems[-1])
+        if self.tracker is not None and state["tracker"] is not None:
+            self.tracker.take(state["tracker"])
+
+    def _by_continuation(self, problem: Problem) -> Solution:
+        result = solve(
+            problem,
+            tol=self.tol,
+            start="continuation",
+            time_limit=_limit(self._left()),
+            checkpoint=self.journal.part("continuation"),
+        )
         if result.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-        solution = Solution(scipy.sparse.csr_array(result.x[None]), result.certificate, result.status)
+        self.journal.forget("continuation")
+        self.n_grad += result.n_grad
+        return Solution(scipy.sparse.csr_array(result.x[None]), result.certificate, result.status)
+
+    def _anchor(self, i: int) -> None:
+        """Solve level i by continuation; where that is better, carry it on, upward and downward."""
+        self.tracker = None
+        solution = self.pieces.once(lambda: self._by_continuation(self.problems[i]))
         if not self._is_better(i, solution):
             return
         self.best[i] = solution
@@ -111,7 +144,8 @@ class Levels:
             if self.best[i] is None or below is None:
                 return
             if self._is_better(i, below):
-                self.best[i] = self._solved(self._from(i - 1), self.problems[i], exchanges=False)
+                self.tracker = tracker = self._from(i - 1)
+                self.best[i] = self.pieces.once(partial(self._solved, tracker, self.problems[i], exchanges=False))
 
     def _from(self, i: int) -> Tracker:
         """The solution at level i, to be carried on."""
@@ -124,10 +158,11 @@ class Levels:
 
     def _carry(self, tracker: Tracker, order: range, exchanges: bool) -> None:
         """From level to level, for as long as that is better than what is there."""
+        self.tracker = tracker
         for i in order:
             if self._left() <= 0:
                 return
-            solution = self._solved(tracker, self.problems[i], exchanges)
+            solution = self.pieces.once(partial(self._solved, tracker, self.problems[i], exchanges))
             if not self._is_better(i, solution):
                 return
             self.best[i] = solution
@@ -166,24 +201,41 @@ class Levels:
         return self.seconds - (time.monotonic() - self.began)
 
 
-def one_by_one(problems: list[Problem], tol: float, start: str, seconds: float) -> Found:
+def one_by_one(problems: list[Problem], tol: float, start: str, seconds: float, journal: Journal) -> Found:
     """For objectives without second-order models: each level is warm-started, and solved anew by continuation."""
     began, n_grad = time.monotonic(), 0
     found: list[tuple[Problem, Solution]] = []
-    for problem in problems:
-        left = seconds - (time.monotonic() - began)
-        if left <= 0:
-            break
+
+    def left() -> float:
+        return seconds - (time.monotonic() - began)
+
+    def solved(problem: Problem) -> tuple[Solution, int]:
         results: list[Result] = []
         if found:
-            results.append(solve(problem, tol=tol, x0=found[-1][1].x.todense().ravel(), time_limit=_limit(left)))
+            x0, part = found[-1][1].x.todense().ravel(), journal.part("carried")
+            results.append(solve(problem, tol=tol, x0=x0, time_limit=_limit(left()), checkpoint=part))
         if not found or start != "direct":
-            results.append(solve(problem, tol=tol, start=start, time_limit=_limit(left)))
-        n_grad += sum(result.n_grad for result in results)
+            part = journal.part("anew")
+            results.append(solve(problem, tol=tol, start=start, time_limit=_limit(left()), checkpoint=part))
         if any(result.status is Status.INTERRUPTED for result in results):
-            break
+            raise KeyboardInterrupt
+        journal.forget("carried")
+        journal.forget("anew")
         best = min(results, key=lambda result: result.psi)
-        found.append((problem, Solution(scipy.sparse.csr_array(best.x[None]), best.certificate, best.status)))
+        solution = Solution(scipy.sparse.csr_array(best.x[None]), best.certificate, best.status)
+        return solution, sum(result.n_grad for result in results)
+
+    pieces = pieces_of(journal, lambda: {} if left() > 0 else None, lambda state: None)
+    try:
+        for problem in problems:
+            if left() <= 0:
+                break
+            solution, passes = pieces.once(partial(solved, problem))
+            n_grad += passes
+            found.append((problem, solution))
+    except KeyboardInterrupt:
+        if not found:
+            raise
     return found, n_grad
 
 

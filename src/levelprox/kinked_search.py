@@ -132,7 +132,7 @@ class KinkedSearch:
 
     def as_state(self) -> dict[str, Any] | None:
         """What has been found and told, as plain data; None once a limit has cut that short."""
-        if self.watch.cut_short:
+        if self.watch.cut_short or (self.smooth is not None and self.smooth.watch.cut_short):
             return None
         return {
             "best": self.best,

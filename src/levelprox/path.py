@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
+from levelprox import budget, run_state
 from levelprox.budget import best_subset
 from levelprox.carried import Levels, Solution, one_by_one
 from levelprox.certificate import Certificate
+from levelprox.constraints import L1
 from levelprox.errors import InvalidInputError, warn
+from levelprox.identity import identity_of
+from levelprox.io.checkpoint import Checkpoint
+from levelprox.journal import Journal, keeping
 from levelprox.objectives import Objective
+from levelprox.pieces import pieces_of
 from levelprox.problem import Problem
 from levelprox.result import Status
-from levelprox.subset import Exchanges
+from levelprox.subset import Exchanges, Subset
 from levelprox.subsolvers import choose
 from levelprox.validation import finite, real_array, whole
 from levelprox.validation import nonnegative as at_least_zero
+from levelprox.working_set import WorkingSet
 
 Vector = NDArray[np.float64]
+
+#: What the state of a path is made of.
+KINDS: tuple[type, ...] = (*run_state.KINDS, *budget.KINDS, Solution, WorkingSet, Subset, Exchanges)
+_CUT_SHORT = (Status.INTERRUPTED, Status.TIME_LIMIT, Status.MAX_ITER, Status.CALLBACK_STOP)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +100,8 @@ def path(
     tol: float = 1e-6,
     start: str = "auto",
     time_limit: float | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None,
+    resume: bool | str | os.PathLike[str] = False,
 ) -> Path:
     """Solve min ψ(x) s.t. g(x) ≤ η for many η.
 
@@ -103,6 +118,10 @@ def path(
         "auto" is "continuation" where the constraint is not convex.
     time_limit : float, optional
         Seconds of wall-clock time; levels not reached by then, or by Ctrl-C, are left out of the path, with a warning.
+    checkpoint : path-like or Checkpoint, optional
+        A file in which what was found is kept, as in `solve`.
+    resume : bool or path-like, default=False
+        Whether to go on from there, as in `solve`; with the same bits in the end.
 
     Returns
     -------
@@ -131,10 +150,15 @@ def path(
     )
     continuation = start != "direct" and problem.constraint.lipschitz > 0
     began = time.monotonic()
-    if choose("auto", problem.objective).on_working_sets:
-        found, n_grad = Levels(problems, tol, seconds)(continuation)
-    else:
-        found, n_grad = one_by_one(problems, tol, start, seconds)
+
+    def identity() -> dict[str, str]:
+        return identity_of(problems[-1], levels=np.array([one.level for one in problems]), tol=tol, start=start)
+
+    with keeping(checkpoint, resume, identity, KINDS) as journal:
+        if choose("auto", problem.objective).on_working_sets:
+            found, n_grad = Levels(problems, tol, seconds, journal)(continuation)
+        else:
+            found, n_grad = one_by_one(problems, tol, start, seconds, journal)
     return _assembled(found, len(problems), tol, n_grad, time.monotonic() - began)
 
 
@@ -148,7 +172,7 @@ def subset_path(objective: Objective, k: Sequence[int] | ArrayLike, **options: A
     k : sequence of int
         How many features may be nonzero; sorted, equal ones taken once.
     **options
-        As in `best_subset`; `time_limit` is for all of them together.
+        As in `best_subset`; `time_limit` and `checkpoint` are for all of them together.
 
     Returns
     -------
@@ -160,12 +184,26 @@ def subset_path(objective: Objective, k: Sequence[int] | ArrayLike, **options: A
         raise InvalidInputError("k must be a list of integers, got none")
     began, limit = time.monotonic(), options.pop("time_limit", None)
     limit = None if limit is None else at_least_zero("time_limit", limit)
-    found = []
-    for count in counts:
+    checkpoint, resume = options.pop("checkpoint", None), options.pop("resume", False)
+    found: list[Subset] = []
+
+    def identity() -> dict[str, str]:
+        decisive = {name: value for name, value in options.items() if name not in ("max_iter", "callback")}
+        return identity_of(Problem(objective, L1(), 0.0), k=counts, **decisive)
+
+    def searched(journal: Journal, count: int) -> Subset:
         left = None if limit is None else max(0.0, limit - (time.monotonic() - began))
-        found.append(best_subset(objective, count, time_limit=left, **options))
-        if found[-1].status is Status.INTERRUPTED:
-            break
+        subset = best_subset(objective, count, time_limit=left, checkpoint=journal.part(f"k={count}"), **options)
+        if subset.status not in _CUT_SHORT:
+            journal.forget(f"k={count}")
+        return subset
+
+    with keeping(checkpoint, resume, identity, KINDS) as journal:
+        pieces = pieces_of(journal, lambda: None if journal.parts else {}, lambda state: None)
+        for count in counts:
+            found.append(pieces.once(partial(searched, journal, count)))
+            if found[-1].status is Status.INTERRUPTED:
+                break
     return Path(
         levels=np.array(counts[: len(found)], np.float64),
         coefficients=scipy.sparse.csr_array(np.array([one.x for one in found]).reshape(len(found), -1)),

@@ -45,8 +45,8 @@ class Remembered:
     ----------
     journal : Journal
     left_behind : callable
-        What pieces have left behind besides their results, as plain data; None where a limit has cut the last one short,
-        which is then no part of what there is to go on from.
+        What pieces have left behind besides their results, as plain data; None where a limit has cut the last one
+        short, which is then no part of what there is to go on from.
     put_back : callable
         Called with that after the last piece that is known.
     """

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,6 +119,16 @@ class Tracker:
         self.state = first(problem, start, how.null)
         self.part: Problem | None = None
         self.small: Iterate | None = None
+
+    def as_state(self) -> dict[str, Any]:
+        """Where it has come to, as plain data; the columns of W are what they are."""
+        return {"level": self.problem.level, "state": self.state, "begun": self.part is not None, "small": self.small}
+
+    def take(self, state: dict[str, Any]) -> None:
+        """Go on from what `as_state` gave."""
+        self.problem = replace(self.problem, level=state["level"])
+        self.state, self.small = state["state"], state["small"]
+        self.part = self.problem.restrict(self.state.features) if state["begun"] else None
 
     def at_level(self, level: float, tol: float, most_looks: int) -> tuple[Iterate, int]:
         """The solution at this level, and how many times all features were looked at."""
