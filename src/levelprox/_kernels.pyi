@@ -51,6 +51,10 @@ class Sparse(DesignKernel):
     def select_piece(self, chosen: NDArray[np.int64], begin: int, end: int, sorted: bool) -> _Sparse: ...
     def gram(self, weight: _F64, known: int, dense: bool, out: _F64) -> None: ...
 
+# Fingerprints (bind_fingerprint.cpp)
+
+def fingerprint(X: DesignKernel) -> tuple[int, int]: ...
+
 # Losses (bind_losses.cpp)
 
 # `name`, `parameter` and `width` are `Loss.kernel`.

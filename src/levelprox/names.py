@@ -27,7 +27,14 @@ from levelprox.subset import Exchanges, Subset, SubsetCertificate, SubsetRecord
 
 if TYPE_CHECKING:
     from levelprox import estimators
-    from levelprox.estimators import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
+    from levelprox.estimators import (
+        SparseClassifier,
+        SparseClassifierCV,
+        SparseRegressor,
+        SparseRegressorCV,
+        certify_model,
+        load,
+    )
 
 __all__ = [
     "CVDisplay",
@@ -63,11 +70,13 @@ __all__ = [
     "SubsetRecord",
     "best_subset",
     "certify",
+    "certify_model",
     "constraints",
     "designs",
     "estimators",
     "expected_kkt",
     "levels",
+    "load",
     "losses",
     "minimize",
     "nearby_kkt",
@@ -82,7 +91,15 @@ __all__ = [
 ]
 
 # What needs more of scikit-learn than the solver does is imported when it is first asked for.
-_LATER = ("SparseClassifier", "SparseClassifierCV", "SparseRegressor", "SparseRegressorCV", "estimators")
+_LATER = (
+    "SparseClassifier",
+    "SparseClassifierCV",
+    "SparseRegressor",
+    "SparseRegressorCV",
+    "certify_model",
+    "estimators",
+    "load",
+)
 
 
 def __getattr__(name: str) -> object:

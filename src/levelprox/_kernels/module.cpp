@@ -7,6 +7,7 @@ NB_MODULE(_kernels, m) {
     nanobind::set_leak_warnings(false);
     bind_projection(m);
     bind_designs(m);
+    bind_fingerprint(m);
     bind_losses(m);
     bind_affine(m);  // the base class of the models that follow
     bind_spectral(m);

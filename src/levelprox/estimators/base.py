@@ -22,10 +22,12 @@ from levelprox.estimators.border import Border
 from levelprox.estimators.named_constraints import constraint_of
 from levelprox.estimators.notebook_card import NotebookCard
 from levelprox.estimators.reading import naming_the_place, warn_of_rounding
+from levelprox.estimators.saving import Saving
 from levelprox.estimators.selector import Selector, selects
 from levelprox.estimators.sklearn_callbacks import CallbackSupportMixin
 from levelprox.estimators.task import Budget, Solution, Task
 from levelprox.estimators.watching import watching
+from levelprox.fingerprint import fingerprint
 from levelprox.losses import check_weights
 from levelprox.objectives import Model
 from levelprox.result import Status
@@ -50,7 +52,7 @@ _READING: dict[str, Any] = {
 
 
 class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
-    NotebookCard, Along, CallbackSupportMixin, Selector, BaseEstimator, auto_wrap_output_keys=()
+    NotebookCard, Along, Saving, CallbackSupportMixin, Selector, BaseEstimator, auto_wrap_output_keys=()
 ):
     """A sparse linear model under a budget; the subclasses say of what."""
 
@@ -176,6 +178,11 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         if boolean("standardize", self.standardize):
             return Border.standardized(X, weight, intercept, width)
         return Border(X, None, None, intercept, width)
+
+    def _remember(self, design: Design, y: NDArray[Any], weight: Vector | None, **more: ArrayLike | None) -> None:
+        """By what the data of this fit are known again."""
+        given = {name: np.asarray(values) for name, values in more.items() if values is not None}
+        self.data_fingerprint_ = fingerprint(design, y, weight, **given)
 
     def _fit(self, task: Task, budget: Budget, previous: Vector | None = None) -> Self:
         """Fit, and set what a fitted estimator has."""

@@ -111,6 +111,8 @@ class SparseClassifier(Classification, Streaming):
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Where X has names.
+    data_fingerprint_ : Fingerprint
+        By what the data of the fit are known again: shape, type, nonzero entries and hashes; not after `partial_fit`.
 
     See Also
     --------
@@ -193,8 +195,10 @@ class SparseClassifier(Classification, Streaming):
         weight = self._weights(sample_weight, data.shape[0])
         budget = self._budget(rarest(target, weight))
         known = getattr(self, "classes_", None)
-        task = self._task(self._design(data), target, weight, budget)
+        design = self._design(data)
+        task = self._task(design, target, weight, budget)
         self._forget()
+        self._remember(design, target, weight)
         return self._fit(task, budget, self._previous(task) if self._same_classes(known) else None)
 
     @available_if(counts_features)

@@ -69,7 +69,7 @@ class SparseClassifierCV(Classification, Choosing):
         Of the fit of all data, as in `SparseClassifier`.
     status_, message_, n_iter_, history_
         Of the fit of all data, as in `SparseClassifier`.
-    selected_features_, n_features_in_, feature_names_in_
+    selected_features_, n_features_in_, feature_names_in_, data_fingerprint_
         As in `SparseClassifier`.
 
     Examples
@@ -156,8 +156,9 @@ class SparseClassifierCV(Classification, Choosing):
         self
         """
         data, target = self._read(X, y)
-        self._design(data)  # names the rows of X, not those of a fold
+        design = self._design(data)  # names the rows of X, not those of a fold
         weight = self._weights(sample_weight, data.shape[0])
         samples = Samples(data, target, weight, {})
         budget = self._search(samples, params)
+        self._remember(design, target, weight)
         return self._fit(self._task(data, target, weight, budget), budget)

@@ -104,6 +104,8 @@ class SparseRegressor(Regression, Streaming):
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Where X has names.
+    data_fingerprint_ : Fingerprint
+        By what the data of the fit are known again: shape, type, nonzero entries and hashes; not after `partial_fit`.
 
     See Also
     --------
@@ -193,8 +195,10 @@ class SparseRegressor(Regression, Streaming):
         data, target = self._read(X, y, y_numeric=True)
         weight = self._weights(sample_weight, data.shape[0])
         budget = self._budget(float(target.size if weight is None else weight.sum()))
-        task = self._task(self._design(data), target, weight, budget, offset=offset, exposure=exposure)
+        design = self._design(data)
+        task = self._task(design, target, weight, budget, offset=offset, exposure=exposure)
         self._forget()
+        self._remember(design, target, weight, offset=offset, exposure=exposure)
         return self._fit(task, budget, self._previous(task))
 
     @available_if(counts_features)

@@ -69,7 +69,7 @@ class SparseRegressorCV(Regression, Choosing):
         Of the fit of all data, as in `SparseRegressor`.
     status_, message_, n_iter_, history_
         Of the fit of all data, as in `SparseRegressor`.
-    selected_features_, n_features_in_, feature_names_in_
+    selected_features_, n_features_in_, feature_names_in_, data_fingerprint_
         As in `SparseRegressor`.
 
     Examples
@@ -157,8 +157,9 @@ class SparseRegressorCV(Regression, Choosing):
         self
         """
         data, target = self._read(X, y, y_numeric=True)
-        self._design(data)  # names the rows of X, not those of a fold
+        design = self._design(data)  # names the rows of X, not those of a fold
         weight = self._weights(sample_weight, data.shape[0])
         samples = Samples(data, target, weight, more_of(offset=offset, exposure=exposure))
         budget = self._search(samples, params)
+        self._remember(design, target, weight, **samples.more)
         return self._fit(self._task(data, target, weight, budget, **samples.more), budget)

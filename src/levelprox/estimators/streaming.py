@@ -20,7 +20,7 @@ from levelprox.stream import Stream
 from levelprox.validation import positive
 
 # What a fit shows of itself and a stream cannot: the data are gone.
-_OF_A_FIT = ("certificate_", "multiplier_", "status_", "message_", "history_", "constraint_")
+_OF_A_FIT = ("certificate_", "multiplier_", "status_", "message_", "history_", "constraint_", "data_fingerprint_")
 
 
 def counts_features(model: Streaming) -> bool:
@@ -43,6 +43,11 @@ class Streaming(SparseLinearModel):
         design = self._design(X)
         d = design.shape[1]
         settings = self._settings()
+        if hasattr(self, "n_samples_seen_") and not hasattr(self, "_stream"):
+            raise InvalidInputError(
+                "this model was read from a file, without what its stream remembers of the batches before: begin "
+                "another one, by `fit` or with a clone"
+            )
         stream, moments, begun_with = copy.deepcopy(getattr(self, "_stream", None)) or (*self._begun(d), settings)
         for name, value in settings.items():
             if value != begun_with[name]:

@@ -6,8 +6,10 @@ what was there before: whoever reads the path, at any moment and after any crash
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -36,26 +38,47 @@ def write(
         Under which name to keep the file that is replaced.
     """
     target = Path(path)
-    temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}.tmp")
+    if not target.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+    temporary = _beside(target)
     try:
-        _write_through(temporary, parts)
+        if not overwrite and os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+        _write_through(temporary, parts, _permissions(target))
         if keep is not None:
             _keep(target, Path(keep))
         if overwrite:
             os.replace(temporary, target)
         else:
-            os.link(temporary, target)  # unlike a look beforehand, this cannot be overtaken
-            os.unlink(temporary)
+            _name(temporary, target)
         sync_directory(target.parent)
-    except BaseException:
+    except OSError as error:
+        error.filename, error.filename2 = str(target), None  # not the name that nobody has heard of
+        raise
+    finally:
         with suppress(OSError):
             os.unlink(temporary)
+
+
+def _beside(target: Path) -> Path:
+    """A name in the same directory that nobody else has, short enough whatever its letters."""
+    return target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.tmp")
+
+
+def _name(temporary: Path, target: Path) -> None:
+    """Give a file its name, unless there is one of that name; unlike a look beforehand this cannot be overtaken."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
         raise
+    except OSError:  # a file system without second names
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.replace(temporary, target)
 
 
 def _keep(file: Path, kept: Path) -> None:
     """Give a file a second name, so that there is no moment at which it has none."""
-    second = kept.with_name(f".{kept.name[:200]}.{secrets.token_hex(6)}.tmp")
+    second = _beside(kept)
     with suppress(FileNotFoundError):
         try:
             os.link(file, second)
@@ -75,19 +98,22 @@ def sync_directory(directory: Path) -> None:
         os.close(handle)
 
 
-def _write_through(temporary: Path, parts: Iterable[Buffer]) -> None:
-    """A new file with all parts, on the disk; readable by its owner alone until it is whole, then as new files are."""
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+def _permissions(target: Path) -> int | None:
+    """Who may read the file that is to be replaced; None where there is none."""
+    with suppress(FileNotFoundError):
+        found = os.lstat(target).st_mode
+        return stat.S_IMODE(found) if stat.S_ISREG(found) else None
+    return None
+
+
+def _write_through(temporary: Path, parts: Iterable[Buffer], mode: int | None) -> None:
+    """A new file with all parts, on the disk; with these permissions, or those that new files have."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    handle = os.open(temporary, flags, 0o666 if mode is None else 0o600)
     with os.fdopen(handle, "wb") as file:
         for part in parts:
             file.write(part)
         file.flush()
-        os.fchmod(file.fileno(), 0o666 & ~_umask())
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
         os.fsync(file.fileno())
-
-
-def _umask() -> int:
-    """The process's mask of permissions; there is no other way to ask than to set it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

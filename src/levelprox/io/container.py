@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.errors import FileFormatError
+from levelprox.io.plain import parsed
 
 Array = NDArray[Any]
 
@@ -30,19 +31,22 @@ _NAMES = {
     "F32": "<f4",
     "I64": "<i8",
     "I32": "<i4",
+    "I16": "<i2",
+    "I8": "|i1",
     "U64": "<u8",
     "U32": "<u4",
+    "U16": "<u2",
     "U8": "|u1",
+    "F16": "<f2",
     "BOOL": "|b1",
 }
 _CODES = {np.dtype(code): name for name, code in _NAMES.items()}
 _LENGTH, _ALIGNED = 8, 8
 _MOST = 100 * 2**20  # bytes of a header, as in safetensors itself
-_SIGNED, _UNSIGNED = (
-    b'{"__metadata__":{"sha256":"',
-    "0" * 64,
-)  # how a header begins, and the checksum before it is known
-_DEEP = 20  # times the JSON may be nested
+# How a header begins, and the checksum before it is known.
+_SIGNED, _UNSIGNED = b'{"__metadata__":{"sha256":"', "0" * 64
+FIRST_BYTES = _LENGTH + len(_SIGNED)
+_DIMENSIONS = 20  # of an array, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +57,7 @@ class Contents:
     ----------
     metadata : dict of str to str
     arrays : dict of str to ndarray
-        Of bool, uint8, uint32, uint64, int32, int64, float32 or float64.
+        Of booleans, integers of 8 to 64 bits, or floats of 16 to 64 bits.
     """
 
     metadata: Mapping[str, str]
@@ -62,7 +66,7 @@ class Contents:
 
 def pack(contents: Contents) -> list[bytes | memoryview]:
     """The bytes of a file, in parts."""
-    arrays = {name: np.asarray(array, order="C") for name, array in contents.arrays.items()}
+    arrays = {name: _stored(name, array) for name, array in contents.arrays.items()}
     # Wide ones first: each begins at a multiple of its own width.
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     header: dict[str, Any] = {"__metadata__": {"sha256": _UNSIGNED, **contents.metadata}}
@@ -77,6 +81,19 @@ def pack(contents: Contents) -> list[bytes | memoryview]:
     length = len(text).to_bytes(_LENGTH, "little")
     digest = _digest(length, text, *data).encode("ascii")
     return [length, _SIGNED + digest + text[len(_SIGNED) + len(digest) :], *data]
+
+
+def _stored(name: str, array: Array) -> Array:
+    """In C order and little-endian, as files have it."""
+    kind = array.dtype.newbyteorder("<")
+    if kind not in _CODES:
+        raise TypeError(f"array {name!r} is of {array.dtype}, which files of arrays have no name for")
+    return np.asarray(array, kind, order="C")
+
+
+def begins(data: bytes) -> bool:
+    """Whether the first bytes of a file are those of one that `pack` wrote."""
+    return data[_LENGTH:FIRST_BYTES] == _SIGNED
 
 
 def unpack(data: bytes, name: str) -> Contents:
@@ -106,7 +123,7 @@ def unpack(data: bytes, name: str) -> Contents:
     if not (isinstance(metadata, dict) and all(isinstance(value, str) for value in metadata.values())):
         raise FileFormatError(f"{name}: the header has no metadata; this is not a file of levelprox")
     signature = metadata.pop("sha256", "")
-    if not (len(signature) == len(_UNSIGNED) and text.startswith(_SIGNED + signature.encode())):
+    if not (len(signature) == len(_UNSIGNED) and text.startswith(_SIGNED + signature.encode("ascii", "replace"))):
         raise FileFormatError(f"{name}: there is no checksum; this is not a file of levelprox")
     rest = text[len(_SIGNED) + len(_UNSIGNED) :]
     if _digest(data[:_LENGTH], _SIGNED, _UNSIGNED.encode("ascii"), rest, body) != signature:
@@ -116,23 +133,12 @@ def unpack(data: bytes, name: str) -> Contents:
 
 def _parsed(text: bytes, name: str) -> dict[str, Any]:
     try:
-        header = json.loads(text.decode("utf-8"), object_pairs_hook=_without_repetition, parse_constant=_not_a_number)
+        header = parsed(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{name}: the header is not JSON: the file is damaged, or another kind") from error
     if not isinstance(header, dict):
         raise FileFormatError(f"{name}: the header is not a JSON object: the file is damaged, or another kind")
     return header
-
-
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name is there twice")
-    return found
-
-
-def _not_a_number(word: str) -> float:
-    raise ValueError(f"{word} is not JSON")
 
 
 def _arrays(header: dict[str, Any], body: memoryview, name: str) -> dict[str, Array]:
@@ -147,6 +153,8 @@ def _arrays(header: dict[str, Any], body: memoryview, name: str) -> dict[str, Ar
         if stop > len(body):
             raise FileFormatError(f"{name}: array {key!r} ends at byte {stop} of {len(body)}; the file was cut short")
         flat = np.frombuffer(body[begin:stop], np.dtype(_NAMES[code]))
+        if code == "BOOL" and np.any(flat.view(np.uint8) > 1):
+            raise FileFormatError(f"{name}: array {key!r} is to hold booleans, and holds other bytes than 0 and 1")
         arrays[key] = flat.reshape(shape).astype(flat.dtype.newbyteorder("="))
     if end != len(body):
         raise FileFormatError(f"{name}: {len(body) - end} bytes follow the last array")
@@ -155,14 +163,13 @@ def _arrays(header: dict[str, Any], body: memoryview, name: str) -> dict[str, Ar
 
 def _place(entry: object, key: str, name: str) -> tuple[int, int, str, tuple[int, ...]]:
     """Begin, end, type and shape of an array, checked against each other."""
-    try:
-        assert isinstance(entry, dict) and entry.keys() == {"dtype", "shape", "data_offsets"}
-        (begin, end), shape, code = entry["data_offsets"], tuple(entry["shape"]), entry["dtype"]
-        assert all(type(one) is int and one >= 0 for one in (begin, end, *shape)) and len(shape) <= _DEEP
-        assert end - begin == np.dtype(_NAMES[code]).itemsize * math.prod(shape)
-    except (AssertionError, KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(f"{name}: the header does not describe array {key!r}") from error
-    return begin, end, code, shape
+    match entry:
+        case {"dtype": str(code), "shape": list(shape), "data_offsets": [begin, end], **rest} if not rest:
+            whole = all(type(one) is int and one >= 0 for one in (begin, end, *shape))
+            known = whole and len(shape) <= _DIMENSIONS and code in _NAMES
+            if known and end - begin == np.dtype(_NAMES[code]).itemsize * math.prod(shape):
+                return begin, end, code, tuple(shape)
+    raise FileFormatError(f"{name}: the header does not describe array {key!r}")
 
 
 def _digest(*parts: bytes | memoryview) -> str:

@@ -21,6 +21,10 @@ from levelprox.errors import FileFormatError
 Array = NDArray[Any]
 
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_FEW = 1000  # words that may stand in the JSON; more are an array of their own
+_SHORT = 16  # numbers of a column of records that may
+_LONGEST = 8  # bytes of a number
+_WIDE = 2**28  # bytes that an array of words may take beyond what its words do
 
 
 def encode(data: object, kinds: Iterable[type]) -> tuple[str, dict[str, Array]]:
@@ -29,63 +33,107 @@ def encode(data: object, kinds: Iterable[type]) -> tuple[str, dict[str, Array]]:
     Parameters
     ----------
     data : object
-        None, bool, int, float, str, list, tuple, dict of str, ndarray, csr_array, or a dataclass or enum of `kinds`.
+        None, bool, int, float, str, list, tuple, dict of such keys, ndarray of numbers, words or such objects,
+        csr_array, or a dataclass or enum of `kinds`.
     kinds : iterable of type
     """
-    arrays = _Arrays()
+    arrays: dict[str, Array] = {}
     tree = _tree(data, {kind.__name__: kind for kind in kinds}, arrays)
-    return json.dumps(tree, separators=(",", ":"), allow_nan=False), arrays.by_name
+    return json.dumps(tree, separators=(",", ":"), allow_nan=False), arrays
 
 
 def decode(text: str, arrays: Mapping[str, Array], kinds: Iterable[type], name: str) -> Any:
     """What `encode` was given; `name` is what the file is called in errors."""
     try:
-        return _built(json.loads(text), {kind.__name__: kind for kind in kinds}, arrays)
+        return _built(parsed(text), {kind.__name__: kind for kind in kinds}, arrays)
     except FileFormatError:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise FileFormatError(
             f"{name}: {type(error).__name__}: {error}; the file is damaged, or of another version"
         ) from error
 
 
-class _Arrays:
-    """Arrays by the names they get; one that is there twice gets one."""
-
-    def __init__(self) -> None:
-        self.by_name: dict[str, Array] = {}
-        self.names: dict[int, str] = {}
-
-    def name_of(self, array: Array) -> str:
-        name = self.names.setdefault(id(array), f"a{len(self.names)}")
-        self.by_name[name] = array
-        return name
+def parsed(text: str) -> Any:
+    """What JSON says; a ValueError where it says a thing twice, or something that is no JSON."""
+    return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_not_a_number)
 
 
-def _tree(data: object, kinds: dict[str, type], arrays: _Arrays) -> Any:
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is there twice")
+    return found
+
+
+def _not_a_number(word: str) -> float:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _tree(data: object, kinds: dict[str, type], arrays: dict[str, Array]) -> Any:
     if isinstance(data, Enum) and type(data).__name__ in kinds:
         return {"kind": type(data).__name__, "value": data.value}
     if data is None or isinstance(data, bool | str) or type(data) is int:
         return data
-    if isinstance(data, np.bool_ | np.integer | np.floating):
-        return _tree(data.item(), kinds, arrays)
-    if isinstance(data, float):
-        return data if math.isfinite(data) else {"float": str(data)}
-    if isinstance(data, np.ndarray):
-        return {"array": arrays.name_of(data)}
+    if isinstance(data, np.bool_ | np.integer):
+        return data.item()
+    if isinstance(data, float | np.floating):
+        number = float(data)
+        return number if math.isfinite(number) else {"float": str(number)}
+    if isinstance(data, np.ndarray) and data.dtype.kind in "UO":
+        return _words(data, kinds, arrays)
+    if isinstance(data, np.ndarray) and data.dtype.kind in "biuf" and data.dtype.itemsize <= _LONGEST:
+        return {"array": _kept(data, arrays)}
     if isinstance(data, scipy.sparse.csr_array):
         parts = (data.data, data.indices, data.indptr)
         return {"rows": [_tree(part, kinds, arrays) for part in parts], "shape": list(data.shape)}
     if isinstance(data, list):
         return [_tree(one, kinds, arrays) for one in data]
     if isinstance(data, tuple):
-        return {"tuple": [_tree(one, kinds, arrays) for one in data]}
+        return _records(data, kinds, arrays) or {"tuple": [_tree(one, kinds, arrays) for one in data]}
     if isinstance(data, dict) and all(isinstance(key, str) for key in data):
         return {"dict": {key: _tree(value, kinds, arrays) for key, value in data.items()}}
+    if isinstance(data, dict):
+        return {"pairs": [[_tree(one, kinds, arrays) for one in pair] for pair in data.items()]}
     if is_dataclass(data) and kinds.get(type(data).__name__) is type(data):
         inside = {field.name: _tree(getattr(data, field.name), kinds, arrays) for field in fields(data)}
         return {"kind": type(data).__name__, "fields": inside}
     raise TypeError(f"{type(data).__name__} is not plain data: {data!r}"[:200])
+
+
+def _kept(array: Array, arrays: dict[str, Array]) -> str:
+    """The name of an array that is now among the others."""
+    key = f"a{len(arrays)}"
+    arrays[key] = array
+    return key
+
+
+def _words(array: Array, kinds: dict[str, type], arrays: dict[str, Array]) -> dict[str, Any]:
+    """An array of words of so many letters, or of objects; where they are many, outside the JSON."""
+    tree = _tree(array.ravel().tolist(), kinds, arrays)
+    if array.size > _FEW:
+        text = json.dumps(tree, separators=(",", ":"), allow_nan=False).encode("ascii")
+        tree = _kept(np.frombuffer(text, np.uint8), arrays)
+    letters = array.dtype.itemsize // 4 if array.dtype.kind == "U" else None
+    return {"words": tree, "letters": letters, "shape": list(array.shape)}
+
+
+def _records(data: tuple[object, ...], kinds: dict[str, type], arrays: dict[str, Array]) -> dict[str, Any] | None:
+    """A tuple of dataclasses of one kind, field by field; None where it is none."""
+    kind = type(data[0]) if data else None
+    if kind is None or kinds.get(kind.__name__) is not kind or not is_dataclass(kind):
+        return None
+    if any(type(one) is not kind for one in data):
+        return None
+    columns = {field.name: [getattr(one, field.name) for one in data] for field in fields(kind)}
+    return {"records": kind.__name__, "columns": {name: _column(c, kinds, arrays) for name, c in columns.items()}}
+
+
+def _column(values: list[Any], kinds: dict[str, type], arrays: dict[str, Array]) -> Any:
+    types = {type(value) for value in values}
+    if len(values) >= _SHORT and (types <= {float} or (types <= {int} and all(abs(v) < 2**63 for v in values))):
+        return _tree(np.array(values), kinds, arrays)
+    return _tree(values, kinds, arrays)
 
 
 def _built(tree: Any, kinds: dict[str, type], arrays: Mapping[str, Array]) -> Any:
@@ -94,20 +142,47 @@ def _built(tree: Any, kinds: dict[str, type], arrays: Mapping[str, Array]) -> An
     if not isinstance(tree, dict):
         return tree
     match tree:
-        case {"float": word}:
+        case {"float": word, **rest} if not rest:
             return _WORDS[word]
-        case {"array": key}:
+        case {"array": key, **rest} if not rest:
             return arrays[key]
-        case {"rows": parts, "shape": shape}:
-            rows = scipy.sparse.csr_array(tuple(_built(one, kinds, arrays) for one in parts), shape=tuple(shape))
+        case {"rows": [data, indices, indptr], "shape": [n, d], **rest} if not rest:
+            parts = tuple(_built(one, kinds, arrays) for one in (data, indices, indptr))
+            rows = scipy.sparse.csr_array(parts, shape=(n, d))
             rows.check_format()
             return rows
-        case {"tuple": parts}:
+        case {"words": words, "letters": letters, "shape": list(shape), **rest} if not rest:
+            return _array_of(words, letters, shape, kinds, arrays)
+        case {"tuple": list(parts), **rest} if not rest:
             return tuple(_built(one, kinds, arrays) for one in parts)
-        case {"dict": parts}:
+        case {"dict": dict(parts), **rest} if not rest:
             return {key: _built(value, kinds, arrays) for key, value in parts.items()}
-        case {"kind": kind, "value": value}:
+        case {"pairs": list(pairs), **rest} if not rest:
+            return {_built(key, kinds, arrays): _built(value, kinds, arrays) for key, value in pairs}
+        case {"kind": kind, "value": value, **rest} if not rest and issubclass(kinds[kind], Enum):
             return kinds[kind](value)
-        case {"kind": kind, "fields": inside}:
+        case {"kind": kind, "fields": dict(inside), **rest} if not rest and is_dataclass(kinds[kind]):
             return kinds[kind](**{key: _built(value, kinds, arrays) for key, value in inside.items()})
+        case {"records": kind, "columns": dict(columns), **rest} if not rest and is_dataclass(kinds[kind]):
+            return _one_by_one(kinds[kind], {name: _built(c, kinds, arrays) for name, c in columns.items()})
     raise ValueError(f"{sorted(tree)} is no kind of data")
+
+
+def _array_of(words: Any, letters: Any, shape: list[Any], kinds: dict[str, type], arrays: Mapping[str, Array]) -> Array:
+    """Words, or objects where there is no number of letters."""
+    if isinstance(words, str):
+        words = parsed(arrays[words].tobytes().decode("ascii"))
+    found = _built(words, kinds, arrays)
+    if letters is None:
+        array = np.empty(len(found), object)
+        array[:] = found
+        return array.reshape(shape)
+    longest = max(map(len, found), default=0)
+    if not longest <= letters or 4 * (letters - longest) * len(found) > _WIDE:
+        raise ValueError(f"words of up to {longest} letters in an array for {letters}")
+    return np.array(found, f"<U{letters}").reshape(shape)
+
+
+def _one_by_one(kind: type, columns: dict[str, Any]) -> tuple[Any, ...]:
+    lists = [column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values()]
+    return tuple(kind(**dict(zip(columns, values, strict=True))) for values in zip(*lists, strict=True))

@@ -1,0 +1,291 @@
+"""Whether what a fitted model claims of itself holds: all of it recomputed from data that are brought along.
+
+Claimed are the figures of `certificate_`, the constraint and the scale of the columns. Coefficients, intercept and
+scale_ are the model's; ψ, its gradient, the null fit and the deviations of the columns are computed afresh:
+
+    ψ, scale of ∇ψ      within 1e-9 of themselves (and 1e-12 of ψ without features)
+    g, level, features  g ≤ level and at most k exactly; g within 1e-9 of the level
+    KKT, stationarity   no more than claimed, but for 1e-9 and what rounding coef_ and intercept_ does to the margins
+    multiplier          KKT, with the multiplier that is claimed in place of the best one
+    gain of one more    within 1e-6 of ψ, where that fit is unique (convex losses)
+    columns             scale_ and the constraint's numbers within 1e-9
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from levelprox.budget import best_subset
+from levelprox.certificate import Certificate, certify
+from levelprox.constraints import L1, Constraint
+from levelprox.errors import InvalidInputError
+from levelprox.estimators.border import Border
+from levelprox.estimators.claims import Claim, Claims
+from levelprox.estimators.soundness import budget_of
+from levelprox.estimators.task import Task
+from levelprox.exact_refit import ExactRefits
+from levelprox.fingerprint import fingerprint
+from levelprox.null_fit import NullFit, null_fit
+from levelprox.objectives import Model
+from levelprox.problem import Problem
+from levelprox.refit import Fit
+from levelprox.residual import Residual, price_of
+from levelprox.subset import SubsetCertificate
+
+Vector = NDArray[np.float64]
+
+_CLOSE = 1e-9  # relative: figures that must be the same
+_NOTHING = 1e-12  # of ψ without features: what ψ may be off by where it is nearly 0
+_GAIN = 1e-6  # of ψ: what a refit may miss of a gain
+_LOWER = 1e-9  # of ψ: less is not an improvement
+_ULPS = 64  # that coefficients may be off, in the gradient
+_LONG = 60.0  # seconds for the best subgradient, where the loss has kinks
+
+
+def certify_model(
+    model: Any,
+    X: object,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    prove: bool = False,
+    **more: ArrayLike | None,
+) -> Claims:
+    """Recompute from the data whatever a fitted model claims of itself, and compare.
+
+    Parameters
+    ----------
+    model : SparseClassifier, SparseRegressor or one of their CV twins
+        Fitted, or loaded.
+    X, y, sample_weight
+        The data of the fit; of other data the same figures are computed, and do not agree.
+    prove : bool, default=False
+        Whether to examine all exchanges of one feature for another again, whatever that takes.
+    **more
+        `offset` and `exposure`, as in `fit`.
+
+    Returns
+    -------
+    Claims
+        `claims.hold` says whether all is as claimed, `print(claims)` shows it.
+
+    Raises
+    ------
+    InvalidInputError
+        Where the data do not suit the model, or it claims nothing: after `partial_fit` there is no certificate.
+    """
+    check_is_fitted(model)
+    if not hasattr(model, "certificate_"):
+        raise InvalidInputError("a model fitted from a stream claims nothing: it has no certificate to recompute")
+    target: NDArray[Any]
+    data, target = model._read(X, y, reset=False, **({} if is_classifier(model) else {"y_numeric": True}))
+    design, weight = model._design(data), model._weights(sample_weight, data.shape[0])
+    given = {name: np.asarray(values) for name, values in more.items() if values is not None}
+    known = getattr(model, "data_fingerprint_", None)
+    differences = None if known is None else known.differences(fingerprint(design, target, weight, **given))
+    _check_classes(model, target, weight)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the figures say it
+        task, scale = _task_of(model, design, target, weight, given)
+        figures = _Level(model, task).claims() if hasattr(model, "constraint_") else _Count(model, task).claims(prove)
+    return Claims((*figures, _scale_claim(model, scale)), differences)
+
+
+def _check_classes(model: Any, y: NDArray[Any], weight: Vector | None) -> None:
+    if not is_classifier(model):
+        return
+    present = np.unique(y if weight is None else y[weight > 0])
+    if not np.array_equal(present, model.classes_):
+        raise InvalidInputError(
+            f"y has the classes {present.tolist()}, the model {model.classes_.tolist()}: it claims nothing of such data"
+        )
+
+
+def _task_of(
+    model: Any, design: Any, y: NDArray[Any], weight: Vector | None, more: dict[str, Any]
+) -> tuple[Task, Vector]:
+    """The fit's task with the model's own scale and constraint, and the scale that the data have."""
+    judge, found = copy.copy(model), []
+
+    def border(X: object, weight: Vector | None, width: int) -> Border:
+        fresh = type(model)._border(model, X, weight, width)
+        found.append(fresh.scale)
+        return Border(X, fresh.center, model.scale_ if model.standardize else None, fresh.fit_intercept, width)
+
+    judge._border = border
+    return judge._task(design, y, weight, budget_of(model), **more), found[0]
+
+
+class _Judge:
+    """The problem of the fit, and its x."""
+
+    def __init__(self, model: Any, task: Task, constraint: Constraint, level: float) -> None:
+        self.model, self.task = model, task
+        self.problem = Problem(task.objective, constraint, level, task.feature_weight, task.positive)
+        coef, intercept = np.atleast_2d(model.coef_).astype(np.float64), np.atleast_1d(model.intercept_)
+        self.x = task.border.inside(coef, intercept.astype(np.float64))
+        self.null: NullFit = null_fit(self.problem)
+        self.psi, self.gradient = self.problem.objective.value_and_gradient(self.x)
+
+    def psi_claim(self, claimed: float) -> Claim:
+        close = abs(self.psi - claimed) <= _CLOSE * abs(claimed) + _NOTHING * abs(self.null.psi)
+        return Claim("objective ψ", claimed, self.psi, close)
+
+    def allowance(self, eps: float) -> float:
+        """What rounding does to a residual: more where intercept and centre are far larger than coefficients."""
+        border, largest = self.task.border, float(np.max(np.abs(self.x), initial=0.0))
+        shift = float(np.max(np.abs(np.atleast_1d(self.model.intercept_)), initial=0.0))
+        if border.center is not None:
+            shift += float(np.max(np.abs(np.atleast_2d(self.model.coef_)) @ np.abs(border.center), initial=0.0))
+        return _CLOSE + _ULPS * eps * (1 + shift / largest if largest > 0 else 1.0)
+
+
+class _Level(_Judge):
+    """Claims of a fit under a level."""
+
+    def __init__(self, model: Any, task: Task) -> None:
+        super().__init__(model, task, model.constraint_, model.level_)
+
+    def claims(self) -> list[Claim]:
+        told: Certificate = self.model.certificate_
+        found = certify(self.problem, self.x, self.null, seconds=_LONG)
+        allowed = self.allowance(np.finfo(np.float64).eps)
+        return [
+            self.psi_claim(told.psi),
+            Claim("constraint g", told.g, found.g, _close(found.g, told.g, told.level) and found.g <= told.level),
+            Claim("level η", told.level, self.model.level_, told.level == self.model.level_),
+            Claim("features", told.n_nonzero, found.n_nonzero, told.n_nonzero == found.n_nonzero),
+            Claim("KKT residual", told.kkt, found.kkt, found.kkt <= told.kkt + allowed),
+            Claim("multiplier y", told.multiplier, found.multiplier, self._with(told, found) <= told.kkt + allowed),
+            Claim("scale of ∇ψ", told.scale, self.null.scale, _close(self.null.scale, told.scale, told.scale)),
+            self._constraint_claim(),
+        ]
+
+    def _with(self, told: Certificate, found: Certificate) -> float:
+        """The KKT residual with the multiplier that is claimed."""
+        y = told.multiplier
+        if not (math.isfinite(y) and y >= 0):
+            return math.inf
+        if not self.problem.objective.smooth:  # of which subgradient it is the best one, is not told
+            return found.kkt if _close(y, found.multiplier, max(y, found.multiplier), 1e-3) else math.inf
+        price = price_of(self.problem, found.g, self.psi, self.null)
+        return max(Residual(self.problem, self.x, self.gradient).largest(y), y * price) / self.null.scale
+
+    def _constraint_claim(self) -> Claim:
+        told, found = self.model.constraint_, self.task.constraint
+        return Claim("constraint", repr(told), repr(found), _same_numbers(told, found))
+
+
+class _Count(_Judge):
+    """Claims of a fit of at most k features."""
+
+    def __init__(self, model: Any, task: Task) -> None:
+        # Neither matters: nothing here asks for g.
+        super().__init__(model, task, L1(), 0.0)
+        self.features = self.problem.support(self.x)
+        self.counted = self.problem.counted(self.features)
+
+    def claims(self, prove: bool) -> list[Claim]:
+        told: SubsetCertificate = self.model.certificate_
+        stationarity = self._stationarity()
+        allowed = self.allowance(
+            float(np.finfo(self.model.coef_.dtype).eps)
+        )  # float32 is rounded after it was measured
+        count = self.counted.size
+        return [
+            self.psi_claim(told.psi),
+            Claim("features", told.n_nonzero, count, count == told.n_nonzero and count <= told.k),
+            Claim("at most k", told.k, int(self.model.level_), told.k == self.model.level_),
+            Claim("stationarity", told.stationarity, stationarity, stationarity <= told.stationarity + allowed),
+            self._gain_claim(told),
+            self._exchange_claim(told, prove),
+        ]
+
+    def _stationarity(self) -> float:
+        """dist∞(0, ∂ψ) over the features of the fit, relative to the null fit's."""
+        features = np.union1d(self.features, self.problem.exempt).astype(np.intp)
+        places = self.problem.coordinates(features)
+        if not self.problem.objective.smooth:
+            fit = Fit(features, self.x[places], self.psi, np.empty(0))
+            return ExactRefits(self.problem).stationarity(fit, self.null, _LONG)
+        held = self.problem.must_be_nonnegative()[places] & (self.x[places] == 0)
+        slope = self.gradient[places]
+        return float(np.max(np.where(held, np.maximum(-slope, 0), np.abs(slope)), initial=0.0)) / self.null.scale
+
+    def _gain_claim(self, told: SubsetCertificate) -> Claim:
+        """What the feature gains that is said to gain most, alone of all others."""
+        name = "one more would gain"
+        objective = self.task.objective
+        if told.addition is None:
+            return Claim(name, told.multiplier, None, None if told.multiplier == 0 else False)
+        if not (isinstance(objective, Model) and objective.convex_start is None):
+            return Claim(name, told.multiplier, None, None)
+        if not 0 <= told.addition < self.task.border.scale.size:
+            return Claim(name, told.multiplier, None, False)
+        keep = np.union1d(self.features, [told.addition]).astype(np.intp)
+        refit = best_subset(objective, 0, keep=self._kept(keep), nonnegative=self.task.positive, tol=1e-8)
+        gain = self.psi - refit.psi
+        return Claim(
+            name, told.multiplier, gain, abs(gain - told.multiplier) <= _GAIN * (abs(self.psi) + told.multiplier)
+        )
+
+    def _exchange_claim(self, told: SubsetCertificate, prove: bool) -> Claim:
+        name, said = "one for another", str(told.exchanges)
+        least, most = self.counted.size, int(self.model.level_)
+        free = self.task.border.scale.size - (0 if self.task.keep is None else self.task.keep.size)
+        totals = {inside * (free - inside) for inside in range(least, min(most, free) + 1)}  # some may be in it and 0
+        if told.exchanges.total not in totals or not 0 <= told.exchanges.examined <= told.exchanges.total:
+            return Claim(name, said, f"there are {least * (free - least)}", False)
+        if not prove:
+            return Claim(name, said, None, None)
+        found = best_subset(
+            self.task.objective,
+            int(self.model.level_),
+            keep=self.task.keep,
+            nonnegative=self.task.positive,
+            tol=1e-8,
+            prove=True,
+            start=self.counted,
+        )
+        if found.psi < self.psi - _LOWER * abs(self.psi):
+            refuted = False if told.exchanges.proved else None
+            return Claim(name, said, f"exchanges lower ψ to {found.psi:.10g}", refuted)
+        return Claim(name, said, str(found.exchanges), True)
+
+    def _kept(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
+        keep = self.task.keep
+        return features if keep is None else np.union1d(features, keep).astype(np.intp)
+
+
+def _scale_claim(model: Any, scale: Vector) -> Claim:
+    with np.errstate(over="ignore"):
+        apart = float(np.max(np.abs(model.scale_ / scale - 1), initial=0.0))
+    return Claim("scale_ of the columns", "theirs", f"within {apart:.1e}" if apart else "theirs", apart <= _CLOSE)
+
+
+def _close(found: float, claimed: float, size: float, tolerance: float = _CLOSE) -> bool:
+    return abs(found - claimed) <= tolerance * abs(size)
+
+
+def _same_numbers(told: Any, found: Any) -> bool:
+    """Whether two constraints are of one kind, and their numbers agree."""
+    if type(told) is not type(found):
+        return False
+    ours, theirs = asdict(told), asdict(found)
+    return all(_agree(ours[key], theirs[key]) for key in ours)
+
+
+def _agree(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_agree(one[key], other[key]) for key in one)
+    return one == other or (isinstance(one, float) and isinstance(other, float) and _close(one, other, one))

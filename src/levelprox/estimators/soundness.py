@@ -1,0 +1,200 @@
+"""Whether the parts of a fitted model agree with one another: what a model that was read from a file must pass.
+
+Types and shapes, finite coefficients, and the budget: g(scale_ · coef_) ≤ level_, or at most level_ features. What only
+the data can tell is for `certify_model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+
+from levelprox.certificate import Certificate
+from levelprox.constraints import Constraint
+from levelprox.errors import FileFormatError, InvalidInputError
+from levelprox.estimators.task import Budget
+from levelprox.fingerprint import Fingerprint
+from levelprox.projection import group_norms
+from levelprox.result import Record, Status
+from levelprox.subset import Exchanges, SubsetCertificate, SubsetRecord
+
+#: All that a fit may set, in the order of a file, and what it must be.
+FITTED: dict[str, Callable[[Any], bool]] = {
+    "n_features_in_": lambda n: _is_count(n) and n > 0,
+    "feature_names_in_": lambda names: _is_vector(names, "O") and all(isinstance(name, str) for name in names),
+    "classes_": lambda classes: _is_vector(classes, "biufUO") and classes.size > 1,
+    "coef_": lambda coef: _is_numbers(coef) and coef.ndim in (1, 2),
+    "intercept_": lambda one: isinstance(one, np.ndarray | np.floating) and _is_numbers(np.asarray(one)),
+    "scale_": lambda scale: _is_vector(scale, "f") and scale.dtype == np.float64 and bool(np.all(scale > 0)),
+    "level_": lambda level: isinstance(level, float) and 0 <= level < np.inf,
+    "constraint_": lambda constraint: isinstance(constraint, Constraint),
+    "certificate_": lambda one: isinstance(one, Certificate | SubsetCertificate) and _is_typed(one),
+    "multiplier_": lambda y: isinstance(y, float),
+    "status_": lambda status: isinstance(status, Status),
+    "message_": lambda message: isinstance(message, str),
+    "n_iter_": lambda n: _is_count(n),
+    "history_": lambda told: isinstance(told, tuple) and all(_is_record(one) for one in told),
+    "n_samples_seen_": lambda n: isinstance(n, int | float) and n >= 0,
+    "cv_results_": lambda results: isinstance(results, dict) and _is_table(results),
+    "best_index_": lambda i: _is_count(i),
+    "best_params_": lambda best: isinstance(best, dict) and len(best) == 1,
+    "best_score_": lambda score: isinstance(score, float),
+    "data_fingerprint_": lambda one: isinstance(one, Fingerprint) and _is_typed(one),
+}
+
+_ALWAYS = ("n_features_in_", "coef_", "intercept_", "scale_", "level_", "n_iter_")
+_OF_A_FIT = ("certificate_", "multiplier_", "status_", "message_", "history_")
+_OF_A_CHOICE = ("cv_results_", "best_index_", "best_params_", "best_score_")
+
+
+def check_soundness(model: Any, name: str) -> None:
+    """Raise a FileFormatError that says what of a model cannot be; `name` is what its file is called."""
+    try:
+        _check_parts(model)
+        _check_shapes(model)
+        _check_budget(model)
+        if hasattr(model, "cv_results_"):
+            _check_choice(model)
+        model._loss()
+        if is_classifier(model):
+            model._softmax()
+    except InvalidInputError as error:
+        raise FileFormatError(f"{name}: {error}") from error
+
+
+def _check_parts(model: Any) -> None:
+    wanted = [*_ALWAYS, *(["classes_"] if is_classifier(model) else [])]
+    wanted += _OF_A_FIT if not hasattr(model, "n_samples_seen_") else ()
+    wanted += _OF_A_CHOICE if "cv" in model.get_params(deep=False) else ()
+    for part in wanted:
+        if not hasattr(model, part):
+            raise InvalidInputError(f"a fitted {type(model).__name__} has {part}, and this one has not")
+    for part, is_right in FITTED.items():
+        if part in vars(model) and not is_right(vars(model)[part]):
+            raise InvalidInputError(f"{part} cannot be {vars(model)[part]!r}"[:200])
+
+
+def _check_shapes(model: Any) -> None:
+    d = model.n_features_in_
+    width = _width(model)
+    wanted = {
+        "coef_": (width, d) if is_classifier(model) else (d,),
+        "intercept_": (width,) if is_classifier(model) else (),
+        "scale_": (d,),
+        "feature_names_in_": (d,),
+    }
+    for part, shape in wanted.items():
+        if hasattr(model, part) and np.shape(getattr(model, part)) != shape:
+            raise InvalidInputError(f"{part} has the shape {np.shape(getattr(model, part))}, {shape} is wanted")
+    if model.coef_.dtype != np.asarray(model.intercept_).dtype:
+        raise InvalidInputError(f"coef_ is of {model.coef_.dtype}, intercept_ of {np.asarray(model.intercept_).dtype}")
+    if is_classifier(model) and len(set(model.classes_.tolist())) != model.classes_.size:
+        raise InvalidInputError("classes_ has a class twice")
+
+
+def _width(model: Any) -> int:
+    """How many coefficients a feature has."""
+    return 1 if not is_classifier(model) or model.classes_.size == 2 else int(model.classes_.size)
+
+
+def _check_budget(model: Any) -> None:
+    """What every model of ours obeys, exactly."""
+    weight = model._feature_weight(budget_of(model), model.n_features_in_)
+    sizes = sizes_of(model)
+    if model.positive is True and np.any(model.coef_ < 0):
+        j = int(np.argmin(np.min(np.atleast_2d(model.coef_), axis=0)))
+        raise InvalidInputError(f"positive=True, and the coefficient of feature {j} is negative")
+    if hasattr(model, "certificate_"):
+        certificate = model.certificate_
+        if isinstance(certificate, SubsetCertificate) == hasattr(model, "constraint_"):
+            raise InvalidInputError(f"a {type(certificate).__name__} is of another kind of budget than level_")
+        told = certificate.k if isinstance(certificate, SubsetCertificate) else certificate.level
+        if told != model.level_:
+            raise InvalidInputError(f"level_ = {model.level_!r}, and certificate_ speaks of {told!r}")
+    if hasattr(model, "constraint_"):
+        g = model.constraint_.total(sizes, weight)
+        if not g <= model.level_:
+            raise InvalidInputError(f"g(scale_ · coef_) = {g!r} is above level_ = {model.level_!r}")
+        return
+    count = int(np.count_nonzero(sizes if weight is None else sizes[weight > 0]))
+    if not count <= model.level_:
+        raise InvalidInputError(f"{count} features are not zero, and at most level_ = {model.level_:g} may be")
+
+
+def budget_of(model: Any) -> Budget:
+    """What a fitted model was allowed."""
+    level = model.level_
+    return Budget(level=level) if hasattr(model, "constraint_") else Budget(features=int(level))
+
+
+def sizes_of(model: Any) -> NDArray[np.float64]:
+    """|scale_ · coef_| of every feature: the length of its coefficients, where it has several."""
+    with np.errstate(over="ignore", under="ignore"):
+        inside = np.atleast_2d(model.coef_).astype(np.float64) * model.scale_
+    return np.abs(inside[0]) if inside.shape[0] == 1 else group_norms(inside.T.ravel(), inside.shape[0])
+
+
+def _check_choice(model: Any) -> None:
+    ((name, value),) = model.best_params_.items()
+    if name not in model.cv_results_ or not model.best_index_ < len(model.cv_results_[name]):
+        raise InvalidInputError(f"best_index_ = {model.best_index_} is not in cv_results_")
+    if model.cv_results_[name][model.best_index_] != value or value != model.level_:
+        raise InvalidInputError(f"best_params_ = {model.best_params_} is not what best_index_ and level_ say")
+
+
+def _is_count(n: object) -> bool:
+    return isinstance(n, int) and not isinstance(n, bool) and n >= 0
+
+
+def _is_vector(array: object, kinds: str, may_be_nan: bool = False) -> bool:
+    if not (isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in kinds):
+        return False
+    return may_be_nan or _is_finite(array)
+
+
+def _is_numbers(array: object) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype in (np.float32, np.float64) and _is_finite(array)
+
+
+def _is_finite(array: NDArray[Any]) -> bool:
+    return array.dtype.kind != "f" or bool(np.all(np.isfinite(array)))
+
+
+def _is_table(results: dict[Any, Any]) -> bool:
+    """Columns of one length, with their names."""
+    columns = results.values()
+    right = all(isinstance(name, str) for name in results) and all(_is_vector(one, "biuf", True) for one in columns)
+    return right and len({one.size for one in columns}) == 1
+
+
+def _is_record(one: object) -> bool:
+    return isinstance(one, Record | SubsetRecord) and _is_typed(one)
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "float": (float, int),
+    "int": (int,),
+    "bool": (bool,),
+    "str": (str,),
+    "Phase": (str,),
+    "None": (type(None),),
+    "Exchanges": (Exchanges,),
+    "tuple[int, int]": (tuple,),
+}
+
+
+def _is_typed(one: Any) -> bool:
+    """Whether a dataclass holds what its annotations say."""
+    for field in fields(one):
+        value = getattr(one, field.name)
+        types = tuple(kind for word in str(field.type).split(" | ") for kind in _TYPES[word])
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            return False
+        if is_dataclass(value) and not _is_typed(value):
+            return False
+    return True
