@@ -7,7 +7,7 @@ KERNEL_SOURCES := CMakeLists.txt $(wildcard src/levelprox/_kernels/*)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test lint test-long test-asan fuzz bench bench-quick bench-kernels experiments coverage install clean
+.PHONY: demo test lint test-page test-long test-asan fuzz bench bench-quick bench-kernels experiments coverage install clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.built
@@ -21,6 +21,10 @@ lint: $(VENV)/.built
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The report page; fails where no Chromium is found. LEVELPROX_SCREENSHOTS=folder keeps what it looks like.
+test-page: $(VENV)/.built
+	LEVELPROX_NEEDS_BROWSER=1 $(BIN)/python -m pytest tests/test_page.py tests/test_page_browser.py
 
 # The long versions of the randomised tests, and everything else.
 test-long: $(VENV)/.built

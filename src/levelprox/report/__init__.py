@@ -3,7 +3,8 @@
 from levelprox.report.convergence_display import ConvergenceDisplay
 from levelprox.report.cv_display import CVDisplay
 from levelprox.report.html import certificate_html
+from levelprox.report.page import page, write_page
 from levelprox.report.path_display import PathDisplay
 from levelprox.report.progress import ProgressLine
 
-__all__ = ["CVDisplay", "ConvergenceDisplay", "PathDisplay", "ProgressLine", "certificate_html"]
+__all__ = ["CVDisplay", "ConvergenceDisplay", "PathDisplay", "ProgressLine", "certificate_html", "page", "write_page"]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.certificate import Certificate
+from levelprox.report.budgets import Axis
 from levelprox.subset import SubsetCertificate
 
 
@@ -20,6 +21,44 @@ def feature_names(estimator: Any) -> list[str]:
 def standardized(estimator: Any) -> NDArray[np.float64]:
     """scale_ · coef_, of shape (width, d): what the budget and the certificate speak of."""
     return np.asarray(np.atleast_2d(estimator.coef_) * estimator.scale_, np.float64)
+
+
+def in_one_figure(estimator: Any) -> NDArray[np.float64]:
+    """The standardised coefficient of each feature, or the length of its several ones: what is drawn along a path."""
+    rows = standardized(estimator)
+    return rows[0] if rows.shape[0] == 1 else np.asarray(np.linalg.norm(rows, axis=0))
+
+
+def coefficient_name(estimator: Any) -> str:
+    """What an axis of `in_one_figure` is called."""
+    width = np.atleast_2d(estimator.coef_).shape[0]
+    if width > 1:
+        return f"Length of a feature's {width} coefficients"
+    return "Coefficient × standard deviation" if estimator.standardize else "Coefficient"
+
+
+def axis_of(estimator: Any) -> Axis:
+    """What the budget of a fit is."""
+    return "level" if hasattr(estimator, "constraint_") else "n_features"
+
+
+def by_size(estimator: Any) -> NDArray[np.intp]:
+    """The selected features, the largest standardised coefficients first."""
+    chosen: NDArray[np.intp] = estimator.selected_features_
+    sizes = np.linalg.norm(standardized(estimator)[:, chosen], axis=0)
+    return chosen[np.argsort(-sizes, kind="stable")]
+
+
+def certificate_words(estimator: Any) -> list[tuple[str, str]]:
+    """All that is shown of a fit: names of figures, and the figures; where it ended short, why comes first."""
+    ended = [] if estimator.status_.success else [("why it ended", str(estimator.message_))]
+    return [
+        *ended,
+        ("budget", budget_words(estimator)),
+        ("loss ψ", f"{estimator.certificate_.psi:.6g}"),
+        *optimality_words(estimator),
+        ("shadow price", price_words(estimator)),
+    ]
 
 
 def budget_words(estimator: Any) -> str:

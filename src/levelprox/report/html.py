@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.report.fitted import budget_words, feature_names, optimality_words, price_words, standardized
+from levelprox.report.fitted import by_size, certificate_words, feature_names, standardized
 from levelprox.result import Status
 
 _MOST_FEATURES, _MOST_CLASSES = 30, 8
@@ -53,15 +53,8 @@ def certificate_html(estimator: Any) -> str:
 
     check_is_fitted(estimator, "certificate_")
     status: Status = estimator.status_
-    facts = [
-        ("budget", budget_words(estimator)),
-        ("loss ψ", f"{estimator.certificate_.psi:.6g}"),
-        *optimality_words(estimator),
-        ("shadow price", price_words(estimator)),
-    ]
-    if not status.success:
-        facts.insert(0, ("why it ended", estimator.message_))
     kind = "good" if status is Status.SOLVED else "short"
+    facts = certificate_words(estimator)
     rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts)
     return (
         f'<style>{_STYLE}</style><div class="levelprox-card"><div>Certificate'
@@ -76,12 +69,11 @@ def _features(estimator: Any) -> str:
     chosen = estimator.selected_features_
     if not chosen.size:
         return '<div class="features">No feature is selected: the intercept alone.</div>'
-    sizes = np.linalg.norm(scaled[:, chosen], axis=0)
-    order = chosen[np.argsort(-sizes, kind="stable")][:_MOST_FEATURES]
+    order = by_size(estimator)[:_MOST_FEATURES]
     names = feature_names(estimator)
     columns = _columns(estimator, coef.shape[0])
     head = "".join(f'<th class="number">{escape(label)}</th>' for label, _ in columns)
-    largest = float(sizes.max())
+    largest = float(np.linalg.norm(scaled[:, order[0]]))
     body = "".join(
         f"<tr><td>{escape(names[j])}</td>"
         + "".join(f'<td class="number">{coef[row, j]:.4g}</td>' for _, row in columns)

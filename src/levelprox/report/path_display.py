@@ -13,8 +13,9 @@ from levelprox.errors import InvalidInputError
 from levelprox.path import Path
 from levelprox.report.budgets import Axis, check_axis, label_of
 from levelprox.report.drawing import COLOURS, GREY, INK, PALE, SMALL, name_lines, new_axes, shortened, whole_numbers
+from levelprox.report.fitted import axis_of, coefficient_name, in_one_figure
 from levelprox.report.fitted import feature_names as names_of
-from levelprox.report.fitted import standardized
+from levelprox.report.lines import largest, where_used
 from levelprox.subset import Exchanges
 
 Vector = NDArray[np.float64]
@@ -127,18 +128,15 @@ class PathDisplay:
             As in `plot`.
         """
         fits = estimator._along(X, y, n_features, level, sample_weight, fit_params or {})
-        rows, classes = [standardized(one) for one in fits], np.atleast_2d(fits[0].coef_).shape[0]
-        values = [row[0] if classes == 1 else np.linalg.norm(row, axis=0) for row in rows]
-        name = "Coefficient × standard deviation" if fits[0].standardize else "Coefficient"
-        by: Axis = "level" if hasattr(fits[0], "constraint_") else "n_features"
+        by = axis_of(fits[0])
         display = cls(
             budgets=[one.level_ for one in fits],
-            coefficients=scipy.sparse.csr_array(np.array(values)),
+            coefficients=scipy.sparse.csr_array(np.array([in_one_figure(one) for one in fits])),
             losses=[one.certificate_.psi for one in fits],
             feature_names=names_of(fits[0]) if hasattr(fits[0], "feature_names_in_") else None,
             by=by,
             chosen=getattr(estimator, "best_params_", {}).get(by),
-            coefficient_name=name if classes == 1 else f"Length of a feature's {classes} coefficients",
+            coefficient_name=coefficient_name(fits[0]),
         )
         return display.plot(ax, **options)
 
@@ -212,11 +210,11 @@ class PathDisplay:
     def _draw(self, panel: Any, names: int, line_kw: dict[str, Any]) -> None:
         used = np.flatnonzero(np.diff(self.coefficients.indptr))
         values = self.coefficients[:, used].toarray()
-        curves, last = _where_used(values), values[-1]
+        curves, last = where_used(values), values[-1]
         order = np.argsort(-np.abs(last), kind="stable")
-        ends = _largest(last, names)
+        ends = largest(last, names)
         picked = self._chosen_row()
-        choice = [] if picked is None else _largest(values[picked], names)
+        choice = [] if picked is None else largest(values[picked], names)
         named = list(dict.fromkeys([*choice, *ends]))
         panel.axhline(0, color=GREY, lw=0.7, zorder=1)
         self.lines_ = {}
@@ -292,18 +290,3 @@ class PathDisplay:
         if self.by == "level":
             return {}
         return {"marker": "o", "lw": 0.8} if self.budgets.size <= 40 else {"drawstyle": "steps-mid"}
-
-
-def _largest(row: Vector, most: int) -> list[int]:
-    """Where the largest values are, the largest first; zeros are none."""
-    order = np.argsort(-np.abs(row), kind="stable")[:most]
-    return [int(i) for i in order if row[i]]
-
-
-def _where_used(values: Vector) -> Vector:
-    """The same with nan where a feature is not used, but for the last zero before it is and the first one after."""
-    used = values != 0
-    near = used.copy()
-    near[:-1] |= used[1:]
-    near[1:] |= used[:-1]
-    return np.where(near, values, np.nan)

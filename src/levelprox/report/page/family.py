@@ -1,0 +1,109 @@
+"""The fits that a page goes through, in ascending order of their budgets, and which of them is the model itself."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from levelprox.errors import InvalidInputError, warn
+from levelprox.report.budgets import Axis
+from levelprox.report.fitted import axis_of
+from levelprox.result import Status
+
+_SAME = 1e-9  # of a budget
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Fits of the same model under one budget after another.
+
+    Attributes
+    ----------
+    fits : list of fitted estimators
+    own : int
+        Which of them is the model that the page is of.
+    by : {"n_features", "level"}
+        What the budgets are.
+    """
+
+    fits: list[Any]
+    own: int
+    by: Axis
+
+    @property
+    def model(self) -> Any:
+        """The model itself."""
+        return self.fits[self.own]
+
+    @property
+    def sure(self) -> list[bool]:
+        """Which fits have coefficients that mean something: all but the diverging ones, and the model itself."""
+        return [one.status_ is not Status.DIVERGING or i == self.own for i, one in enumerate(self.fits)]
+
+    @property
+    def budgets(self) -> list[float]:
+        """k or η of each fit."""
+        return [float(one.level_) for one in self.fits]
+
+
+def family_of(
+    model: Any,
+    X: object,
+    y: ArrayLike,
+    *,
+    n_features: ArrayLike | None = None,
+    level: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    fit_params: dict[str, Any] | None = None,
+    fits: Sequence[Any] | None = None,
+) -> Family:
+    """The model among fits under other budgets: those given, or those that it makes itself of X and y.
+
+    Fits that end short of their tolerance are told of in one warning.
+    """
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(model, "certificate_")
+    if fits is not None and (n_features is not None or level is not None):
+        raise InvalidInputError("give either fits or the budgets to fit, not both")
+    by = axis_of(model)
+    if (level if by == "n_features" else n_features) is not None:
+        other = "level" if by == "n_features" else "n_features"
+        raise InvalidInputError(f"the model was fitted with {by}, and so are the others on its page: no {other} here")
+    if fits is None:
+        others = _along(model, X, y, n_features, level, sample_weight, fit_params or {})
+    else:
+        others = [_checked(one, model, by, i) for i, one in enumerate(fits)]
+    together = [one for one in others if not np.isclose(one.level_, model.level_, rtol=_SAME, atol=0)] + [model]
+    together.sort(key=lambda one: float(one.level_))
+    return Family(together, next(i for i, one in enumerate(together) if one is model), by)
+
+
+def _along(model: Any, X: object, y: ArrayLike, n_features: Any, level: Any, weight: Any, more: Any) -> list[Any]:
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fits: list[Any] = model._along(X, y, n_features, level, weight, more)
+    short = [f"{one.level_:g}" for one in fits if not one.status_.success]
+    if short:
+        warn(f"of the {len(fits)} fits along the budgets some ended short, at {', '.join(short)}: the page says why")
+    return fits
+
+
+def _checked(fit: Any, model: Any, by: Axis, i: int) -> Any:
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(fit, "certificate_")
+    if axis_of(fit) != by:
+        raise InvalidInputError(f"fits[{i}] was fitted with {axis_of(fit)}, the model with {by}")
+    if np.shape(fit.coef_) != np.shape(model.coef_):
+        raise InvalidInputError(
+            f"fits[{i}] has coefficients of shape {np.shape(fit.coef_)}, the model {np.shape(model.coef_)}"
+        )
+    return fit

@@ -1,0 +1,110 @@
+"""How well a fit does on samples: its mean loss, the share it gets wrong, the variance it explains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from levelprox.errors import InvalidInputError
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """What fits are judged by.
+
+    Attributes
+    ----------
+    X, y : the data
+    weight : ndarray of shape (n,), optional
+        A weight of 0 is a removed sample.
+    more : dict
+        What else `predict` takes: offset, exposure.
+    """
+
+    X: Any
+    y: NDArray[Any]
+    weight: Vector | None
+    more: dict[str, Any]
+
+    @property
+    def there(self) -> NDArray[np.intp]:
+        """The rows that are not removed."""
+        return np.arange(self.y.size) if self.weight is None else np.flatnonzero(self.weight > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """How a fit did.
+
+    Attributes
+    ----------
+    predicted : ndarray of shape (n,)
+        Classes, or what is expected of y.
+    loss : float or None
+        The mean loss, class weights left aside; None where a class is there that the fit does not know.
+    error : float or None
+        Of classifiers the share of wrong answers, by weight.
+    wrong : int or None
+        How many these are.
+    explained : float or None
+        R² of other models than classifiers, where y varies: 1 − Σ(y − ŷ)² / Σ(y − ȳ)².
+    """
+
+    predicted: NDArray[Any]
+    loss: float | None
+    error: float | None = None
+    wrong: int | None = None
+    explained: float | None = None
+
+
+def samples_of(X: Any, y: ArrayLike, weight: ArrayLike | None, more: dict[str, Any] | None) -> Samples:
+    """The same, with y and the weights as arrays of one number for each sample."""
+    target = np.asarray(y)
+    target = target.ravel() if target.ndim == 2 and target.shape[1] == 1 else target
+    if target.ndim != 1 or not target.size:
+        raise InvalidInputError(f"y must have one value for each sample, got shape {target.shape}")
+    weights = None if weight is None else np.array(np.broadcast_to(np.asarray(weight, np.float64), target.shape))
+    return Samples(X, target, weights, dict(more or {}))
+
+
+def held_out(test: Sequence[Any] | None, more: dict[str, Any] | None) -> Samples | None:
+    """Samples that no fit has seen, from (X, y)."""
+    if test is None:
+        return None
+    if not isinstance(test, tuple | list) or len(test) != 2:
+        raise InvalidInputError("test must be a pair (X_test, y_test)")
+    X, y = test
+    return samples_of(X, y, None, more)
+
+
+def judge(fit: Any, samples: Samples) -> Judged:
+    """How a fit does on these samples."""
+    predicted = np.asarray(fit.predict(samples.X, **samples.more))
+    if predicted.shape != samples.y.shape:
+        raise InvalidInputError(f"X and y must have as many samples, got {predicted.size} and {samples.y.size}")
+    if not hasattr(fit, "classes_"):
+        loss = float(fit._mean_loss(samples.X, np.asarray(samples.y, np.float64), samples.weight, **samples.more))
+        return Judged(predicted, _number(loss), explained=_explained(samples, predicted))
+    wrong = predicted != samples.y
+    error = float(np.average(wrong, weights=samples.weight))
+    known = bool(np.all(np.isin(samples.y[samples.there], fit.classes_)))
+    loss = float(fit._mean_loss(samples.X, samples.y, samples.weight)) if known else np.inf
+    return Judged(predicted, _number(loss), error, int(np.count_nonzero(wrong[samples.there])))
+
+
+def _number(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def _explained(samples: Samples, predicted: NDArray[Any]) -> float | None:
+    y, at = np.asarray(samples.y, np.float64), predicted.astype(np.float64)
+    with np.errstate(all="ignore"):
+        off = np.average((y - np.average(y, weights=samples.weight)) ** 2, weights=samples.weight)
+        left = np.average((y - at) ** 2, weights=samples.weight)
+        return _number(float(1 - left / off)) if off > 0 else None
