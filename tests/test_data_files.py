@@ -204,7 +204,7 @@ def test_c96_more_or_fewer_features_than_the_model_has(tmp_path):
         with pytest.raises(FileFormatError, match=name):
             read_data(tmp_path / name, features=2)
     as_csv(tmp_path / "a.csv")
-    with pytest.raises(FileFormatError, match="the model's feature 'e' and 1 more is missing"):
+    with pytest.raises(FileFormatError, match="the model's feature 'e' and 1 more are missing"):
         read_data(tmp_path / "a.csv", features=["a", "e", "f"])
     assert read_data(tmp_path / "a.csv", features=["d"]).left_out == ("a", "b c")
 

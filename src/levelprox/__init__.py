@@ -8,6 +8,7 @@ functions underneath, `constraints` for φ, `losses` and `objectives` for ψ, `c
 
 import sys
 from importlib import import_module, metadata
+from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -18,12 +19,16 @@ if TYPE_CHECKING:
 __version__ = metadata.version("levelprox")
 
 
+#: Functions that have the name of the file they are in.
+_FUNCTIONS = ("path", "solve")
+
+
 class _Package(ModuleType):
-    """The package. Functions of the same name as the file they are in are the functions."""
+    """The package, in which `solve` is the function."""
 
     def __setattr__(self, name: str, value: object) -> None:
         # Importing levelprox.solve, the file, would otherwise hide levelprox.solve, the function.
-        if not (name in ("path", "solve") and isinstance(value, ModuleType)):
+        if not (name in _FUNCTIONS and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 
 
@@ -33,10 +38,11 @@ sys.modules[__name__].__class__ = _Package
 def __getattr__(name: str) -> object:
     """A public name, when it is first asked for: the command line's help needs neither NumPy nor scikit-learn."""
     if name == "__all__" or not name.startswith("_"):
+        if name not in _FUNCTIONS and find_spec(f"levelprox.{name}") is not None:
+            return import_module(f"levelprox.{name}")
         names = import_module("levelprox.names")
-        if name not in globals() and hasattr(names, name):  # modules are there once they have been imported
+        if hasattr(names, name):
             globals()[name] = getattr(names, name)
-        if name in globals():
             return globals()[name]
     raise AttributeError(f"module 'levelprox' has no attribute {name!r}")
 

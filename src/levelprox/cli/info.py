@@ -51,7 +51,7 @@ def _kind(file: Path) -> str:
 
 
 def _model(file: Path, how: Any, json: bool, warned: list[str]) -> None:
-    from levelprox.cli.output import print_facts, print_json, print_line
+    from levelprox.cli.output import print_json, print_line
     from levelprox.cli.summary import as_document, print_model
     from levelprox.estimators.saving import read_model
 
@@ -65,8 +65,10 @@ def _model(file: Path, how: Any, json: bool, warned: list[str]) -> None:
         return
     print_line(f"{file}: a model, {type(model).__name__} of {model.n_features_in_} features")
     versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
-    print_model(model, [("made with", versions)])
-    print_facts([("parameters", ", ".join(f"{name}={value!r:.60}" for name, value in parameters.items()))])
+    words = ", ".join(f"{name}={value!r:.60}" for name, value in parameters.items())
+    data = getattr(model, "data_fingerprint_", None)
+    samples = [] if data is None else [("fitted to", f"{data.shape[0]} samples")]
+    print_model(model, [*samples, ("parameters", words), ("made with", versions)])
 
 
 def _checkpoint(file: Path, how: Any, json: bool, warned: list[str]) -> None:

@@ -214,7 +214,8 @@ def _of_table(table: Table, features: Sequence[str] | None, needs_target: bool, 
         missing = [name for name in features if name not in table.names]
         if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            raise FileFormatError(f"{table.name}: the model's feature {missing[0]!r}{more} is missing")
+            are = "are" if more else "is"
+            raise FileFormatError(f"{table.name}: the model's feature {missing[0]!r}{more} {are} missing")
         names = list(features)
     if not names:
         raise FileFormatError(f"{table.name}: no column is left to learn from")
