@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +26,7 @@ from levelprox.kinked_search import KinkedSearch
 from levelprox.objectives import Model, Objective
 from levelprox.problem import Problem
 from levelprox.refit import Fit
+from levelprox.result import CUT_SHORT
 from levelprox.search import Search
 from levelprox.subset import Subset, SubsetRecord
 from levelprox.validation import nonnegative as at_least_zero
@@ -126,7 +128,8 @@ def best_subset(
         return identity_of(problem, k=count, tol=tol, prove=bool(prove), start=begin)
 
     with keeping(checkpoint, resume, identity, KINDS) as journal:
-        return kind(problem, count, at_least_zero("tol", tol), bool(prove), watch, begin, journal)()
+        found = kind(problem, count, at_least_zero("tol", tol), bool(prove), watch, begin, journal)()
+        return replace(found, message=found.message + journal.advice) if found.status in CUT_SHORT else found
 
 
 def _weights(objective: Model, keep: ArrayLike | None) -> Vector | None:

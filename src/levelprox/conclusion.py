@@ -17,7 +17,7 @@ from levelprox import _kernels
 from levelprox.certificate import Certificate, assemble, certify
 from levelprox.nearby import nearby_kkt
 from levelprox.objectives.declared import Declared
-from levelprox.result import Iterate, Result, Status
+from levelprox.result import CUT_SHORT, Iterate, Result, Status
 
 if TYPE_CHECKING:
     from levelprox.run import Run
@@ -29,7 +29,6 @@ _EPS = float(np.finfo(np.float64).eps)
 _ACCEPTABLE = 100  # a point within this factor of tol is "solved_inaccurate"
 _NEARBY = 10.0  # seconds that the (ε, δ)-KKT statement may take; it rarely takes one
 _CERTIFICATE = 0.25  # seconds that a certificate may always take
-_CUT_SHORT = (Status.INTERRUPTED, Status.TIME_LIMIT, Status.MAX_ITER)
 
 
 class Conclusion:
@@ -148,7 +147,7 @@ class Conclusion:
             Status.STALLED: f"Stalled {steps}: {figures}. {self._why_stalled()}",
             Status.DIVERGING: f"Diverging {steps}: {figures}. psi has no minimiser within the level; lower the level.",
         }
-        return stopped[status] + (self.run.journal.advice if status in _CUT_SHORT else "")
+        return stopped[status] + (self.run.journal.advice if status in CUT_SHORT else "")
 
     def _why_stalled(self) -> str:
         objective = self.run.problem.objective

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from levelprox.problem import Problem
 
 _GOLDEN = (np.sqrt(5.0) - 1) / 2
 _SMALL = 2.0**-7
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # which another process has for the same
 
 
 def identity_of(problem: Problem, **options: object) -> dict[str, str]:
@@ -22,7 +24,8 @@ def identity_of(problem: Problem, **options: object) -> dict[str, str]:
     """
     weights, signs = problem.weights, problem.must_be_nonnegative()
     return {
-        "the objective": f"{type(problem.objective).__name__} of {problem.dimension} coordinates, {_probed(problem)}",
+        "the objective": f"{type(problem.objective).__name__} of {problem.dimension} coordinates",
+        "the data": _probed(problem),
         "the constraint": repr(problem.constraint),
         "level": repr(float(problem.level)),
         "the weights": "none" if weights is None else fingerprint(weights),
@@ -38,13 +41,14 @@ def in_words(value: object) -> str:
     if isinstance(value, np.random.Generator | np.random.RandomState):
         bits = value.bit_generator if isinstance(value, np.random.Generator) else value._bit_generator
         return f"{type(value).__name__}({type(bits).__name__})"
-    return repr(value)
+    return _ADDRESS.sub("", repr(value))
 
 
 def fingerprint(array: NDArray[Any]) -> str:
     """A short word that hardly any other array has."""
     data = np.ascontiguousarray(array)
-    return f"{data.dtype}{list(data.shape)}:{hashlib.blake2b(data.tobytes(), digest_size=8).hexdigest()}"
+    digest = hashlib.blake2b(f"{data.dtype}{data.shape}".encode() + data.tobytes(), digest_size=8)
+    return f"#{digest.hexdigest()}"
 
 
 def _probed(problem: Problem) -> str:
@@ -55,5 +59,5 @@ def _probed(problem: Problem) -> str:
         with np.errstate(all="ignore"):
             psi, gradient = problem.objective.value_and_gradient(x)
     except Exception:  # a function of the user's need not take any point but those of a run
-        return "unknown there"
+        return "not known"
     return fingerprint(np.append(np.asarray(gradient, np.float64), psi))

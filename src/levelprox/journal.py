@@ -189,6 +189,9 @@ def keeping(
         with Termination(file.path):
             try:
                 yield keeper.journal
+            except KeyboardInterrupt as error:
+                told, advice = str(error), keeper.journal.advice
+                raise KeyboardInterrupt(told if advice in told else (told + advice).strip()) from error
             finally:
                 if keeper.pending:
                     keeper.write()
@@ -211,4 +214,6 @@ def _places(checkpoint: Place | Checkpoint | None, resume: bool | Place) -> tupl
 def _difference(key: str, before: str | None, now: str | None) -> str:
     if before is None or now is None:
         return f"{key} is {'not there any more' if now is None else 'new'}"
+    if before.startswith("#") and now.startswith("#"):
+        return f"{key} are not the same"
     return f"{key} was {before[:100]}, now it is {now[:100]}"

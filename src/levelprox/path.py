@@ -26,7 +26,7 @@ from levelprox.journal import Journal, keeping
 from levelprox.objectives import Objective
 from levelprox.pieces import pieces_of
 from levelprox.problem import Problem
-from levelprox.result import Status
+from levelprox.result import CUT_SHORT, Status
 from levelprox.subset import Exchanges, Subset
 from levelprox.subsolvers import choose
 from levelprox.validation import finite, real_array, whole
@@ -37,7 +37,6 @@ Vector = NDArray[np.float64]
 
 #: What the state of a path is made of.
 KINDS: tuple[type, ...] = (*run_state.KINDS, *budget.KINDS, Solution, WorkingSet, Subset, Exchanges)
-_CUT_SHORT = (Status.INTERRUPTED, Status.TIME_LIMIT, Status.MAX_ITER, Status.CALLBACK_STOP)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +193,7 @@ def subset_path(objective: Objective, k: Sequence[int] | ArrayLike, **options: A
     def searched(journal: Journal, count: int) -> Subset:
         left = None if limit is None else max(0.0, limit - (time.monotonic() - began))
         subset = best_subset(objective, count, time_limit=left, checkpoint=journal.part(f"k={count}"), **options)
-        if subset.status not in _CUT_SHORT:
+        if subset.status not in CUT_SHORT:
             journal.forget(f"k={count}")
         return subset
 

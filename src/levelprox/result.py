@@ -41,6 +41,10 @@ class Status(IntEnum):
         return self in (Status.SOLVED, Status.CALLBACK_STOP)
 
 
+#: Ends that a limit, the callback or Ctrl-C brought about: there is more to do.
+CUT_SHORT = (Status.MAX_ITER, Status.TIME_LIMIT, Status.INTERRUPTED, Status.CALLBACK_STOP)
+
+
 @dataclass(frozen=True, eq=False)
 class Kinks:
     """What smoothing knows of a loss with kinks: the state of a method of multipliers.

@@ -45,7 +45,7 @@ class Along:
 
     def _single(self) -> Any:
         """The estimator for one budget, without anybody to tell."""
-        return clone(self).set_params(verbose=0, callback=None)
+        return clone(self).set_params(verbose=0, callback=None, checkpoint=None, resume=False)
 
     def _budgets(self, n: int, d: int) -> list[Budget]:
         """Where none are given: up to what the estimator asks for."""

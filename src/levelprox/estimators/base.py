@@ -171,6 +171,8 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
             time_limit=None if self.time_limit is None else at_least_zero("time_limit", self.time_limit),
             options={"subsolver": self.subsolver, "start": self.start, "random_state": self.random_state},
             observer=None,
+            checkpoint=self.checkpoint,
+            resume=self.resume,
         )
 
     def _border(self, X: object, weight: Vector | None, width: int) -> Border:

@@ -11,10 +11,11 @@ import functools
 import math
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,14 +27,21 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.parallel import Parallel, delayed
 
-from levelprox.errors import InvalidInputError, warn
+from levelprox.constraints import L1
+from levelprox.errors import CheckpointError, InvalidInputError, warn
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.information import CRITERIA, check_likelihood, deviance, price
 from levelprox.estimators.task import Budget, Solution, Task, budgets_of
 from levelprox.estimators.watching import counting
+from levelprox.identity import fingerprint, identity_of
+from levelprox.journal import Journal, keeping
+from levelprox.path import KINDS
+from levelprox.problem import Problem
+from levelprox.result import Status
 
 #: Numbers of features tried where neither n_features nor level is given, as far as there are features.
 DEFAULT_GRID = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
+_OF_NO_CONSEQUENCE = ("verbose", "callback", "checkpoint", "resume", "n_jobs")
 _PERFECT = 1e-14  # of ψ of the smallest model: what a scale of errors is at least
 
 
@@ -65,7 +73,21 @@ class Choosing(SparseLinearModel):
 
     _n_subtasks = 2  # of a fit, for scikit-learn's callbacks: the search, and the fit of all data
 
-    def _search(self, samples: Samples, params: dict[str, Any]) -> Budget:
+    def _choose_and_fit(self, samples: Samples, params: dict[str, Any]) -> Self:
+        """The fit of all data under the best budget of the grid."""
+
+        def task(budget: Budget) -> Task:
+            return self._task(samples.X, samples.y, samples.weight, budget, **samples.more)
+
+        def identity() -> dict[str, str]:
+            options = {name: value for name, value in self.get_params().items() if name not in _OF_NO_CONSEQUENCE}
+            return identity_of(Problem(task(self._grid(samples.X.shape[1])[0]).objective, L1(), 0.0), **options)
+
+        with keeping(self.checkpoint, self.resume, identity, (*KINDS, _Scored)) as journal:
+            budget = self._search(samples, params, journal.part("choosing"))
+            return self._fit(replace(task(budget), checkpoint=journal.part("fit")), budget)
+
+    def _search(self, samples: Samples, params: dict[str, Any], journal: Journal) -> Budget:
         """The best of the grid, with `cv_results_` and what goes with it."""
         d = samples.X.shape[1]
         if self.criterion not in ("cv", *CRITERIA):
@@ -77,11 +99,11 @@ class Choosing(SparseLinearModel):
         if self.criterion == "cv":
             scorer, splits, score_params = self._judges(samples, params)
             budgets = self._grid(d)
-            results, best = self._by_folds(samples, budgets, splits, scorer, score_params)
+            results, best = self._by_folds(samples, budgets, splits, scorer, score_params, journal)
         else:
             check_likelihood(self.criterion, self._loss().name)
             budgets = self._grid(d)
-            results, best = self._by_criterion(samples, budgets)
+            results, best = self._by_criterion(samples, budgets, journal)
         self.cv_results_ = results
         self.best_index_ = best
         name = "n_features" if budgets[0].features is not None else "level"
@@ -127,6 +149,7 @@ class Choosing(SparseLinearModel):
         splits: list[tuple[NDArray[np.intp], NDArray[np.intp]]],
         scorer: Any,
         score_params: dict[str, Any],
+        journal: Journal,
     ) -> tuple[dict[str, NDArray[Any]], int]:
         """Scores of each candidate on each fold; levels of a fold are solved together, one after another."""
         together = budgets[0].features is None
@@ -138,10 +161,9 @@ class Choosing(SparseLinearModel):
             for group, fold in jobs
         )
         found: dict[tuple[float, int], _Scored] = {}
-        with counting(self, len(jobs), "fold") as follow:
-            done = Parallel(n_jobs=self.n_jobs, return_as="generator")(work)
-            for (group, fold), outcome in zip(jobs, follow(done), strict=True):
-                found.update({(budget.value, fold): one for budget, one in zip(group, outcome, strict=True)})
+        tests = np.concatenate([np.append(test, train.size) for train, test in splits])
+        for (group, fold), outcome in zip(jobs, self._outcomes(work, len(jobs), "fold", tests, journal), strict=True):
+            found.update({(budget.value, fold): one for budget, one in zip(group, outcome, strict=True)})
         folds = range(len(splits))
         scores = np.array([[found[budget.value, fold].score for fold in folds] for budget in budgets])
         counts = np.array([[found[budget.value, fold].n_selected for fold in folds] for budget in budgets])
@@ -187,15 +209,34 @@ class Choosing(SparseLinearModel):
             "mean_fit_time": seconds.mean(axis=1),
         }, best
 
+    def _outcomes(
+        self, work: Iterable[Any], total: int, what: str, splits: NDArray[Any] | None, journal: Journal
+    ) -> Iterator[list[_Scored]]:
+        """What comes of the pieces of work, in their order; those that the journal knows are not done again."""
+        folds = "none" if splits is None else fingerprint(splits)
+        known = journal.state or {"folds": folds, "scored": ()}
+        if known["folds"] != folds:
+            raise CheckpointError(
+                "the checkpoint is of other folds than those of now; give the splitter of cv a fixed random_state"
+            )
+        scored = list(known["scored"])
+        with counting(self, total, what) as follow:
+            rest = Parallel(n_jobs=self.n_jobs, return_as="generator")(islice(work, len(scored), None))
+            for i, outcome in enumerate(follow(chain(known["scored"], rest))):
+                if i >= len(scored):
+                    scored.append(outcome)
+                    journal.keep({"folds": folds, "scored": tuple(scored)})
+                yield outcome
+
     # --- by a criterion
 
-    def _by_criterion(self, samples: Samples, budgets: list[Budget]) -> tuple[dict[str, NDArray[Any]], int]:
+    def _by_criterion(
+        self, samples: Samples, budgets: list[Budget], journal: Journal
+    ) -> tuple[dict[str, NDArray[Any]], int]:
         single, loss = self._single(), self._loss().name
         groups = [budgets] if budgets[0].features is None else [[budget] for budget in budgets]
         work = (delayed(_fit_all)(single, samples, group) for group in groups)
-        with counting(self, len(groups), "fit") as follow:
-            done = Parallel(n_jobs=self.n_jobs, return_as="generator")(work)
-            found = [one for outcome in follow(done) for one in outcome]
+        found = [one for outcome in self._outcomes(work, len(groups), "fit", None, journal) for one in outcome]
         n = float(samples.y.size if samples.weight is None else samples.weight.sum())
         psi = np.array([one.score for one in found])
         counts = np.array([one.n_selected for one in found])
@@ -234,7 +275,7 @@ class Choosing(SparseLinearModel):
     def _single(self) -> Any:
         """The estimator for one budget, with the same parameters."""
         kind = type(self)._single_type
-        own = {"n_features", "level", "verbose", "callback"}
+        own = {"n_features", "level", "verbose", "callback", "checkpoint", "resume"}
         shared = (set(kind._get_param_names()) & set(self._get_param_names())) - own
         return kind(**{name: getattr(self, name) for name in shared})
 
@@ -311,6 +352,8 @@ def _fitted(single: Any, samples: Samples, budgets: list[Budget]) -> Iterator[tu
     if budgets[0].features is None:
         with _quiet():
             solutions = task.fits(np.array([budget.value for budget in budgets]))
+        if len(solutions) < len(budgets) or any(one.status is Status.INTERRUPTED for one in solutions):
+            raise KeyboardInterrupt
         each = (time.monotonic() - began) / len(budgets)
         for budget, solution in zip(budgets, solutions, strict=True):
             yield _with(model, task, budget, solution), each
@@ -318,6 +361,8 @@ def _fitted(single: Any, samples: Samples, budgets: list[Budget]) -> Iterator[tu
     for budget in budgets:
         with _quiet():
             solution = task.fit(budget)
+        if solution.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt(solution.message)
         yield _with(model, task, budget, solution), time.monotonic() - began
         began = time.monotonic()
 

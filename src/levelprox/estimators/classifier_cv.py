@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Literal, Self
 
 from numpy.typing import ArrayLike
@@ -13,6 +14,7 @@ from levelprox.estimators.classification import Classification
 from levelprox.estimators.classifier import SparseClassifier
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.task import Callback
+from levelprox.io.checkpoint import Checkpoint
 from levelprox.losses import Loss
 from levelprox.run import RandomState
 from levelprox.subsolvers import Subsolver
@@ -49,6 +51,8 @@ class SparseClassifierCV(Classification, Choosing):
         As in `SparseClassifier`.
     tol, max_iter, time_limit, subsolver, start
         As in `SparseClassifier`; `time_limit` is for each fit.
+    checkpoint, resume
+        As in `SparseClassifier`; what is kept are the scores of folds that are done, and the state of the last fit.
     random_state, verbose, callback
         As in `SparseClassifier`; `verbose` also shows the progress over folds, `callback` is told of the last fit.
 
@@ -111,6 +115,8 @@ class SparseClassifierCV(Classification, Choosing):
         random_state: RandomState = None,
         verbose: int = 0,
         callback: Callback | None = None,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+        resume: bool | str | os.PathLike[str] = False,
     ) -> None:
         self.loss = loss
         self.n_features = n_features
@@ -135,6 +141,8 @@ class SparseClassifierCV(Classification, Choosing):
         self.random_state = random_state
         self.verbose = verbose
         self.callback = callback
+        self.checkpoint = checkpoint
+        self.resume = resume
 
     @told_to_callbacks
     @unchanged_if_refused
@@ -159,6 +167,5 @@ class SparseClassifierCV(Classification, Choosing):
         design = self._design(data)  # names the rows of X, not those of a fold
         weight = self._weights(sample_weight, data.shape[0])
         samples = Samples(data, target, weight, {})
-        budget = self._search(samples, params)
         self._remember(design, target, weight)
-        return self._fit(self._task(data, target, weight, budget), budget)
+        return self._choose_and_fit(samples, params)

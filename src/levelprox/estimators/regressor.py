@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Self
 
 from numpy.typing import ArrayLike
@@ -13,6 +14,7 @@ from levelprox.estimators.regression import Regression
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.streaming import Streaming, counts_features
 from levelprox.estimators.task import Callback
+from levelprox.io.checkpoint import Checkpoint
 from levelprox.losses import Loss
 from levelprox.run import RandomState
 from levelprox.subsolvers import Subsolver
@@ -75,6 +77,12 @@ class SparseRegressor(Regression, Streaming):
     callback : callable, optional
         Called with a record of each step, `Record` under a level and `SubsetRecord` with n_features; returning True
         stops the fit.
+    checkpoint : path-like or Checkpoint, optional
+        A file in which the state of the fit is kept: every minute, or as `Checkpoint` says, and when it ends, by
+        whatever that comes, Ctrl-C and SIGTERM included (docs/checkpoints.md). Not for `partial_fit`.
+    resume : bool or path-like, default=False
+        Whether to go on from the state in `checkpoint`, where there is one; or from another file, which must be there.
+        The model has the same bits as one whose fit was never broken off.
 
     Attributes
     ----------
@@ -144,6 +152,8 @@ class SparseRegressor(Regression, Streaming):
         random_state: RandomState = None,
         verbose: int = 0,
         callback: Callback | None = None,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+        resume: bool | str | os.PathLike[str] = False,
     ) -> None:
         self.loss = loss
         self.n_features = n_features
@@ -163,6 +173,8 @@ class SparseRegressor(Regression, Streaming):
         self.random_state = random_state
         self.verbose = verbose
         self.callback = callback
+        self.checkpoint = checkpoint
+        self.resume = resume
 
     @told_to_callbacks
     @unchanged_if_refused

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +15,8 @@ from levelprox.certificate import Certificate, certify
 from levelprox.constraints import Constraint
 from levelprox.errors import InfeasibleError, InvalidInputError
 from levelprox.estimators.border import Border
+from levelprox.io.checkpoint import Checkpoint
+from levelprox.journal import Journal
 from levelprox.objectives import Model, Objective
 from levelprox.path import path
 from levelprox.problem import Problem
@@ -125,6 +128,9 @@ class Task:
         What `solve` alone takes: subsolver, start, random_state.
     observer : callable, optional
         Told of every step.
+    checkpoint : path-like, Checkpoint or Journal, optional
+    resume : bool or path-like
+        As in `solve`.
     """
 
     objective: Objective
@@ -137,6 +143,8 @@ class Task:
     time_limit: float | None
     options: dict[str, Any]
     observer: Observer | None
+    checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None
+    resume: bool | str | os.PathLike[str] = False
 
     def fit(self, budget: Budget, previous: Vector | None = None) -> Solution:
         """The fit under a budget; `previous` is x of an earlier one to begin with."""
@@ -176,6 +184,8 @@ class Task:
             time_limit=self.time_limit,
             start=None if previous is None else self.features(previous),
             callback=None if observer is None else lambda record: observer(record, None),
+            checkpoint=self.checkpoint,
+            resume=self.resume,
         )
         coef, intercept = self.border.outside(found.x)
         certificate = found.certificate
@@ -195,6 +205,8 @@ class Task:
             max_iter=self.max_iter,
             time_limit=self.time_limit,
             callback=self.observer,
+            checkpoint=self.checkpoint,
+            resume=self.resume,
             **options,
         )
         coef, intercept = self.border.outside(self._shortest(found.x, problem))
