@@ -132,6 +132,118 @@ def test_info_of_data(files, run):
     assert (found["n_samples"], found["n_features"], found["target"]["counts"]) == (569, 30, {"-1": 212, "1": 357})
 
 
+@pytest.fixture(scope="module")
+def model(files):
+    """A model of cancer.csv, by the command line."""
+    path = files / "model.levelprox"
+    assert main(["fit", str(files / "cancer.csv"), "--features", "3", "--out", str(path), "-q"]) == 0
+    return path
+
+
+def test_predict_says_what_the_model_does(files, model, run, tmp_path):
+    code, out, _ = run("predict", model, files / "new.csv", "--proba")
+    rows = list(csv.DictReader(out.splitlines()))
+    fitted = levelprox.load(model)
+    assert code == 0 and [int(row["prediction"]) for row in rows] == fitted.predict(CANCER.data[400:]).tolist()
+    found = [[float(row[f"probability_{label}"]) for label in (0, 1)] for row in rows]
+    np.testing.assert_array_equal(found, fitted.predict_proba(CANCER.data[400:]))
+    code, out, _ = run("predict", model, files / "new.csv", "--out", tmp_path / "p.csv")
+    assert (code, out) == (0, "") and (tmp_path / "p.csv").read_text().splitlines()[1:] == [
+        row["prediction"] for row in rows
+    ]
+    assert run("predict", model, files / "new.csv", "--out", tmp_path / "p.csv")[0] == 73
+    assert run("predict", model, files / "new.csv", "--out", tmp_path / "p.csv", "--force")[0] == 0
+    _, out, _ = run("predict", model, files / "new.csv", "--json")
+    assert json.loads(out)["prediction"] == fitted.predict(CANCER.data[400:]).tolist()
+
+
+def test_columns_are_found_by_name_wherever_they_are(files, model, run, tmp_path):
+    new = pl.read_csv(files / "new.csv")
+    new.select(["target", *reversed(new.columns[:-1])]).with_columns(id=pl.lit("x")).write_csv(tmp_path / "turned.csv")
+    assert run("predict", model, tmp_path / "turned.csv")[1] == run("predict", model, files / "new.csv")[1]
+    new.drop("mean area").write_csv(tmp_path / "fewer.csv")
+    code, _, err = run("predict", model, tmp_path / "fewer.csv")
+    assert code == 65 and "the model's feature 'mean area' is missing" in err
+
+
+def test_certify_says_claim_by_claim_whether_it_holds(files, model, run):
+    code, out, _ = run("certify", model, files / "cancer.csv")
+    assert code == 0 and "The data are those of the fit." in out and "every claim holds" in out
+    code, out, _ = run("certify", model, files / "cancer.csv", "--prove", "--json")
+    assert code == 0 and json.loads(out)["hold"] and all(claim["holds"] for claim in json.loads(out)["claims"])
+    code, out, _ = run("certify", model, files / "new.csv")
+    assert code == 4 and "DOES NOT HOLD" in out and "NOT every claim holds" in out and "they differ in" in out
+
+
+def test_info_of_a_model(files, model, run):
+    code, out, _ = run("info", model)
+    assert code == 0 and "SparseClassifier of 30 features" in out and "400 samples" in out and "n_features=3" in out
+    found = json.loads(run("info", model, "--json")[1])
+    assert found["kind"] == "model" and found["versions"]["levelprox"] == levelprox.__version__
+    assert found["certificate"]["exchanges"]["proved"] is True
+
+
+def test_a_checkpoint_is_gone_on_from(files, run, tmp_path):
+    words = ("fit", files / "dia.parquet", "--features", 5, "--json", "-q", "--checkpoint", tmp_path / "state")
+    code, out, _ = run(*words, "--checkpoint-every", 0)
+    assert code == 0 and (tmp_path / "state").exists()
+    code, _, err = run(*words)
+    assert code == 73 and "--resume goes on from it, --force begins afresh" in err
+    code, again, _ = run(*words, "--resume")
+    assert code == 0 and json.loads(again)["features"] == json.loads(out)["features"]
+    assert run(*words, "--force")[0] == 0
+    code, out, _ = run("info", tmp_path / "state")
+    assert code == 0 and "a checkpoint" in out
+    code, _, err = run(
+        "fit", files / "dia.parquet", "--features", 4, "-q", "--checkpoint", tmp_path / "state", "--resume"
+    )
+    assert code == 65 and str(tmp_path / "state") in err
+
+
+def test_a_page_is_written_of_a_fit_and_of_a_path(files, run, tmp_path):
+    report = tmp_path / "page.html"
+    data = (files / "cancer.csv", "--test", files / "new.csv", "-q")
+    assert run("fit", *data, "--features", 2, "--report", report)[0] == 0
+    assert report.read_text().startswith("<!DOCTYPE html") and "worst" in report.read_text()
+    assert run("path", *data, "--features", "1:2", "--report", report)[0] == 73
+    assert run("path", *data, "--features", "1:2", "--report", report, "--force")[0] == 0
+
+
+def test_accept_inaccurate_and_quiet(files, run):
+    words = ("fit", files / "dia.parquet", "--level", 2.5, "--max-iter", 0)
+    code, _, err = run(*words)
+    assert code == 3 and "levelprox: warning: " in err
+    code, _, err = run(*words, "--accept-inaccurate", "--quiet")
+    assert (code, err) == (0, "")
+
+
+def test_the_same_with_any_number_of_threads(files, run):
+    words = ("fit", files / "dia.parquet", "--features", 3, "--json", "-q")
+    assert (
+        json.loads(run(*words, "--threads", 1)[1])["features"] == json.loads(run(*words, "--threads", 2)[1])["features"]
+    )
+
+
+def test_parameters_of_losses(files, run):
+    for loss in ("huber:1.5", "quantile:0.9"):
+        code, out, _ = run("fit", files / "dia.parquet", "--loss", loss, "--features", 1, "--json")
+        assert code == 0 and len(json.loads(out)["features"]) == 1
+
+
+def test_weights_and_columns_to_drop(files, run, tmp_path):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((40, 2))
+    weight = rng.integers(1, 4, 40)
+    y = X[:, 0] + rng.standard_normal(40)
+    frame = pl.DataFrame({"name": ["n"] * 40, "a": X[:, 0], "b": X[:, 1], "w": weight, "price": y})
+    frame.write_csv(tmp_path / "a.csv")
+    words = ("--target", "price", "--weight", "w", "--drop", "name", "--features", 1, "--json", "-q")
+    code, out, _ = run("fit", tmp_path / "a.csv", *words)
+    model = SparseRegressor(n_features=1).fit(X, y, weight)
+    assert code == 0
+    assert json.loads(out)["features"][0]["coefficient"] == [pytest.approx(model.coef_[0], rel=1e-9)]
+
+
 USAGE = [
     (["fit"], "Missing argument 'DATA'"),
     (["fit", "cancer.csv", "--features", "3", "--level", "2"], "give --features or --level, not both"),

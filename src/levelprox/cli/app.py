@@ -71,17 +71,12 @@ def guarded(command: Callable[..., int]) -> Callable[..., int]:
             try:
                 code = command(*args, **options)
                 sys.stdout.flush()
-                return code
+                return signalled.meant(code)
             except KeyboardInterrupt as error:
                 streams.say(f"levelprox: {str(error) or 'interrupted'}")
-                return Exit.TERMINATED if signalled.terminated else Exit.INTERRUPTED
-            except BrokenPipeError:
-                streams.let_go_of_stdout()
-                return Exit.CLOSED
-            except OSError as error:  # those of files have been named before
-                streams.let_go_of_stdout()
-                streams.say_error(f"standard output cannot be written: {(error.strerror or str(error)).lower()}")
-                return Exit.IO
+                return signalled.meant(Exit.INTERRUPTED)
+            except OSError as error:
+                return _output_failed(error)
             except Exception as error:
                 return _reported(error)
 
@@ -99,12 +94,10 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = command.main(list(arguments) or ["--help"], prog_name="levelprox", standalone_mode=False)
         sys.stdout.flush()
-    except SystemExit:  # help that nobody reads
-        streams.let_go_of_stdout()
-        return Exit.CLOSED
-    except BrokenPipeError:
-        streams.let_go_of_stdout()
-        return Exit.CLOSED
+    except SystemExit:  # typer's way with help that nobody reads
+        return _output_failed(BrokenPipeError())
+    except OSError as error:
+        return _output_failed(error)
     except Exception as error:
         if not hasattr(error, "format_message"):  # typer's own errors have it, wherever they are defined
             return _reported(error)
@@ -114,6 +107,15 @@ def run(arguments: Sequence[str]) -> int:
         streams.say_error(f"{message} (see {where} --help)")
         return Exit.USAGE
     return code if isinstance(code, int) else Exit.OK
+
+
+def _output_failed(error: OSError) -> Exit:
+    """Standard output; errors of files have been named before."""
+    streams.let_go_of_stdout()
+    if isinstance(error, BrokenPipeError):
+        return Exit.CLOSED
+    streams.say_error(f"standard output cannot be written: {(error.strerror or str(error)).lower()}")
+    return Exit.IO
 
 
 def _reported(error: Exception) -> Exit:

@@ -67,8 +67,6 @@ def of_error(error: BaseException) -> Exit:
         return error.code
     if isinstance(error, MemoryError):
         return Exit.IO
-    if isinstance(error, OSError):
-        return of_os_error(error, Exit.IO)
     if isinstance(error, ImportError):
         return Exit.USAGE if "pip install" in str(error) else Exit.BUG
     return _of_levelprox(error)

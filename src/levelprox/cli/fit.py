@@ -107,7 +107,11 @@ def fit(
     files.check_outputs((checkpoint,), (data, test, out, report), True)
     how = inputs.how_to_read(target, drop, weight, format, no_header, separator, zero_based)
     with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
-        fitted = Fitting(settings, state, how, cv).run(data, test, stream)
+        try:
+            fitted = Fitting(settings, state, how, cv).run(data, test, stream)
+        except KeyboardInterrupt:
+            _say_how_to_go_on(checkpoint)
+            raise
         outputs = _write(fitted, out, report, force)
         if json:
             _print_json(fitted, outputs, warned)
@@ -117,9 +121,9 @@ def fit(
         for path in outputs.values():
             say(f"levelprox: wrote {path}")
     if fitted.interruption is not None:
-        if checkpoint is not None:
-            say(f"levelprox: to go on: {_again()}")
-        raise fitted.interruption
+        say(f"levelprox: {fitted.interruption}")
+        _say_how_to_go_on(checkpoint)
+        return Exit.INTERRUPTED
     return of_status(int(getattr(fitted.model, "status_", 0)), accept_inaccurate)
 
 
@@ -190,9 +194,11 @@ def _print_json(fitted: Fitted, outputs: dict[str, Path], warned: list[str]) -> 
     )
 
 
-def _again() -> str:
-    """The command line that goes on from here."""
+def _say_how_to_go_on(checkpoint: Path | None) -> None:
+    """The command line that goes on from here, where there is something to go on from."""
+    if checkpoint is None or not checkpoint.exists():
+        return
     words = [word for word in sys.argv[1:] if word != "--force"]
     options_end = words.index("--") if "--" in words else len(words)
     resume = [] if "--resume" in words else ["--resume"]
-    return shlex.join(["levelprox", *words[:options_end], *resume, *words[options_end:]])
+    say(f"levelprox: to go on: {shlex.join(['levelprox', *words[:options_end], *resume, *words[options_end:]])}")

@@ -9,12 +9,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
+from levelprox.cli.exits import Exit
+
 
 @dataclass
 class Signalled:
     """Which signal came."""
 
     terminated: bool = False
+
+    def meant(self, code: int) -> int:
+        """The exit code of the signal that interrupted."""
+        return Exit.TERMINATED if self.terminated and code == Exit.INTERRUPTED else code
 
 
 @contextmanager
