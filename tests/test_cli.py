@@ -189,7 +189,8 @@ def test_a_checkpoint_is_gone_on_from(files, run, tmp_path):
     assert code == 0 and (tmp_path / "state").exists()
     code, _, err = run(*words)
     assert code == 73 and "--resume goes on from it, --force begins afresh" in err
-    code, again, _ = run(*words, "--resume")
+    code, again, err = run(*words, "--resume")
+    assert err == ""
     assert code == 0 and json.loads(again)["features"] == json.loads(out)["features"]
     assert run(*words, "--force")[0] == 0
     code, out, _ = run("info", tmp_path / "state")

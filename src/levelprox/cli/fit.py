@@ -98,11 +98,10 @@ def fit(
     _check(settings, cv, stream, state, report)
     for path in filter(None, (data, test)):
         files.check_input(path)
-    kept = None if resume else checkpoint
     files.check_outputs((out, report), (data, test), force)
-    if kept is not None and kept.exists() and not force:
+    if state.begun and not force:
         raise CommandError(
-            f"{kept} is there already; --resume goes on from it, --force begins afresh", Exit.CANNOT_CREATE
+            f"{checkpoint} is there already; --resume goes on from it, --force begins afresh", Exit.CANNOT_CREATE
         )
     files.check_outputs((checkpoint,), (data, test, out, report), True)
     how = inputs.how_to_read(target, drop, weight, format, no_header, separator, zero_based)
@@ -110,7 +109,7 @@ def fit(
         try:
             fitted = Fitting(settings, state, how, cv).run(data, test, stream)
         except KeyboardInterrupt:
-            _say_how_to_go_on(checkpoint)
+            _say_how_to_go_on(checkpoint, force)
             raise
         outputs = _write(fitted, out, report, force)
         if json:
@@ -122,7 +121,7 @@ def fit(
             say(f"levelprox: wrote {path}")
     if fitted.interruption is not None:
         say(f"levelprox: {fitted.interruption}")
-        _say_how_to_go_on(checkpoint)
+        _say_how_to_go_on(checkpoint, force or bool(outputs))
         return Exit.INTERRUPTED
     return of_status(int(getattr(fitted.model, "status_", 0)), accept_inaccurate)
 
@@ -194,11 +193,14 @@ def _print_json(fitted: Fitted, outputs: dict[str, Path], warned: list[str]) -> 
     )
 
 
-def _say_how_to_go_on(checkpoint: Path | None) -> None:
-    """The command line that goes on from here, where there is something to go on from."""
+def _say_how_to_go_on(checkpoint: Path | None, force: bool) -> None:
+    """The command line that goes on from here, where there is something to go on from.
+
+    What was written of the broken-off fit is then to be replaced (`force`).
+    """
     if checkpoint is None or not checkpoint.exists():
         return
-    words = [word for word in sys.argv[1:] if word != "--force"]
+    words = [word for word in sys.argv[1:] if word not in ("--force", "--resume")]
     options_end = words.index("--") if "--" in words else len(words)
-    resume = [] if "--resume" in words else ["--resume"]
+    resume = ["--resume", *(["--force"] if force else [])]
     say(f"levelprox: to go on: {shlex.join(['levelprox', *words[:options_end], *resume, *words[options_end:]])}")

@@ -144,11 +144,23 @@ class Checkpointing:
         if self.path is None and (self.resume or self.every is not None):
             raise UsageError(f"--{'resume' if self.resume else 'checkpoint-every'} needs --checkpoint PATH")
 
+    @property
+    def begun(self) -> bool:
+        """Whether there is a state already that is not to be gone on from."""
+        if self.path is None or self.resume:
+            return False
+        return self.path.exists() or self.path.with_name(f"{self.path.name}.previous").exists()
+
     def parameters(self) -> dict[str, Any]:
-        """What an estimator is told."""
+        """What an estimator is told; a state that is not to be gone on from is removed, unless another run holds it."""
         if self.path is None:
             return {}
-        from levelprox.io.checkpoint import Checkpoint
+        from levelprox.io.checkpoint import Checkpoint, CheckpointFile
 
+        if self.begun:
+            file = CheckpointFile(self.path)
+            for one in (file.path, file.previous):
+                one.unlink(missing_ok=True)
+            file.close()
         every = {} if self.every is None else {"every": self.every}
         return {"checkpoint": Checkpoint(self.path, **every), "resume": self.resume}
