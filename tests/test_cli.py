@@ -338,3 +338,32 @@ def test_help_and_version(run):
     for command in ("fit", "path", "predict", "certify", "info"):
         code, out, _ = run(command, "--help")
         assert code == 0 and f"levelprox {command}" in out
+
+
+def test_c97_files_that_may_not_be_read_or_written(files, run, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # root may do everything
+    code, _, err = run("fit", files / "cancer.csv")
+    assert code == 66 and "permission denied" in err
+    monkeypatch.setattr("os.access", lambda path, mode: mode == 4)
+    code, _, err = run("fit", files / "cancer.csv", "--out", files / "not_there")
+    assert code == 73 and "permission denied" in err
+
+
+def test_odd_names_of_outputs(files, run, tmp_path):
+    """C100: a link is replaced, not followed; names with newlines and bytes that are no text are names."""
+    (tmp_path / "kept").write_text("mine")
+    (tmp_path / "link").symlink_to("kept")
+    words = ("fit", files / "dia.parquet", "--features", 1, "-q", "--out")
+    assert run(*words, tmp_path / "link")[0] == 73
+    assert run(*words, tmp_path / "link", "--force")[0] == 0
+    assert (tmp_path / "kept").read_text() == "mine" and levelprox.load(tmp_path / "link")
+    for name in ("a\nb", "\udcff", "x/../y"):
+        (tmp_path / "x").mkdir(exist_ok=True)
+        assert run(*words, f"{tmp_path}/{name}")[0] == 0
+        assert run("info", f"{tmp_path}/{name}")[0] == 0
+
+
+def test_warnings_are_lines_and_in_the_document(files, run):
+    code, out, err = run("fit", files / "dia.parquet", "--level", 2, "--json")
+    (warning,) = json.loads(out)["warnings"]
+    assert code == 0 and f"levelprox: warning: {warning}\n" in err

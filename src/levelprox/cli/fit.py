@@ -53,7 +53,12 @@ def fit(
     threads_: options.Threads = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", rich_help_panel=LIMITS, help="Keep the state of the fit there, to go on from."),
+        typer.Option(
+            readable=False,
+            metavar="FILE",
+            rich_help_panel=LIMITS,
+            help="Keep the state of the fit there, to go on from.",
+        ),
     ] = None,
     checkpoint_every: Annotated[
         float | None,
@@ -63,7 +68,8 @@ def fit(
         bool, typer.Option("--resume", rich_help_panel=LIMITS, help="Go on from the checkpoint, if it is there.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="MODEL.levelprox", rich_help_panel=OUTPUT, help="Write the model there.")
+        Path | None,
+        typer.Option(readable=False, metavar="MODEL.levelprox", rich_help_panel=OUTPUT, help="Write the model there."),
     ] = None,
     report: options.Report = None,
     json: options.Json = False,

@@ -16,7 +16,9 @@ _MOST_CLASSES = 20
 
 
 def info(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A model, a checkpoint or data.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(readable=False, metavar="FILE", help="A model, a checkpoint or data.", show_default=False)
+    ],
     target: options.Target = None,
     format: options.FileFormat = None,
     no_header: options.NoHeader = False,

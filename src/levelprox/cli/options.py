@@ -91,8 +91,12 @@ def _hint(text: str, names: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-DataFile = Annotated[Path, typer.Argument(metavar="DATA", help="LIBSVM, CSV, TSV, Parquet or npz.", show_default=False)]
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A .levelprox file.", show_default=False)]
+DataFile = Annotated[
+    Path, typer.Argument(readable=False, metavar="DATA", help="LIBSVM, CSV, TSV, Parquet or npz.", show_default=False)
+]
+ModelFile = Annotated[
+    Path, typer.Argument(readable=False, metavar="MODEL", help="A .levelprox file.", show_default=False)
+]
 
 Target = Annotated[
     str | None,
@@ -108,7 +112,9 @@ Drop = Annotated[
 Weight = Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=DATA, help="The column of weights.")]
 Test = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", rich_help_panel=DATA, help="Data to judge the model by, not used in the fit."),
+    typer.Option(
+        readable=False, metavar="FILE", rich_help_panel=DATA, help="Data to judge the model by, not used in the fit."
+    ),
 ]
 FileFormat = Annotated[
     Format | None, typer.Option("--format", rich_help_panel=DATA, help="Instead of what the file's name says.")
@@ -174,5 +180,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", rich_help_panel=OUTPUT, he
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", rich_help_panel=OUTPUT, help="Show progress everywhere.")]
 Report = Annotated[
     Path | None,
-    typer.Option(metavar="PAGE.html", rich_help_panel=OUTPUT, help="Write a page to look at in a browser."),
+    typer.Option(
+        readable=False, metavar="PAGE.html", rich_help_panel=OUTPUT, help="Write a page to look at in a browser."
+    ),
 ]

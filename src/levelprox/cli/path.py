@@ -45,7 +45,10 @@ def path(
     time_limit: options.TimeLimit = None,
     threads_: options.Threads = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="TABLE.csv", rich_help_panel=OUTPUT, help="Write the table: .csv or .json.")
+        Path | None,
+        typer.Option(
+            readable=False, metavar="TABLE.csv", rich_help_panel=OUTPUT, help="Write the table: .csv or .json."
+        ),
     ] = None,
     report: options.Report = None,
     json: options.Json = False,

@@ -24,7 +24,9 @@ def predict(
     data: options.DataFile,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="PREDICTIONS.csv", rich_help_panel=OUTPUT, help="By default standard output."),
+        typer.Option(
+            readable=False, metavar="PREDICTIONS.csv", rich_help_panel=OUTPUT, help="By default standard output."
+        ),
     ] = None,
     proba: Annotated[
         bool, typer.Option("--proba", rich_help_panel=OUTPUT, help="Also the probability of each class.")
