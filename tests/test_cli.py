@@ -13,6 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 import levelprox
 from levelprox import SparseClassifier, SparseRegressor
 from levelprox.cli import main, options
+from levelprox.cli.output import plain
 from levelprox.cli.settings import Task, guessed_task
 from levelprox.estimators.named_constraints import NAMED_CONSTRAINTS
 from levelprox.estimators.named_losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
@@ -286,6 +287,8 @@ BAD = [
     (["fit", "cancer.csv", "--test", "nowhere.csv"], 66, "nowhere.csv cannot be read"),
     (["fit", "cancer.csv", "--out", "nowhere/model"], 73, "there is no directory nowhere"),
     (["fit", "cancer.csv", "--out", "new.csv"], 73, "new.csv is there already; --force replaces it"),
+    (["fit", "words.csv", "--out", "new.csv"], 73, "there already"),  # before the data, which have no target
+    (["fit", "words.csv", "--report", "nowhere/page"], 73, "there is no directory nowhere"),
     (["fit", "cancer.csv", "--report", "."], 73, ". is a directory"),
     (["fit", "cancer.csv", "--checkpoint", "new.csv"], 73, "--resume goes on from it, --force begins afresh"),
     (["fit", "cancer.csv", "--out", "/dev/null", "--force"], 73, "not a plain file"),
@@ -325,6 +328,11 @@ def test_the_names_offered_are_those_there_are():
 )
 def test_the_task_is_guessed_from_the_target(y, task):
     assert guessed_task(y)[0] is task
+
+
+def test_what_json_cannot_say_is_null():
+    value = {"a": np.inf, "b": [np.float32(0.5), float("nan")], "c": np.arange(2), "d": Task.REGRESSION}
+    assert plain(value) == {"a": None, "b": [0.5, None], "c": [0, 1], "d": "regression"}
 
 
 def test_ranges_of_features():
