@@ -189,7 +189,7 @@ def test_143_sigterm_keeps_the_state_and_says_how_to_go_on(folder):
 
 
 def test_141_nobody_reads_the_output(folder):
-    for words in (("info", "small.csv"), ("--help",)):
+    for words in (("info", "small.csv", "--json"), ("--help",)):
         read, write = os.pipe()
         os.close(read)
         try:
