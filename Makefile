@@ -7,7 +7,7 @@ KERNEL_SOURCES := CMakeLists.txt $(wildcard src/levelprox/_kernels/*)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test lint test-page test-long test-asan fuzz bench bench-quick bench-kernels experiments coverage install clean
+.PHONY: demo test lint test-page test-long test-faults test-asan fuzz bench bench-quick bench-kernels experiments coverage install clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.built
@@ -29,6 +29,10 @@ test-page: $(VENV)/.built
 # The long versions of the randomised tests, and everything else.
 test-long: $(VENV)/.built
 	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest -n $(JOBS)
+
+# Fits killed a hundred times each, and every bit of files flipped.
+test-faults: $(VENV)/.built
+	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest -n $(JOBS) -rP tests/test_kill.py tests/test_checkpoint.py tests/test_resume.py
 
 coverage: $(VENV)/.built
 	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term-missing --cov-fail-under=95

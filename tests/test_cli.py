@@ -115,7 +115,7 @@ def test_a_stream_is_taken_in_by_batches(files, run):
 def test_path_prints_and_writes_a_table(files, run, tmp_path):
     code, out, err = run("path", files / "dia.parquet", "--features", "0,2:3", "--out", tmp_path / "path.csv")
     assert code == 0 and f"wrote {tmp_path / 'path.csv'}" in err
-    assert "+bmi +s5" in out and "+bp" in out
+    assert "+bmi, +s5" in out and "+bp" in out
     rows = list(csv.DictReader((tmp_path / "path.csv").read_text().splitlines()))
     assert [row["n_features"] for row in rows] == ["0", "2", "3"] and rows[1]["features"] == "bmi;s5"
     model = SparseRegressor(n_features=2).fit(DIABETES.data, DIABETES.target)

@@ -141,11 +141,8 @@ def test_74_a_full_disk_leaves_the_old_file(folder):
 
 
 def test_75_another_process_holds_the_checkpoint(folder):
-    holder = CheckpointFile(folder / "held")
-    try:
+    with CheckpointFile(folder / "held"):
         code, out, err = ended(folder, "fit", "small.csv", "--features", "1", "-q", "--checkpoint", "held")
-    finally:
-        holder.close()
     assert (code, out, err.count("\n")) == (Exit.TRY_AGAIN, "", 1)
     assert f"process {os.getpid()}" in err
 

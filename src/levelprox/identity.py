@@ -25,11 +25,11 @@ def identity_of(problem: Problem, **options: object) -> dict[str, str]:
     weights, signs = problem.weights, problem.must_be_nonnegative()
     return {
         "the objective": f"{type(problem.objective).__name__} of {problem.dimension} coordinates",
-        "the data": _probed(problem),
         "the constraint": repr(problem.constraint),
         "level": repr(float(problem.level)),
         "the weights": "none" if weights is None else fingerprint(weights),
         "nonnegative": fingerprint(signs) if np.any(signs) else "none",
+        "the data": _probed(problem),
         **{name: in_words(value) for name, value in options.items()},
     }
 

@@ -10,11 +10,13 @@ two steps is a function of the state and the problem alone.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from levelprox.errors import CheckpointError, CheckpointWarning, FileFormatError, InvalidInputError, warn
@@ -130,21 +132,25 @@ class Keeper:
 
     def go_on_from(self, contents: Contents, name: Place) -> None:
         """Take the state of an earlier run, which must have been a run of the same."""
-        told = decode(contents.metadata.get("checkpoint", ""), contents.arrays, self.kinds, str(name))
         try:
-            identity, tree = told["identity"], told["journal"]
-            for key in sorted({*identity, *self.identity}):
+            identity = json.loads(contents.metadata["run"])
+            for key in {**self.identity, **identity}:
                 before, now = identity.get(key), self.identity.get(key)
                 if before != now:
                     raise CheckpointError(f"{name}: the checkpoint is of another run: {_difference(key, before, now)}")
-            self.journal.take(tree)
-        except (TypeError, KeyError, AttributeError) as error:
+            self.journal.take(decode(contents.metadata["journal"], contents.arrays, self.kinds, str(name)))
+        except (TypeError, KeyError, AttributeError, json.JSONDecodeError) as error:
             raise FileFormatError(f"{name}: this is not the state of a run: {error}") from error
 
     def _contents(self) -> Contents:
-        text, arrays = encode({"identity": self.identity, "journal": self.journal.as_tree()}, self.kinds)
-        about = {"format": files.FORMAT, "format_version": str(files.VERSION)}
-        return Contents({**about, "levelprox": metadata.version("levelprox"), "checkpoint": text}, arrays)
+        text, arrays = encode(self.journal.as_tree(), self.kinds)
+        about = {
+            "format": files.FORMAT,
+            "format_version": str(files.VERSION),
+            "levelprox": metadata.version("levelprox"),
+            "run": json.dumps(self.identity),
+        }
+        return Contents({**about, "journal": text}, arrays)
 
 
 @contextmanager
@@ -174,29 +180,26 @@ def keeping(
     if place is None:
         yield Journal()
         return
-    file = CheckpointFile(place.path)
-    try:
+    with Termination(Path(place.path)), CheckpointFile(place.path) as file:
         keeper = Keeper(file, place.every, {"levelprox": metadata.version("levelprox"), **identity()}, kinds)
-        if origin is not None and (resume is not True or file.exists()):
-            keeper.go_on_from(files.read(origin), origin)
-        elif file.exists():
+        its_own = origin is not None and Path(origin) == file.path
+        if file.exists() and not its_own:
             raise CheckpointError(
                 f"{file.path}: there is a checkpoint already; resume=True goes on from it. To begin again, remove it "
                 "or choose another file"
             )
+        if origin is not None and (resume is not True or file.exists()):
+            keeper.go_on_from(file.read() if its_own else files.read(origin), origin)
         else:
             keeper.begin()
-        with Termination(file.path):
-            try:
-                yield keeper.journal
-            except KeyboardInterrupt as error:
-                told, advice = str(error), keeper.journal.advice
-                raise KeyboardInterrupt(told if advice in told else (told + advice).strip()) from error
-            finally:
-                if keeper.pending:
-                    keeper.write()
-    finally:
-        file.close()
+        try:
+            yield keeper.journal
+        except KeyboardInterrupt as error:
+            told, advice = str(error), keeper.journal.advice
+            raise KeyboardInterrupt(told if advice in told else (told + advice).strip()) from error
+        finally:
+            if keeper.pending:
+                keeper.write()
 
 
 def _places(checkpoint: Place | Checkpoint | None, resume: bool | Place) -> tuple[Checkpoint | None, Place | None]:

@@ -51,7 +51,7 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]], title: s
     table = Table(box=SIMPLE_HEAD, pad_edge=False, title=Text(title) if title else None, title_justify="left")
     for j, head in enumerate(heads):
         numbers = all(row[j] == "" or not isinstance(row[j], str) for row in body)
-        table.add_column(Text(head), justify="right" if numbers else "left", overflow="fold")
+        table.add_column(Text(head), justify="right" if numbers else "left", overflow="fold", no_wrap=numbers)
     for row in body:
         table.add_row(*(Text(entry if isinstance(entry, str) else f"{entry:.6g}") for entry in row))
     _console().print(table)
@@ -65,7 +65,7 @@ def print_facts(facts: Iterable[tuple[str, object]]) -> None:
     width = max((len(name) for name, _ in rows), default=0)
     console = _console()
     for name, value in rows:
-        console.print(Text(name.ljust(width), style="dim") + Text(f"  {value}"), soft_wrap=True)
+        console.print(Text.assemble((name.ljust(width), "dim"), f"  {value}"), soft_wrap=True)
 
 
 def print_line(text: str) -> None:

@@ -202,17 +202,24 @@ def _print(along: _Along, rows: list[dict[str, Any]], json: bool, warned: list[s
         document = {"levelprox": __version__, "command": "path", "task": along.task, "data": about, "path": rows}
         print_json({**document, "warnings": warned})
         return
-    print_line(f"{along.task} on {along.data.path}: {n} samples, {d} features")
-    heads = list(rows[0])
+    names = {"n_features": "k", "n_selected": "used", "multiplier": "price"}
+    names |= {key: key.rpartition(", ")[2] for key in rows[0] if key.endswith((", train", ", test"))}
+    score = next(key.rpartition(", ")[0] for key in rows[0] if key.endswith(", train"))
+    print_line(f"{along.task} on {along.data.path}: {n} samples, {d} features; train and test are {score}")
     before: list[str] = []
     shown = []
     for row in rows:
         shown.append([*list(row.values())[:-1], _changes(before, row["features"])])
         before = row["features"]
-    print_table([*heads[:-1], "features: + taken in, - left out"], shown)
+    print_table([*(names.get(key, key) for key in list(rows[0])[:-1]), "features: + in, - out"], shown)
+    print_line(
+        "price: by how much the loss would fall with one more feature"
+        if along.settings.level is None
+        else "price: how fast the loss falls as the level rises"
+    )
 
 
 def _changes(before: list[str], after: list[str]) -> str:
     """What is new, and what is no longer there."""
     words = [f"+{name}" for name in after if name not in before] + [f"-{name}" for name in before if name not in after]
-    return " ".join(words[:8]) + (f" and {len(words) - 8} more" if len(words) > 8 else "")
+    return ", ".join(words[:8]) + (f" and {len(words) - 8} more" if len(words) > 8 else "")

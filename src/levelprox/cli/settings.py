@@ -158,9 +158,8 @@ class Checkpointing:
         from levelprox.io.checkpoint import Checkpoint, CheckpointFile
 
         if self.begun:
-            file = CheckpointFile(self.path)
-            for one in (file.path, file.previous):
-                one.unlink(missing_ok=True)
-            file.close()
+            with CheckpointFile(self.path) as file:
+                file.path.unlink(missing_ok=True)
+                file.previous.unlink(missing_ok=True)
         every = {} if self.every is None else {"every": self.every}
         return {"checkpoint": Checkpoint(self.path, **every), "resume": self.resume}

@@ -12,6 +12,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from levelprox.errors import (
     CheckpointError,
@@ -55,10 +56,15 @@ class CheckpointFile:
     Parameters
     ----------
     path : path-like
+
+    Attributes
+    ----------
+    is_whole : bool
+        Whether the last state is known to be one that can be read; else the one before it is not given up for it.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path, self.is_whole = Path(path), False
         self.previous = self.path.with_name(self.path.name + ".previous")
         self._lock_path = self.path.with_name(self.path.name + ".lock")
         self._lock = _locked(self._lock_path, self.path)
@@ -69,7 +75,9 @@ class CheckpointFile:
 
     def read(self) -> container.Contents:
         """The last state that is whole; a warning where that is not the last one that was begun."""
-        return read(self.path)
+        contents, place = _last(self.path)
+        self.is_whole = place == self.path
+        return contents
 
     def write(self, contents: container.Contents) -> None:
         """Make this the last state, and the last one the one before it.
@@ -79,9 +87,13 @@ class CheckpointFile:
         OSError
             Where it cannot be written; what was there before still is.
         """
-        atomic.write(self.path, container.pack(contents), keep=self.previous)
+        atomic.write(self.path, container.pack(contents), keep=self.previous if self.is_whole else None)
+        self.is_whole = True
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         """Let others have it."""
         with suppress(OSError):
             os.unlink(self._lock_path)
@@ -96,7 +108,11 @@ def read(path: str | os.PathLike[str]) -> container.Contents:
     CheckpointError
         Where there is none that can be read.
     """
-    place = Path(path)
+    return _last(Path(path))[0]
+
+
+def _last(place: Path) -> tuple[container.Contents, Path]:
+    """The last state that is whole, and which file that is."""
     found: list[str] = []
     for one in (place, place.with_name(place.name + ".previous")):
         try:
@@ -108,7 +124,7 @@ def read(path: str | os.PathLike[str]) -> container.Contents:
         else:
             if found:
                 warn(f"{found[0]}; going on from {one}, the state before it", CheckpointWarning)
-            return contents
+            return contents, one
     raise CheckpointError(found[0] if found[1].endswith("no such file") else "; ".join(found))
 
 
@@ -142,7 +158,8 @@ def _locked(lock: Path, path: Path) -> int:
                 "or choose another file"
             ) from error
         if _is_at(handle, lock):
-            os.pwrite(handle, str(os.getpid()).encode("ascii"), 0)
+            with suppress(OSError):  # a full disk; it is only for those who wait
+                os.pwrite(handle, str(os.getpid()).encode("ascii"), 0)
             return handle
         os.close(handle)  # whoever held it has just removed it
 
