@@ -6,115 +6,46 @@ See `SparseClassifier` and `SparseRegressor` for models in scikit-learn's habits
 functions underneath, `constraints` for φ, `losses` and `objectives` for ψ, `certify` for the proof of what came back.
 """
 
+import sys
 from importlib import import_module, metadata
+from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING
 
-from levelprox import constraints, designs, levels, losses, objectives, report, subsolvers, theory
-from levelprox.budget import best_subset
-from levelprox.certificate import Certificate, certify
-from levelprox.errors import (
-    CheckpointError,
-    FileFormatError,
-    InfeasibleError,
-    InvalidInputError,
-    LevelproxError,
-    NumericalError,
-)
-from levelprox.io.checkpoint import Checkpoint
-from levelprox.nearby import Nearby, expected_kkt, nearby_kkt
-from levelprox.objectives import Function, LinearModel, MultinomialModel, OneVsRestModel, Stochastic
-from levelprox.path import Path, path, subset_path
-from levelprox.problem import Problem
-from levelprox.projection import project
-from levelprox.report import ConvergenceDisplay, CVDisplay, PathDisplay
-from levelprox.result import Iterate, Record, Result, Status
-from levelprox.solve import minimize, solve
-from levelprox.subset import Exchanges, Subset, SubsetCertificate, SubsetRecord
-
 if TYPE_CHECKING:
-    from levelprox.estimators import (
-        SparseClassifier,
-        SparseClassifierCV,
-        SparseRegressor,
-        SparseRegressorCV,
-        certify_model,
-        load,
-    )
+    from levelprox.names import *  # noqa: F403
+    from levelprox.names import __all__ as __all__
 
 __version__ = metadata.version("levelprox")
 
-__all__ = [
-    "CVDisplay",
-    "Certificate",
-    "Checkpoint",
-    "CheckpointError",
-    "ConvergenceDisplay",
-    "Exchanges",
-    "FileFormatError",
-    "Function",
-    "InfeasibleError",
-    "InvalidInputError",
-    "Iterate",
-    "LevelproxError",
-    "LinearModel",
-    "MultinomialModel",
-    "Nearby",
-    "NumericalError",
-    "OneVsRestModel",
-    "Path",
-    "PathDisplay",
-    "Problem",
-    "Record",
-    "Result",
-    "SparseClassifier",
-    "SparseClassifierCV",
-    "SparseRegressor",
-    "SparseRegressorCV",
-    "Status",
-    "Stochastic",
-    "Subset",
-    "SubsetCertificate",
-    "SubsetRecord",
-    "best_subset",
-    "certify",
-    "certify_model",
-    "constraints",
-    "designs",
-    "estimators",
-    "expected_kkt",
-    "levels",
-    "load",
-    "losses",
-    "minimize",
-    "nearby_kkt",
-    "objectives",
-    "path",
-    "project",
-    "report",
-    "solve",
-    "subset_path",
-    "subsolvers",
-    "theory",
-]
 
-# What needs more of scikit-learn than the solver does is imported when it is first asked for.
-_LATER = (
-    "SparseClassifier",
-    "SparseClassifierCV",
-    "SparseRegressor",
-    "SparseRegressorCV",
-    "certify_model",
-    "estimators",
-    "load",
-)
+#: Functions that have the name of the file they are in.
+_FUNCTIONS = ("path", "solve")
+
+
+class _Package(ModuleType):
+    """The package, in which `solve` is the function."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # Importing levelprox.solve, the file, would otherwise hide levelprox.solve, the function.
+        if not (name in _FUNCTIONS and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        raise AttributeError(f"module 'levelprox' has no attribute {name!r}")
-    module = import_module("levelprox.estimators")
-    return module if name == "estimators" else getattr(module, name)
+    """A public name, when it is first asked for: the command line's help needs neither NumPy nor scikit-learn."""
+    if name == "__all__" or not name.startswith("_"):
+        if name not in _FUNCTIONS and find_spec(f"levelprox.{name}") is not None:
+            return import_module(f"levelprox.{name}")
+        names = import_module("levelprox.names")
+        if hasattr(names, name):
+            globals()[name] = getattr(names, name)
+            return globals()[name]
+    raise AttributeError(f"module 'levelprox' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *import_module("levelprox.names").__all__})

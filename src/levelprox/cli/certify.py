@@ -1,0 +1,77 @@
+"""levelprox certify: whether what a model file claims holds on the data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from levelprox.cli import files, inputs, options, threads
+from levelprox.cli.exits import Exit
+from levelprox.cli.options import OUTPUT
+from levelprox.cli.predict import load
+from levelprox.cli.settings import as_classes
+from levelprox.cli.streams import warnings_in_lines
+
+if TYPE_CHECKING:
+    from levelprox.estimators import Claims
+
+
+def certify(
+    model: options.ModelFile,
+    data: options.DataFile,
+    target: options.Target = None,
+    weight: options.Weight = None,
+    format: options.FileFormat = None,
+    no_header: options.NoHeader = False,
+    separator: options.Separator = None,
+    zero_based: options.ZeroBased = False,
+    prove: Annotated[
+        bool,
+        typer.Option("--prove", rich_help_panel=OUTPUT, help="Examine all exchanges of features, whatever that takes."),
+    ] = False,
+    threads_: options.Threads = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> int:
+    """Recompute the certificate of a model from the data, and compare it with what the file claims.
+
+    [bold]levelprox certify model.levelprox train.csv --target price[/bold]
+
+    Ends with 0 where every claim holds, with 4 where one does not.
+    """
+    for path in (model, data):
+        files.check_input(path)
+    how = inputs.how_to_read(target, None, weight, format, no_header, separator, zero_based)
+    with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
+        fitted = load(model)
+        read = inputs.read_for(fitted, data, how, needs_target=True, quiet=True)
+        y: Any = as_classes(read.y) if hasattr(fitted, "classes_") and read.y is not None else read.y
+        from levelprox import certify_model
+
+        with inputs.judging_data():
+            found = certify_model(fitted, inputs.as_the_model_knows(fitted, read), y, read.weight, prove=prove)
+    if json:
+        from levelprox import __version__
+        from levelprox.cli.output import print_json
+
+        about = {"levelprox": __version__, "command": "certify", "model": model, "data": data}
+        print_json({**about, **found.as_dict(), "warnings": warned})
+    else:
+        _print(model, found)
+    return Exit.OK if found.hold else Exit.FAILED
+
+
+def _print(model: Path, found: Claims) -> None:
+    from levelprox.cli.output import print_line, print_table
+
+    print_line(str(found).splitlines()[0])  # which data these are
+    words = {True: "holds", False: "DOES NOT HOLD", None: "not examined again (--prove)"}
+    rows = [(one.name, _figure(one.claimed), _figure(one.found), words[one.holds]) for one in found.claims]
+    print_table(["claim", "in the file", "from the data", ""], rows)
+    print_line(f"{model}: {'every claim holds' if found.hold else 'NOT every claim holds'}.")
+
+
+def _figure(figure: float | int | str | None) -> str:
+    return "" if figure is None else f"{figure:.10g}" if isinstance(figure, float) else str(figure)

@@ -1,0 +1,212 @@
+"""levelprox fit: a model from a file of data."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from levelprox.cli import files, inputs, options, threads
+from levelprox.cli.exits import CommandError, Exit, UsageError, of_status
+from levelprox.cli.fitting import Fitted, Fitting, labels_of
+from levelprox.cli.options import LIMITS, MODEL, OUTPUT
+from levelprox.cli.settings import Checkpointing, Settings
+from levelprox.cli.streams import say, warnings_in_lines
+
+
+def fit(
+    data: options.DataFile,
+    target: options.Target = None,
+    features: options.Features = None,
+    level: options.Level = None,
+    cv: Annotated[
+        int | None, typer.Option(min=2, metavar="FOLDS", rich_help_panel=MODEL, help="Choose the budget by folds.")
+    ] = None,
+    loss: options.LossOption = None,
+    constraint: options.ConstraintOption = None,
+    task: options.TaskOption = None,
+    standardize: options.Standardize = True,
+    intercept: options.Intercept = True,
+    seed: options.Seed = None,
+    drop: options.Drop = None,
+    weight: options.Weight = None,
+    test: options.Test = None,
+    format: options.FileFormat = None,
+    no_header: options.NoHeader = False,
+    separator: options.Separator = None,
+    zero_based: options.ZeroBased = False,
+    stream: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="ROWS",
+            rich_help_panel=options.DATA,
+            help="Take in a LIBSVM file in batches of so many rows, in bounded memory, by partial_fit.",
+        ),
+    ] = None,
+    tol: options.Tol = 1e-6,
+    max_iter: options.MaxIter = 1000,
+    time_limit: options.TimeLimit = None,
+    threads_: options.Threads = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            readable=False,
+            metavar="FILE",
+            rich_help_panel=LIMITS,
+            help="Keep the state of the fit there, to go on from.",
+        ),
+    ] = None,
+    checkpoint_every: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", rich_help_panel=LIMITS, help="How often; 0 after every step."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", rich_help_panel=LIMITS, help="Go on from the checkpoint, if it is there.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(readable=False, metavar="MODEL.levelprox", rich_help_panel=OUTPUT, help="Write the model there."),
+    ] = None,
+    report: options.Report = None,
+    json: options.Json = False,
+    force: options.Force = False,
+    accept_inaccurate: options.Accept = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> int:
+    """Fit a sparse model, and show what is proved of it.
+
+    [bold]levelprox fit train.csv --target price --features 5 --out model.levelprox[/bold]
+
+    At most K features (--features), or g(x) ≤ η (--level). With --cv the budget is chosen from several. Every figure is
+    recomputed from the data. Ctrl-C keeps the best model so far.
+    """
+    settings = Settings.of(
+        features,
+        level,
+        loss,
+        constraint,
+        task=task,
+        standardize=standardize,
+        intercept=intercept,
+        tol=tol,
+        max_iter=max_iter,
+        time_limit=time_limit,
+        seed=seed,
+        quiet=quiet,
+        verbose=verbose,
+    )
+    state = Checkpointing(checkpoint, checkpoint_every, resume)
+    _check(settings, cv, stream, state, report)
+    for path in filter(None, (data, test)):
+        files.check_input(path)
+    files.check_outputs((out, report), (data, test), force)
+    if state.begun and not force:
+        raise CommandError(
+            f"{checkpoint} is there already; --resume goes on from it, --force begins afresh", Exit.CANNOT_CREATE
+        )
+    files.check_outputs((checkpoint,), (data, test, out, report), True)
+    how = inputs.how_to_read(target, drop, weight, format, no_header, separator, zero_based)
+    with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
+        try:
+            fitted = Fitting(settings, state, how, cv).run(data, test, stream)
+        except KeyboardInterrupt:
+            _say_how_to_go_on(checkpoint, force)
+            raise
+        outputs = _write(fitted, out, report, force)
+        if json:
+            _print_json(fitted, outputs, warned)
+        else:
+            _print(fitted)
+    if not quiet:
+        for path in outputs.values():
+            say(f"levelprox: wrote {path}")
+    if fitted.interruption is not None:
+        say(f"levelprox: {fitted.interruption}")
+        _say_how_to_go_on(checkpoint, force or bool(outputs))
+        return Exit.INTERRUPTED
+    return of_status(int(getattr(fitted.model, "status_", 0)), accept_inaccurate)
+
+
+def _check(settings: Settings, cv: int | None, stream: int | None, state: Checkpointing, report: Path | None) -> None:
+    """Options that do not go together."""
+    if cv is None and not settings.single:
+        raise UsageError("several budgets are for --cv, which chooses, or for levelprox path, which shows all")
+    if stream is not None and (cv is not None or state.path is not None or report is not None):
+        raise UsageError("--stream sees the data once: it goes with neither --cv, --checkpoint nor --report")
+
+
+def _write(fitted: Fitted, out: Path | None, report: Path | None, force: bool) -> dict[str, Path]:
+    """The files asked for; of a fit that was broken off, there is no time for a page."""
+    written = {}
+    if out is not None:
+        with files.writing(out):
+            fitted.model.save(out, overwrite=force)
+        written["model"] = out
+    if report is not None and fitted.data is not None and fitted.interruption is None:
+        from levelprox.report.page import page
+
+        data, test = fitted.data, fitted.test
+        judged = None if test is None else (test.X, labels_of(test, fitted.task))
+        y = labels_of(data, fitted.task)
+        text = page(fitted.model, data.X, y, test=judged, sample_weight=data.weight, title=fitted.path.name)
+        files.write_text(report, [text], force)
+        written["report"] = report
+    return written
+
+
+def _print(fitted: Fitted) -> None:
+    from levelprox.cli.output import print_line
+    from levelprox.cli.summary import print_model, score_name
+
+    n, d = fitted.shape
+    print_line(f"{type(fitted.model).__name__} on {fitted.path}: {n} samples, {d} features")
+    name = score_name(fitted.model)
+    scores: list[tuple[str, object]] = [(f"{name}, {part}", f"{score:.6g}") for part, score in fitted.scores.items()]
+    if not hasattr(fitted.model, "feature_names_in_") and fitted.one_based:
+        scores.append(("features", "counted from 0: x0 is index 1 of the file"))
+    print_model(fitted.model, [*scores, ("time", f"{fitted.seconds:.2f} s")])
+
+
+def _print_json(fitted: Fitted, outputs: dict[str, Path], warned: list[str]) -> None:
+    from levelprox import __version__
+    from levelprox.cli.output import print_json
+    from levelprox.cli.summary import as_document, score_name
+
+    n, d = fitted.shape
+    print_json(
+        {
+            "levelprox": __version__,
+            "command": "fit",
+            **as_document(fitted.model),
+            "task": fitted.task,
+            "data": {
+                "path": fitted.path,
+                "n_samples": n,
+                "n_features": d,
+                "n_nonzero": None if fitted.data is None else fitted.data.n_nonzero,
+                "target": None if fitted.data is None else fitted.data.target_name,
+            },
+            "score": {"name": score_name(fitted.model), **fitted.scores},
+            "seconds": fitted.seconds,
+            "outputs": outputs,
+            "warnings": warned,
+        }
+    )
+
+
+def _say_how_to_go_on(checkpoint: Path | None, force: bool) -> None:
+    """The command line that goes on from here, where there is something to go on from.
+
+    What was written of the broken-off fit is then to be replaced (`force`).
+    """
+    if checkpoint is None or not checkpoint.exists():
+        return
+    words = [word for word in sys.argv[1:] if word not in ("--force", "--resume")]
+    options_end = words.index("--") if "--" in words else len(words)
+    resume = ["--resume", *(["--force"] if force else [])]
+    say(f"levelprox: to go on: {shlex.join(['levelprox', *words[:options_end], *resume, *words[options_end:]])}")

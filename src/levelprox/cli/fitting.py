@@ -1,0 +1,119 @@
+"""From files to a fitted model: read, guess what is to be learnt, fit, judge."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from levelprox.cli import files, inputs
+from levelprox.cli.exits import CommandError, Exit
+from levelprox.cli.options import Task
+from levelprox.cli.settings import Checkpointing, Settings, as_classes, guessed_task, task_of_loss
+from levelprox.cli.streams import say
+
+if TYPE_CHECKING:
+    from levelprox.io.data import Data, Reading
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A model, and how it came about."""
+
+    model: Any
+    data: Data | None
+    test: Data | None
+    path: Path
+    shape: tuple[int, int]
+    task: Task
+    scores: dict[str, float]
+    seconds: float
+    one_based: bool
+    interruption: KeyboardInterrupt | None = None
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """From files to a fitted model."""
+
+    settings: Settings
+    state: Checkpointing
+    how: Reading
+    cv: int | None
+
+    def run(self, path: Path, test: Path | None, stream: int | None) -> Fitted:
+        """Read, fit, and judge."""
+        if stream is not None:
+            return self._streamed(path, test, stream)
+        data = inputs.read_training(path, self.how)
+        task = guessing(self.settings, data.y)
+        y = labels_of(data, task)
+        model = self.settings.estimator(task, cv=self.cv, **self.state.parameters())
+        # Before the fit: a file that does not go with this one is not found out only after hours.
+        tested = None if test is None else read_test(test, data, self.how)
+        began, interruption = time.monotonic(), None
+        try:
+            with inputs.judging_data():
+                model.fit(data.X, y, data.weight)
+        except KeyboardInterrupt as signal:
+            if not hasattr(model, "coef_"):
+                raise
+            interruption = signal
+        seconds = time.monotonic() - began
+        scores = {} if interruption else self._scores(model, task, {"train": data, "test": tested})
+        return Fitted(model, data, tested, path, data.shape, task, scores, seconds, self._one_based(path), interruption)
+
+    @staticmethod
+    def _scores(model: Any, task: Task, parts: dict[str, Data | None]) -> dict[str, float]:
+        scores = {}
+        for name, data in parts.items():
+            if data is not None:
+                with inputs.judging_data():
+                    scores[name] = float(model.score(data.X, labels_of(data, task), data.weight))
+        return scores
+
+    def _streamed(self, path: Path, test: Path | None, rows: int) -> Fitted:
+        from levelprox.cli.streaming import streamed
+
+        began = time.monotonic()
+        model, shape, task = streamed(path, rows, self.settings, self.how, lambda y: guessing(self.settings, y))
+        seconds = time.monotonic() - began
+        tested = None if test is None else inputs.read_for(model, test, self.how, needs_target=True)
+        scores = self._scores(model, task, {"test": tested})
+        return Fitted(model, None, tested, path, shape, task, scores, seconds, self._one_based(path))
+
+    def _one_based(self, path: Path) -> bool:
+        from levelprox.io.data import format_of
+
+        return (self.how.format or format_of(path)) == "libsvm" and not self.how.zero_based
+
+
+def guessing(settings: Settings, y: Any) -> Task:
+    """What is to be learnt: as was said, or as the loss or the target let one guess, which is said."""
+    if settings.task is not None:
+        return settings.task
+    if settings.loss is not None:
+        return task_of_loss(settings.loss)
+    task, why = guessed_task(y)
+    if not settings.quiet:
+        say(f"levelprox: {task}, because {why} (--task says otherwise)")
+    return task
+
+
+def labels_of(data: Data, task: Task) -> Any:
+    """The target: classes, or numbers."""
+    assert data.y is not None  # it was asked for
+    if task is Task.CLASSIFICATION:
+        return as_classes(data.y)
+    if data.y.dtype.kind not in "iuf":
+        raise CommandError(f"{data.path}: the target of a regression must hold numbers, not words", Exit.DATA)
+    return data.y
+
+
+def read_test(path: Path, data: Data, how: Reading) -> Data:
+    """Data with the features of those of the fit."""
+    from levelprox.io.data import read_data
+
+    with files.reading(path):
+        return read_data(path, features=data.feature_names or data.shape[1], how=how)

@@ -1,0 +1,154 @@
+"""levelprox info: what a file holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from levelprox.cli import files, inputs, options
+from levelprox.cli.exits import Exit
+from levelprox.cli.streams import warnings_in_lines
+
+_FIRST = 8  # bytes before the header of a model or checkpoint
+_MOST_CLASSES = 20
+
+
+def info(
+    file: Annotated[
+        Path, typer.Argument(readable=False, metavar="FILE", help="A model, a checkpoint or data.", show_default=False)
+    ],
+    target: options.Target = None,
+    format: options.FileFormat = None,
+    no_header: options.NoHeader = False,
+    separator: options.Separator = None,
+    zero_based: options.ZeroBased = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> int:
+    """Tell what a model, a checkpoint or a data file holds.
+
+    [bold]levelprox info model.levelprox[/bold]
+
+    Of a model: its parameters, features, certificate, and with which versions it was made. Of data: shape and target.
+    """
+    files.check_input(file)
+    how = inputs.how_to_read(target, None, None, format, no_header, separator, zero_based)
+    with warnings_in_lines(quiet) as warned:
+        kind = _kind(file) if format is None else "data"
+        told = {"model": _model, "checkpoint": _checkpoint, "data": _data}[kind]
+        told(file, how, json, warned)
+    return Exit.OK
+
+
+def _kind(file: Path) -> str:
+    """A model and a checkpoint say what they are; everything else is data."""
+    with files.reading(file), open(file, "rb") as opened:
+        begin = opened.read(_FIRST)
+        header = opened.read(min(int.from_bytes(begin, "little"), 2**20)) if opened.read(1) == b"{" else b""
+    if not header:
+        return "data"
+    return "checkpoint" if b"levelprox checkpoint" in header else "model"
+
+
+def _model(file: Path, how: Any, json: bool, warned: list[str]) -> None:
+    from levelprox.cli.output import print_json, print_line
+    from levelprox.cli.summary import as_document, print_model
+    from levelprox.estimators.saving import read_model
+
+    with files.reading(file):
+        found = read_model(file)
+    model = found.model
+    parameters = {name: value for name, value in model.get_params(deep=False).items() if value is not None}
+    if json:
+        about = {"kind": "model", "path": file, "versions": found.versions, "parameters": parameters}
+        print_json({"command": "info", **about, **as_document(model), "warnings": warned})
+        return
+    print_line(f"{file}: a model, {type(model).__name__} of {model.n_features_in_} features")
+    versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
+    words = ", ".join(f"{name}={value!r:.60}" for name, value in parameters.items())
+    data = getattr(model, "data_fingerprint_", None)
+    samples = [] if data is None else [("fitted to", f"{data.shape[0]} samples")]
+    print_model(model, [*samples, ("parameters", words), ("made with", versions)])
+
+
+def _checkpoint(file: Path, how: Any, json: bool, warned: list[str]) -> None:
+    from levelprox.cli.output import print_facts, print_json, print_line
+    from levelprox.io import checkpoint
+
+    contents = checkpoint.read(file)
+    about = {name: value for name, value in contents.metadata.items() if len(value) <= 200}
+    arrays = {name: list(array.shape) for name, array in contents.arrays.items()}
+    if json:
+        shapes = {"metadata": about, "arrays": arrays, "warnings": warned}
+        print_json({"command": "info", "kind": "checkpoint", "path": file, **shapes})
+        return
+    print_line(f"{file}: a checkpoint, to go on from with --resume")
+    print_facts([*about.items(), ("arrays", f"{len(arrays)}, {sum(a.nbytes for a in contents.arrays.values())} bytes")])
+
+
+def _data(file: Path, how: Any, json: bool, warned: list[str]) -> None:
+    from levelprox.cli.output import print_facts, print_json, print_line
+    from levelprox.io.data import format_of
+
+    kind = how.format or format_of(file)
+    if kind in ("csv", "tsv", "parquet"):
+        facts = _of_table(file, kind, how)
+    else:
+        facts = _of_matrix(inputs.read_training(file, how))
+    if json:
+        print_json({"command": "info", "kind": "data", "format": kind, "path": file, **facts, "warnings": warned})
+        return
+    print_line(f"{file}: data, {kind}")
+    print_facts([(name.replace("_", " "), _words(value)) for name, value in facts.items() if value is not None])
+
+
+def _of_matrix(data: Any) -> dict[str, Any]:
+    n, d = data.shape
+    stored = data.n_nonzero
+    facts = {"n_samples": n, "n_features": d, "n_nonzero": stored}
+    return {**facts, "density": None if stored is None else stored / max(n * d, 1), "target": _target(data.y)}
+
+
+def _of_table(file: Path, kind: str, how: Any) -> dict[str, Any]:
+    """The columns; which of them is the target need not be known."""
+    from levelprox.io.csv import read_csv
+    from levelprox.io.data import SEPARATORS
+    from levelprox.io.parquet import read_parquet
+    from levelprox.io.table import TARGETS
+
+    with files.reading(file):
+        table = (
+            read_parquet(file)
+            if kind == "parquet"
+            else read_csv(file, separator=how.separator or SEPARATORS[kind], header=how.header)
+        )
+    missing = {name: table.frame[name].null_count() for name in table.names}
+    target = how.target or next((name for name in TARGETS if name in table.names), None)
+    columns = {name: str(kind) for name, kind in table.frame.schema.items()}
+    facts = {"n_rows": table.frame.height, "n_columns": len(columns), "columns": columns}
+    facts["missing"] = {name: count for name, count in missing.items() if count} or None
+    if target is not None and not missing.get(table.checked(target, "target")):
+        facts["target"] = {"name": target, **_target(table.labels(table.checked(target, "target")))}
+    return facts
+
+
+def _target(y: Any) -> dict[str, Any]:
+    import numpy as np
+
+    from levelprox.cli.settings import as_classes, guessed_task
+
+    task, _ = guessed_task(y)
+    y = as_classes(y)
+    values, counts = np.unique(y.astype(str) if y.dtype.kind == "O" else y, return_counts=True)
+    if values.size > _MOST_CLASSES:
+        return {"looks_like": task, "different_values": int(values.size), "from": values[0], "to": values[-1]}
+    return {"looks_like": task, "counts": {f"{value}": int(n) for value, n in zip(values, counts, strict=True)}}
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        words = [f"{name.replace('_', ' ')}: {_words(one)}" for name, one in value.items()]
+        return "; ".join(words[:30]) + (f"; and {len(words) - 30} more" if len(words) > 30 else "")
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

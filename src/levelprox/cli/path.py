@@ -1,0 +1,225 @@
+"""levelprox path: one fit for every budget, in a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json as json_
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from levelprox.cli import files, inputs, options, threads
+from levelprox.cli.exits import Exit, UsageError, of_status
+from levelprox.cli.fitting import guessing, labels_of, read_test
+from levelprox.cli.options import OUTPUT, Task
+from levelprox.cli.settings import Settings
+from levelprox.cli.streams import say, warnings_in_lines
+
+if TYPE_CHECKING:
+    from levelprox.io.data import Data
+
+
+def path(
+    data: options.DataFile,
+    target: options.Target = None,
+    features: options.Features = None,
+    level: options.Level = None,
+    loss: options.LossOption = None,
+    constraint: options.ConstraintOption = None,
+    task: options.TaskOption = None,
+    standardize: options.Standardize = True,
+    intercept: options.Intercept = True,
+    seed: options.Seed = None,
+    drop: options.Drop = None,
+    weight: options.Weight = None,
+    test: options.Test = None,
+    format: options.FileFormat = None,
+    no_header: options.NoHeader = False,
+    separator: options.Separator = None,
+    zero_based: options.ZeroBased = False,
+    tol: options.Tol = 1e-6,
+    max_iter: options.MaxIter = 1000,
+    time_limit: options.TimeLimit = None,
+    threads_: options.Threads = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            readable=False, metavar="TABLE.csv", rich_help_panel=OUTPUT, help="Write the table: .csv or .json."
+        ),
+    ] = None,
+    report: options.Report = None,
+    json: options.Json = False,
+    force: options.Force = False,
+    accept_inaccurate: options.Accept = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> int:
+    """Fit under one budget after another, and show what each of them brings.
+
+    [bold]levelprox path train.csv --target price --features 0:10 --report page.html[/bold]
+
+    Without --features and --level: 0, 1, 2 and so on, up to ten features.
+    """
+    settings = Settings.of(
+        features,
+        level,
+        loss,
+        constraint,
+        task=task,
+        standardize=standardize,
+        intercept=intercept,
+        tol=tol,
+        max_iter=max_iter,
+        time_limit=time_limit,
+        seed=seed,
+        quiet=quiet,
+        verbose=verbose,
+    )
+    if out is not None and out.suffix.lower() not in (".csv", ".json"):
+        raise UsageError(f"{out}: a table is written as .csv or .json")
+    for one in filter(None, (data, test)):
+        files.check_input(one)
+    files.check_outputs((out, report), (data, test), force)
+    how = inputs.how_to_read(target, drop, weight, format, no_header, separator, zero_based)
+    with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
+        read = inputs.read_training(data, how)
+        chosen = guessing(settings, read.y)
+        tested = None if test is None else read_test(test, read, how)
+        along = _Along(settings, chosen, read, tested)
+        fits = along.fits()
+        rows = along.rows(fits)
+        _write(along, fits, rows, out, report, force)
+        _print(along, rows, json, warned)
+    for one in filter(None, (out, report)):
+        if not quiet:
+            say(f"levelprox: wrote {one}")
+    return max((of_status(int(fit.status_), accept_inaccurate) for fit in fits), default=Exit.OK)
+
+
+@dataclass(frozen=True, eq=False)
+class _Along:
+    """Fits along budgets."""
+
+    settings: Settings
+    task: Task
+    data: Data
+    test: Data | None
+
+    def fits(self) -> list[Any]:
+        """Fitted models, in ascending order of their budgets."""
+        model = self.settings.estimator(self.task)
+        X, y, weight = self.data.X, labels_of(self.data, self.task), self.data.weight
+        with inputs.judging_data():
+            if self.settings.level is not None:
+                return list(model._along(X, y, None, self.settings.level, weight, {}))
+            return self._one_by_one(model, X, y, weight)
+
+    def _one_by_one(self, model: Any, X: Any, y: Any, weight: Any) -> list[Any]:
+        """Each fit is the one that `fit` would make; how many are left is shown."""
+        from sklearn.base import clone
+
+        from levelprox.report.bar import showing
+
+        counts = self.settings.features or range(min(10, self.data.shape[1]) + 1)
+        models = [clone(model).set_params(n_features=k, verbose=0) for k in counts]
+        if not self.settings.shows_progress:
+            return [one.fit(X, y, weight) for one in models]
+        with showing("path", len(models), "fits") as progress:
+            for one in models:
+                one.fit(X, y, weight)
+                progress.advance()
+        return models
+
+    def rows(self, fits: list[Any]) -> list[dict[str, Any]]:
+        """The table: what each budget brings."""
+        from levelprox.cli.summary import score_name
+        from levelprox.report.fitted import feature_names
+
+        rows = []
+        for fit in fits:
+            row: dict[str, Any] = {("n_features" if self.settings.level is None else "level"): fit.level_}
+            if self.settings.level is None:
+                row["n_features"] = int(fit.level_)
+            row |= {"n_selected": int(fit.selected_features_.size), "loss": fit.certificate_.psi}
+            row["multiplier"] = fit.multiplier_
+            for part, data in (("train", self.data), ("test", self.test)):
+                if data is not None:
+                    with inputs.judging_data():
+                        score = fit.score(data.X, labels_of(data, self.task), data.weight)
+                    row[f"{score_name(fit)}, {part}"] = float(score)
+            names = feature_names(fit)
+            row |= {"status": str(fit.status_), "features": [names[j] for j in fit.selected_features_]}
+            rows.append(row)
+        return rows
+
+
+def _write(
+    along: _Along, fits: list[Any], rows: list[dict[str, Any]], out: Path | None, report: Path | None, force: bool
+) -> None:
+    from levelprox.cli.output import plain
+
+    if out is not None:
+        text = (
+            json_.dumps(plain(rows), indent=2, allow_nan=False) + "\n" if out.suffix.lower() == ".json" else _csv(rows)
+        )
+        files.write_text(out, [text], force)
+    if report is not None:
+        from levelprox.report.page import page
+
+        data, test = along.data, along.test
+        judged = None if test is None else (test.X, labels_of(test, along.task))
+        text = page(
+            fits[-1],
+            data.X,
+            labels_of(data, along.task),
+            test=judged,
+            sample_weight=data.weight,
+            fits=fits,
+            title=data.path.name,
+        )
+        files.write_text(report, [text], force)
+
+
+def _csv(rows: list[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(rows[0])
+    for row in rows:
+        writer.writerow(";".join(value) if isinstance(value, list) else value for value in row.values())
+    return text.getvalue()
+
+
+def _print(along: _Along, rows: list[dict[str, Any]], json: bool, warned: list[str]) -> None:
+    from levelprox import __version__
+    from levelprox.cli.output import print_json, print_line, print_table
+
+    n, d = along.data.shape
+    if json:
+        about = {"path": along.data.path, "n_samples": n, "n_features": d, "target": along.data.target_name}
+        document = {"levelprox": __version__, "command": "path", "task": along.task, "data": about, "path": rows}
+        print_json({**document, "warnings": warned})
+        return
+    names = {"n_features": "k", "n_selected": "used", "multiplier": "price"}
+    names |= {key: key.rpartition(", ")[2] for key in rows[0] if key.endswith((", train", ", test"))}
+    score = next(key.rpartition(", ")[0] for key in rows[0] if key.endswith(", train"))
+    print_line(f"{along.task} on {along.data.path}: {n} samples, {d} features; train and test are {score}")
+    before: list[str] = []
+    shown = []
+    for row in rows:
+        shown.append([*list(row.values())[:-1], _changes(before, row["features"])])
+        before = row["features"]
+    print_table([*(names.get(key, key) for key in list(rows[0])[:-1]), "features: + in, - out"], shown)
+    print_line(
+        "price: by how much the loss would fall with one more feature"
+        if along.settings.level is None
+        else "price: how fast the loss falls as the level rises"
+    )
+
+
+def _changes(before: list[str], after: list[str]) -> str:
+    """What is new, and what is no longer there."""
+    words = [f"+{name}" for name in after if name not in before] + [f"-{name}" for name in before if name not in after]
+    return ", ".join(words[:8]) + (f" and {len(words) - 8} more" if len(words) > 8 else "")

@@ -1,0 +1,104 @@
+"""levelprox predict: what a model says of new data."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from levelprox.cli import files, inputs, options, threads
+from levelprox.cli.exits import CommandError, Exit, UsageError
+from levelprox.cli.options import OUTPUT
+from levelprox.cli.streams import say, warnings_in_lines
+
+_ROWS = 10_000  # that are put into words at a time
+
+
+def predict(
+    model: options.ModelFile,
+    data: options.DataFile,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            readable=False, metavar="PREDICTIONS.csv", rich_help_panel=OUTPUT, help="By default standard output."
+        ),
+    ] = None,
+    proba: Annotated[
+        bool, typer.Option("--proba", rich_help_panel=OUTPUT, help="Also the probability of each class.")
+    ] = False,
+    format: options.FileFormat = None,
+    no_header: options.NoHeader = False,
+    separator: options.Separator = None,
+    zero_based: options.ZeroBased = False,
+    threads_: options.Threads = None,
+    json: options.Json = False,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+) -> int:
+    """Predict, as CSV with a header.
+
+    [bold]levelprox predict model.levelprox new.csv --out predictions.csv[/bold]
+
+    Columns are found by their names; those that the model does not know are left alone. No target is needed.
+    """
+    if json and out is not None:
+        raise UsageError("give --json or --out, not both")
+    for path in (model, data):
+        files.check_input(path)
+    files.check_outputs((out,), (model, data), force)
+    how = inputs.how_to_read(format=format, no_header=no_header, separator=separator, zero_based=zero_based)
+    with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
+        fitted = load(model)
+        columns = _columns(fitted, inputs.read_for(fitted, data, how, needs_target=False), proba)
+    if json:
+        from levelprox import __version__
+        from levelprox.cli.output import print_json
+
+        print_json({"levelprox": __version__, "command": "predict", **columns, "warnings": warned})
+    elif out is None:
+        for part in _lines(columns):
+            sys.stdout.write(part)
+    else:
+        files.write_text(out, _lines(columns), force)
+        if not quiet:
+            say(f"levelprox: wrote {out}")
+    return Exit.OK
+
+
+def load(path: Path) -> Any:
+    """The model of a file."""
+    import levelprox
+
+    with files.reading(path):
+        return levelprox.load(path)
+
+
+def _columns(model: Any, data: Any, proba: bool) -> dict[str, Any]:
+    X = inputs.as_the_model_knows(model, data)
+    with inputs.judging_data():
+        columns = {"prediction": model.predict(X)}
+        if proba:
+            if not hasattr(model, "predict_proba"):
+                raise CommandError(f"{type(model).__name__} with loss={model.loss!r} has no probabilities", Exit.DATA)
+            for label, column in zip(model.classes_, model.predict_proba(X).T, strict=True):
+                columns[f"probability_{label}"] = column
+    return columns
+
+
+def _lines(columns: dict[str, Any]) -> Iterator[str]:
+    """The lines of a CSV file, many at a time; numbers with all their digits."""
+    heads, values = list(columns), list(columns.values())
+    yield _csv([heads])
+    for begin in range(0, len(values[0]), _ROWS):
+        yield _csv(zip(*(column[begin : begin + _ROWS].tolist() for column in values), strict=True))
+
+
+def _csv(rows: Any) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,87 @@
+"""What is said on standard output and standard error: one line an error, nothing that a terminal would obey."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+#: For streams whose encoding has no Greek.
+_IN_ASCII = {"ψ": "psi", "η": "eta", "φ": "phi", "γ": "gamma", "≤": "<=", "≥": ">=", "·": "*", "×": "x", "−": "-"}
+_IN_ASCII |= {"…": "...", "—": "-", "–": "-", "’": "'", "→": "->", "²": "^2", "Σ": "sum", "∞": "inf"}
+_HANDLER = "levelprox"
+_ABOUT_CODE = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, ResourceWarning)
+
+
+def prepare() -> None:
+    """Let no character end a command, whatever the encoding of the streams."""
+    codecs.register_error(_HANDLER, _replaced)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_HANDLER)
+
+
+def _replaced(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    part = error.object[error.start : error.end]
+    return "".join(_IN_ASCII.get(one) or _escaped(one) for one in part), error.end
+
+
+def printable(text: object) -> str:
+    """The text with control characters, and bytes that are no text, as escapes."""
+    return "".join(one if one.isprintable() else _escaped(one) for one in str(text))
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def say(text: str) -> None:
+    """A line on standard error."""
+    with suppress(BrokenPipeError, ValueError):  # nobody listens, or there is no standard error
+        print(printable(text), file=sys.stderr, flush=True)
+
+
+def say_error(text: object) -> None:
+    """An error, in one line."""
+    say(f"levelprox: error: {' '.join(str(text).split(chr(10)))}")
+
+
+@contextmanager
+def warnings_in_lines(quiet: bool) -> Iterator[list[str]]:
+    """Show warnings as lines, each text once, and keep them; those about code, not data, are not for users."""
+    seen: list[str] = []
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        text = " ".join(str(message).split())
+        if text not in seen:
+            seen.append(text)
+            if not quiet:
+                say(f"levelprox: warning: {text}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        for about_code in (
+            DeprecationWarning,
+            PendingDeprecationWarning,
+            FutureWarning,
+            ImportWarning,
+            ResourceWarning,
+        ):
+            warnings.simplefilter("ignore", about_code)
+        warnings.showwarning = show
+        yield seen
+
+
+def let_go_of_stdout() -> None:
+    """Let Python's own last flush go nowhere, after a flush has failed."""
+    with suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

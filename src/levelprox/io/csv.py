@@ -1,0 +1,88 @@
+"""CSV and TSV: a header line of names, then rows; read by polars.
+
+A column in which every entry is a number, blanks around it allowed, holds numbers. Entries that are empty, NA, N/A, NaN
+or null are missing. Lines that are empty are left out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any
+
+from levelprox.errors import FileFormatError
+from levelprox.io.opened import blocks, shown
+from levelprox.io.table import Table, is_numeral, polars_for
+
+_MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
+
+
+def read_csv(path: str | os.PathLike[str], *, separator: str = ",", header: bool = True) -> Table:
+    """Read a file of separated values, which may be compressed (.gz, .bz2, .xz).
+
+    Parameters
+    ----------
+    path : path-like
+    separator : str, default=","
+        One character.
+    header : bool, default=True
+        Whether the first line holds names; else columns are called column_1, column_2 and so on.
+
+    Returns
+    -------
+    Table
+        With all columns; those that hold numbers as numbers.
+
+    Raises
+    ------
+    FileFormatError
+        Where lines have more fields than the first, names are not unique, or the text is not UTF-8.
+    """
+    name = shown(path)
+    polars = polars_for("CSV", name)
+    text = b"".join(block.tobytes() for block in blocks(path))
+    options: dict[str, Any] = {"separator": separator, "has_header": header, "null_values": _MISSING}
+    try:
+        if header:
+            first = text[: text.find(b"\n") + 1] or text
+            _check_header(polars.read_csv(first, separator=separator, has_header=False, infer_schema=False), name)
+        frame = _read(polars, text, options)
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
+        raise FileFormatError(f"{name}: {str(error).splitlines()[0]}") from error
+    if frame.width == 1:
+        raise FileFormatError(f"{name}: there is only one column; are fields separated otherwise? (--separator)")
+    frame.columns = [column.strip() if header else f"column_{i}" for i, column in enumerate(frame.columns, 1)]
+    frame = frame.filter(~polars.all_horizontal(polars.all().is_null()))
+    if not frame.height:
+        raise FileFormatError(f"{name}: there are no rows")
+    return Table(_with_numbers(polars, frame), name)
+
+
+def _read(polars: Any, text: bytes, options: dict[str, Any]) -> Any:
+    try:
+        return polars.read_csv(text, infer_schema_length=None, **options)
+    except polars.exceptions.ComputeError as error:
+        if "could not parse" not in str(error):
+            raise
+        return polars.read_csv(text, infer_schema=False, **options)  # numbers too long for integers
+
+
+def _check_header(first: Any, name: str) -> None:
+    cells = [str(cell or "").strip() for cell in first.row(0)]
+    if all(is_numeral(cell) for cell in cells):
+        raise FileFormatError(f"{name}: the first line holds numbers, no names; is there no header? (--no-header)")
+    twice = [cell for cell, count in Counter(cells).items() if count > 1]
+    if twice:
+        raise FileFormatError(f"{name}: {'more than one column is' if twice[0] else 'columns are'} called {twice[0]!r}")
+
+
+def _with_numbers(polars: Any, frame: Any) -> Any:
+    """Columns of text that are numerals with blanks around them, as numbers."""
+    text = [column.name for column in frame if column.dtype == polars.String]
+    changed = {}
+    for one in text:
+        column = frame[one].str.strip_chars()
+        numbers = column.cast(polars.Float64, strict=False)
+        if numbers.null_count() == column.null_count() and column.len() > column.null_count():
+            changed[one] = numbers
+    return frame.with_columns(**changed)

@@ -1,0 +1,241 @@
+"""Data for a fit from a file: LIBSVM, CSV, Parquet or npz, by the ending of its name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from levelprox.errors import FileFormatError, InvalidInputError
+from levelprox.io.csv import read_csv
+from levelprox.io.libsvm import read_libsvm
+from levelprox.io.npz import read_npz
+from levelprox.io.opened import shown
+from levelprox.io.parquet import read_parquet
+from levelprox.io.table import Table
+
+Format = Literal["libsvm", "csv", "tsv", "parquet", "npz"]
+
+#: Kinds of files by the endings of their names.
+ENDINGS: dict[str, Format] = {
+    ".svm": "libsvm",
+    ".libsvm": "libsvm",
+    ".svmlight": "libsvm",
+    ".txt": "libsvm",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".npz": "npz",
+}
+_COMPRESSED = (".gz", ".bz2", ".xz")
+SEPARATORS = {"csv": ",", "tsv": "\t"}
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """What a model is fitted to, or judged by.
+
+    Attributes
+    ----------
+    X : ndarray, csr_array, csc_array or polars.DataFrame of shape (n_samples, n_features)
+        A frame where columns have names.
+    y : ndarray of shape (n_samples,), optional
+        Numbers, truth values or words; None where none was asked for.
+    feature_names : list of str, optional
+    target_name : str, optional
+        The column that y was.
+    path : Path
+    weight : ndarray of shape (n_samples,), optional
+        Weights of the samples, where a column or an array of them was named.
+    left_out : tuple of str
+        Columns that are not used.
+    """
+
+    X: Any
+    y: NDArray[Any] | None
+    feature_names: list[str] | None
+    target_name: str | None
+    path: Path
+    weight: NDArray[np.float64] | None = None
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Samples and features."""
+        return cast(tuple[int, int], tuple(int(length) for length in self.X.shape))
+
+    @property
+    def n_nonzero(self) -> int | None:
+        """Entries that are stored, of a sparse matrix."""
+        return int(cast(Any, self.X).nnz) if scipy.sparse.issparse(self.X) else None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file is to be read, where that is not as usual.
+
+    Attributes
+    ----------
+    target : str, optional
+        The column or array to learn. By default the column "target" or "y", the array "y"; LIBSVM has no others.
+    format : str, optional
+        One of libsvm, csv, tsv, parquet and npz; by default as the file's name says.
+    drop : sequence of str
+        Columns to leave out.
+    weight : str, optional
+        The column or array of the samples' weights.
+    header : bool
+        Whether a CSV file begins with names.
+    separator : str, optional
+        What separates the fields of a CSV file.
+    zero_based : bool
+        Whether a LIBSVM file counts features from 0.
+    """
+
+    target: str | None = None
+    format: Format | None = None
+    drop: Sequence[str] = ()
+    weight: str | None = None
+    header: bool = True
+    separator: str | None = None
+    zero_based: bool = False
+
+
+def format_of(path: str | os.PathLike[str]) -> Format:
+    """What kind of file it is, by its name: `data.svm`, `data.csv.gz` and so on."""
+    place = Path(path)
+    ending = place.suffix.lower()
+    if ending in _COMPRESSED:
+        ending = place.with_suffix("").suffix.lower()
+    if ending not in ENDINGS:
+        raise FileFormatError(
+            f"{shown(path)}: which kind of data is it? Names end in {', '.join(ENDINGS)}, perhaps followed by "
+            f"{', '.join(_COMPRESSED)}; or say it (--format csv)"
+        )
+    return ENDINGS[ending]
+
+
+def read_data(
+    path: str | os.PathLike[str],
+    target: str | None = None,
+    *,
+    features: Sequence[str] | int | None = None,
+    needs_target: bool = True,
+    how: Reading | None = None,
+) -> Data:
+    """Read a file of data.
+
+    Parameters
+    ----------
+    path : path-like
+    target : str, optional
+        Short for `how=Reading(target)`.
+    features : sequence of str or int, optional
+        Of a model that was fitted before: the columns it knows, which are taken in this order, all others being left
+        out; or how many features it has, which must be those of the file.
+    needs_target : bool, default=True
+        Whether to read y, which must then be there.
+    how : Reading, optional
+
+    Returns
+    -------
+    Data
+
+    Raises
+    ------
+    FileFormatError
+        Where the file is not of its kind, or holds what cannot be used; the place is named.
+    """
+    how = Reading(target) if how is None else how
+    kind = how.format or format_of(path)
+    if kind == "libsvm":
+        data = _libsvm(path, features, how)
+    elif kind == "npz":
+        data = _npz(path, needs_target, how)
+    else:
+        table = (
+            read_parquet(path)
+            if kind == "parquet"
+            else read_csv(path, separator=how.separator or SEPARATORS[kind], header=how.header)
+        )
+        data = _of_table(table, features if isinstance(features, Sequence) else None, needs_target, how, Path(path))
+    _check_width(data, features)
+    return data
+
+
+def _libsvm(path: str | os.PathLike[str], features: Sequence[str] | int | None, how: Reading) -> Data:
+    for name, given in (("target", how.target), ("drop", how.drop), ("weight", how.weight)):
+        if given:
+            raise InvalidInputError(
+                f"{shown(path)}: a LIBSVM file has no columns by name; its target is the first number of each "
+                f"line (--{name} is for other files)"
+            )
+    width = len(features) if isinstance(features, Sequence) else features
+    X, y = read_libsvm(path, n_features=width, zero_based=how.zero_based)
+    return Data(X, y, None, None, Path(path))
+
+
+def _npz(path: str | os.PathLike[str], needs_target: bool, how: Reading) -> Data:
+    name = shown(path)
+    members = read_npz(path)
+    asked = {"X": "X", "y": how.target or "y", "weight": how.weight}
+    if not needs_target and asked["y"] not in members:
+        del asked["y"]
+    for member in filter(None, asked.values()):
+        if member not in members:
+            raise FileFormatError(
+                f"{name}: there is no array {member!r}, but {', '.join(sorted(members)) or 'nothing'}"
+            )
+    X, y = members["X"], members.get(asked.get("y") or "")
+    if X.ndim != 2 or (not scipy.sparse.issparse(X) and X.dtype.kind not in "buif"):
+        raise FileFormatError(f"{name}: X must hold numbers in rows and columns, got {X.dtype} of shape {X.shape}")
+    if y is not None and y.shape != (X.shape[0],):
+        raise FileFormatError(f"{name}: X has {X.shape[0]} rows, {asked['y']} has shape {y.shape}")
+    weight = np.asarray(members[how.weight], np.float64) if how.weight else None
+    return Data(X, y, None, asked.get("y"), Path(path), weight)
+
+
+def _of_table(table: Table, features: Sequence[str] | None, needs_target: bool, how: Reading, path: Path) -> Data:
+    target = table.target_name(how.target) if needs_target else None
+    weight = None if how.weight is None else table.checked(how.weight, "weight")
+    dropped = {table.checked(name, "columns to drop") for name in how.drop}
+    if target in dropped or (weight is not None and weight in dropped | {target}):
+        raise InvalidInputError(f"{table.name}: target, weight and dropped columns must be different ones")
+    names = [name for name in table.names if name not in dropped | {target, weight}]
+    if features is not None:
+        missing = [name for name in features if name not in table.names]
+        if missing:
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            are = "are" if more else "is"
+            raise FileFormatError(f"{table.name}: the model's feature {missing[0]!r}{more} {are} missing")
+        names = list(features)
+    if not names:
+        raise FileFormatError(f"{table.name}: no column is left to learn from")
+    used = {*names, target, weight}
+    return Data(
+        table.features(names),
+        None if target is None else table.labels(target),
+        names,
+        target,
+        path,
+        None if weight is None else table.numbers(weight),
+        tuple(name for name in table.names if name not in used),
+    )
+
+
+def _check_width(data: Data, features: Sequence[str] | int | None) -> None:
+    if features is None:
+        return
+    width = features if isinstance(features, int) else len(features)
+    if data.shape[1] != width:
+        raise FileFormatError(
+            f"{shown(data.path)}: {data.shape[1]} features, but the model was fitted to {width} of them"
+        )
