@@ -437,6 +437,48 @@ def test_what_does_not_fit_together_is_refused(words):
     assert words in str(caught.value)
 
 
+def places(tree: object, here: tuple = ()) -> list[tuple]:
+    """The ways to every part of a tree."""
+    inside = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    return [here, *(way for key, part in inside for way in places(part, (*here, key)))]
+
+
+ODD = [None, True, -1, 0, 1e308, 10**30, "", "a0", "x", [], [[]], {}, {"array": "a0"}, {"array": "a1"}, {"tuple": []}]
+ODD += [{"float": "nan"}, {"dict": {}}, {"pairs": [[0, 0]]}, {"kind": "MCP", "fields": {"lam": 1, "theta": 1}}]
+ODD += [{"words": [[], {"tuple": []}], "letters": None, "shape": [2]}, {"kind": "Status", "value": 0}]
+ODD += [{"records": "Record", "columns": {}}, {"kind": "Columns", "fields": {"shape": 1, "columns": 2, "values": 3}}]
+
+
+def test_odd_files_are_refused_or_sound():
+    """Any part of the JSON exchanged for any other: no other error than ours, and what is read can predict."""
+    X, y = data(n=30, d=3)
+    draw, read_anyway = random.Random(0), 0
+    kinds = [SparseClassifier(level=1.5), SparseRegressorCV(n_features=[1, 2], cv=2), SparseClassifier(n_features=1)]
+    contents = [packed(fitted(model, X, y)) for model in kinds]
+    for _ in range(30_000 if LONG else 1500):
+        one = draw.choice(contents)
+        tree = json.loads(one.metadata["model"])
+        for _ in range(draw.choice([1, 1, 2])):
+            *way, last = draw.choice(places(tree)[1:])
+            part = tree
+            try:
+                for key in way:
+                    part = part[key]
+                part[last] = copy.deepcopy(draw.choice(ODD))
+            except (KeyError, IndexError, TypeError):
+                continue  # the first change took the place of the second away
+        text = json.dumps(tree)
+        arrays = {name: array for name, array in one.arrays.items() if f'"{name}"' in text}
+        try:
+            model = read(container.Contents({**one.metadata, "model": text}, arrays))
+        except FileFormatError:
+            continue
+        read_anyway += 1
+        assert model.predict(X).shape == (30,)
+        assert str(model) and model.get_support().shape == (3,)
+    assert read_anyway > 50  # parameters that a prediction does not need may be anything
+
+
 def test_more_features_than_allowed_are_refused():
     X, y = data(n=30, d=3)
     model = fitted(SparseClassifier(n_features=1), X, y)
