@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,8 @@ from levelprox.estimators.model_file import packed, unpacked
 from tests.estimator_cases import TASKS, estimator, fitted, targets
 from tests.estimator_cases import psi as psi_by_hand
 
-SLOW = ("hinge ovr", "sigmoid ovr", "sigmoid", "hinge")
+LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
+SLOW = () if LONG else ("hinge ovr", "sigmoid ovr", "sigmoid", "hinge")
 
 
 def data(task: str = "logistic", n: int = 80, d: int = 7, seed: int = 0):
@@ -47,22 +49,30 @@ def test_what_every_fit_claims_holds(task, budget):
     assert np.isclose(claims.claims[0].found, psi_by_hand(model, X, y), rtol=1e-9)
 
 
+MODELS = [
+    SparseClassifier(n_features=2, class_weight="balanced"),
+    SparseClassifier(level=2.5, constraint="l1", fit_intercept=False, class_weight={-1: 2.0, 1: 1.0}),
+    SparseClassifier(n_features=1, feature_weight=[0, 1, 1, 1, 1, 1, 1], positive=True),
+    SparseClassifier(level=1.2, feature_weight=[0, 1, 2, 1, 1, 1, 3], positive=True, constraint="log"),
+    SparseClassifierCV(n_features=[1, 2], cv=2),
+    SparseRegressor("poisson", n_features=2),
+    SparseRegressor(level=0.6, constraint="exp", standardize=False, tol=1e-5),
+    SparseRegressor(n_features=0),
+    SparseRegressor(n_features=7),
+]
+STORAGES = ("dense", "float32", "sparse")
+
+
 @pytest.mark.parametrize(
-    "model",
+    ("model", "kind"),
     [
-        SparseClassifier(n_features=2, class_weight="balanced"),
-        SparseClassifier(level=2.5, constraint="l1", fit_intercept=False, class_weight={-1: 2.0, 1: 1.0}),
-        SparseClassifier(n_features=1, feature_weight=[0, 1, 1, 1, 1, 1, 1], positive=True),
-        SparseClassifier(level=1.2, feature_weight=[0, 1, 2, 1, 1, 1, 3], positive=True, constraint="log"),
-        SparseClassifierCV(n_features=[1, 2], cv=2),
-        SparseRegressor("poisson", n_features=2),
-        SparseRegressor(level=0.6, constraint="exp", standardize=False, tol=1e-5),
-        SparseRegressor(n_features=0),
-        SparseRegressor(n_features=7),
+        (model, kind)
+        for i, model in enumerate(MODELS)
+        for j, kind in enumerate(STORAGES)
+        if LONG or (i + i // 3) % 3 == j
     ],
-    ids=lambda model: str(model)[:60],
+    ids=lambda one: str(one)[:60],
 )
-@pytest.mark.parametrize("kind", ["dense", "float32", "sparse"])
 def test_what_every_kind_of_model_claims_holds(model, kind):
     X, y = data()
     y = np.maximum(y, 0) if isinstance(model, SparseRegressor) else y
