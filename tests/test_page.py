@@ -433,6 +433,8 @@ def test_what_cannot_be_shown_is_refused(regressor, diabetes):
     X, y = diabetes
     with pytest.raises(NotFittedError):
         page(SparseRegressor(), X, y)
+    with pytest.raises(InvalidInputError, match="partial_fit has no certificate"):
+        page(SparseRegressor(n_features=1).partial_fit(X, y), X, y)
     with pytest.raises(InvalidInputError, match="fitted with n_features"):
         page(regressor, X, y, level=[1.0])
     with pytest.raises(InvalidInputError, match="either fits or the budgets"):
