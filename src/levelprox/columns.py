@@ -15,7 +15,7 @@ Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
 
 _KEPT = 2**25  # numbers, or
-_SHARE, _FEW = 4, 2**23  # the part of those that are stored of A, where that is less but not few
+_SHARE, _FEW = 5, 2**23  # the part of those that are stored of A, where that is less but not few
 _MANY = 1024  # columns: fits over more of them take long, and their Hessians much memory
 _SPARSE = 1 / 8  # of the samples: columns with fewer entries are kept as such
 
@@ -67,10 +67,11 @@ class Columns:
         """A·e for each coordinate of these features, in their order."""
         wanted = features.tolist()
         missing = [j for j in wanted if j not in self.known]
-        if missing and self.kept + len(missing) * self._size > self._most:
-            self.known.clear()
-            self.kept, missing = 0, wanted
+        for j in wanted:
+            if j in self.known:  # the last ones used are the last ones to go
+                self.known[j] = self.known.pop(j)
         if missing:
+            self._make_room(set(wanted), len(missing) * self._size)
             self._look_up(missing)
         return [column for j in wanted for column in self.known[j]]
 
@@ -86,6 +87,13 @@ class Columns:
     def fit_in(self, features: Features) -> bool:
         """Whether these are few features, whose columns can be kept."""
         return features.size <= _MANY and features.size * self._size <= self._most
+
+    def _make_room(self, wanted: set[int], numbers: int) -> None:
+        """Forget columns that were not used for the longest time, until there is room."""
+        for j in [j for j in self.known if j not in wanted]:
+            if self.kept + numbers <= self._most:
+                return
+            self.kept -= sum(column.values.size for column in self.known.pop(j))
 
     def _look_up(self, missing: list[int]) -> None:
         part, width = self.objective.restrict(np.array(missing, np.intp)), self.objective.width
