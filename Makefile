@@ -7,7 +7,7 @@ KERNEL_SOURCES := CMakeLists.txt $(wildcard src/levelprox/_kernels/*)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test lint test-page test-long test-faults test-asan fuzz bench bench-quick bench-kernels experiments coverage install clean
+.PHONY: demo test lint test-long test-faults test-page test-asan fuzz bench bench-quick bench-kernels experiments coverage install clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.built

@@ -9,6 +9,8 @@ where a line or a branch of the compiled parser was not reached.
 from __future__ import annotations
 
 import argparse
+import sys
+import traceback
 
 from fuzz import container, libsvm, plain, unpacking
 
@@ -21,10 +23,16 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    libsvm.fuzz(arguments.inputs, arguments.seed)
-    container.fuzz(arguments.inputs // 10, arguments.seed)
-    plain.fuzz(arguments.inputs // 10, arguments.seed)
-    unpacking.fuzz(arguments.inputs // 50, arguments.seed)
+    share = {libsvm: 1, container: 10, plain: 10, unpacking: 50}
+    failed = []
+    for reader, part in share.items():
+        try:
+            reader.fuzz(arguments.inputs // part, arguments.seed)
+        except Exception:
+            traceback.print_exc()
+            failed.append(reader.__name__)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -32,7 +31,8 @@ def fuzz(inputs: int, seed: int) -> None:
     seconds = time.perf_counter() - begin
     found = json.loads(said)
     print(
-        f"libsvm: {found['inputs']} inputs in {seconds:.0f} s, {found['edges']} edges, corpus of {found['corpus']} texts"
+        f"libsvm: {found['inputs']} inputs in {seconds:.0f} s, "
+        f"{found['edges']} edges, corpus of {found['corpus']} texts"
     )
     print("libsvm: each read at once, in pieces and in batches, under AddressSanitizer and UndefinedBehaviorSanitizer")
     _measure()
@@ -54,7 +54,7 @@ def _measure() -> None:
         f"libsvm: {len(lines)} lines and {len(branches)} branches of {', '.join(MEASURED)}, not reached: {len(missed)}"
     )
     if missed:
-        sys.exit("not reached, or only one way: " + ", ".join(sorted(missed)))
+        raise AssertionError("not reached, or only one way: " + ", ".join(sorted(missed)))
 
 
 def _compare() -> None:
@@ -64,7 +64,7 @@ def _compare() -> None:
         for features, zero_based, single in settings:
             asked = features, bool(zero_based), bool(single)
             if kernel([text], *asked) != twin(text, *asked):
-                sys.exit(f"libsvm: parser and twin disagree on {text[:200]!r} with {asked}")
+                raise AssertionError(f"libsvm: parser and twin disagree on {text[:200]!r} with {asked}")
     print(f"libsvm: {len(texts) * len(settings)} readings of the corpus agree with the twin in Python")
 
 
@@ -87,5 +87,5 @@ def _built(name: str, parser_flags: list[str], driver_flags: list[str]) -> Path:
 def _run(command: list[str | Path], **more: object) -> str:
     done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=False, **more)  # type: ignore[call-overload]
     if done.returncode:
-        sys.exit(f"{command[0]} ended with {done.returncode}:\n{done.stderr[-5000:]}")
+        raise AssertionError(f"{command[0]} ended with {done.returncode}:\n{done.stderr[-5000:]}")
     return str(done.stdout)

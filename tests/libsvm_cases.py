@@ -11,9 +11,9 @@ from tests import libsvm_twin
 
 # Pieces of text from which mutations are made: together they reach every branch of the parser.
 _TOKENS = b"""
-1 -1 +1 0 2.5 nan inf 1e999 -1e-999 1,2 3 e + 1:1 2:0.5 3:-1e-3 10:7 17:1 2147483648:1 4000000000:1
-0:1 -3:1 a:1 :1 : 1: 007:1 99999999999999999999:1 0000000000000000000001:1 qid:3 qid: qid:x qid:-1
-1:nan 1:-inf 2:Infinity 5:1e999 6:0x1p3 7:1e 8:. 9:.5 10:5. 11:1e39 11:1e+2 12:1E2 12:1_0 1:2:3
+1 -1 +1 0 2.5 nan inf 1e999 -1e-999 1,2 1x +inf 3 e + 1:1 2:0.5 3:-1e-3 10:7 17:1 2147483648:1 4000000000:1
+0:1 -3:1 -x:1 a:1 :1 : 1: 007:1 99999999999999999999:1 0000000000000000000001:1 qid:3 qid: qid:x qid:-1
+1:nan 1:-inf 2:Infinity 2:+inf 5:1e999 6:0x1p3 7:1e 8:. 9:.5 10:5. 11:1e39 11:1e+2 12:1E2 12:1_0 1:2:3
 1:0.1234567890123456789 2:123456789012345678901234567890 3:9007199254740993 4:1e23 5:1e-400
 8:0e99999999999 9:1e99999999999 9:1e-99999999999
 """
@@ -34,6 +34,7 @@ SEEDS = [
     b"1\n" * 1500,
     b"1 " + b" ".join(b"%d:1" % k for k in range(1, 1500)),
     b"1 2147483647:1 2147483648:2 4000000000:3\n2 1:1\n",
+    *(b"1 " + piece + b"\n" for piece in PIECES),
     *(b"1 1:1 " + piece + b" 20:1\n" for piece in PIECES),
     *(piece + b" 1:1\n" for piece in PIECES),
 ]

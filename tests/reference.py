@@ -381,3 +381,19 @@ def best_multiplier(lines: list[tuple[float, float]], price: float) -> float:
     height = {y: largest_residual(all_lines, y) for y in crossings if 0 <= y < float("inf")}
     least = min(height.values())
     return min(y for y in height if height[y] <= least * (1 + 1e-12))
+
+
+# --- fingerprints ------------------------------------------------------------------------------------
+
+
+def fingerprint(X: np.ndarray) -> tuple[int, int]:
+    """How many entries are not zero, and Σ mix(i, j, bits of X_ij) mod 2^64 over them."""
+    count, total = 0, 0
+    for i, row in enumerate(X):
+        for j, value in enumerate(row):
+            if value == 0:
+                continue
+            bits = int(np.float64(value).view(np.uint64))
+            product = (bits ^ ((i + 1) * 0x9E3779B97F4A7C15 % 2**64)) * ((2 * j + 1) * 0xD6E8FEB86659FD93 % 2**64)
+            count, total = count + 1, (total + (product % 2**64 ^ product >> 64)) % 2**64
+    return count, total

@@ -153,6 +153,7 @@ def test_names_can_do_nothing(diabetes):
     source.encode("utf-8")
     seen = Parsed(source)
     assert [tag for tag, _ in seen.tags].count("script") == 2
+    assert not set("<>&") & set(seen.texts["data"])
     assert not any(tag in {"img", "b", "i"} for tag, _ in seen.tags)
     assert [seen.data["features"][i] for i, _ in seen.data["fits"][0]["rows"]] != []
     assert set(seen.data["features"]) == {*names} - {EVIL[5]} | {"\ufffd\ufffd\u202e"}
@@ -321,16 +322,21 @@ def test_the_same_page_from_every_container(kind, diabetes, regressor, plain):
         np.testing.assert_allclose(np.array(ours, float), np.array(theirs, float), rtol=1e-3)
 
 
-def test_weights_count_as_repeated_samples(diabetes):
+@pytest.mark.parametrize("kind", [SparseClassifier, SparseRegressor])
+def test_weights_count_as_repeated_samples(kind, diabetes):
     X, y = diabetes
+    y = y if kind is SparseRegressor else y > 150
     weight = np.random.default_rng(0).integers(0, 3, y.size).astype(float)
     rows = np.repeat(np.arange(y.size), weight.astype(int))
-    weighted = SparseRegressor(n_features=2).fit(X, y, sample_weight=weight)
-    repeated = SparseRegressor(n_features=2).fit(X[rows], y[rows])
-    ours = parsed(weighted, X, y, sample_weight=weight).data
-    theirs = parsed(repeated, X[rows], y[rows]).data
-    assert ours["fits"][2]["tiles"] == theirs["fits"][2]["tiles"]
-    assert ours["outcome"]["all"] == np.count_nonzero(weight)
+    ours = parsed(kind(n_features=2).fit(X, y, sample_weight=weight), X, y, sample_weight=weight).data
+    theirs = parsed(kind(n_features=2).fit(X[rows], y[rows]), X[rows], y[rows]).data
+    assert ours["notice"] == theirs["notice"] == ""
+    for one, other in zip(ours["charts"], theirs["charts"], strict=True):
+        np.testing.assert_allclose(one["series"][0]["values"], other["series"][0]["values"], rtol=1e-5)
+    for mine, other in zip(ours["fits"], theirs["fits"], strict=True):
+        assert mine["tiles"][1][1] == other["tiles"][1][1]
+    shown = np.sum(ours["outcome"]["counts"][0]) if kind is SparseClassifier else ours["outcome"]["all"]
+    assert shown == np.count_nonzero(weight)
 
 
 def test_offsets_and_exposures():

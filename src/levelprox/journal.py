@@ -117,7 +117,7 @@ class Keeper:
             self.file.write(self._contents())
         except OSError as error:
             warn(
-                f"{self.file.path}: the state could not be written: {error}. The run goes on; "
+                f"{self.file.path}: the state could not be written: {error.strerror}. The run goes on; "
                 f"{'what was kept before is still there' if self.file.exists() else 'nothing is kept'}",
                 CheckpointWarning,
             )
@@ -128,7 +128,7 @@ class Keeper:
         try:
             self.file.write(self._contents())
         except OSError as error:
-            raise CheckpointError(f"{self.file.path}: no checkpoint can be written there: {error}") from error
+            raise CheckpointError(f"{self.file.path}: no checkpoint can be written there: {error.strerror}") from error
 
     def go_on_from(self, contents: Contents, name: Place) -> None:
         """Take the state of an earlier run, which must have been a run of the same."""

@@ -7,7 +7,7 @@ scale_ are the model's; ψ, its gradient, the null fit and the deviations of the
     g, level, features  g ≤ level and at most k exactly; g within 1e-9 of the level
     KKT, stationarity   no more than claimed, but for 1e-9 and what rounding coef_ and intercept_ does to the margins
     multiplier          KKT, with the multiplier that is claimed in place of the best one
-    gain of one more    within 1e-6 of ψ, where that fit is unique (convex losses)
+    gain of one more    within 1e-6 of ψ
     columns             scale_ and the constraint's numbers within 1e-9
 """
 
@@ -32,15 +32,16 @@ from levelprox.errors import InvalidInputError
 from levelprox.estimators.border import Border
 from levelprox.estimators.claims import Claim, Claims
 from levelprox.estimators.soundness import budget_of
-from levelprox.estimators.task import Task
+from levelprox.estimators.task import SUBSET_TOLERANCE, Task
 from levelprox.exact_refit import ExactRefits
 from levelprox.fingerprint import fingerprint
 from levelprox.null_fit import NullFit, null_fit
-from levelprox.objectives import Model
 from levelprox.problem import Problem
 from levelprox.refit import Fit
 from levelprox.residual import Residual, price_of
+from levelprox.search import Search
 from levelprox.subset import SubsetCertificate
+from levelprox.watch import Watch
 
 Vector = NDArray[np.float64]
 
@@ -194,50 +195,50 @@ class _Count(_Judge):
         super().__init__(model, task, L1(), 0.0)
         self.features = self.problem.support(self.x)
         self.counted = self.problem.counted(self.features)
+        self.own = np.union1d(self.features, self.problem.exempt).astype(np.intp)
 
     def claims(self, prove: bool) -> list[Claim]:
         told: SubsetCertificate = self.model.certificate_
-        stationarity = self._stationarity()
-        allowed = self.allowance(
-            float(np.finfo(self.model.coef_.dtype).eps)
-        )  # float32 is rounded after it was measured
         count = self.counted.size
         return [
             self.psi_claim(told.psi),
             Claim("features", told.n_nonzero, count, count == told.n_nonzero and count <= told.k),
             Claim("at most k", told.k, int(self.model.level_), told.k == self.model.level_),
-            Claim("stationarity", told.stationarity, stationarity, stationarity <= told.stationarity + allowed),
+            self._stationarity_claim(told.stationarity),
             self._gain_claim(told),
             self._exchange_claim(told, prove),
         ]
 
-    def _stationarity(self) -> float:
-        """dist∞(0, ∂ψ) over the features of the fit, relative to the null fit's."""
-        features = np.union1d(self.features, self.problem.exempt).astype(np.intp)
-        places = self.problem.coordinates(features)
+    def _stationarity_claim(self, told: float) -> Claim:
+        """dist∞(0, ∂ψ) over the features of the fit, relative to the null fit's; with kinks, what is left to gain."""
+        if not self.problem.objective.smooth:  # rounded coefficients are off the kinks, where no slope tells anything
+            left = self.psi - self._refitted(self.own)
+            return Claim("stationarity", told, f"ψ within {max(left, 0.0):.1e}", left <= _GAIN * abs(self.psi))
+        places = self.problem.coordinates(self.own)
+        held, slope = self.problem.must_be_nonnegative()[places] & (self.x[places] == 0), self.gradient[places]
+        largest = float(np.max(np.where(held, np.maximum(-slope, 0), np.abs(slope)), initial=0.0)) / self.null.scale
+        # Of float32 it was measured before coefficients were rounded.
+        allowed = self.allowance(float(np.finfo(self.model.coef_.dtype).eps))
+        return Claim("stationarity", told, largest, largest <= told + allowed)
+
+    def _refitted(self, features: NDArray[np.intp]) -> float:
+        """ψ minimised over these features, begun at the model."""
+        at = Fit(self.own, self.x[self.problem.coordinates(self.own)], self.psi, np.empty(0))
         if not self.problem.objective.smooth:
-            fit = Fit(features, self.x[places], self.psi, np.empty(0))
-            return ExactRefits(self.problem).stationarity(fit, self.null, _LONG)
-        held = self.problem.must_be_nonnegative()[places] & (self.x[places] == 0)
-        slope = self.gradient[places]
-        return float(np.max(np.where(held, np.maximum(-slope, 0), np.abs(slope)), initial=0.0)) / self.null.scale
+            return ExactRefits(self.problem)(features, at, lambda: _LONG).psi
+        search = Search(self.problem, int(self.model.level_), SUBSET_TOLERANCE * self.model.tol, False, Watch())
+        search.begin()
+        return search.swaps.fitted(features, at).psi
 
     def _gain_claim(self, told: SubsetCertificate) -> Claim:
-        """What the feature gains that is said to gain most, alone of all others."""
+        """What the feature gains that is said to gain most."""
         name = "one more would gain"
-        objective = self.task.objective
         if told.addition is None:
             return Claim(name, told.multiplier, None, None if told.multiplier == 0 else False)
-        if not (isinstance(objective, Model) and objective.convex_start is None):
-            return Claim(name, told.multiplier, None, None)
-        if not 0 <= told.addition < self.task.border.scale.size:
-            return Claim(name, told.multiplier, None, False)
-        keep = np.union1d(self.features, [told.addition]).astype(np.intp)
-        refit = best_subset(objective, 0, keep=self._kept(keep), nonnegative=self.task.positive, tol=1e-8)
-        gain = self.psi - refit.psi
-        return Claim(
-            name, told.multiplier, gain, abs(gain - told.multiplier) <= _GAIN * (abs(self.psi) + told.multiplier)
-        )
+        if not 0 <= told.addition < self.task.border.scale.size or told.addition in self.features:
+            return Claim(name, told.multiplier, f"feature {told.addition} cannot", False)
+        gain = self.psi - self._refitted(np.union1d(self.own, [told.addition]).astype(np.intp))
+        return Claim(name, told.multiplier, gain, _close(gain, told.multiplier, abs(self.psi) + abs(gain), _GAIN))
 
     def _exchange_claim(self, told: SubsetCertificate, prove: bool) -> Claim:
         name, said = "one for another", str(told.exchanges)
@@ -253,7 +254,7 @@ class _Count(_Judge):
             int(self.model.level_),
             keep=self.task.keep,
             nonnegative=self.task.positive,
-            tol=1e-8,
+            tol=SUBSET_TOLERANCE * self.model.tol,
             prove=True,
             start=self.counted,
         )
@@ -261,10 +262,6 @@ class _Count(_Judge):
             refuted = False if told.exchanges.proved else None
             return Claim(name, said, f"exchanges lower ψ to {found.psi:.10g}", refuted)
         return Claim(name, said, str(found.exchanges), True)
-
-    def _kept(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
-        keep = self.task.keep
-        return features if keep is None else np.union1d(features, keep).astype(np.intp)
 
 
 def _scale_claim(model: Any, scale: Vector) -> Claim:

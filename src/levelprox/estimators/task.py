@@ -33,7 +33,7 @@ Callback = Callable[[Record | SubsetRecord], "bool | None"]
 Observer = Callable[[Record | SubsetRecord, "Vector | None"], bool]
 
 _MANY = 1000  # outer steps, which is no limit
-_SUBSETS = 1e-2  # of tol: Newton's method gets there in the same number of steps
+SUBSET_TOLERANCE = 1e-2  # of tol: Newton's method gets there in the same number of steps
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Task:
             k,
             keep=self.keep,
             nonnegative=self.positive,
-            tol=_SUBSETS * self.tol,
+            tol=SUBSET_TOLERANCE * self.tol,
             max_iter=self.max_iter,
             time_limit=self.time_limit,
             start=None if previous is None else self.features(previous),

@@ -147,7 +147,7 @@ def _locked(lock: Path, path: Path) -> int:
         try:
             handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise CheckpointError(f"{path}: no checkpoint can be written there: {error}") from error
+            raise CheckpointError(f"{path}: no checkpoint can be written there: {error.strerror}") from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

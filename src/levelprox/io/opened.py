@@ -6,8 +6,6 @@ it unpacks to more than `RATIO` times its size (after `FREE` bytes) or to more t
 
 from __future__ import annotations
 
-import bz2
-import lzma
 import os
 import zlib
 from collections.abc import Callable, Generator, Iterator
@@ -59,10 +57,23 @@ class _Gzip:
         return piece
 
 
+# Imported where they are needed: some builds of Python go without them.
+def _bzip2() -> _Unpacker:
+    import bz2
+
+    return bz2.BZ2Decompressor()
+
+
+def _xz() -> _Unpacker:
+    import lzma
+
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+
+
 _KINDS: dict[bytes, tuple[str, Callable[[], _Unpacker]]] = {
     b"\x1f\x8b": ("gzip", _Gzip),
-    b"BZh": ("bzip2", bz2.BZ2Decompressor),
-    b"\xfd7zXZ\0": ("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)),
+    b"BZh": ("bzip2", _bzip2),
+    b"\xfd7zXZ\0": ("xz", _xz),
 }
 
 
@@ -139,7 +150,9 @@ def _unpacked(
 def _piece(path: str, kind: str, unpack: _Unpacker, data: bytes) -> bytes:
     try:
         return unpack.decompress(data, BLOCK)
-    except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # each of the three modules has its own
         raise FileFormatError(f"{path}: the {kind} data are damaged: {error}") from error
 
 

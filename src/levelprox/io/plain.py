@@ -37,9 +37,9 @@ def encode(data: object, kinds: Iterable[type]) -> tuple[str, dict[str, Array]]:
         csr_array, or a dataclass or enum of `kinds`.
     kinds : iterable of type
     """
-    arrays: dict[str, Array] = {}
+    arrays = _Arrays()
     tree = _tree(data, {kind.__name__: kind for kind in kinds}, arrays)
-    return json.dumps(tree, separators=(",", ":"), allow_nan=False), arrays
+    return json.dumps(tree, separators=(",", ":"), allow_nan=False), arrays.by_name
 
 
 def decode(text: str, arrays: Mapping[str, Array], kinds: Iterable[type], name: str) -> Any:
@@ -70,7 +70,7 @@ def _not_a_number(word: str) -> float:
     raise ValueError(f"{word} is not JSON")
 
 
-def _tree(data: object, kinds: dict[str, type], arrays: dict[str, Array]) -> Any:
+def _tree(data: object, kinds: dict[str, type], arrays: _Arrays) -> Any:
     if isinstance(data, Enum) and type(data).__name__ in kinds:
         return {"kind": type(data).__name__, "value": data.value}
     if data is None or isinstance(data, bool | str) or type(data) is int:
@@ -83,7 +83,7 @@ def _tree(data: object, kinds: dict[str, type], arrays: dict[str, Array]) -> Any
     if isinstance(data, np.ndarray) and data.dtype.kind in "UO":
         return _words(data, kinds, arrays)
     if isinstance(data, np.ndarray) and data.dtype.kind in "biuf" and data.dtype.itemsize <= _LONGEST:
-        return {"array": _kept(data, arrays)}
+        return {"array": arrays.name_of(data)}
     if isinstance(data, scipy.sparse.csr_array):
         parts = (data.data, data.indices, data.indptr)
         return {"rows": [_tree(part, kinds, arrays) for part in parts], "shape": list(data.shape)}
@@ -101,24 +101,31 @@ def _tree(data: object, kinds: dict[str, type], arrays: dict[str, Array]) -> Any
     raise TypeError(f"{type(data).__name__} is not plain data: {data!r}"[:200])
 
 
-def _kept(array: Array, arrays: dict[str, Array]) -> str:
-    """The name of an array that is now among the others."""
-    key = f"a{len(arrays)}"
-    arrays[key] = array
-    return key
+class _Arrays:
+    """Arrays by the names they get; one that is there twice gets one."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Array] = {}
+        self.names: dict[int, str] = {}
+
+    def name_of(self, array: Array) -> str:
+        """The name of an array that is now among the others, and stays: else another might be taken for it."""
+        name = self.names.setdefault(id(array), f"a{len(self.names)}")
+        self.by_name[name] = array
+        return name
 
 
-def _words(array: Array, kinds: dict[str, type], arrays: dict[str, Array]) -> dict[str, Any]:
+def _words(array: Array, kinds: dict[str, type], arrays: _Arrays) -> dict[str, Any]:
     """An array of words of so many letters, or of objects; where they are many, outside the JSON."""
     tree = _tree(array.ravel().tolist(), kinds, arrays)
     if array.size > _FEW:
         text = json.dumps(tree, separators=(",", ":"), allow_nan=False).encode("ascii")
-        tree = _kept(np.frombuffer(text, np.uint8), arrays)
+        tree = arrays.name_of(np.frombuffer(text, np.uint8))
     letters = array.dtype.itemsize // 4 if array.dtype.kind == "U" else None
     return {"words": tree, "letters": letters, "shape": list(array.shape)}
 
 
-def _records(data: tuple[object, ...], kinds: dict[str, type], arrays: dict[str, Array]) -> dict[str, Any] | None:
+def _records(data: tuple[object, ...], kinds: dict[str, type], arrays: _Arrays) -> dict[str, Any] | None:
     """A tuple of dataclasses of one kind, field by field; None where it is none."""
     kind = type(data[0]) if data else None
     if kind is None or kinds.get(kind.__name__) is not kind or not is_dataclass(kind):
@@ -129,7 +136,7 @@ def _records(data: tuple[object, ...], kinds: dict[str, type], arrays: dict[str,
     return {"records": kind.__name__, "columns": {name: _column(c, kinds, arrays) for name, c in columns.items()}}
 
 
-def _column(values: list[Any], kinds: dict[str, type], arrays: dict[str, Array]) -> Any:
+def _column(values: list[Any], kinds: dict[str, type], arrays: _Arrays) -> Any:
     types = {type(value) for value in values}
     if len(values) >= _SHORT and (types <= {float} or (types <= {int} and all(abs(v) < 2**63 for v in values))):
         return _tree(np.array(values), kinds, arrays)

@@ -14,8 +14,13 @@ from levelprox.subset import SubsetCertificate
 
 def feature_names(estimator: Any) -> list[str]:
     """Names of all features: those seen in `fit`, or x0, x1 and so on."""
+    return [feature_name(estimator, j) for j in range(estimator.n_features_in_)]
+
+
+def feature_name(estimator: Any, j: int) -> str:
+    """The name of one feature."""
     known = getattr(estimator, "feature_names_in_", None)
-    return [f"x{j}" for j in range(estimator.n_features_in_)] if known is None else [str(name) for name in known]
+    return f"x{j}" if known is None else str(known[j])
 
 
 def standardized(estimator: Any) -> NDArray[np.float64]:
@@ -88,7 +93,7 @@ def price_words(estimator: Any) -> str:
     if isinstance(certificate, SubsetCertificate):
         if certificate.addition is None:
             return "no single further feature was found that would lower the loss"
-        name = feature_names(estimator)[certificate.addition]
+        name = feature_name(estimator, certificate.addition)
         return f"one more feature, {name!r}, would lower the loss by {certificate.multiplier:.2g}"
     if certificate.multiplier == 0:
         return "none: the level does not hold the fit back"

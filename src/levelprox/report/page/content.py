@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from levelprox.report.budgets import Axis, label_of
-from levelprox.report.fitted import certificate_words, feature_names, price_words
+from levelprox.report.fitted import certificate_words, feature_name, price_words
 from levelprox.report.page.coefficients import columns_of, figure, intercept_of, left_out_of, lines_of, rows_of
 from levelprox.report.page.curves import Choice, charts_of, choice_of, mean_loss_name
 from levelprox.report.page.family import Family
-from levelprox.report.page.judged import Judged, Samples, judge
+from levelprox.report.page.judged import Judged, Samples, judge, seeing
 from levelprox.report.page.outcomes import classes_of, points_of
 from levelprox.result import Status
 
@@ -22,12 +22,13 @@ _SAME_LOSS, _ROUNDING = 1e-4, 1e-6
 
 def content(family: Family, train: Samples, test: Samples | None) -> dict[str, Any]:
     """Everything on the page that depends on the model and the data."""
+    train, test = train.read_by(family.model), None if test is None else test.read_by(family.model)
     in_training = [judge(one, train) for one in family.fits]
     in_test = None if test is None else [judge(one, test) for one in family.fits]
     choice = choice_of(family)
     lines, rows = lines_of(family), [rows_of(one) for one in family.fits]
     shown = sorted({j for fit in rows for j, _ in fit} | set(lines["features"]))
-    place, names = {j: i for i, j in enumerate(shown)}, feature_names(family.model)
+    place = {j: i for i, j in enumerate(shown)}
     fits = [
         {
             "label": budget_label(family.by, one.level_),
@@ -47,7 +48,7 @@ def content(family: Family, train: Samples, test: Samples | None) -> dict[str, A
         "own": family.own,
         "sure": family.sure,
         "budgets": family.budgets,
-        "features": [names[j] for j in shown],
+        "features": [feature_name(family.model, j) for j in shown],
         "several": np.atleast_2d(family.model.coef_).shape[0] > 1,
         "columns": columns_of(family.model),
         "fits": fits,
@@ -101,7 +102,7 @@ def _error(name: str, fit: Any, judged: Judged, samples: Samples) -> list[str]:
 
 def _notice(family: Family, train: Samples) -> str:
     """A warning where ψ of the data given is not that of the model: it was fitted to others."""
-    model, y, weight = family.model, train.y, train.weight
+    model, y, weight = seeing(family.model, train), train.y, train.weight
     if train.there.size < y.size or hasattr(model, "n_samples_seen_"):  # what a stream has seen is no longer there
         return ""
     if hasattr(model, "classes_"):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ class Samples:
 
     Attributes
     ----------
-    X, y : the data
+    X : the data, or the design made of them
+    y : ndarray of shape (n,)
     weight : ndarray of shape (n,), optional
         A weight of 0 is a removed sample.
     more : dict
@@ -31,6 +33,10 @@ class Samples:
     y: NDArray[Any]
     weight: Vector | None
     more: dict[str, Any]
+
+    def read_by(self, model: Any) -> Samples:
+        """The same with X as a design that is read and checked once, for fits of this model."""
+        return replace(self, X=model._seen(self.X))
 
     @property
     def there(self) -> NDArray[np.intp]:
@@ -83,8 +89,16 @@ def held_out(test: Sequence[Any] | None, more: dict[str, Any] | None) -> Samples
     return samples_of(X, y, None, more)
 
 
-def judge(fit: Any, samples: Samples) -> Judged:
-    """How a fit does on these samples."""
+def seeing(fit: Any, samples: Samples) -> Any:
+    """A copy of a fit that takes the design of samples, where others take X."""
+    reader = copy.copy(fit)
+    reader._seen = lambda X: samples.X
+    return reader
+
+
+def judge(model: Any, samples: Samples) -> Judged:
+    """How a fit does on samples that were read."""
+    fit = seeing(model, samples)
     predicted = np.asarray(fit.predict(samples.X, **samples.more))
     if predicted.shape != samples.y.shape:
         raise InvalidInputError(f"X and y must have as many samples, got {predicted.size} and {samples.y.size}")

@@ -1,0 +1,184 @@
+"""What a model claims is recomputed from the data; what is not so is found out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+
+import levelprox
+from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, certify_model
+from levelprox.errors import InvalidInputError
+from levelprox.estimators.model_file import packed, unpacked
+from tests.estimator_cases import TASKS, estimator, fitted, targets
+from tests.estimator_cases import psi as psi_by_hand
+
+SLOW = ("hinge ovr", "sigmoid ovr", "sigmoid", "hinge")
+
+
+def data(task: str = "logistic", n: int = 80, d: int = 7, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) * np.logspace(-2, 2, d) + 3
+    return X, targets(task, (X - 3) / np.logspace(-2, 2, d), rng)
+
+
+def failed(claims) -> list[str]:
+    return [claim.name for claim in claims.claims if claim.holds is False]
+
+
+def from_a_file(model):
+    """The model as it is read back; files with a right checksum can be written by anybody."""
+    return unpacked(packed(model), "file").model
+
+
+@pytest.mark.parametrize("task", [task for task in TASKS if task not in SLOW])
+@pytest.mark.parametrize("budget", [{"n_features": 2}, {"level": 1.5}], ids=["features", "level"])
+def test_what_every_fit_claims_holds(task, budget):
+    X, y = data(task)
+    if "level" in budget and task in ("absolute", "quantile", "hinge"):
+        budget = {**budget, "tol": 1e-4}
+    model = from_a_file(fitted(estimator(task, **budget), X, y))
+    claims = certify_model(model, X, y)
+    assert claims.hold and claims.same_data, str(claims)
+    assert np.isclose(claims.claims[0].found, psi_by_hand(model, X, y), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        SparseClassifier(n_features=2, class_weight="balanced"),
+        SparseClassifier(level=2.5, constraint="l1", fit_intercept=False, class_weight={-1: 2.0, 1: 1.0}),
+        SparseClassifier(n_features=1, feature_weight=[0, 1, 1, 1, 1, 1, 1], positive=True),
+        SparseClassifier(level=1.2, feature_weight=[0, 1, 2, 1, 1, 1, 3], positive=True, constraint="log"),
+        SparseClassifierCV(n_features=[1, 2], cv=2),
+        SparseRegressor("poisson", n_features=2),
+        SparseRegressor(level=0.6, constraint="exp", standardize=False, tol=1e-5),
+        SparseRegressor(n_features=0),
+        SparseRegressor(n_features=7),
+    ],
+    ids=lambda model: str(model)[:60],
+)
+@pytest.mark.parametrize("kind", ["dense", "float32", "sparse"])
+def test_what_every_kind_of_model_claims_holds(model, kind):
+    X, y = data()
+    y = np.maximum(y, 0) if isinstance(model, SparseRegressor) else y
+    X = {"dense": X, "float32": X.astype(np.float32), "sparse": scipy.sparse.csc_array(X)}[kind]
+    weight = np.linspace(0, 2, 80)
+    more = {"offset": np.linspace(0, 1, 80)} if model.loss == "poisson" else {}
+    fit = from_a_file(fitted(clone(model), X, y, sample_weight=weight, **more))
+    claims = certify_model(fit, X, y, weight, **more)
+    assert claims.hold and claims.same_data, str(claims)
+    changed = certify_model(fit, X, y, weight[::-1], **more)
+    assert not changed.same_data and changed.differences == ("sample_weight",)
+
+
+CHANGES = {
+    "a coefficient": lambda model: model.coef_.__setitem__(
+        (..., model.selected_features_[0]), 1.001 * model.coef_[0, model.selected_features_[0]]
+    ),
+    "a coefficient by little": lambda model: model.coef_.__setitem__(
+        (..., model.selected_features_[0]), (1 + 1e-6) * model.coef_[0, model.selected_features_[0]]
+    ),
+    "the intercept": lambda model: model.intercept_.__iadd__(1e-4),
+    "a scale": lambda model: model.scale_.__setitem__(0, 0.5 * model.scale_[0]),
+    "psi": lambda model: setattr(
+        model, "certificate_", replace(model.certificate_, psi=0.999999 * model.certificate_.psi)
+    ),
+    "n_nonzero": lambda model: setattr(model, "certificate_", replace(model.certificate_, n_nonzero=1)),
+    "the multiplier": lambda model: setattr(
+        model, "certificate_", replace(model.certificate_, multiplier=1.01 * model.certificate_.multiplier)
+    ),
+    "the classes": lambda model: setattr(model, "classes_", model.classes_[::-1].copy()),
+}
+OF_A_LEVEL = {
+    "g": lambda model: setattr(model, "certificate_", replace(model.certificate_, g=0.9 * model.certificate_.g)),
+    "the gradient": lambda model: setattr(model, "certificate_", replace(model.certificate_, scale=1.0)),
+    "the constraint": lambda model: setattr(model, "constraint_", type(model.constraint_).from_threshold(0.3)),
+}
+OF_FEATURES = {
+    "the addition": lambda model: setattr(model, "certificate_", replace(model.certificate_, addition=6)),
+    "the exchanges": lambda model: setattr(
+        model, "certificate_", replace(model.certificate_, exchanges=levelprox.Exchanges(99, 99))
+    ),
+}
+
+
+@pytest.mark.parametrize("budget", [{"n_features": 2}, {"level": 1.5}], ids=["features", "level"])
+@pytest.mark.parametrize("change", [*CHANGES, *OF_A_LEVEL, *OF_FEATURES])
+def test_whatever_was_tampered_with_is_found_out(change, budget):
+    X, y = data()
+    model = from_a_file(SparseClassifier(**budget).fit(X, y))
+    other = OF_A_LEVEL if "level" in budget else OF_FEATURES
+    if change not in CHANGES and change not in other:
+        pytest.skip("of the other kind of budget")
+    assert certify_model(model, X, y).hold
+    {**CHANGES, **other}[change](model)
+    if change == "the classes":
+        with pytest.raises(InvalidInputError, match="y has the classes"):
+            certify_model(from_a_file(model), X, y)
+        return
+    claims = certify_model(from_a_file(model), X, y)
+    assert not claims.hold and claims.same_data
+    assert "DOES NOT HOLD" in str(claims) and failed(claims)
+
+
+def test_a_set_that_an_exchange_improves_is_found_out_on_request():
+    X, y = data("squared")
+    model = SparseRegressor(n_features=2).fit(X, y)
+    assert certify_model(model, X, y, prove=True).hold
+    worse = SparseRegressor(n_features=2).fit(
+        X[:, [0, 3, 4, 5, 6]], y
+    )  # without the second and third: the best are gone
+    forged = from_a_file(model)
+    places = np.array([0, 3, 4, 5, 6])[worse.selected_features_]
+    forged.coef_ = np.zeros_like(model.coef_)
+    forged.coef_[places], forged.intercept_ = worse.coef_[worse.selected_features_], worse.intercept_
+    forged.certificate_ = replace(
+        model.certificate_,
+        psi=worse.certificate_.psi,
+        stationarity=worse.certificate_.stationarity,
+        addition=None,
+        multiplier=0.0,
+    )
+    assert certify_model(forged, X, y).hold  # nobody has looked
+    claims = certify_model(forged, X, y, prove=True)
+    assert failed(claims) == ["one for another"] and "exchanges lower ψ" in str(claims)
+
+
+def test_other_data_are_other_data():
+    X, y = data()
+    model = SparseClassifier(n_features=2).fit(X, y)
+    other, labels = data(seed=1)
+    claims = certify_model(model, other, labels)
+    assert not claims.hold and not claims.same_data
+    assert str(claims).startswith("Other data than those of the fit: they differ in entries of X, y.")
+    del model.data_fingerprint_
+    assert certify_model(model, X, y).same_data is None
+    assert "does not know" in str(certify_model(model, X, y))
+
+
+def test_claims_are_told_in_json_and_in_a_table():
+    X, y = data()
+    for model in (SparseClassifier(n_features=2), SparseClassifier(level=1.5)):
+        claims = certify_model(model.fit(X, y), X, y)
+        told = json.loads(json.dumps(claims.as_dict()))
+        assert told["hold"] is True and told["same_data"] is True and told["differences"] == []
+        assert {"name", "claimed", "found", "holds"} == told["claims"][0].keys()
+        assert len({len(line.split("  ")[0]) > 0 for line in str(claims).splitlines()[2:]}) == 1
+
+
+def test_what_does_not_suit_the_model_is_refused():
+    X, y = data()
+    model = SparseClassifier(n_features=2).fit(X, y)
+    with pytest.raises(ValueError, match="7 features"):
+        certify_model(model, X[:, :5], y)
+    with pytest.raises(InvalidInputError, match="y has the classes"):
+        certify_model(model, X, np.where(y > 0, "a", "b"))
+    with pytest.raises(InvalidInputError, match="claims nothing"):
+        certify_model(model.partial_fit(X, y), X, y)
+    with pytest.raises(ValueError, match="not fitted"):
+        certify_model(SparseClassifier(), X, y)
