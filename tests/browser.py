@@ -37,7 +37,7 @@ os.dup2(ends[0], 3)
 os.dup2(ends[1], 4)
 os.execv(sys.argv[3], sys.argv[3:])
 """
-_PATIENCE = 30.0  # seconds for one answer
+_PATIENCE = 60.0  # seconds for one answer
 
 
 def find_browser() -> str | None:

@@ -14,7 +14,8 @@ from levelprox.objectives import Model
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
 
-_KEPT = 2**25  # numbers
+_KEPT = 2**25  # numbers, or
+_SHARE, _FEW = 4, 2**23  # the part of those that are stored of A, where that is less but not few
 _MANY = 1024  # columns: fits over more of them take long, and their Hessians much memory
 _SPARSE = 1 / 8  # of the samples: columns with fewer entries are kept as such
 
@@ -60,12 +61,13 @@ class Columns:
         self.objective = objective
         self.known: dict[int, list[Column]] = {}
         self.kept, self._size = 0, objective.n_margins * objective.width  # of numbers: now, and at most for a feature
+        self._most = min(_KEPT, max(_FEW, objective.design.stored // _SHARE))
 
     def __call__(self, features: Features) -> list[Column]:
         """A·e for each coordinate of these features, in their order."""
         wanted = features.tolist()
         missing = [j for j in wanted if j not in self.known]
-        if missing and self.kept + len(missing) * self._size > _KEPT:
+        if missing and self.kept + len(missing) * self._size > self._most:
             self.known.clear()
             self.kept, missing = 0, wanted
         if missing:
@@ -83,7 +85,7 @@ class Columns:
 
     def fit_in(self, features: Features) -> bool:
         """Whether these are few features, whose columns can be kept."""
-        return features.size <= _MANY and features.size * self._size <= _KEPT
+        return features.size <= _MANY and features.size * self._size <= self._most
 
     def _look_up(self, missing: list[int]) -> None:
         part, width = self.objective.restrict(np.array(missing, np.intp)), self.objective.width

@@ -22,6 +22,7 @@ from levelprox.errors import InvalidInputError
 from levelprox.validation import Array
 
 _PIECE = 2**23  # entries of a CSC matrix that are turned into CSR at a time
+_BLOCK = 2**22  # entries that are looked at at a time
 _PANEL = 16  # columns of a dense tile
 _DENSE = 0.25  # rows with this share of entries are cheaper as dense tiles than pair by pair
 
@@ -91,8 +92,14 @@ class SparseDesign(Design):
 
     def column_magnitudes(self) -> Vector:
         largest = np.zeros(self.shape[1])
-        columns = self.indices if self.by_rows else np.repeat(np.arange(self.shape[1]), np.diff(self.indptr))
-        np.maximum.at(largest, columns, np.abs(self.data).astype(np.float64, copy=False))
+        for begin in range(0, self.stored, _BLOCK):  # a copy of all entries would be one of X
+            part = slice(begin, min(begin + _BLOCK, self.stored))
+            values = np.abs(self.data[part]).astype(np.float64, copy=False)
+            if self.by_rows:
+                columns = self.indices[part]
+            else:
+                columns = np.searchsorted(self.indptr, np.arange(part.start, part.stop), side="right") - 1
+            np.maximum.at(largest, columns, values)
         return largest
 
     def row_major(self) -> SparseDesign:

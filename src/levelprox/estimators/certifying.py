@@ -6,7 +6,7 @@ scale_ are the model's; ψ, its gradient, the null fit and the deviations of the
     ψ, scale of ∇ψ      within 1e-9 of themselves (and 1e-12 of ψ without features)
     g, level, features  g ≤ level and at most k exactly; g within 1e-9 of the level
     KKT, stationarity   no more than claimed, but for 1e-9 and what rounding coef_ and intercept_ does to the margins
-    multiplier          KKT, with the multiplier that is claimed in place of the best one
+    multiplier          within 1000 times that, of itself; 1e-3 where the loss has kinks
     gain of one more    within 1e-6 of ψ
     columns             scale_ and the constraint's numbers within 1e-9
 """
@@ -14,7 +14,6 @@ scale_ are the model's; ψ, its gradient, the null fit and the deviations of the
 from __future__ import annotations
 
 import copy
-import math
 import warnings
 from dataclasses import asdict
 from typing import Any
@@ -38,7 +37,6 @@ from levelprox.fingerprint import fingerprint
 from levelprox.null_fit import NullFit, null_fit
 from levelprox.problem import Problem
 from levelprox.refit import Fit
-from levelprox.residual import Residual, price_of
 from levelprox.search import Search
 from levelprox.subset import SubsetCertificate
 from levelprox.watch import Watch
@@ -50,6 +48,8 @@ _NOTHING = 1e-12  # of ψ without features: what ψ may be off by where it is ne
 _GAIN = 1e-6  # of ψ: what a refit may miss of a gain
 _LOWER = 1e-9  # of ψ: less is not an improvement
 _ULPS = 64  # that coefficients may be off, in the gradient
+_MULTIPLIER = 1e3  # times what is allowed of a residual
+_KINKED = 1e-3
 _LONG = 60.0  # seconds for the best subgradient, where the loss has kinks
 
 
@@ -167,20 +167,15 @@ class _Level(_Judge):
             Claim("level η", told.level, self.model.level_, told.level == self.model.level_),
             Claim("features", told.n_nonzero, found.n_nonzero, told.n_nonzero == found.n_nonzero),
             Claim("KKT residual", told.kkt, found.kkt, found.kkt <= told.kkt + allowed),
-            Claim("multiplier y", told.multiplier, found.multiplier, self._with(told, found) <= told.kkt + allowed),
+            self._multiplier_claim(told.multiplier, found.multiplier, allowed),
             Claim("scale of ∇ψ", told.scale, self.null.scale, _close(self.null.scale, told.scale, told.scale)),
             self._constraint_claim(),
         ]
 
-    def _with(self, told: Certificate, found: Certificate) -> float:
-        """The KKT residual with the multiplier that is claimed."""
-        y = told.multiplier
-        if not (math.isfinite(y) and y >= 0):
-            return math.inf
-        if not self.problem.objective.smooth:  # of which subgradient it is the best one, is not told
-            return found.kkt if _close(y, found.multiplier, max(y, found.multiplier), 1e-3) else math.inf
-        price = price_of(self.problem, found.g, self.psi, self.null)
-        return max(Residual(self.problem, self.x, self.gradient).largest(y), y * price) / self.null.scale
+    def _multiplier_claim(self, told: float, found: float, allowed: float) -> Claim:
+        """The best multiplier; where the loss has kinks it depends on which subgradient is found."""
+        tolerance = _MULTIPLIER * allowed if self.problem.objective.smooth else _KINKED
+        return Claim("multiplier y", told, found, _close(found, told, max(abs(found), abs(told)), tolerance))
 
     def _constraint_claim(self) -> Claim:
         told, found = self.model.constraint_, self.task.constraint

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 Figure = float | int | str | None
 
 _WORDS = {True: "holds", False: "DOES NOT HOLD", None: "not examined again"}
@@ -27,6 +29,12 @@ class Claim:
     claimed: Figure
     found: Figure
     holds: bool | None
+
+    def __post_init__(self) -> None:
+        for name in ("claimed", "found", "holds"):
+            value = getattr(self, name)
+            if isinstance(value, np.generic):  # JSON knows Python's own only
+                object.__setattr__(self, name, value.item())
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from levelprox.subset import Exchanges, SubsetCertificate, SubsetRecord
 FITTED: dict[str, Callable[[Any], bool]] = {
     "n_features_in_": lambda n: _is_count(n) and n > 0,
     "feature_names_in_": lambda names: _is_vector(names, "O") and all(isinstance(name, str) for name in names),
-    "classes_": lambda classes: _is_vector(classes, "biufUO") and classes.size > 1,
+    "classes_": lambda classes: _is_vector(classes, "biufUO") and classes.size > 1 and _are_labels(classes),
     "coef_": lambda coef: _is_numbers(coef) and coef.ndim in (1, 2),
     "intercept_": lambda one: isinstance(one, np.ndarray | np.floating) and _is_numbers(np.asarray(one)),
     "scale_": lambda scale: _is_vector(scale, "f") and scale.dtype == np.float64 and bool(np.all(scale > 0)),
@@ -65,6 +65,8 @@ def check_soundness(model: Any, name: str) -> None:
             model._softmax()
     except InvalidInputError as error:
         raise FileFormatError(f"{name}: {error}") from error
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        raise FileFormatError(f"{name}: the parts of the model do not fit together: {error}") from error
 
 
 def _check_parts(model: Any) -> None:
@@ -155,6 +157,10 @@ def _is_vector(array: object, kinds: str, may_be_nan: bool = False) -> bool:
     if not (isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in kinds):
         return False
     return may_be_nan or _is_finite(array)
+
+
+def _are_labels(classes: NDArray[Any]) -> bool:
+    return classes.dtype.kind != "O" or all(isinstance(one, str | int | float) for one in classes)
 
 
 def _is_numbers(array: object) -> bool:

@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox.designs import Design
 from levelprox.objectives.base import Vector
 from levelprox.objectives.curved import Curved, Matrix
 
@@ -19,6 +20,8 @@ class Model(Curved):
 
     #: Whether ψ sees only differences between the coefficients of a feature: all shifted alike, it stays the same.
     only_contrasts: bool = False
+    #: The data matrix, whose columns are features, perhaps with one of ones.
+    design: Design
 
     @property
     def convex_start(self) -> Self | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from levelprox.report.page.coefficients import columns_of, figure, intercept_of,
 from levelprox.report.page.curves import Choice, charts_of, choice_of, mean_loss_name
 from levelprox.report.page.family import Family
 from levelprox.report.page.judged import Judged, Samples, judge, seeing
-from levelprox.report.page.outcomes import classes_of, points_of
+from levelprox.report.page.outcomes import outcomes_of
 from levelprox.result import Status
 
 # By how much ψ of the same data may differ: of float32 data it is known to so much of itself, or of the smallest fit's.
@@ -23,8 +22,10 @@ _SAME_LOSS, _ROUNDING = 1e-4, 1e-6
 def content(family: Family, train: Samples, test: Samples | None) -> dict[str, Any]:
     """Everything on the page that depends on the model and the data."""
     train, test = train.read_by(family.model), None if test is None else test.read_by(family.model)
-    in_training = [judge(one, train) for one in family.fits]
-    in_test = None if test is None else [judge(one, test) for one in family.fits]
+    outcomes = outcomes_of(family, train if test is None else test)
+    in_training = [judge(one, train, outcomes.look if test is None else None) for one in family.fits]
+    in_test = None if test is None else [judge(one, test, outcomes.look) for one in family.fits]
+    seen = [one.seen for one in in_test or in_training]
     choice = choice_of(family)
     lines, rows = lines_of(family), [rows_of(one) for one in family.fits]
     shown = sorted({j for fit in rows for j, _ in fit} | set(lines["features"]))
@@ -54,7 +55,7 @@ def content(family: Family, train: Samples, test: Samples | None) -> dict[str, A
         "fits": fits,
         "lines": {**lines, "features": [place[j] for j in lines["features"]]},
         "charts": charts_of(family, in_training, in_test, choice),
-        "outcome": _outcome(family, train if test is None else test, in_test or in_training, test is not None),
+        "outcome": {"of": "training" if test is None else "test", **outcomes.with_all(seen)},
     }
 
 
@@ -103,7 +104,7 @@ def _error(name: str, fit: Any, judged: Judged, samples: Samples) -> list[str]:
 def _notice(family: Family, train: Samples) -> str:
     """A warning where ψ of the data given is not that of the model: it was fitted to others."""
     model, y, weight = seeing(family.model, train), train.y, train.weight
-    if train.there.size < y.size or hasattr(model, "n_samples_seen_"):  # what a stream has seen is no longer there
+    if train.there.size < y.size:  # removed samples may be of classes, or of sizes, that the fit has not seen
         return ""
     if hasattr(model, "classes_"):
         if not np.all(np.isin(y, model.classes_)):
@@ -116,23 +117,3 @@ def _notice(family: Family, train: Samples) -> str:
     if abs(psi - here) <= rounding:
         return ""
     return f"These are not the data that the model was fitted to: here ψ is {here:.6g}, there it was {psi:.6g}."
-
-
-def _outcome(family: Family, samples: Samples, judged: Sequence[Judged], tested: bool) -> dict[str, Any]:
-    """What was predicted beside what was, for each fit."""
-    of = "test" if tested else "training"
-    if hasattr(family.model, "classes_"):
-        table = classes_of(family.model.classes_, samples)
-        counts = [table.counts(one) for one in judged]
-        return {"kind": "classes", "of": of, "names": table.names, "rows": table.rows, "counts": counts}
-    points = points_of(samples, len(family.fits))
-    return {
-        "kind": "residuals",
-        "of": of,
-        "low": points.low,
-        "high": points.high,
-        "shown": points.shown,
-        "all": points.all,
-        "actual": points.actual,
-        "predicted": [points.predicted(one) for one in judged],
-    }

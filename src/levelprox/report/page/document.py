@@ -110,7 +110,7 @@ def _subtitle(family: Family, training: Samples, testing: Samples | None) -> str
 
 def _written(said: dict[str, Any], family: Family, title: str, subtitle: str) -> str:
     style = _read("page.css").replace("/* palette */", _palette())
-    script = _read("page.js")
+    script = '\n(() => {\n"use strict";\n' + "\n".join(map(_read, _SCRIPTS)) + "})();\n"
     fit = said["fits"][family.own]
     tested = "test data" if said["outcome"]["of"] == "test" else "training data"
     return Template(_read("page.html")).substitute(
@@ -140,6 +140,7 @@ def _written(said: dict[str, Any], family: Family, title: str, subtitle: str) ->
     )
 
 
+_SCRIPTS = ("elements.js", "charts.js", "page.js")  # in this order, in one scope
 _PACKAGES = ("levelprox", "numpy", "scipy", "scikit-learn")
 
 

@@ -68,7 +68,9 @@ def family_of(
     """
     from sklearn.utils.validation import check_is_fitted
 
-    check_is_fitted(model, "certificate_")
+    check_is_fitted(model, "coef_")
+    if not hasattr(model, "certificate_"):
+        raise InvalidInputError("a model kept up to date by partial_fit has no certificate, and so no page: use fit")
     if fits is not None and (n_features is not None or level is not None):
         raise InvalidInputError("give either fits or the budgets to fit, not both")
     by = axis_of(model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,8 +50,8 @@ class Judged:
 
     Attributes
     ----------
-    predicted : ndarray of shape (n,)
-        Classes, or what is expected of y.
+    seen : Any
+        What was made of the predictions, which are not kept: there is one for each sample and each fit.
     loss : float or None
         The mean loss, class weights left aside; None where a class is there that the fit does not know.
     error : float or None
@@ -62,7 +62,7 @@ class Judged:
         R² of other models than classifiers, where y varies: 1 − Σ(y − ŷ)² / Σ(y − ȳ)².
     """
 
-    predicted: NDArray[Any]
+    seen: Any
     loss: float | None
     error: float | None = None
     wrong: int | None = None
@@ -96,20 +96,21 @@ def seeing(fit: Any, samples: Samples) -> Any:
     return reader
 
 
-def judge(model: Any, samples: Samples) -> Judged:
-    """How a fit does on samples that were read."""
+def judge(model: Any, samples: Samples, look: Callable[[NDArray[Any]], Any] | None = None) -> Judged:
+    """How a fit does on samples that were read; `look` is shown the predictions."""
     fit = seeing(model, samples)
     predicted = np.asarray(fit.predict(samples.X, **samples.more))
     if predicted.shape != samples.y.shape:
         raise InvalidInputError(f"X and y must have as many samples, got {predicted.size} and {samples.y.size}")
+    seen = None if look is None else look(predicted)
     if not hasattr(fit, "classes_"):
         loss = float(fit._mean_loss(samples.X, np.asarray(samples.y, np.float64), samples.weight, **samples.more))
-        return Judged(predicted, _number(loss), explained=_explained(samples, predicted))
+        return Judged(seen, _number(loss), explained=_explained(samples, predicted))
     wrong = predicted != samples.y
     error = float(np.average(wrong, weights=samples.weight))
     known = bool(np.all(np.isin(samples.y[samples.there], fit.classes_)))
     loss = float(fit._mean_loss(samples.X, samples.y, samples.weight)) if known else np.inf
-    return Judged(predicted, _number(loss), error, int(np.count_nonzero(wrong[samples.there])))
+    return Judged(seen, _number(loss), error, int(np.count_nonzero(wrong[samples.there])))
 
 
 def _number(value: float) -> float | None:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.report.page.judged import Judged, Samples
+from levelprox.report.page.family import Family
+from levelprox.report.page.judged import Samples
 
 _MOST_CLASSES = 12
 _MOST_POINTS, _ALL_POINTS, _LEAST_POINTS = 2000, 30_000, 250
@@ -39,12 +40,23 @@ class Classes:
     _known: NDArray[Any]
     _there: NDArray[np.intp]
 
-    def counts(self, judged: Judged) -> list[list[int]]:
+    def look(self, predicted: NDArray[Any]) -> list[list[int]]:
         """How often each was taken for each."""
-        guessed = self._place[np.searchsorted(self._known, judged.predicted[self._there])]
+        guessed = self._place[np.searchsorted(self._known, predicted[self._there])]
         table = np.zeros((len(self.rows), len(self.names)), np.int64)
         np.add.at(table, (self._actual, guessed), 1)
         return [[int(n) for n in row] for row in table]
+
+    def with_all(self, seen: list[list[list[int]]]) -> dict[str, Any]:
+        """As data, with the counts of each fit."""
+        return {"kind": "classes", "names": self.names, "rows": self.rows, "counts": seen}
+
+
+def outcomes_of(family: Family, samples: Samples) -> Classes | Points:
+    """How what the fits predict of these samples is shown."""
+    if hasattr(family.model, "classes_"):
+        return classes_of(family.model.classes_, samples)
+    return points_of(samples, len(family.fits))
 
 
 def classes_of(known: NDArray[Any], samples: Samples) -> Classes:
@@ -86,9 +98,14 @@ class Points:
     actual: list[int]
     _rows: NDArray[np.intp]
 
-    def predicted(self, judged: Judged) -> list[int]:
+    def look(self, predicted: NDArray[Any]) -> list[int]:
         """What a fit predicts of them, in steps."""
-        return _steps(judged.predicted[self._rows], self.low, self.high)
+        return _steps(predicted[self._rows], self.low, self.high)
+
+    def with_all(self, seen: list[list[int]]) -> dict[str, Any]:
+        """As data, with what each fit predicts."""
+        shown = {"kind": "residuals", "low": self.low, "high": self.high, "shown": self.shown, "all": self.all}
+        return {**shown, "actual": self.actual, "predicted": seen}
 
 
 def points_of(samples: Samples, n_fits: int) -> Points:

@@ -1,6 +1,6 @@
 """The part of a page that is there without a script: the model itself, written out.
 
-`page.js` makes the same elements of the same data when another budget is looked at; tests compare the two.
+`elements.js` makes the same elements of the same data when another budget is looked at; tests compare the two.
 """
 
 from __future__ import annotations
