@@ -371,6 +371,13 @@ def test_odd_names_of_outputs(files, run, tmp_path):
         assert run("info", f"{tmp_path}/{name}")[0] == 0
 
 
+def test_a_class_for_every_number_is_warned_of(run, tmp_path):
+    (tmp_path / "a.csv").write_text("a,y\n" + "".join(f"{i % 3},{i // 2}\n" for i in range(50)))
+    words = ("--task", "classification", "--features", 1, "--time-limit", 0, "--accept-inaccurate")
+    code, _, err = run("fit", tmp_path / "a.csv", *words)
+    assert code == 0 and "the target has 25 different values: each of them is a class of its own" in err
+
+
 def test_warnings_are_lines_and_in_the_document(files, run):
     code, out, err = run("fit", files / "dia.parquet", "--level", 2, "--json")
     (warning,) = json.loads(out)["warnings"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import os
 import re
 import signal
 import statistics
@@ -73,9 +74,13 @@ def test_c78_ctrl_c_returns_a_feasible_point_within_a_second(setup):
 
 
 def test_importing_costs_little_beyond_scikit_learn():
-    # Processor time: what else the machine does is not the package's fault.
-    script = "import time, sklearn; t = time.process_time(); import levelprox; print(time.process_time() - t)"
-    seconds = [float(subprocess.check_output([sys.executable, "-c", script])) for _ in range(5)]
+    # Processor time: what else the machine does is not the package's fault. Compiled to bytecode, as for all users.
+    script = (
+        "import time, sklearn; t = time.process_time(); from levelprox import solve; print(time.process_time() - t)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-c", script]
+    seconds = [float(subprocess.check_output(command, env=environment)) for _ in range(5)]
     assert statistics.median(seconds) < 0.2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,11 +92,13 @@ class Fitting:
 
 def guessing(settings: Settings, y: Any) -> Task:
     """What is to be learnt: as was said, or as the loss or the target let one guess, which is said."""
-    if settings.task is not None:
-        return settings.task
-    if settings.loss is not None:
-        return task_of_loss(settings.loss)
-    task, why = guessed_task(y)
+    likely, why = guessed_task(y)
+    task = settings.task or (None if settings.loss is None else task_of_loss(settings.loss))
+    if task is not None:
+        if task is Task.CLASSIFICATION and likely is Task.REGRESSION:
+            warnings.warn(f"{why}: each of them is a class of its own", stacklevel=2)
+        return task
+    task = likely
     if not settings.quiet:
         say(f"levelprox: {task}, because {why} (--task says otherwise)")
     return task

@@ -85,6 +85,8 @@ def path(
     files.check_outputs((out, report), (data, test), force)
     how = inputs.how_to_read(target, drop, weight, format, no_header, separator, zero_based)
     with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
+        from levelprox.cli.summary import score_name
+
         read = inputs.read_training(data, how)
         chosen = guessing(settings, read.y)
         tested = None if test is None else read_test(test, read, how)
@@ -92,7 +94,7 @@ def path(
         fits = along.fits()
         rows = along.rows(fits)
         _write(along, fits, rows, out, report, force)
-        _print(along, rows, json, warned)
+        _print(along, rows, score_name(fits[0]), json, warned)
     for one in filter(None, (out, report)):
         if not quiet:
             say(f"levelprox: wrote {one}")
@@ -135,7 +137,6 @@ class _Along:
 
     def rows(self, fits: list[Any]) -> list[dict[str, Any]]:
         """The table: what each budget brings."""
-        from levelprox.cli.summary import score_name
         from levelprox.report.fitted import feature_names
 
         rows = []
@@ -149,7 +150,7 @@ class _Along:
                 if data is not None:
                     with inputs.judging_data():
                         score = fit.score(data.X, labels_of(data, self.task), data.weight)
-                    row[f"{score_name(fit)}, {part}"] = float(score)
+                    row[f"{part}_score"] = float(score)
             names = feature_names(fit)
             row |= {"status": str(fit.status_), "features": [names[j] for j in fit.selected_features_]}
             rows.append(row)
@@ -192,20 +193,26 @@ def _csv(rows: list[dict[str, Any]]) -> str:
     return text.getvalue()
 
 
-def _print(along: _Along, rows: list[dict[str, Any]], json: bool, warned: list[str]) -> None:
+def _print(along: _Along, rows: list[dict[str, Any]], score: str, json: bool, warned: list[str]) -> None:
     from levelprox import __version__
     from levelprox.cli.output import print_json, print_line, print_table
 
     n, d = along.data.shape
     if json:
         about = {"path": along.data.path, "n_samples": n, "n_features": d, "target": along.data.target_name}
-        document = {"levelprox": __version__, "command": "path", "task": along.task, "data": about, "path": rows}
+        document = {
+            "levelprox": __version__,
+            "command": "path",
+            "task": along.task,
+            "data": about,
+            "score": score,
+            "path": rows,
+        }
         print_json({**document, "warnings": warned})
         return
-    names = {"n_features": "k", "n_selected": "used", "multiplier": "price"}
-    names |= {key: key.rpartition(", ")[2] for key in rows[0] if key.endswith((", train", ", test"))}
-    score = next(key.rpartition(", ")[0] for key in rows[0] if key.endswith(", train"))
-    print_line(f"{along.task} on {along.data.path}: {n} samples, {d} features; train and test are {score}")
+    names = {"n_features": "k", "n_selected": "used", "multiplier": "price", "train_score": score}
+    names["test_score"] = f"{score}, test"
+    print_line(f"{along.task} on {along.data.path}: {n} samples, {d} features")
     before: list[str] = []
     shown = []
     for row in rows:
