@@ -75,6 +75,11 @@ class Columns:
             self._look_up(missing)
         return [column for j in wanted for column in self.known[j]]
 
+    def forget(self) -> None:
+        """Let go of all columns: of many samples they take much memory, and can be looked up again."""
+        self.known.clear()
+        self.kept = 0
+
     def moves(self, features: Features) -> Iterator[Vector]:
         """The same, as changes of the margins: one at a time, for all at once may be more than there is room for."""
         if self.fit_in(features):

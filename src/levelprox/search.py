@@ -247,7 +247,8 @@ class Search:
         )
         size = float(np.max(problem.sizes(start.gradient), initial=0.0))
         how = replace(self._how(), null=NullFit(start.x, start.psi, None, size or 1.0), gamma=self._gamma(scaled))
-        best = direct
+        best, columns = direct, self.swaps.refits.columns
+        columns.forget()  # the stages have others
         for stage, end in continued(scaled, start, at, how, _ROUGH, count=self.k + 1):
             self.swaps.n_grad += stage.n_grad
             self.swaps.check_time()
@@ -257,6 +258,7 @@ class Search:
             counted = problem.counted(np.flatnonzero(sizes))
             largest_k = counted[np.argsort(-sizes[counted], kind="stable")[: self.k]]
             fit = self.swaps.fitted(self._with_exempt(largest_k))
+            columns.forget()
             best = fit if fit.psi < best.psi else best
         return best
 

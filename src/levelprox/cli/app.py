@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from levelprox.cli import certify, fit, info, path, predict, signals, streams
+from levelprox.cli import certify, fit, info, memory, path, predict, signals, streams
 from levelprox.cli.exits import Exit, of_error
 
 HELP = """
@@ -67,6 +67,7 @@ def guarded(command: Callable[..., int]) -> Callable[..., int]:
 
     @functools.wraps(command)
     def run_guarded(*args: Any, **options: Any) -> int:
+        memory.give_back_large_arrays()
         with signals.sigterm_as_interrupt() as signalled:
             try:
                 code = command(*args, **options)
