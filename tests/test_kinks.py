@@ -185,7 +185,7 @@ def test_a_batch_size_above_n_is_said_once_by_the_run():
 INTERRUPTED = """
 import signal, sys, warnings
 import numpy as np
-from levelprox import Problem, Stochastic, constraints, solve, nearby, run
+from levelprox import Problem, Stochastic, constraints, solve, nearby, conclusion
 signal.signal(signal.SIGINT, signal.default_int_handler)
 warnings.simplefilter("ignore")
 find = nearby.nearby_kkt
@@ -193,7 +193,7 @@ def slow(*args, **kwargs):
     print("ready", flush=True)
     for _ in range(1000):
         find(*args, **kwargs)
-run.nearby_kkt = slow
+conclusion.nearby_kkt = slow
 rng = np.random.default_rng(0)
 X = rng.standard_normal((50, 10)); b = X[:, 0]
 exact = lambda x: (float(np.mean(np.abs(X @ x - b))), X.T @ np.sign(X @ x - b) / 50)
