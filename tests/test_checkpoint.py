@@ -30,6 +30,7 @@ from levelprox import (
     constraints,
     path,
     solve,
+    subset_path,
 )
 from levelprox.errors import CheckpointLockedError, CheckpointWarning, FileFormatError
 from levelprox.io import atomic, checkpoint, container
@@ -151,7 +152,9 @@ OTHERS = {
 @pytest.mark.parametrize("what", OTHERS)
 def test_a_state_of_another_problem_is_refused_in_words(tmp_path, what):
     begun(tmp_path / "state")
-    words = "the data are not the same" if what in ("the data", "the target", "the loss") else what
+    words = {"the data": "the data are", "the target": "the data are", "the loss": "ψ at a test point are"}.get(
+        what, what
+    )
     with pytest.raises(CheckpointError, match=f"of another run: {words}"):
         solve(OTHERS[what], checkpoint=tmp_path / "state", resume=True)
 
@@ -163,6 +166,53 @@ def test_a_state_of_other_options_is_refused_in_words(tmp_path, options):
     begun(tmp_path / "state")
     with pytest.raises(CheckpointError, match=f"of another run: {next(iter(options))} was"):
         solve(PROBLEM, checkpoint=tmp_path / "state", resume=True, **options)
+
+
+def swapped(column):
+    """Two entries of a column changed places, both of the same class."""
+    data = np.array(X)
+    first, second = np.flatnonzero(SIGNAL > 0)[:2]
+    data[[first, second], column] = data[[second, first], column]
+    return data
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("kind", ["k", "level", "cv", "path"])
+def test_entries_that_changed_places_are_noticed(tmp_path, kind, fit_intercept, loss):
+    """ψ and its gradient at a point can be the same to the last bit although the data are not."""
+    y = np.where(SIGNAL > 0, 1.0, -1.0)
+
+    def fit(data, **options):
+        if kind == "path":
+            model = LinearModel(data, y, loss=loss, fit_intercept=fit_intercept)
+            return subset_path(model, [1], checkpoint=tmp_path / "state", **options)
+        budget = {"k": {"n_features": 1}, "level": {"level": 1.5}, "cv": {"n_features": [1, 2], "cv": 2}}[kind]
+        estimator = SparseClassifierCV if kind == "cv" else SparseClassifier
+        model = estimator(loss, fit_intercept=fit_intercept, checkpoint=tmp_path / "state", **budget, **options)
+        return model.fit(data, y)
+
+    fit(X)
+    fit(X, resume=True)
+    with pytest.raises(CheckpointError, match="the data are not the same"):
+        fit(swapped(2), resume=True)
+
+
+def test_a_target_and_weights_that_changed_places_are_noticed(tmp_path):
+    weight = np.ones(40)
+    weight[:20] = 2.0
+    model = LinearModel(X, SIGNAL, loss="absolute", sample_weight=weight)
+    best_subset(model, 1, checkpoint=tmp_path / "state")
+    high = np.flatnonzero(SIGNAL > 1)[:2]
+    target = np.array(SIGNAL)
+    target[high] = target[high[::-1]]
+    for other in (
+        LinearModel(X, target, loss="absolute", sample_weight=weight),
+        LinearModel(X, SIGNAL, loss="absolute", sample_weight=weight[::-1].copy()),
+        LinearModel(X, SIGNAL, loss="absolute", sample_weight=weight, offset=np.full(40, 1e-3)),
+    ):
+        with pytest.raises(CheckpointError, match="the data are not the same"):
+            best_subset(other, 1, checkpoint=tmp_path / "state", resume=True)
 
 
 def test_a_state_of_another_function_is_refused(tmp_path):
@@ -214,6 +264,44 @@ def test_what_to_resume_from_is_checked(tmp_path):
 def test_a_resume_without_anything_there_begins(tmp_path):
     fit = solve(PROBLEM, checkpoint=tmp_path / "state", resume=True)
     assert fit.status is Status.SOLVED
+
+
+def test_a_relative_path_is_where_the_run_began(tmp_path, monkeypatch):
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path)
+    solve(PROBLEM, checkpoint=Checkpoint("state", 0), callback=lambda record, x: os.chdir(tmp_path / "sub"))
+    assert others(tmp_path / "sub") == []
+    assert others(tmp_path) == ["state", "state.previous", "sub"]
+
+
+def test_what_was_left_by_a_killed_process_is_removed(tmp_path):
+    for name in (".state.0123456789ab.tmp", ".state.previous.0123456789ab.tmp", ".state.mine.tmp"):
+        (tmp_path / name).write_text("")
+    solve(PROBLEM, checkpoint=tmp_path / "state")
+    assert others(tmp_path) == [".state.mine.tmp", "state", "state.previous"]
+
+
+def test_warm_starts_and_checkpoints_do_not_go_together(tmp_path):
+    model = SparseClassifier(n_features=2, warm_start=True, checkpoint=tmp_path / "state")
+    with pytest.raises(InvalidInputError, match="warm_start begins at the last fit, a checkpoint at the last state"):
+        model.fit(X, SIGNAL > 0)
+
+
+def test_a_finished_run_is_kept_in_the_other_file_too(tmp_path):
+    whole = solve(PROBLEM, checkpoint=tmp_path / "a")
+    solve(PROBLEM, checkpoint=tmp_path / "b", resume=tmp_path / "a")
+    np.testing.assert_array_equal(solve(PROBLEM, checkpoint=tmp_path / "b", resume=True).x, whole.x)
+
+
+def test_where_files_cannot_be_locked_that_is_said(tmp_path, monkeypatch):
+    def unsupported(handle, how):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    with pytest.raises(CheckpointError, match="files cannot be locked there: Function not implemented") as caught:
+        solve(PROBLEM, checkpoint=tmp_path / "state")
+    assert not isinstance(caught.value, CheckpointLockedError)
+    assert others(tmp_path) == []
 
 
 def test_going_on_from_one_file_in_another(tmp_path):

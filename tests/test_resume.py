@@ -154,6 +154,23 @@ def test_a_search_goes_on_from_any_of_its_pieces(name, options):
         assert len(again.kept) == len(journal.kept) - place - 1
 
 
+@pytest.mark.parametrize("seed", [114, 115])
+def test_what_a_limit_cuts_short_inside_a_piece_is_not_taken_for_its_end(tmp_path, seed):
+    """A loss that is not convex begins with a search of its own for a convex one."""
+    rng = np.random.default_rng(seed)
+    data = rng.standard_normal((60, 25))
+    objective = LinearModel(data, data[:, :6] @ rng.standard_normal(6) + rng.standard_cauchy(60), loss="cauchy")
+    whole = best_subset(objective, 5)
+    best_subset(objective, 5, max_iter=0, checkpoint=tmp_path / "state")
+    assert_same_subset(best_subset(objective, 5, checkpoint=tmp_path / "state", resume=True), whole)
+
+
+def test_what_was_not_examined_is_not_claimed():
+    stopped = best_subset(OBJECTIVES["logistic"], 2, time_limit=0)
+    assert np.isnan(stopped.multiplier) and stopped.addition is None
+    assert "not examined" in str(stopped.certificate) and "any of the 0" not in stopped.message
+
+
 def assert_same_subset(found, whole):
     np.testing.assert_array_equal(found.x, whole.x)
     assert (found.psi, found.status, found.message) == (whole.psi, whole.status, whole.message)
@@ -203,7 +220,7 @@ def test_a_run_that_a_limit_has_ended_goes_on_as_if_there_had_been_none(tmp_path
     assert rest.n_outer == whole.n_outer
 
 
-@pytest.mark.parametrize("name", ["logistic", "hinge"])
+@pytest.mark.parametrize("name", ["logistic", "hinge", "cauchy"])
 def test_a_search_that_a_limit_has_ended_goes_on_as_if_there_had_been_none(tmp_path, name):
     objective = OBJECTIVES[name]
     whole = best_subset(objective, 2)

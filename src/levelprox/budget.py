@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from levelprox.constraints import MCP
 from levelprox.errors import InvalidInputError
 from levelprox.exact_refit import ExactFit
-from levelprox.identity import identity_of
+from levelprox.identity import identity_without_level
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.journal import Journal, keeping
 from levelprox.kinked_search import KinkedSearch
@@ -125,7 +125,9 @@ def best_subset(
     kind = Search if objective.curved else KinkedSearch
 
     def identity() -> dict[str, str]:
-        return identity_of(problem, k=count, tol=tol, prove=bool(prove), start=begin)
+        kept, signs = problem.exempt, problem.must_be_nonnegative()
+        held = {"keep": kept, "nonnegative": signs if np.any(signs) else None}
+        return identity_without_level(objective, k=count, tol=tol, prove=bool(prove), start=begin, **held)
 
     with keeping(checkpoint, resume, identity, KINDS) as journal:
         found = kind(problem, count, at_least_zero("tol", tol), bool(prove), watch, begin, journal)()

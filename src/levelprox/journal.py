@@ -73,7 +73,7 @@ class Journal:
     @property
     def advice(self) -> str:
         """How to go on, for a run that is cut short; empty where nothing is kept."""
-        return "" if self.keeper is None else f" Its state is kept: resume={str(self.keeper.file.path)!r} goes on."
+        return "" if self.keeper is None else f" Its state is kept: resume={self.keeper.name!r} goes on."
 
     def as_tree(self) -> dict[str, Any]:
         return {"state": self.state, "parts": {name: part.as_tree() for name, part in self.parts.items()}}
@@ -91,16 +91,19 @@ class Keeper:
     Parameters
     ----------
     file : CheckpointFile
-    every : float
-        Seconds from one time to the next.
+    place : Checkpoint
+        As it was asked for.
     identity : dict of str to str
         What the run is a function of.
     kinds : iterable of type
         The dataclasses that states are made of.
     """
 
-    def __init__(self, file: CheckpointFile, every: float, identity: Mapping[str, str], kinds: Iterable[type]) -> None:
-        self.file, self.every, self.identity, self.kinds = file, every, dict(identity), tuple(kinds)
+    def __init__(
+        self, file: CheckpointFile, place: Checkpoint, identity: Mapping[str, str], kinds: Iterable[type]
+    ) -> None:
+        self.name, self.every = os.fspath(place.path), place.every
+        self.file, self.identity, self.kinds = file, dict(identity), tuple(kinds)
         self.journal = Journal(self)
         self.written = time.monotonic()
         self.pending = False
@@ -115,9 +118,10 @@ class Keeper:
         """Write what there is now; where that fails, the run goes on, with a warning."""
         try:
             self.file.write(self._contents())
-        except OSError as error:
+        except (OSError, MemoryError) as error:
+            why = getattr(error, "strerror", None) or "not enough memory"
             warn(
-                f"{self.file.path}: the state could not be written: {error.strerror}. The run goes on; "
+                f"{self.name}: the state could not be written: {why}. The run goes on; "
                 f"{'what was kept before is still there' if self.file.exists() else 'nothing is kept'}",
                 CheckpointWarning,
             )
@@ -128,7 +132,7 @@ class Keeper:
         try:
             self.file.write(self._contents())
         except OSError as error:
-            raise CheckpointError(f"{self.file.path}: no checkpoint can be written there: {error.strerror}") from error
+            raise CheckpointError(f"{self.name}: no checkpoint can be written there: {error.strerror}") from error
 
     def go_on_from(self, contents: Contents, name: Place) -> None:
         """Take the state of an earlier run, which must have been a run of the same."""
@@ -180,16 +184,17 @@ def keeping(
     if place is None:
         yield Journal()
         return
-    with Termination(Path(place.path)), CheckpointFile(place.path) as file:
-        keeper = Keeper(file, place.every, {"levelprox": metadata.version("levelprox"), **identity()}, kinds)
-        its_own = origin is not None and Path(origin) == file.path
+    with Termination(place.path), CheckpointFile(place.path) as file:
+        keeper = Keeper(file, place, {"levelprox": metadata.version("levelprox"), **identity()}, kinds)
+        its_own = origin is not None and Path(os.path.abspath(origin)) == file.path
         if file.exists() and not its_own:
             raise CheckpointError(
-                f"{file.path}: there is a checkpoint already; resume=True goes on from it. To begin again, remove it "
+                f"{keeper.name}: there is a checkpoint already; resume=True goes on from it. To begin again, remove it "
                 "or choose another file"
             )
         if origin is not None and (resume is not True or file.exists()):
             keeper.go_on_from(file.read() if its_own else files.read(origin), origin)
+            keeper.pending = not its_own
         else:
             keeper.begin()
         try:

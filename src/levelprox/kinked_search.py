@@ -79,12 +79,11 @@ class KinkedSearch:
     def __call__(self) -> Subset:
         self.pieces = pieces_of(self.journal, self.as_state, self.take)
         self._begin()
-        multiplier, addition, status = 0.0, None, Status.SOLVED
+        multiplier, addition, status = math.nan, None, Status.SOLVED
         try:
             self.watch.improved(self.best.psi, 0)
             self._search()
-            if not self._is_perfect():
-                multiplier, addition = self.pieces.once(self._best_addition)
+            multiplier, addition = (0.0, None) if self._is_perfect() else self.pieces.once(self._best_addition)
         except TimeoutError as error:
             if error is self.watch.raised:
                 raise

@@ -18,9 +18,8 @@ from levelprox import budget, run_state
 from levelprox.budget import best_subset
 from levelprox.carried import Levels, Solution, one_by_one
 from levelprox.certificate import Certificate
-from levelprox.constraints import L1
 from levelprox.errors import InvalidInputError, warn
-from levelprox.identity import identity_of
+from levelprox.identity import identity_of, identity_without_level
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.journal import Journal, keeping
 from levelprox.objectives import Objective
@@ -188,7 +187,7 @@ def subset_path(objective: Objective, k: Sequence[int] | ArrayLike, **options: A
 
     def identity() -> dict[str, str]:
         decisive = {name: value for name, value in options.items() if name not in ("max_iter", "callback")}
-        return identity_of(Problem(objective, L1(), 0.0), k=counts, **decisive)
+        return identity_without_level(objective, k=counts, **decisive)
 
     def searched(journal: Journal, count: int) -> Subset:
         left = None if limit is None else max(0.0, limit - (time.monotonic() - began))

@@ -14,6 +14,7 @@ Where features are given to begin with, exchanges begin from these alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -81,7 +82,7 @@ class Search:
     def __call__(self) -> Subset:
         self.pieces = pieces_of(self.journal, self.as_state, self.take)
         self.begin()
-        examined, multiplier, addition, status = 0, 0.0, None, Status.SOLVED
+        examined, multiplier, addition, status = 0, math.nan, None, Status.SOLVED
         try:
             self.watch.improved(self.swaps.best.psi, 0)
             for _ in self.sets():
@@ -177,6 +178,7 @@ class Search:
         for _ in search.sets():
             pass
         self.watch.step += watch.step
+        self.watch.held_back |= watch.held_back
         self.swaps.n_grad += search.swaps.n_grad
         self.swaps.n_refits += search.swaps.n_refits
         found = search.swaps.best

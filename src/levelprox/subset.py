@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -39,6 +40,8 @@ class Exchanges:
         return self.examined == self.total
 
     def __str__(self) -> str:
+        if not self.total:
+            return "there is no exchange of one feature for another"
         which = f"any of the {self.total}" if self.proved else f"the {self.examined} most promising of {self.total}"
         return f"not improved by {which} exchanges of one feature for another"
 
@@ -60,7 +63,8 @@ class SubsetCertificate:
     exchanges : Exchanges
         What is shown of exchanges.
     multiplier : float
-        What one more feature would gain: ψ(x) less ψ refitted with the best single addition that was found.
+        What one more feature would gain: ψ(x) less ψ refitted with the best single addition that was found; nan where a
+        limit ended the search before that was looked for.
     addition : int or None
         That feature; None where there is none that gains.
     """
@@ -79,6 +83,7 @@ class SubsetCertificate:
 
     def __str__(self) -> str:
         gain = "nothing" if self.addition is None else f"{self.multiplier:.6g}, feature {self.addition}"
+        gain = "not examined" if math.isnan(self.multiplier) else gain
         rows = [
             ("objective ψ(x)", f"{self.psi:.10g}"),
             ("features ≤ k", f"{self.n_nonzero} ≤ {self.k}"),
@@ -137,7 +142,8 @@ class Subset:
     k : int
         What was asked for.
     multiplier : float
-        What one more feature would gain: ψ(x) less ψ refitted with the best single addition that was found.
+        What one more feature would gain: ψ(x) less ψ refitted with the best single addition that was found; nan where a
+        limit ended the search before that was looked for.
     addition : int or None
         That feature; None where there is none that gains.
     exchanges : Exchanges

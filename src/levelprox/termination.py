@@ -19,12 +19,12 @@ class Termination:
 
     Parameters
     ----------
-    path : Path
+    path : path-like
         Where the state is kept, for the words that are left behind.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.asked = path, False
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.name, self.path, self.asked = os.fspath(path), Path(os.path.abspath(path)), False
         self.before: Any = None
 
     def __enter__(self) -> Termination:
@@ -40,8 +40,13 @@ class Termination:
             return
         signal.signal(signal.SIGTERM, self.before)
         if self.asked:
-            warn(f"Terminated. The state is kept: resume={str(self.path)!r} goes on", CheckpointWarning)
-            os.kill(os.getpid(), signal.SIGTERM)
+            try:
+                kept = (
+                    f"The state is kept: resume={self.name!r} goes on" if self.path.exists() else "Nothing was done yet"
+                )
+                warn(f"Terminated. {kept}", CheckpointWarning)
+            finally:  # also where warnings are errors
+                os.kill(os.getpid(), signal.SIGTERM)
 
     def _interrupt(self, signum: int, frame: FrameType | None) -> None:
         """A second one does not wait."""

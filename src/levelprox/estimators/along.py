@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone, is_classifier
 
 from levelprox.estimators.task import Budget, Task, budgets_of
+from levelprox.result import Status
 
 _MOST, _LEVELS = 30, 20  # numbers of features, levels tried where none are given
 
@@ -36,7 +37,13 @@ class Along:
         if budgets[0].features is None:
             solutions = task.fits(np.array([budget.value for budget in budgets]))
         else:
-            solutions = [task.fit(budget) for budget in budgets]
+            solutions = []
+            for budget in budgets:
+                solutions.append(task.fit(budget))
+                if solutions[-1].status is Status.INTERRUPTED:
+                    raise KeyboardInterrupt
+        if len(solutions) < len(budgets):  # levels that were not reached: the same
+            raise KeyboardInterrupt
         fits = []
         for budget, solution in zip(budgets, solutions, strict=True):
             fits.append(copy.copy(model))

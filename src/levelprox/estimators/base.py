@@ -197,7 +197,11 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
 
     def _previous(self, task: Task) -> Vector | None:
         """x of the last fit, where it is to begin with and can be."""
-        if not boolean("warm_start", self.warm_start) or not hasattr(self, "coef_"):
+        if boolean("warm_start", self.warm_start) and self.checkpoint is not None:
+            raise InvalidInputError(
+                "warm_start begins at the last fit, a checkpoint at the last state: give only one of them"
+            )
+        if not self.warm_start or not hasattr(self, "coef_"):
             return None
         coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
         if coef.shape != (task.border.width, task.border.scale.size):

@@ -27,16 +27,14 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.parallel import Parallel, delayed
 
-from levelprox.constraints import L1
 from levelprox.errors import CheckpointError, InvalidInputError, warn
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.information import CRITERIA, check_likelihood, deviance, price
 from levelprox.estimators.task import Budget, Solution, Task, budgets_of
 from levelprox.estimators.watching import counting
-from levelprox.identity import fingerprint, identity_of
+from levelprox.identity import hashed, identity_without_level
 from levelprox.journal import Journal, keeping
 from levelprox.path import KINDS
-from levelprox.problem import Problem
 from levelprox.result import Status
 
 #: Numbers of features tried where neither n_features nor level is given, as far as there are features.
@@ -81,7 +79,7 @@ class Choosing(SparseLinearModel):
 
         def identity() -> dict[str, str]:
             options = {name: value for name, value in self.get_params().items() if name not in _OF_NO_CONSEQUENCE}
-            return identity_of(Problem(task(self._grid(samples.X.shape[1])[0]).objective, L1(), 0.0), **options)
+            return identity_without_level(task(self._grid(samples.X.shape[1])[0]).objective, **options)
 
         with keeping(self.checkpoint, self.resume, identity, (*KINDS, _Scored)) as journal:
             budget = self._search(samples, params, journal.part("choosing"))
@@ -213,7 +211,7 @@ class Choosing(SparseLinearModel):
         self, work: Iterable[Any], total: int, what: str, splits: NDArray[Any] | None, journal: Journal
     ) -> Iterator[list[_Scored]]:
         """What comes of the pieces of work, in their order; those that the journal knows are not done again."""
-        folds = "none" if splits is None else fingerprint(splits)
+        folds = "none" if splits is None else hashed(splits)
         known = journal.state or {"folds": folds, "scored": ()}
         if known["folds"] != folds:
             raise CheckpointError(

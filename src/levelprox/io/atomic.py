@@ -65,6 +65,15 @@ def _beside(target: Path) -> Path:
     return target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.tmp")
 
 
+def sweep(target: Path) -> None:
+    """Remove what processes that were killed while they wrote this file have left; nobody must be writing it now."""
+    begin = f".{target.name[:40]}."
+    for one in target.parent.iterdir():
+        if one.name.startswith(begin) and one.name.endswith(".tmp") and len(one.name) == len(begin) + 16:
+            with suppress(OSError):
+                os.unlink(one)
+
+
 def _name(temporary: Path, target: Path) -> None:
     """Give a file its name, unless there is one of that name; unlike a look beforehand this cannot be overtaken."""
     try:
@@ -87,6 +96,9 @@ def _keep(file: Path, kept: Path) -> None:
             raise
         except OSError:  # a file system without second names
             os.replace(file, kept)
+        finally:
+            with suppress(OSError):
+                os.unlink(second)
 
 
 def sync_directory(directory: Path) -> None:

@@ -64,10 +64,12 @@ class CheckpointFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path, self.is_whole = Path(path), False
+        self.path, self.is_whole = Path(os.path.abspath(path)), False
         self.previous = self.path.with_name(self.path.name + ".previous")
         self._lock_path = self.path.with_name(self.path.name + ".lock")
         self._lock = _locked(self._lock_path, self.path)
+        atomic.sweep(self.path)
+        atomic.sweep(self.previous)
 
     def exists(self) -> bool:
         """Whether there is a state to go on from."""
@@ -150,13 +152,18 @@ def _locked(lock: Path, path: Path) -> int:
             raise CheckpointError(f"{path}: no checkpoint can be written there: {error.strerror}") from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             holder = os.pread(handle, 20, 0).decode("ascii", "replace").strip()
             os.close(handle)
             raise CheckpointLockedError(
                 f"{path}: another run{f', process {holder},' if holder else ''} keeps its state there; wait for it, "
                 "or choose another file"
             ) from error
+        except OSError as error:
+            os.close(handle)
+            with suppress(OSError):
+                os.unlink(lock)
+            raise CheckpointError(f"{path}: files cannot be locked there: {error.strerror}") from error
         if _is_at(handle, lock):
             with suppress(OSError):  # a full disk; it is only for those who wait
                 os.pwrite(handle, str(os.getpid()).encode("ascii"), 0)

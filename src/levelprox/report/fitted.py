@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,8 @@ def price_words(estimator: Any) -> str:
     """What a larger budget would bring."""
     certificate: Certificate | SubsetCertificate = estimator.certificate_
     if isinstance(certificate, SubsetCertificate):
+        if math.isnan(certificate.multiplier):
+            return "not examined: the fit was stopped before"
         if certificate.addition is None:
             return "no single further feature was found that would lower the loss"
         name = feature_name(estimator, certificate.addition)
