@@ -14,6 +14,7 @@ from levelprox import LinearModel, MultinomialModel, Problem, Status, Subset, be
 from levelprox.constraints import MCP
 from levelprox.objectives import Model
 from levelprox.refit import Fit
+from levelprox.result import CUT_SHORT
 
 Double = NDArray[np.float64]
 
@@ -190,7 +191,10 @@ def check_subset(found: Subset, objective: Model, k: int, kept=()) -> Subset:
     assert found.psi == objective.value_and_gradient(found.x)[0]
     assert 0 <= found.exchanges.examined <= found.exchanges.total
     assert found.exchanges.proved == (found.exchanges.examined == found.exchanges.total)
-    assert found.multiplier >= 0 and (found.addition is None) == (found.multiplier == 0)
+    if np.isnan(found.multiplier):  # not examined
+        assert found.status in CUT_SHORT and found.addition is None
+    else:
+        assert found.multiplier >= 0 and (found.addition is None) == (found.multiplier == 0)
     assert found.addition is None or (sizes[found.addition] == 0 and found.addition not in exempt)
     assert (
         found.success == (found.status in (Status.SOLVED, Status.CALLBACK_STOP))
