@@ -22,7 +22,7 @@ from levelprox.errors import InvalidInputError
 from levelprox.validation import Array
 
 _PIECE = 2**23  # entries of a CSC matrix that are turned into CSR at a time
-_BLOCK = 2**22  # entries that are looked at at a time
+_BLOCK = 2**18  # entries that are looked at at a time
 _PANEL = 16  # columns of a dense tile
 _DENSE = 0.25  # rows with this share of entries are cheaper as dense tiles than pair by pair
 
