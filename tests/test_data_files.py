@@ -105,12 +105,15 @@ def test_names_of_columns_reach_the_model(tmp_path):
         ("a,my city,y\n1,x,3\n", r"drop it \(--drop 'my city'\)"),
         ("a,b,c,y\n1,u,v,3\n", r"columns 'b', 'c' hold no numbers; drop them \(--drop b --drop c\)"),
         ("a,b,y\n1,2,3\n1,,4\n", r"row 2, column 'b' is missing \(1 in this column\)"),
+        ("a,b,y\n1,2,3\n,,\n4,5,6\n", "row 2, column 'a' is missing"),
+        ("a,b,y\n1,2,3\nNA,NA,NA\n", "row 2, column 'a' is missing"),
+        ('a,b,y\n\n1,"2",3\r\n\r\n\n,,\n', "row 5, column 'a' is missing"),
         ("a,b,y\n1,2,3\n1,NA,4\n", "row 2, column 'b' is missing"),
         ("a,b,y\n1,,3\n1,,4\n", r"row 1, column 'b' is missing \(2 in"),
         ("a,b,y\n1,2,3\n1,2,\n", "row 2, column 'y' is missing"),
         ("a,b,y\n1,1e999,3\n", "row 1, column 'b' is inf"),
         ("a,b,y\n1,inf,3\n", "row 1, column 'b' is inf"),
-        ("a,b,y\n1,2,3,4\n", "more fields"),
+        ("a,b,y\n1,2,3,4\n", r"a row has more fields than the first line; .* \(--separator\)"),
         ("a,a,y\n1,2,3\n", "more than one column is called 'a'"),
         (",,y\n1,2,3\n", "columns are called ''"),
         ("1,2,3\n4,5,6\n", r"the first line holds numbers, no names; is there no header\? \(--no-header\)"),
@@ -118,7 +121,7 @@ def test_names_of_columns_reach_the_model(tmp_path):
         ("", "empty"),
         ("a,b,y\n", "there are no rows"),
         ("a,b,y\n\n\n", "there are no rows"),
-        (b"a,b,y\n1,\xff\xfe,3\n", "utf-8"),
+        (b"a,b,y\n1,\xff\xfe,3\n", "not UTF-8; convert it"),
         ("y\n1\n", "only one column"),
     ],
 )
@@ -136,8 +139,9 @@ def test_what_cannot_be_used_of_a_csv_file_is_named(text, message, tmp_path):
         b'"a","b","y"\n"1","2","3"\n4,5,6\n',
         b"a,b,y\n1,2,3\n\n4,5,6\n\n",
         b"a,b,y\n1,2,3\n4,5.0,6e0\n",
+        b'\r\n\na,b,y\r\n\r\n1,"2",3\r\n\n"4",5,6\n\n\n',
     ],
-    ids=["bom and crlf", "no last newline", "blanks", "quotes", "empty lines", "mixed"],
+    ids=["bom and crlf", "no last newline", "blanks", "quotes", "empty lines", "mixed", "empty lines and quotes"],
 )
 def test_csv_as_people_write_it(text, tmp_path):
     data = read_data(csv_file(tmp_path / "a.csv", text))
@@ -149,6 +153,11 @@ def test_csv_as_people_write_it(text, tmp_path):
 def test_integers_too_long_for_any_integer_are_read_as_numbers(tmp_path):
     data = read_data(csv_file(tmp_path / "a.csv", f"a,y\n{'9' * 60},1\n1,2\n"))
     assert np.asarray(data.X)[0, 0] == float("9" * 60)
+
+
+def test_an_empty_line_within_quotes_is_part_of_a_word(tmp_path):
+    data = read_data(csv_file(tmp_path / "a.csv", 'a,y\n1,"u\n\nv"\n\n2,w\n'))
+    assert data.y.tolist() == ["u\n\nv", "w"] and data.shape == (2, 1)
 
 
 def test_words_and_truth_values_are_classes(tmp_path):

@@ -33,10 +33,13 @@ class Table:
     frame : polars.DataFrame
     name : str
         What the file is called in errors.
+    left_out : tuple of int
+        Rows of the file, from 0 and ascending, that are not in the frame.
     """
 
     frame: polars.DataFrame
     name: str
+    left_out: tuple[int, ...] = ()
 
     @property
     def names(self) -> list[str]:
@@ -105,9 +108,8 @@ class Table:
         row = next((i for i, value in enumerate(column) if value is not None and not is_numeral(value)), None)
         if row is None:
             self._refuse_missing(names[0], 0, column.null_count())
-        raise FileFormatError(
-            f"{self.name}: column {names[0]!r} holds text, {column[row][:40]!r} in row {row + 1}; drop it ({drops})"
-        )
+        where = f"{column[row][:40]!r} in row {self._row(row)}"
+        raise FileFormatError(f"{self.name}: column {names[0]!r} holds text, {where}; drop it ({drops})")
 
     def _check_finite(self, name: str, column: polars.Series) -> None:
         if column.null_count():
@@ -116,14 +118,20 @@ class Table:
         if bad.any():
             row = int(bad.arg_max() or 0)
             raise FileFormatError(
-                f"{self.name}: row {row + 1}, column {name!r} is {column[row]} ({int(bad.sum())} in this column): "
-                "every value must be finite"
+                f"{self.name}: row {self._row(row)}, column {name!r} is {column[row]} ({int(bad.sum())} in this "
+                "column): every value must be finite"
             )
+
+    def _row(self, row: int) -> int:
+        """Which row of the file, from 1, a row of the frame is."""
+        for one in self.left_out:
+            row += one <= row
+        return row + 1
 
     def _refuse_missing(self, name: str, row: int, count: int) -> NoReturn:
         raise FileFormatError(
-            f"{self.name}: row {row + 1}, column {name!r} is missing ({count} in this column): fill in or remove such "
-            f"rows, or drop the column (--drop {shlex.quote(name)})"
+            f"{self.name}: row {self._row(row)}, column {name!r} is missing ({count} in this column): fill in or "
+            f"remove such rows, or drop the column (--drop {shlex.quote(name)})"
         )
 
 
