@@ -189,17 +189,29 @@ def test_a_checkpoint_is_gone_on_from(files, run, tmp_path):
     code, out, _ = run(*words, "--checkpoint-every", 0)
     assert code == 0 and (tmp_path / "state").exists()
     code, _, err = run(*words)
-    assert code == 73 and "--resume goes on from it, --force begins afresh" in err
+    assert code == 73 and "--resume goes on from it, --restart begins afresh" in err
     code, again, err = run(*words, "--resume")
     assert err == ""
     assert code == 0 and json.loads(again)["features"] == json.loads(out)["features"]
-    assert run(*words, "--force")[0] == 0
+    assert run(*words, "--force")[0] == 73 and run(*words, "--restart")[0] == 0
     code, out, _ = run("info", tmp_path / "state")
     assert code == 0 and "a checkpoint" in out
     code, _, err = run(
         "fit", files / "dia.parquet", "--features", 4, "-q", "--checkpoint", tmp_path / "state", "--resume"
     )
     assert code == 65 and str(tmp_path / "state") in err
+
+
+def test_a_checkpoint_is_given_up_only_for_a_fit_that_begins(files, run, tmp_path):
+    state = tmp_path / "state"
+    words = ("-q", "--features", 2, "--checkpoint", state)
+    assert run("fit", files / "dia.parquet", *words)[0] == 0
+    before = state.read_bytes()
+    assert run("fit", files / "words.csv", *words, "--restart")[0] == 65  # no target
+    assert run("fit", files / "dia.parquet", *words, "--restart", "--test", files / "new.csv")[0] == 65
+    assert state.read_bytes() == before
+    state.write_bytes(before[:-1])  # damaged, but one of ours
+    assert run("fit", files / "dia.parquet", *words, "--restart")[0] == 0
 
 
 def test_a_page_is_written_of_a_fit_and_of_a_path(files, run, tmp_path):
@@ -263,6 +275,8 @@ USAGE = [
     (["fit", "cancer.csv", "--stream", "10", "--features", "3"], "--stream is for LIBSVM"),
     (["fit", "cancer.svm", "--stream", "10"], "--stream needs --features"),
     (["fit", "cancer.csv", "--resume"], "--resume needs --checkpoint"),
+    (["fit", "cancer.csv", "--restart"], "--restart needs --checkpoint"),
+    (["fit", "cancer.csv", "--checkpoint", "c", "--restart", "--resume"], "give --resume or --restart, not both"),
     (["fit", "cancer.csv", "--checkpoint-every", "3"], "--checkpoint-every needs --checkpoint"),
     (["fit", "cancer.csv", "--tol", "-1"], "--tol"),
     (["fit", "cancer.csv", "--threads", "0"], "--threads"),
@@ -290,7 +304,8 @@ BAD = [
     (["fit", "words.csv", "--out", "new.csv"], 73, "there already"),  # before the data, which have no target
     (["fit", "words.csv", "--report", "nowhere/page"], 73, "there is no directory nowhere"),
     (["fit", "cancer.csv", "--report", "."], 73, ". is a directory"),
-    (["fit", "cancer.csv", "--checkpoint", "new.csv"], 73, "--resume goes on from it, --force begins afresh"),
+    (["fit", "cancer.csv", "--checkpoint", "new.csv"], 73, "new.csv is not a checkpoint; choose another name"),
+    (["fit", "cancer.csv", "--checkpoint", "new.csv", "--restart"], 73, "new.csv is not a checkpoint"),
     (["fit", "cancer.csv", "--out", "/dev/null", "--force"], 73, "not a plain file"),
     (["fit", "cancer.csv", "--level", "-1", "-q"], 65, "no feasible point"),
     (["fit", "words.csv", "--target", "label", "--loss", "squared"], 65, "must hold numbers, not words"),

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from levelprox.cli import files, inputs, options, threads
-from levelprox.cli.exits import CommandError, Exit, UsageError, of_status
+from levelprox.cli.exits import Exit, UsageError, of_status
 from levelprox.cli.fitting import Fitted, Fitting, labels_of
 from levelprox.cli.options import LIMITS, MODEL, OUTPUT
 from levelprox.cli.settings import Checkpointing, Settings
@@ -67,6 +67,9 @@ def fit(
     resume: Annotated[
         bool, typer.Option("--resume", rich_help_panel=LIMITS, help="Go on from the checkpoint, if it is there.")
     ] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", rich_help_panel=LIMITS, help="Begin afresh, and replace the checkpoint.")
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(readable=False, metavar="MODEL.levelprox", rich_help_panel=OUTPUT, help="Write the model there."),
@@ -100,16 +103,13 @@ def fit(
         quiet=quiet,
         verbose=verbose,
     )
-    state = Checkpointing(checkpoint, checkpoint_every, resume)
+    state = Checkpointing(checkpoint, checkpoint_every, resume, restart)
     _check(settings, cv, stream, state, report)
     for path in filter(None, (data, test)):
         files.check_input(path)
     files.check_outputs((out, report), (data, test), force)
-    if state.begun and not force:
-        raise CommandError(
-            f"{checkpoint} is there already; --resume goes on from it, --force begins afresh", Exit.CANNOT_CREATE
-        )
     files.check_outputs((checkpoint,), (data, test, out, report), True)
+    state.check()
     how = inputs.how_to_read(target, drop, weight, format, no_header, separator, zero_based)
     with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
         try:
@@ -206,7 +206,7 @@ def _say_how_to_go_on(checkpoint: Path | None, force: bool) -> None:
     """
     if checkpoint is None or not checkpoint.exists():
         return
-    words = [word for word in sys.argv[1:] if word not in ("--force", "--resume")]
+    words = [word for word in sys.argv[1:] if word not in ("--force", "--resume", "--restart")]
     options_end = words.index("--") if "--" in words else len(words)
     resume = ["--resume", *(["--force"] if force else [])]
     say(f"levelprox: to go on: {shlex.join(['levelprox', *words[:options_end], *resume, *words[options_end:]])}")

@@ -53,6 +53,7 @@ class Fitting:
         model = self.settings.estimator(task, cv=self.cv, **self.state.parameters())
         # Before the fit: a file that does not go with this one is not found out only after hours.
         tested = None if test is None else read_test(test, data, self.how)
+        self.state.begin()
         began, interruption = time.monotonic(), None
         try:
             with inputs.judging_data():
