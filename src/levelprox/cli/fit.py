@@ -11,8 +11,9 @@ import typer
 
 from levelprox.cli import files, inputs, options, threads
 from levelprox.cli.exits import Exit, UsageError, of_status
-from levelprox.cli.fitting import Fitted, Fitting, labels_of
+from levelprox.cli.fitting import Fitted, Fitting
 from levelprox.cli.options import LIMITS, MODEL, OUTPUT
+from levelprox.cli.results import Results
 from levelprox.cli.settings import Checkpointing, Settings
 from levelprox.cli.streams import say, warnings_in_lines
 
@@ -112,22 +113,32 @@ def fit(
     state.check()
     how = inputs.how_to_read(target, drop, weight, format, no_header, separator, zero_based)
     with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
+        asked = Fitting(settings, state, how, cv)
         try:
-            fitted = Fitting(settings, state, how, cv).run(data, test, stream)
+            fitted = asked.run(data, test, stream)
         except KeyboardInterrupt:
+            if json:
+                _print_no_model(data, warned)
             _say_how_to_go_on(checkpoint, force)
             raise
-        outputs = _write(fitted, out, report, force)
+        results = Results(fitted, quiet)
+        results.write_model(out, force)
+        results.judge()
+        results.write_page(report, force)
         if json:
-            _print_json(fitted, outputs, warned)
+            _print_json(fitted, results.written, warned)
         else:
             _print(fitted)
     if not quiet:
-        for path in outputs.values():
+        for path in results.written.values():
             say(f"levelprox: wrote {path}")
+    if report is not None and "report" not in results.written:
+        say("levelprox: the page was not written")
     if fitted.interruption is not None:
         say(f"levelprox: {fitted.interruption}")
-        _say_how_to_go_on(checkpoint, force or bool(outputs))
+        _say_how_to_go_on(checkpoint, force or bool(results.written))
+    results.raise_troubles()
+    if fitted.interruption is not None:
         return Exit.INTERRUPTED
     return of_status(int(getattr(fitted.model, "status_", 0)), accept_inaccurate)
 
@@ -138,25 +149,6 @@ def _check(settings: Settings, cv: int | None, stream: int | None, state: Checkp
         raise UsageError("several budgets are for --cv, which chooses, or for levelprox path, which shows all")
     if stream is not None and (cv is not None or state.path is not None or report is not None):
         raise UsageError("--stream sees the data once: it goes with neither --cv, --checkpoint nor --report")
-
-
-def _write(fitted: Fitted, out: Path | None, report: Path | None, force: bool) -> dict[str, Path]:
-    """The files asked for; of a fit that was broken off, there is no time for a page."""
-    written = {}
-    if out is not None:
-        with files.writing(out):
-            fitted.model.save(out, overwrite=force)
-        written["model"] = out
-    if report is not None and fitted.data is not None and fitted.interruption is None:
-        from levelprox.report.page import page
-
-        data, test = fitted.data, fitted.test
-        judged = None if test is None else (test.X, labels_of(test, fitted.task))
-        y = labels_of(data, fitted.task)
-        text = page(fitted.model, data.X, y, test=judged, sample_weight=data.weight, title=fitted.path.name)
-        files.write_text(report, [text], force)
-        written["report"] = report
-    return written
 
 
 def _print(fitted: Fitted) -> None:
@@ -197,6 +189,15 @@ def _print_json(fitted: Fitted, outputs: dict[str, Path], warned: list[str]) -> 
             "warnings": warned,
         }
     )
+
+
+def _print_no_model(data: Path, warned: list[str]) -> None:
+    """The document of a fit that was stopped before there was a model, as with --cv before its last fit."""
+    from levelprox import __version__
+    from levelprox.cli.output import print_json
+
+    about = {"levelprox": __version__, "command": "fit", "status": "interrupted", "model": None}
+    print_json({**about, "data": {"path": data}, "outputs": {}, "warnings": warned})
 
 
 def _say_how_to_go_on(checkpoint: Path | None, force: bool) -> None:

@@ -1,4 +1,4 @@
-"""From files to a fitted model: read, guess what is to be learnt, fit, judge."""
+"""From files to a fitted model: read, guess what is to be learnt, fit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Fitting:
     cv: int | None
 
     def run(self, path: Path, test: Path | None, stream: int | None) -> Fitted:
-        """Read, fit, and judge."""
+        """Read, and fit."""
         if stream is not None:
             return self._streamed(path, test, stream)
         data = inputs.read_training(path, self.how)
@@ -63,17 +63,7 @@ class Fitting:
                 raise
             interruption = signal
         seconds = time.monotonic() - began
-        scores = {} if interruption else self._scores(model, task, {"train": data, "test": tested})
-        return Fitted(model, data, tested, path, data.shape, task, scores, seconds, self._one_based(path), interruption)
-
-    @staticmethod
-    def _scores(model: Any, task: Task, parts: dict[str, Data | None]) -> dict[str, float]:
-        scores = {}
-        for name, data in parts.items():
-            if data is not None:
-                with inputs.judging_data():
-                    scores[name] = float(model.score(data.X, labels_of(data, task), data.weight))
-        return scores
+        return Fitted(model, data, tested, path, data.shape, task, {}, seconds, self._one_based(path), interruption)
 
     def _streamed(self, path: Path, test: Path | None, rows: int) -> Fitted:
         from levelprox.cli.streaming import streamed
@@ -82,8 +72,7 @@ class Fitting:
         model, shape, task = streamed(path, rows, self.settings, self.how, lambda y: guessing(self.settings, y))
         seconds = time.monotonic() - began
         tested = None if test is None else inputs.read_for(model, test, self.how, needs_target=True)
-        scores = self._scores(model, task, {"test": tested})
-        return Fitted(model, None, tested, path, shape, task, scores, seconds, self._one_based(path))
+        return Fitted(model, None, tested, path, shape, task, {}, seconds, self._one_based(path))
 
     def _one_based(self, path: Path) -> bool:
         from levelprox.io.data import format_of
