@@ -14,6 +14,7 @@ import levelprox
 from levelprox import SparseClassifier, SparseRegressor
 from levelprox.cli import main, options
 from levelprox.cli.output import plain
+from levelprox.cli.path import _csv as path_table
 from levelprox.cli.settings import Task, guessed_task
 from levelprox.estimators.named_constraints import NAMED_CONSTRAINTS
 from levelprox.estimators.named_losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
@@ -125,6 +126,11 @@ def test_path_prints_and_writes_a_table(files, run, tmp_path):
     assert json.loads((tmp_path / "path.json").read_text()) == json.loads(out)["path"]
 
 
+def test_names_with_semicolons_are_a_json_list_in_the_table():
+    rows = [{"k": 1, "features": ["a"]}, {"k": 2, "features": ["a", "b;c"]}]
+    assert list(csv.reader(path_table(rows).splitlines()))[1:] == [["1", "a"], ["2", '["a", "b;c"]']]
+
+
 def test_info_of_data(files, run):
     code, out, _ = run("info", files / "cancer.csv")
     assert code == 0 and "mean radius: Float64" in out and "looks like: classification" in out
@@ -162,9 +168,19 @@ def test_columns_are_found_by_name_wherever_they_are(files, model, run, tmp_path
     new = pl.read_csv(files / "new.csv")
     new.select(["target", *reversed(new.columns[:-1])]).with_columns(id=pl.lit("x")).write_csv(tmp_path / "turned.csv")
     assert run("predict", model, tmp_path / "turned.csv")[1] == run("predict", model, files / "new.csv")[1]
-    new.drop("mean area").write_csv(tmp_path / "fewer.csv")
+    new.drop("worst area").write_csv(tmp_path / "fewer.csv")
     code, _, err = run("predict", model, tmp_path / "fewer.csv")
-    assert code == 65 and "the model's feature 'mean area' is missing" in err
+    assert code == 65 and "the model's feature 'worst area' is missing" in err
+
+
+def test_predict_needs_only_columns_with_coefficients(files, model, run, tmp_path):
+    used = levelprox.load(model).get_feature_names_out().tolist()
+    new = pl.read_csv(files / "new.csv")
+    new.select(used).with_columns(pl.lit(None).alias("mean area")).write_csv(tmp_path / "few.csv")
+    assert run("predict", model, tmp_path / "few.csv", "--proba") == run("predict", model, files / "new.csv", "--proba")
+    new.with_columns(pl.lit(None).alias(used[0])).write_csv(tmp_path / "few.csv")
+    code, _, err = run("predict", model, tmp_path / "few.csv")
+    assert code == 65 and f"column {used[0]!r} is missing" in err and "--drop" not in err
 
 
 def test_certify_says_claim_by_claim_whether_it_holds(files, model, run):
@@ -265,6 +281,8 @@ USAGE = [
     (["fit", "cancer.csv", "--features", "two"], "--features: 'two' is no number"),
     (["fit", "cancer.csv", "--features", "5:1"], "--features: '5:1' is no range"),
     (["fit", "cancer.csv", "--level", "x"], "--level: 'x' is no level"),
+    (["fit", "cancer.csv", "--level", "-2"], "--level: '-2' is no level: g(x) is at least 0"),
+    (["fit", "cancer.csv", "--level", "nan"], "--level: 'nan' is no level"),
     (["fit", "cancer.csv", "--loss", "logistik"], "did you mean logistic?"),
     (["fit", "cancer.csv", "--loss", "squared:2"], "squared has no parameter"),
     (["fit", "cancer.csv", "--loss", "huber:x"], "'x' is no number"),
@@ -307,7 +325,6 @@ BAD = [
     (["fit", "cancer.csv", "--checkpoint", "new.csv"], 73, "new.csv is not a checkpoint; choose another name"),
     (["fit", "cancer.csv", "--checkpoint", "new.csv", "--restart"], 73, "new.csv is not a checkpoint"),
     (["fit", "cancer.csv", "--out", "/dev/null", "--force"], 73, "not a plain file"),
-    (["fit", "cancer.csv", "--level", "-1", "-q"], 65, "no feasible point"),
     (["fit", "words.csv", "--target", "label", "--loss", "squared"], 65, "must hold numbers, not words"),
     (["fit", "words.csv", "--target", "mean radius"], 65, "column 'label' holds text, 'malignant' in row 1"),
     (["fit", "cancer.svm", "--target", "y"], 65, "a LIBSVM file has no columns by name"),
@@ -343,6 +360,10 @@ def test_the_names_offered_are_those_there_are():
 )
 def test_the_task_is_guessed_from_the_target(y, task):
     assert guessed_task(y)[0] is task
+
+
+def test_a_target_of_one_value_is_said_in_plain_words():
+    assert guessed_task(np.ones(3))[1] == "the target has the one value 1"
 
 
 def test_what_json_cannot_say_is_null():

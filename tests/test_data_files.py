@@ -104,6 +104,10 @@ def test_names_of_columns_reach_the_model(tmp_path):
         ("a,city,y\n1,2,3\n1,Bern,4\n", r"column 'city' holds text, 'Bern' in row 2; drop it \(--drop city\)"),
         ("a,my city,y\n1,x,3\n", r"drop it \(--drop 'my city'\)"),
         ("a,b,c,y\n1,u,v,3\n", r"columns 'b', 'c' hold no numbers; drop them \(--drop b --drop c\)"),
+        ("a,b,y\n1,1_000,3\n", r"column 'b' holds text, '1_000' in row 1: write it as 1000; drop it"),
+        ('a,b,y\n1,"1,000",3\n', "write it as 1000"),
+        (f"a,y\n1,{2**53 + 1}\n2,3\n", r"column 'y' holds whole numbers beyond 2\^53"),
+        ("a,y\n1,u\n2,  \n", "row 2, column 'y' is missing"),
         ("a,b,y\n1,2,3\n1,,4\n", r"row 2, column 'b' is missing \(1 in this column\)"),
         ("a,b,y\n1,2,3\n,,\n4,5,6\n", "row 2, column 'a' is missing"),
         ("a,b,y\n1,2,3\nNA,NA,NA\n", "row 2, column 'a' is missing"),
@@ -161,7 +165,7 @@ def test_an_empty_line_within_quotes_is_part_of_a_word(tmp_path):
 
 
 def test_words_and_truth_values_are_classes(tmp_path):
-    assert read_data(csv_file(tmp_path / "a.csv", "a,y\n1,no\n2,yes\n")).y.tolist() == ["no", "yes"]
+    assert read_data(csv_file(tmp_path / "a.csv", "a,y\n1, no\n2,yes \n")).y.tolist() == ["no", "yes"]
     assert read_data(csv_file(tmp_path / "a.csv", "a,y\n1,true\n2,false\n")).y.tolist() == [True, False]
     as_words = pl.DataFrame({"a": [1, 2], "y": pl.Series(["no", "yes"], dtype=pl.Categorical)})
     as_words.write_parquet(tmp_path / "a.parquet")
@@ -196,6 +200,20 @@ def test_a_file_without_header_has_numbered_columns(tmp_path):
     path = csv_file(tmp_path / "a.csv", "1;2;3\n4;5;6\n")
     data = read_data(path, how=Reading("3", header=False, separator=";"))
     assert data.feature_names == ["column_1", "column_2"] and data.y.tolist() == [3, 6]
+
+
+def test_numbers_beyond_those_that_floating_point_tells_apart_are_warned_of(tmp_path):
+    with pytest.warns(UserWarning, match=r"a.csv: column 'id' holds whole numbers beyond 2\^53, which are rounded"):
+        read_data(csv_file(tmp_path / "a.csv", f"id,y\n{2**53 + 1},1\n1,2\n"))
+    read_data(csv_file(tmp_path / "a.csv", f"id,y\n{2**53 - 1},1\n{1 - 2**53},2\n"))
+
+
+def test_numbers_stored_as_text_are_told_from_words(tmp_path):
+    pl.DataFrame({"a": ["1.5", "2"], "y": [1, 2]}).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(
+        FileFormatError, match=r"column 'a' holds numbers as text, '1.5' in row 1: store them as numbers"
+    ):
+        read_data(tmp_path / "a.parquet")
 
 
 def test_parquet_that_is_none_or_damaged(tmp_path):
@@ -288,6 +306,7 @@ def test_flipped_bytes_of_an_npz_file_are_errors_or_harmless(tmp_path):
         ({"y": np.zeros(3)}, "X has 20 rows, y has shape"),
         ({"X": np.zeros(20)}, "X must hold numbers in rows and columns"),
         ({"X": np.full((20, 2), "a")}, "X must hold numbers"),
+        ({"y": Y + 1j}, "y must hold numbers, truth values or words, got complex128"),
         ({"y": None}, "there is no array 'y', but X"),
         ({"format": b"coo", "indptr": np.zeros(3)}, "not CSR or CSC"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import StrEnum
@@ -58,9 +59,12 @@ def counts(text: str) -> list[int]:
 def levels(text: str) -> list[float]:
     """Levels: "2.5" or "0.5,1,2.5"."""
     try:
-        return sorted({float(number) for number in text.split(",")})
+        found = sorted({float(number) for number in text.split(",")})
     except ValueError:
         raise UsageError(f"--level: {text!r} is no level; give a number, or several: 0.5,1,2.5") from None
+    if not all(0 <= level < math.inf for level in found):
+        raise UsageError(f"--level: {text!r} is no level: g(x) is at least 0, and a budget is finite")
+    return found
 
 
 def loss(text: str) -> str:

@@ -208,8 +208,13 @@ def _csv(rows: list[dict[str, Any]]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(rows[0])
     for row in rows:
-        writer.writerow(";".join(value) if isinstance(value, list) else value for value in row.values())
+        writer.writerow(_cell(value) if isinstance(value, list) else value for value in row.values())
     return text.getvalue()
+
+
+def _cell(names: list[str]) -> str:
+    """Names with ; between them, or as a JSON list where one of them has it inside."""
+    return json_.dumps(names) if any(";" in name for name in names) else ";".join(names)
 
 
 def _print(along: _Along, rows: list[dict[str, Any]], score: str, json: bool, warned: list[str]) -> None:

@@ -112,7 +112,10 @@ def guessed_task(y: NDArray[Any]) -> tuple[Task, str]:
     values = np.unique(y)
     if values.size > _MOST_CLASSES or np.any(values != np.floor(values)):
         return Task.REGRESSION, f"the target has {values.size} different values"
-    return Task.CLASSIFICATION, f"the target has the {values.size} values {', '.join(f'{one:g}' for one in values)}"
+    words = ", ".join(f"{one:g}" for one in values)
+    if values.size == 1:
+        return Task.CLASSIFICATION, f"the target has the one value {words}"
+    return Task.CLASSIFICATION, f"the target has the {values.size} values {words}"
 
 
 def as_classes(y: NDArray[Any]) -> NDArray[Any]:
