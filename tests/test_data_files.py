@@ -208,6 +208,14 @@ def test_numbers_beyond_those_that_floating_point_tells_apart_are_warned_of(tmp_
     read_data(csv_file(tmp_path / "a.csv", f"id,y\n{2**53 - 1},1\n{1 - 2**53},2\n"))
 
 
+@pytest.mark.parametrize("kind", [pl.Int8, pl.UInt16, pl.Int32, pl.Int64, pl.UInt64])
+def test_integers_of_every_width_are_numbers(kind, tmp_path):
+    pl.DataFrame({"a": pl.Series([1, 2], dtype=kind), "y": pl.Series([3, 4], dtype=kind)}).write_parquet(
+        tmp_path / "a.parquet"
+    )
+    assert read_data(tmp_path / "a.parquet").y.tolist() == [3, 4]
+
+
 def test_numbers_stored_as_text_are_told_from_words(tmp_path):
     pl.DataFrame({"a": ["1.5", "2"], "y": [1, 2]}).write_parquet(tmp_path / "a.parquet")
     with pytest.raises(
