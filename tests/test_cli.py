@@ -16,6 +16,7 @@ from levelprox.cli import main, options
 from levelprox.cli.output import plain
 from levelprox.cli.path import _csv as path_table
 from levelprox.cli.settings import Task, guessed_task
+from levelprox.cli.streams import in_shell_words, say_error
 from levelprox.estimators.named_constraints import NAMED_CONSTRAINTS
 from levelprox.estimators.named_losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
 
@@ -369,6 +370,31 @@ def test_a_target_of_one_value_is_said_in_plain_words():
 def test_what_json_cannot_say_is_null():
     value = {"a": np.inf, "b": [np.float32(0.5), float("nan")], "c": np.arange(2), "d": Task.REGRESSION}
     assert plain(value) == {"a": None, "b": [0.5, None], "c": [0, 1], "d": "regression"}
+
+
+@pytest.mark.parametrize(
+    ("said", "here"),
+    [
+        ("counts from 1; zero_based=True reads files", "counts from 1; --zero-based reads files"),
+        ("Stopped, max_iter: 3. Raise max_iter.", "Stopped, --max-iter: 3. Raise --max-iter."),
+        ("raise max_iter and time_limit", "raise --max-iter and --time-limit"),
+        ("is kept: resume='/a b/c' goes on.", "is kept: --resume goes on."),
+        ("at most n_features=3 features; n_features must", "at most --features 3 features; --features must"),
+        ("or set standardize=True", "or set --standardize"),
+        ("say little (cv_results_['n_unsolved']). Leave", "say little. Leave"),
+        ("n_features.csv: column 'max_iter' in a/time_limit, n_features_in_",) * 2,
+    ],
+)
+def test_messages_have_the_words_of_the_shell(said, here, capsys):
+    assert in_shell_words(said) == here
+    say_error(said)
+    assert capsys.readouterr().err == f"levelprox: error: {here}\n"
+
+
+def test_warnings_have_the_words_of_the_shell(files, run):
+    code, out, err = run("fit", files / "dia.parquet", "--level", 2.5, "--max-iter", 0, "--json")
+    assert code == 3 and "--max-iter" in err and "max_iter" not in err
+    assert "max_iter" not in " ".join(json.loads(out)["warnings"])
 
 
 def test_ranges_of_features():

@@ -15,7 +15,7 @@ from levelprox.cli.fitting import Fitted, Fitting
 from levelprox.cli.options import LIMITS, MODEL, OUTPUT
 from levelprox.cli.results import Results
 from levelprox.cli.settings import Checkpointing, Settings
-from levelprox.cli.streams import say, warnings_in_lines
+from levelprox.cli.streams import in_shell_words, say, warnings_in_lines
 
 
 def fit(
@@ -135,7 +135,7 @@ def fit(
     if report is not None and "report" not in results.written:
         say("levelprox: the page was not written")
     if fitted.interruption is not None:
-        say(f"levelprox: {fitted.interruption}")
+        say(f"levelprox: {in_shell_words(str(fitted.interruption))}")
         _say_how_to_go_on(checkpoint, force or bool(results.written))
     results.raise_troubles()
     if fitted.interruption is not None:

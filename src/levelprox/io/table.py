@@ -108,7 +108,7 @@ class Table:
     def _is_too_long(self, name: str) -> bool:
         """Whether a column holds integers that floating point does not tell apart."""
         column: Any = self.frame[name]
-        return column.dtype.is_integer() and max(abs(column.min() or 0), abs(column.max() or 0)) >= 2**53
+        return bool(column.dtype.is_integer() and max(abs(column.min() or 0), abs(column.max() or 0)) >= 2**53)
 
     def _is_number(self, name: str) -> bool:
         kind = self.frame.schema[name]
