@@ -212,7 +212,9 @@ def test_a_checkpoint_is_gone_on_from(files, run, tmp_path):
     assert code == 0 and json.loads(again)["features"] == json.loads(out)["features"]
     assert run(*words, "--force")[0] == 73 and run(*words, "--restart")[0] == 0
     code, out, _ = run("info", tmp_path / "state")
-    assert code == 0 and "a checkpoint" in out
+    assert code == 0 and "a state to go on from with --resume" in out and "#" not in out and "journal" not in out
+    assert ["k", "5"] in [line.split() for line in out.splitlines()]
+    assert json.loads(run("info", tmp_path / "state", "--json")[1])["metadata"]["k"] == "5"
     code, _, err = run(
         "fit", files / "dia.parquet", "--features", 4, "-q", "--checkpoint", tmp_path / "state", "--resume"
     )
@@ -395,6 +397,17 @@ def test_warnings_have_the_words_of_the_shell(files, run):
     code, out, err = run("fit", files / "dia.parquet", "--level", 2.5, "--max-iter", 0, "--json")
     assert code == 3 and "--max-iter" in err and "max_iter" not in err
     assert "max_iter" not in " ".join(json.loads(out)["warnings"])
+
+
+def test_a_budget_that_was_not_given_is_said(files, run, tmp_path):
+    (tmp_path / "a.csv").write_text("a,y\n" + "".join(f"{i % 7},{int(i % 3 > 0)}\n" for i in range(90)))
+    code, out, err = run("fit", tmp_path / "a.csv", "--json")
+    assert json.loads(out)["budget"] == {"n_features": 3} and code == 0
+    assert "at most 3 features: one for every ten samples of the rarest class" in err
+    err = run("fit", files / "dia.parquet", "--time-limit", 0)[2]
+    assert "at most 10 features: one for every ten samples, at least 1 and at most 10 (--features says" in err
+    assert "choosing from 0, 1 features" in run("fit", tmp_path / "a.csv", "--cv", 3)[2]
+    assert "levelprox: 0 to 1 features" in run("path", tmp_path / "a.csv")[2]
 
 
 def test_ranges_of_features():

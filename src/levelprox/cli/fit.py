@@ -86,7 +86,8 @@ def fit(
 
     [bold]levelprox fit train.csv --target price --features 5 --out model.levelprox[/bold]
 
-    At most K features (--features), or g(x) ≤ η (--level). With --cv the budget is chosen from several. Every figure is
+    At most K features (--features), or g(x) ≤ η (--level). With --cv the budget is chosen from several. Without
+    either: one feature for every ten samples (of the rarest class), at most 10; with --cv from 0 to 30. Every figure is
     recomputed from the data. Ctrl-C keeps the best model so far.
     """
     settings = Settings.of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,7 @@ class Fitting:
         model = self.settings.estimator(task, cv=self.cv, **self.state.parameters())
         # Before the fit: a file that does not go with this one is not found out only after hours.
         tested = None if test is None else read_test(test, data, self.how)
+        self._say_budget(model, y, data)
         self.state.begin()
         began, interruption = time.monotonic(), None
         try:
@@ -73,6 +75,26 @@ class Fitting:
         seconds = time.monotonic() - began
         tested = None if test is None else inputs.read_for(model, test, self.how, needs_target=True)
         return Fitted(model, None, tested, path, shape, task, {}, seconds, self._one_based(path))
+
+    def _say_budget(self, model: Any, y: Any, data: Data) -> None:
+        """Which budget is taken where none is given, and why."""
+        if self.settings.features is not None or self.settings.level is not None or self.settings.quiet:
+            return
+        if self.cv is not None:
+            grid = ", ".join(f"{budget.value:g}" for budget in model._grid(data.shape[1]))
+            say(f"levelprox: choosing from {grid} features (--features says otherwise)")
+            return
+        from levelprox.estimators.classification import rarest
+
+        has_classes = hasattr(model, "decision_function")
+        with suppress(ValueError):  # weights that cannot be used, of which the fit will tell
+            counted = y.size if data.weight is None else data.weight.sum()
+            most = int(model._budget(rarest(y, data.weight) if has_classes else float(counted)).value)
+            of_what = "samples of the rarest class" if has_classes else "samples"
+            say(
+                f"levelprox: at most {most} feature{'s' if most > 1 else ''}: one for every ten {of_what}, at least 1 "
+                "and at most 10 (--features says otherwise)"
+            )
 
     def _one_based(self, path: Path) -> bool:
         from levelprox.io.data import format_of

@@ -135,7 +135,9 @@ ZeroBased = Annotated[
 
 Features = Annotated[
     str | None,
-    typer.Option(metavar="K", rich_help_panel=MODEL, help="At most so many features: 5; several: 1,2,5 or 1:10."),
+    typer.Option(
+        metavar="K", rich_help_panel=MODEL, help="At most so many features: 5; several: 1,2,5, 1:10 or 0:20:5."
+    ),
 ]
 Level = Annotated[
     str | None,
@@ -169,7 +171,12 @@ Tol = Annotated[float, typer.Option(min=0, rich_help_panel=LIMITS, help="On the 
 MaxIter = Annotated[int, typer.Option(min=0, rich_help_panel=LIMITS, help="Outer steps, or exchanges of features.")]
 TimeLimit = Annotated[
     float | None,
-    typer.Option(min=0, metavar="SECONDS", rich_help_panel=LIMITS, help="For each fit; the best model so far is kept."),
+    typer.Option(
+        min=0,
+        metavar="SECONDS",
+        rich_help_panel=LIMITS,
+        help="For each fit, also those of --report; the best model so far is kept.",
+    ),
 ]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, rich_help_panel=LIMITS, help="By default all.")]
 

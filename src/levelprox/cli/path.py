@@ -130,6 +130,8 @@ class _Along:
         from sklearn.base import clone
 
         counts = self.settings.features or range(min(10, self.data.shape[1]) + 1)
+        if self.settings.features is None and not self.settings.quiet:
+            say(f"levelprox: 0 to {counts[-1]} features (--features says otherwise)")
         done: list[Any] = []
         try:
             with self._showing(len(counts)) as advance:
