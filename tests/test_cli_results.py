@@ -71,6 +71,15 @@ def test_ctrl_c_while_scoring_keeps_the_model(data, run, monkeypatch, tmp_path):
     assert code == 130 and list(json.loads(out)["score"]) == ["name"] and levelprox.load(tmp_path / "model")
 
 
+def test_a_stream_is_not_lost_to_a_bad_test_file(run, tmp_path):
+    (tmp_path / "a.svm").write_text("1 1:1 2:3\n0 1:2\n1 2:5\n0 1:1 2:1\n")
+    (tmp_path / "bad.svm").write_text("1 7:1\n")
+    words = ("fit", tmp_path / "a.svm", "--stream", 2, "--features", 1, "--json", "--test", tmp_path / "bad.svm")
+    code, out, err = run(*words, "--out", tmp_path / "model")
+    assert code == 65 and "bad.svm" in err
+    assert list(json.loads(out)["outputs"]) == ["model"] and levelprox.load(tmp_path / "model")
+
+
 def test_ctrl_c_on_a_path_keeps_the_finished_rows(data, run, monkeypatch, tmp_path):
     whole = SparseRegressor.fit
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,9 @@ class Fitted:
     seconds: float
     one_based: bool
     interruption: KeyboardInterrupt | None = None
+    read_test_later: Callable[[], Data] | None = (
+        None  # once the model is safe: of a stream the width is known only then
+    )
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,8 @@ class Fitting:
         began = time.monotonic()
         model, shape, task = streamed(path, rows, self.settings, self.how, lambda y: guessing(self.settings, y))
         seconds = time.monotonic() - began
-        tested = None if test is None else inputs.read_for(model, test, self.how, needs_target=True)
-        return Fitted(model, None, tested, path, shape, task, {}, seconds, self._one_based(path))
+        later = None if test is None else lambda: inputs.read_for(model, test, self.how, needs_target=True)
+        return Fitted(model, None, None, path, shape, task, {}, seconds, self._one_based(path), read_test_later=later)
 
     def _say_budget(self, model: Any, y: Any, data: Data) -> None:
         """Which budget is taken where none is given, and why."""

@@ -47,7 +47,8 @@ class Results:
             return
         fitted = self.fitted
         with self._noting():
-            for name, data in (("train", fitted.data), ("test", fitted.test)):
+            test = fitted.test if fitted.read_test_later is None else fitted.read_test_later()
+            for name, data in (("train", fitted.data), ("test", test)):
                 if data is not None:
                     with inputs.judging_data():
                         score = fitted.model.score(data.X, labels_of(data, fitted.task), data.weight)
