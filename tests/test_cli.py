@@ -14,7 +14,9 @@ import levelprox
 from levelprox import SparseClassifier, SparseRegressor
 from levelprox.cli import main, options
 from levelprox.cli.output import plain
+from levelprox.cli.path import _csv as path_table
 from levelprox.cli.settings import Task, guessed_task
+from levelprox.cli.streams import in_shell_words, say_error
 from levelprox.estimators.named_constraints import NAMED_CONSTRAINTS
 from levelprox.estimators.named_losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
 
@@ -125,6 +127,11 @@ def test_path_prints_and_writes_a_table(files, run, tmp_path):
     assert json.loads((tmp_path / "path.json").read_text()) == json.loads(out)["path"]
 
 
+def test_names_with_semicolons_are_a_json_list_in_the_table():
+    rows = [{"k": 1, "features": ["a"]}, {"k": 2, "features": ["a", "b;c"]}]
+    assert list(csv.reader(path_table(rows).splitlines()))[1:] == [["1", "a"], ["2", '["a", "b;c"]']]
+
+
 def test_info_of_data(files, run):
     code, out, _ = run("info", files / "cancer.csv")
     assert code == 0 and "mean radius: Float64" in out and "looks like: classification" in out
@@ -162,9 +169,19 @@ def test_columns_are_found_by_name_wherever_they_are(files, model, run, tmp_path
     new = pl.read_csv(files / "new.csv")
     new.select(["target", *reversed(new.columns[:-1])]).with_columns(id=pl.lit("x")).write_csv(tmp_path / "turned.csv")
     assert run("predict", model, tmp_path / "turned.csv")[1] == run("predict", model, files / "new.csv")[1]
-    new.drop("mean area").write_csv(tmp_path / "fewer.csv")
+    new.drop("worst area").write_csv(tmp_path / "fewer.csv")
     code, _, err = run("predict", model, tmp_path / "fewer.csv")
-    assert code == 65 and "the model's feature 'mean area' is missing" in err
+    assert code == 65 and "the model's feature 'worst area' is missing" in err
+
+
+def test_predict_needs_only_columns_with_coefficients(files, model, run, tmp_path):
+    used = levelprox.load(model).get_feature_names_out().tolist()
+    new = pl.read_csv(files / "new.csv")
+    new.select(used).with_columns(pl.lit(None).alias("mean area")).write_csv(tmp_path / "few.csv")
+    assert run("predict", model, tmp_path / "few.csv", "--proba") == run("predict", model, files / "new.csv", "--proba")
+    new.with_columns(pl.lit(None).alias(used[0])).write_csv(tmp_path / "few.csv")
+    code, _, err = run("predict", model, tmp_path / "few.csv")
+    assert code == 65 and f"column {used[0]!r} is missing" in err and "--drop" not in err
 
 
 def test_certify_says_claim_by_claim_whether_it_holds(files, model, run):
@@ -189,17 +206,31 @@ def test_a_checkpoint_is_gone_on_from(files, run, tmp_path):
     code, out, _ = run(*words, "--checkpoint-every", 0)
     assert code == 0 and (tmp_path / "state").exists()
     code, _, err = run(*words)
-    assert code == 73 and "--resume goes on from it, --force begins afresh" in err
+    assert code == 73 and "--resume goes on from it, --restart begins afresh" in err
     code, again, err = run(*words, "--resume")
     assert err == ""
     assert code == 0 and json.loads(again)["features"] == json.loads(out)["features"]
-    assert run(*words, "--force")[0] == 0
+    assert run(*words, "--force")[0] == 73 and run(*words, "--restart")[0] == 0
     code, out, _ = run("info", tmp_path / "state")
-    assert code == 0 and "a checkpoint" in out
+    assert code == 0 and "a state to go on from with --resume" in out and "#" not in out and "journal" not in out
+    assert ["k", "5"] in [line.split() for line in out.splitlines()]
+    assert json.loads(run("info", tmp_path / "state", "--json")[1])["metadata"]["k"] == "5"
     code, _, err = run(
         "fit", files / "dia.parquet", "--features", 4, "-q", "--checkpoint", tmp_path / "state", "--resume"
     )
     assert code == 65 and str(tmp_path / "state") in err
+
+
+def test_a_checkpoint_is_given_up_only_for_a_fit_that_begins(files, run, tmp_path):
+    state = tmp_path / "state"
+    words = ("-q", "--features", 2, "--checkpoint", state)
+    assert run("fit", files / "dia.parquet", *words)[0] == 0
+    before = state.read_bytes()
+    assert run("fit", files / "words.csv", *words, "--restart")[0] == 65  # no target
+    assert run("fit", files / "dia.parquet", *words, "--restart", "--test", files / "new.csv")[0] == 65
+    assert state.read_bytes() == before
+    state.write_bytes(before[:-1])  # damaged, but one of ours
+    assert run("fit", files / "dia.parquet", *words, "--restart")[0] == 0
 
 
 def test_a_page_is_written_of_a_fit_and_of_a_path(files, run, tmp_path):
@@ -253,6 +284,8 @@ USAGE = [
     (["fit", "cancer.csv", "--features", "two"], "--features: 'two' is no number"),
     (["fit", "cancer.csv", "--features", "5:1"], "--features: '5:1' is no range"),
     (["fit", "cancer.csv", "--level", "x"], "--level: 'x' is no level"),
+    (["fit", "cancer.csv", "--level", "-2"], "--level: '-2' is no level: g(x) is at least 0"),
+    (["fit", "cancer.csv", "--level", "nan"], "--level: 'nan' is no level"),
     (["fit", "cancer.csv", "--loss", "logistik"], "did you mean logistic?"),
     (["fit", "cancer.csv", "--loss", "squared:2"], "squared has no parameter"),
     (["fit", "cancer.csv", "--loss", "huber:x"], "'x' is no number"),
@@ -263,6 +296,8 @@ USAGE = [
     (["fit", "cancer.csv", "--stream", "10", "--features", "3"], "--stream is for LIBSVM"),
     (["fit", "cancer.svm", "--stream", "10"], "--stream needs --features"),
     (["fit", "cancer.csv", "--resume"], "--resume needs --checkpoint"),
+    (["fit", "cancer.csv", "--restart"], "--restart needs --checkpoint"),
+    (["fit", "cancer.csv", "--checkpoint", "c", "--restart", "--resume"], "give --resume or --restart, not both"),
     (["fit", "cancer.csv", "--checkpoint-every", "3"], "--checkpoint-every needs --checkpoint"),
     (["fit", "cancer.csv", "--tol", "-1"], "--tol"),
     (["fit", "cancer.csv", "--threads", "0"], "--threads"),
@@ -290,9 +325,9 @@ BAD = [
     (["fit", "words.csv", "--out", "new.csv"], 73, "there already"),  # before the data, which have no target
     (["fit", "words.csv", "--report", "nowhere/page"], 73, "there is no directory nowhere"),
     (["fit", "cancer.csv", "--report", "."], 73, ". is a directory"),
-    (["fit", "cancer.csv", "--checkpoint", "new.csv"], 73, "--resume goes on from it, --force begins afresh"),
+    (["fit", "cancer.csv", "--checkpoint", "new.csv"], 73, "new.csv is not a checkpoint; choose another name"),
+    (["fit", "cancer.csv", "--checkpoint", "new.csv", "--restart"], 73, "new.csv is not a checkpoint"),
     (["fit", "cancer.csv", "--out", "/dev/null", "--force"], 73, "not a plain file"),
-    (["fit", "cancer.csv", "--level", "-1", "-q"], 65, "no feasible point"),
     (["fit", "words.csv", "--target", "label", "--loss", "squared"], 65, "must hold numbers, not words"),
     (["fit", "words.csv", "--target", "mean radius"], 65, "column 'label' holds text, 'malignant' in row 1"),
     (["fit", "cancer.svm", "--target", "y"], 65, "a LIBSVM file has no columns by name"),
@@ -330,9 +365,49 @@ def test_the_task_is_guessed_from_the_target(y, task):
     assert guessed_task(y)[0] is task
 
 
+def test_a_target_of_one_value_is_said_in_plain_words():
+    assert guessed_task(np.ones(3))[1] == "the target has the one value 1"
+
+
 def test_what_json_cannot_say_is_null():
     value = {"a": np.inf, "b": [np.float32(0.5), float("nan")], "c": np.arange(2), "d": Task.REGRESSION}
     assert plain(value) == {"a": None, "b": [0.5, None], "c": [0, 1], "d": "regression"}
+
+
+@pytest.mark.parametrize(
+    ("said", "here"),
+    [
+        ("counts from 1; zero_based=True reads files", "counts from 1; --zero-based reads files"),
+        ("Stopped, max_iter: 3. Raise max_iter.", "Stopped, --max-iter: 3. Raise --max-iter."),
+        ("raise max_iter and time_limit", "raise --max-iter and --time-limit"),
+        ("is kept: resume='/a b/c' goes on.", "is kept: --resume goes on."),
+        ("at most n_features=3 features; n_features must", "at most --features 3 features; --features must"),
+        ("or set standardize=True", "or set --standardize"),
+        ("say little (cv_results_['n_unsolved']). Leave", "say little. Leave"),
+        ("n_features.csv: column 'max_iter' in a/time_limit, n_features_in_",) * 2,
+    ],
+)
+def test_messages_have_the_words_of_the_shell(said, here, capsys):
+    assert in_shell_words(said) == here
+    say_error(said)
+    assert capsys.readouterr().err == f"levelprox: error: {here}\n"
+
+
+def test_warnings_have_the_words_of_the_shell(files, run):
+    code, out, err = run("fit", files / "dia.parquet", "--level", 2.5, "--max-iter", 0, "--json")
+    assert code == 3 and "--max-iter" in err and "max_iter" not in err
+    assert "max_iter" not in " ".join(json.loads(out)["warnings"])
+
+
+def test_a_budget_that_was_not_given_is_said(files, run, tmp_path):
+    (tmp_path / "a.csv").write_text("a,y\n" + "".join(f"{i % 7},{int(i % 3 > 0)}\n" for i in range(90)))
+    code, out, err = run("fit", tmp_path / "a.csv", "--json")
+    assert json.loads(out)["budget"] == {"n_features": 3} and code == 0
+    assert "at most 3 features: one for every ten samples of the rarest class" in err
+    err = run("fit", files / "dia.parquet", "--time-limit", 0)[2]
+    assert "at most 10 features: one for every ten samples, at least 1 and at most 10 (--features says" in err
+    assert "choosing from 0, 1 features" in run("fit", tmp_path / "a.csv", "--cv", 3)[2]
+    assert "levelprox: 0 to 1 features" in run("path", tmp_path / "a.csv")[2]
 
 
 def test_ranges_of_features():

@@ -104,13 +104,20 @@ def test_names_of_columns_reach_the_model(tmp_path):
         ("a,city,y\n1,2,3\n1,Bern,4\n", r"column 'city' holds text, 'Bern' in row 2; drop it \(--drop city\)"),
         ("a,my city,y\n1,x,3\n", r"drop it \(--drop 'my city'\)"),
         ("a,b,c,y\n1,u,v,3\n", r"columns 'b', 'c' hold no numbers; drop them \(--drop b --drop c\)"),
+        ("a,b,y\n1,1_000,3\n", r"column 'b' holds text, '1_000' in row 1: write it as 1000; drop it"),
+        ('a,b,y\n1,"1,000",3\n', "write it as 1000"),
+        (f"a,y\n1,{2**53 + 1}\n2,3\n", r"column 'y' holds whole numbers beyond 2\^53"),
+        ("a,y\n1,u\n2,  \n", "row 2, column 'y' is missing"),
         ("a,b,y\n1,2,3\n1,,4\n", r"row 2, column 'b' is missing \(1 in this column\)"),
+        ("a,b,y\n1,2,3\n,,\n4,5,6\n", "row 2, column 'a' is missing"),
+        ("a,b,y\n1,2,3\nNA,NA,NA\n", "row 2, column 'a' is missing"),
+        ('a,b,y\n\n1,"2",3\r\n\r\n\n,,\n', "row 5, column 'a' is missing"),
         ("a,b,y\n1,2,3\n1,NA,4\n", "row 2, column 'b' is missing"),
         ("a,b,y\n1,,3\n1,,4\n", r"row 1, column 'b' is missing \(2 in"),
         ("a,b,y\n1,2,3\n1,2,\n", "row 2, column 'y' is missing"),
         ("a,b,y\n1,1e999,3\n", "row 1, column 'b' is inf"),
         ("a,b,y\n1,inf,3\n", "row 1, column 'b' is inf"),
-        ("a,b,y\n1,2,3,4\n", "more fields"),
+        ("a,b,y\n1,2,3,4\n", r"a row has more fields than the first line; .* \(--separator\)"),
         ("a,a,y\n1,2,3\n", "more than one column is called 'a'"),
         (",,y\n1,2,3\n", "columns are called ''"),
         ("1,2,3\n4,5,6\n", r"the first line holds numbers, no names; is there no header\? \(--no-header\)"),
@@ -118,7 +125,7 @@ def test_names_of_columns_reach_the_model(tmp_path):
         ("", "empty"),
         ("a,b,y\n", "there are no rows"),
         ("a,b,y\n\n\n", "there are no rows"),
-        (b"a,b,y\n1,\xff\xfe,3\n", "utf-8"),
+        (b"a,b,y\n1,\xff\xfe,3\n", "not UTF-8; convert it"),
         ("y\n1\n", "only one column"),
     ],
 )
@@ -136,8 +143,9 @@ def test_what_cannot_be_used_of_a_csv_file_is_named(text, message, tmp_path):
         b'"a","b","y"\n"1","2","3"\n4,5,6\n',
         b"a,b,y\n1,2,3\n\n4,5,6\n\n",
         b"a,b,y\n1,2,3\n4,5.0,6e0\n",
+        b'\r\n\na,b,y\r\n\r\n1,"2",3\r\n\n"4",5,6\n\n\n',
     ],
-    ids=["bom and crlf", "no last newline", "blanks", "quotes", "empty lines", "mixed"],
+    ids=["bom and crlf", "no last newline", "blanks", "quotes", "empty lines", "mixed", "empty lines and quotes"],
 )
 def test_csv_as_people_write_it(text, tmp_path):
     data = read_data(csv_file(tmp_path / "a.csv", text))
@@ -151,8 +159,13 @@ def test_integers_too_long_for_any_integer_are_read_as_numbers(tmp_path):
     assert np.asarray(data.X)[0, 0] == float("9" * 60)
 
 
+def test_an_empty_line_within_quotes_is_part_of_a_word(tmp_path):
+    data = read_data(csv_file(tmp_path / "a.csv", 'a,y\n1,"u\n\nv"\n\n2,w\n'))
+    assert data.y.tolist() == ["u\n\nv", "w"] and data.shape == (2, 1)
+
+
 def test_words_and_truth_values_are_classes(tmp_path):
-    assert read_data(csv_file(tmp_path / "a.csv", "a,y\n1,no\n2,yes\n")).y.tolist() == ["no", "yes"]
+    assert read_data(csv_file(tmp_path / "a.csv", "a,y\n1, no\n2,yes \n")).y.tolist() == ["no", "yes"]
     assert read_data(csv_file(tmp_path / "a.csv", "a,y\n1,true\n2,false\n")).y.tolist() == [True, False]
     as_words = pl.DataFrame({"a": [1, 2], "y": pl.Series(["no", "yes"], dtype=pl.Categorical)})
     as_words.write_parquet(tmp_path / "a.parquet")
@@ -187,6 +200,28 @@ def test_a_file_without_header_has_numbered_columns(tmp_path):
     path = csv_file(tmp_path / "a.csv", "1;2;3\n4;5;6\n")
     data = read_data(path, how=Reading("3", header=False, separator=";"))
     assert data.feature_names == ["column_1", "column_2"] and data.y.tolist() == [3, 6]
+
+
+def test_numbers_beyond_those_that_floating_point_tells_apart_are_warned_of(tmp_path):
+    with pytest.warns(UserWarning, match=r"a.csv: column 'id' holds whole numbers beyond 2\^53, which are rounded"):
+        read_data(csv_file(tmp_path / "a.csv", f"id,y\n{2**53 + 1},1\n1,2\n"))
+    read_data(csv_file(tmp_path / "a.csv", f"id,y\n{2**53 - 1},1\n{1 - 2**53},2\n"))
+
+
+@pytest.mark.parametrize("kind", [pl.Int8, pl.UInt16, pl.Int32, pl.Int64, pl.UInt64])
+def test_integers_of_every_width_are_numbers(kind, tmp_path):
+    pl.DataFrame({"a": pl.Series([1, 2], dtype=kind), "y": pl.Series([3, 4], dtype=kind)}).write_parquet(
+        tmp_path / "a.parquet"
+    )
+    assert read_data(tmp_path / "a.parquet").y.tolist() == [3, 4]
+
+
+def test_numbers_stored_as_text_are_told_from_words(tmp_path):
+    pl.DataFrame({"a": ["1.5", "2"], "y": [1, 2]}).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(
+        FileFormatError, match=r"column 'a' holds numbers as text, '1.5' in row 1: store them as numbers"
+    ):
+        read_data(tmp_path / "a.parquet")
 
 
 def test_parquet_that_is_none_or_damaged(tmp_path):
@@ -279,6 +314,7 @@ def test_flipped_bytes_of_an_npz_file_are_errors_or_harmless(tmp_path):
         ({"y": np.zeros(3)}, "X has 20 rows, y has shape"),
         ({"X": np.zeros(20)}, "X must hold numbers in rows and columns"),
         ({"X": np.full((20, 2), "a")}, "X must hold numbers"),
+        ({"y": Y + 1j}, "y must hold numbers, truth values or words, got complex128"),
         ({"y": None}, "there is no array 'y', but X"),
         ({"format": b"coo", "indptr": np.zeros(3)}, "not CSR or CSC"),
     ],

@@ -74,7 +74,7 @@ def guarded(command: Callable[..., int]) -> Callable[..., int]:
                 sys.stdout.flush()
                 return signalled.meant(code)
             except KeyboardInterrupt as error:
-                streams.say(f"levelprox: {str(error) or 'interrupted'}")
+                streams.say(f"levelprox: {streams.in_shell_words(str(error)) or 'interrupted'}")
                 return signalled.meant(Exit.INTERRUPTED)
             except OSError as error:
                 return _output_failed(error)

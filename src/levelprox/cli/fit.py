@@ -10,11 +10,12 @@ from typing import Annotated
 import typer
 
 from levelprox.cli import files, inputs, options, threads
-from levelprox.cli.exits import CommandError, Exit, UsageError, of_status
-from levelprox.cli.fitting import Fitted, Fitting, labels_of
+from levelprox.cli.exits import Exit, UsageError, of_status
+from levelprox.cli.fitting import Fitted, Fitting
 from levelprox.cli.options import LIMITS, MODEL, OUTPUT
+from levelprox.cli.results import Results
 from levelprox.cli.settings import Checkpointing, Settings
-from levelprox.cli.streams import say, warnings_in_lines
+from levelprox.cli.streams import in_shell_words, say, warnings_in_lines
 
 
 def fit(
@@ -67,6 +68,9 @@ def fit(
     resume: Annotated[
         bool, typer.Option("--resume", rich_help_panel=LIMITS, help="Go on from the checkpoint, if it is there.")
     ] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", rich_help_panel=LIMITS, help="Begin afresh, and replace the checkpoint.")
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(readable=False, metavar="MODEL.levelprox", rich_help_panel=OUTPUT, help="Write the model there."),
@@ -82,7 +86,8 @@ def fit(
 
     [bold]levelprox fit train.csv --target price --features 5 --out model.levelprox[/bold]
 
-    At most K features (--features), or g(x) ≤ η (--level). With --cv the budget is chosen from several. Every figure is
+    At most K features (--features), or g(x) ≤ η (--level). With --cv the budget is chosen from several. Without
+    either: one feature for every ten samples (of the rarest class), at most 10; with --cv from 0 to 30. Every figure is
     recomputed from the data. Ctrl-C keeps the best model so far.
     """
     settings = Settings.of(
@@ -100,34 +105,41 @@ def fit(
         quiet=quiet,
         verbose=verbose,
     )
-    state = Checkpointing(checkpoint, checkpoint_every, resume)
+    state = Checkpointing(checkpoint, checkpoint_every, resume, restart)
     _check(settings, cv, stream, state, report)
     for path in filter(None, (data, test)):
         files.check_input(path)
     files.check_outputs((out, report), (data, test), force)
-    if state.begun and not force:
-        raise CommandError(
-            f"{checkpoint} is there already; --resume goes on from it, --force begins afresh", Exit.CANNOT_CREATE
-        )
     files.check_outputs((checkpoint,), (data, test, out, report), True)
+    state.check()
     how = inputs.how_to_read(target, drop, weight, format, no_header, separator, zero_based)
     with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
+        asked = Fitting(settings, state, how, cv)
         try:
-            fitted = Fitting(settings, state, how, cv).run(data, test, stream)
+            fitted = asked.run(data, test, stream)
         except KeyboardInterrupt:
+            if json:
+                _print_no_model(data, warned)
             _say_how_to_go_on(checkpoint, force)
             raise
-        outputs = _write(fitted, out, report, force)
+        results = Results(fitted, quiet)
+        results.write_model(out, force)
+        results.judge()
+        results.write_page(report, force)
         if json:
-            _print_json(fitted, outputs, warned)
+            _print_json(fitted, results.written, warned)
         else:
             _print(fitted)
     if not quiet:
-        for path in outputs.values():
+        for path in results.written.values():
             say(f"levelprox: wrote {path}")
+    if report is not None and "report" not in results.written:
+        say("levelprox: the page was not written")
     if fitted.interruption is not None:
-        say(f"levelprox: {fitted.interruption}")
-        _say_how_to_go_on(checkpoint, force or bool(outputs))
+        say(f"levelprox: {in_shell_words(str(fitted.interruption))}")
+        _say_how_to_go_on(checkpoint, force or bool(results.written))
+    results.raise_troubles()
+    if fitted.interruption is not None:
         return Exit.INTERRUPTED
     return of_status(int(getattr(fitted.model, "status_", 0)), accept_inaccurate)
 
@@ -138,25 +150,6 @@ def _check(settings: Settings, cv: int | None, stream: int | None, state: Checkp
         raise UsageError("several budgets are for --cv, which chooses, or for levelprox path, which shows all")
     if stream is not None and (cv is not None or state.path is not None or report is not None):
         raise UsageError("--stream sees the data once: it goes with neither --cv, --checkpoint nor --report")
-
-
-def _write(fitted: Fitted, out: Path | None, report: Path | None, force: bool) -> dict[str, Path]:
-    """The files asked for; of a fit that was broken off, there is no time for a page."""
-    written = {}
-    if out is not None:
-        with files.writing(out):
-            fitted.model.save(out, overwrite=force)
-        written["model"] = out
-    if report is not None and fitted.data is not None and fitted.interruption is None:
-        from levelprox.report.page import page
-
-        data, test = fitted.data, fitted.test
-        judged = None if test is None else (test.X, labels_of(test, fitted.task))
-        y = labels_of(data, fitted.task)
-        text = page(fitted.model, data.X, y, test=judged, sample_weight=data.weight, title=fitted.path.name)
-        files.write_text(report, [text], force)
-        written["report"] = report
-    return written
 
 
 def _print(fitted: Fitted) -> None:
@@ -199,6 +192,15 @@ def _print_json(fitted: Fitted, outputs: dict[str, Path], warned: list[str]) -> 
     )
 
 
+def _print_no_model(data: Path, warned: list[str]) -> None:
+    """The document of a fit that was stopped before there was a model, as with --cv before its last fit."""
+    from levelprox import __version__
+    from levelprox.cli.output import print_json
+
+    about = {"levelprox": __version__, "command": "fit", "status": "interrupted", "model": None}
+    print_json({**about, "data": {"path": data}, "outputs": {}, "warnings": warned})
+
+
 def _say_how_to_go_on(checkpoint: Path | None, force: bool) -> None:
     """The command line that goes on from here, where there is something to go on from.
 
@@ -206,7 +208,7 @@ def _say_how_to_go_on(checkpoint: Path | None, force: bool) -> None:
     """
     if checkpoint is None or not checkpoint.exists():
         return
-    words = [word for word in sys.argv[1:] if word not in ("--force", "--resume")]
+    words = [word for word in sys.argv[1:] if word not in ("--force", "--resume", "--restart")]
     options_end = words.index("--") if "--" in words else len(words)
     resume = ["--resume", *(["--force"] if force else [])]
     say(f"levelprox: to go on: {shlex.join(['levelprox', *words[:options_end], *resume, *words[options_end:]])}")

@@ -1,9 +1,11 @@
-"""From files to a fitted model: read, guess what is to be learnt, fit, judge."""
+"""From files to a fitted model: read, guess what is to be learnt, fit."""
 
 from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +34,9 @@ class Fitted:
     seconds: float
     one_based: bool
     interruption: KeyboardInterrupt | None = None
+    read_test_later: Callable[[], Data] | None = (
+        None  # once the model is safe: of a stream the width is known only then
+    )
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Fitting:
     cv: int | None
 
     def run(self, path: Path, test: Path | None, stream: int | None) -> Fitted:
-        """Read, fit, and judge."""
+        """Read, and fit."""
         if stream is not None:
             return self._streamed(path, test, stream)
         data = inputs.read_training(path, self.how)
@@ -53,6 +58,8 @@ class Fitting:
         model = self.settings.estimator(task, cv=self.cv, **self.state.parameters())
         # Before the fit: a file that does not go with this one is not found out only after hours.
         tested = None if test is None else read_test(test, data, self.how)
+        self._say_budget(model, y, data)
+        self.state.begin()
         began, interruption = time.monotonic(), None
         try:
             with inputs.judging_data():
@@ -62,17 +69,7 @@ class Fitting:
                 raise
             interruption = signal
         seconds = time.monotonic() - began
-        scores = {} if interruption else self._scores(model, task, {"train": data, "test": tested})
-        return Fitted(model, data, tested, path, data.shape, task, scores, seconds, self._one_based(path), interruption)
-
-    @staticmethod
-    def _scores(model: Any, task: Task, parts: dict[str, Data | None]) -> dict[str, float]:
-        scores = {}
-        for name, data in parts.items():
-            if data is not None:
-                with inputs.judging_data():
-                    scores[name] = float(model.score(data.X, labels_of(data, task), data.weight))
-        return scores
+        return Fitted(model, data, tested, path, data.shape, task, {}, seconds, self._one_based(path), interruption)
 
     def _streamed(self, path: Path, test: Path | None, rows: int) -> Fitted:
         from levelprox.cli.streaming import streamed
@@ -80,9 +77,28 @@ class Fitting:
         began = time.monotonic()
         model, shape, task = streamed(path, rows, self.settings, self.how, lambda y: guessing(self.settings, y))
         seconds = time.monotonic() - began
-        tested = None if test is None else inputs.read_for(model, test, self.how, needs_target=True)
-        scores = self._scores(model, task, {"test": tested})
-        return Fitted(model, None, tested, path, shape, task, scores, seconds, self._one_based(path))
+        later = None if test is None else lambda: inputs.read_for(model, test, self.how, needs_target=True)
+        return Fitted(model, None, None, path, shape, task, {}, seconds, self._one_based(path), read_test_later=later)
+
+    def _say_budget(self, model: Any, y: Any, data: Data) -> None:
+        """Which budget is taken where none is given, and why."""
+        if self.settings.features is not None or self.settings.level is not None or self.settings.quiet:
+            return
+        if self.cv is not None:
+            grid = ", ".join(f"{budget.value:g}" for budget in model._grid(data.shape[1]))
+            say(f"levelprox: choosing from {grid} features (--features says otherwise)")
+            return
+        from levelprox.estimators.classification import rarest
+
+        has_classes = hasattr(model, "decision_function")
+        with suppress(ValueError):  # weights that cannot be used, of which the fit will tell
+            counted = y.size if data.weight is None else data.weight.sum()
+            most = int(model._budget(rarest(y, data.weight) if has_classes else float(counted)).value)
+            of_what = "samples of the rarest class" if has_classes else "samples"
+            say(
+                f"levelprox: at most {most} feature{'s' if most > 1 else ''}: one for every ten {of_what}, at least 1 "
+                "and at most 10 (--features says otherwise)"
+            )
 
     def _one_based(self, path: Path) -> bool:
         from levelprox.io.data import format_of

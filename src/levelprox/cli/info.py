@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json as json_
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -78,14 +80,23 @@ def _checkpoint(file: Path, how: Any, json: bool, warned: list[str]) -> None:
     from levelprox.io import checkpoint
 
     contents = checkpoint.read(file)
-    about = {name: value for name, value in contents.metadata.items() if len(value) <= 200}
+    about = {name: value for name, value in contents.metadata.items() if name not in ("run", "journal")}
+    about |= _run(contents.metadata.get("run", "{}"))
     arrays = {name: list(array.shape) for name, array in contents.arrays.items()}
     if json:
         shapes = {"metadata": about, "arrays": arrays, "warnings": warned}
         print_json({"command": "info", "kind": "checkpoint", "path": file, **shapes})
         return
-    print_line(f"{file}: a checkpoint, to go on from with --resume")
+    print_line(f"{file}: a checkpoint, a state to go on from with --resume")
     print_facts([*about.items(), ("arrays", f"{len(arrays)}, {sum(a.nbytes for a in contents.arrays.values())} bytes")])
+
+
+def _run(text: str) -> dict[str, str]:
+    """What the run is a function of, in words; digests of data say nothing to anybody."""
+    with suppress(ValueError, AttributeError):  # of another version
+        found = {str(name): str(value) for name, value in json_.loads(text).items()}
+        return {name: value for name, value in found.items() if not value.startswith("#")}
+    return {}
 
 
 def _data(file: Path, how: Any, json: bool, warned: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import StrEnum
@@ -58,9 +59,12 @@ def counts(text: str) -> list[int]:
 def levels(text: str) -> list[float]:
     """Levels: "2.5" or "0.5,1,2.5"."""
     try:
-        return sorted({float(number) for number in text.split(",")})
+        found = sorted({float(number) for number in text.split(",")})
     except ValueError:
         raise UsageError(f"--level: {text!r} is no level; give a number, or several: 0.5,1,2.5") from None
+    if not all(0 <= level < math.inf for level in found):
+        raise UsageError(f"--level: {text!r} is no level: g(x) is at least 0, and a budget is finite")
+    return found
 
 
 def loss(text: str) -> str:
@@ -131,7 +135,9 @@ ZeroBased = Annotated[
 
 Features = Annotated[
     str | None,
-    typer.Option(metavar="K", rich_help_panel=MODEL, help="At most so many features: 5; several: 1,2,5 or 1:10."),
+    typer.Option(
+        metavar="K", rich_help_panel=MODEL, help="At most so many features: 5; several: 1,2,5, 1:10 or 0:20:5."
+    ),
 ]
 Level = Annotated[
     str | None,
@@ -165,7 +171,12 @@ Tol = Annotated[float, typer.Option(min=0, rich_help_panel=LIMITS, help="On the 
 MaxIter = Annotated[int, typer.Option(min=0, rich_help_panel=LIMITS, help="Outer steps, or exchanges of features.")]
 TimeLimit = Annotated[
     float | None,
-    typer.Option(min=0, metavar="SECONDS", rich_help_panel=LIMITS, help="For each fit; the best model so far is kept."),
+    typer.Option(
+        min=0,
+        metavar="SECONDS",
+        rich_help_panel=LIMITS,
+        help="For each fit, also those of --report; the best model so far is kept.",
+    ),
 ]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, rich_help_panel=LIMITS, help="By default all.")]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json as json_
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +17,7 @@ from levelprox.cli import files, inputs, options, threads
 from levelprox.cli.exits import Exit, UsageError, of_status
 from levelprox.cli.fitting import guessing, labels_of, read_test
 from levelprox.cli.options import OUTPUT, Task
+from levelprox.cli.results import judged_by
 from levelprox.cli.settings import Settings
 from levelprox.cli.streams import say, warnings_in_lines
 
@@ -91,13 +94,16 @@ def path(
         chosen = guessing(settings, read.y)
         tested = None if test is None else read_test(test, read, how)
         along = _Along(settings, chosen, read, tested)
-        fits = along.fits()
+        fits, interruption = along.fits()
         rows = along.rows(fits)
-        _write(along, fits, rows, out, report, force)
-        _print(along, rows, score_name(fits[0]), json, warned)
-    for one in filter(None, (out, report)):
-        if not quiet:
-            say(f"levelprox: wrote {one}")
+        _print(along, rows, score_name(fits[0]), json, warned)  # before files, which a full disk may refuse
+        for one in _written(along, fits, rows, out, None if interruption else report, force):
+            if not quiet:
+                say(f"levelprox: wrote {one}")
+    if interruption is not None:
+        if report is not None:
+            say("levelprox: the page was not written")
+        raise interruption
     return max((of_status(int(fit.status_), accept_inaccurate) for fit in fits), default=Exit.OK)
 
 
@@ -110,30 +116,43 @@ class _Along:
     data: Data
     test: Data | None
 
-    def fits(self) -> list[Any]:
-        """Fitted models, in ascending order of their budgets."""
+    def fits(self) -> tuple[list[Any], KeyboardInterrupt | None]:
+        """Fitted models, in ascending order of their budgets; those before an interruption."""
         model = self.settings.estimator(self.task)
         X, y, weight = self.data.X, labels_of(self.data, self.task), self.data.weight
         with inputs.judging_data():
             if self.settings.level is not None:
-                return list(model._along(X, y, None, self.settings.level, weight, {}))
+                return list(model._along(X, y, None, self.settings.level, weight, {})), None
             return self._one_by_one(model, X, y, weight)
 
-    def _one_by_one(self, model: Any, X: Any, y: Any, weight: Any) -> list[Any]:
+    def _one_by_one(self, model: Any, X: Any, y: Any, weight: Any) -> tuple[list[Any], KeyboardInterrupt | None]:
         """Each fit is the one that `fit` would make; how many are left is shown."""
         from sklearn.base import clone
 
+        counts = self.settings.features or range(min(10, self.data.shape[1]) + 1)
+        if self.settings.features is None and not self.settings.quiet:
+            say(f"levelprox: 0 to {counts[-1]} features (--features says otherwise)")
+        done: list[Any] = []
+        try:
+            with self._showing(len(counts)) as advance:
+                for k in counts:
+                    done.append(clone(model).set_params(n_features=k, verbose=0).fit(X, y, weight))
+                    advance()
+        except KeyboardInterrupt as signal:
+            if not done:
+                raise
+            return done, signal
+        return done, None
+
+    @contextmanager
+    def _showing(self, total: int) -> Iterator[Callable[[], Any]]:
+        if not self.settings.shows_progress:
+            yield lambda: None
+            return
         from levelprox.report.bar import showing
 
-        counts = self.settings.features or range(min(10, self.data.shape[1]) + 1)
-        models = [clone(model).set_params(n_features=k, verbose=0) for k in counts]
-        if not self.settings.shows_progress:
-            return [one.fit(X, y, weight) for one in models]
-        with showing("path", len(models), "fits") as progress:
-            for one in models:
-                one.fit(X, y, weight)
-                progress.advance()
-        return models
+        with showing("path", total, "fits") as progress:
+            yield progress.advance
 
     def rows(self, fits: list[Any]) -> list[dict[str, Any]]:
         """The table: what each budget brings."""
@@ -157,9 +176,10 @@ class _Along:
         return rows
 
 
-def _write(
+def _written(
     along: _Along, fits: list[Any], rows: list[dict[str, Any]], out: Path | None, report: Path | None, force: bool
-) -> None:
+) -> Iterator[Path]:
+    """The files asked for, each once it is written."""
     from levelprox.cli.output import plain
 
     if out is not None:
@@ -167,21 +187,22 @@ def _write(
             json_.dumps(plain(rows), indent=2, allow_nan=False) + "\n" if out.suffix.lower() == ".json" else _csv(rows)
         )
         files.write_text(out, [text], force)
+        yield out
     if report is not None:
         from levelprox.report.page import page
 
-        data, test = along.data, along.test
-        judged = None if test is None else (test.X, labels_of(test, along.task))
+        data = along.data
         text = page(
             fits[-1],
             data.X,
             labels_of(data, along.task),
-            test=judged,
+            test=judged_by(along.test, along.task),
             sample_weight=data.weight,
             fits=fits,
             title=data.path.name,
         )
         files.write_text(report, [text], force)
+        yield report
 
 
 def _csv(rows: list[dict[str, Any]]) -> str:
@@ -189,8 +210,13 @@ def _csv(rows: list[dict[str, Any]]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(rows[0])
     for row in rows:
-        writer.writerow(";".join(value) if isinstance(value, list) else value for value in row.values())
+        writer.writerow(_cell(value) if isinstance(value, list) else value for value in row.values())
     return text.getvalue()
+
+
+def _cell(names: list[str]) -> str:
+    """Names with ; between them, or as a JSON list where one of them has it inside."""
+    return json_.dumps(names) if any(";" in name for name in names) else ";".join(names)
 
 
 def _print(along: _Along, rows: list[dict[str, Any]], score: str, json: bool, warned: list[str]) -> None:

@@ -44,7 +44,7 @@ def predict(
 
     [bold]levelprox predict model.levelprox new.csv --out predictions.csv[/bold]
 
-    Columns are found by their names; those that the model does not know are left alone. No target is needed.
+    Columns are found by their names; only those with a coefficient are needed. No target is needed.
     """
     if json and out is not None:
         raise UsageError("give --json or --out, not both")
@@ -53,7 +53,7 @@ def predict(
     files.check_outputs((out,), (model, data), force)
     how = inputs.how_to_read(format=format, no_header=no_header, separator=separator, zero_based=zero_based)
     with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
-        fitted = load(model)
+        fitted = needing_only_what_it_uses(load(model))
         columns = _columns(fitted, inputs.read_for(fitted, data, how, needs_target=False), proba)
     if json:
         from levelprox import __version__
@@ -76,6 +76,23 @@ def load(path: Path) -> Any:
 
     with files.reading(path):
         return levelprox.load(path)
+
+
+def needing_only_what_it_uses(model: Any) -> Any:
+    """A copy that knows but the features with coefficients, where they have names: no others need be in the data."""
+    import copy
+
+    import numpy as np
+
+    names = getattr(model, "feature_names_in_", None)
+    used = np.flatnonzero(np.atleast_2d(model.coef_).any(axis=0))
+    if names is None or not used.size:
+        return model
+    small = copy.copy(model)
+    small.coef_, small.feature_names_in_, small.n_features_in_ = model.coef_[..., used], names[used], used.size
+    if hasattr(model, "scale_"):
+        small.scale_ = model.scale_[used]
+    return small
 
 
 def _columns(model: Any, data: Any, proba: bool) -> dict[str, Any]:

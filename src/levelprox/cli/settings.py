@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from levelprox.cli import options
-from levelprox.cli.exits import UsageError
+from levelprox.cli.exits import CommandError, Exit, UsageError
+from levelprox.cli.files import reading
 from levelprox.cli.options import LOSSES, Task
 
 if TYPE_CHECKING:
@@ -111,7 +112,10 @@ def guessed_task(y: NDArray[Any]) -> tuple[Task, str]:
     values = np.unique(y)
     if values.size > _MOST_CLASSES or np.any(values != np.floor(values)):
         return Task.REGRESSION, f"the target has {values.size} different values"
-    return Task.CLASSIFICATION, f"the target has the {values.size} values {', '.join(f'{one:g}' for one in values)}"
+    words = ", ".join(f"{one:g}" for one in values)
+    if values.size == 1:
+        return Task.CLASSIFICATION, f"the target has the one value {words}"
+    return Task.CLASSIFICATION, f"the target has the {values.size} values {words}"
 
 
 def as_classes(y: NDArray[Any]) -> NDArray[Any]:
@@ -132,6 +136,15 @@ def _loss(text: str) -> Any:
     return losses.Huber(float(parameter)) if name == "huber" else losses.Quantile(float(parameter))
 
 
+def _is_checkpoint(path: Path) -> bool:
+    """Whether a file says that it is one, damaged or not."""
+    from levelprox.io.checkpoint import FORMAT
+
+    with reading(path), open(path, "rb") as file:
+        begin = file.read(8)  # how long the header is
+        return FORMAT.encode() in file.read(min(int.from_bytes(begin, "little"), 2**20))
+
+
 @dataclass(frozen=True)
 class Checkpointing:
     """Where the state of a fit is kept, how often, and whether to go on from it."""
@@ -139,27 +152,47 @@ class Checkpointing:
     path: Path | None
     every: float | None
     resume: bool
+    restart: bool
 
     def __post_init__(self) -> None:
-        if self.path is None and (self.resume or self.every is not None):
-            raise UsageError(f"--{'resume' if self.resume else 'checkpoint-every'} needs --checkpoint PATH")
+        if self.resume and self.restart:
+            raise UsageError("give --resume or --restart, not both")
+        asked = {"resume": self.resume, "restart": self.restart, "checkpoint-every": self.every is not None}
+        if self.path is None and any(asked.values()):
+            raise UsageError(f"--{next(name for name in asked if asked[name])} needs --checkpoint PATH")
 
-    @property
-    def begun(self) -> bool:
-        """Whether there is a state already that is not to be gone on from."""
-        if self.path is None or self.resume:
-            return False
-        return self.path.exists() or self.path.with_name(f"{self.path.name}.previous").exists()
+    def check(self) -> None:
+        """Raise where a state is there and nothing is said of it, or something else is that is not to be lost."""
+        there = [] if self.resume else self._there()
+        for one in there:
+            if not _is_checkpoint(one):
+                raise CommandError(f"{one} is not a checkpoint; choose another name", Exit.CANNOT_CREATE)
+        if there and not self.restart:
+            raise CommandError(
+                f"{there[0]} is there already; --resume goes on from it, --restart begins afresh", Exit.CANNOT_CREATE
+            )
+
+    def begin(self) -> None:
+        """Remove a state that is not to be gone on from, unless another run holds it; just before the fit."""
+        self.check()
+        if self.path is None or not (self.restart and self._there()):
+            return
+        from levelprox.io.checkpoint import CheckpointFile
+
+        with CheckpointFile(self.path) as file:
+            file.path.unlink(missing_ok=True)
+            file.previous.unlink(missing_ok=True)
+
+    def _there(self) -> list[Path]:
+        if self.path is None:
+            return []
+        return [one for one in (self.path, self.path.with_name(f"{self.path.name}.previous")) if one.exists()]
 
     def parameters(self) -> dict[str, Any]:
-        """What an estimator is told; a state that is not to be gone on from is removed, unless another run holds it."""
+        """What an estimator is told."""
         if self.path is None:
             return {}
-        from levelprox.io.checkpoint import Checkpoint, CheckpointFile
+        from levelprox.io.checkpoint import Checkpoint
 
-        if self.begun:
-            with CheckpointFile(self.path) as file:
-                file.path.unlink(missing_ok=True)
-                file.previous.unlink(missing_ok=True)
         every = {} if self.every is None else {"every": self.every}
         return {"checkpoint": Checkpoint(self.path, **every), "resume": self.resume}

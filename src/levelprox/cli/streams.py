@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -16,6 +17,34 @@ _IN_ASCII = {"ψ": "psi", "η": "eta", "φ": "phi", "γ": "gamma", "≤": "<=", 
 _IN_ASCII |= {"…": "...", "—": "-", "–": "-", "’": "'", "→": "->", "²": "^2", "Σ": "sum", "∞": "inf"}
 _HANDLER = "levelprox"
 _ABOUT_CODE = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, ResourceWarning)
+
+_END = r"(?![\w/=-]|\.\w)"  # of a word that is no part of another, nor of a file's name
+
+#: What Python calls it, and what it is here; names of files that look like it are let be.
+_IN_SHELL = [
+    (re.compile(rf"(?<![\w./'\"-]){words}"), option)
+    for words, option in (
+        ("zero_based=True", "--zero-based"),
+        ("standardize=True", "--standardize"),
+        ("standardize=False", "--no-standardize"),
+        (r"resume=(?:True|'[^']*'|\"[^\"]*\")", "--resume"),
+        (r"time_limit=(?=\d)", "--time-limit "),
+        (r"max_iter=(?=\d)", "--max-iter "),
+        (r"n_features=(?=\d)", "--features "),
+        (r"time_limit" + _END, "--time-limit"),
+        (r"max_iter" + _END, "--max-iter"),
+        (r"n_features" + _END, "--features"),
+    )
+]
+_ATTRIBUTE = re.compile(r" \(cv_results_\[[^]]*\]\)")
+
+
+def in_shell_words(text: str) -> str:
+    """The words of the library, as a message of the command line has them."""
+    text = _ATTRIBUTE.sub("", text)
+    for words, option in _IN_SHELL:
+        text = words.sub(option, text)
+    return text
 
 
 def prepare() -> None:
@@ -50,7 +79,7 @@ def say(text: str) -> None:
 
 def say_error(text: object) -> None:
     """An error, in one line."""
-    say(f"levelprox: error: {' '.join(str(text).split(chr(10)))}")
+    say(f"levelprox: error: {in_shell_words(' '.join(str(text).split(chr(10))))}")
 
 
 @contextmanager
@@ -59,7 +88,7 @@ def warnings_in_lines(quiet: bool) -> Iterator[list[str]]:
     seen: list[str] = []
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        text = " ".join(str(message).split())
+        text = in_shell_words(" ".join(str(message).split()))
         if text not in seen:
             seen.append(text)
             if not quiet:

@@ -1,12 +1,13 @@
 """CSV and TSV: a header line of names, then rows; read by polars.
 
 A column in which every entry is a number, blanks around it allowed, holds numbers. Entries that are empty, NA, N/A, NaN
-or null are missing. Lines that are empty are left out.
+or null are missing. Lines that are empty are left out; one of separators alone, as ",,", is a row of missing values.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from typing import Any
 
@@ -40,7 +41,7 @@ def read_csv(path: str | os.PathLike[str], *, separator: str = ",", header: bool
     """
     name = shown(path)
     polars = polars_for("CSV", name)
-    text = b"".join(block.tobytes() for block in blocks(path))
+    text, left_out = _without_empty_lines(b"".join(block.tobytes() for block in blocks(path)), header)
     options: dict[str, Any] = {"separator": separator, "has_header": header, "null_values": _MISSING}
     try:
         if header:
@@ -48,14 +49,33 @@ def read_csv(path: str | os.PathLike[str], *, separator: str = ",", header: bool
             _check_header(polars.read_csv(first, separator=separator, has_header=False, infer_schema=False), name)
         frame = _read(polars, text, options)
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
-        raise FileFormatError(f"{name}: {str(error).splitlines()[0]}") from error
+        raise FileFormatError(f"{name}: {_reason(str(error))}") from error
     if frame.width == 1:
         raise FileFormatError(f"{name}: there is only one column; are fields separated otherwise? (--separator)")
     frame.columns = [column.strip() if header else f"column_{i}" for i, column in enumerate(frame.columns, 1)]
-    frame = frame.filter(~polars.all_horizontal(polars.all().is_null()))
     if not frame.height:
         raise FileFormatError(f"{name}: there are no rows")
-    return Table(_with_numbers(polars, frame), name)
+    return Table(_with_numbers(polars, frame), name, left_out)
+
+
+def _without_empty_lines(text: bytes, header: bool) -> tuple[bytes, tuple[int, ...]]:
+    """The text without lines that hold nothing, and which rows, from 0, they would have been; quoted ones stay."""
+    if not re.search(rb"(?:^|\n)\r?\n", text):
+        return text, ()
+    parts = text.lstrip(b"\r\n").split(b'"')  # every other part is within quotes
+    lines = b'""'.join(parts[::2]).split(b"\n")  # one for each row
+    left_out = tuple(i - header for i, line in enumerate(lines[:-1]) if line in (b"", b"\r"))
+    parts[::2] = [re.sub(rb"\n(?:\r?\n)+", b"\n", part) for part in parts[::2]]
+    return b'"'.join(parts), left_out
+
+
+def _reason(error: str) -> str:
+    """What polars says of a file, in words that help."""
+    if "more fields" in error:
+        return "a row has more fields than the first line; are fields separated otherwise? (--separator)"
+    if "utf-8" in error.lower():
+        return "the text is not UTF-8; convert it (iconv -f latin1 -t utf-8)"
+    return error.splitlines()[0]
 
 
 def _read(polars: Any, text: bytes, options: dict[str, Any]) -> Any:

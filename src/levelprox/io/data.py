@@ -195,10 +195,14 @@ def _npz(path: str | os.PathLike[str], needs_target: bool, how: Reading) -> Data
                 f"{name}: there is no array {member!r}, but {', '.join(sorted(members)) or 'nothing'}"
             )
     X, y = members["X"], members.get(asked.get("y") or "")
-    if X.ndim != 2 or (not scipy.sparse.issparse(X) and X.dtype.kind not in "buif"):
+    if X.ndim != 2 or X.dtype.kind not in "buif":
         raise FileFormatError(f"{name}: X must hold numbers in rows and columns, got {X.dtype} of shape {X.shape}")
     if y is not None and y.shape != (X.shape[0],):
         raise FileFormatError(f"{name}: X has {X.shape[0]} rows, {asked['y']} has shape {y.shape}")
+    if y is not None and y.dtype.kind not in "buifUS":
+        raise FileFormatError(f"{name}: {asked['y']} must hold numbers, truth values or words, got {y.dtype}")
+    if how.weight and members[how.weight].dtype.kind not in "buif":
+        raise FileFormatError(f"{name}: {how.weight} must hold numbers, got {members[how.weight].dtype}")
     weight = np.asarray(members[how.weight], np.float64) if how.weight else None
     return Data(X, y, None, asked.get("y"), Path(path), weight)
 
@@ -221,7 +225,7 @@ def _of_table(table: Table, features: Sequence[str] | None, needs_target: bool, 
         raise FileFormatError(f"{table.name}: no column is left to learn from")
     used = {*names, target, weight}
     return Data(
-        table.features(names),
+        table.features(names, droppable=features is None),
         None if target is None else table.labels(target),
         names,
         target,

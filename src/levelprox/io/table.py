@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.errors import FileFormatError, InvalidInputError
+from levelprox.errors import FileFormatError, InvalidInputError, warn
 
 if TYPE_CHECKING:
     import polars
@@ -33,10 +33,13 @@ class Table:
     frame : polars.DataFrame
     name : str
         What the file is called in errors.
+    left_out : tuple of int
+        Rows of the file, from 0 and ascending, that are not in the frame.
     """
 
     frame: polars.DataFrame
     name: str
+    left_out: tuple[int, ...] = ()
 
     @property
     def names(self) -> list[str]:
@@ -63,67 +66,102 @@ class Table:
         hint = f"did you mean {near[0]!r}?" if near else f"there are {listed(self.names)}"
         raise InvalidInputError(f"{self.name}: no column {column!r} for the {role}; {hint}")
 
-    def features(self, names: Sequence[str]) -> polars.DataFrame:
-        """The columns as numbers; an error where some are not, or are missing."""
+    def features(self, names: Sequence[str], *, droppable: bool = False) -> polars.DataFrame:
+        """The columns as numbers; an error where some are none, or missing, perhaps with --drop as remedy."""
         import polars
 
-        self._refuse_text([name for name in names if not self._is_number(name)])
+        self._refuse_text([name for name in names if not self._is_number(name)], droppable)
         frame = self.frame.select(polars.col(list(names)).cast(polars.Float64))
         for name in names:
-            self._check_finite(name, frame[name])
+            self._check_finite(name, frame[name], droppable)
+            if self._is_too_long(name):
+                warn(f"{self.name}: column {name!r} holds whole numbers beyond 2^53, which are rounded", UserWarning)
         return frame
 
     def labels(self, name: str) -> NDArray[Any]:
         """A target: numbers, truth values, or words."""
         column = self.frame[name]
         if column.null_count():
-            self._refuse_missing(name, int(column.is_null().arg_max() or 0), column.null_count())
+            self._refuse_missing(name, int(column.is_null().arg_max() or 0), column.null_count(), False)
         if self._is_number(name) and str(column.dtype) != "Boolean":
+            if self._is_too_long(name):
+                raise FileFormatError(
+                    f"{self.name}: column {name!r} holds whole numbers beyond 2^53, some of which become the same: "
+                    "write them as words, or divide them"
+                )
             return self.numbers(name)
         values = column.to_numpy()
-        return values if values.dtype.kind == "b" else np.asarray(column.cast(str).to_list(), object)
+        return values if values.dtype.kind == "b" else self._words(name)
+
+    def _words(self, name: str) -> NDArray[Any]:
+        """A column of words, without blanks around them, as numbers are read."""
+        column = self.frame[name].cast(str).str.strip_chars()
+        empty = column == ""
+        if empty.any():
+            self._refuse_missing(name, int(empty.arg_max() or 0), int(empty.sum()), False)
+        return np.asarray(column.to_list(), object)
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """One column of numbers."""
         return np.array(self.features([name])[name].to_numpy(), np.float64)
 
+    def _is_too_long(self, name: str) -> bool:
+        """Whether a column holds integers that floating point does not tell apart."""
+        column: Any = self.frame[name]
+        return bool(column.dtype.is_integer() and max(abs(column.min() or 0), abs(column.max() or 0)) >= 2**53)
+
     def _is_number(self, name: str) -> bool:
         kind = self.frame.schema[name]
         return kind.is_numeric() or str(kind) == "Boolean"
 
-    def _refuse_text(self, names: list[str]) -> None:
+    def _refuse_text(self, names: list[str], droppable: bool) -> None:
         if not names:
             return
         drops = " ".join(f"--drop {shlex.quote(name)}" for name in names[:_NAMED])
         if len(names) > 1:
-            raise FileFormatError(f"{self.name}: {listed(names)} hold no numbers; drop them ({drops})")
-        column = self.frame[names[0]]
-        if str(column.dtype) not in ("String", "Categorical", "Enum"):
-            raise FileFormatError(
-                f"{self.name}: column {names[0]!r} holds {column.dtype}, no numbers; drop it ({drops})"
-            )
-        row = next((i for i, value in enumerate(column) if value is not None and not is_numeral(value)), None)
-        if row is None:
-            self._refuse_missing(names[0], 0, column.null_count())
-        raise FileFormatError(
-            f"{self.name}: column {names[0]!r} holds text, {column[row][:40]!r} in row {row + 1}; drop it ({drops})"
-        )
+            remedy = f"; drop them ({drops})" if droppable else ""
+            raise FileFormatError(f"{self.name}: {listed(names)} hold no numbers{remedy}")
+        column, remedy = self.frame[names[0]], f"; drop it ({drops})" if droppable else ""
+        what = f"{column.dtype}, no numbers"
+        if str(column.dtype) in ("String", "Categorical", "Enum"):
+            what = self._text_in(names[0], droppable)
+        raise FileFormatError(f"{self.name}: column {names[0]!r} holds {what}{remedy}")
 
-    def _check_finite(self, name: str, column: polars.Series) -> None:
+    def _text_in(self, name: str, droppable: bool) -> str:
+        """The first entry that is no number, and what to do where it looks like one."""
+        column = self.frame[name]
+        if column.null_count() == column.len():
+            self._refuse_missing(name, 0, column.null_count(), droppable)
+        there = [(i, str(value)) for i, value in enumerate(column) if value is not None]
+        row, value = next(((i, value) for i, value in there if not is_numeral(value)), there[0])
+        where = f"{value[:40]!r} in row {self._row(row)}"
+        if is_numeral(value):
+            return f"numbers as text, {where}: store them as numbers"
+        plain = value.replace("_", "").replace(",", "").replace("'", "")
+        return f"text, {where}" + (f": write it as {plain}" if is_numeral(plain) else "")
+
+    def _check_finite(self, name: str, column: polars.Series, droppable: bool) -> None:
         if column.null_count():
-            self._refuse_missing(name, int(column.is_null().arg_max() or 0), column.null_count())
+            self._refuse_missing(name, int(column.is_null().arg_max() or 0), column.null_count(), droppable)
         bad = ~column.is_finite()
         if bad.any():
             row = int(bad.arg_max() or 0)
             raise FileFormatError(
-                f"{self.name}: row {row + 1}, column {name!r} is {column[row]} ({int(bad.sum())} in this column): "
-                "every value must be finite"
+                f"{self.name}: row {self._row(row)}, column {name!r} is {column[row]} ({int(bad.sum())} in this "
+                "column): every value must be finite"
             )
 
-    def _refuse_missing(self, name: str, row: int, count: int) -> NoReturn:
+    def _row(self, row: int) -> int:
+        """Which row of the file, from 1, a row of the frame is."""
+        for one in self.left_out:
+            row += one <= row
+        return row + 1
+
+    def _refuse_missing(self, name: str, row: int, count: int, droppable: bool) -> NoReturn:
+        remedy = f", or drop the column (--drop {shlex.quote(name)})" if droppable else ""
         raise FileFormatError(
-            f"{self.name}: row {row + 1}, column {name!r} is missing ({count} in this column): fill in or remove such "
-            f"rows, or drop the column (--drop {shlex.quote(name)})"
+            f"{self.name}: row {self._row(row)}, column {name!r} is missing ({count} in this column): fill in or "
+            f"remove such rows{remedy}"
         )
 
 
@@ -136,7 +174,9 @@ def listed(names: Iterable[str]) -> str:
 
 
 def is_numeral(value: str) -> bool:
-    """Whether a text is a number."""
+    """Whether a text is a number, without the underscores and digits of other scripts that Python allows."""
+    if not value.isascii() or "_" in value:
+        return False
     try:
         float(value)
     except ValueError:
