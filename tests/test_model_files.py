@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 import os
 import pickle
 import random
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -384,6 +386,10 @@ def set_fitted(name, value):
     return lambda about, tree, arrays: tree["fitted"]["dict"].__setitem__(name, value)
 
 
+def set_figure(name, value):
+    return lambda about, tree, arrays: tree["fitted"]["dict"]["certificate_"]["fields"].__setitem__(name, value)
+
+
 def set_array(name, index, value):
     def change(about, tree, arrays):
         place = tree["fitted"]["dict"][name]
@@ -420,6 +426,14 @@ FORGERIES = {
     "feature_names_in_ has the shape": set_fitted("feature_names_in_", {"words": ["a"], "letters": None, "shape": [1]}),
     "is above level_": set_array("scale_", slice(None), 1e6),
     "and certificate_ speaks of": set_fitted("level_", 9.5),
+    "psi = inf, which is no number": set_figure("psi", {"float": "inf"}),
+    "scale = inf, which is no number": set_figure("scale", {"float": "inf"}),
+    "multiplier = nan, which is no number": set_figure("multiplier", {"float": "nan"}),
+    "multiplier_ = 123.0, and certificate_ has": set_fitted("multiplier_", 123.0),
+    "status_ is solved, and the KKT residual 1000.0 above tol": set_figure("kkt", 1e3),
+    "has stationarity = 0.5": set_figure("stationarity", 0.5),
+    "has complementarity = 0.5": set_figure("complementarity", 0.5),
+    "has near_epsilon = 0.5": set_figure("near_epsilon", 0.5),
     "status_ cannot be": set_fitted("status_", 0),
     "n_iter_ cannot be": set_fitted("n_iter_", True),
     "history_ cannot be": set_fitted("history_", {"tuple": [1]}),
@@ -480,6 +494,26 @@ def test_odd_files_are_refused_or_sound():
         assert model.predict(X).shape == (30,)
         assert str(model) and model.get_support().shape == (3,)
     assert read_anyway > 20  # parameters that a prediction does not need may be anything
+
+
+def test_what_a_search_cannot_have_shown_is_refused():
+    X, y = data(n=30, d=3)
+    model = fitted(SparseClassifier(n_features=1), X, y)
+    whole = model.certificate_
+    for words, change in {
+        "is no gain": {"multiplier": math.inf},
+        "and not how much": {"multiplier": math.nan, "addition": 2},
+        "5 of 2 exchanges": {"exchanges": levelprox.Exchanges(5, 2)},
+        "stationarity = nan": {"stationarity": math.nan},
+    }.items():
+        model.certificate_ = replace(whole, **change)
+        model.multiplier_ = model.certificate_.multiplier
+        with pytest.raises(FileFormatError, match=words):
+            check_soundness(model, "file")
+    model.certificate_ = replace(whole, multiplier=math.nan, addition=None, exchanges=levelprox.Exchanges(0, 0))
+    model.multiplier_ = math.nan
+    loaded = read(packed(model))
+    assert math.isnan(loaded.multiplier_) and math.isnan(loaded.certificate_.multiplier)
 
 
 def test_more_features_than_allowed_are_refused():
