@@ -12,6 +12,7 @@ import random
 import subprocess
 import sys
 import time
+import tracemalloc
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -532,6 +533,28 @@ def test_coefficients_of_an_impossible_shape_are_refused(shape):
     X, y = data(n=30, d=8)
     with pytest.raises(FileFormatError, match="coef_"):
         read(forged(change, fitted(SparseClassifier(n_features=1), X, y)))
+
+
+@pytest.mark.parametrize("rows", [2_000_000, 2])
+def test_rows_of_coefficients_are_counted_before_there_are_any(rows):
+    """As many as there are classes: a file of a few bytes must not make gigabytes of zeros."""
+
+    def change(about, tree, arrays):
+        coef = tree["fitted"]["dict"]["coef_"]["fields"]
+        coef["shape"]["tuple"] = [rows, 8]
+        arrays[coef["columns"]["array"]] = np.empty(0, np.int64)
+        arrays[coef["values"]["array"]] = np.empty((rows, 0))
+
+    X, y = data(n=30, d=8)
+    contents = forged(change, fitted(SparseClassifier(n_features=1), X, y))
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileFormatError, match=r"coef_ cannot be put together: .* \(1, 8\) is wanted"):
+            read(contents)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**20
 
 
 # --- for ever
