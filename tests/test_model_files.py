@@ -277,6 +277,7 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
     with pytest.raises(FileExistsError) as caught:
         second.save(str(path))
     assert caught.value.filename == str(path)
+    assert str(caught.value) == f"[Errno 17] File exists; overwrite=True replaces it: '{path}'"
     assert levelprox.load(path).n_features == 1
     second.save(path, overwrite=True)
     assert levelprox.load(path).n_features == 2
