@@ -71,7 +71,7 @@ def certify_model(
     model : SparseClassifier, SparseRegressor or one of their CV twins
         Fitted, or loaded.
     X, y, sample_weight
-        The data of the fit; of others with the same features and classes the same figures are computed, and do not agree.
+        The data of the fit; of others with the same features and classes the same is computed, and does not agree.
     prove : bool, default=False
         Whether to examine all exchanges of one feature for another again, whatever that takes.
     **more
