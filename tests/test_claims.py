@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +17,7 @@ import levelprox
 from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, certify_model
 from levelprox.errors import InvalidInputError
 from levelprox.estimators.model_file import packed, unpacked
+from levelprox.estimators.soundness import check_soundness
 from tests.estimator_cases import TASKS, estimator, fitted, targets
 from tests.estimator_cases import psi as psi_by_hand
 
@@ -110,7 +113,25 @@ CHANGES = {
     "the multiplier": times("multiplier", 1.01),
     "the classes": lambda model: setattr(model, "classes_", model.classes_[::-1].copy()),
 }
+CHANGES |= {
+    "psi without end": times("psi", math.inf),
+    "a multiplier without end": times("multiplier", math.inf),
+    "multiplier_": lambda model: setattr(model, "multiplier_", 123.0),
+}
 OF_A_LEVEL = {
+    "a scale without end": times("scale", math.inf),
+    "the residual": times("kkt", 1e9),
+    "a smaller residual": times("kkt", 1e-3),
+    "the stationarity": times("stationarity", 1e9),
+    "a smaller stationarity": times("stationarity", 1e-3),
+    "a smaller stationarity in all": times("stationarity_squared", 1e-6),
+    "a larger stationarity in all": times("stationarity_squared", 1e3),
+    "the complementarity": lambda model: setattr(
+        model, "certificate_", replace(model.certificate_, complementarity=0.5)
+    ),
+    "a neighbour": lambda model: setattr(
+        model, "certificate_", replace(model.certificate_, near_epsilon=0.5, near_delta=0.5)
+    ),
     "g": times("g", 0.9),
     "the gradient": times("scale", 1.01),
     "the constraint": lambda model: setattr(model, "constraint_", type(model.constraint_).from_threshold(0.3)),
@@ -127,7 +148,8 @@ OF_FEATURES = {
 @pytest.mark.parametrize("change", [*CHANGES, *OF_A_LEVEL, *OF_FEATURES])
 def test_whatever_was_tampered_with_is_found_out(change, budget):
     X, y = data()
-    model = from_a_file(SparseClassifier(**budget).fit(X, y))
+    tol = {"tol": 1e-4} if "level" in budget else {}  # a residual that is not rounding alone
+    model = from_a_file(SparseClassifier(**budget, **tol).fit(X, y))
     other = OF_A_LEVEL if "level" in budget else OF_FEATURES
     if change not in CHANGES and change not in other:
         pytest.skip("of the other kind of budget")
@@ -158,9 +180,28 @@ def test_a_set_that_an_exchange_improves_is_found_out_on_request():
         addition=None,
         multiplier=0.0,
     )
+    forged.multiplier_ = 0.0
     assert certify_model(forged, X, y).hold  # nobody has looked
     claims = certify_model(forged, X, y, prove=True)
     assert failed(claims) == ["one for another"] and "exchanges lower ψ" in str(claims)
+
+
+def test_a_gain_that_nobody_looked_for_is_not_claimed():
+    """Of a search that was cut short; a forged one that claims half of it does not hold."""
+    X, y = data()
+    model = from_a_file(SparseClassifier(n_features=2).fit(X, y))
+    model.certificate_ = replace(model.certificate_, multiplier=math.nan, addition=None)
+    assert failed(certify_model(model, X, y)) == ["one more would gain"]  # multiplier_ does claim it
+    model.multiplier_ = math.nan
+    claims = certify_model(from_a_file(model), X, y)
+    check_soundness(model, "file")
+    told = {one["name"]: one for one in json.loads(json.dumps(claims.as_dict(), allow_nan=False))["claims"]}
+    assert claims.hold and told["one more would gain"]["claimed"] is None
+    assert re.search(r"one more would gain +— +not claimed\n", str(claims))
+    model.certificate_ = replace(model.certificate_, exchanges=levelprox.Exchanges(0, 0))
+    assert failed(certify_model(model, X, y)) == ["one for another"]
+    model.status_ = levelprox.Status.TIME_LIMIT
+    assert certify_model(model, X, y).hold
 
 
 def test_other_data_are_other_data():

@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 import os
 import pickle
 import random
 import subprocess
 import sys
 import time
+import tracemalloc
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -274,6 +277,7 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
     with pytest.raises(FileExistsError) as caught:
         second.save(str(path))
     assert caught.value.filename == str(path)
+    assert str(caught.value) == f"[Errno 17] File exists; overwrite=True replaces it: '{path}'"
     assert levelprox.load(path).n_features == 1
     second.save(path, overwrite=True)
     assert levelprox.load(path).n_features == 2
@@ -384,6 +388,10 @@ def set_fitted(name, value):
     return lambda about, tree, arrays: tree["fitted"]["dict"].__setitem__(name, value)
 
 
+def set_figure(name, value):
+    return lambda about, tree, arrays: tree["fitted"]["dict"]["certificate_"]["fields"].__setitem__(name, value)
+
+
 def set_array(name, index, value):
     def change(about, tree, arrays):
         place = tree["fitted"]["dict"][name]
@@ -420,6 +428,14 @@ FORGERIES = {
     "feature_names_in_ has the shape": set_fitted("feature_names_in_", {"words": ["a"], "letters": None, "shape": [1]}),
     "is above level_": set_array("scale_", slice(None), 1e6),
     "and certificate_ speaks of": set_fitted("level_", 9.5),
+    "psi = inf, which is no number": set_figure("psi", {"float": "inf"}),
+    "scale = inf, which is no number": set_figure("scale", {"float": "inf"}),
+    "multiplier = nan, which is no number": set_figure("multiplier", {"float": "nan"}),
+    "multiplier_ = 123.0, and certificate_ has": set_fitted("multiplier_", 123.0),
+    "status_ is solved, and the KKT residual 1000.0 above tol": set_figure("kkt", 1e3),
+    "has stationarity = 0.5": set_figure("stationarity", 0.5),
+    "has complementarity = 0.5": set_figure("complementarity", 0.5),
+    "has near_epsilon = 0.5": set_figure("near_epsilon", 0.5),
     "status_ cannot be": set_fitted("status_", 0),
     "n_iter_ cannot be": set_fitted("n_iter_", True),
     "history_ cannot be": set_fitted("history_", {"tuple": [1]}),
@@ -482,6 +498,26 @@ def test_odd_files_are_refused_or_sound():
     assert read_anyway > 20  # parameters that a prediction does not need may be anything
 
 
+def test_what_a_search_cannot_have_shown_is_refused():
+    X, y = data(n=30, d=3)
+    model = fitted(SparseClassifier(n_features=1), X, y)
+    whole = model.certificate_
+    for words, change in {
+        "is no gain": {"multiplier": math.inf},
+        "and not how much": {"multiplier": math.nan, "addition": 2},
+        "5 of 2 exchanges": {"exchanges": levelprox.Exchanges(5, 2)},
+        "stationarity = nan": {"stationarity": math.nan},
+    }.items():
+        model.certificate_ = replace(whole, **change)
+        model.multiplier_ = model.certificate_.multiplier
+        with pytest.raises(FileFormatError, match=words):
+            check_soundness(model, "file")
+    model.certificate_ = replace(whole, multiplier=math.nan, addition=None, exchanges=levelprox.Exchanges(0, 0))
+    model.multiplier_ = math.nan
+    loaded = read(packed(model))
+    assert math.isnan(loaded.multiplier_) and math.isnan(loaded.certificate_.multiplier)
+
+
 def test_more_features_than_allowed_are_refused():
     X, y = data(n=30, d=3)
     model = fitted(SparseClassifier(n_features=1), X, y)
@@ -498,6 +534,28 @@ def test_coefficients_of_an_impossible_shape_are_refused(shape):
     X, y = data(n=30, d=8)
     with pytest.raises(FileFormatError, match="coef_"):
         read(forged(change, fitted(SparseClassifier(n_features=1), X, y)))
+
+
+@pytest.mark.parametrize("rows", [2_000_000, 2])
+def test_rows_of_coefficients_are_counted_before_there_are_any(rows):
+    """As many as there are classes: a file of a few bytes must not make gigabytes of zeros."""
+
+    def change(about, tree, arrays):
+        coef = tree["fitted"]["dict"]["coef_"]["fields"]
+        coef["shape"]["tuple"] = [rows, 8]
+        arrays[coef["columns"]["array"]] = np.empty(0, np.int64)
+        arrays[coef["values"]["array"]] = np.empty((rows, 0))
+
+    X, y = data(n=30, d=8)
+    contents = forged(change, fitted(SparseClassifier(n_features=1), X, y))
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileFormatError, match=r"coef_ cannot be put together: .* \(1, 8\) is wanted"):
+            read(contents)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**20
 
 
 # --- for ever

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import warnings
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -14,6 +15,8 @@ import scipy.sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import confusion_matrix, r2_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from levelprox import InvalidInputError, SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
 from levelprox.report import page, write_page
@@ -340,6 +343,61 @@ def test_weights_count_as_repeated_samples(kind, diabetes):
     assert shown == np.count_nonzero(weight)
 
 
+@pytest.mark.parametrize("kind", [SparseClassifier, SparseRegressor])
+def test_weights_of_test_samples_count_as_repeated_samples(kind, diabetes):
+    X, y = diabetes
+    y = y if kind is SparseRegressor else y > 150
+    model = kind(n_features=2).fit(X[:300], y[:300])
+    X_test, y_test = X[300:], y[300:]
+    weight = np.random.default_rng(0).integers(0, 4, y_test.size).astype(float)
+    rows = np.repeat(np.arange(y_test.size), weight.astype(int))
+    ours = parsed(model, X[:300], y[:300], test=(X_test, y_test, weight)).data
+    theirs = parsed(model, X[:300], y[:300], test=(X_test[rows], y_test[rows])).data
+    for one, other in zip(ours["charts"], theirs["charts"], strict=True):
+        np.testing.assert_allclose(one["series"][1]["values"], other["series"][1]["values"], rtol=1e-5)
+    for mine, other in zip(ours["fits"], theirs["fits"], strict=True):
+        assert mine["tiles"][2][1] == other["tiles"][2][1]
+    plain = parsed(model, X[:300], y[:300], test=(X_test, y_test)).data
+    assert plain["charts"] == parsed(model, X[:300], y[:300], test=(X_test, y_test, None)).data["charts"]
+    assert plain["charts"] != ours["charts"]
+    with pytest.raises(InvalidInputError, match="weights of test samples"):
+        page(model, X, y, test=(X_test, y_test, 0 * weight), fits=[])
+
+
+def test_of_two_classes_the_page_says_which_is_positive(diabetes):
+    X, y = diabetes
+    labels = np.where(y > 150, "high", "low")
+    model = SparseClassifier(n_features=1).fit(X, labels)
+    words = "Positive coefficients speak for class low, negative ones for class high."
+    assert words in parsed(model, X, labels, fits=[]).said()
+    towards = X[np.argmax(model.coef_[0] @ X.T)]
+    assert model.predict(towards[None])[0] == "low"
+    three = np.digitize(y, [100, 200])
+    assert parsed(SparseClassifier(n_features=1).fit(X, three), X, three, fits=[]).data["sign"] == ""
+
+
+def test_a_price_that_nobody_looked_for_is_not_shown(regressor, diabetes):
+    stopped = copy.copy(regressor)
+    stopped.multiplier_ = float("nan")
+    stopped.certificate_ = replace(regressor.certificate_, multiplier=float("nan"), addition=None)
+    tile = parsed(stopped, *diabetes, fits=[]).data["fits"][0]["tiles"][-1]
+    assert tile == ["Shadow price", "—", "not examined: the fit was stopped"]
+
+
+def test_fits_of_other_classes_do_not_go_into_one_figure(diabetes):
+    X, y = diabetes
+    three = np.digitize(y, [100, 200])
+    model = SparseClassifier(n_features=2).fit(X, three)
+    some = three < 2
+    with pytest.raises(InvalidInputError, match=r"y has the classes \[0, 1\], the model \[0, 1, 2\]"):
+        page(model, X[some], three[some])
+    with pytest.raises(InvalidInputError, match=r"y has the classes \[0, 1\]"):
+        page(model, X, three, sample_weight=some.astype(float))
+    with pytest.raises(InvalidInputError, match=r"fits\[0\] was fitted to other classes"):
+        page(model, X, three, fits=[SparseClassifier(n_features=1).fit(X, three + 1)])
+    assert "not the data that the model was fitted to" in parsed(model, X[some], three[some], fits=[]).said()
+
+
 def test_offsets_and_exposures():
     rng = np.random.default_rng(0)
     X, exposure = rng.standard_normal((80, 5)), rng.uniform(0.5, 2, 80)
@@ -443,8 +501,12 @@ def test_what_cannot_be_shown_is_refused(regressor, diabetes):
         page(regressor, X, y, fits=[SparseRegressor(level=1.5).fit(X, y)])
     with pytest.raises(InvalidInputError, match=r"fits\[1\] has coefficients of shape \(3,\)"):
         page(regressor, X, y, fits=[regressor, SparseRegressor(n_features=1).fit(X[:, :3], y)])
-    with pytest.raises(InvalidInputError, match="pair"):
+    with pytest.raises(InvalidInputError, match="test must be"):
         page(regressor, X, y, test=X)
+    pipeline = make_pipeline(StandardScaler(), SparseRegressor(n_features=1)).fit(X, y)
+    with pytest.raises(InvalidInputError, match="got Pipeline; of a pipeline give the last step"):
+        page(pipeline, X, y)
+    page(pipeline[-1], pipeline[:-1].transform(X), y)
     with pytest.raises(InvalidInputError, match="as many samples"):
         page(regressor, X, y, test=(X, y[:5]))
     with pytest.raises(InvalidInputError, match="one value for each sample"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_iris
 
-from levelprox import SparseClassifierCV, SparseRegressor
+from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor
 from levelprox.report import write_page
 
 from .browser import Browser, find_browser
@@ -101,6 +101,31 @@ def marks(browser):
 def middle(browser, selector):
     box = f"document.querySelector({selector!r}).getBoundingClientRect()"
     return browser.run(f"(() => {{ const b = {box}; return [b.x + b.width / 2, b.y + b.height / 2]; }})()")
+
+
+def of_letters(path):
+    """A page of 26 classes, one of which has a long name."""
+    rng = np.random.default_rng(0)
+    names = np.array([*"abcdefghijklmnopqrstuvwxy", "z, of which there is more to say than fits"])
+    y = rng.integers(0, 26, 600)
+    X = rng.standard_normal((600, 12)) + (y[:, None] % np.arange(2, 14))
+    with may_diverge():
+        model = SparseClassifier(n_features=2, tol=1e-3).fit(X, names[y])
+        write_page(path, model, X, names[y], fits=[])
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_the_table_of_many_classes_scrolls_in_its_box(browser, tmp_path, pictures, width):
+    """No word is broken into letters, one on each line."""
+    of_letters(tmp_path / "letters.html")
+    browser.open(tmp_path / "letters.html", width, 900)
+    heights = browser.run("[...document.querySelectorAll('.classes th')].map((e) => e.clientHeight)")
+    assert max(heights) < 50
+    box = "document.getElementById('classes').parentElement"
+    assert browser.run(f"{box}.scrollWidth > {box}.clientWidth")
+    assert browser.run("document.scrollingElement.scrollWidth") <= width
+    browser.run("document.querySelector('#classes').scrollIntoView({ block: 'center' })")
+    browser.screenshot(pictures / f"letters-{width}.png", whole=False)
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

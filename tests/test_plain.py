@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import tracemalloc
 from dataclasses import dataclass
 from enum import Enum
 
@@ -171,3 +173,24 @@ def test_anything_else_is_refused(data):
 def test_what_was_not_written_by_us_is_refused(text):
     with pytest.raises(FileFormatError, match=r"^some\.file: "):
         plain.decode(text, {"a0": np.array([1.5, 2.5, 3.5])}, KINDS, "some.file")
+
+
+WIDE = '{"words":["abc"],"letters":900000,"shape":[1]}'
+AGAIN = '{"words":"words","letters":null,"shape":[20000]}'
+RECORDS = '{"records":"Point","columns":{"x":{"array":"a0"},"name":{"array":"a0"}}}'
+
+
+@pytest.mark.parametrize("part", [WIDE, AGAIN, RECORDS], ids=["wide", "words", "records"])
+def test_a_small_file_never_takes_much_memory(part):
+    """One budget for all of a file: what is there once may be there once, not a thousand times."""
+    words = np.frombuffer(json.dumps(["a"] * 20000).encode(), np.uint8)
+    arrays = {"a0": np.arange(20000.0), "words": words}
+    plain.decode(f"[{part}]", arrays, KINDS, "some.file")
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileFormatError, match="bytes are to become more than"):
+            plain.decode(f"[{','.join([part] * 200)}]", arrays, KINDS, "some.file")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 50 * 2**20

@@ -6,7 +6,7 @@ scale_ are the model's; ψ, its gradient, the null fit and the deviations of the
     ψ, scale of ∇ψ      within 1e-9 of themselves (and 1e-12 of ψ without features)
     g, level, features  g ≤ level and at most k exactly; g within 1e-9 of the level
     KKT, stationarity   no more than claimed, but for 1e-9 and what rounding coef_ and intercept_ does to the margins
-    multiplier          within 1000 times that, of itself; 1e-3 where the loss has kinks
+    multiplier          within 1000 times that, of itself; 1e-3 where the loss has kinks; complementarity likewise
     gain of one more    within 1e-6 of ψ
     columns             scale_ and the constraint's numbers within 1e-9
 """
@@ -14,6 +14,7 @@ scale_ are the model's; ψ, its gradient, the null fit and the deviations of the
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from dataclasses import asdict
 from typing import Any
@@ -37,8 +38,9 @@ from levelprox.fingerprint import fingerprint
 from levelprox.null_fit import NullFit, null_fit
 from levelprox.problem import Problem
 from levelprox.refit import Fit
+from levelprox.result import Status
 from levelprox.search import Search
-from levelprox.subset import SubsetCertificate
+from levelprox.subset import Exchanges, SubsetCertificate
 from levelprox.watch import Watch
 
 Vector = NDArray[np.float64]
@@ -69,7 +71,7 @@ def certify_model(
     model : SparseClassifier, SparseRegressor or one of their CV twins
         Fitted, or loaded.
     X, y, sample_weight
-        The data of the fit; of other data the same figures are computed, and do not agree.
+        The data of the fit; of others with the same features and classes the same is computed, and does not agree.
     prove : bool, default=False
         Whether to examine all exchanges of one feature for another again, whatever that takes.
     **more
@@ -140,7 +142,7 @@ class _Judge:
 
     def psi_claim(self, claimed: float) -> Claim:
         close = abs(self.psi - claimed) <= _CLOSE * abs(claimed) + _NOTHING * abs(self.null.psi)
-        return Claim("objective ψ", claimed, self.psi, close)
+        return Claim("objective ψ", claimed, self.psi, close and math.isfinite(claimed))
 
     def allowance(self, eps: float) -> float:
         """What rounding does to a residual: more where intercept and centre are far larger than coefficients."""
@@ -166,16 +168,63 @@ class _Level(_Judge):
             Claim("constraint g", told.g, found.g, _close(found.g, told.g, told.level) and found.g <= told.level),
             Claim("level η", told.level, self.model.level_, told.level == self.model.level_),
             Claim("features", told.n_nonzero, found.n_nonzero, told.n_nonzero == found.n_nonzero),
-            Claim("KKT residual", told.kkt, found.kkt, found.kkt <= told.kkt + allowed),
+            Claim("KKT residual", told.kkt, found.kkt, self._is_as_solved(told) and found.kkt <= told.kkt + allowed),
+            *self._stationarity_claims(told, found, allowed * told.scale),
             self._multiplier_claim(told.multiplier, found.multiplier, allowed),
+            self._complementarity_claim(told, found, allowed),
+            *self._neighbour_claims(told),
             Claim("scale of ∇ψ", told.scale, self.null.scale, _close(self.null.scale, told.scale, told.scale)),
             self._constraint_claim(),
         ]
 
+    def _is_as_solved(self, told: Certificate) -> bool:
+        """Whether the residual is a number, and within tol where the fit is called solved."""
+        if self.model.status_ is not Status.SOLVED:
+            return math.isfinite(told.kkt)
+        return bool(told.kkt <= self.model.tol + self._of_rounding())
+
+    def _of_rounding(self) -> float:
+        """What may be between a fit in float64 and its coefficients in float32, of which certificate_ speaks."""
+        kind = self.model.coef_.dtype
+        return 0.0 if kind == np.float64 else self.allowance(float(np.finfo(kind).eps))
+
+    def _stationarity_claims(self, told: Certificate, found: Certificate, allowed: float) -> list[Claim]:
+        """dist∞ and dist₂² as they are; no more than the residual says, where kinks leave a choice of subgradients."""
+        most = told.kkt * told.scale * (1 + _CLOSE)
+        bound = told.stationarity if self.problem.objective.smooth else most
+        largest = found.stationarity <= bound + allowed and told.stationarity <= most
+        size = math.sqrt(self.x.size)
+        length = math.sqrt(told.stationarity_squared) if self.problem.objective.smooth else size * most
+        squared = math.sqrt(found.stationarity_squared) <= length + size * allowed
+        squared = squared and math.sqrt(told.stationarity_squared) <= size * told.stationarity * (1 + _CLOSE)
+        return [
+            Claim("stationarity", told.stationarity, found.stationarity, largest),
+            Claim("stationarity²", told.stationarity_squared, found.stationarity_squared, squared),
+        ]
+
     def _multiplier_claim(self, told: float, found: float, allowed: float) -> Claim:
         """The best multiplier; where the loss has kinks it depends on which subgradient is found."""
-        tolerance = _MULTIPLIER * allowed if self.problem.objective.smooth else _KINKED
-        return Claim("multiplier y", told, found, _close(found, told, max(abs(found), abs(told)), tolerance))
+        close = _close(found, told, max(abs(found), abs(told)), self._of_a_multiplier(allowed))
+        unit = max(abs(told), self.null.scale / self.problem.constraint.lam)
+        same = abs(self.model.multiplier_ - told) <= _MULTIPLIER * self._of_rounding() * unit
+        return Claim("multiplier y", told, found, close and same)
+
+    def _complementarity_claim(self, told: Certificate, found: Certificate, allowed: float) -> Claim:
+        """y |g − η|, in which y is off by as much as above, and g by as much as g."""
+        ours, theirs = found.complementarity, told.complementarity
+        tolerance = self._of_a_multiplier(allowed) * max(ours, theirs) + _CLOSE * told.multiplier * told.level
+        return Claim("complementarity", theirs, ours, abs(ours - theirs) <= tolerance < math.inf)
+
+    def _of_a_multiplier(self, allowed: float) -> float:
+        return _MULTIPLIER * allowed if self.problem.objective.smooth else _KINKED
+
+    def _neighbour_claims(self, told: Certificate) -> list[Claim]:
+        """The (ε, δ)-KKT point that the run has come from: only the run knows where that is."""
+        if told.near_epsilon is None:
+            return []
+        sensible = 0 <= told.near_epsilon < max(told.stationarity_squared, told.complementarity) and told.delta >= 0
+        words = f"ε = {told.epsilon:.2e}, δ = {told.delta:.2e}"
+        return [Claim("(ε, δ)-KKT", words, None, None if sensible and math.isfinite(told.delta) else False)]
 
     def _constraint_claim(self) -> Claim:
         told, found = self.model.constraint_, self.task.constraint
@@ -214,7 +263,7 @@ class _Count(_Judge):
         largest = float(np.max(np.where(held, np.maximum(-slope, 0), np.abs(slope)), initial=0.0)) / self.null.scale
         # Of float32 it was measured before coefficients were rounded.
         allowed = self.allowance(float(np.finfo(self.model.coef_.dtype).eps))
-        return Claim("stationarity", told, largest, largest <= told + allowed)
+        return Claim("stationarity", told, largest, largest <= told + allowed < math.inf)
 
     def _refitted(self, features: NDArray[np.intp]) -> float:
         """ψ minimised over these features, begun at the model."""
@@ -228,6 +277,12 @@ class _Count(_Judge):
     def _gain_claim(self, told: SubsetCertificate) -> Claim:
         """What the feature gains that is said to gain most."""
         name = "one more would gain"
+        if math.isnan(told.multiplier):  # the fit was cut short before anybody looked
+            return Claim(
+                name, None, None, None if math.isnan(self.model.multiplier_) and told.addition is None else False
+            )
+        if self.model.multiplier_ != told.multiplier:
+            return Claim(name, told.multiplier, f"multiplier_ = {self.model.multiplier_:.10g}", False)
         if told.addition is None:
             return Claim(name, told.multiplier, None, None if told.multiplier == 0 else False)
         if not 0 <= told.addition < self.task.border.scale.size or told.addition in self.features:
@@ -240,6 +295,8 @@ class _Count(_Judge):
         least, most = self.counted.size, int(self.model.level_)
         free = self.task.border.scale.size - (0 if self.task.keep is None else self.task.keep.size)
         totals = {inside * (free - inside) for inside in range(least, min(most, free) + 1)}  # some may be in it and 0
+        if told.exchanges == Exchanges(0, 0) and 0 not in totals and self.model.status_ is not Status.SOLVED:
+            return Claim(name, None, None, None)  # the search was cut short before it counted them
         if told.exchanges.total not in totals or not 0 <= told.exchanges.examined <= told.exchanges.total:
             return Claim(name, said, f"there are {least * (free - least)}", False)
         if not prove:
@@ -266,7 +323,7 @@ def _scale_claim(model: Any, scale: Vector) -> Claim:
 
 
 def _close(found: float, claimed: float, size: float, tolerance: float = _CLOSE) -> bool:
-    return abs(found - claimed) <= tolerance * abs(size)
+    return abs(found - claimed) <= tolerance * abs(size) < math.inf
 
 
 def _same_numbers(told: Any, found: Any) -> bool:

@@ -20,7 +20,7 @@ class Claim:
     ----------
     name : str
     claimed, found : float, int, str or None
-        What the model says, and what the data say.
+        What the model says, None where it claims nothing; and what the data say.
     holds : bool or None
         None where it was not examined again.
     """
@@ -35,6 +35,13 @@ class Claim:
             value = getattr(self, name)
             if isinstance(value, np.generic):  # JSON knows Python's own only
                 object.__setattr__(self, name, value.item())
+
+    @property
+    def words(self) -> tuple[str, str, str, str]:
+        """As a row of a table."""
+        if self.claimed is None and self.holds is None:
+            return self.name, "—", "", "not claimed"
+        return self.name, _shown(self.claimed), _shown(self.found), _WORDS[self.holds]
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,7 @@ class Claims:
 
     def __str__(self) -> str:
         rows = [("", "claimed", "found", "")]
-        rows += [(one.name, _shown(one.claimed), _shown(one.found), _WORDS[one.holds]) for one in self.claims]
+        rows += [one.words for one in self.claims]
         name, claimed, found = (max(len(row[i]) for row in rows) for i in range(3))
         lines = [f"{row[0]:<{name}}  {row[1]:<{claimed}}  {row[2]:<{found}}  {row[3]}".rstrip() for row in rows]
         return "\n".join([self._about_the_data(), *lines])

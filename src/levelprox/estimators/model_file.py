@@ -208,22 +208,30 @@ def _built(kind: str, parameters: dict[str, Any], fitted: dict[str, Any], name: 
         raise FileFormatError(f"{name}: a {kind} has no {', '.join(sorted(map(str, unknown)))}")
     model = types[kind](**parameters)
     for key, value in fitted.items():
-        setattr(model, key, _whole(value, fitted.get("scale_"), name) if key == "coef_" else value)
+        setattr(model, key, _whole(value, fitted, name) if key == "coef_" else value)
     if isinstance(fitted.get("intercept_"), np.ndarray):
         model.intercept_ = fitted["intercept_"][()]  # a regressor's is a number
     return model
 
 
-def _whole(coef: object, scale: object, name: str) -> object:
-    """All of coef_; not before it is known that there are as many features."""
+def _whole(coef: object, fitted: dict[str, Any], name: str) -> object:
+    """All of coef_; not before it is known that there are as many features and classes."""
     if not isinstance(coef, Columns):
         return coef
     try:
-        if not (isinstance(scale, np.ndarray) and coef.shape[-1] == scale.size):
-            raise ValueError(f"it is of shape {coef.shape}, and scale_ of another")
+        wanted = _shape(fitted.get("scale_"), fitted.get("classes_"))
+        if coef.shape != wanted:
+            raise ValueError(f"it is of shape {coef.shape}, and {wanted} is wanted by scale_ and classes_")
         return coef.whole()
     except (AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
         raise FileFormatError(f"{name}: coef_ cannot be put together: {error}") from error
+
+
+def _shape(scale: Any, classes: Any) -> tuple[int, ...]:
+    """Of coefficients for so many columns: a row for each of several classes."""
+    if classes is None:
+        return (int(scale.size),)
+    return 1 if classes.size == 2 else int(classes.size), int(scale.size)
 
 
 def _check_version(about: Mapping[str, str], versions: dict[str, str], name: str) -> None:

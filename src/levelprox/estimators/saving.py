@@ -5,6 +5,7 @@ What is read back is the same to the last bit, and is looked over before it is h
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,11 @@ class Saving:
         contents = packed(self)
         name = type(self).__name__
         check_soundness(unpacked(contents, name).model, name)  # what is written can be read
-        atomic.write(path, container.pack(contents), overwrite=bool(overwrite))
+        try:
+            atomic.write(path, container.pack(contents), overwrite=bool(overwrite))
+        except FileExistsError as error:
+            words = f"{os.strerror(errno.EEXIST)}; overwrite=True replaces it"
+            raise FileExistsError(errno.EEXIST, words, error.filename) from None
 
 
 def load(path: str | os.PathLike[str]) -> Any:

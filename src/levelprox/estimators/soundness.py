@@ -1,7 +1,8 @@
 """Whether the parts of a fitted model agree with one another: what a model that was read from a file must pass.
 
-Types and shapes, finite coefficients, and the budget: g(scale_ · coef_) ≤ level_, or at most level_ features. What only
-the data can tell is for `certify_model`.
+Types and shapes, finite coefficients, the budget: g(scale_ · coef_) ≤ level_, or at most level_ features; and that the
+certificate's figures are numbers and say the same as multiplier_ and status_. What only the data can tell is for
+`certify_model`.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ def check_soundness(model: Any, name: str) -> None:
         _check_parts(model)
         _check_shapes(model)
         _check_budget(model)
+        if hasattr(model, "certificate_"):
+            _check_certificate(model)
         if hasattr(model, "cv_results_"):
             _check_choice(model)
         model._loss()
@@ -126,6 +129,61 @@ def _check_budget(model: Any) -> None:
     count = int(np.count_nonzero(sizes if weight is None else sizes[weight > 0]))
     if not count <= model.level_:
         raise InvalidInputError(f"{count} features are not zero, and at most level_ = {model.level_:g} may be")
+
+
+#: Figures that are numbers in every certificate; dual_bound and stationarity_squared may be beyond float64's range.
+_NUMBERS = ("kkt", "psi", "g", "slack", "infeasibility", "multiplier", "stationarity", "complementarity", "scale")
+_NUMBERS_OF_A_SET = ("psi", "stationarity")
+_ROUNDING = 1e-9
+_OF_FLOAT32 = 1e-2  # of a multiplier: certificate_ is of the rounded coefficients, multiplier_ of those before
+
+
+def _check_certificate(model: Any) -> None:
+    """Figures that are numbers, and agree with one another, with multiplier_ and with status_."""
+    told = model.certificate_
+    of_a_set = isinstance(told, SubsetCertificate)
+    for name in _NUMBERS_OF_A_SET if of_a_set else _NUMBERS:
+        if not np.isfinite(getattr(told, name)):
+            raise InvalidInputError(f"certificate_ has {name} = {getattr(told, name)!r}, which is no number")
+    if isinstance(told, SubsetCertificate):
+        _check_search(told)
+    else:
+        _check_residuals(told, model)
+    not_claimed = of_a_set and np.isnan(told.multiplier) and np.isnan(model.multiplier_)  # of a search cut short
+    if not (not_claimed or abs(model.multiplier_ - told.multiplier) <= _apart(model)):
+        raise InvalidInputError(f"multiplier_ = {model.multiplier_!r}, and certificate_ has {told.multiplier!r}")
+
+
+def _apart(model: Any) -> float:
+    """How far multiplier_ may be from that of the certificate."""
+    told = model.certificate_
+    if model.coef_.dtype == np.float64 or isinstance(told, SubsetCertificate):
+        return 0.0
+    return _OF_FLOAT32 * max(float(told.multiplier), float(told.scale) / float(model.constraint_.lam))
+
+
+def _check_search(told: SubsetCertificate) -> None:
+    if not (np.isnan(told.multiplier) or 0 <= told.multiplier < np.inf):
+        raise InvalidInputError(f"certificate_ has multiplier = {told.multiplier!r}, which is no gain")
+    if np.isnan(told.multiplier) and told.addition is not None:
+        raise InvalidInputError(f"certificate_ says of feature {told.addition} that it gains most, and not how much")
+    if not 0 <= told.exchanges.examined <= told.exchanges.total:
+        raise InvalidInputError(f"{told.exchanges.examined} of {told.exchanges.total} exchanges cannot be examined")
+
+
+def _check_residuals(told: Certificate, model: Any) -> None:
+    exact = model.coef_.dtype == np.float64  # rounded ones may be off by more, how far only the data tell
+    if exact and model.status_ is Status.SOLVED and not told.kkt <= model.tol:
+        raise InvalidInputError(f"status_ is solved, and the KKT residual {told.kkt!r} above tol = {model.tol!r}")
+    if not 0 <= told.stationarity <= told.kkt * told.scale * (1 + _ROUNDING):
+        raise InvalidInputError(f"certificate_ has stationarity = {told.stationarity!r}, which its kkt does not allow")
+    product = told.multiplier * abs(told.slack)
+    if told.multiplier < 0 or not abs(told.complementarity - product) <= _ROUNDING * product:
+        raise InvalidInputError(f"certificate_ has complementarity = {told.complementarity!r}, not {product!r}")
+    if told.near_epsilon is not None or told.near_delta is not None:
+        at_x = max(told.stationarity_squared, told.complementarity)
+        if not (told.near_epsilon is not None and 0 <= told.near_epsilon < at_x and 0 <= told.delta < np.inf):
+            raise InvalidInputError(f"certificate_ has near_epsilon = {told.near_epsilon!r}: at x it is {at_x!r}")
 
 
 def budget_of(model: Any) -> Budget:

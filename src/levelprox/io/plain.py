@@ -24,7 +24,8 @@ _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _FEW = 1000  # words that may stand in the JSON; more are an array of their own
 _SHORT = 16  # numbers of a column of records that may
 _LONGEST = 8  # bytes of a number
-_WIDE = 2**28  # bytes that an array of words may take beyond what its words do
+_ROOM, _TIMES = 2**22, 32  # bytes that all that is built may take: so many, and so many times those of the file
+_PARSED, _LISTED = 16, 8  # bytes that one byte of words, or of numbers that become objects, takes at most
 
 
 def encode(data: object, kinds: Iterable[type]) -> tuple[str, dict[str, Array]]:
@@ -45,7 +46,7 @@ def encode(data: object, kinds: Iterable[type]) -> tuple[str, dict[str, Array]]:
 def decode(text: str, arrays: Mapping[str, Array], kinds: Iterable[type], name: str) -> Any:
     """What `encode` was given; `name` is what the file is called in errors."""
     try:
-        return _built(parsed(text), {kind.__name__: kind for kind in kinds}, arrays)
+        return _built(parsed(text), {kind.__name__: kind for kind in kinds}, _Source(text, arrays))
     except FileFormatError:
         raise
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
@@ -143,53 +144,72 @@ def _column(values: list[Any], kinds: dict[str, type], arrays: _Arrays) -> Any:
     return _tree(values, kinds, arrays)
 
 
-def _built(tree: Any, kinds: dict[str, type], arrays: Mapping[str, Array]) -> Any:
+class _Source:
+    """The arrays of a file, and how many bytes may still be made of it: a small file never takes much memory."""
+
+    def __init__(self, text: str, arrays: Mapping[str, Array]) -> None:
+        self.arrays = arrays
+        self.size = len(text) + sum(array.nbytes for array in arrays.values())
+        self.left = _ROOM + _TIMES * self.size
+
+    def take(self, n_bytes: int) -> None:
+        """Before so many bytes are taken; a ValueError where they are more than are left."""
+        self.left -= n_bytes
+        if self.left < 0:
+            raise ValueError(f"{self.size} bytes are to become more than {_ROOM + _TIMES * self.size}")
+
+
+def _built(tree: Any, kinds: dict[str, type], source: _Source) -> Any:
     if isinstance(tree, list):
-        return [_built(one, kinds, arrays) for one in tree]
+        return [_built(one, kinds, source) for one in tree]
     if not isinstance(tree, dict):
         return tree
     match tree:
         case {"float": word, **rest} if not rest:
             return _WORDS[word]
         case {"array": key, **rest} if not rest:
-            return arrays[key]
+            return source.arrays[key]
         case {"rows": [data, indices, indptr], "shape": [n, d], **rest} if not rest:
-            parts = tuple(_built(one, kinds, arrays) for one in (data, indices, indptr))
+            parts = tuple(_built(one, kinds, source) for one in (data, indices, indptr))
+            source.take(sum(np.asarray(part).nbytes for part in parts))
             rows = scipy.sparse.csr_array(parts, shape=(n, d))
             rows.check_format()
             return rows
         case {"words": words, "letters": letters, "shape": list(shape), **rest} if not rest:
-            return _array_of(words, letters, shape, kinds, arrays)
+            return _array_of(words, letters, shape, kinds, source)
         case {"tuple": list(parts), **rest} if not rest:
-            return tuple(_built(one, kinds, arrays) for one in parts)
+            return tuple(_built(one, kinds, source) for one in parts)
         case {"dict": dict(parts), **rest} if not rest:
-            return {key: _built(value, kinds, arrays) for key, value in parts.items()}
+            return {key: _built(value, kinds, source) for key, value in parts.items()}
         case {"pairs": list(pairs), **rest} if not rest:
-            return {_built(key, kinds, arrays): _built(value, kinds, arrays) for key, value in pairs}
+            return {_built(key, kinds, source): _built(value, kinds, source) for key, value in pairs}
         case {"kind": kind, "value": value, **rest} if not rest and issubclass(kinds[kind], Enum):
             return kinds[kind](value)
         case {"kind": kind, "fields": dict(inside), **rest} if not rest and is_dataclass(kinds[kind]):
-            return kinds[kind](**{key: _built(value, kinds, arrays) for key, value in inside.items()})
+            return kinds[kind](**{key: _built(value, kinds, source) for key, value in inside.items()})
         case {"records": kind, "columns": dict(columns), **rest} if not rest and is_dataclass(kinds[kind]):
-            return _one_by_one(kinds[kind], {name: _built(c, kinds, arrays) for name, c in columns.items()})
+            return _one_by_one(kinds[kind], {name: _built(c, kinds, source) for name, c in columns.items()}, source)
     raise ValueError(f"{sorted(tree)} is no kind of data")
 
 
-def _array_of(words: Any, letters: Any, shape: list[Any], kinds: dict[str, type], arrays: Mapping[str, Array]) -> Array:
+def _array_of(words: Any, letters: Any, shape: list[Any], kinds: dict[str, type], source: _Source) -> Array:
     """Words, or objects where there is no number of letters."""
     if isinstance(words, str):
-        words = parsed(arrays[words].tobytes().decode("ascii"))
-    found = _built(words, kinds, arrays)
+        source.take(_PARSED * source.arrays[words].nbytes)
+        words = parsed(source.arrays[words].tobytes().decode("ascii"))
+    found = _built(words, kinds, source)
     if letters is None:
         array = np.empty(len(found), object)
         array[:] = found
         return array.reshape(shape)
     longest = max(map(len, found), default=0)
-    if not longest <= letters or 4 * (letters - longest) * len(found) > _WIDE:
+    if not longest <= letters:
         raise ValueError(f"words of up to {longest} letters in an array for {letters}")
+    source.take(4 * letters * len(found))
     return np.array(found, f"<U{letters}").reshape(shape)
 
 
-def _one_by_one(kind: type, columns: dict[str, Any]) -> tuple[Any, ...]:
+def _one_by_one(kind: type, columns: dict[str, Any], source: _Source) -> tuple[Any, ...]:
+    source.take(_LISTED * sum(one.nbytes for one in columns.values() if isinstance(one, np.ndarray)))
     lists = [column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values()]
     return tuple(kind(**dict(zip(columns, values, strict=True))) for values in zip(*lists, strict=True))

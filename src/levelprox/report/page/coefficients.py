@@ -36,6 +36,14 @@ def columns_of(model: Any) -> list[str]:
     return [str(name) for name in model.classes_[:_MOST_CLASSES]]
 
 
+def sign_of(model: Any) -> str:
+    """Of two classes, for which one a positive coefficient speaks."""
+    if not hasattr(model, "classes_") or model.classes_.size != 2:
+        return ""
+    negative, positive = model.classes_
+    return f"Positive coefficients speak for class {positive}, negative ones for class {negative}."
+
+
 def rows_of(fit: Any) -> list[tuple[int, list[Cell]]]:
     """The selected features and their cells, the largest first, as many as are shown."""
     order = by_size(fit)[:_MOST_ROWS]

@@ -8,7 +8,7 @@ import numpy as np
 
 from levelprox.report.budgets import Axis, label_of
 from levelprox.report.fitted import certificate_words, feature_name, price_words
-from levelprox.report.page.coefficients import columns_of, figure, intercept_of, left_out_of, lines_of, rows_of
+from levelprox.report.page.coefficients import columns_of, figure, intercept_of, left_out_of, lines_of, rows_of, sign_of
 from levelprox.report.page.curves import Choice, charts_of, choice_of, mean_loss_name
 from levelprox.report.page.family import Family
 from levelprox.report.page.judged import Judged, Samples, judge, seeing
@@ -52,6 +52,7 @@ def content(family: Family, train: Samples, test: Samples | None) -> dict[str, A
         "features": [feature_name(family.model, j) for j in shown],
         "several": np.atleast_2d(family.model.coef_).shape[0] > 1,
         "columns": columns_of(family.model),
+        "sign": sign_of(family.model),
         "fits": fits,
         "lines": {**lines, "features": [place[j] for j in lines["features"]]},
         "charts": charts_of(family, in_training, in_test, choice),
@@ -89,7 +90,14 @@ def _tiles(
         over = f"; mean of {choice.folds} folds ± standard error" if choice.folds else ""
         name = "Held-out score" if choice.folds else "Criterion"
         tiles.append([name, words or "–", f"{note}{over}" if words else "not among the budgets tried"])
-    return [*tiles, ["Shadow price", figure(fit.multiplier_, 3), price_words(fit)]]
+    return [*tiles, _price(fit)]
+
+
+def _price(fit: Any) -> list[str]:
+    """The shadow price; of a search that was cut short nobody knows it."""
+    if np.isnan(fit.multiplier_):
+        return ["Shadow price", "—", "not examined: the fit was stopped"]
+    return ["Shadow price", figure(fit.multiplier_, 3), price_words(fit)]
 
 
 def _error(name: str, fit: Any, judged: Judged, samples: Samples) -> list[str]:

@@ -26,7 +26,7 @@ def page(
     X: object,
     y: ArrayLike,
     *,
-    test: tuple[object, ArrayLike] | None = None,
+    test: tuple[object, ArrayLike] | tuple[object, ArrayLike, ArrayLike | None] | None = None,
     n_features: Sequence[int] | ArrayLike | None = None,
     level: Sequence[float] | ArrayLike | None = None,
     fits: Sequence[Any] | None = None,
@@ -47,8 +47,8 @@ def page(
     model : SparseClassifier, SparseRegressor, SparseClassifierCV or SparseRegressorCV
         Fitted, and left as it is. Of one that chose its budget the scores are shown, too.
     X, y : the data that the model was fitted to
-    test : tuple (X_test, y_test), optional
-        Other samples, by which every fit is judged as well.
+    test : tuple (X_test, y_test) or (X_test, y_test, weight), optional
+        Other samples, by which every fit is judged as well; errors are by weight, where there are weights.
     n_features : sequence of int, optional
         Numbers of features to show beside the model's own. Without these, `level` and `fits`: the grid of an estimator
         that chooses, else 0, 1, … up to the model's own number of features, or twenty levels up to its own.
@@ -129,6 +129,7 @@ def _written(said: dict[str, Any], family: Family, title: str, subtitle: str) ->
         width="several" if said["several"] else "one",
         head=written.head(said),
         rows=written.rows(said, fit),
+        sign=written.text(said["sign"]),
         left_out=written.text(fit["left_out"]),
         status=written.text(fit["status"][0]),
         kind=fit["status"][1],

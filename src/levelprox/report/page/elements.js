@@ -50,10 +50,10 @@ const fact = ([name, words]) => html("div", {}, html("dt", {}, name), html("dd",
 
 function classes(outcome, i) {
   const head = html("tr", {}, html("th", { scope: "col", class: "corner" }, "actual ↓ predicted →"),
-    ...outcome.names.map((name) => html("th", { scope: "col", class: "number" }, name)));
+    ...outcome.names.map((name) => html("th", { scope: "col", class: "number", title: name }, name)));
   const rows = outcome.counts[i].map((counts, k) => {
     const total = counts.reduce((a, b) => a + b, 0);
-    return html("tr", {}, html("th", { scope: "row" }, outcome.rows[k]), ...counts.map((n, j) => {
+    return html("tr", {}, html("th", { scope: "row", title: outcome.rows[k] }, outcome.rows[k]), ...counts.map((n, j) => {
       const shade = total ? Math.ceil((9 * n) / total) : 0;
       return html("td", { class: `number ${j === k ? "right" : "wrong"} shade-${shade}` }, n);
     }));

@@ -68,6 +68,11 @@ def family_of(
     """
     from sklearn.utils.validation import check_is_fitted
 
+    if not hasattr(model, "_along"):
+        raise InvalidInputError(
+            f"a page is of an estimator of levelprox, got {type(model).__name__}; of a pipeline give the last step, "
+            "and X transformed by the steps before: pipeline[-1], pipeline[:-1].transform(X)"
+        )
     check_is_fitted(model, "coef_")
     if not hasattr(model, "certificate_"):
         raise InvalidInputError("a model kept up to date by partial_fit has no certificate, and so no page: use fit")
@@ -78,12 +83,27 @@ def family_of(
         other = "level" if by == "n_features" else "n_features"
         raise InvalidInputError(f"the model was fitted with {by}, and so are the others on its page: no {other} here")
     if fits is None:
+        _check_classes(model, y, sample_weight)
         others = _along(model, X, y, n_features, level, sample_weight, fit_params or {})
     else:
         others = [_checked(one, model, by, i) for i, one in enumerate(fits)]
     together = [one for one in others if not np.isclose(one.level_, model.level_, rtol=_SAME, atol=0)] + [model]
     together.sort(key=lambda one: float(one.level_))
     return Family(together, next(i for i, one in enumerate(together) if one is model), by)
+
+
+def _check_classes(model: Any, y: ArrayLike, weight: ArrayLike | None) -> None:
+    """Fits of other classes have other coefficients than the model: the two do not go into one figure."""
+    if not hasattr(model, "classes_"):
+        return
+    labels = np.ravel(np.asarray(y))
+    there = slice(None) if weight is None else np.broadcast_to(np.asarray(weight, np.float64), labels.shape) > 0
+    present = np.unique(labels[there])
+    if not np.array_equal(present, model.classes_):
+        raise InvalidInputError(
+            f"y has the classes {present.tolist()}, the model {model.classes_.tolist()}: to fit the other budgets the "
+            "page needs the data of the fit; fits=[] shows the model alone"
+        )
 
 
 def _along(model: Any, X: object, y: ArrayLike, n_features: Any, level: Any, weight: Any, more: Any) -> list[Any]:
@@ -108,4 +128,6 @@ def _checked(fit: Any, model: Any, by: Axis, i: int) -> Any:
         raise InvalidInputError(
             f"fits[{i}] has coefficients of shape {np.shape(fit.coef_)}, the model {np.shape(model.coef_)}"
         )
+    if not np.array_equal(getattr(fit, "classes_", []), getattr(model, "classes_", [])):
+        raise InvalidInputError(f"fits[{i}] was fitted to other classes than the model")
     return fit

@@ -80,13 +80,17 @@ def samples_of(X: Any, y: ArrayLike, weight: ArrayLike | None, more: dict[str, A
 
 
 def held_out(test: Sequence[Any] | None, more: dict[str, Any] | None) -> Samples | None:
-    """Samples that no fit has seen, from (X, y)."""
+    """Samples that no fit has seen, from (X, y) or (X, y, weight)."""
     if test is None:
         return None
-    if not isinstance(test, tuple | list) or len(test) != 2:
-        raise InvalidInputError("test must be a pair (X_test, y_test)")
-    X, y = test
-    return samples_of(X, y, None, more)
+    if not isinstance(test, tuple | list) or len(test) not in (2, 3):
+        raise InvalidInputError("test must be (X_test, y_test) or (X_test, y_test, weight)")
+    X, y, *weight = test
+    samples = samples_of(X, y, weight[0] if weight else None, more)
+    given = samples.weight
+    if given is not None and not (np.all(np.isfinite(given) & (given >= 0)) and np.any(given > 0)):
+        raise InvalidInputError("the weights of test samples must be finite, at least 0, and not all 0")
+    return samples
 
 
 def seeing(fit: Any, samples: Samples) -> Any:

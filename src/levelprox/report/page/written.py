@@ -83,9 +83,11 @@ def classes(outcome: dict[str, Any], i: int) -> str:
     """The table of classes of one fit: the shade of a cell is its share of the row."""
     if outcome["kind"] != "classes":
         return ""
-    names = "".join(f'<th scope="col" class="number">{text(name)}</th>' for name in outcome["names"])
+    names = "".join(
+        f'<th scope="col" class="number" title="{text(name)}">{text(name)}</th>' for name in outcome["names"]
+    )
     body = "".join(
-        f'<tr><th scope="row">{text(name)}</th>{_counts(counts, at)}</tr>'
+        f'<tr><th scope="row" title="{text(name)}">{text(name)}</th>{_counts(counts, at)}</tr>'
         for at, (name, counts) in enumerate(zip(outcome["rows"], outcome["counts"][i], strict=True))
     )
     return (
