@@ -215,7 +215,14 @@ class Task:
             rounded = self.border.inside(coef.astype(np.float64), intercept.astype(np.float64))
             certificate = certify(problem, rounded)
         return Solution(
-            coef, intercept, certificate, found.multiplier, found.status, found.message, found.n_outer, found.history
+            coef,
+            intercept,
+            certificate,
+            certificate.multiplier,
+            found.status,
+            found.message,
+            found.n_outer,
+            found.history,
         )
 
     def _shortest(self, x: Vector, problem: Problem) -> Vector:

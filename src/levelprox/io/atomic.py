@@ -53,8 +53,8 @@ def write(
             _name(temporary, target)
         sync_directory(target.parent)
     except OSError as error:
-        error.filename, error.filename2 = str(target), None  # not the name that nobody has heard of
-        raise
+        # not the name that nobody has heard of
+        raise OSError(error.errno, error.strerror, str(target)) from error
     finally:
         with suppress(OSError):
             os.unlink(temporary)
