@@ -9,6 +9,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .PHONY: demo test lint test-long test-faults test-page test-asan fuzz bench bench-quick bench-kernels experiments coverage install clean
 .DEFAULT_GOAL := test
+# Several test processes share the cores: threads that wait must not spin.
+test test-long test-faults test-page coverage: export OMP_WAIT_POLICY = passive
 
 demo: $(VENV)/.built
 	$(BIN)/python examples/demo.py

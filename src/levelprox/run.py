@@ -168,7 +168,7 @@ class Run:
     def _keep(self, status: Status | None) -> None:
         """Tell the journal what would be needed to go on from here, unless a limit cut the last step short."""
         assert self.best is not None
-        if self.left() <= 0 or self.best.stop in ("interrupted", "not finite"):
+        if self.journal.idle or self.left() <= 0 or self.best.stop in ("interrupted", "not finite"):
             return
         self.journal.keep(
             RunState(
