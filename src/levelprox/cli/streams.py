@@ -96,13 +96,7 @@ def warnings_in_lines(quiet: bool) -> Iterator[list[str]]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        for about_code in (
-            DeprecationWarning,
-            PendingDeprecationWarning,
-            FutureWarning,
-            ImportWarning,
-            ResourceWarning,
-        ):
+        for about_code in _ABOUT_CODE:
             warnings.simplefilter("ignore", about_code)
         warnings.showwarning = show
         yield seen
