@@ -12,7 +12,7 @@ from levelprox.designs import ScaledDesign
 from levelprox.estimators.named_constraints import constraint_of
 from tests.estimator_cases import targets
 
-REPEATS = 7
+REPEATS = 11
 
 
 def median_seconds(*works) -> list[float]:
