@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from itertools import count
 
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from levelprox import SparseClassifier, SparseRegressor, Status
+from levelprox import LinearModel, SparseClassifier, SparseRegressor, Status
 from tests.input_cases import WAYS, samples
 
 # Half a minute of work in either mode: correlated columns of which many matter a little.
@@ -112,3 +113,26 @@ def test_c70_no_time_at_all(way):
     with pytest.warns(ConvergenceWarning, match=r"time_limit 0 s"):
         model = way(time_limit=0).fit(samples(), way.y)
     assert model.status_ is Status.TIME_LIMIT and way.obeys(model)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("budget", "limit"), [({"n_features": [1, 2, 3]}, None), ({"level": [1.5, 2.5, 3.5]}, 1e6)], ids=["k", "level"]
+)
+def test_ctrl_c_along_budgets_ends_all_of_them(budget, limit, monkeypatch):
+    """A fit that was broken off is not taken for one of several, and none begins after it."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 12))
+    y = X[:, 0] + rng.standard_normal(60)
+    evaluate = LinearModel.value_and_gradient
+    for moment in range(1, 12):
+        calls = count(1)
+
+        def interrupted(self, x, calls=calls, moment=moment):
+            if next(calls) == moment:  # once
+                raise KeyboardInterrupt
+            return evaluate(self, x)
+
+        monkeypatch.setattr(LinearModel, "value_and_gradient", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            SparseRegressor(time_limit=limit)._along(X, y, budget.get("n_features"), budget.get("level"), None, {})

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone, is_classifier
 
 from levelprox.estimators.task import Budget, Task, budgets_of
-from levelprox.result import Status
 
 _MOST, _LEVELS = 30, 20  # numbers of features, levels tried where none are given
 
@@ -34,18 +33,8 @@ class Along:
         weight = model._weights(sample_weight, data.shape[0])
         budgets = budgets_of(n_features, level) or self._budgets(*data.shape)
         task: Task = model._task(data, target, weight, budgets[0], **more)
-        if budgets[0].features is None:
-            solutions = task.fits(np.array([budget.value for budget in budgets]))
-        else:
-            solutions = []
-            for budget in budgets:
-                solutions.append(task.fit(budget))
-                if solutions[-1].status is Status.INTERRUPTED:
-                    raise KeyboardInterrupt
-        if len(solutions) < len(budgets):  # levels that were not reached: the same
-            raise KeyboardInterrupt
         fits = []
-        for budget, solution in zip(budgets, solutions, strict=True):
+        for budget, solution in zip(budgets, task.each(budgets), strict=True):
             fits.append(copy.copy(model))
             fits[-1]._keep(task, budget, solution)
         return fits

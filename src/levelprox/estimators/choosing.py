@@ -35,7 +35,6 @@ from levelprox.estimators.watching import counting
 from levelprox.identity import hashed, identity_without_level
 from levelprox.journal import Journal, keeping
 from levelprox.path import KINDS
-from levelprox.result import Status
 
 #: Numbers of features tried where neither n_features nor level is given, as far as there are features.
 DEFAULT_GRID = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
@@ -350,17 +349,13 @@ def _fitted(single: Any, samples: Samples, budgets: list[Budget]) -> Iterator[tu
     if budgets[0].features is None:
         with _quiet():
             solutions = task.fits(np.array([budget.value for budget in budgets]))
-        if len(solutions) < len(budgets) or any(one.status is Status.INTERRUPTED for one in solutions):
-            raise KeyboardInterrupt
         each = (time.monotonic() - began) / len(budgets)
         for budget, solution in zip(budgets, solutions, strict=True):
             yield _with(model, task, budget, solution), each
         return
     for budget in budgets:
         with _quiet():
-            solution = task.fit(budget)
-        if solution.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt(solution.message)
+            (solution,) = task.each([budget])
         yield _with(model, task, budget, solution), time.monotonic() - began
         began = time.monotonic()
 

@@ -153,10 +153,15 @@ class Task:
         return self._within(float(budget.value), previous)
 
     def fits(self, levels: Vector) -> list[Solution]:
-        """The fits at several levels, each carried to the next; in ascending order of the levels."""
+        """The fits at several levels, each carried to the next; in ascending order of the levels.
+
+        All of them: Ctrl-C is raised.
+        """
         if self.time_limit is not None or self.options["subsolver"] != "auto" or self.max_iter < _MANY:
-            return [self._within(float(level), None) for level in levels]  # each under its own limits
+            return [self._uninterrupted(Budget(level=float(level))) for level in levels]  # each under its own limits
         found = path(self._problem(float(levels[0])), levels, tol=self.tol, start=self.options["start"])
+        if len(found) < len(levels):  # nothing else ends a path without a limit
+            raise KeyboardInterrupt
         solutions = []
         for i, certificate in enumerate(found.certificates):
             assert isinstance(certificate, Certificate)
@@ -166,6 +171,18 @@ class Task:
                 Solution(coef, intercept, certificate, certificate.multiplier, status, str(status), found.n_grad, ())
             )
         return solutions
+
+    def each(self, budgets: list[Budget]) -> list[Solution]:
+        """The fits under several budgets, all of one kind and in ascending order; all of them: Ctrl-C is raised."""
+        if budgets[0].features is None:
+            return self.fits(np.array([budget.value for budget in budgets]))
+        return [self._uninterrupted(budget) for budget in budgets]
+
+    def _uninterrupted(self, budget: Budget) -> Solution:
+        solution = self.fit(budget)
+        if solution.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt(solution.message)
+        return solution
 
     @property
     def keep(self) -> Features | None:
