@@ -213,6 +213,14 @@ def test_the_paper_s_stopping_rule(problem):
     assert all(record.change > 1e-6 for record in result.history[:-1])
 
 
+@pytest.mark.parametrize("subsolver", ["newton", "spectral", "nesterov", "acsa"])
+@pytest.mark.parametrize("levels", ["constant", "harmonic"])
+def test_the_paper_s_stopping_rule_is_not_met_where_the_level_holds_x_back(problem, subsolver, levels):
+    """Steps without a level that leave it bring nothing new, but they are not the end."""
+    result = solve(problem, stopping="change", tol=1e-3, subsolver=subsolver, levels=levels, start="direct")
+    assert result.certificate.kkt < 0.1
+
+
 @pytest.mark.parametrize("seed", [2, 3, 4, 5])
 def test_steps_at_the_floor_of_rounding_leave_no_specks(seed):
     """Far beyond any tolerance x still has the support of the solution, and its certificate stays small."""

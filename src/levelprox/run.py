@@ -346,7 +346,8 @@ class Run:
             return Status.INTERRUPTED
         if iterate.stop == "not finite":
             return Status.NUMERICAL_ERROR
-        met = {"kkt": certificate.kkt <= self.tol, "change": change <= self.tol, "never": False}[self.stopping]
+        stands = change <= self.tol and iterate.stop != LEFT  # who came back from beyond the level has not been on his way
+        met = {"kkt": certificate.kkt <= self.tol, "change": stands, "never": False}[self.stopping]
         if met and not (self.stopping == "change" and eta_k < self.problem.level and length == 0):
             return Status.SOLVED
         if np.max(iterate.x, initial=0.0) > _PAST_ALL_BOUNDS or np.min(iterate.x, initial=0.0) < -_PAST_ALL_BOUNDS:
