@@ -11,7 +11,6 @@ import json
 import math
 import re
 import urllib.error
-import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -54,7 +53,7 @@ def fetch(url: str, target: Path) -> Path:
     DataError
         There is no such host or file, the transfer was cut, the disk is full; what has come is kept.
     """
-    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+    if not url.startswith(("http://", "https://")):
         raise DataError(f"{url}: only http and https are known")
     part = partial(target)
     before = _remembered(part, url)
@@ -102,12 +101,11 @@ def _remembered(part: Path, url: str) -> Version | None:
 @contextmanager
 def _opened(url: str, before: Version | None, had: int) -> Iterator[Any]:
     """The server's answer; of a refused range, too."""
-    asked = urllib.request.Request(url, headers={"User-Agent": "levelprox-experiments"})
+    headers = {"User-Agent": "levelprox-experiments"}
     if before is not None and had:
-        asked.add_header("Range", f"bytes={had}-")
-        asked.add_header("If-Range", before.validator)
+        headers |= {"Range": f"bytes={had}-", "If-Range": before.validator}
     try:
-        response = urllib.request.urlopen(asked, timeout=PATIENCE)
+        response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=PATIENCE)
     except urllib.error.HTTPError as error:
         if error.code != http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
             with error:
