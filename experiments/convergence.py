@@ -15,7 +15,6 @@ A quadratic rate shows as digits that double from step to step, a linear one as 
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from experiments.data import VARIABLE, load
+from experiments.datasets import Places, load
 from experiments.results import COLORS, options, panels, save, write_csv
 from levelprox import LinearModel, Problem, solve
 from levelprox.certificate import Certificate, assemble
@@ -77,12 +76,13 @@ def problems(quick: bool) -> Iterator[tuple[str, str, Problem]]:
     """Name of the data, name of the constraint, and the problem."""
     for name, constraint in CONSTRAINTS.items():
         yield "generated", name, generated(constraint, 500 if quick else 2000)
-    if os.environ.get(VARIABLE) and not quick:
-        data = load("rcv1")
-        model = LinearModel(data.X, data.b, "logistic")
+    places = Places.from_environment()
+    if places.stand_ins is not None and not quick:
+        data = load("rcv1.binary", places)
+        model = LinearModel(data.X, data.b, data.loss)
         for name, constraint in CONSTRAINTS.items():
             if np.isfinite(constraint.cap):
-                yield data.label, name, Problem(model, constraint, 20.5 * constraint.cap)
+                yield data.source.label, name, Problem(model, constraint, 20.5 * constraint.cap)
 
 
 def certificate(problem: Problem, at: Iterate, null: NullFit) -> Certificate:

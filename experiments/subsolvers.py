@@ -4,7 +4,7 @@
 
 Sparse logistic regression with MCP, λ = 2, at η = αd, as in the appendix "Solving the subproblems"; γ = 1e-5 for
 gisette and 1e-4 elsewhere are the paper's. It does not name θ for this figure: 0.25 is that of its other comparison
-of speed, 5 that of its comparison of errors. Data as in experiments/data.py, what is a stand-in says so.
+of speed, 5 that of its comparison of errors. Data as in docs/datasets.md, what is a stand-in says so.
 
 One pass is one gradient of ψ, or n gradients of single rows. All start at the origin, work with the paper's surrogate
 at the full level, on one thread, as the library has them by default; the stochastic ones several times, with
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from experiments.data import load
+from experiments.datasets import Places, load
 from experiments.results import COLORS, options, panels, save, write_csv
 from levelprox import LinearModel, Problem, solve
 from levelprox.constraints import MCP
@@ -91,12 +91,12 @@ class Curve:
 
 
 PANELS = (
-    Panel("gisette_like", 0.05, 1e-5),
-    Panel("gisette_like", 0.10, 1e-5),
-    Panel("rcv1", 0.10, 1e-4),
-    Panel("rcv1", 0.20, 1e-4),
-    Panel("news20", 0.10, 1e-4),
-    Panel("news20", 0.20, 1e-4),
+    Panel("gisette", 0.05, 1e-5),
+    Panel("gisette", 0.10, 1e-5),
+    Panel("rcv1.binary", 0.10, 1e-4),
+    Panel("rcv1.binary", 0.20, 1e-4),
+    Panel("real-sim", 0.10, 1e-4),
+    Panel("real-sim", 0.20, 1e-4),
 )
 FULL, QUICK = Budget(passes=1000, seconds=7.0, seeds=3), Budget(passes=60, seconds=0.8, seeds=1)
 
@@ -104,15 +104,13 @@ FULL, QUICK = Budget(passes=1000, seconds=7.0, seeds=3), Budget(passes=60, secon
 def compare(panels: Sequence[Panel], theta: float, budget: Budget) -> Iterator[Curve]:
     """All runs, one after the other; each data set is loaded once."""
     for name in dict.fromkeys(panel.dataset for panel in panels):
-        data = load(name)
-        model = LinearModel(data.X, data.b, "logistic")
+        data = load(name, Places.from_environment())
+        model, label = LinearModel(data.X, data.b, data.loss), data.source.label
         for panel in (panel for panel in panels if panel.dataset == name):
             problem = Problem(model, MCP(lam=2, theta=theta), level=panel.alpha * model.dimension)
             distance, _ = degenerate_distance(problem)
-            print(
-                f"{data.label}, α = {panel.alpha:g}: η = {problem.level:g}, {distance:.2g} caps from a degenerate level"
-            )
-            yield from compare_on(panel, problem, data.label, budget)
+            print(f"{label}, α = {panel.alpha:g}: η = {problem.level:g}, {distance:.2g} caps from a degenerate level")
+            yield from compare_on(panel, problem, label, budget)
 
 
 def compare_on(panel: Panel, problem: Problem, label: str, budget: Budget) -> Iterator[Curve]:

@@ -8,7 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from experiments import constraints, data, subsolvers
+from experiments import constraints, subsolvers
+from experiments.datasets import VARIABLE, generated
 from experiments.subsolvers import Budget, Curve, Panel, Point
 from levelprox import LinearModel, Problem, solve
 from levelprox.constraints import MCP, Exp
@@ -27,7 +28,7 @@ def drawn(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def no_data_folder(monkeypatch):
-    monkeypatch.delenv(data.VARIABLE, raising=False)
+    monkeypatch.delenv(VARIABLE, raising=False)
 
 
 def table(path, **wanted):
@@ -123,7 +124,7 @@ def test_a_reach_is_found_for_a_function_that_never_reaches_its_cap():
 
 
 def test_history_says_what_each_step_had_cost():
-    X, b = data.pixels(60, 20, seed=0)
+    X, b = generated.pixels(60, 20, seed=0)
     seen = []
     problem = Problem(LinearModel(X, b, "logistic"), MCP(2, 0.25), level=0.6)
     result = solve(problem, subsolver="spectral", callback=lambda record, x: seen.append(record.n_grad))
@@ -135,9 +136,9 @@ def test_history_says_what_each_step_had_cost():
 def compared():
     """All four subsolvers on one small problem."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(data.VARIABLE, raising=False)
-        patch.setitem(data.GENERATED, "rcv1", lambda: data.text(150, 200, words=20, seed=2))
-        return list(subsolvers.compare([Panel("rcv1", 0.1, 1e-4)], 0.25, TINY))
+        patch.delenv(VARIABLE, raising=False)
+        patch.setitem(generated.GENERATED, "rcv1.binary", lambda: generated.text(200, 200, length=20, seed=2))
+        return list(subsolvers.compare([Panel("rcv1.binary", 0.1, 1e-4)], 0.25, TINY))
 
 
 def test_subsolvers_are_compared_from_one_start_by_passes_and_time(compared):
@@ -162,7 +163,7 @@ def test_subsolvers_are_compared_from_one_start_by_passes_and_time(compared):
 
 @pytest.mark.parametrize("name", ["BB", "SVRG", "SGD"])
 def test_a_first_step_that_is_not_cut_short_is_that_of_the_run(name):
-    X, b = data.text(150, 200, words=20, seed=2)
+    X, b = generated.text(150, 200, length=20, seed=2)
     problem = Problem(LinearModel(X, b, "logistic"), MCP(2, 0.25), level=20.0)
     subsolver, _ = subsolvers.CONTENDERS[name]
     whole = subsolvers.outer_steps(problem, subsolver, 1e-4, Budget(1, 5.0, 1), seed=3)[0]
@@ -184,7 +185,7 @@ def test_comparison_is_written_and_drawn(compared, tmp_path, monkeypatch, capsys
 
 
 def curve(name, seed, *points):
-    return Curve(Panel("rcv1", 0.1, 1e-4), "made up", name, seed, tuple(Point(*point) for point in points))
+    return Curve(Panel("rcv1.binary", 0.1, 1e-4), "made up", name, seed, tuple(Point(*point) for point in points))
 
 
 def test_targets_are_medians_of_first_arrivals():
@@ -220,21 +221,3 @@ def test_points_out_of_order_in_time_are_drawn_in_order():
     points = curve("SVRG", 0, (0, 0.0, 9), (3, 0.5, 4), (5, 0.3, 5), (9, 1.0, 2)).points
     place, psi = subsolvers.series(points, "seconds")
     assert place.tolist() == [0.3, 0.5, 1.0] and psi.tolist() == [5, 4, 2]
-
-
-def test_data_come_from_the_named_folder_and_stand_ins_say_so(tmp_path, monkeypatch):
-    (tmp_path / "load_data.py").write_text("def load(name): return [[1.0], [2.0]], [1.0, -1.0], None, name")
-    monkeypatch.setenv(data.VARIABLE, str(tmp_path))
-    assert data.load("rcv1").label == "rcv1" and data.load("rcv1").X == [[1.0], [2.0]]
-    assert data.load("news20").label == "news20 (stands in for real-sim)"
-    monkeypatch.setenv(data.VARIABLE, str(tmp_path / "missing"))
-    with pytest.raises(FileNotFoundError, match="LEVELPROX_DATA must name a folder"):
-        data.load("rcv1")
-
-
-def test_generated_data_have_the_shape_of_the_real_ones():
-    X, b = data.text(200, 500, words=30, seed=0)
-    np.testing.assert_allclose((X * X).sum(axis=1), 1)
-    assert set(b) == {-1.0, 1.0} and abs(b.mean()) < 0.2 and 0.01 < X.nnz / (200 * 500) < 0.06
-    X, b = data.pixels(300, 50, seed=0)
-    assert X.min() == -1 and X.max() == 1 and set(b) == {-1.0, 1.0}
