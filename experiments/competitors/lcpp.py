@@ -7,49 +7,50 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import ClassVar
 
-import numpy as np
-
-from experiments.competitors.base import Competitor, Fit, Point, Samples, noted
-from levelprox import LinearModel, Path, Problem, path
+from experiments.competitors.base import Competitor, Fit, Point, Samples, Vector, noted
+from levelprox import Problem, Result, solve
 from levelprox.constraints import MCP
 
 
 class LCPP(Competitor):
-    """Consecutive points with the same λ and θ are solved together, as a path of levels, and share its time evenly.
+    """Each fit starts where the last one ended, as long as λ and θ stay and η does not fall; others at the null fit.
 
     Parameters
     ----------
     tol : float
-        On the KKT residual of each level.
-    start : {"auto", "continuation", "direct"}
-        As `levelprox.path` has it.
+        On the KKT residual.
+    start : {"direct", "continuation"}
+        "continuation" is what `levelprox.solve` does unless told otherwise: it looks for better KKT points by way of
+        wider problems, at ten to a hundred times the cost of "direct". It starts every fit anew.
+    time_limit : float, optional
+        Seconds for one fit.
     """
 
     name: ClassVar[str] = "LCPP"
     package: ClassVar[str] = "levelprox"
 
-    def __init__(self, tol: float = 1e-4, start: str = "auto") -> None:
-        self.tol, self.start = tol, start
+    def __init__(self, tol: float = 1e-4, start: str = "direct", time_limit: float | None = None) -> None:
+        self.tol, self.start, self.time_limit = tol, start, time_limit
 
     def fits(self, train: Samples, points: Sequence[Point]) -> Iterator[Fit]:
         model = train.model()
-        for (lam, theta), group in groupby(points, key=lambda point: (point["lam"], point["theta"])):
-            yield from self._family(model, MCP(lam, theta), list(group))
-
-    def _family(self, model: LinearModel, constraint: MCP, points: list[Point]) -> Iterator[Fit]:
-        began = time.perf_counter()
-        levels = [point["eta"] for point in points]
-        with noted():  # what a path warns of is in its statuses
-            found = path(Problem(model, constraint, max(levels)), levels, tol=self.tol, start=self.start)
-        seconds = (time.perf_counter() - began) / len(points)
+        last, x = None, None
         for point in points:
-            i = int(np.searchsorted(found.levels, point["eta"]))
-            yield Fit(point, found.x(i), seconds, round(found.n_grad / len(found)), _note(found, i))
+            began = time.perf_counter()
+            problem = Problem(model, MCP(point["lam"], point["theta"]), point["eta"])
+            with noted() as notes:
+                result = self._solved(problem, x if last is not None and _leads_to(last, point) else None)
+            last, x = point, result.x
+            yield Fit(point, x, time.perf_counter() - began, result.n_grad, "; ".join(notes))
+
+    def _solved(self, problem: Problem, x0: Vector | None) -> Result:
+        if self.start == "direct" and x0 is not None:
+            return solve(problem, tol=self.tol, x0=x0, time_limit=self.time_limit)
+        return solve(problem, tol=self.tol, start=self.start, time_limit=self.time_limit)
 
 
-def _note(found: Path, i: int) -> str:
-    status, certificate = found.statuses[i], found.certificates[i]
-    return "" if status.success else f"{status}, KKT residual {certificate.kkt:.1e}"
+def _leads_to(last: Point, point: Point) -> bool:
+    """Whether the solution at the last point is feasible at the next."""
+    return (last["lam"], last["theta"]) == (point["lam"], point["theta"]) and last["eta"] <= point["eta"]

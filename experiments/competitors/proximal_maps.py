@@ -32,7 +32,7 @@ def prox(constraint: Constraint, u: ArrayLike, s: float) -> Double:
 def authors_prox(constraint: Constraint, u: ArrayLike, alpha: float, t: float) -> Double:
     """What the authors of GIST take for the proximal map of αφ/t: λ is divided by t, θ is left as it is.
 
-    αφ has λ' = αλ and θ' = θ/α for MCP, λ' = αλ and the same θ for SCAD. Dividing λ' alone also moves the threshold θ'λ'
+    αφ has λ' = αλ, and θ' = θ/α for MCP, θ' = θ for SCAD. Dividing λ' alone also moves the threshold θ'λ'
     to θ'λ'/t: not the map of αφ/t but of a function with the same slope αλ/t at 0, which is flat sooner where t > 1 and
     later where t < 1. For the other functions a factor is a factor, and this is the right map.
     """
