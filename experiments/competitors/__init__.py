@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from experiments.competitors.abess_subset import Abess
 from experiments.competitors.base import Competitor, Fit, MissingError, Point, Samples
 from experiments.competitors.gist import GIST, AuthorsGIST
 from experiments.competitors.lasso import Lasso
 from experiments.competitors.lcpp import LCPP
+from experiments.competitors.skglm_mcp import SkglmMCP
 
-COMPETITORS: dict[str, Competitor] = {one.name: one for one in (LCPP(), GIST(), AuthorsGIST(), Lasso())}
+COMPETITORS: dict[str, Competitor] = {
+    one.name: one for one in (LCPP(), GIST(), AuthorsGIST(), Lasso(), SkglmMCP(), Abess())
+}
 
 
 def competitor(name: str) -> Competitor:
