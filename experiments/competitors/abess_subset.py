@@ -1,0 +1,60 @@
+"""abess: splicing for the best subset of k features.
+
+    min ψ(x)   s.t.   at most k nonzeros                {"k": k}
+
+J. Zhu, C. Wen, J. Zhu, H. Zhang and X. Wang (2020), "A polynomial algorithm for best-subset selection problem", PNAS.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from experiments.competitors.base import Competitor, Fit, Point, Samples, noted
+
+
+class Abess(Competitor):
+    """Asked for k alone, without an intercept where its version can leave it out; else the intercept is in the fit.
+
+    Columns are normalised inside, which is its default, and coefficients come back in the units of X. The weight of its
+    information criterion is 0, so that k features are what it returns.
+
+    Parameters
+    ----------
+    max_iter : int
+        Rounds of exchanges for one k, of which it needs a few.
+    """
+
+    name: ClassVar[str] = "abess"
+    package: ClassVar[str] = "abess"
+
+    def __init__(self, max_iter: int = 100) -> None:
+        self.max_iter = max_iter
+
+    def fits(self, train: Samples, points: Sequence[Point]) -> Iterator[Fit]:
+        self.ready()
+        target = (train.b > 0).astype(np.float64) if train.loss == "logistic" else train.b
+        for point in points:
+            began = time.perf_counter()
+            model = self._model(train.loss, int(point["k"]))
+            with noted() as notes:
+                model.fit(train.X, target)
+            intercept = float(np.ravel(model.intercept_)[0])
+            if intercept:
+                notes.append(f"intercept {intercept:.6g}")
+            x = np.array(model.coef_, np.float64).ravel()
+            # How many rounds it took it does not tell.
+            yield Fit(point, x, time.perf_counter() - began, 0, "; ".join(notes), intercept)
+
+    def _model(self, loss: str, k: int) -> Any:
+        import abess
+
+        kind = abess.LogisticRegression if loss == "logistic" else abess.LinearRegression
+        settings = {"support_size": k, "ic_coef": 0.0, "max_iter": self.max_iter, "thread": 1}
+        if "fit_intercept" in inspect.signature(kind.__init__).parameters:
+            settings["fit_intercept"] = False
+        return kind(**settings)
