@@ -1,0 +1,131 @@
+"""An experiment: its tasks, and what follows from their rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from matplotlib.figure import Figure
+
+from experiments.datasets import Places
+from experiments.reproduce.task import Row, Task
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How much is asked of every experiment.
+
+    Attributes
+    ----------
+    places : Places
+        Where data are.
+    quick : bool
+        Small settings: all of them in ten minutes on two cores.
+    sets : tuple of str
+        The data sets to take part; all of them by default.
+    """
+
+    places: Places
+    quick: bool = False
+    sets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Figures in rows, for print and page."""
+
+    caption: str
+    header: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says, what was found, and the sentence on the difference.
+
+    Attributes
+    ----------
+    paper, ours : str
+    holds : bool or None
+        None where it cannot be told.
+    remark : str
+        Why it differs, or in what the comparison is not the paper's.
+    """
+
+    paper: str
+    ours: str
+    holds: bool | None
+    remark: str = ""
+
+
+@dataclass
+class Outcome:
+    """What an experiment amounts to.
+
+    Attributes
+    ----------
+    summary : str
+        What was done, for the page.
+    paper : str
+        Where in the paper, and what it shows there.
+    tables : list of Table
+    figures : list of (file name, Figure, what it shows)
+    claims : list of Claim
+    notes : list of str
+        Sentences on every difference from the paper.
+    """
+
+    summary: str
+    paper: str
+    tables: list[Table] = field(default_factory=list)
+    figures: list[tuple[str, Figure, str]] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class Study(ABC):
+    """One figure or table of the paper.
+
+    `tasks` is asked again with what is known by then, until it names no task without an answer: later tasks may depend
+    on the rows of earlier ones.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    #: Whether seconds are compared: then one task at a time has the machine to itself.
+    timed: ClassVar[bool] = False
+
+    @abstractmethod
+    def tasks(self, scope: Scope, rows: Sequence[Row]) -> list[Task]:
+        """What to run, given the rows so far."""
+
+    @abstractmethod
+    def outcome(self, rows: Sequence[Row], scope: Scope) -> Outcome:
+        """Tables, figures and verdicts from the rows alone."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """A study that was run, for the page and the summary.
+
+    Attributes
+    ----------
+    study : Study
+    outcome : Outcome or None
+        None where no task has an answer.
+    skipped, failed : dict
+        Names of tasks without an answer, and why.
+    seconds : float
+        Time all tasks took, those of earlier runs included.
+    csv : Path or None
+    """
+
+    study: Study
+    outcome: Outcome | None
+    skipped: dict[str, str]
+    failed: dict[str, str]
+    seconds: float
+    csv: Path | None
