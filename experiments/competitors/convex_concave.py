@@ -126,9 +126,9 @@ def _solved(
 ) -> tuple[Vector | None, str]:
     """The minimiser with h linearised at a point, and a status.
 
-    The problem is written anew for each step. With parameters for the linearisation cvxpy compiles once, but as a map of
-    d + 1 parameters, which takes as long as compiling fifteen times: on 5000 × 800 sparse data 0.9 s against 0.06 s, of
-    steps that take 3 s.
+    The problem is written anew for each step. With parameters for the linearisation cvxpy compiles once, but as a map
+    of d + 1 parameters, which takes as long as compiling fifteen times: on 5000 × 800 sparse data 0.9 s against 0.06 s,
+    of steps that take 3 s.
     """
     import cvxpy
 
