@@ -40,7 +40,7 @@ class Step:
     seconds : float
         Since the start, with the time cvxpy takes to compile; without the time of recomputing ψ and g.
     status : str
-        cvxpy's: "optimal" where all is well; else what happened.
+        cvxpy's: "optimal" where all is well, "optimal_inaccurate" with its warning; others end the procedure.
     """
 
     x: Vector
@@ -82,7 +82,7 @@ def steps(
     start: Vector | None = None,
     **options: Any,
 ) -> Iterator[Step]:
-    """One step after another, until ψ changes by at most `change` relative to itself.
+    """One step after another, until ψ changes by at most `change` relative to itself, or the solver fails.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def steps(
         last, x = psi, x if found is None else found
         psi = model.value_and_gradient(x)[0]
         yield Step(x, psi, constraint.total(x, None), seconds, status)
-        if found is None or abs(last - psi) <= change * abs(psi):
+        if not status.startswith("optimal") or abs(last - psi) <= change * abs(psi):
             return
 
 
