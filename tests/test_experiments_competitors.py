@@ -331,6 +331,17 @@ def test_skglm_says_where_its_proximal_map_is_not_defined():
     assert "gamma * L_j <= 1" in some.note
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+def test_skglm_is_told_a_gamma_for_the_features_that_matter(loss):
+    train = samples(loss)
+    bends = np.mean(train.X**2, axis=0) * (0.25 if loss == "logistic" else 1.0)
+    assert smallest_gamma(train) == pytest.approx(1 / bends.min())
+    steepest = int(np.argmax(np.abs(gradient(train, np.zeros(25)))))
+    assert smallest_gamma(train, 1) == pytest.approx(1 / bends[steepest])
+    half = 0.5 if loss == "squared" else 1.0
+    assert largest_lambda(train) == pytest.approx(half * np.max(np.abs(gradient(train, np.zeros(25)))))
+
+
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_abess_has_k_features_and_no_intercept(loss, sparse):

@@ -30,13 +30,22 @@ def penalised(point: Point, loss: str) -> Point:
 
 def largest_lambda(train: Samples) -> float:
     """From which λ on x = 0 is stationary: ‖∇ψ(0)‖∞ in skglm's units."""
-    return _HALF[train.loss] * float(np.max(np.abs(train.model().value_and_gradient(np.zeros(train.X.shape[1]))[1])))
+    return _HALF[train.loss] * float(np.max(_pulls(train)))
 
 
-def smallest_gamma(train: Samples) -> float:
-    """Above which γ every coordinate's subproblem is convex: the largest 1/L_j, L_j = sup ℓ'' · mean_i X_ij²."""
+def smallest_gamma(train: Samples, features: int | None = None) -> float:
+    """Above which γ the subproblem of a coordinate is convex: the largest 1/L_j, L_j = sup ℓ'' · mean_i X_ij².
+
+    Of all coordinates; or of the `features` with the largest |∇ψ(0)|, for rare words have so small an L_j that at a γ
+    fit for all of them MCP is as good as straight.
+    """
     bends = _bends(train)
-    return float(1 / np.min(bends[bends > 0]))
+    chosen = bends if features is None else bends[np.argsort(-_pulls(train), kind="stable")[:features]]
+    return float(1 / np.min(chosen[chosen > 0]))
+
+
+def _pulls(train: Samples) -> Vector:
+    return np.abs(train.model().value_and_gradient(np.zeros(train.X.shape[1]))[1])
 
 
 def _bends(train: Samples) -> Vector:
