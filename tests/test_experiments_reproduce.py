@@ -416,9 +416,8 @@ def test_the_page_says_everything_and_escapes_it(tmp_path):
 
 
 def test_the_page_of_nothing(tmp_path):
-    page = write_page(
-        tmp_path / "index.html", [], Scope(Places(stand_ins=tmp_path / "no"), sets=("mnist",))
-    ).read_text()
+    scope = Scope(Places(stand_ins=tmp_path / "no"), sets=("mnist",))
+    page = write_page(tmp_path / "index.html", [], scope).read_text()
     assert "Full settings" in page and "there is no such folder" in page and "gisette" not in page
 
 

@@ -150,11 +150,16 @@ def _captioned(table: Table) -> str:
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "words") -> str:
     """Of cells that are HTML already; it scrolls in itself."""
     head = "".join(f'<th scope="col">{cell}</th>' for cell in header)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(map(_cell, header, row))}</tr>" for row in rows)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="table"><table class="{kind}">'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>\n"
     )
+
+
+def _cell(label: str, cell: str) -> str:
+    """On a phone the cells of a row stand below one another, with their labels."""
+    return f'<td data-label="{label}">{cell}</td>'
 
 
 def _figure(figure: Figure, shows: str) -> str:
