@@ -20,6 +20,7 @@ class Site:
         self.enough = threading.Event()
         self.knows_ranges = True
         self.heeds_if_range = True
+        self.begins_later = 0  # bytes behind what was asked for
         self.says_length = True
         self.redirects = False
         self.asked: list[tuple[str, str | None]] = []  # path, Range
@@ -88,6 +89,7 @@ def _begin(handler: BaseHTTPRequestHandler, site: Site, asked: str | None) -> in
     """From where on a part is to be sent; None for all of it."""
     if asked is None or not site.knows_ranges:
         return None
-    if site.heeds_if_range and handler.headers.get("If-Range") not in (site.etag, site.changed):
+    known = handler.headers.get("If-Range", "")
+    if site.heeds_if_range and (not known or known.startswith("W/") or known not in (site.etag, site.changed)):
         return None
-    return int(asked.removeprefix("bytes=").removesuffix("-"))
+    return int(asked.removeprefix("bytes=").removesuffix("-")) + site.begins_later

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import csc_matrix
 
 from experiments.competitors.base import Competitor, Fit, Point, Samples, Vector, noted
 
@@ -29,13 +30,22 @@ def penalised(point: Point, loss: str) -> Point:
 
 def largest_lambda(train: Samples) -> float:
     """From which λ on x = 0 is stationary: ‖∇ψ(0)‖∞ in skglm's units."""
-    return _HALF[train.loss] * float(np.max(np.abs(train.model().value_and_gradient(np.zeros(train.X.shape[1]))[1])))
+    return _HALF[train.loss] * float(np.max(_pulls(train)))
 
 
-def smallest_gamma(train: Samples) -> float:
-    """Above which γ every coordinate's subproblem is convex: the largest 1/L_j, L_j = sup ℓ'' · mean_i X_ij²."""
+def smallest_gamma(train: Samples, features: int | None = None) -> float:
+    """Above which γ the subproblem of a coordinate is convex: the largest 1/L_j, L_j = sup ℓ'' · mean_i X_ij².
+
+    Of all coordinates; or of the `features` with the largest |∇ψ(0)|, for rare words have so small an L_j that at a γ
+    fit for all of them MCP is as good as straight.
+    """
     bends = _bends(train)
-    return float(1 / np.min(bends[bends > 0]))
+    chosen = bends if features is None else bends[np.argsort(-_pulls(train), kind="stable")[:features]]
+    return float(1 / np.min(chosen[chosen > 0]))
+
+
+def _pulls(train: Samples) -> Vector:
+    return np.abs(train.model().value_and_gradient(np.zeros(train.X.shape[1]))[1])
 
 
 def _bends(train: Samples) -> Vector:
@@ -68,39 +78,33 @@ class SkglmMCP(Competitor):
     def fits(self, train: Samples, points: Sequence[Point]) -> Iterator[Fit]:
         self.ready()
         X, bends, tol = train.by_columns(), _bends(train), self.tol * largest_lambda(train)
-        datafit = _datafit(train.loss, X, train.b)
+        self._compile(train.loss, train.sparse)
         x: Vector | None = None
         for point in points:
             began = time.perf_counter()
-            x, iterations, note = self._fitted(X, train.b, datafit, point, tol, x if self.warm else None)
+            x, iterations, notes = self._fitted(X, train.b, train.loss, point, tol, x if self.warm else None)
             undefined = int(np.count_nonzero(point["gamma"] * bends[x != 0] <= 1))
             if undefined:
-                note = "; ".join(filter(None, [note, f"{undefined} coefficients with gamma * L_j <= 1"]))
-            yield Fit(point, x, time.perf_counter() - began, iterations, note)
+                notes.append(f"{undefined} coefficients with gamma * L_j <= 1")
+            yield Fit(point, x, time.perf_counter() - began, iterations, "; ".join(notes))
+
+    def _compile(self, loss: str, sparse: bool) -> None:
+        """A tiny fit, so that no other pays for skglm's compiling of itself."""
+        X = np.array([[1.0, 0.5], [-1.0, 0.5], [0.5, 1.0]], order="F")
+        b = np.array([1.0, -1.0, 1.0])
+        self._fitted(csc_matrix(X) if sparse else X, b, loss, {"lam": 0.1, "gamma": 50.0}, 1e-3, np.zeros(2))
 
     def _fitted(
-        self, X: Any, b: Vector, datafit: Any, point: Point, tol: float, start: Vector | None
-    ) -> tuple[Vector, int, str]:
+        self, X: Any, b: Vector, loss: str, point: Point, tol: float, start: Vector | None
+    ) -> tuple[Vector, int, list[str]]:
+        from skglm.datafits import Logistic, Quadratic
         from skglm.penalties import MCPenalty
         from skglm.solvers import AndersonCD
-        from skglm.utils.jit_compilation import compiled_clone
 
         solver = AndersonCD(tol=tol, max_iter=self.max_iter, fit_intercept=False)
-        penalty = compiled_clone(MCPenalty(point["lam"], point["gamma"]))
-        margins = None if start is None else X @ start
+        datafit, penalty = Logistic() if loss == "logistic" else Quadratic(), MCPenalty(point["lam"], point["gamma"])
+        # A copy of the start: it works in place on what it is given.
+        at = (None, None) if start is None else (start.copy(), X @ start)
         with noted() as notes:
-            # A copy: it works in place on the start it is given.
-            x, values, _ = solver.solve(X, b, datafit, penalty, None if start is None else start.copy(), margins)
-        return np.array(x, np.float64), len(values), "; ".join(notes)
-
-
-def _datafit(loss: str, X: Any, b: Vector) -> Any:
-    from skglm.datafits import Logistic, Quadratic
-    from skglm.utils.jit_compilation import compiled_clone
-
-    datafit = compiled_clone(Logistic() if loss == "logistic" else Quadratic())
-    if hasattr(X, "indptr"):
-        datafit.initialize_sparse(X.data, X.indptr, X.indices, b)
-    else:
-        datafit.initialize(X, b)
-    return datafit
+            x, values, _ = solver.solve(X, b, datafit, penalty, *at)
+        return np.array(x, np.float64), len(values), notes

@@ -33,7 +33,7 @@ FORMS = {
     "E2006-tfidf": Form("squared"),
     "YearPredictionMSD": Form("squared", dense=True, standardised=True),
 }
-LIKENESS = "generated, small, of a similar kind: neither its size nor its errors are those of the paper"
+LIKENESS = "small and made up, of a similar kind: neither its size nor its errors are those of the paper"
 
 
 def source(name: str, places: Places) -> Source:

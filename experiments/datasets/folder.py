@@ -51,7 +51,7 @@ def get(file: File, folder: Path, site: str) -> str:
         contents.check(part, file)
     except DataError as error:
         raise DataError(f"{error}; what came is in {_set_aside(path)}") from error
-    _name(part, path, new if pin is None else None)
+    _name(part, path, new)
     return f"downloaded, {new.bytes} bytes, SHA-256 {new.sha256}" + (" as pinned before" if pin else ", now pinned")
 
 
@@ -82,12 +82,11 @@ def _adopt(path: Path, file: File) -> str:
     return f"was there, now pinned, SHA-256 {pin.sha256}"
 
 
-def _name(part: Path, path: Path, pin: pins.Pin | None) -> None:
+def _name(part: Path, path: Path, pin: pins.Pin) -> None:
     """Give what was checked its pin and its name, once it is on the disk: no crash leaves half a file with a name."""
     with part.open("rb") as file:
         os.fsync(file.fileno())
-    if pin is not None:
-        pins.add(path, pin)
+    pins.add(path, pin)
     os.replace(part, path)
     sync_directory(path.parent)
     download.forget(path)

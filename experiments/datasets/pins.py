@@ -79,11 +79,11 @@ def check(path: Path, pins: dict[str, Pin]) -> None:
 def digest(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal digits."""
     stat = path.stat()
-    return _digest(path, stat.st_size, stat.st_mtime_ns)
+    return _digest(path, (stat.st_ino, stat.st_size, stat.st_mtime_ns))
 
 
 @functools.cache
-def _digest(path: Path, size: int, changed: int) -> str:
+def _digest(path: Path, version: tuple[int, ...]) -> str:
     hashed = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_BLOCK):

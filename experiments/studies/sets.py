@@ -1,0 +1,50 @@
+"""How tasks name a data set, and get it: each process keeps the last one it read."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.datasets import DataError, Places, Split, load, source
+from experiments.reproduce.study import Scope
+from experiments.reproduce.task import Row
+
+#: Names the folder of downloaded originals to the processes of a run.
+ORIGINALS = "LEVELPROX_ORIGINALS"
+#: Training rows of a quick run.
+QUICK_ROWS = 1000
+
+
+def places() -> Places:
+    """Where this process looks for data."""
+    folder = os.environ.get(ORIGINALS)
+    return Places.from_environment(Path(folder) if folder else None)
+
+
+def argument(name: str, scope: Scope) -> Row:
+    """What a task is told of a data set: which, how much of it, and what stands behind the name.
+
+    Folders are left out, so that answers stay good where data are moved.
+    """
+    try:
+        label = source(name, scope.places).label
+    except DataError:
+        label = name  # the task will say what is wrong
+    return {"name": name, "rows": QUICK_ROWS if scope.quick else None, "label": label}
+
+
+def chosen(names: Sequence[str], scope: Scope) -> list[str]:
+    """Those of the names that are asked for."""
+    return [name for name in names if not scope.sets or name in scope.sets]
+
+
+@functools.lru_cache(maxsize=1)
+def _split(name: str, rows: int | None, where: Places) -> Split:
+    return load(name, where, rows)
+
+
+def split(dataset: Row) -> Split:
+    """The data an argument names."""
+    return _split(dataset["name"], dataset["rows"], places())
