@@ -7,7 +7,7 @@ KERNEL_SOURCES := CMakeLists.txt $(wildcard src/levelprox/_kernels/*)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test lint test-long test-faults test-page test-asan fuzz bench bench-quick bench-kernels experiments coverage install clean
+.PHONY: demo test lint test-long test-faults test-page test-asan fuzz bench bench-quick bench-kernels experiments reproduce coverage install clean
 .DEFAULT_GOAL := test
 # Several test processes share the cores: threads that wait must not spin.
 test test-long test-faults test-page coverage: export OMP_WAIT_POLICY = passive
@@ -70,6 +70,11 @@ experiments: $(EXPERIMENTS:%=experiments-%)
 
 experiments-%: $(VENV)/.built
 	$(BIN)/python -m experiments.$* $(QUICK)
+
+# The paper's figures and tables, with its competitors: results/reproduce/index.html. Hours; a run that was stopped goes on
+# where it was. `make reproduce QUICK=--quick` takes minutes, and writes results/reproduce-quick.
+reproduce: $(VENV)/.built $(BENCH)/.built
+	$(BENCH)/bin/python -m experiments reproduce all $(QUICK)
 
 # The kernels under AddressSanitizer and UndefinedBehaviorSanitizer, in an environment of their own.
 ASAN := .venv-asan

@@ -2,20 +2,27 @@
 
 OUT/parts/<study>/<key>.json    arguments, rows and seconds of one task
 OUT/<study>.csv                 the rows of all tasks of a study, put together anew whenever it is looked at
+OUT/log.txt                     what tasks printed, and where those that failed did so
 """
 
 from __future__ import annotations
 
 import csv
+import fcntl
 import hashlib
 import io
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from experiments.reproduce.task import Answer, Row, Task
 from levelprox.io import atomic
+
+
+class FolderError(Exception):
+    """Results cannot be written where they should, and why."""
 
 
 class Parts:
@@ -28,16 +35,36 @@ class Parts:
 
     def __init__(self, out: Path) -> None:
         self.out = out
+        self.log = out / "log.txt"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Make the folder, and let no other run into it meanwhile."""
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+            lock = (self.out / ".lock").open("wb")
+        except OSError as error:
+            raise FolderError(f"{self.out} cannot be written to: {error.strerror or error}") from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise FolderError(f"another run is at work in {self.out}; `--out DIR` writes elsewhere") from error
+            yield
+
+    def has(self, study: str) -> bool:
+        """Whether a run has left anything of that experiment."""
+        return (self.out / "parts" / study).is_dir()
 
     def answer(self, task: Task) -> Answer | None:
         """The stored answer to exactly this task, if there is one."""
         try:
             stored = json.loads(self._place(task).read_text(encoding="utf-8"))
-        except (FileNotFoundError, json.JSONDecodeError):
+            if stored["asked"] != _asked(task):
+                return None
+            return Answer(list(stored["rows"]), float(stored["seconds"]), stored["ended"], stored["reason"])
+        except (FileNotFoundError, ValueError, KeyError, TypeError):  # not there, or somebody else has written it
             return None
-        if stored.get("asked") != _asked(task):
-            return None
-        return Answer(stored["rows"], stored["seconds"], stored["ended"], stored["reason"])
 
     def keep(self, task: Task, answer: Answer) -> None:
         """Store an answer that counts."""
@@ -74,7 +101,7 @@ class Parts:
         return self.out / "parts" / task.study / f"{words[:80]}-{digest}.json"
 
 
-def _asked(task: Task) -> Row:
-    """What an answer must be an answer to; by way of JSON, which knows no tuples."""
-    asked: Row = json.loads(json.dumps({"function": task.function, "arguments": task.arguments, "limit": task.limit}))
-    return asked
+def _asked(task: Task) -> str:
+    """What an answer must be an answer to. A text: NaN is the same as NaN in it, and tuples as lists."""
+    asked = {"function": task.function, "arguments": task.arguments, "limit": task.limit, "memory": task.memory}
+    return json.dumps(asked, sort_keys=True)

@@ -1,35 +1,58 @@
-"""Run experiments: the tasks that have no answer yet, then tables and figures, then the page, then a summary."""
+"""Run experiments: the tasks that have no answer yet, then tables and figures, then the page."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from experiments.competitors import MissingError
+from experiments.datasets import DataError
 from experiments.reproduce.page import write_page
 from experiments.reproduce.parts import Parts
-from experiments.reproduce.study import Outcome, Report, Scope, Study, Table
-from experiments.reproduce.task import Answer, Row, Task
+from experiments.reproduce.study import Report, Scope, Study
+from experiments.reproduce.summary import summarise, tell
+from experiments.reproduce.task import Answer, SkippedError, Task
 from experiments.reproduce.workers import answers
 from experiments.results import save
 from levelprox.report.bar import showing
 
-MARKS = {True: "holds", False: "MISSED", None: "open"}
 
+def reproduce(studies: Sequence[Study], asked: Sequence[str], scope: Scope, out: Path, jobs: int) -> int:
+    """Run those that were asked for, write all, say what was skipped; 1 where a task failed.
 
-def reproduce(studies: Sequence[Study], scope: Scope, out: Path, jobs: int) -> int:
-    """Run all, write all, say what was skipped; 1 where a task failed."""
-    reports = []
-    for study in studies:
-        report = Session(study, scope, Parts(out), jobs).run()
-        if report.outcome is not None:
-            tell(study, report.outcome)
-        reports.append(report)
-        # After each one: a long run can be read while it goes on.
-        page = write_page(out / "index.html", reports, scope)
+    Parameters
+    ----------
+    studies : sequence of Study
+        All there are: the page also shows what earlier runs have left in the folder.
+    asked : sequence of str
+        Names of those to run.
+    scope : Scope
+    out : Path
+    jobs : int
+        Tasks at a time, where seconds are not compared.
+
+    Raises
+    ------
+    FolderError
+        Nothing can be written, or another run does.
+    """
+    parts = Parts(out)
+    with parts.held():
+        sessions = {study.name: Session(study, scope, parts, jobs) for study in studies}
+        reports = {name: session.look() for name, session in sessions.items() if name not in asked}
+        for name in [study.name for study in studies if study.name in asked]:
+            reports[name] = sessions[name].run()
+            tell(reports[name])
+            # After each one: a long run can be read while it goes on.
+            there = [reports[one] for one in sessions if one in reports and not reports[one].is_empty]
+            page = write_page(out / "index.html", there, scope)
     print(f"\nwritten: {page}")
-    return summarise(reports)
+    return summarise([reports[name] for name in sessions if name in asked], parts.log)
 
 
 @dataclass
@@ -43,7 +66,7 @@ class Session:
     parts : Parts
         What is known already, and where to keep what will be.
     jobs : int
-        Tasks at a time, where seconds are not compared.
+        As in `reproduce`.
     """
 
     study: Study
@@ -55,39 +78,50 @@ class Session:
     failed: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> Report:
-        """Do what is left to do, write the CSV file, draw."""
-        while left := [task for task in self._known()[0] if self._is_open(task)]:
-            self._work(left)
-        tasks, rows = self._known()
-        seconds = sum(answer.seconds for task in tasks if (answer := self.parts.answer(task)))
-        if not rows:
-            return Report(self.study, None, self.skipped, self.failed, seconds, None)
-        path = self.parts.write_csv(self.study.name, rows)
-        print(f"written: {path}")
-        outcome = self.study.outcome(rows, self.scope)
-        for name, figure, _ in outcome.figures:
-            save(figure, self.parts.out / name)
-        return Report(self.study, outcome, self.skipped, self.failed, seconds, path)
+        """Do what is left to do, then report."""
+        return self._guarded(self._work_and_report)
 
-    def _known(self) -> tuple[list[Task], list[Row]]:
-        """All tasks that can be named by now, and the rows of those that have an answer."""
+    def look(self) -> Report:
+        """Report on what earlier runs have left, if they have."""
+        return self._guarded(self._report) if self.parts.has(self.study.name) else self._empty()
+
+    def _guarded(self, work: Callable[[], Report]) -> Report:
+        """What goes wrong with one experiment is not the others' trouble."""
+        try:
+            return work()
+        except (SkippedError, DataError, MissingError) as error:
+            self.skipped[self.study.name] = str(error)
+        except Exception as error:
+            self._blame(error)
+        return self._empty()
+
+    def _work_and_report(self) -> Report:
+        tried: set[str] = set()
+        while left := [task for task in self._known() if task.name not in tried and not self.parts.answer(task)]:
+            tried.update(task.name for task in left)
+            self._work(left)
+        return self._report()
+
+    def _known(self) -> list[Task]:
+        """All tasks that can be named by now."""
         tasks: list[Task] = []
         while True:
-            rows = self.parts.rows(tasks)
-            more = self.study.tasks(self.scope, rows)
-            if len(more) == len(tasks):
-                return more, self.parts.rows(more)
+            more = self.study.tasks(self.scope, self.parts.rows(tasks))
+            keys = [task.key for task in more]
+            if len(set(keys)) < len(keys):
+                raise ValueError(f"two tasks of {self.study.name} have the same key")
+            if keys == [task.key for task in tasks]:
+                return more
             tasks = more
 
-    def _is_open(self, task: Task) -> bool:
-        tried = task.name in self.skipped or task.name in self.failed
-        return not tried and self.parts.answer(task) is None
-
     def _work(self, tasks: Sequence[Task]) -> None:
-        cores = os.cpu_count() or 1
         workers = 1 if self.study.timed else min(self.jobs, len(tasks))
-        with showing(self.study.name, len(tasks), "tasks") as progress:
-            for task, answer in answers(tasks, workers, threads=max(1, cores // workers)):
+        threads = max(1, _cores() // workers)
+        with (
+            showing(self.study.name, len(tasks), "tasks") as progress,
+            closing(answers(tasks, workers, threads, self.parts.log)) as coming,
+        ):
+            for task, answer in coming:
                 self._note(task, answer)
                 progress.advance()
 
@@ -97,42 +131,36 @@ class Session:
         else:
             (self.skipped if answer.ended == "skipped" else self.failed)[task.name] = answer.reason
 
+    def _report(self) -> Report:
+        """The CSV file and the figures, from what is on disk alone."""
+        tasks = self._known()
+        known = {task.name: answer for task in tasks if (answer := self.parts.answer(task))}
+        rows = [row for answer in known.values() for row in answer.rows]
+        report = self._empty()
+        report.seconds = sum(answer.seconds for answer in known.values())
+        report.limited = {name: answer.reason for name, answer in known.items() if answer.ended == "limit"}
+        report.left = sum(task.name not in {*known, *self.skipped, *self.failed} for task in tasks)
+        if rows:
+            report.csv = self.parts.write_csv(self.study.name, rows)
+            report.outcome = self.study.outcome(rows, self.scope)
+            for name, figure, _ in report.outcome.figures:
+                save(figure, self.parts.out / name)
+        return report
 
-def tell(study: Study, outcome: Outcome) -> None:
-    """Tables and verdicts in print."""
-    print(f"\n{study.name}: {study.title}")
-    for table in outcome.tables:
-        print("\n" + in_columns(table))
-    for claim in outcome.claims:
-        print(
-            f"\n[{MARKS[claim.holds]}] {claim.paper}\n  here: {claim.ours}" + f"\n  {claim.remark}" * bool(claim.remark)
-        )
+    def _empty(self) -> Report:
+        return Report(self.study, None, self.skipped, self.failed, 0.0, None)
+
+    def _blame(self, error: Exception) -> None:
+        """The experiment itself went wrong, not one of its tasks."""
+        self.failed[self.study.name] = f"{type(error).__name__}: {error}"
+        with self.parts.log.open("a", encoding="utf-8") as log:
+            print(f"--- {self.study.name}", file=log)
+            traceback.print_exc(file=log)
+        print(f"{self.study.name} failed: {type(error).__name__}: {error}", file=sys.stderr)
 
 
-def in_columns(table: Table) -> str:
-    """A table in text, columns as wide as they must be."""
-    rows = [table.header, *table.rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(table.header))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([table.caption, *lines])
-
-
-def summarise(reports: Sequence[Report]) -> int:
-    """What was done, what holds, what was skipped, what failed."""
-    print("\nSummary")
-    for report in reports:
-        claims = report.outcome.claims if report.outcome else []
-        verdicts = ", ".join(
-            f"{n} {mark}" for holds, mark in MARKS.items() if (n := sum(c.holds is holds for c in claims))
-        )
-        rest = "; ".join(
-            f"{len(what)} {word}" for what, word in ((report.skipped, "skipped"), (report.failed, "failed")) if what
-        )
-        print(
-            f"  {report.study.name:16} {report.seconds:8.0f} s of work  {verdicts or 'nothing to claim'}"
-            + f"  ({rest})" * bool(rest)
-        )
-        for word, what in (("skipped", report.skipped), ("failed", report.failed)):
-            for name, reason in what.items():
-                print(f"    {word}: {name}: {reason}")
-    return 1 if any(report.failed for report in reports) else 0
+def _cores() -> int:
+    """As many as there are, or as many as OMP_NUM_THREADS grants."""
+    there = os.cpu_count() or 1
+    granted = os.environ.get("OMP_NUM_THREADS", "")
+    return min(there, int(granted)) if granted.isdigit() and int(granted) else there

@@ -107,7 +107,7 @@ class Study(ABC):
         """Tables, figures and verdicts from the rows alone."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Report:
     """A study that was run, for the page and the summary.
 
@@ -121,6 +121,10 @@ class Report:
     seconds : float
         Time all tasks took, those of earlier runs included.
     csv : Path or None
+    limited : dict
+        Names of tasks that a limit of time or memory ended, whose rows until then count, and which limit.
+    left : int
+        Tasks that were not asked for in this run and have no answer yet.
     """
 
     study: Study
@@ -129,3 +133,10 @@ class Report:
     failed: dict[str, str]
     seconds: float
     csv: Path | None
+    limited: dict[str, str] = field(default_factory=dict)
+    left: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to tell."""
+        return self.outcome is None and not self.skipped and not self.failed

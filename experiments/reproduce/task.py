@@ -35,7 +35,7 @@ class Task:
     limit : float, optional
         Seconds after which it is ended; its rows until then count.
     memory : float, optional
-        GiB of address space it may take.
+        GiB of address space it may take; where it gets no more of it, it is ended, and its rows until then count.
     """
 
     study: str
@@ -66,7 +66,7 @@ class Answer:
     rows : list of dict
     seconds : float
     ended : str
-        "done", "limit" (of time), "skipped" or "failed".
+        "done", "limit" (of time or memory), "skipped" or "failed".
     reason : str
         Why it was not done.
     """

@@ -1,29 +1,32 @@
 """Processes that do tasks, one after another each; a task can be ended without harm to the others.
 
 A process keeps what it has loaded for the next task, dies with the program that started it, and is replaced when it was
-ended or died.
+ended or died. What tasks print goes to a file: the terminal has a progress bar.
 """
 
 from __future__ import annotations
 
-import multiprocessing
+import json
 import os
-import resource
 import signal
+import subprocess
+import sys
 import time
-import traceback
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 
-from experiments.reproduce.task import Answer, Row, SkippedError, Task
+from experiments.reproduce.task import Answer, Row, Task
 
-_GIB = 2**30
-_PATIENCE = 5.0  # seconds for a process to obey
+_PATIENCE = 5.0  # seconds for a process that has closed its pipe to end
+_ROOT = Path(__file__).resolve().parents[2]
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
 
 
-def answers(tasks: Sequence[Task], workers: int, threads: int) -> Iterator[tuple[Task, Answer]]:
-    """Do all tasks, so many at a time; answers as they come.
+def answers(tasks: Sequence[Task], workers: int, threads: int, log: Path) -> Generator[tuple[Task, Answer]]:
+    """Do all tasks, so many at a time; answers as they come. Close it to end what is at work.
 
     Parameters
     ----------
@@ -32,114 +35,162 @@ def answers(tasks: Sequence[Task], workers: int, threads: int) -> Iterator[tuple
         Processes at work at a time.
     threads : int
         How many threads each may use.
+    log : Path
+        Where what they print is appended.
     """
     waiting = list(reversed(tasks))
-    crew = [_Worker(threads) for _ in range(min(workers, len(tasks)))]
+    crew = [Worker(threads, log) for _ in range(min(workers, len(tasks)))]
     try:
         while waiting or any(worker.task for worker in crew):
             for worker in crew:
                 if worker.task is None and waiting:
                     worker.give(waiting.pop())
-            wait([worker.pipe for worker in crew if worker.task], timeout=min(w.left for w in crew if w.task))
-            for worker in crew:
-                if worker.task and (answer := worker.hear()):
+            busy = [worker for worker in crew if worker.task]
+            limits = [left for worker in busy if (left := worker.left) is not None]
+            wait([worker.pipe for worker in busy], timeout=min(limits, default=None))
+            for worker in busy:
+                if answer := worker.hear():
                     yield worker.release(), answer
     finally:
         for worker in crew:
             worker.end()
 
 
-@dataclass
-class _Worker:
-    """One process, seen from outside."""
+class Worker:
+    """One process, seen from outside.
 
-    threads: int
-    task: Task | None = None
-    found: list[Row] = field(default_factory=list)
-    began: float = 0.0
+    Parameters
+    ----------
+    threads, log
+        As in `answers`.
 
-    def __post_init__(self) -> None:
-        self._start()
+    Attributes
+    ----------
+    task : Task or None
+        What it is at.
+    pipe : Connection
+        Where it is heard; there once it was given a task.
+    """
 
-    def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")  # a forked child must not use OpenMP
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, self.threads, os.getpid()), daemon=True)
-        self.process.start()
-        theirs.close()
+    pipe: Connection
+
+    def __init__(self, threads: int, log: Path) -> None:
+        self.threads, self.log = threads, log
+        self.task: Task | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._found: list[Row] = []
+        self._began = 0.0
 
     def give(self, task: Task) -> None:
-        if not self.process.is_alive():
+        """Have it do a task; it must have none."""
+        if task.memory is not None:
+            self.end()  # what earlier tasks have left in memory would count
+        self.task, self._found, self._began = task, [], time.monotonic()
+        if self._process is not None:
+            try:
+                self.pipe.send(task)
+            except ConnectionError:  # it died while it had nothing to do
+                self.end()
+        if self._process is None:
             self._start()
-        self.task, self.found, self.began = task, [], time.monotonic()
-        self.pipe.send(task)
+            with suppress(ConnectionError):  # it died at once: to be heard of next
+                self.pipe.send(task)
+
+    def _start(self) -> None:
+        self.pipe, theirs = Pipe()
+        paths = [str(_ROOT), os.environ.get("PYTHONPATH", "")]
+        environment = {
+            **os.environ,
+            **dict.fromkeys(_THREADS, str(self.threads)),
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        }
+        command = [sys.executable, "-m", "experiments.reproduce.serve", str(theirs.fileno()), str(os.getpid())]
+        with self.log.open("ab") as log, theirs:
+            self._process = subprocess.Popen(
+                command,
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                process_group=0,  # Ctrl-C is the parent's business, and what it starts is ended with it
+            )
 
     def release(self) -> Task:
+        """Its task, which it has no longer."""
         task, self.task = self.task, None
         assert task is not None
         if task.memory is not None:
-            self.end()  # a limit of memory cannot be taken back
+            self.end()  # the limit would hold for what comes next
         return task
 
     @property
-    def left(self) -> float:
-        """Seconds until its task must end."""
+    def left(self) -> float | None:
+        """Seconds until its task must end; None if there is no hurry."""
         assert self.task is not None
-        limit = 3600.0 if self.task.limit is None else self.task.limit
-        return max(0.0, self.began + limit - time.monotonic())
+        return None if self.task.limit is None else max(0.0, self._began + self.task.limit - time.monotonic())
 
     def hear(self) -> Answer | None:
-        """Take the rows that have come; the answer, if that was all."""
-        assert self.task is not None
+        """Take what has come; the answer, if that was all."""
         try:
             while self.pipe.poll():
-                kind, content = self.pipe.recv()
-                if kind == "row":
-                    self.found.append(content)
-                else:
-                    return self._answer(kind, content)
-        except (EOFError, ConnectionError):
-            self.process.join(_PATIENCE)
-            code = self.process.exitcode
-            died = f"by {signal.Signals(-code).name}" if code is not None and code < 0 else f"with status {code}"
-            return self._answer("failed", f"the process ended {died}" + (" (memory?)" if self.task.memory else ""))
-        if self.task.limit is not None and self.left <= 0:
-            self.end()
-            return self._answer("limit", f"ended after {self.task.limit:g} s")
+                if answer := self._take():
+                    return answer
+                if self.left == 0:  # one that never ends to send rows must not keep this from being seen
+                    break
+        except (EOFError, OSError):
+            return self._answer("failed", self._death())
+        return self._cut() if self.left == 0 else None
+
+    def _take(self) -> Answer | None:
+        """One message."""
+        kind, content = self.pipe.recv()
+        if kind == "begun":
+            self._began = time.monotonic()
+        elif kind == "row":
+            self._found.append(json.loads(content))
+        else:
+            return self._answer(kind, content)
         return None
 
+    def _cut(self) -> Answer:
+        """End a task whose time is over; rows that are on their way still count."""
+        assert self.task is not None
+        answer = self._answer("limit", f"ended after {self.task.limit:g} s")
+        self._kill()
+        with suppress(EOFError, OSError):
+            while True:
+                self._take()
+        self.end()
+        return answer
+
     def _answer(self, ended: str, reason: str) -> Answer:
-        return Answer(self.found, time.monotonic() - self.began, ended, reason)
+        return Answer(self._found, time.monotonic() - self._began, ended, reason)
+
+    def _death(self) -> str:
+        """What became of a process that is heard no longer."""
+        assert self._process is not None and self.task is not None
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_PATIENCE)
+        code = self._process.poll()
+        self.end()
+        if code is None:
+            return "the process hung"
+        if code >= 0:
+            return f"the process ended with status {code}"
+        memory = f" (it had {self.task.memory:g} GiB of memory)" if self.task.memory is not None else ""
+        memory = memory or " (the machine may be out of memory)" * (-code == signal.SIGKILL)
+        return f"the process was ended by {signal.Signals(-code).name}{memory}"
 
     def end(self) -> None:
-        """Stop the process, obedient or not."""
-        self.process.terminate()
-        self.process.join(_PATIENCE)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-        self.pipe.close()
+        """Stop the process at once, and those that it has started."""
+        if self._process is not None:
+            self._kill()
+            self._process = None
+            self.pipe.close()
 
-
-def _serve(pipe: Connection, threads: int, parent: int) -> None:
-    """Do tasks as they come, until nobody sends any."""
-    from threadpoolctl import threadpool_limits
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
-    with threadpool_limits(threads):
-        while os.getppid() == parent:
-            try:
-                task: Task = pipe.recv()
-            except (EOFError, ConnectionError):
-                return
-            if task.memory is not None:
-                resource.setrlimit(resource.RLIMIT_AS, (int(task.memory * _GIB),) * 2)
-            try:
-                for row in task.rows():
-                    pipe.send(("row", row))
-                pipe.send(("done", ""))
-            except SkippedError as why:
-                pipe.send(("skipped", str(why)))
-            except Exception as error:
-                traceback.print_exc()
-                pipe.send(("failed", f"{type(error).__name__}: {error}"))
+    def _kill(self) -> None:
+        assert self._process is not None
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
