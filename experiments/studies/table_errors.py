@@ -143,10 +143,10 @@ class TableErrors(Study):
             claims=[claim for name in labels for claim in claims(name, labels[name], found)],
             notes=[
                 "What differs between repetitions is the folds; the paper does not say what it was there.",
-                "LCPP is levelprox's default engine from the null fit (start='direct', tol = 1e-3); where the level has "
+                "LCPP is levelprox's default engine (start='direct', tol = 1e-3); where the level has "
                 "room for more than 500 features it takes the paper's spectral steps, 2000 at most.",
-                "Fits of LCPP with the same θ, and all of GIST, start where the last one ended, which the paper does not "
-                "mention. On one fold of mnist GIST's fits from the origin had errors within 0.06 points of these.",
+                "Fits of LCPP with the same θ, and all of GIST, start where the last one ended; the paper does not "
+                "say. On one fold of mnist GIST's fits from the origin had errors within 0.06 points of these.",
                 "GIST has the right proximal map of MCP; its authors' code scales λ alone.",
             ],
         )
