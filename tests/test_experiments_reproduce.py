@@ -25,6 +25,7 @@ from experiments.reproduce.run import Session
 from experiments.reproduce.serve import _end
 from experiments.reproduce.study import Claim, Outcome, Report, Scope, Study, Table
 from experiments.reproduce.task import Answer, SkippedError, Task
+from experiments.reproduce import workers
 from experiments.reproduce.workers import Worker, answers
 from experiments.results import panels
 from tests import small_studies
@@ -117,11 +118,17 @@ def heard(worker):
     return answer
 
 
-def test_an_answer_is_waited_for_without_a_limit_of_time_or_a_busy_loop(log, monkeypatch):
-    looks = []
-    monkeypatch.setattr("experiments.reproduce.workers.time.monotonic", lambda: looks.append(0) or 1e9 * len(looks))
-    assert all_answers([task("rows", values=[1])], log)["rows"].ended == "done"
-    assert len(looks) < 10
+def test_the_end_of_a_task_without_a_limit_is_slept_for(log, monkeypatch):
+    """However long it takes: no look in between that would become a busy loop after some time."""
+    timeouts = []
+    wait = workers.wait
+    monkeypatch.setattr(workers, "wait", lambda pipes, timeout: timeouts.append(timeout) or wait(pipes, timeout))
+    found = all_answers([task("rows", values=[1]), task("hangs", limit=0.2)], log)
+    assert found["rows"].ended == "done" and found["hangs"].ended == "limit"
+    assert all(0 <= left <= 0.2 for left in timeouts) and len(timeouts) < 10
+    timeouts.clear()
+    all_answers([task("rows", values=[1])], log)
+    assert set(timeouts) == {None}
 
 
 @pytest.mark.parametrize("error", [SkippedError, DataError, MissingError])
