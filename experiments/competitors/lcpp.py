@@ -21,7 +21,7 @@ MOST_STEPS = 2000
 
 
 class LCPP(Competitor):
-    """Each fit starts where the last one ended, as long as λ and θ stay and η does not fall; others at the null fit.
+    """Where `warm`, a fit starts where the last one ended, as long as λ and θ stay and η does not fall.
 
     Parameters
     ----------
@@ -32,13 +32,17 @@ class LCPP(Competitor):
         wider problems, at ten to a hundred times the cost of "direct". It starts every fit anew.
     time_limit : float, optional
         Seconds for one fit.
+    warm : bool
+        Otherwise, and where λ or θ change or η falls, a fit starts at the null fit.
     """
 
     name: ClassVar[str] = "LCPP"
     package: ClassVar[str] = "levelprox"
 
-    def __init__(self, tol: float = 1e-4, start: str = "direct", time_limit: float | None = None) -> None:
-        self.tol, self.start, self.time_limit = tol, start, time_limit
+    def __init__(
+        self, tol: float = 1e-4, start: str = "direct", time_limit: float | None = None, warm: bool = True
+    ) -> None:
+        self.tol, self.start, self.time_limit, self.warm = tol, start, time_limit, warm
 
     def fits(self, train: Samples, points: Sequence[Point]) -> Iterator[Fit]:
         model = train.model()
@@ -47,7 +51,7 @@ class LCPP(Competitor):
             began = time.perf_counter()
             problem = Problem(model, MCP(point["lam"], point["theta"]), point["eta"])
             with noted() as notes:
-                result = self._solved(problem, x if last is not None and _leads_to(last, point) else None)
+                result = self._solved(problem, x if self.warm and last is not None and _leads_to(last, point) else None)
             last, x = point, result.x
             yield Fit(point, x, time.perf_counter() - began, result.n_grad, "; ".join(notes))
 

@@ -28,7 +28,7 @@ from experiments.competitors.lcpp import LCPP
 from experiments.datasets import Split
 from experiments.reproduce.study import Claim, Outcome, Scope, Study, Table
 from experiments.reproduce.task import Row, Task
-from experiments.studies.sets import argument, chosen, split
+from experiments.studies.sets import argument, chosen, split, zero_one
 
 FOLDS, REPEATS, QUICK_REPEATS = 5, 5, 1
 SLACK = 0.15  # points above the paper's error that count as equal
@@ -64,7 +64,7 @@ def fold_errors(dataset: Row, method: str, repeat: int, fold: int) -> Iterator[R
                 "fold": fold,
                 "chain": number,
                 "place": place,
-                "error": error(data.X[held], data.b[held], fit.x),
+                "error": zero_one(data.X[held] @ fit.x, data.b[held]),
                 "nonzeros": int(np.count_nonzero(fit.x)),
                 "seconds": fit.seconds,
                 "iterations": fit.iterations,
@@ -85,17 +85,12 @@ def retrained(dataset: Row, method: str, chain: int, place: int) -> Iterator[Row
         "chain": chain,
         "place": place,
         "point": json.dumps(fit.point),
-        "error": error(data.X_test, data.b_test, fit.x),
+        "error": zero_one(data.X_test @ fit.x, data.b_test),
         "nonzeros": int(np.count_nonzero(fit.x)),
         "seconds": fit.seconds,
         "iterations": fit.iterations,
         "note": fit.note,
     }
-
-
-def error(X: object, b: np.ndarray, x: np.ndarray) -> float:
-    """Rows on the wrong side, or on neither, in per cent."""
-    return float(100 * np.mean((X @ x) * b <= 0))
 
 
 class TableErrors(Study):
