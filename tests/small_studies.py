@@ -54,6 +54,8 @@ def ends(how: str) -> Iterator[dict[str, Any]]:
         sys.exit("goodbye")
     if how == "crashes":
         os.kill(os.getpid(), signal.SIGSEGV)
+    if how == "aborts":
+        os.abort()
     if how == "object":
         yield {"value": object()}
     if how == "memory":

@@ -19,6 +19,7 @@ import pytest
 from experiments.__main__ import main
 from experiments.competitors import MissingError
 from experiments.datasets import DataError, Places
+from experiments.reproduce import workers
 from experiments.reproduce.page import write_page
 from experiments.reproduce.parts import FolderError, Parts
 from experiments.reproduce.run import Session
@@ -54,11 +55,12 @@ def all_answers(tasks, log, workers=2):
 
 def test_whatever_becomes_of_one_task_the_others_are_done(log):
     """Every way to end at once, on two workers that are used again or replaced."""
-    hows = ("raises", "skips", "exits", "exits python", "crashes", "object")
+    hows = ("raises", "skips", "exits", "exits python", "crashes", "object", "aborts")
     bad = [task("ends", how, how=how) for how in hows]
     good = [task("rows", f"good {i}", values=[i, None, float("inf")]) for i in range(4)]
     both = [*bad[:2], good[0], *bad[2:4], good[1], *bad[4:], good[2]]
-    found = all_answers([*both, task("ends", "memory", how="memory", memory=1.0), good[3]], log)
+    memory = [task("ends", f"memory {how}", how=how, memory=1.0) for how in ("memory", "aborts", "crashes")]
+    found = all_answers([*both, *memory, good[3]], log)
     reasons = {key: (answer.ended, answer.reason) for key, answer in found.items() if "good" not in key}
     assert reasons == {
         "raises": ("failed", "ArithmeticError: one over zero"),
@@ -67,12 +69,15 @@ def test_whatever_becomes_of_one_task_the_others_are_done(log):
         "exits python": ("failed", "the process ended with status 1"),
         "crashes": ("failed", "the process was ended by SIGSEGV"),
         "object": ("failed", "TypeError: a row has a object, which JSON cannot hold"),
-        "memory": ("limit", "ran out of its 1 GiB of memory"),
+        "aborts": ("failed", "the process was ended by SIGABRT"),
+        "memory memory": ("limit", "ran out of its 1 GiB of memory"),
+        "memory aborts": ("limit", "the process was ended by SIGABRT, with 1 GiB of memory"),
+        "memory crashes": ("failed", "the process was ended by SIGSEGV, with 1 GiB of memory"),
     }
     for i in range(4):
         assert found[f"good {i}"].rows == [{"value": i}, {"value": None}, {"value": float("inf")}]
         assert found[f"good {i}"].ended == "done"
-    assert found["memory"].rows == [{"value": 0}] and found["memory"].counts
+    assert found["memory memory"].rows == [{"value": 0}] and found["memory memory"].counts
     told = log.read_text()
     assert "--- small raises" in told and "in ends" in told and "goodbye" in told
 
@@ -117,11 +122,17 @@ def heard(worker):
     return answer
 
 
-def test_an_answer_is_waited_for_without_a_limit_of_time_or_a_busy_loop(log, monkeypatch):
-    looks = []
-    monkeypatch.setattr("experiments.reproduce.workers.time.monotonic", lambda: looks.append(0) or 1e9 * len(looks))
-    assert all_answers([task("rows", values=[1])], log)["rows"].ended == "done"
-    assert len(looks) < 10
+def test_the_end_of_a_task_without_a_limit_is_slept_for(log, monkeypatch):
+    """However long it takes: no look in between that would become a busy loop after some time."""
+    timeouts = []
+    wait = workers.wait
+    monkeypatch.setattr(workers, "wait", lambda pipes, timeout: timeouts.append(timeout) or wait(pipes, timeout))
+    found = all_answers([task("rows", values=[1]), task("hangs", limit=0.2)], log)
+    assert found["rows"].ended == "done" and found["hangs"].ended == "limit"
+    assert all(0 <= left <= 0.2 for left in timeouts) and len(timeouts) < 10
+    timeouts.clear()
+    all_answers([task("rows", values=[1])], log)
+    assert set(timeouts) == {None}
 
 
 @pytest.mark.parametrize("error", [SkippedError, DataError, MissingError])

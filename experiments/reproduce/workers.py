@@ -139,7 +139,7 @@ class Worker:
                 if self.left == 0:  # one that never ends to send rows must not keep this from being seen
                     break
         except (EOFError, OSError):
-            return self._answer("failed", self._death())
+            return self._death()
         return self._cut() if self.left == 0 else None
 
     def _take(self) -> Answer | None:
@@ -167,7 +167,7 @@ class Worker:
     def _answer(self, ended: str, reason: str) -> Answer:
         return Answer(self._found, time.monotonic() - self._began, ended, reason)
 
-    def _death(self) -> str:
+    def _death(self) -> Answer:
         """What became of a process that is heard no longer."""
         assert self._process is not None and self.task is not None
         with suppress(subprocess.TimeoutExpired):
@@ -175,12 +175,15 @@ class Worker:
         code = self._process.poll()
         self.end()
         if code is None:
-            return "the process hung"
+            return self._answer("failed", "the process hung")
         if code >= 0:
-            return f"the process ended with status {code}"
-        memory = f" (it had {self.task.memory:g} GiB of memory)" if self.task.memory is not None else ""
-        memory = memory or " (the machine may be out of memory)" * (-code == signal.SIGKILL)
-        return f"the process was ended by {signal.Signals(-code).name}{memory}"
+            return self._answer("failed", f"the process ended with status {code}")
+        died = f"the process was ended by {signal.Signals(-code).name}"
+        if self.task.memory is not None:
+            # Compiled solvers abort when they get no memory: that is the limit, and would happen again.
+            ended = "limit" if -code == signal.SIGABRT else "failed"
+            return self._answer(ended, f"{died}, with {self.task.memory:g} GiB of memory")
+        return self._answer("failed", died + " (the machine may be out of memory)" * (-code == signal.SIGKILL))
 
     def end(self) -> None:
         """Stop the process at once, and those that it has started."""
