@@ -99,12 +99,15 @@ def _list(studies: Mapping[str, Study]) -> int:
 
 def _reproduce(parsed: argparse.Namespace, studies: Mapping[str, Study]) -> int:
     from experiments.datasets import Places
+    from experiments.datasets.places import ORIGINALS
     from experiments.reproduce.parts import FolderError
     from experiments.reproduce.run import reproduce
     from experiments.reproduce.study import Scope
 
     asked = _known_studies(parsed.names, studies)
-    places = Places.from_environment(parsed.dir)
+    if parsed.dir is not None:
+        os.environ[ORIGINALS] = str(Path(parsed.dir).resolve())  # for the processes that do the work
+    places = Places.from_environment()
     scope = Scope(places, parsed.quick, _known_sets(parsed.only))
     out = parsed.out or (OUT_QUICK if parsed.quick else OUT)
     _warn_of_missing_data(places)

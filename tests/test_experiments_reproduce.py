@@ -20,7 +20,8 @@ import pytest
 
 from experiments.__main__ import main
 from experiments.competitors import MissingError
-from experiments.datasets import DataError, Places
+from experiments.datasets import VARIABLE, DataError, Places
+from experiments.datasets.places import ORIGINALS
 from experiments.reproduce import workers
 from experiments.reproduce.page import write_page
 from experiments.reproduce.parts import FolderError, Parts
@@ -39,7 +40,8 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture(autouse=True)
 def no_data(monkeypatch):
-    monkeypatch.delenv("LEVELPROX_DATA", raising=False)
+    for variable in (VARIABLE, ORIGINALS):
+        monkeypatch.setenv(variable, "")  # to be restored, also where a command sets it
 
 
 @pytest.fixture
@@ -399,6 +401,21 @@ def test_help_does_not_import_what_takes_long():
     )  # fmt: skip
     assert "reproduce" in lines.stdout and "data" in lines.stdout
     assert not re.search(r"numpy|matplotlib|sklearn", lines.stderr)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_every_experiment_is_documented_and_its_tasks_can_be_run_and_found_again(tmp_path, quick):
+    from experiments.studies import STUDIES
+
+    documented = (ROOT / "docs" / "reproduce.md").read_text()
+    for name, study in STUDIES.items():
+        assert study.name == name and f"| `{name}` |" in documented and study.title
+        tasks = study.tasks(Scope(Places(), quick), [])
+        assert len({one.key for one in tasks}) == len(tasks)
+        for one in tasks[:3]:
+            assert one.study == name and iter(one.rows())
+            Parts(tmp_path).keep(one, Answer([], 0.0))
+            assert Parts(tmp_path).answer(one) == Answer([], 0.0)
 
 
 # --- the page

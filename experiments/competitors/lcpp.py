@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from experiments.competitors.base import Competitor, Fit, Point, Samples, Vector, noted
 from levelprox import Problem, Result, solve
 from levelprox.constraints import MCP
+from levelprox.subsolvers import Spectral
+
+#: With room for more features than this the paper's spectral steps are taken, and this many at most. The default engine
+#: solves systems as large as the support, and separable data make them nearly singular.
+MOST_FEATURES = 500
+MOST_STEPS = 2000
 
 
 class LCPP(Competitor):
@@ -46,9 +52,14 @@ class LCPP(Competitor):
             yield Fit(point, x, time.perf_counter() - began, result.n_grad, "; ".join(notes))
 
     def _solved(self, problem: Problem, x0: Vector | None) -> Result:
+        if min(problem.level / problem.constraint.cap, problem.dimension) > MOST_FEATURES and problem.dimension > 1000:
+            inner = Spectral()
+            how: dict[str, Any] = {"subsolver": inner, "max_iter": MOST_STEPS // inner.max_steps, "start": "direct"}
+        else:
+            how = {"start": self.start}
         if self.start == "direct" and x0 is not None:
-            return solve(problem, tol=self.tol, x0=x0, time_limit=self.time_limit)
-        return solve(problem, tol=self.tol, start=self.start, time_limit=self.time_limit)
+            how |= {"x0": x0, "start": "auto"}
+        return solve(problem, tol=self.tol, time_limit=self.time_limit, **how)
 
 
 def _leads_to(last: Point, point: Point) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from experiments.datasets.errors import DataError
 
 VARIABLE = "LEVELPROX_DATA"
+ORIGINALS = "LEVELPROX_ORIGINALS"
 LOADER = "load_data.py"
 
 
@@ -29,9 +30,9 @@ class Places:
 
     @classmethod
     def from_environment(cls, dir: Path | None = None) -> Places:
-        """Originals in `dir`, stand-ins where LEVELPROX_DATA says."""
-        named = os.environ.get(VARIABLE)
-        return cls(None if dir is None else Path(dir), Path(named) if named else None)
+        """Originals in `dir` or where LEVELPROX_ORIGINALS says, stand-ins where LEVELPROX_DATA does."""
+        originals, stand_ins = dir or os.environ.get(ORIGINALS), os.environ.get(VARIABLE)
+        return cls(Path(originals) if originals else None, Path(stand_ins) if stand_ins else None)
 
     def loader(self) -> Path:
         """The `load_data.py` of the folder of stand-ins."""

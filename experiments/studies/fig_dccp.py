@@ -132,10 +132,10 @@ class FigDCCP(Study):
             figures=[("fig-dccp.png", draw(races), "ψ less the lowest ψ found, against seconds")],
             claims=[claim for race in races for claim in race.claims()],
             notes=[
-                "The paper's DCCP ran on MOSEK; here Clarabel and SCS stand for it, and MOSEK where a licence is found.",
+                "The paper's DCCP ran on MOSEK; here Clarabel and SCS stand for it, and MOSEK where it has a licence.",
                 "The paper names neither ε nor the levels η_k of this figure: ε = 1e-6, η_k = η.",
-                "levelprox as it comes looks for a better KKT point by way of wider problems; it may end lower than LCPP "
-                "and DCCP, which stay where they come to from the origin.",
+                "levelprox as it comes looks for a better KKT point by way of wider problems; it may end lower than "
+                "LCPP and DCCP, which stay where they come to from the origin.",
             ],
         )
 

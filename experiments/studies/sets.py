@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from experiments.datasets import DataError, Places, Split, load, source
 from experiments.reproduce.study import Scope
 from experiments.reproduce.task import Row
 
-#: Names the folder of downloaded originals to the processes of a run.
-ORIGINALS = "LEVELPROX_ORIGINALS"
 #: Training rows of a quick run.
 QUICK_ROWS = 1000
-
-
-def places() -> Places:
-    """Where this process looks for data."""
-    folder = os.environ.get(ORIGINALS)
-    return Places.from_environment(Path(folder) if folder else None)
 
 
 def argument(name: str, scope: Scope) -> Row:
@@ -47,4 +37,4 @@ def _split(name: str, rows: int | None, where: Places) -> Split:
 
 def split(dataset: Row) -> Split:
     """The data an argument names."""
-    return _split(dataset["name"], dataset["rows"], places())
+    return _split(dataset["name"], dataset["rows"], Places.from_environment())
