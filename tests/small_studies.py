@@ -28,9 +28,13 @@ def rows(values: list[Any], note: str = "") -> Iterator[dict[str, Any]]:
 
 
 def threads() -> Iterator[dict[str, Any]]:
+    import resource
+
     import numpy as np
 
-    yield {"pid": np.int64(os.getpid()), "threads": os.environ["OMP_NUM_THREADS"], "share": np.float32(0.5)}
+    memory = resource.getrlimit(resource.RLIMIT_AS)[0]
+    threads = os.environ["OMP_NUM_THREADS"]
+    yield {"pid": np.int64(os.getpid()), "threads": threads, "share": np.float32(0.5), "memory": memory}
 
 
 def hangs(note: str = "", every: float = 60.0) -> Iterator[dict[str, Any]]:
@@ -54,6 +58,8 @@ def ends(how: str) -> Iterator[dict[str, Any]]:
         sys.exit("goodbye")
     if how == "crashes":
         os.kill(os.getpid(), signal.SIGSEGV)
+    if how == "aborts":
+        os.abort()
     if how == "object":
         yield {"value": object()}
     if how == "memory":

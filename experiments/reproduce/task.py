@@ -33,7 +33,7 @@ class Task:
     arguments : dict
         What to call it with. A stored answer to other arguments is not this task's.
     limit : float, optional
-        Seconds after which it is ended; its rows until then count.
+        Seconds, from when all it needs is imported, after which it is ended; its rows until then count.
     memory : float, optional
         GiB of address space it may take; where it gets no more of it, it is ended, and its rows until then count.
     """

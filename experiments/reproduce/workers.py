@@ -21,6 +21,7 @@ from pathlib import Path
 from experiments.reproduce.task import Answer, Row, Task
 
 _PATIENCE = 5.0  # seconds for a process that has closed its pipe to end
+_START_UP = 120.0  # seconds to begin and import, which do not count to a limit
 _ROOT = Path(__file__).resolve().parents[2]
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
 
@@ -79,13 +80,13 @@ class Worker:
         self.task: Task | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._found: list[Row] = []
-        self._began = 0.0
+        self._began, self._begun = 0.0, False
 
     def give(self, task: Task) -> None:
         """Have it do a task; it must have none."""
         if task.memory is not None:
             self.end()  # what earlier tasks have left in memory would count
-        self.task, self._found, self._began = task, [], time.monotonic()
+        self.task, self._found, self._began, self._begun = task, [], time.monotonic(), False
         if self._process is not None:
             try:
                 self.pipe.send(task)
@@ -128,7 +129,9 @@ class Worker:
     def left(self) -> float | None:
         """Seconds until its task must end; None if there is no hurry."""
         assert self.task is not None
-        return None if self.task.limit is None else max(0.0, self._began + self.task.limit - time.monotonic())
+        if self.task.limit is None:
+            return None
+        return max(0.0, self._began + self.task.limit + (not self._begun) * _START_UP - time.monotonic())
 
     def hear(self) -> Answer | None:
         """Take what has come; the answer, if that was all."""
@@ -139,14 +142,14 @@ class Worker:
                 if self.left == 0:  # one that never ends to send rows must not keep this from being seen
                     break
         except (EOFError, OSError):
-            return self._answer("failed", self._death())
+            return self._death()
         return self._cut() if self.left == 0 else None
 
     def _take(self) -> Answer | None:
         """One message."""
         kind, content = self.pipe.recv()
         if kind == "begun":
-            self._began = time.monotonic()
+            self._began, self._begun = time.monotonic(), True
         elif kind == "row":
             self._found.append(json.loads(content))
         else:
@@ -167,7 +170,7 @@ class Worker:
     def _answer(self, ended: str, reason: str) -> Answer:
         return Answer(self._found, time.monotonic() - self._began, ended, reason)
 
-    def _death(self) -> str:
+    def _death(self) -> Answer:
         """What became of a process that is heard no longer."""
         assert self._process is not None and self.task is not None
         with suppress(subprocess.TimeoutExpired):
@@ -175,12 +178,15 @@ class Worker:
         code = self._process.poll()
         self.end()
         if code is None:
-            return "the process hung"
+            return self._answer("failed", "the process hung")
         if code >= 0:
-            return f"the process ended with status {code}"
-        memory = f" (it had {self.task.memory:g} GiB of memory)" if self.task.memory is not None else ""
-        memory = memory or " (the machine may be out of memory)" * (-code == signal.SIGKILL)
-        return f"the process was ended by {signal.Signals(-code).name}{memory}"
+            return self._answer("failed", f"the process ended with status {code}")
+        died = f"the process was ended by {signal.Signals(-code).name}"
+        if self.task.memory is not None:
+            # Compiled solvers abort when they get no memory: that is the limit, and would happen again.
+            ended = "limit" if -code == signal.SIGABRT else "failed"
+            return self._answer(ended, f"{died}, with {self.task.memory:g} GiB of memory")
+        return self._answer("failed", died + " (the machine may be out of memory)" * (-code == signal.SIGKILL))
 
     def end(self) -> None:
         """Stop the process at once, and those that it has started."""
