@@ -346,7 +346,7 @@ class Run:
             return Status.INTERRUPTED
         if iterate.stop == "not finite":
             return Status.NUMERICAL_ERROR
-        stands = change <= self.tol and iterate.stop != LEFT  # who came back from beyond the level has not been on his way
+        stands = change <= self.tol and iterate.stop != LEFT  # else it had left the level, and came back
         met = {"kkt": certificate.kkt <= self.tol, "change": stands, "never": False}[self.stopping]
         if met and not (self.stopping == "change" and eta_k < self.problem.level and length == 0):
             return Status.SOLVED

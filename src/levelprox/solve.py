@@ -31,6 +31,10 @@ from levelprox.theory import Parameters
 from levelprox.validation import nonnegative as at_least_zero
 from levelprox.validation import real, whole
 
+#: With room for more features than this systems as large as the support cost more than many gradients; on separable
+#: data, where such levels lead, they are nearly singular as well.
+MOST_FOR_NEWTON = 1000
+
 
 def solve(
     problem: Problem,
@@ -64,7 +68,8 @@ def solve(
     subsolver : str or Subsolver, default="auto"
         One of "auto", "newton", "spectral", "smoothing", "nesterov", "acsa", "svrg", "sgd": how subproblems are
         solved. "auto" takes the first that can take the objective: "newton" for models of smooth losses, "spectral"
-        for other differentiable ψ, "smoothing" for linear models with kinks, "acsa" for what else there is.
+        for other differentiable ψ and where the level has room for more than 1000 features, "smoothing" for linear
+        models with kinks, "acsa" for what else there is.
     levels : {"constant", "geometric", "harmonic"} or Levels, default="constant"
         The schedule η_k. "harmonic" is the paper's, `Harmonic(eta0=…)` sets its start. Different
         schedules may end in different KKT points; "constant" is the fastest.
@@ -142,7 +147,7 @@ def solve(
         raise InvalidInputError(f"callback must be a function of (record, x), got {callback!r}")
     weight, steps = _proximal_weight(problem, gamma), whole("max_iter", max_iter)
     rng = generator(random_state)
-    chosen, schedule, rule = choose(subsolver, problem.objective), levels_by_name(levels), stopping
+    chosen, schedule, rule = _chosen(subsolver, problem), levels_by_name(levels), stopping
     parameters: Parameters | None = None
     if preset is not None:
         _one_of("preset", preset, ("paper",))
@@ -267,6 +272,23 @@ def _surrogate(name: str, subsolver: Subsolver, problem: Problem) -> str:
     if name != "auto":
         return name
     return "concave" if subsolver.on_working_sets or problem.width > 1 else "paper"
+
+
+def _chosen(subsolver: str | Subsolver, problem: Problem) -> Subsolver:
+    """What to solve subproblems by; "auto" looks at the level, too."""
+    chosen = choose(subsolver, problem.objective)
+    if subsolver == "auto" and chosen.on_working_sets and _room(problem) > MOST_FOR_NEWTON:
+        return choose("spectral", problem.objective)
+    return chosen
+
+
+def _room(problem: Problem) -> float:
+    """How many features can be past their threshold at once; 0 where φ has no cap, and so no such number."""
+    if not math.isfinite(problem.constraint.cap):
+        return 0.0
+    paid = problem.weights[problem.weights > 0] if problem.weights is not None else np.ones(1)
+    cheapest = problem.constraint.cap * float(np.min(paid, initial=math.inf))
+    return min(problem.level / cheapest, problem.n_features)
 
 
 def _chooses_start(start: str, problem: Problem, subsolver: Subsolver, levels: Levels, settled: bool) -> bool:
