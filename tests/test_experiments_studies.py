@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Lasso
 
+from experiments.constraints import of
 from experiments.datasets import NAMES, VARIABLE, Places, generated
 from experiments.paper import TABLE_3
 from experiments.reproduce.study import Scope
@@ -19,7 +20,7 @@ from experiments.studies.fig_subsolvers import FigSubsolvers, points
 from experiments.studies.penalty_weight import PenaltyWeight
 from experiments.studies.rates import Rates
 from experiments.studies.table_datasets import TableDatasets
-from experiments.subsolvers import CONTENDERS, PANELS, Budget
+from experiments.subsolvers import CONTENDERS, PANELS, RANDOM, Budget
 
 SCOPE = Scope(Places(), quick=True)
 STUDIES = [FigConstraints(), FigSubsolvers(), Rates(), TableDatasets(), PenaltyWeight()]
@@ -80,19 +81,21 @@ def test_the_pictures_of_the_constraints_show_what_the_paper_says(pictures):
 
 
 def test_claims_on_the_constraints_fall_with_their_rows(pictures):
-    study, samples = FigConstraints(), [row for row in pictures if row["part"] == "samples"]
-    low = min((row for row in samples if row["function"] == "Exp"), key=lambda row: row["kept"] - row["z"])
-    assert not holds(study, doctored(pictures, {"kept": low["z"] - 1e-6}, part="samples", g=low["g"]), "Exp")
-    high = max((row for row in samples if row["function"] == "MCP"), key=lambda row: row["z"])
-    assert not holds(study, doctored(pictures, {"z_paper": high["z"] + 1e-6}, part="samples", g=high["g"]), "MCP, λ")
-    assert not holds(study, doctored(pictures, {"Log": 0.0}, part="graphs", x=1.0), "less a convex h")
-    assert not holds(study, doctored(pictures, {"z_paper": 0.0}, part="bounds", alpha=1.5), "z for SCAD")
-    assert not holds(study, doctored(pictures, {"room": 0.0}, level=2.8, x1=0.0), "MFCQ")
-    assert not holds(study, doctored(pictures, {"room": 1.0}, level=3.0), "MFCQ")
+    def falls(words, part, changes, **where):
+        return holds(FigConstraints(), doctored(of(pictures, part=part), changes, **where), words) is False
+
+    low = min(of(pictures, part="samples", function="Exp"), key=lambda row: row["kept"] - row["z"])
+    assert falls("Exp", "samples", {"kept": low["z"] - 1e-6}, g=low["g"])
+    high = max(of(pictures, part="samples", function="MCP"), key=lambda row: row["z"])
+    assert falls("MCP, λ", "samples", {"z_paper": high["z"] + 1e-6}, g=high["g"])
+    assert falls("less a convex h", "graphs", {"Log": 0.0}, x=1.0)
+    assert falls("z for SCAD", "bounds", {"z_paper": 0.0}, alpha=1.5)
+    assert falls("MFCQ", "regions", {"room": 0.0}, level=2.8, x1=0.0)
+    assert falls("MFCQ", "regions", {"room": 1.0}, level=3.0)
 
 
 def test_a_part_of_the_pictures_is_drawn_without_the_others(pictures):
-    outcome = FigConstraints().outcome([row for row in pictures if row["part"] == "graphs"], SCOPE)
+    outcome = FigConstraints().outcome(of(pictures, part="graphs"), SCOPE)
     assert len(outcome.figures) == len(outcome.claims) == 1
 
 
@@ -121,12 +124,12 @@ def test_subsolvers_are_compared_from_rows_alone(runs):
 def test_claims_on_subsolvers_fall_with_their_rows(runs):
     study = FigSubsolvers()
     for name, ends, early in (("BB", True, False), ("SGD", False, True)):
-        ahead = [
-            row | {"psi": row["psi"] / 2 if row["subsolver"] == name and row["passes"] else row["psi"]} for row in runs
-        ]
+        ahead = [row | {"psi": 0.01} if row["subsolver"] == name and row["passes"] else row for row in runs]
         assert holds(study, ahead, "BB ends lowest") is ends
         assert holds(study, ahead, "leads early") is early
         assert holds(study, ahead, "in time BB") is ends
+    late = [row | {"passes": 100 * row["passes"]} if row["subsolver"] in RANDOM else row for row in ahead]
+    assert holds(study, late, "leads early") is False
     three = [row for row in runs if row["subsolver"] != "NAG"]
     assert [claim.holds for claim in study.outcome(three, SCOPE).claims] == [None] * 3
 
