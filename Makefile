@@ -64,7 +64,7 @@ bench-kernels: $(VENV)/.built
 	$(BIN)/python -m benchmarks.engine
 	$(BIN)/python -m benchmarks.growth
 
-# What `reproduce` has not: the remark on finite sums, convergence, selection. CSV files and figures in results/. `make experiments QUICK=--quick` is shorter.
+# What `reproduce` has not: finite sums, convergence, selection. CSV files and figures in results/. `make experiments QUICK=--quick` is shorter.
 EXPERIMENTS := finite_sum convergence selection_quality
 experiments: $(EXPERIMENTS:%=experiments-%)
 
