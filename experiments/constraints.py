@@ -1,32 +1,32 @@
 """The paper's pictures of its constraints: the six functions φ, the lower bounds z, and where MFCQ fails.
 
-    python -m experiments.constraints [--out DIR]
+Computed from `levelprox.constraints` and `levelprox.theory` alone, in a few seconds; `studies/fig_constraints.py` puts
+them together.
 
-Drawn from `levelprox.constraints` and `levelprox.theory` alone, in a few seconds; `--quick` changes nothing.
-
-- constraints.png: Figure 1, the functions of Table 2 beside ℓ1, for ℓp with 0 < p < 1 at ε = 0.1. The paper's
+- `graphs`: Figure 1, the functions of Table 2 beside ℓ1, for ℓp with 0 < p < 1 at ε = 0.1. The paper's
   (|x| + ε)^p is shown less its value at 0, as the library has it.
-- z_scad.png, z.png: Σ φ'(|x_i|)|x_i| ≥ z(g(x)), the denominator of the bound on the multipliers.
-- mfcq.png: {g ≤ η} in the plane for SCAD. At η = cap only the axes are feasible beyond the threshold, so that no
+- `bounds`, `samples`: Σ φ'(|x_i|)|x_i| ≥ z(g(x)), the denominator of the bound on the multipliers.
+- `region`: {g ≤ η} in the plane for SCAD. At η = cap only the axes are feasible beyond the threshold, so that no
   direction leads into the set: MFCQ fails there. Below and above that level it does not.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from experiments.results import COLORS, options, panels, save, write_csv
+from experiments.results import COLORS, panels
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp
 from levelprox.theory import room, z, z_paper
 
 Double = NDArray[np.float64]
-Rows = list[dict[str, float | str]]
+Rows = Sequence[Mapping[str, Any]]
 
 #: Table 2 in its order, with parameters at which all of them fit into one picture.
 FUNCTIONS: dict[str, Constraint] = {
@@ -67,6 +67,20 @@ def bounds(constraint: Constraint) -> Rows:
     return _rows(alpha=alpha, z=z(constraint, alpha), z_paper=paper)
 
 
+def samples(constraint: Constraint, count: int = 300) -> Rows:
+    """g(x), what is kept of it, Σ φ'(|x_i|)|x_i|, and both bounds, at points of the space of three coordinates.
+
+    Each coordinate is zero, on the way to the threshold or (where there is one) beyond it, so that vertices of
+    {Σ φ(|x_i|) = α}, where the bound is attained, are among the points.
+    """
+    rng = np.random.default_rng(0)
+    x = rng.exponential(2.0, (count, 3)) * rng.integers(0, 2, (count, 3))
+    x[rng.random((count, 3)) < 0.3] = 6.0
+    g, kept = constraint.phi(x).sum(axis=1), (constraint.slope(x) * x).sum(axis=1)
+    paper = z_paper(constraint, g) if isinstance(constraint, PAPER_HAS_Z) else np.full(count, np.nan)
+    return _rows(g=g, kept=kept, z=z(constraint, g), z_paper=paper)
+
+
 def reach(constraint: Constraint, level: float, x1: Double) -> Double:
     """The largest x2 with φ(|x1|) + φ(x2) ≤ η: inf where all are feasible, nan where none is.
 
@@ -93,32 +107,61 @@ def region(constraint: Constraint, level: float) -> Rows:
     return _rows(x1=x1, reach=x2, room=np.array(inside))
 
 
-def draw_graphs(rows: Rows, path: Path) -> None:
+def draw_graphs(rows: Rows) -> Figure:
     """Figure 1."""
     figure, axes = panels(1, 1, width=5.5, height=4)
     axis = axes[0, 0]
-    x = _column(rows, "x")
-    axis.plot(x, _column(rows, "L1"), color="0.4", dashes=(4, 2), label=LABELS["L1"])
+    x = column(rows, "x")
+    axis.plot(x, column(rows, "L1"), color="0.4", dashes=(4, 2), label=LABELS["L1"])
     for name, color in zip(FUNCTIONS, COLORS, strict=False):
-        axis.plot(x, _column(rows, name), color=color, label=LABELS[name])
+        axis.plot(x, column(rows, name), color=color, label=LABELS[name])
     axis.set(xlabel="x", ylabel="φ(|x|)", ylim=(0, 5.5))
     axis.legend(fontsize=7, loc="upper center", ncols=2)
-    save(figure, path)
+    return figure
 
 
-def draw_bound(axis: Axes, rows: Rows, name: str) -> None:
+def draw_bounds(bounds: Rows, samples: Rows) -> Figure:
+    """z of all functions, with what was sampled above it."""
+    figure, axes = panels(2, 3)
+    for axis, name in zip(axes.flat, FUNCTIONS, strict=True):
+        lines, dots = of(bounds, function=name), of(samples, function=name)
+        axis.plot(column(dots, "g"), column(dots, "kept"), ".", color="0.7", markersize=2, label="Σ φ'(|x|)|x|")
+        _draw_bound(axis, lines, name)
+    axes[0, 0].legend(fontsize=7)
+    return figure
+
+
+def draw_bound(bounds: Rows, name: str) -> Figure:
+    """z of one function up to its cap: the paper's picture."""
+    figure, axes = panels(1, 1, width=4, height=3)
+    cap = FUNCTIONS[name].cap
+    _draw_bound(axes[0, 0], [row for row in of(bounds, function=name) if row["alpha"] <= cap], name)
+    axes[0, 0].legend(fontsize=7)
+    return figure
+
+
+def _draw_bound(axis: Axes, rows: Rows, name: str) -> None:
     """z, and the paper's where it has one."""
-    alpha = _column(rows, "alpha")
-    axis.plot(alpha, _column(rows, "z"), color=COLORS[0], label="tight")
+    alpha = column(rows, "alpha")
+    axis.plot(alpha, column(rows, "z"), color=COLORS[0], label="z, tight")
     if isinstance(FUNCTIONS[name], PAPER_HAS_Z):
-        axis.plot(alpha, _column(rows, "z_paper"), color=COLORS[1], dashes=(4, 2), label="the paper's")
-    axis.set(xlabel="α = g(x)", ylabel="z(α)", ylim=(0, None))
+        axis.plot(alpha, column(rows, "z_paper"), color=COLORS[1], dashes=(4, 2), label="z, the paper's")
+    axis.set(xlabel="α = g(x)", ylabel="z(α)", xlim=(0, alpha[-1]), ylim=(0, None))
     axis.set_title(LABELS[name], fontsize=9)
 
 
-def draw_region(axis: Axes, rows: Rows, level: float) -> None:
+def draw_regions(rows: Rows) -> Figure:
+    """The feasible sets, side by side."""
+    levels = list(dict.fromkeys(row["level"] for row in rows))
+    figure, axes = panels(1, len(levels))
+    for axis, level in zip(axes.flat, levels, strict=True):
+        _draw_region(axis, of(rows, level=level), level)
+    return figure
+
+
+def _draw_region(axis: Axes, rows: Rows, level: float) -> None:
     """The feasible set, and thick the boundary points with no room: there MFCQ fails."""
-    x1, x2, inside = (_column(rows, name) for name in ("x1", "reach", "room"))
+    x1, x2, inside = (column(rows, name) for name in ("x1", "reach", "room"))
     height = np.minimum(x2, WINDOW)
     axis.fill_between(x1, -height, height, where=~np.isnan(x2), color=COLORS[5], alpha=0.6, linewidth=0)
     boundary = np.where(np.isinf(x2), np.nan, x2)
@@ -130,46 +173,15 @@ def draw_region(axis: Axes, rows: Rows, level: float) -> None:
     axis.set_title(f"η = {level:g}" + (": MFCQ fails on the thick part" if np.any(stuck) else ""), fontsize=9)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write all CSV files, then the figures."""
-    out = options(__doc__ or "").parse_args(arguments).out
-    scad, curves = FUNCTIONS["SCAD"], graphs()
-    write_csv(out / "constraints.csv", curves)
-    draw_graphs(curves, out / "constraints.png")
+def of(rows: Rows, **wanted: Any) -> Rows:
+    """The rows that say what is wanted."""
+    return [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
 
-    tables = {name: bounds(constraint) for name, constraint in FUNCTIONS.items()}
-    write_csv(out / "z.csv", list(_labelled("function", tables)))
-    figure, axes = panels(1, 1, width=4, height=3)
-    draw_bound(axes[0, 0], [row for row in tables["SCAD"] if float(row["alpha"]) <= scad.cap], "SCAD")
-    axes[0, 0].legend(fontsize=7)
-    save(figure, out / "z_scad.png")
-    figure, axes = panels(2, 3)
-    for axis, (name, rows) in zip(axes.flat, tables.items(), strict=True):
-        draw_bound(axis, rows, name)
-    axes[0, 0].legend(fontsize=7)
-    save(figure, out / "z.png")
 
-    regions = {level: region(scad, level) for level in LEVELS}
-    write_csv(out / "mfcq.csv", list(_labelled("level", regions)))
-    figure, axes = panels(1, 3)
-    for axis, (level, rows) in zip(axes.flat, regions.items(), strict=True):
-        draw_region(axis, rows, level)
-    save(figure, out / "mfcq.png")
+def column(rows: Rows, name: str) -> Double:
+    """What all rows say under a name."""
+    return np.array([row[name] for row in rows], dtype=np.float64)
 
 
 def _rows(**columns: Double) -> Rows:
     return [dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)]
-
-
-def _labelled(name: str, tables: dict[str, Rows] | dict[float, Rows]) -> Iterator[dict[str, float | str]]:
-    for label, rows in tables.items():
-        for row in rows:
-            yield {name: label, **row}
-
-
-def _column(rows: Rows, name: str) -> Double:
-    return np.array([row[name] for row in rows], dtype=np.float64)
-
-
-if __name__ == "__main__":
-    main()

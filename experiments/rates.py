@@ -15,30 +15,24 @@ reverse regression, in favour of the claim. c/K is the next order: levels rise a
 (Student's t) and, added in squares, the change of p when the three smallest K are left out: deterministic entries have
 hardly any spread, and what is uncertain of them is where the asymptotic law begins. An entry is "not worse" than the
 paper says when the lower limit of p is at most the exponent ("undecided": and the upper one is beyond twice it).
-
-    python -m experiments.rates [--quick] [--out DIR]
+`studies/rates.py` puts the entries together.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import sys
-import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 from scipy import stats
-from threadpoolctl import threadpool_limits
 
-from experiments.cells import ENTRIES, Cell, cell, table
-from experiments.measure import Measurement, measure
-from experiments.results import COLORS, options, panels, save, write_csv
+from experiments.cells import Cell
+from experiments.measure import Measurement
+from experiments.results import COLORS
 
 Vector = NDArray[np.float64]
 
@@ -148,34 +142,11 @@ def fit(points: Curve) -> Fit:
     return Fit(slope, low, high, plain)
 
 
-def report(cell: Cell, points: Curve, fitted: Fit) -> bool:
-    """Print one entry; whether it is not worse than the paper says."""
-    p, eps = cell.exponent, points.epsilon
-    constant = points.gradients * eps**p
-    good = fitted.low <= p
-    verdict = "WORSE" if not good else "undecided" if fitted.high > 2 * p else "not worse"
-    last = {
-        "dist²": points.stationarity_squared.mean(axis=1)[-1],
-        "compl.": points.complementarity.mean(axis=1)[-1],
-        "δ": points.delta.mean(axis=1)[-1],
-    }
-    print(
-        f"{cell.name:34}{p:2d}  {fitted.slope:5.2f} [{fitted.low:.2f}, {fitted.high:.2f}] {fitted.plain:5.2f}"
-        f"  {eps[0]:8.1e} {eps[-1]:8.1e} {math.log10(eps.max() / eps.min()):4.1f}  "
-        f"{constant[0]:8.3g} {constant[-1]:8.3g} {constant.max():8.3g}  "
-        + " ".join(f"{figure:8.1e}" for figure in last.values())
-        + f"  {verdict}",
-        flush=True,
-    )
-    return good
-
-
-_HEADER = f"""
-p: the paper's exponent; slope: measured, with 95 % limits; plain: without the term c/K; dec.: decades of ε;
-dist², compl., δ: E dist², E ȳ|g − η| and E ‖x − x̄‖² at the last K.
-
-{"entry of Table 1":34}{"p":>2}  {"slope":>5} {"limits":12} {"plain":>5}  {"ε first":>8} {"ε last":>8} {"dec.":>4}  \
-{"Nε^p 1st":>8} {"last":>8} {"largest":>8}  {"dist²":>8} {"compl.":>8} {"δ":>8}"""
+def verdict(exponent: int, fitted: Fit) -> str:
+    """In a word or two: "not worse" than the paper's exponent, "undecided" or "WORSE"."""
+    if fitted.low > exponent:
+        return "WORSE"
+    return "undecided" if fitted.high > 2 * exponent else "not worse"
 
 
 def draw(axis: Axes, cell: Cell, points: Curve, fitted: Fit) -> None:
@@ -191,53 +162,3 @@ def draw(axis: Axes, cell: Cell, points: Curve, fitted: Fit) -> None:
     axis.legend(fontsize=7, frameon=False, loc="upper left")
     axis.xaxis.set_minor_formatter(NullFormatter())
     axis.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _task(of: tuple[int, int, int, int]) -> tuple[int, list[Measurement]]:
-    entry, K, run, count = of
-    with threadpool_limits(1):  # tiny matrices: more threads only get into each other's way
-        return entry, measure(cell(*ENTRIES[entry], seed=run), K, run, count)
-
-
-def study(size: Size, workers: int) -> list[list[Measurement]]:
-    """All measurements, one list per entry of the table; long runs first, to keep all workers busy."""
-    entries = table()
-    tasks = [
-        (entry, K, run, size.points)
-        for entry, problem in enumerate(entries)
-        for K in size.outer_steps(problem)
-        for run in range(size.runs)
-    ]
-    tasks.sort(key=lambda of: -(of[1] ** entries[of[0]].exponent))
-    if workers == 1:
-        answers = list(map(_task, tasks))
-    else:
-        with ProcessPoolExecutor(workers) as pool:
-            answers = list(pool.map(_task, tasks))
-    return [[m for of, found in answers if of == entry for m in found] for entry in range(len(entries))]
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, write, print; 1 where an entry is worse than the paper says."""
-    chosen = options(__doc__).parse_args(arguments)
-    size, began = QUICK if chosen.quick else FULL, time.monotonic()
-    found = study(size, workers=os.cpu_count() or 1)
-    rows = [asdict(m) | {"epsilon": m.epsilon} for of_entry in found for m in of_entry]
-    write_csv(chosen.out / "rates.csv", rows)
-    figure, axes = panels(2, 4)
-    print(_HEADER)
-    good = True
-    for entry, measurements, axis in zip(table(), found, axes.flat, strict=True):
-        points = curve(measurements)
-        fitted = fit(points)
-        good &= report(entry, points, fitted)
-        draw(axis, entry, points, fitted)
-    figure.supxlabel("1/ε", size=9)
-    figure.supylabel("gradients N", size=9)
-    save(figure, chosen.out / "rates.png")
-    print(f"{len(rows)} measurements in {time.monotonic() - began:.0f} s")
-    return 0 if good else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,10 +1,8 @@
 """The paper's comparison of subsolvers: ψ against passes over the data, and against time, for BB, NAG, SVRG and SGD.
 
-    python -m experiments.subsolvers [--quick] [--theta 5] [--out DIR]
-
 Sparse logistic regression with MCP, λ = 2, at η = αd, as in the appendix "Solving the subproblems"; γ = 1e-5 for
 gisette and 1e-4 elsewhere are the paper's. It does not name θ for this figure: 0.25 is that of its other comparison
-of speed, 5 that of its comparison of errors. Data as in docs/datasets.md, what is a stand-in says so.
+of speed and is taken here, 5 that of its comparison of errors. `studies/fig_subsolvers.py` puts the runs together.
 
 One pass is one gradient of ψ, or n gradients of single rows. All start at the origin, work with the paper's surrogate
 at the full level, on one thread, as the library has them by default; the stochastic ones several times, with
@@ -17,25 +15,23 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from experiments.datasets import Places, load
-from experiments.results import COLORS, options, panels, save, write_csv
-from levelprox import LinearModel, Problem, solve
-from levelprox.constraints import MCP
+from experiments.results import COLORS, panels
+from levelprox import Problem, solve
 from levelprox.lcpp import lcpp
 from levelprox.levels import Harmonic
 from levelprox.result import Iterate, Record
 from levelprox.subsolvers import SGD, SVRG, Nesterov, Spectral, Subsolver
-from levelprox.theory import degenerate_distance
 
 Double = NDArray[np.float64]
 
@@ -46,6 +42,7 @@ CONTENDERS: dict[str, tuple[Subsolver, str]] = {
     "SVRG": (SVRG(), COLORS[0]),
     "SGD": (SGD(), COLORS[4]),
 }
+RANDOM = ("SVRG", "SGD")  # those a seed matters to
 CUTS = (1, 2, 5, 10, 20, 50)  # inner steps of a first outer step that is cut short
 #: How near to the best ψ* found: as a share of ψ(0) − ψ*, then of ψ* itself.
 TARGETS = {"50 % of the way": 0.5, "90 % of the way": 0.1, "99 % of the way": 0.01}
@@ -74,7 +71,7 @@ class Panel:
 class Point:
     """ψ after so many passes and seconds."""
 
-    passes: int
+    passes: float
     seconds: float
     psi: float
 
@@ -101,30 +98,12 @@ PANELS = (
 FULL, QUICK = Budget(passes=1000, seconds=7.0, seeds=3), Budget(passes=60, seconds=0.8, seeds=1)
 
 
-def compare(panels: Sequence[Panel], theta: float, budget: Budget) -> Iterator[Curve]:
-    """All runs, one after the other; each data set is loaded once."""
-    for name in dict.fromkeys(panel.dataset for panel in panels):
-        data = load(name, Places.from_environment())
-        model, label = LinearModel(data.X, data.b, data.loss), data.source.label
-        for panel in (panel for panel in panels if panel.dataset == name):
-            problem = Problem(model, MCP(lam=2, theta=theta), level=panel.alpha * model.dimension)
-            distance, _ = degenerate_distance(problem)
-            print(f"{label}, α = {panel.alpha:g}: η = {problem.level:g}, {distance:.2g} caps from a degenerate level")
-            yield from compare_on(panel, problem, label, budget)
-
-
-def compare_on(panel: Panel, problem: Problem, label: str, budget: Budget) -> Iterator[Curve]:
-    """Every contender on one problem."""
-    for name, (subsolver, _) in CONTENDERS.items():
-        for seed in range(budget.seeds if subsolver.is_random(problem.objective) else 1):
-            rest = outer_steps(problem, subsolver, panel.gamma, budget, seed)
-            early = first_step(problem, subsolver, panel.gamma, rest[0].passes, seed)
-            last = rest[-1]
-            print(
-                f"  {name:4} seed {seed}: ψ = {last.psi:.6f} after {last.passes} passes, {last.seconds:.2f} s",
-                flush=True,
-            )
-            yield Curve(panel, label, name, seed, (*early, *rest))
+def run(panel: Panel, problem: Problem, label: str, name: str, seed: int, budget: Budget) -> Curve:
+    """One contender on one problem, on one thread."""
+    subsolver, _ = CONTENDERS[name]
+    rest = outer_steps(problem, subsolver, panel.gamma, budget, seed)
+    early = first_step(problem, subsolver, panel.gamma, rest[0].passes, seed)
+    return Curve(panel, label, name, seed, (*early, *rest))
 
 
 def outer_steps(problem: Problem, subsolver: Subsolver, gamma: float, budget: Budget, seed: int) -> list[Point]:
@@ -171,42 +150,37 @@ def first_step(problem: Problem, subsolver: Subsolver, gamma: float, passes: int
 
 def reached(points: Iterable[Point], psi: float) -> Point:
     """The first point at or below ψ; at infinity where there is none."""
-    return next((point for point in points if point.psi <= psi), Point(0, math.inf, math.inf))
+    return next((point for point in points if point.psi <= psi), Point(math.inf, math.inf, math.inf))
 
 
-def targets(curves: Sequence[Curve]) -> list[dict[str, object]]:
-    """Passes and seconds to each target, medians over the seeds; empty where fewer than half of them arrived."""
-    rows: list[dict[str, object]] = []
+def after(points: Iterable[Point], passes: float) -> float:
+    """ψ of the last point within so many passes."""
+    return [point.psi for point in points if point.passes <= passes][-1]
+
+
+def targets(curves: Sequence[Curve]) -> list[dict[str, Any]]:
+    """Passes and seconds to each target, and ψ after as many passes as all runs took; medians over the seeds.
+
+    Infinite where fewer than half of them arrived.
+    """
+    rows: list[dict[str, Any]] = []
     for panel in dict.fromkeys(curve.panel for curve in curves):
         here = [curve for curve in curves if curve.panel == panel]
         start, best = here[0].points[0].psi, min(point.psi for curve in here for point in curve.points)
         goals = {name: best + share * (start - best) for name, share in TARGETS.items()}
+        common = min(curve.points[-1].passes for curve in here)
         goals |= {f"within {name}": best * (1 + share) for name, share in TARGETS_OF_BEST.items()}
-        for name in CONTENDERS:
-            row: dict[str, object] = {"data": here[0].label, "alpha": panel.alpha, "best psi": best, "subsolver": name}
+        for name in dict.fromkeys(curve.name for curve in here):
             runs = [curve.points for curve in here if curve.name == name]
-            row["median last psi"] = float(np.median([points[-1].psi for points in runs]))
+            row: dict[str, Any] = {"panel": panel, "label": here[0].label, "best psi": best, "subsolver": name}
+            row["last psi"] = float(np.median([after(points, common) for points in runs]))
+            row["passes"] = common
             for goal, psi in goals.items():
                 arrivals = [reached(points, psi) for points in runs]
-                passes = np.median([point.passes if math.isfinite(point.psi) else math.inf for point in arrivals])
-                seconds = np.median([point.seconds for point in arrivals])
-                row[f"passes to {goal}"] = f"{passes:.0f}" if math.isfinite(passes) else ""
-                row[f"seconds to {goal}"] = f"{seconds:.2f}" if math.isfinite(seconds) else ""
+                row[f"passes to {goal}"] = float(np.median([point.passes for point in arrivals]))
+                row[f"seconds to {goal}"] = float(np.median([point.seconds for point in arrivals]))
             rows.append(row)
     return rows
-
-
-def show(rows: Sequence[dict[str, object]]) -> None:
-    """The table of targets, as passes / seconds."""
-    goals = [*TARGETS, *(f"within {name}" for name in TARGETS_OF_BEST)]
-    print(
-        "\nψ* is the best found within the budget: where it still fell at the end, the last columns only say who led."
-    )
-    print(f"{'passes / seconds to':52}" + "".join(f"{goal:>17}" for goal in goals))
-    for row in rows:
-        cells = (f"{row[f'passes to {goal}']} / {row[f'seconds to {goal}']}" for goal in goals)
-        named = f"{row['data']}, α = {row['alpha']:g}"
-        print(f"{named:47} {row['subsolver']:4}" + "".join(f"{'—' if c == ' / ' else c:>17}" for c in cells))
 
 
 def series(points: Iterable[Point], axis: str) -> tuple[Double, Double]:
@@ -226,7 +200,7 @@ def median_curve(runs: Sequence[Sequence[Point]], axis: str) -> tuple[Double, Do
     return grid, np.median(between, axis=0)
 
 
-def draw(curves: Sequence[Curve], axis_name: str, title: str, path: Path) -> None:
+def draw(curves: Sequence[Curve], axis_name: str, title: str) -> Figure:
     """Two panels a row, as in the paper."""
     problems = list(dict.fromkeys(curve.panel for curve in curves))
     figure, axes = panels(math.ceil(len(problems) / 2), 2, width=4, height=2.6)
@@ -234,6 +208,8 @@ def draw(curves: Sequence[Curve], axis_name: str, title: str, path: Path) -> Non
         here = [curve for curve in curves if curve.panel == panel]
         for name, (_, color) in CONTENDERS.items():
             runs = [curve.points for curve in here if curve.name == name]
+            if not runs:
+                continue
             for points in runs if len(runs) > 1 else ():
                 axis.plot(*series(points, axis_name), color=color, alpha=0.25)
             axis.plot(*median_curve(runs, axis_name), color=color, label=f"LCPP-{name}")
@@ -244,39 +220,30 @@ def draw(curves: Sequence[Curve], axis_name: str, title: str, path: Path) -> Non
             ticks.set_minor_formatter(NullFormatter())
         axis.set_title(f"{here[0].label}, α = {panel.alpha:g}", fontsize=9)
     axes[0, 0].legend(fontsize=7)
-    save(figure, path)
+    return figure
 
 
-def rows_of(curves: Sequence[Curve], theta: float) -> Iterator[dict[str, object]]:
-    """Every point of every run."""
-    for c in curves:
-        for p in c.points:
-            yield {
-                "data": c.label,
-                "alpha": c.panel.alpha,
-                "gamma": c.panel.gamma,
-                "theta": theta,
-                "subsolver": c.name,
-                "seed": c.seed,
-                "passes": p.passes,
-                "seconds": p.seconds,
-                "psi": p.psi,
-            }
+def rows_of(curve: Curve) -> Iterator[dict[str, Any]]:
+    """Every point of a run."""
+    for point in curve.points:
+        yield {
+            "set": curve.panel.dataset,
+            "label": curve.label,
+            "alpha": curve.panel.alpha,
+            "gamma": curve.panel.gamma,
+            "subsolver": curve.name,
+            "seed": curve.seed,
+            "passes": point.passes,
+            "seconds": point.seconds,
+            "psi": point.psi,
+        }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run, write the CSV files, draw, and say who was how fast."""
-    parser = options(__doc__ or "")
-    parser.add_argument("--theta", type=float, default=0.25, help="θ of MCP")
-    chosen = parser.parse_args(arguments)
-    curves = list(compare(PANELS, chosen.theta, QUICK if chosen.quick else FULL))
-    table = targets(curves)
-    write_csv(chosen.out / "subsolvers.csv", list(rows_of(curves, chosen.theta)))
-    write_csv(chosen.out / "subsolvers_targets.csv", table)
-    draw(curves, "passes", "effective passes", chosen.out / "subsolvers_passes.png")
-    draw(curves, "seconds", "seconds", chosen.out / "subsolvers_seconds.png")
-    show(table)
-
-
-if __name__ == "__main__":
-    main()
+def curves_of(rows: Iterable[Mapping[str, Any]]) -> list[Curve]:
+    """The runs again, from the rows of all of them."""
+    points: dict[tuple[Panel, str, str, int], list[Point]] = {}
+    for row in rows:
+        panel = Panel(row["set"], row["alpha"], row["gamma"])
+        found = points.setdefault((panel, row["label"], row["subsolver"], row["seed"]), [])
+        found.append(Point(row["passes"], row["seconds"], row["psi"]))
+    return [Curve(*key, tuple(found)) for key, found in points.items()]

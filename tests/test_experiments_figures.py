@@ -1,8 +1,7 @@
-"""The experiments that draw: what their CSV files say against formulas of their own, and that they run anywhere."""
+"""The experiments that draw: what their rows say against formulas of their own, and that they run anywhere."""
 
 from __future__ import annotations
 
-import csv
 import math
 
 import numpy as np
@@ -10,20 +9,18 @@ import pytest
 
 from experiments import constraints, subsolvers
 from experiments.datasets import VARIABLE, generated
+from experiments.studies import fig_constraints
 from experiments.subsolvers import Budget, Curve, Panel, Point
 from levelprox import LinearModel, Problem, solve
 from levelprox.constraints import MCP, Exp
 
-PNG = b"\x89PNG\r\n\x1a\n"
 TINY = Budget(passes=12, seconds=5.0, seeds=2)
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory):
-    """The folder that `python -m experiments.constraints` fills."""
-    out = tmp_path_factory.mktemp("constraints")
-    constraints.main(["--out", str(out)])
-    return out
+def drawn():
+    """All rows behind the pictures of the constraints."""
+    return [row for part in fig_constraints.PARTS for row in fig_constraints.run(part)]
 
 
 @pytest.fixture(autouse=True)
@@ -31,20 +28,14 @@ def no_data_folder(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
 
 
-def table(path, **wanted):
-    """The columns of a CSV file, of the rows that say what is wanted."""
-    with path.open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if all(row[key] == value for key, value in wanted.items())]
-    return {name: np.array([float(row[name]) for row in rows]) for name in rows[0] if name not in wanted}
-
-
-def test_every_picture_of_the_constraints_is_written(drawn):
-    for name in ("constraints", "z_scad", "z", "mfcq"):
-        assert (drawn / f"{name}.png").read_bytes().startswith(PNG)
+def table(rows, part, **wanted):
+    """The columns of a part, of the rows that say what is wanted."""
+    here = constraints.of(rows, part=part, **wanted)
+    return {name: constraints.column(here, name) for name in here[0] if name not in {"part", *wanted}}
 
 
 def test_graphs_are_the_papers_table_2(drawn):
-    column = table(drawn / "constraints.csv")
+    column = table(drawn, "graphs")
     t = np.abs(column["x"])
     scad = np.where(t <= 1, t, np.where(t <= 5, t - (t - 1) ** 2 / 8, 3))
     expected = {
@@ -64,14 +55,14 @@ def test_graphs_are_the_papers_table_2(drawn):
 
 
 def test_z_is_the_papers_and_the_tighter_one_is_the_infimum_in_one_coordinate(drawn):
-    a = table(drawn / "z.csv", function="SCAD")
+    a = table(drawn, "bounds", function="SCAD")
     rest = np.mod(a["alpha"], 3)
     np.testing.assert_allclose(a["z_paper"], np.where(rest <= 1, rest, rest * np.sqrt((3 - rest) / 2)), atol=1e-7)
     at_caps = np.isin(a["alpha"], [0, 3, 6])
     assert at_caps.sum() == 3 and np.all(a["z"][at_caps] == 0) and np.all(a["z_paper"][at_caps] == 0)
     assert np.all(a["z"][~at_caps] > 0) and np.all(a["z"] >= a["z_paper"] * (1 - 1e-12))
 
-    a = table(drawn / "z.csv", function="MCP")
+    a = table(drawn, "bounds", function="MCP")
     rest = np.mod(a["alpha"], 2.5)
     np.testing.assert_allclose(a["z_paper"], rest * np.sqrt(1 - rest / 2.5), atol=1e-7)
 
@@ -85,7 +76,7 @@ def test_z_is_the_papers_and_the_tighter_one_is_the_infimum_in_one_coordinate(dr
         ("Lp", np.sqrt(t + 0.1) - np.sqrt(0.1), t / np.sqrt(t + 0.1) / 2),
         ("NegativeLp", 1 - 1 / (1 + 2 * t), 2 * t / (1 + 2 * t) ** 2),
     ):
-        a = table(drawn / "z.csv", function=name)
+        a = table(drawn, "bounds", function=name)
         below = a["alpha"] <= phi[-1]
         assert below.sum() > 200
         np.testing.assert_allclose(a["z"][below], np.interp(a["alpha"][below], phi, kept), atol=2e-4, err_msg=name)
@@ -93,7 +84,7 @@ def test_z_is_the_papers_and_the_tighter_one_is_the_infimum_in_one_coordinate(dr
 
 
 def test_at_the_cap_only_the_axes_are_feasible_beyond_the_threshold(drawn):
-    at = table(drawn / "mfcq.csv", level="3.0")
+    at = table(drawn, "regions", level=3.0)
     beyond = np.abs(at["x1"]) >= 5
     assert beyond.sum() > 100
     assert np.all(at["reach"][beyond] == 0) and np.all(at["room"][beyond] == 0)
@@ -104,10 +95,10 @@ def test_at_the_cap_only_the_axes_are_feasible_beyond_the_threshold(drawn):
 
 
 def test_below_the_cap_these_points_are_infeasible_and_above_it_they_are_inside(drawn):
-    below = table(drawn / "mfcq.csv", level="2.8")
+    below = table(drawn, "regions", level=2.8)
     ends = 5 - math.sqrt(8 * 0.2)
     np.testing.assert_array_equal(np.isnan(below["reach"]), np.abs(below["x1"]) > ends + 1e-12)
-    above = table(drawn / "mfcq.csv", level="3.2")
+    above = table(drawn, "regions", level=3.2)
     np.testing.assert_allclose(above["reach"][np.abs(above["x1"]) >= 5], 0.2, rtol=1e-12)
     assert np.all(np.isinf(above["reach"][np.abs(above["x1"]) <= 0.19]))
     for rows, level in ((below, 2.8), (above, 3.2)):
@@ -135,28 +126,23 @@ def test_history_says_what_each_step_had_cost():
 @pytest.fixture(scope="module")
 def compared():
     """All four subsolvers on one small problem."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(VARIABLE, raising=False)
-        patch.setitem(generated.GENERATED, "rcv1.binary", lambda: generated.text(200, 200, length=20, seed=2))
-        return list(subsolvers.compare([Panel("rcv1.binary", 0.1, 1e-4)], 0.25, TINY))
+    panel = Panel("rcv1.binary", 0.1, 1e-4)
+    model = LinearModel(*generated.text(200, 200, length=20, seed=2), "logistic")
+    problem = Problem(model, MCP(2, 0.25), level=20.0)
+    return [
+        subsolvers.run(panel, problem, "made up", name, seed, TINY)
+        for name in subsolvers.CONTENDERS
+        for seed in range(TINY.seeds if name in subsolvers.RANDOM else 1)
+    ]
 
 
 def test_subsolvers_are_compared_from_one_start_by_passes_and_time(compared):
-    assert [(c.name, c.seed) for c in compared] == [
-        ("BB", 0),
-        ("NAG", 0),
-        ("SVRG", 0),
-        ("SVRG", 1),
-        ("SGD", 0),
-        ("SGD", 1),
-    ]
     for curve in compared:
         first, *rest = curve.points
         assert first.passes == 0 and first.psi == pytest.approx(math.log(2))
         passes = [point.passes for point in rest]
         assert np.all(np.diff(passes) > 0) and 2 <= passes[0] < passes[-1] >= TINY.passes
         assert rest[-1].psi < 0.9 * first.psi
-        assert "generated" in curve.label
     by_seed = {curve.seed: curve.points[-1].psi for curve in compared if curve.name == "SGD"}
     assert by_seed[0] != by_seed[1]
 
@@ -172,16 +158,9 @@ def test_a_first_step_that_is_not_cut_short_is_that_of_the_run(name):
     assert cuts[1].passes < whole.passes
 
 
-def test_comparison_is_written_and_drawn(compared, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(subsolvers, "compare", lambda panels, theta, budget: compared)
-    subsolvers.main(["--quick", "--out", str(tmp_path)])
-    assert len(table(tmp_path / "subsolvers.csv", subsolver="BB", data=compared[0].label)["psi"]) == len(
-        compared[0].points
-    )
-    for name in ("passes", "seconds"):
-        assert (tmp_path / f"subsolvers_{name}.png").read_bytes().startswith(PNG)
-    printed = capsys.readouterr().out
-    assert all(name in printed for name in ("BB", "NAG", "SVRG", "SGD", "within 0.01 %"))
+def test_runs_are_the_same_again_from_their_rows(compared):
+    rows = [row for curve in compared for row in subsolvers.rows_of(curve)]
+    assert subsolvers.curves_of(rows) == compared
 
 
 def curve(name, seed, *points):
@@ -198,11 +177,13 @@ def test_targets_are_medians_of_first_arrivals():
         curve("SGD", 0, (0, 0.0, 1.0), (2, 1.0, 0.9)),
     ]
     rows = {row["subsolver"]: row for row in subsolvers.targets(curves)}
-    assert rows["BB"]["passes to within 1 %"] == "5" and rows["BB"]["passes to within 0.1 %"] == "9"
-    assert rows["BB"]["seconds to 99 % of the way"] == "0.50"
-    assert rows["NAG"]["passes to 90 % of the way"] == "20" and rows["NAG"]["passes to 99 % of the way"] == ""
-    assert rows["SVRG"]["passes to within 0.01 %"] == "6" and rows["SVRG"]["seconds to within 0.01 %"] == "2.00"
-    assert rows["SGD"]["seconds to 90 % of the way"] == ""
+    assert rows["BB"]["passes to within 1 %"] == 5 and rows["BB"]["passes to within 0.1 %"] == 9
+    assert rows["BB"]["seconds to 99 % of the way"] == 0.5
+    assert rows["NAG"]["passes to 90 % of the way"] == 20 and rows["NAG"]["passes to 99 % of the way"] == math.inf
+    assert rows["SVRG"]["passes to within 0.01 %"] == 6 and rows["SVRG"]["seconds to within 0.01 %"] == 2
+    assert rows["SGD"]["seconds to 90 % of the way"] == math.inf
+    # The shortest run took two passes: what the others had after so many is compared.
+    assert [rows[name]["last psi"] for name in ("BB", "NAG", "SGD")] == [1, 1, 0.9]
 
 
 def test_median_curve_is_straight_in_the_logarithms_and_ends_with_the_shortest_run():

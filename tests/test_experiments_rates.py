@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,7 +10,10 @@ import pytest
 
 from experiments import finite_sum, rates
 from experiments.cells import table
+from experiments.datasets import Places
 from experiments.measure import Path, distance_squared, seeds_that_draw_the_last, solution
+from experiments.reproduce.study import Scope
+from experiments.studies import rates as studies_rates
 from levelprox.objectives.base import Subgradients
 from levelprox.residual import Residual
 from levelprox.theory import draw_k_hat
@@ -136,36 +138,57 @@ def test_the_fit_finds_a_planted_exponent(p):
     assert abs(exact.slope - p) < 1e-9 < abs(exact.plain - p)
 
 
-def test_the_verdict_falls_where_the_exponent_is_larger_than_the_papers(capsys):
-    cell = CELLS[1]
-    assert rates.report(cell, planted(2.0), rates.fit(planted(2.0)))
-    assert not rates.report(cell, planted(2.5), rates.fit(planted(2.5)))
+def test_the_verdict_falls_where_the_exponent_is_larger_than_the_papers():
     not_falling = replace(planted(2.0), stationarity_squared=np.ones((10, 4)))
-    assert not rates.report(cell, not_falling, rates.fit(not_falling))
     noisy = planted(2.0, spread=1.0)
-    assert rates.report(cell, noisy, rates.fit(noisy))
-    verdicts = [line.split()[-1] for line in capsys.readouterr().out.splitlines()]
-    assert verdicts == ["worse", "WORSE", "WORSE", "undecided"]
+    verdicts = [rates.verdict(2, rates.fit(found)) for found in (planted(2.0), planted(2.5), not_falling, noisy)]
+    assert verdicts == ["not worse", "WORSE", "WORSE", "undecided"]
 
 
-def test_a_small_study_runs_from_problem_to_figure(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(rates, "QUICK", rates.Size(smallest=6, decades=0.5, values=6, runs=2, points=2))
-    monkeypatch.setattr("os.cpu_count", lambda: 1)
-    assert rates.main(["--quick", "--out", str(tmp_path)]) in (0, 1)  # so few runs do not decide anything
-    printed = capsys.readouterr().out
-    assert all(cell.name in printed for cell in CELLS)
-    assert (tmp_path / "rates.png").stat().st_size > 10_000
-    with (tmp_path / "rates.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert {row["cell"] for row in rows} == {cell.name for cell in CELLS}
-    for row in rows:
-        assert int(row["gradients"]) == int(row["K"]) * int(row["steps"])
-        assert (int(row["K"]) + 1) // 2 <= int(row["k"]) <= int(row["K"])
+@pytest.fixture(scope="module")
+def measured():
+    """A small study of all eight entries: two runs for six K each."""
+    size = rates.Size(smallest=6, decades=0.5, values=6, runs=2, points=2)
+    return [
+        row
+        for entry, cell in enumerate(CELLS)
+        for run in range(size.runs)
+        for row in studies_rates.measurements(entry, run, size.outer_steps(cell), size.points)
+    ]
+
+
+def test_three_times_as_many_steps_bring_epsilon_down(measured):
+    """And not by much more than the paper says."""
+    for row in measured:
+        assert row["gradients"] == row["K"] * row["steps"]
+        assert (row["K"] + 1) // 2 <= row["k"] <= row["K"]
     for cell in CELLS:
-        # Three times as many steps bring ε down, and not by much more than the paper says.
-        own = [row for row in rows if row["cell"] == cell.name]
-        first, last = ([float(r["epsilon"]) for r in own if r["K"] == K] for K in (own[-1]["K"], own[0]["K"]))
+        own = [row for row in measured if row["cell"] == cell.name]
+        first, last = ([r["epsilon"] for r in own if r["K"] == K] for K in (own[0]["K"], own[-1]["K"]))
         assert 1.5 < np.mean(first) / np.mean(last) < 40
+
+
+def test_every_entry_has_a_line_a_panel_and_a_verdict_that_can_fall(measured):
+    study, scope = studies_rates.Rates(), Scope(Places(), quick=True)
+    outcome = study.outcome(measured, scope)
+    names = [cell.name for cell in CELLS]
+    assert [line[0] for line in outcome.tables[0].rows] == names
+    assert [claim.paper.partition(":")[0] for claim in outcome.claims] == names
+    [(_, figure, _)] = outcome.figures
+    assert [axis.get_title().partition("\n")[0] for axis in figure.axes] == names
+    # What has been measured of the first entry, as if ε did not fall any more: its claim falls, and no other changes.
+    doctored = [row | {"complementarity": 1.0} if row["cell"] == names[0] else row for row in measured]
+    claims = study.outcome(doctored, scope).claims
+    assert claims[0].holds is False and outcome.claims[0].holds
+    assert claims[1:] == outcome.claims[1:]
+    # One run alone has no spread, and decides nothing.
+    alone = study.outcome([row for row in measured if row["run"] == 0], scope)
+    assert [claim.holds for claim in alone.claims] == [None] * 8
+
+
+def test_tasks_of_the_rates_name_every_run_once():
+    tasks = studies_rates.Rates().tasks(Scope(Places(), quick=True), [])
+    assert len({task.key for task in tasks}) == len(tasks) == 8 * rates.QUICK.runs
 
 
 def test_svrg_and_nesterov_cost_what_the_remark_says():
