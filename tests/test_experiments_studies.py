@@ -12,6 +12,7 @@ from sklearn.linear_model import Lasso
 
 from experiments.constraints import of
 from experiments.datasets import NAMES, VARIABLE, Places, generated
+from experiments.datasets.places import ORIGINALS
 from experiments.paper import TABLE_3
 from experiments.reproduce.study import Scope
 from experiments.studies import fig_constraints, penalty_weight, sets
@@ -29,7 +30,7 @@ STUDIES = [FigConstraints(), FigSubsolvers(), Rates(), TableDatasets(), PenaltyW
 @pytest.fixture(autouse=True)
 def no_data_folder(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
-    monkeypatch.delenv(sets.ORIGINALS, raising=False)
+    monkeypatch.delenv(ORIGINALS, raising=False)
     sets._split.cache_clear()
 
 
