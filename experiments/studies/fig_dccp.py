@@ -35,7 +35,7 @@ LCPP, DEFAULT = "LCPP", "levelprox"
 STOP = 1e-6
 NEAR, FEASIBLE = 1e-4, 1e-3
 #: Seconds for one method on one set.
-LIMIT, QUICK_LIMIT = 400.0, 6.0
+LIMIT, QUICK_LIMIT = 300.0, 6.0
 MEMORY = 12.0  # GiB
 COLOR = {LCPP: COLORS[1], DEFAULT: COLORS[2], "CLARABEL": COLORS[0], "SCS": COLORS[3], "MOSEK": COLORS[4]}
 
