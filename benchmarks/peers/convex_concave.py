@@ -2,8 +2,8 @@
 
     min ψ(x)   s.t.   λ‖x‖₁ − Σ_j (h(x̄_j) + h'(x̄_j)(x_j − x̄_j)) ≤ η
 
-Until the relative change of ψ is at most 1e-6. This is what the `dccp` package does for constraints it accepts; with MCP
-it fails (experiments/competitors/convex_concave.py), hence this loop.
+Until the relative change of ψ is at most 1e-6. This is what the `dccp` package does for constraints it accepts; with
+MCP it fails (experiments/competitors/convex_concave.py), hence this loop.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Descent:
     converged : bool
         Whether f came to rest before the cap on steps.
     refused : int
-        Steps taken although none of 20 trials fell enough, as the authors do: often with their scaling, else hardly ever.
+        Steps taken although none of 20 trials fell enough, as the authors do: rare but with their scaling.
     """
 
     x: Vector
