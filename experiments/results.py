@@ -43,6 +43,13 @@ def panels(rows: int, columns: int, width: float = 3.1, height: float = 2.7) -> 
     return figure, axes
 
 
+def legend_below(figure: Figure, axes: NDArray[np.object_]) -> None:
+    """One legend for all panels, with the names that any of them has, where it covers no curve."""
+    named = {label: line for axis in axes.flat for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    if named:
+        figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=len(named), fontsize=8)
+
+
 def save(figure: Figure, path: Path) -> None:
     """As PNG or whatever the name ends in."""
     path.parent.mkdir(parents=True, exist_ok=True)

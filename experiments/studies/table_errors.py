@@ -155,7 +155,8 @@ def choices(rows: Sequence[Row], name: str, method: str) -> dict[int, tuple[int,
         errors: dict[tuple[int, int], list[float]] = {}
         for row in of_repeat:
             errors.setdefault((row["chain"], row["place"]), []).append(row["error"])
-        means = {point: float(np.mean(found)) for point, found in sorted(errors.items()) if len(found) == FOLDS}
+        # Rounded: equal counts of errors must not differ by the order in which they are added.
+        means = {p: round(float(np.mean(found)), 9) for p, found in sorted(errors.items()) if len(found) == FOLDS}
         if means:
             best[repeat] = min(means, key=lambda point: means[point])
     return best
