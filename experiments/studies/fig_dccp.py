@@ -265,7 +265,7 @@ def draw(races: Sequence[Race]) -> Figure:
 def _curve(axis: Axes, race: Race, method: str, best: float, floor: float) -> None:
     """A mark at every step of DCCP; at the last one of the others, which have hundreds. Hollow where it is unsound."""
     rows, sound = [row for row in race.curves[method] if row["step"]], race.sound(method)
-    if not rows:
+    if not rows or np.isnan(best):
         return
     times, gaps = [row["seconds"] for row in rows], [max(row["psi"] - best, floor) for row in rows]
     marks = {"marker": "o", "markersize": 4, "color": COLOR[method]}

@@ -219,7 +219,8 @@ class Contest:
         for nonzeros, error in self.curves["LCPP"]:
             if places[0] <= nonzeros <= places[-1]:
                 lasso = float(np.interp(np.log(nonzeros), np.log(places), errors[first]))
-                found.append((nonzeros, error - lasso if self.loss == "logistic" else error / lasso - 1))
+                excess = error - lasso if self.loss == "logistic" else error / lasso - 1
+                found.append((nonzeros, round(excess, 9)))
         return found
 
     def claims(self) -> Iterator[Claim]:
