@@ -270,8 +270,8 @@ def test_levels_are_those_of_lassos_solutions(name):
         z = data.X_test @ fit.x
         wrong = percent_wrong(data.X_test, data.b_test, fit.x)
         assert row["error"] == pytest.approx(wrong if data.loss == "logistic" else np.mean((data.b_test - z) ** 2))
-    doubled = [*rows, rows[1], rows[0] | {"g": 0.0}, rows[0] | {"set": "mnist"}, rows[0] | {"method": "GIST"}]
-    [task] = [task for task in study.tasks(scope, doubled) if task.key[1] == "LCPP"]
+    others = [rows[0] | other for other in ({"g": 0.0}, {"set": "mnist", "g": 1.5}, {"method": "GIST", "g": 2.5})]
+    [task] = [task for task in study.tasks(scope, [*rows, rows[1], *others]) if task.key[1] == "LCPP"]
     levels = task.arguments["levels"]
     assert levels == sorted(row["g"] for row in rows)
     found = stored(fig_error_nnz.errors_of_lcpp(dataset(name), levels[:3]))
