@@ -47,7 +47,8 @@ def legend_below(figure: Figure, axes: NDArray[np.object_]) -> None:
     """One legend for all panels, with the names that any of them has, where it covers no curve."""
     named = {label: line for axis in axes.flat for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     if named:
-        figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=len(named), fontsize=8)
+        columns = max(1, int(figure.get_figwidth() / 1.5))  # as many names as have room side by side
+        figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=columns, fontsize=8)
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -261,13 +261,13 @@ def draw(contests: Sequence[Contest]) -> Figure:
 def _panel(axis: Axes, contest: Contest) -> None:
     for method, points in contest.curves.items():
         if points:
-            marks = {"marker": MARKER[method], "markersize": 4, "color": COLOR[method]}
-            axis.plot(
-                *zip(*points, strict=True), **marks, linewidth=1.2, label=method, zorder=3 if method == "LCPP" else 2
-            )
+            style = {"marker": MARKER[method], "color": COLOR[method], "linestyle": "--" if method == AUTHORS else "-"}
+            on_top = 3 if method == "LCPP" else 2
+            axis.plot(*zip(*points, strict=True), **style, markersize=4, linewidth=1.2, label=method, zorder=on_top)
     errors = [error for points in contest.curves.values() for _, error in points]
     if errors and (high := float(np.quantile(errors, 0.9))) > (low := min(errors)):
-        axis.set_ylim(low - 0.05 * (high - low), high)  # the emptiest models would flatten all the rest
+        margin = 0.05 * (high - low)
+        axis.set_ylim(low - margin, high + margin)  # the emptiest models would flatten all the rest
     axis.set(xscale="log", xlabel="nonzeros")
     axis.set_ylabel("test error, %" if contest.loss == "logistic" else "mean squared error")
     axis.set_title(contest.label, fontsize=9)
