@@ -43,6 +43,14 @@ def panels(rows: int, columns: int, width: float = 3.1, height: float = 2.7) -> 
     return figure, axes
 
 
+def legend_below(figure: Figure, axes: NDArray[np.object_]) -> None:
+    """One legend for all panels, with the names that any of them has, where it covers no curve."""
+    named = {label: line for axis in axes.flat for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    if named:
+        columns = max(1, int(figure.get_figwidth() / 1.5))  # as many names as have room side by side
+        figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=columns, fontsize=8)
+
+
 def save(figure: Figure, path: Path) -> None:
     """As PNG or whatever the name ends in."""
     path.parent.mkdir(parents=True, exist_ok=True)

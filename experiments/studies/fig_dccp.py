@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments import paper
@@ -24,7 +25,7 @@ from experiments.competitors.base import Samples
 from experiments.competitors.convex_concave import SOLVERS, steps
 from experiments.reproduce.study import Claim, Outcome, Scope, Study, Table
 from experiments.reproduce.task import Row, Task
-from experiments.results import COLORS, panels
+from experiments.results import COLORS, legend_below, panels
 from experiments.studies.sets import argument, chosen, split
 from levelprox import Problem, solve
 from levelprox.constraints import MCP
@@ -34,6 +35,9 @@ from levelprox.subsolvers import Spectral
 LCPP, DEFAULT = "LCPP", "levelprox"
 STOP = 1e-6
 NEAR, FEASIBLE = 1e-4, 1e-3
+AT_REST = 1e-6  # the relative change of ψ that ends DCCP
+FLOOR = 1e-8  # of what is drawn
+TINY = float(np.finfo(float).tiny)
 #: Seconds for one method on one set.
 LIMIT, QUICK_LIMIT = 300.0, 6.0
 MEMORY = 12.0  # GiB
@@ -129,7 +133,14 @@ class FigDCCP(Study):
             "Figure 2 shows LCPP ahead of DCCP with MOSEK on four sets, on some of them near the optimum before DCCP "
             "has taken its first step.",
             tables=[ends],
-            figures=[("fig-dccp.png", draw(races), "ψ less the lowest ψ found, against seconds")],
+            figures=[
+                (
+                    "fig-dccp.png",
+                    draw(races),
+                    "ψ less the lowest ψ found, against seconds; a point above "
+                    "the level, or of a solver that failed, is hollow",
+                )
+            ],
             claims=[claim for race in races for claim in race.claims()],
             notes=[
                 "The paper's DCCP ran on MOSEK; here Clarabel and SCS stand for it, and MOSEK where it has a licence.",
@@ -154,7 +165,8 @@ class Race:
         return [
             row
             for row in self.curves.get(method, ())
-            if row["g"] <= (1 + FEASIBLE) * self.level and (method in (LCPP, DEFAULT) or "optimal" in row["status"])
+            if row["g"] <= (1 + FEASIBLE) * self.level
+            and (method in (LCPP, DEFAULT) or row["status"].startswith("optimal"))
         ]
 
     def best(self, methods: Sequence[str]) -> float:
@@ -163,44 +175,61 @@ class Race:
 
     def second_step(self) -> tuple[float, str]:
         """When the fastest DCCP had taken two steps, and which that was; the limit where none has."""
-        times = {m: found[1]["seconds"] for m in SOLVERS if len(found := self.sound(m)) > 1}
+        times = {m: after[0]["seconds"] for m in SOLVERS if (after := [r for r in self.sound(m) if r["step"] > 1])}
         if not times:
             return self.limit, "no DCCP took two steps"
         fastest = min(times, key=lambda method: times[method])
         return times[fastest], f"DCCP on {fastest}"
 
     def lines(self) -> Iterator[tuple[str, ...]]:
+        """Where each method ended."""
         for method, rows in self.curves.items():
             last, steps_taken = rows[-1], [row for row in rows if row["step"]]
             first = f"{steps_taken[0]['seconds']:.2f}" if steps_taken else "-"
             yield (
                 self.label,
-                method if method in (LCPP, DEFAULT) else f"DCCP, {method}",
+                called(method),
                 str(len(steps_taken)),
                 f"{last['seconds']:.1f}",
                 first,
                 f"{last['psi']:.6g}",
                 f"{last['g'] / self.level:.4f}",
                 str(last["nonzeros"]),
-                last["status"][:40] or "out of time",
+                self.ended(method),
             )
 
+    def ended(self, method: str) -> str:
+        """Why a method took no more steps; of DCCP its rows tell whether ψ was at rest."""
+        *_, before, last = [None, None, *self.curves[method]]
+        if method in (LCPP, DEFAULT) or not last["status"].startswith("optimal"):
+            return last["status"][:40]
+        rests = before is not None and abs(before["psi"] - last["psi"]) <= AT_REST * abs(last["psi"])
+        return "ψ at rest" if rests else "at a limit"
+
     def claims(self) -> Iterator[Claim]:
+        """Whether LCPP, and levelprox, were near the lowest ψ before DCCP had taken two steps."""
         both = [LCPP, *SOLVERS]
+        yield self.claim(LCPP, self.best(both), "LCPP and DCCP")
+        for method in (LCPP, DEFAULT):
+            yield self.claim(method, self.best([*both, DEFAULT]), "all three")
+
+    def claim(self, method: str, best: float, whose_best: str) -> Claim:
+        """Of one method; open where it has no points."""
+        said = f"{self.label}: {method} within {NEAR:g} of the best ψ of {whose_best} before DCCP's second step"
+        points = self.sound(method)
+        if not points:
+            return Claim(said, f"no points of {method}", None)
         deadline, whose = self.second_step()
-        for among, words in ((both, "LCPP and DCCP"), ([*both, DEFAULT], "all three")):
-            best = self.best(among)
-            for method in (LCPP, DEFAULT) if len(among) > len(both) else (LCPP,):
-                reached = [row["psi"] for row in self.sound(method) if row["seconds"] <= deadline]
-                gap = (min(reached, default=float("inf")) - best) / best
-                when = [row["seconds"] for row in self.sound(method) if row["psi"] <= (1 + NEAR) * best]
-                yield Claim(
-                    f"{self.label}: {method} within {NEAR:g} of the best ψ of {words} before DCCP's second step",
-                    f"{gap:.1e} above {best:.6g} after {deadline:.0f} s ({whose}); "
-                    + (f"within {NEAR:g} after {when[0]:.1f} s" if when else f"never within {NEAR:g}"),
-                    gap <= NEAR,
-                    self.remark(best),
-                )
+        lowest = min((row["psi"] for row in points if row["seconds"] <= deadline), default=float("inf"))
+        gap = (lowest - best) / max(best, TINY)
+        when = [row["seconds"] for row in points if row["psi"] <= (1 + NEAR) * best]
+        return Claim(
+            said,
+            f"a share of {gap:.1e} above {best:.6g} after {deadline:.3g} s ({whose}); "
+            + (f"within {NEAR:g} after {when[0]:.3g} s" if when else f"never within {NEAR:g}"),
+            gap <= NEAR,
+            self.remark(best),
+        )
 
     def remark(self, best: float) -> str:
         """Why relative figures may mean little."""
@@ -212,19 +241,34 @@ class Race:
         return ""
 
 
+def called(method: str) -> str:
+    """A method's name in tables and figures."""
+    return method if method in (LCPP, DEFAULT) else f"DCCP, {method}"
+
+
 def draw(races: Sequence[Race]) -> Figure:
-    """ψ less the lowest one found, in logarithms."""
-    figure, axes = panels(1, len(races), width=3.2, height=2.9)
+    """ψ less the lowest one found, in logarithms, down to a floor on which the lowest one itself lies."""
+    figure, axes = panels(1, len(races), width=3.2, height=3.2)
     for axis, race in zip(axes.flat, races, strict=True):
         best = race.best(list(race.curves))
-        for method, rows in race.curves.items():
-            points = [(row["seconds"], row["psi"] - best) for row in rows if row["step"] and row["psi"] > best]
-            label = method if method in (LCPP, DEFAULT) else f"DCCP, {method}"
-            marker = "" if method == LCPP else "o"
-            axis.plot(
-                *zip(*points, strict=True), marker=marker, markersize=3, color=COLOR[method], label=label
-            ) if points else None
+        floor = max(best * NEAR / 10, FLOOR)
+        for method in race.curves:
+            _curve(axis, race, method, best, floor)
+        if best * NEAR > floor:
+            axis.axhline(best * NEAR, color="0.4", linewidth=0.8, linestyle=":", label=f"{NEAR:g} of the lowest ψ")
         axis.set(xscale="log", yscale="log", xlabel="seconds", ylabel="ψ − lowest ψ")
         axis.set_title(f"{race.label}\nη = {paper.DCCP_LEVELS[race.name]:g} d", fontsize=9)
-    axes[0, 0].legend(fontsize=7)
+    legend_below(figure, axes)
     return figure
+
+
+def _curve(axis: Axes, race: Race, method: str, best: float, floor: float) -> None:
+    """A mark at every step of DCCP; at the last one of the others, which have hundreds. Hollow where it is unsound."""
+    rows, sound = [row for row in race.curves[method] if row["step"]], race.sound(method)
+    if not rows or np.isnan(best):
+        return
+    times, gaps = [row["seconds"] for row in rows], [max(row["psi"] - best, floor) for row in rows]
+    marks = {"marker": "o", "markersize": 4, "color": COLOR[method]}
+    axis.plot(times, gaps, **marks, markevery=[-1] if method in (LCPP, DEFAULT) else None, label=called(method))
+    hollow = [number for number, row in enumerate(rows) if row not in sound]
+    axis.plot(times, gaps, **marks, linestyle="", markerfacecolor="white", markevery=hollow) if hollow else None

@@ -33,7 +33,7 @@ from experiments.competitors.skglm_mcp import SkglmMCP, penalised
 from experiments.datasets import NAMES, Split
 from experiments.reproduce.study import Claim, Outcome, Scope, Study, Table
 from experiments.reproduce.task import Row, Task
-from experiments.results import COLORS, panels
+from experiments.results import COLORS, legend_below, panels
 from experiments.studies.sets import argument, chosen, split, zero_one
 from levelprox.constraints import MCP
 
@@ -59,6 +59,7 @@ METHODS: dict[str, Competitor] = {
     AUTHORS: AuthorsGIST(max_iter=paper.MOST_ITERATIONS, warm=True),
 }
 COLOR = dict(zip(METHODS, COLORS, strict=False))
+MARKER = dict(zip(METHODS, "os^vDx", strict=True))
 
 
 def weights(train: Samples, count: int) -> Vector:
@@ -180,7 +181,8 @@ class FigErrorNnz(Study):
             claims=[claim for contest in contests for claim in contest.claims()],
             notes=[
                 "The paper does not give its grids of α and η; here they follow from the data.",
-                "LCPP's error is compared with Lasso's at as many nonzeros, straight between Lasso's points.",
+                "LCPP's error is compared with Lasso's at as many nonzeros, straight between Lasso's points over "
+                "the logarithm of nonzeros; where Lasso has two models of a size, the better one counts.",
                 "skglm and abess are not in the paper's figure. skglm solves GIST's problems by coordinate descent.",
             ],
         )
@@ -217,7 +219,8 @@ class Contest:
         for nonzeros, error in self.curves["LCPP"]:
             if places[0] <= nonzeros <= places[-1]:
                 lasso = float(np.interp(np.log(nonzeros), np.log(places), errors[first]))
-                found.append((nonzeros, error - lasso if self.loss == "logistic" else error / lasso - 1))
+                excess = error - lasso if self.loss == "logistic" else error / lasso - 1
+                found.append((nonzeros, round(excess, 9)))
         return found
 
     def claims(self) -> Iterator[Claim]:
@@ -225,6 +228,9 @@ class Contest:
         if not (self.curves.get("LCPP") and self.curves.get("Lasso")):
             return
         above = self.above_lasso()
+        if not above:
+            yield Claim(f"{self.label}: LCPP errs at most as much as Lasso", "no model is as large as Lasso's", None)
+            return
         half = above[: -(-len(above) // 2)]
         unit = "points" if self.loss == "logistic" else "of Lasso's"
         worst_half, worst = (max(part, key=lambda pair: pair[1]) for part in (half, above))
@@ -248,16 +254,20 @@ def draw(contests: Sequence[Contest]) -> Figure:
         _panel(axis, contest)
     for axis in axes.flat[len(contests) :]:
         axis.set_axis_off()
-    axes[0, 0].legend(fontsize=7)
+    legend_below(figure, axes)
     return figure
 
 
 def _panel(axis: Axes, contest: Contest) -> None:
     for method, points in contest.curves.items():
         if points:
-            axis.plot(*zip(*points, strict=True), marker="o", markersize=3, color=COLOR[method], label=method)
+            style = {"marker": MARKER[method], "color": COLOR[method], "linestyle": "--" if method == AUTHORS else "-"}
+            on_top = 3 if method == "LCPP" else 2
+            axis.plot(*zip(*points, strict=True), **style, markersize=4, linewidth=1.2, label=method, zorder=on_top)
     errors = [error for points in contest.curves.values() for _, error in points]
-    low, high = min(errors), float(np.quantile(errors, 0.9))  # the emptiest models would flatten all the rest
-    axis.set(xscale="log", xlabel="nonzeros", ylim=(low - 0.05 * (high - low), high))
+    if errors and (high := float(np.quantile(errors, 0.9))) > (low := min(errors)):
+        margin = 0.05 * (high - low)
+        axis.set_ylim(low - margin, high + margin)  # the emptiest models would flatten all the rest
+    axis.set(xscale="log", xlabel="nonzeros")
     axis.set_ylabel("test error, %" if contest.loss == "logistic" else "mean squared error")
     axis.set_title(contest.label, fontsize=9)

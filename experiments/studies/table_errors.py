@@ -155,7 +155,8 @@ def choices(rows: Sequence[Row], name: str, method: str) -> dict[int, tuple[int,
         errors: dict[tuple[int, int], list[float]] = {}
         for row in of_repeat:
             errors.setdefault((row["chain"], row["place"]), []).append(row["error"])
-        means = {point: float(np.mean(found)) for point, found in sorted(errors.items()) if len(found) == FOLDS}
+        # Rounded: equal counts of errors must not differ by the order in which they are added.
+        means = {p: round(float(np.mean(found)), 9) for p, found in sorted(errors.items()) if len(found) == FOLDS}
         if means:
             best[repeat] = min(means, key=lambda point: means[point])
     return best
@@ -173,7 +174,7 @@ def final_errors(rows: Sequence[Row], name: str, method: str) -> list[float]:
 
 def rank(name: str, found: dict[tuple[str, str], list[float]]) -> int | None:
     """LCPP's place among the three by mean error, 1 the best; None where not all are known."""
-    means = {method: np.mean(found[name, method]) for method in METHODS if (name, method) in found}
+    means = {method: round(float(np.mean(found[name, method])), 9) for method in METHODS if (name, method) in found}
     return None if len(means) < len(METHODS) else 1 + sum(mean < means["LCPP"] for mean in means.values())
 
 
@@ -207,7 +208,7 @@ def claims(name: str, label: str, found: dict[tuple[str, str], list[float]]) -> 
     exact = name == label
     for method in METHODS:
         if errors := found.get((name, method)):
-            mean, bound = float(np.mean(errors)), theirs[method][0] + SLACK
+            mean, bound = (round(float(value), 9) for value in (np.mean(errors), theirs[method][0] + SLACK))
             yield Claim(
                 f"{label}: {method} {theirs[method][0]:.2f} %",
                 f"{mean:.2f} %, {'at most' if mean <= bound else 'above'} {bound:.2f}",
