@@ -116,6 +116,9 @@ def _reproduce(parsed: argparse.Namespace, studies: Mapping[str, Study]) -> int:
     except FolderError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except OSError as error:  # a full disk, say; answers are whole or not there
+        print(f"error: {error.filename or out}: {error.strerror or error}; the same command goes on", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print(f"\nstopped; the same command goes on where it was: what was done is in {out}", file=sys.stderr)
         return INTERRUPTED

@@ -353,6 +353,16 @@ def test_abess_has_k_features_and_no_intercept(loss, sparse):
         np.testing.assert_allclose(gradient(train, fit.x)[support], 0, atol=1e-5)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_abess_is_spared_the_constant_columns_it_refuses(sparse):
+    pytest.importorskip("abess", reason=NEEDS_BENCH)
+    whole = samples("squared", sparse)
+    X = whole.X.toarray() if sparse else whole.X.copy()
+    X[:, 3], X[:, 4] = 0.0, 2.0
+    [fit] = competitor("abess").fits(Samples(type(whole.X)(X) if sparse else X, whole.b, "squared"), [{"k": 5}])
+    assert np.count_nonzero(fit.x) == 5 and not fit.x[[3, 4]].any()
+
+
 # --- What is not there ---
 
 

@@ -413,3 +413,30 @@ def test_every_experiment_is_documented_and_its_tasks_can_be_run_and_found_again
             assert one.study == name and iter(one.rows())
             Parts(tmp_path).keep(one, Answer([], 0.0))
             assert Parts(tmp_path).answer(one) == Answer([], 0.0)
+
+
+def test_an_answer_to_another_question_takes_nobodys_place(tmp_path):
+    """The same task with fewer rows, or on other data, in the same folder."""
+    parts = Parts(tmp_path)
+    for values in ([1], [2]):
+        parts.keep(task("rows", "same", values=values), Answer([{"value": values[0]}], 0.0))
+    assert [parts.answer(task("rows", "same", values=[v])).rows for v in (1, 2)] == [[{"value": 1}], [{"value": 2}]]
+    assert parts.answer(task("rows", "same", values=[3])) is None
+
+
+class TwoSets(Study):
+    """A task for each of two sets."""
+
+    name, title = "two", "Two sets"
+
+    def tasks(self, scope, rows):
+        return [task("rows", name, values=[name]) for name in ("a", "b") if not scope.sets or name in scope.sets]
+
+    def outcome(self, rows, scope):
+        return Outcome(" ".join(row["value"] for row in rows), "")
+
+
+def test_a_run_of_one_set_reports_on_the_others_too(tmp_path):
+    for name, known, left in (("a", "a", 1), ("b", "a b", 0), ("a", "a b", 0)):
+        report = Session(TwoSets(), Scope(Places(), sets=(name,)), Parts(tmp_path), 1).run()
+        assert (report.outcome.summary, report.left) == (known, left)

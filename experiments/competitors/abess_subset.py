@@ -13,15 +13,24 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from experiments.competitors.base import Competitor, Fit, Point, Samples, noted
+
+
+def _varying(train: Samples) -> NDArray[np.intp]:
+    """The columns that have two different values."""
+    low, high = train.X.min(axis=0), train.X.max(axis=0)
+    if train.sparse:
+        low, high = low.toarray(), high.toarray()
+    return np.flatnonzero(np.ravel(low) < np.ravel(high))
 
 
 class Abess(Competitor):
     """Asked for k alone, without an intercept where its version can leave it out; else the intercept is in the fit.
 
     Columns are normalised inside, which is its default, and coefficients come back in the units of X. The weight of its
-    information criterion is 0, so that k features are what it returns.
+    information criterion is 0, so that k features are what it returns. It refuses constant columns: they are left out.
 
     Parameters
     ----------
@@ -38,15 +47,18 @@ class Abess(Competitor):
     def fits(self, train: Samples, points: Sequence[Point]) -> Iterator[Fit]:
         self.ready()
         target = (train.b > 0).astype(np.float64) if train.loss == "logistic" else train.b
+        varying = _varying(train)
+        X = train.X if varying.size == train.X.shape[1] else train.X[:, varying]
         for point in points:
             began = time.perf_counter()
-            model = self._model(train.loss, int(point["k"]))
+            model = self._model(train.loss, min(int(point["k"]), varying.size))
             with noted() as notes:
-                model.fit(train.X, target)
+                model.fit(X, target)
             intercept = float(np.ravel(model.intercept_)[0])
             if intercept:
                 notes.append(f"intercept {intercept:.6g}")
-            x = np.array(model.coef_, np.float64).ravel()
+            x = np.zeros(train.X.shape[1])
+            x[varying] = np.ravel(model.coef_)
             # How many rounds it took it does not tell.
             yield Fit(point, x, time.perf_counter() - began, 0, "; ".join(notes), intercept)
 

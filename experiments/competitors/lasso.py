@@ -16,6 +16,7 @@ import numpy as np
 from sklearn import linear_model
 from sklearn.svm import l1_min_c
 
+from experiments import paper
 from experiments.competitors.base import Competitor, Fit, Point, Samples, Vector, noted
 
 #: Up to how many features of dense data a Gram matrix pays: it is computed once for all points.
@@ -25,7 +26,7 @@ _MOST_FOR_GRAM = 2000
 def logistic_grid(train: Samples) -> list[Point]:
     """The paper's grid: C = C₀·10^(1 + 2k/3), k = 0, …, 9, C₀ the least with a nonzero coefficient."""
     least = float(l1_min_c(train.X, train.b, loss="log", fit_intercept=False))
-    return [{"C": least * 10 ** (1 + 2 * k / 3)} for k in range(10)]
+    return [{"C": least * 10**power} for power in paper.LASSO_POWERS]
 
 
 class Lasso(Competitor):

@@ -12,12 +12,9 @@ from typing import Any, ClassVar
 from experiments.competitors.base import Competitor, Fit, Point, Samples, Vector, noted
 from levelprox import Problem, Result, solve
 from levelprox.constraints import MCP
-from levelprox.subsolvers import Spectral
 
-#: With room for more features than this the paper's spectral steps are taken, and this many at most. The default engine
-#: solves systems as large as the support, and separable data make them nearly singular.
-MOST_FEATURES = 500
-MOST_STEPS = 2000
+#: The paper's 2000 iterations, in outer steps of ten spectral ones; Newton steps end long before.
+MOST_OUTER = 200
 
 
 class LCPP(Competitor):
@@ -56,14 +53,10 @@ class LCPP(Competitor):
             yield Fit(point, x, time.perf_counter() - began, result.n_grad, "; ".join(notes))
 
     def _solved(self, problem: Problem, x0: Vector | None) -> Result:
-        if min(problem.level / problem.constraint.cap, problem.dimension) > MOST_FEATURES and problem.dimension > 1000:
-            inner = Spectral()
-            how: dict[str, Any] = {"subsolver": inner, "max_iter": MOST_STEPS // inner.max_steps, "start": "direct"}
-        else:
-            how = {"start": self.start}
+        how: dict[str, Any] = {"start": self.start}
         if self.start == "direct" and x0 is not None:
-            how |= {"x0": x0, "start": "auto"}
-        return solve(problem, tol=self.tol, time_limit=self.time_limit, **how)
+            how = {"x0": x0}
+        return solve(problem, tol=self.tol, time_limit=self.time_limit, max_iter=MOST_OUTER, **how)
 
 
 def _leads_to(last: Point, point: Point) -> bool:

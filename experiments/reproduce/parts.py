@@ -97,7 +97,8 @@ class Parts:
 
     def _place(self, task: Task) -> Path:
         words = re.sub(r"[^A-Za-z0-9.=-]+", "_", "-".join(task.key))
-        digest = hashlib.sha256("\0".join(task.key).encode()).hexdigest()[:8]  # keys that differ in odd letters alone
+        # The answer to another question (other rows, a stand-in for an original) must not take this one's place.
+        digest = hashlib.sha256("\0".join([*task.key, _asked(task)]).encode()).hexdigest()[:12]
         return self.out / "parts" / task.study / f"{words[:80]}-{digest}.json"
 
 

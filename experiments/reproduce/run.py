@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from experiments.competitors import MissingError
@@ -97,16 +97,18 @@ class Session:
 
     def _work_and_report(self) -> Report:
         tried: set[str] = set()
-        while left := [task for task in self._known() if task.name not in tried and not self.parts.answer(task)]:
+        while left := [
+            task for task in self._known(self.scope) if task.name not in tried and not self.parts.answer(task)
+        ]:
             tried.update(task.name for task in left)
             self._work(left)
         return self._report()
 
-    def _known(self) -> list[Task]:
+    def _known(self, scope: Scope) -> list[Task]:
         """All tasks that can be named by now."""
         tasks: list[Task] = []
         while True:
-            more = self.study.tasks(self.scope, self.parts.rows(tasks))
+            more = self.study.tasks(scope, self.parts.rows(tasks))
             keys = [task.key for task in more]
             if len(set(keys)) < len(keys):
                 raise ValueError(f"two tasks of {self.study.name} have the same key")
@@ -132,8 +134,9 @@ class Session:
             (self.skipped if answer.ended == "skipped" else self.failed)[task.name] = answer.reason
 
     def _report(self) -> Report:
-        """The CSV file and the figures, from what is on disk alone."""
-        tasks = self._known()
+        """The CSV file and the figures, from what is on disk alone: of all sets, whichever were asked for now."""
+        everything = replace(self.scope, sets=())
+        tasks = self._known(everything)
         known = {task.name: answer for task in tasks if (answer := self.parts.answer(task))}
         rows = [row for answer in known.values() for row in answer.rows]
         report = self._empty()
@@ -142,7 +145,7 @@ class Session:
         report.left = sum(task.name not in {*known, *self.skipped, *self.failed} for task in tasks)
         if rows:
             report.csv = self.parts.write_csv(self.study.name, rows)
-            report.outcome = self.study.outcome(rows, self.scope)
+            report.outcome = self.study.outcome(rows, everything)
             for name, figure, _ in report.outcome.figures:
                 save(figure, self.parts.out / name)
         return report

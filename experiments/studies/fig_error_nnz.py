@@ -47,6 +47,7 @@ AUTHORS = AuthorsGIST.name
 #: scaling refuses most steps. A curve ends where its time did.
 LIMIT, QUICK_LIMIT = 120.0, 8.0
 LIMITS = {AUTHORS: 40.0}
+QUICK_LIMITS = {"skglm MCP": 30.0}  # most of it to compile itself
 #: How far above Lasso LCPP may be anywhere: points of 0-1 error, share of a squared error.
 SLACK = {"logistic": 0.4, "squared": 0.02}
 
@@ -153,18 +154,18 @@ class FigErrorNnz(Study):
     title: ClassVar[str] = "Figure 3: test error against nonzeros"
 
     def tasks(self, scope: Scope, rows: Sequence[Row]) -> list[Task]:
-        count, limit = (QUICK_POINTS, QUICK_LIMIT) if scope.quick else (POINTS, LIMIT)
+        count, limit, limits = (QUICK_POINTS, QUICK_LIMIT, QUICK_LIMITS) if scope.quick else (POINTS, LIMIT, LIMITS)
         tasks = []
         for name in chosen(NAMES, scope):
             dataset = argument(name, scope)
             for method in GRIDS:
                 asked: dict[str, Any] = {"dataset": dataset, "method": method, "count": count}
-                seconds = min(limit, LIMITS.get(method, limit))
-                tasks.append(Task(self.name, (name, method), f"{__name__}:errors_of", asked, seconds))
+                key = (name, method)
+                tasks.append(Task(self.name, key, f"{__name__}:errors_of", asked, limits.get(method, limit)))
             levels = [row["g"] for row in rows if row["set"] == name and row["method"] == "Lasso" and row["g"] > 0]
             if levels:
                 asked = {"dataset": dataset, "levels": sorted(set(levels))}
-                tasks.append(Task(self.name, (name, "LCPP"), f"{__name__}:errors_of_lcpp", asked, 2 * limit))
+                tasks.append(Task(self.name, (name, "LCPP"), f"{__name__}:errors_of_lcpp", asked, limit))
         return tasks
 
     def outcome(self, rows: Sequence[Row], scope: Scope) -> Outcome:
@@ -184,6 +185,8 @@ class FigErrorNnz(Study):
                 "LCPP's error is compared with Lasso's at as many nonzeros, straight between Lasso's points over "
                 "the logarithm of nonzeros; where Lasso has two models of a size, the better one counts.",
                 "skglm and abess are not in the paper's figure. skglm solves GIST's problems by coordinate descent.",
+                f"A method has {LIMIT:.0f} s for a set, GIST with its authors' scaling {LIMITS[AUTHORS]:.0f} s; a "
+                "curve ends where its time did, and a method without one had no fit by then.",
             ],
         )
 
@@ -231,7 +234,7 @@ class Contest:
         if not above:
             yield Claim(f"{self.label}: LCPP errs at most as much as Lasso", "no model is as large as Lasso's", None)
             return
-        half = above[: -(-len(above) // 2)]
+        half, beyond = above[: -(-len(above) // 2)], len(self.curves["LCPP"]) - len(above)
         unit = "points" if self.loss == "logistic" else "of Lasso's"
         worst_half, worst = (max(part, key=lambda pair: pair[1]) for part in (half, above))
         yield Claim(
@@ -242,7 +245,8 @@ class Contest:
         )
         yield Claim(
             f"{self.label}: LCPP is nowhere more than {SLACK[self.loss]:g} {unit} above Lasso",
-            f"at most {worst[1]:+.3g} {unit} ({worst[0]} nonzeros)",
+            f"at most {worst[1]:+.3g} {unit} ({worst[0]} nonzeros)"
+            + (f"; {beyond} models of LCPP are smaller or larger than all of Lasso's" if beyond else ""),
             worst[1] <= SLACK[self.loss],
         )
 

@@ -25,7 +25,9 @@ def argument(name: str, scope: Scope) -> Row:
         label = source(name, scope.places).label
     except DataError:
         label = name  # the task will say what is wrong
-    return {"name": name, "rows": QUICK_ROWS if scope.quick else None, "label": label}
+    if scope.quick:
+        return {"name": name, "rows": QUICK_ROWS, "label": f"{label}, {QUICK_ROWS} rows"}
+    return {"name": name, "rows": None, "label": label}
 
 
 def chosen(names: Sequence[str], scope: Scope) -> list[str]:
