@@ -3,7 +3,8 @@
 0-1 error in per cent for classification, mean squared error for regression. MCP has λ = 2 and θ = 5, as in the paper,
 which does not give its grids. Here every method gets one that follows from the data:
 
-- Lasso, min ψ(x) + α‖x‖₁: α from 0.7 to 1/300 of the least α whose solution is 0.
+- Lasso, min ψ(x) + α‖x‖₁: α from 0.7 to 1/300 of the least α whose solution is 0; three times as many points on the
+  sparse half, where errors fall in steps as features come in.
 - GIST, min ψ(x) + (α/2) MCP(x): its slope at 0 is Lasso's, at the same α. skglm's MCP solves the same problems. GIST
   also with its authors' scaling, whose map is not the proximal one.
 - LCPP, min ψ(x) s.t. MCP(x) ≤ η: η = MCP(x_Lasso) for each of Lasso's solutions, the same budget.
@@ -15,7 +16,7 @@ iterations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -51,6 +52,15 @@ QUICK_LIMITS = {"skglm MCP": 30.0}  # most of it to compile itself
 #: How far above Lasso LCPP may be anywhere: points of 0-1 error, share of a squared error.
 SLACK = {"logistic": 0.4, "squared": 0.02}
 
+REMARK = (
+    "Coefficients past the threshold cost nothing more, so that with features enough to separate the classes they run "
+    "off, and an exact fit errs more than one that stops early; Lasso goes on shrinking them. See docs/reproduce.md."
+)
+FEW = (
+    "At so small a level MCP is all but straight, and LCPP is the Lasso with other numbers of features: who is ahead "
+    "is a matter of a few test rows."
+)
+
 METHODS: dict[str, Competitor] = {
     "LCPP": LCPP(tol=1e-4, time_limit=60.0, warm=False),
     "GIST": GIST(max_iter=paper.MOST_ITERATIONS, warm=True),
@@ -71,9 +81,19 @@ def weights(train: Samples, count: int) -> Vector:
 
 def lasso_points(train: Samples, count: int) -> list[Point]:
     """In scikit-learn's units: C for a sum of logistic losses, α for half a mean of squares."""
+    return _in_units(train, weights(train, count))
+
+
+def points_between(train: Samples, count: int) -> list[Point]:
+    """Two more between any two of the sparse half: with few features errors fall in steps, not along a line."""
+    steps = weights(train, 3 * count - 2)[: 3 * count // 2]
+    return _in_units(train, [alpha for place, alpha in enumerate(steps) if place % 3])
+
+
+def _in_units(train: Samples, alphas: Iterable[float]) -> list[Point]:
     if train.loss == "logistic":
-        return [{"C": float(1 / (train.b.size * alpha))} for alpha in weights(train, count)]
-    return [{"alpha": float(alpha / 2)} for alpha in weights(train, count)]
+        return [{"C": float(1 / (train.b.size * alpha))} for alpha in alphas]
+    return [{"alpha": float(alpha / 2)} for alpha in alphas]
 
 
 def gist_points(train: Samples, count: int) -> list[Point]:
@@ -107,6 +127,14 @@ def errors_of(dataset: Row, method: str, count: int) -> Iterator[Row]:
     data = split(dataset)
     train = Samples(data.X, data.b, data.loss)
     yield from judged(dataset, data, method, train, GRIDS[method](train, count))
+
+
+def errors_between(dataset: Row, count: int) -> Iterator[Row]:
+    """Further rows of Lasso, from which no levels are made."""
+    data = split(dataset)
+    train = Samples(data.X, data.b, data.loss)
+    for row in judged(dataset, data, "Lasso", train, points_between(train, count)):
+        yield row | {"between": True}
 
 
 def errors_of_lcpp(dataset: Row, levels: Sequence[float]) -> Iterator[Row]:
@@ -162,7 +190,10 @@ class FigErrorNnz(Study):
                 asked: dict[str, Any] = {"dataset": dataset, "method": method, "count": count}
                 key = (name, method)
                 tasks.append(Task(self.name, key, f"{__name__}:errors_of", asked, limits.get(method, limit)))
-            levels = [row["g"] for row in rows if row["set"] == name and row["method"] == "Lasso" and row["g"] > 0]
+            asked = {"dataset": dataset, "count": count}
+            tasks.append(Task(self.name, (name, "Lasso", "between"), f"{__name__}:errors_between", asked, limit))
+            lasso = [row for row in rows if row["set"] == name and row["method"] == "Lasso" and not row.get("between")]
+            levels = [row["g"] for row in lasso if row["g"] > 0]
             if levels:
                 asked = {"dataset": dataset, "levels": sorted(set(levels))}
                 tasks.append(Task(self.name, (name, "LCPP"), f"{__name__}:errors_of_lcpp", asked, limit))
@@ -242,12 +273,14 @@ class Contest:
             f"at {sum(excess <= 0 for _, excess in half)} of {len(half)} points; "
             f"at most {worst_half[1]:+.3g} {unit} ({worst_half[0]} nonzeros)",
             worst_half[1] <= 0,
+            FEW if worst_half[1] > 0 else "",
         )
         yield Claim(
             f"{self.label}: LCPP is nowhere more than {SLACK[self.loss]:g} {unit} above Lasso",
             f"at most {worst[1]:+.3g} {unit} ({worst[0]} nonzeros)"
             + (f"; {beyond} models of LCPP are smaller or larger than all of Lasso's" if beyond else ""),
             worst[1] <= SLACK[self.loss],
+            REMARK if worst[1] > SLACK[self.loss] else "",
         )
 
 
