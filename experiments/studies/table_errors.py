@@ -106,17 +106,18 @@ class TableErrors(Study):
         tasks = []
         for name in chosen(list(paper.TABLE_4), scope):
             dataset = argument(name, scope)
+            # What earlier rows have chosen comes first: a run that is stopped has whole repetitions to show.
+            for method in METHODS:
+                for chain, place in dict.fromkeys(choices(rows, name, method).values()):
+                    asked = {"dataset": dataset, "method": method, "chain": chain, "place": place}
+                    key = (name, method, f"chain={chain}", f"place={place}")
+                    tasks.append(Task(self.name, key, f"{__name__}:retrained", asked))
             for repeat in range(repeats):
                 for fold in range(FOLDS):
                     for method in METHODS:
                         asked = {"dataset": dataset, "method": method, "repeat": repeat, "fold": fold}
                         key = (name, method, f"repeat={repeat}", f"fold={fold}")
                         tasks.append(Task(self.name, key, f"{__name__}:fold_errors", asked))
-            for method in METHODS:
-                for chain, place in dict.fromkeys(choices(rows, name, method).values()):
-                    asked = {"dataset": dataset, "method": method, "chain": chain, "place": place}
-                    key = (name, method, f"chain={chain}", f"place={place}")
-                    tasks.append(Task(self.name, key, f"{__name__}:retrained", asked))
         return tasks
 
     def outcome(self, rows: Sequence[Row], scope: Scope) -> Outcome:
