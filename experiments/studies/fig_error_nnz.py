@@ -280,7 +280,7 @@ class Contest:
         yield Claim(
             f"{self.label}: LCPP is nowhere more than {SLACK[self.loss]:g} {unit} above Lasso",
             f"at most {worst[1]:+.3g} {unit} ({worst[0]} nonzeros)"
-            + (f"; {beyond} models of LCPP are smaller or larger than all of Lasso's" if beyond else ""),
+            + (f"; models of LCPP smaller or larger than all of Lasso's: {beyond}" if beyond else ""),
             worst[1] <= SLACK[self.loss],
             "" if worst[1] <= SLACK[self.loss] else FEW if worst in half else REMARK[self.loss],
         )
