@@ -34,15 +34,15 @@ def add_command(subparsers: Any) -> None:
 
 def _list(parsed: argparse.Namespace) -> int:
     """One line a name; what cannot be had says why."""
-    places, status = Places.from_environment(parsed.dir), 0
+    places, troubles = Places.from_environment(parsed.dir), {}
     for name in NAMES:
         try:
             found = source(name, places)
         except DataError as error:
-            status = _complain(error)
+            troubles[str(error)] = error  # a folder that is not there is one trouble, not six
         else:
             print(f"{found.label}: {found.kind}" + (f"; {found.note}" if found.note else ""))
-    return status
+    return max(map(_complain, troubles.values()), default=0)
 
 
 def _get(parsed: argparse.Namespace) -> int:
