@@ -73,7 +73,7 @@ def test_whatever_becomes_of_one_task_the_others_are_done(log):
         "aborts": ("failed", "the process was ended by SIGABRT"),
         "memory memory": ("limit", "ran out of its 1 GiB of memory"),
         "memory aborts": ("limit", "the process was ended by SIGABRT, with 1 GiB of memory"),
-        "memory crashes": ("failed", "the process was ended by SIGSEGV, with 1 GiB of memory"),
+        "memory crashes": ("limit", "the process was ended by SIGSEGV, with 1 GiB of memory"),
     }
     for i in range(4):
         assert found[f"good {i}"].rows == [{"value": i}, {"value": None}, {"value": float("inf")}]

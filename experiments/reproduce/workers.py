@@ -184,7 +184,7 @@ class Worker:
         died = f"the process was ended by {signal.Signals(-code).name}"
         if self.task.memory is not None:
             # Compiled solvers abort when they get no memory: that is the limit, and would happen again.
-            ended = "limit" if -code == signal.SIGABRT else "failed"
+            ended = "limit" if -code in (signal.SIGABRT, signal.SIGSEGV) else "failed"
             return self._answer(ended, f"{died}, with {self.task.memory:g} GiB of memory")
         return self._answer("failed", died + " (the machine may be out of memory)" * (-code == signal.SIGKILL))
 
