@@ -59,6 +59,20 @@ class NumericalError(LevelproxError, ArithmeticError):
         self.result = result
 
 
+class BackendError(LevelproxError, RuntimeError):
+    """Whoever holds the data does not answer any more: workers, a scheduler, a device; the message says what is left.
+
+    Attributes
+    ----------
+    result : Result or None
+        What the run had reached: `result.x` is the last good, feasible point.
+    """
+
+    def __init__(self, message: str, result: Result | None = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
 class CheckpointWarning(UserWarning):
     """The state of a run could not be kept, or only an earlier one was there."""
 

@@ -18,6 +18,7 @@ Vector = NDArray[np.float64]
 
 _ROUNDING = 1e-6  # of a fit by a quasi-Newton method
 _NEWTON_STEPS = 2000
+_GONE = 1e-10  # of a gradient
 _SHOWS = 1e-15  # of ψ
 _CLOSE = 1e-3  # to the null fit, relative to its distance from the origin
 
@@ -94,6 +95,10 @@ def _fit_unconstrained(objective: Objective, begin: Vector, nonnegative: NDArray
 
     bounds = [(0.0, None) if asked else (None, None) for asked in nonnegative]
     best = (math.inf, begin)
+    if objective.curved and cast(Curved, objective).dear and not np.any(nonnegative):
+        begin, left = _by_newton(cast(Curved, objective), begin, deadline)
+        if left <= _GONE:
+            return begin
 
     def timed(x: Vector) -> tuple[float, Vector]:
         nonlocal best
@@ -113,18 +118,18 @@ def _fit_unconstrained(objective: Objective, begin: Vector, nonnegative: NDArray
             options={"maxiter": 200, "ftol": 0.0, "gtol": 1e-12},
         )
     if objective.curved and not np.any(nonnegative) and not objective.is_separated(best[1]):
-        return _by_newton(cast(Curved, objective), best[1], deadline)
+        return _by_newton(cast(Curved, objective), best[1], deadline)[0]
     return best[1]
 
 
-def _by_newton(objective: Curved, x: Vector, deadline: float) -> Vector:
+def _by_newton(objective: Curved, x: Vector, deadline: float) -> tuple[Vector, float]:
     """Newton steps from where a quasi-Newton method left off, for as long as they still gain a part of ψ that shows.
 
     Where targets are of the order of 1e250, or of 1e-40, the fit is hundreds of units away, and steps scaled by the
-    gradient at the origin never get there.
+    gradient at the origin never get there. Also: which part of the gradient is left.
     """
     z = objective.margins(x)
-    psi = objective.value_of(z)
+    psi, first = objective.value_of(z), float(np.max(np.abs(objective.gradient_of(z))))
     for _ in range(_NEWTON_STEPS):
         gradient, hessian = objective.gradient_of(z), objective.hessian_of(z, True)
         if not (np.all(np.isfinite(gradient)) and np.all(np.isfinite(hessian))) or time.monotonic() > deadline:
@@ -133,9 +138,9 @@ def _by_newton(objective: Curved, x: Vector, deadline: float) -> Vector:
         step = -np.asarray(np.linalg.lstsq(hessian / size, gradient / size, rcond=None)[0], np.float64)
         if not -float(np.sum((gradient / size) * step)) * size > _SHOWS * abs(psi):
             break
-        along = objective.moved(step)
-        after = objective.value_of(z + along)
+        new = z + objective.moved(step)
+        after = objective.value_of(new)
         if not after < psi:
             break
-        x, z, psi = x + step, z + along, after
-    return x
+        x, z, psi = x + step, new, after
+    return x, float(np.max(np.abs(objective.gradient_of(z)))) / first if first > 0 else 0.0

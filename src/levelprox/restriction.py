@@ -162,14 +162,12 @@ def _further(problem: Problem, objective: Curved, at: Iterate, new: Iterate) -> 
     Margins are linear in the step, so the search costs no data; what it finds is taken where it is worth a pass.
     """
     assert at.margins is not None and new.margins is not None
-    along, best = new.margins - at.margins, new
-    t = 2.0
+    psi_at, best, t = objective.along(at.margins, new.margins), new, 2.0
     while t <= _LONGEST:
-        x, margins = at.x + t * (new.x - at.x), at.margins + t * along
-        psi = objective.value_of(margins)
+        x, psi = at.x + t * (new.x - at.x), psi_at(t)
         if not psi < best.psi or not problem.is_feasible(x):
             break
-        best, t = replace(new, x=x, psi=psi, margins=margins), 2 * t
+        best, t = replace(new, x=x, psi=psi), 2 * t
     if t <= _WORTH_A_PASS:
         return new
     margins, gradient, hessian = objective.evaluated(at.margins, best.x - at.x, True)

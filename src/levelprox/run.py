@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from levelprox.certificate import Certificate, assemble
 from levelprox.conclusion import STILL, Conclusion
 from levelprox.continuation import continued, convex_start
-from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError, warn
+from levelprox.errors import BackendError, InfeasibleError, InvalidInputError, NumericalError, warn
 from levelprox.journal import Journal
 from levelprox.lcpp import LEFT, without_level
 from levelprox.levels import Constant, Levels
@@ -241,6 +241,9 @@ class Run:
             yield
         except NumericalError:
             raise
+        except BackendError as error:
+            error.result = self._so_far(str(error))
+            raise
         except Exception as error:
             if isinstance(error, InvalidInputError) and self.n_outer == 0:
                 raise  # nothing was done yet: it is the input that is wrong
@@ -408,11 +411,14 @@ class Run:
 
     def _fail(self, message: str, cause: BaseException | None) -> NoReturn:
         """Raise, with the last good point attached."""
-        result = None
-        if self.best is not None:
-            certificate = assemble(self.problem, self.best.x, self.best.psi, self.best.gradient, self.null)
-            result = Conclusion(self).result(Status.NUMERICAL_ERROR, message, certificate)
-        raise NumericalError(message, result) from cause
+        raise NumericalError(message, self._so_far(message)) from cause
+
+    def _so_far(self, message: str) -> Result | None:
+        """The last good point, where there is one."""
+        if self.best is None:
+            return None
+        certificate = assemble(self.problem, self.best.x, self.best.psi, self.best.gradient, self.null)
+        return Conclusion(self).result(Status.NUMERICAL_ERROR, message, certificate)
 
 
 def _final(status: Status | None) -> Status | None:

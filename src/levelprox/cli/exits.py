@@ -19,7 +19,7 @@ class Exit(IntEnum):
     BUG = 70  #: an error in levelprox itself; the traceback is in a file
     CANNOT_CREATE = 73  #: a file to be written cannot be, or is there already
     IO = 74  #: reading or writing failed on the way: a full disk, no memory
-    TRY_AGAIN = 75  #: another process holds the checkpoint
+    TRY_AGAIN = 75  #: another process holds the checkpoint, or a cluster does not answer
     INTERRUPTED = 130  #: Ctrl-C
     CLOSED = 141  #: whoever read the output has gone
     TERMINATED = 143  #: SIGTERM
@@ -82,7 +82,7 @@ def _of_levelprox(error: BaseException) -> Exit:
         return Exit.BUG
     from levelprox import errors
 
-    if isinstance(error, errors.CheckpointLockedError):
+    if isinstance(error, errors.CheckpointLockedError | errors.BackendError):
         return Exit.TRY_AGAIN
     if isinstance(error, errors.CheckpointError):
         cause = error.__cause__

@@ -11,6 +11,7 @@ vanish. A part's own figures are those of `moments.py`, about its own mean: spar
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
@@ -96,6 +97,13 @@ class RunningMoments:
             with np.errstate(over="ignore"):
                 total = float(np.ldexp(small.sum(), exponent))
             self._merge(total, moments_of(design, small))
+
+    def __add__(self, other: RunningMoments) -> RunningMoments:
+        """Of the rows of both."""
+        both = copy.copy(self)
+        if other.total > 0:
+            both._merge(other.total, other._moments)
+        return both
 
     def _merge(self, added: float, new: Moments) -> None:
         total = self.total + added

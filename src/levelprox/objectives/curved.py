@@ -26,6 +26,9 @@ class Curved(Objective):
     always flat.
     """
 
+    #: Whether ψ is dear, a round over data that are elsewhere: then Newton steps are tried before methods without ∇²ψ.
+    dear: bool = False
+
     @property
     @abstractmethod
     def n_margins(self) -> int:
@@ -59,6 +62,11 @@ class Curved(Objective):
         """
         z = z + self.moved(dx)
         return z, self.gradient_of(z), self.hessian_of(z, True) if with_hessian else None
+
+    def along(self, before: Vector, after: Vector) -> Callable[[float], float]:
+        """t ↦ F(z + t(z⁺ − z)) for margins z before and z⁺ after a step: margins are linear in the step."""
+        step = after - before
+        return lambda t: self.value_of(before + t * step)
 
     @abstractmethod
     def hessian_of(self, z: Vector, convex: bool) -> Matrix:

@@ -202,14 +202,18 @@ class LinearModel(Model):
     def is_separated(self, x: Vector) -> bool:
         if self.loss.attained:
             return False
+        if self.loss.weak_convexity == 0:
+            falls, rises = self.outlook(x)
+            return falls and not rises
+        # A bounded loss need not separate all samples to gain from longer x: look whether it does.
+        direction = self.design.matvec(x)
+        return gains_for_ever([self.loss.value(t * direction, self.target, self.sample_weight) for t in FARTHER])
+
+    def outlook(self, x: Vector) -> tuple[bool, bool]:
         # Far out on the ray the offsets do not matter: only the direction ⟨a_i, x⟩ in which each margin goes does.
         direction = self.design.matvec(x)
-        if self.loss.weak_convexity == 0:
-            falls = self.loss.falls_for_ever(direction, self.target)
-            counts = self._share > 0
-            return bool(np.any(falls & counts) and np.all(falls | (direction == 0) | ~counts))
-        # A bounded loss need not separate all samples to gain from longer x: look whether it does.
-        return gains_for_ever([self.loss.value(t * direction, self.target, self.sample_weight) for t in FARTHER])
+        falls, counts = self.loss.falls_for_ever(direction, self.target), self._share > 0
+        return bool(np.any(falls & counts)), bool(np.any(~falls & (direction != 0) & counts))
 
     def margins(self, x: Vector) -> Vector:
         """z_i = ⟨a_i, x⟩ + o_i."""

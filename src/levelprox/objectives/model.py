@@ -37,6 +37,13 @@ class Model(Curved):
         """By how much a coordinate of 1 can change a margin; of shape (d,)."""
 
     @abstractmethod
+    def outlook(self, x: Vector) -> tuple[bool, bool]:
+        """Far out along x, whether the loss of some sample falls for ever, and whether that of one rises.
+
+        For convex losses; the samples are those that have a weight.
+        """
+
+    @abstractmethod
     def restrict(self, W: NDArray[np.intp]) -> Self: ...
 
     @abstractmethod

@@ -106,12 +106,16 @@ class MultinomialModel(ByClass):
 
     def is_separated(self, x: Vector) -> bool:
         """Whether far out along x the class of every sample is among its largest margins, and for some alone."""
+        falls, rises = self.outlook(x)
+        return falls and not rises
+
+    def outlook(self, x: Vector) -> tuple[bool, bool]:
         direction = self.moved(x)
         if self.sample_weight is not None:
             direction = direction[self.sample_weight > 0]
         label = self.target if self.sample_weight is None else self.target[self.sample_weight > 0]
         own = np.take_along_axis(direction, label[:, None], axis=1)
-        return bool(np.all(direction <= own) and np.any(direction < own))
+        return bool(np.any(direction < own)), bool(np.any(direction > own))
 
     # --- second order
 

@@ -161,13 +161,16 @@ class OneVsRestModel(ByClass):
         """Whether ψ falls for ever along x: it does for some class, and rises for none."""
         if self.loss.attained:
             return False
-        moved = self.moved(x)
         if self.loss.weak_convexity == 0:
-            falls = [part.is_separated(column) for part, column in zip(self.parts, self._columns_of(x), strict=True)]
-            stays = [not np.any(part.counted(move)) for part, move in self._by_class(moved)]
-            return any(falls) and all(a or b for a, b in zip(falls, stays, strict=True))
+            falls, rises = self.outlook(x)
+            return falls and not rises
         # A bounded loss need not separate all samples to gain from longer x: look whether it does, as a linear model.
+        moved = self.moved(x)
         return gains_for_ever([self.value_of(t * moved) for t in FARTHER])
+
+    def outlook(self, x: Vector) -> tuple[bool, bool]:
+        each = [part.outlook(column) for part, column in zip(self.parts, self._columns_of(x), strict=True)]
+        return any(falls for falls, _ in each), any(rises for _, rises in each)
 
     # --- second order
 

@@ -1,0 +1,244 @@
+"""ψ = F(Ax + o) where the data are elsewhere: on a cluster, on disk, on a device. It is asked for, in rounds.
+
+A question says which features, which points, and what is wanted there; an answer holds sums over the samples. So
+what goes out is x over a few features, and what comes back is a number, X_W'r, X_W'DX_W and, once for each look at all
+features, X'r. Margins never travel: whoever answers knows X, and makes them from x.
+
+A round is a function of the question and the data alone. Whatever is lost between two rounds, a worker or all it
+had computed, is computed again, and no sample can be counted twice.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.objectives.base import Vector
+from levelprox.objectives.curved import Curved, Matrix
+
+Features = NDArray[np.intp]
+
+_AT_ONCE = 8  # coordinates: a Hessian as small as this is worth no round of its own
+_AHEAD = 2.0 ** np.arange(1, 7)  # times a step: how far a search along it may go
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked of the data in one round.
+
+    Attributes
+    ----------
+    features : ndarray of int
+        W: the features that are not zero at any of the points.
+    points : tuple of ndarray
+        Coordinates of these features. ψ is wanted at each, everything else at the first.
+    gradient : {"", "here", "everywhere"}
+        Whether ∇ψ is wanted: over W, or over all features.
+    hessian : {"", "convex", "exact"}
+        Whether ∇²ψ over W is wanted; where "convex" with |ℓ''| for ℓ''.
+    diagonal : {"", "convex", "exact"}
+        The same of its diagonal alone.
+    product : ndarray, optional
+        v, where ∇²ψ v over W is wanted; with |ℓ''| where `diagonal` is not "exact".
+    """
+
+    features: Features
+    points: tuple[Vector, ...]
+    gradient: Literal["", "here", "everywhere"] = ""
+    hessian: Literal["", "convex", "exact"] = ""
+    diagonal: Literal["", "convex", "exact"] = ""
+    product: Vector | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """What goes out."""
+        sent = (*self.points, self.features) if self.product is None else (*self.points, self.features, self.product)
+        return sum(array.nbytes for array in sent)
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Sums over samples, each weighted by s_i.
+
+    Attributes
+    ----------
+    values : ndarray of shape (number of points,)
+        Σ s_i ℓ_i.
+    gradient, hessian, diagonal, product : ndarray, optional
+        As they were asked for.
+    """
+
+    values: Vector
+    gradient: Vector | None = None
+    hessian: Matrix | None = None
+    diagonal: Vector | None = None
+    product: Vector | None = None
+
+    def __add__(self, other: Answer) -> Answer:
+        values, *others = map(_sum, self.parts, other.parts)
+        return Answer(cast(Vector, values), *others)
+
+    def times(self, factor: float) -> Answer:
+        """The same sums in another unit."""
+        values, *others = (None if one is None else factor * one for one in self.parts)
+        return Answer(cast(Vector, values), *others)
+
+    @property
+    def parts(self) -> tuple[Vector | None, ...]:
+        return tuple(getattr(self, one.name) for one in fields(self))
+
+    @property
+    def nbytes(self) -> int:
+        """What comes back."""
+        return sum(one.nbytes for one in self.parts if one is not None)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What has been asked so far: rounds, and bytes of questions and of sums."""
+
+    rounds: int = 0
+    looks: int = 0
+    bytes_out: int = 0
+    bytes_back: int = 0
+
+    def and_round(self, question: Question, answer: Answer) -> Traffic:
+        looks = self.looks + (question.gradient == "everywhere")
+        return Traffic(self.rounds + 1, looks, self.bytes_out + question.nbytes, self.bytes_back + answer.nbytes)
+
+
+class Counter:
+    """Traffic of a model and of all its restrictions."""
+
+    def __init__(self) -> None:
+        self.traffic = Traffic()
+
+
+class Place:
+    """Stands for the margins of a point: that point itself, and what has been asked there."""
+
+    def __init__(self, x: Vector, known: Answer | None = None) -> None:
+        self.x = x
+        self.known = known
+
+    def __add__(self, other: Place) -> Place:
+        return Place(self.x + other.x)
+
+    def __sub__(self, other: Place) -> Place:
+        return Place(self.x - other.x)
+
+    def __rmul__(self, factor: float) -> Place:
+        return Place(factor * self.x)
+
+
+class Asked(Curved):
+    """ψ over data that answer questions; the subclasses say where they are.
+
+    Attributes
+    ----------
+    features : ndarray of int
+        Those of all features that this is a function of: a restriction shares data, and asks of fewer.
+    """
+
+    smooth = curved = dear = True
+    features: Features
+    n_all: int
+    counter: Counter
+
+    @abstractmethod
+    def answer(self, question: Question) -> Answer:
+        """Means over all samples, Σ s_i … / Σ s."""
+
+    @property
+    def traffic(self) -> Traffic:
+        """Rounds and bytes so far, of this model and all its restrictions."""
+        return self.counter.traffic
+
+    def ask(self, question: Question) -> Answer:
+        """One round."""
+        answer = self.answer(question)
+        self.counter.traffic = self.counter.traffic.and_round(question, answer)
+        return answer
+
+    @property
+    def dimension(self) -> int:
+        return self.features.size * self.width
+
+    def restrict(self, W: NDArray[np.intp]) -> Self:
+        part = copy.copy(self)
+        part.features = self.features[W]
+        return part
+
+    def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
+        if self.features.size < self.n_all:
+            place = self.margins(np.asarray(x, np.float64))
+            return self.value_of(place), self.gradient_of(place)
+        rows = np.asarray(x, np.float64).reshape(-1, self.width)
+        used = np.flatnonzero(np.any(rows, axis=1))
+        answer = self.ask(Question(self.features[used], (rows[used].ravel(),), gradient="everywhere"))
+        return float(answer.values[0]), cast(Vector, answer.gradient)
+
+    # Margins are points here, and everything about them is a round at most.
+
+    def margins(self, x: Vector) -> Vector:
+        return cast(Vector, Place(np.asarray(x, np.float64)))
+
+    def moved(self, dx: Vector) -> Vector:
+        return cast(Vector, Place(np.asarray(dx, np.float64)))
+
+    def value_of(self, z: Vector) -> float:
+        return float(self._known(z, "values").values[0])
+
+    def gradient_of(self, z: Vector) -> Vector:
+        return cast(Vector, self._known(z, "gradient").gradient)
+
+    def hessian_of(self, z: Vector, convex: bool) -> Matrix:
+        if not convex and self.weak_convexity > 0:
+            return cast(Matrix, self.ask(self._question(z, hessian="exact")).hessian)
+        return cast(Matrix, self._known(z, "hessian").hessian)
+
+    def evaluated(self, z: Vector, dx: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
+        new = self.moved(dx) + z
+        known = self._known(new, "hessian" if with_hessian else "gradient")
+        return new, cast(Vector, known.gradient), known.hessian if with_hessian else None
+
+    def along(self, before: Vector, after: Vector) -> Callable[[float], float]:
+        start, step = _place(before), _place(after).x - _place(before).x
+        ahead = tuple(start.x + t * step for t in _AHEAD)
+        values = dict(zip(_AHEAD.tolist(), self.ask(Question(self.features, ahead)).values.tolist(), strict=True))
+        return lambda t: values[t] if t in values else self.value_of(cast(Vector, Place(start.x + t * step)))
+
+    def hessian_product_of(self, z: Vector, convex: bool) -> Callable[[Vector], Vector]:
+        kind: Any = "convex" if convex else "exact"
+        return lambda v: cast(Vector, self.ask(self._question(z, diagonal=kind, product=v)).product)
+
+    def hessian_diagonal_of(self, z: Vector, convex: bool) -> Vector:
+        kind: Any = "convex" if convex else "exact"
+        return cast(Vector, self.ask(self._question(z, diagonal=kind)).diagonal)
+
+    def _known(self, z: Vector, wanted: str) -> Answer:
+        """What is known at a point, asked for where it is not; ψ and ∇ψ come together."""
+        place = _place(z)
+        if place.known is None or getattr(place.known, wanted) is None:
+            # A Hessian of few coordinates is asked for along with them.
+            with_hessian = wanted == "hessian" or place.x.size <= _AT_ONCE
+            answer = self.ask(self._question(z, gradient="here", hessian="convex" if with_hessian else ""))
+            place.known = answer
+        return place.known
+
+    def _question(self, z: Vector, **wanted: Any) -> Question:
+        return Question(self.features, (_place(z).x,), **wanted)
+
+
+def _place(z: Vector) -> Place:
+    return cast(Place, z)
+
+
+def _sum(one: Vector | None, other: Vector | None) -> Vector | None:
+    return None if one is None or other is None else one + other
