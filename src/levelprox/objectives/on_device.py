@@ -330,7 +330,9 @@ class DeviceModel(Asked):
         """A typical ℓ'' times the mean square of the entries of the columns that are not zero, seen in some rows."""
         seen = self._once("typical", lambda: self.design.typical_squares(self.samples.weights))
         sums = self._sums("typical", seen)
-        return float(self._once("bend", self.losses.typical_bend)) * sums.total / sums.positive if sums.positive else 1.0
+        return (
+            float(self._once("bend", self.losses.typical_bend)) * sums.total / sums.positive if sums.positive else 1.0
+        )
 
     @property
     def _squares(self) -> Sums:
