@@ -19,6 +19,7 @@ from typing import Any, Literal, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox.losses import Loss
 from levelprox.objectives.base import Vector
 from levelprox.objectives.curved import Curved, Matrix
 
@@ -147,6 +148,7 @@ class Asked(Curved):
     """
 
     smooth = curved = dear = True
+    loss: Loss
     features: Features
     n_all: int
     counter: Counter
@@ -154,6 +156,11 @@ class Asked(Curved):
     @abstractmethod
     def answer(self, question: Question) -> Answer:
         """Means over all samples, Σ s_i … / Σ s."""
+
+    @property
+    @abstractmethod
+    def column_squares(self) -> Vector:
+        """Σ s_i a_ij² / Σ s of every feature that this is a function of."""
 
     @property
     def traffic(self) -> Traffic:

@@ -207,8 +207,12 @@ class ShardedModel(Asked):
         return self.summary.count * self.width
 
     @property
+    def column_squares(self) -> Vector:
+        return self.summary.squares[self.features] / self.summary.total
+
+    @property
     def curvature(self) -> float:
-        squares = self.summary.squares[self.features] / self.summary.total
+        squares = self.column_squares
         squares = squares[squares > 0]
         if not squares.size:
             return 1.0
@@ -222,14 +226,14 @@ class ShardedModel(Asked):
         """μ_ℓ times the trace of A'diag(s)A / Σ s, no less than its largest eigenvalue."""
         if self.width > 1 and self.form.softmax:
             return 0.0
-        return self.loss.weak_convexity * float(self.summary.squares[self.features].sum()) / self.summary.total
+        return self.loss.weak_convexity * float(self.column_squares.sum())
 
     @property
     def smoothness(self) -> float:
         """sup |ℓ''| times that trace; inf where ℓ'' has no bound."""
         if math.isinf(self.loss.smoothness):
             return math.inf
-        return self.loss.smoothness * float(self.summary.squares[self.features].sum()) / self.summary.total
+        return self.loss.smoothness * float(self.column_squares.sum())
 
     @property
     def attained(self) -> bool:
@@ -268,7 +272,7 @@ class ShardedModel(Asked):
         return outlook.falls and not outlook.rises
 
     def advice(self) -> str:
-        squares = self.summary.squares[self.features]
+        squares = self.column_squares
         squares = squares[squares > 0]
         spread = math.sqrt(float(squares.max() / squares.min())) if squares.size else 1.0
         return f"The columns of X differ in scale by a factor of {spread:.0e}: scale them." if spread > 100 else ""
