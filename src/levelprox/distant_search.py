@@ -1,13 +1,10 @@
 """At most k features where ψ is asked for in rounds: exchanges on second-order models, and refits where the data are.
 
 A search exchanges features thousands of times, and no cluster answers as often. But over a few hundred candidates C
-the second-order model of ψ at a fit is known after one round, and is a least-squares problem of its own:
-
-    ⟨∇ψ, u − x⟩ + ½ (u − x)'∇²ψ(u − x)  =  ½ ‖Ru − (Rx − R⁻ᵀ∇ψ)‖² + const,      ∇²ψ = R'R
-
-So the whole search for the best k of C (`search.py`) runs on that, in this process. Its set is refitted on the data; if
-ψ has fallen, the gradient over all features there says which candidates come next. For the squared loss the model is ψ
-itself over C; for others it is as good as the fit is near.
+the second-order model of ψ at a fit is known after one round, and is a least-squares problem of its own
+(`Asked.second_order`). So the whole search for the best k of C (`search.py`) runs on that, in this process. Its set is
+refitted on the data; if ψ has fallen, the gradient over all features there says which candidates come next. For the
+squared loss the model is ψ itself over C; for others it is as good as the fit is near.
 
 Starts: the null fit, and a continuation in the threshold, as with data in memory.
 """
@@ -27,7 +24,7 @@ from levelprox.continuation import continued
 from levelprox.errors import InvalidInputError
 from levelprox.journal import Journal
 from levelprox.null_fit import null_fit
-from levelprox.objectives import Asked, LinearModel
+from levelprox.objectives import Asked
 from levelprox.problem import Problem
 from levelprox.restriction import Enough, How, solve_restriction
 from levelprox.result import Iterate, Status
@@ -44,7 +41,6 @@ _CANDIDATES, _EACH = 100, 4  # at least so many, or so many for each feature tha
 _MOST_MODELS = 20  # from each start
 _ROUGH = 3e-3
 _SMALL = 2.0**-10  # of the largest coefficient: the last threshold
-_NOTHING = 1e-13  # of the largest eigenvalue: what rounding leaves of a direction without curvature
 _LOWER = 1e-10  # of ψ: less is not worth another model
 
 
@@ -188,11 +184,8 @@ class DistantSearch:
         problem = self.problem
         part = self.objective.restrict(candidates)
         x = self._everywhere(fit)[candidates]
-        hessian = part.hessian_of(part.margins(x), True)
-        root, level = _root(hessian)
-        target = root @ x - (level @ fit.gradient[candidates])
         kept = np.flatnonzero(np.isin(candidates, problem.exempt))
-        model = LinearModel(np.asfortranarray(root), target, "squared")
+        model = part.second_order(x, fit.gradient[candidates])
         weights = np.ones(candidates.size)
         weights[kept] = 0.0
         signs = problem.must_be_nonnegative()[candidates]
@@ -280,11 +273,3 @@ class DistantSearch:
 def _point(features: Features, x: Vector) -> _Fit:
     """A point over some features, of which ψ is not known yet."""
     return _Fit(features, x[features], math.inf, np.empty(0))
-
-
-def _root(hessian: Vector) -> tuple[Vector, Vector]:
-    """R with R'R = H, and R⁻ᵀ on the directions that H bends in."""
-    values, vectors = np.linalg.eigh(hessian)
-    kept = values > _NOTHING * max(float(values[-1]), np.finfo(np.float64).tiny)
-    root = np.sqrt(values[kept])[:, None] * vectors[:, kept].T
-    return root, (1 / np.sqrt(values[kept]))[:, None] * vectors[:, kept].T

@@ -22,10 +22,12 @@ from numpy.typing import NDArray
 from levelprox.losses import Loss
 from levelprox.objectives.base import Vector
 from levelprox.objectives.curved import Curved, Matrix
+from levelprox.objectives.linear_model import LinearModel
 
 Features = NDArray[np.intp]
 
 _AT_ONCE = 8  # coordinates: a Hessian as small as this is worth no round of its own
+_NOTHING = 1e-13  # of the largest eigenvalue: what rounding leaves of a direction without curvature
 _AHEAD = 2.0 ** np.arange(1, 7)  # times a step: how far a search along it may go
 
 
@@ -122,20 +124,27 @@ class Counter:
 
 
 class Place:
-    """Stands for the margins of a point: that point itself, and what has been asked there."""
+    """Stands for the margins of a point: that point itself, over some features, and what has been asked there."""
 
-    def __init__(self, x: Vector, known: Answer | None = None) -> None:
-        self.x = x
-        self.known = known
+    def __init__(self, features: Features, x: Vector) -> None:
+        self.features, self.x = features, x
+        self.known: Answer | None = None
 
     def __add__(self, other: Place) -> Place:
-        return Place(self.x + other.x)
+        return Place(self.features, self.x + other.x)
 
     def __sub__(self, other: Place) -> Place:
-        return Place(self.x - other.x)
+        return Place(self.features, self.x - other.x)
 
     def __rmul__(self, factor: float) -> Place:
-        return Place(factor * self.x)
+        return Place(self.features, factor * self.x)
+
+    def over(self, features: Features, width: int) -> Vector:
+        """The same point over fewer features, those left out being zero."""
+        if features is self.features:
+            return self.x
+        places = np.searchsorted(self.features, features)
+        return self.x.reshape(-1, width)[places].ravel()
 
 
 class Asked(Curved):
@@ -194,10 +203,10 @@ class Asked(Curved):
     # Margins are points here, and everything about them is a round at most.
 
     def margins(self, x: Vector) -> Vector:
-        return cast(Vector, Place(np.asarray(x, np.float64)))
+        return self._at(x)
 
     def moved(self, dx: Vector) -> Vector:
-        return cast(Vector, Place(np.asarray(dx, np.float64)))
+        return self._at(dx)
 
     def value_of(self, z: Vector) -> float:
         return float(self._known(z, "values").values[0])
@@ -219,7 +228,7 @@ class Asked(Curved):
         start, step = _place(before), _place(after).x - _place(before).x
         ahead = tuple(start.x + t * step for t in _AHEAD)
         values = dict(zip(_AHEAD.tolist(), self.ask(Question(self.features, ahead)).values.tolist(), strict=True))
-        return lambda t: values[t] if t in values else self.value_of(cast(Vector, Place(start.x + t * step)))
+        return lambda t: values[t] if t in values else self.value_of(self._at(start.x + t * step))
 
     def hessian_product_of(self, z: Vector, convex: bool) -> Callable[[Vector], Vector]:
         kind: Any = "convex" if convex else "exact"
@@ -228,6 +237,20 @@ class Asked(Curved):
     def hessian_diagonal_of(self, z: Vector, convex: bool) -> Vector:
         kind: Any = "convex" if convex else "exact"
         return cast(Vector, self.ask(self._question(z, diagonal=kind)).diagonal)
+
+    def second_order(self, x: Vector, gradient: Vector) -> LinearModel:
+        """The second-order model of ψ at x as a least-squares problem with as many samples as it bends in directions.
+
+        ⟨∇ψ, u − x⟩ + ½ (u − x)'∇²ψ(u − x)  =  ½ ‖Ru − (Rx − R⁻ᵀ∇ψ)‖² + const,      ∇²ψ = R'R
+        """
+        values, vectors = np.linalg.eigh(self.hessian_of(self.margins(x), True))
+        kept = values > _NOTHING * max(float(values[-1]), np.finfo(np.float64).tiny)
+        size, along = np.sqrt(values[kept] * max(np.count_nonzero(kept), 1)), vectors[:, kept].T
+        root = size[:, None] * along
+        target = root @ x - size * ((along @ gradient) / values[kept])
+        if not target.size:  # ψ is flat
+            root, target = np.zeros((1, x.size)), np.zeros(1)
+        return LinearModel(np.asfortranarray(root), target, "squared")
 
     def _known(self, z: Vector, wanted: str) -> Answer:
         """What is known at a point, asked for where it is not; ψ and ∇ψ come together."""
@@ -240,7 +263,10 @@ class Asked(Curved):
         return place.known
 
     def _question(self, z: Vector, **wanted: Any) -> Question:
-        return Question(self.features, (_place(z).x,), **wanted)
+        return Question(self.features, (_place(z).over(self.features, self.width),), **wanted)
+
+    def _at(self, x: Vector) -> Vector:
+        return cast(Vector, Place(self.features, np.asarray(x, np.float64)))
 
 
 def _place(z: Vector) -> Place:

@@ -11,7 +11,7 @@ import copy
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from levelprox.losses import Loss
 from levelprox.objectives.asked import Answer, Asked, Counter, Question
 from levelprox.objectives.base import Vector
 from levelprox.objectives.linear_model import FARTHER, LinearModel, gains_for_ever
-from levelprox.objectives.shards import Change, Features, Folding, Form, Forming, Shard, T, Work
+from levelprox.objectives.shards import Change, Features, Folding, Form, Forming, Shard, T, Weighting, Work
 from levelprox.objectives.source import Source
 from levelprox.objectives.survey import Spreading, Survey, Surveying, median
 
@@ -153,6 +153,9 @@ class Shards(Source):
     def model(self, form: Form) -> ShardedModel:
         return ShardedModel(self, form)
 
+    def weighted(self, classes: NDArray[Any], factors: Vector) -> Self:
+        return self.changed(Weighting(classes, factors))
+
     def part(self, fold: int, folds: int, seed: int, held_out: bool) -> Self:
         return self.changed(Folding(fold, folds, seed, held_out))
 
@@ -176,16 +179,12 @@ class ShardedModel(Asked):
             )
         self.form, self.loss, self.width = form, form.loss, form.width
         self.shards = shards.changed(Forming(form))
+        self.only_contrasts = form.softmax and form.width > 1
         self.n_all = shards.n_features + form.fit_intercept
         self.features = np.arange(self.n_all)
         self.counter = Counter()
         self._summary: Summary | None = None
         self._convex: list[ShardedModel] = []  # shared by all restrictions
-
-    @property
-    def only_contrasts(self) -> bool:
-        """Whether ψ sees only differences between the coefficients of a feature."""
-        return self.form.softmax and self.width > 1
 
     @property
     def summary(self) -> Summary:
