@@ -163,7 +163,7 @@ def _exchanged(
     few = _largest(problem, ends[-1].x).size <= FEW
     W = _candidates(problem, [*ends, start] if few else ends)
     exchanges = _Exchanges(problem, W, how, tol)
-    found = dict[bytes, Fit]()
+    found, promised = dict[bytes, Fit](), dict[bytes, float]()
     try:
         for end in ends:
             swaps, null, psi = exchanges.at(end)
@@ -173,12 +173,17 @@ def _exchanged(
             after = swaps.improved(before)
             if after.psi < max(before.psi, psi):
                 found[after.features.tobytes()] = after
+                promised[after.features.tobytes()] = end.psi + after.psi - psi
         if few:
             after = swaps.improved(_without_the_first(swaps, null, chosen.size))
             if after.psi <= swaps.best.psi:
                 found[after.features.tobytes()] = after
+                promised[after.features.tobytes()] = end.psi + after.psi - psi
     except TimeoutError:
         return None, 0
+    if not exchanges.at_hand and found:  # each costs many rounds: the one that promises most is tried
+        most = min(promised, key=promised.__getitem__)
+        found = {most: found[most]}
     return _lowest(problem, W, found, at, how, tol)
 
 

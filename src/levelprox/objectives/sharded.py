@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from levelprox.errors import InvalidInputError
 from levelprox.losses import Loss
-from levelprox.objectives.asked import Answer, Asked, Counter, Question
+from levelprox.objectives.asked import AHEAD, Answer, Asked, Ledger, Question, Traffic
 from levelprox.objectives.base import Vector
 from levelprox.objectives.linear_model import FARTHER, LinearModel, gains_for_ever
 from levelprox.objectives.shards import Change, Features, Folding, Form, Forming, Shard, T, Weighting, Work
@@ -40,6 +40,9 @@ def answered(shard: Shard, asked: Question) -> Answer:
     """The means over one shard."""
     part = shard.part(asked.features)
     moves = [part.margins(x) for x in asked.points]
+    if asked.step is not None:
+        step = part.moved(asked.step)
+        moves += [moves[0] + t * step for t in AHEAD]
     values = np.array([part.value_of(z) for z in moves])
     gradient, z = None, moves[0]
     if not np.all(np.isfinite(values[:1])):  # so far out that ψ is no number, and nothing else is, either
@@ -182,7 +185,7 @@ class ShardedModel(Asked):
         self.only_contrasts = form.softmax and form.width > 1
         self.n_all = shards.n_features + form.fit_intercept
         self.features = np.arange(self.n_all)
-        self.counter = Counter()
+        self.ledger = Ledger()
         self._summary: Summary | None = None
         self._convex: list[ShardedModel] = []  # shared by all restrictions
 
@@ -192,6 +195,10 @@ class ShardedModel(Asked):
         if self._summary is None:
             self._summary = self.shards.total(Summarising())
         return self._summary
+
+    @property
+    def traffic(self) -> Traffic:
+        return sum((convex.traffic for convex in self._convex), self.ledger.traffic)
 
     def answer(self, question: Question) -> Answer:
         return self.shards.total(Evaluation(question)).times(1 / self.summary.total)
@@ -246,7 +253,7 @@ class ShardedModel(Asked):
         if not self._convex:
             self._convex.append(ShardedModel(self.shards, replace(self.form, loss=self.loss.convex_start)))
         convex = copy.copy(self._convex[0])
-        convex.features, convex.counter = self.features, self.counter
+        convex.features = self.features
         return convex
 
     @property
