@@ -103,6 +103,13 @@ class RunningMoments:
                 total = float(np.ldexp(small.sum(), exponent))
             self._merge(total, moments_of(design, small))
 
+    @classmethod
+    def of(cls, total: float, moments: Moments) -> RunningMoments:
+        """Of rows that were measured elsewhere, Σ s being `total`."""
+        own = cls(moments.mean.size)
+        own._merge(total, moments)
+        return own
+
     def __add__(self, other: RunningMoments) -> RunningMoments:
         """Of the rows of both."""
         both = copy.copy(self)

@@ -17,7 +17,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -184,6 +184,23 @@ class Loss(ABC):
         low = np.empty_like(z)
         _kernels.loss_slope(*self.kernel, z, b, low)
         return low, low.copy()
+
+    def pointwise(self, xp: Any, z: Any, b: Any) -> tuple[Any, Any, Any]:
+        """ℓ, ℓ' and ℓ'' of every sample, neither weighted nor averaged, on arrays of any namespace.
+
+        Parameters
+        ----------
+        xp : module
+            numpy, torch, cupy: what `z` and `b` are arrays of.
+        z, b : arrays of one shape and one type
+            Margins, and targets that were checked.
+
+        Raises
+        ------
+        InvalidInputError
+            If ℓ has kinks.
+        """
+        raise InvalidInputError(f"the loss '{self.name}' has kinks, and is for data in memory only")
 
     def check_targets(self, b: ArrayLike, name: str = "targets") -> Vector:
         """`b` as a float64 vector, or an `InvalidInputError` that says which entry of `name` cannot be a target."""

@@ -8,11 +8,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 from levelprox.losses.base import Loss
 from levelprox.losses.huber import Huber
 from levelprox.validation import positive
+
+_ALONE = 2.0**27  # beyond, the 1 of 1 + q² is below the last digit
 
 
 @dataclass(frozen=True)
@@ -49,3 +53,20 @@ class Cauchy(Loss):
     def parameter(self) -> float:
         """The scale c."""
         return float(self.c)
+
+    def pointwise(self, xp: Any, z: Any, b: Any) -> tuple[Any, Any, Any]:
+        c, r = self.parameter, b - z
+        size = xp.abs(r)
+        q = size / c
+        far = q > 1.0  # there in p = c/r, so that neither square overflows
+        s = q * q
+        near = xp.where(s > 0, xp.log1p(s) / s, 1.0)
+        square = xp.where(q < _ALONE, xp.log1p(s), 2.0 * xp.where(xp.isinf(q), xp.log(size) - math.log(c), xp.log(q)))
+        value = xp.where(far, c * (0.5 * c * square), size * (0.5 * size * near))
+        p = c / r
+        slope = xp.where(far, -c * p / (1.0 + p * p), -r / (1.0 + s))
+        # The sign change of ℓ'' at |r| = c is taken from c − |r|, which is exact there.
+        p = xp.abs(p)
+        beyond = xp.where(p < 0.5, 1.0 - p, (size - c) / size)
+        outer = -(p * p) * beyond * (1.0 + p) / ((1.0 + p * p) * (1.0 + p * p))
+        return value, slope, xp.where(far, outer, (c - size) / c * (1.0 + q) / ((1.0 + s) * (1.0 + s)))

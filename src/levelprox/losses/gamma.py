@@ -8,6 +8,7 @@ Errors count relative to the mean: targets in another unit shift z and ℓ, and 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from levelprox.losses.log_link import LogLink
 
@@ -18,3 +19,8 @@ class Gamma(LogLink):
 
     name = "gamma"
     kind = "positive"
+
+    def pointwise(self, xp: Any, z: Any, b: Any) -> tuple[Any, Any, Any]:
+        root = xp.exp(-0.5 * z)  # exp(-z) alone may leave the range where the product with b does not
+        ratio = b * root * root
+        return xp.where(xp.isinf(ratio), ratio, z + ratio), 1.0 - ratio, ratio

@@ -9,6 +9,7 @@ Huber (1964), Annals of Mathematical Statistics 35(1). Unlike `Squared` it carri
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from levelprox.losses.base import Loss
 from levelprox.validation import positive
@@ -43,3 +44,11 @@ class Huber(Loss):
     def parameter(self) -> float:
         """δ."""
         return float(self.delta)
+
+    def pointwise(self, xp: Any, z: Any, b: Any) -> tuple[Any, Any, Any]:
+        delta, r = self.parameter, b - z
+        size = xp.abs(r)
+        far = size > delta
+        value = xp.where(far, delta * (size - 0.5 * delta), size * (0.5 * size))
+        bend = xp.where(far, xp.zeros_like(r), xp.ones_like(r))
+        return value, xp.where(far, -delta * xp.sign(r), -r), xp.where(xp.isnan(r), r, bend)

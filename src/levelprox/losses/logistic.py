@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from levelprox.losses.base import Loss
 
@@ -21,3 +22,9 @@ class Logistic(Loss):
     lipschitz = 1.0
     attained = False
     concordance = 1.0  # |ℓ‴| = p(1 - p)|1 - 2p|
+
+    def pointwise(self, xp: Any, z: Any, b: Any) -> tuple[Any, Any, Any]:
+        m = b * z
+        e = xp.exp(-xp.abs(m))  # at most 1, whatever the margin
+        value = xp.log1p(e) + xp.where(m < 0, -m, 0.0)
+        return value, -b * xp.where(m > 0, e, 1.0) / (1.0 + e), e / ((1.0 + e) * (1.0 + e))

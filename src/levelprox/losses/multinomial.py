@@ -8,7 +8,7 @@ most √2. It takes a margin for every class, so it is no `Loss`, and has a mode
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,15 +53,31 @@ class Multinomial:
         return out
 
     @staticmethod
-    def bend(p: Margins, a: int, b: int) -> Vector:
-        """∂²ℓ/∂z_a∂z_b of every sample from its probabilities: p_a([a = b] − p_b)."""
+    def bend(p: Any, a: int, b: int) -> Any:
+        """∂²ℓ/∂z_a∂z_b of every sample from its probabilities, on any arrays: p_a([a = b] − p_b)."""
         if a != b:
             return -p[:, a] * p[:, b]
         # 1 − p_a as the sum of the others: the difference has no digits where p_a is nearly 1.
-        others: Vector = p[:, :a].sum(axis=1) + p[:, a + 1 :].sum(axis=1)
+        others = p[:, :a].sum(axis=1) + p[:, a + 1 :].sum(axis=1)
         return p[:, a] * others
 
     @staticmethod
-    def product(p: Margins, v: Margins) -> Margins:
-        """∇²ℓ v of every sample: p_k (v_k − ⟨p, v⟩)."""
-        return np.asarray(p * (v - np.sum(p * v, axis=1, keepdims=True)))
+    def product(p: Any, v: Any) -> Any:
+        """∇²ℓ v of every sample, on arrays of any namespace: p_k (v_k − ⟨p, v⟩)."""
+        return p * (v - (p * v).sum(axis=1)[:, None])
+
+    @staticmethod
+    def pointwise(xp: Any, z: Any, own: Any) -> tuple[Any, Any, Any]:
+        """ℓ and ∂ℓ/∂z of every sample and its probabilities, not weighted or averaged, on arrays of any namespace.
+
+        `own` is a mask of the shape of z: [k = y]. Only differences to the largest margin are raised to powers; a sure
+        and right prediction keeps its digits.
+        """
+        largest = xp.amax(z, axis=1)[:, None]
+        highest = z == largest
+        e = xp.where(highest, 1.0, xp.exp(z - largest))
+        others = xp.where(highest & (xp.cumsum(highest, axis=1) == 1), 0.0, e).sum(axis=1)
+        lack = xp.where(highest | ~own, 0.0, largest - z).sum(axis=1)
+        p = e / (1.0 + others)[:, None]
+        wrong = xp.where(own, 0.0, p).sum(axis=1)
+        return xp.log1p(others) + lack, xp.where(own, -wrong[:, None], p), p

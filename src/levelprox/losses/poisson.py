@@ -8,13 +8,17 @@ z → -∞, so a group of samples that counts nothing has an infinitely negative
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.losses.base import Vector
 from levelprox.losses.log_link import LogLink
+
+_E10 = math.exp(10.0)
 
 
 @dataclass(frozen=True)
@@ -27,3 +31,15 @@ class Poisson(LogLink):
 
     def falls_for_ever(self, direction: Vector, b: Vector) -> NDArray[np.bool_]:
         return np.asarray((b == 0) & (direction < 0), dtype=np.bool_)
+
+    def pointwise(self, xp: Any, z: Any, b: Any) -> tuple[Any, Any, Any]:
+        e = xp.exp(z)
+        part = xp.exp(z - 10.0)  # exp(z) may be out of range where its difference to bz is not
+
+        def minus(product: Any, small: Any) -> Any:
+            within = xp.isfinite(e) & xp.isfinite(product)
+            return xp.where(within, e - product, xp.where(z > 720.0, e, _E10 * (part - small)))
+
+        bz = xp.where(b == 0, xp.where(xp.isnan(z), z, 0.0), b * z)
+        small = xp.where(b == 0, xp.where(xp.isnan(z), z, 0.0), b * (z / _E10))
+        return minus(bz, small), minus(b, b / _E10), e

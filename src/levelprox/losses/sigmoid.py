@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from levelprox.losses.base import Loss
 from levelprox.losses.logistic import Logistic
@@ -25,3 +26,10 @@ class Sigmoid(Loss):
     lipschitz = 0.25
     attained = False
     convex_start = Logistic()  # ℓ = 1 - exp(-L)
+
+    def pointwise(self, xp: Any, z: Any, b: Any) -> tuple[Any, Any, Any]:
+        m = b * z
+        e = xp.exp(-xp.abs(m))
+        size = e / ((1.0 + e) * (1.0 + e))
+        bend = size * -xp.expm1(-xp.abs(m)) / (1.0 + e)
+        return xp.where(m > 0, e, 1.0) / (1.0 + e), -b * xp.where(size > 0.25, 0.25, size), xp.copysign(bend, m)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from levelprox.losses.base import Loss
 
@@ -23,3 +24,7 @@ class Squared(Loss):
     weak_convexity = 0.0
     lipschitz = math.inf
     constant_curvature = True
+
+    def pointwise(self, xp: Any, z: Any, b: Any) -> tuple[Any, Any, Any]:
+        r = b - z
+        return r * r, -2.0 * r, xp.where(xp.isnan(r), r, 2.0)

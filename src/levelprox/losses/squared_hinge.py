@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from levelprox.losses.base import Loss
 
@@ -21,3 +22,9 @@ class SquaredHinge(Loss):
     smoothness = 2.0
     weak_convexity = 0.0
     lipschitz = math.inf
+
+    def pointwise(self, xp: Any, z: Any, b: Any) -> tuple[Any, Any, Any]:
+        lack = 1.0 - b * z
+        lack = xp.where(lack < 0, 0.0, lack)  # in this order NaN stays NaN
+        bend = xp.where(lack > 0, 2.0 * xp.ones_like(lack), xp.zeros_like(lack))
+        return lack * lack, -2.0 * b * lack, xp.where(xp.isnan(z), z, bend)

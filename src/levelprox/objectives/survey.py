@@ -53,7 +53,7 @@ class Survey:
 
     def __add__(self, other: Survey) -> Survey:
         classes, places = np.unique(np.concatenate([self.classes, other.classes]), return_inverse=True)
-        _check_few(classes)
+        check_few(classes)
         weights = _sums(places, np.concatenate([self.class_weights, other.class_weights]), classes.size)
         return Survey(
             self.count + other.count,
@@ -99,7 +99,7 @@ class Surveying:
         classes, class_weights, largest = np.empty(0), np.empty(0), 0.0
         if self.labels:
             classes, places = np.unique(y[weight > 0], return_inverse=True)
-            _check_few(classes)
+            check_few(classes)
             class_weights = _sums(places, weight[weight > 0], classes.size)
         else:
             of_y.update(_column(numbers), shard.weight)
@@ -198,6 +198,7 @@ def _column(y: Vector) -> Any:
     return as_design(np.ascontiguousarray(y)[:, None])
 
 
-def _check_few(classes: NDArray[Any]) -> None:
+def check_few(classes: NDArray[Any]) -> None:
+    """Raise where there are so many classes that targets must be numbers."""
     if classes.size > _MOST_CLASSES:
         raise InvalidInputError(f"y has more than {_MOST_CLASSES} classes; targets that are numbers are for regression")
