@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox.constraints import MCP
+from levelprox.distant_search import DistantSearch
 from levelprox.errors import InvalidInputError
 from levelprox.exact_refit import ExactFit
 from levelprox.identity import identity_without_level
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.journal import Journal, keeping
 from levelprox.kinked_search import KinkedSearch
-from levelprox.objectives import Model, Objective
+from levelprox.objectives import Asked, Model, Objective
 from levelprox.problem import Problem
 from levelprox.refit import Fit
 from levelprox.result import CUT_SHORT
@@ -109,7 +110,7 @@ def best_subset(
     >>> best_subset(LinearModel(X, b), 2).support.tolist()
     [3, 7]
     """
-    if not isinstance(objective, Model):
+    if not isinstance(objective, Model | Asked):
         raise InvalidInputError(
             "best_subset needs a LinearModel or MultinomialModel; for others, solve with a constraint of small "
             "threshold at level (k + 1/2) * cap"
@@ -122,7 +123,7 @@ def best_subset(
     begin = None if start is None else _features("start", start, objective)
     problem = Problem(objective, MCP.from_threshold(1.0), count + 0.5, _weights(objective, keep), nonnegative)
     watch = Watch(seconds, most, callback)
-    kind = Search if objective.curved else KinkedSearch
+    kind = DistantSearch if isinstance(objective, Asked) else Search if objective.curved else KinkedSearch
 
     def identity() -> dict[str, str]:
         kept, signs = problem.exempt, problem.must_be_nonnegative()
@@ -134,7 +135,7 @@ def best_subset(
         return replace(found, message=found.message + journal.advice) if found.status in CUT_SHORT else found
 
 
-def _weights(objective: Model, keep: ArrayLike | None) -> Vector | None:
+def _weights(objective: Model | Asked, keep: ArrayLike | None) -> Vector | None:
     if keep is None:
         return None
     weights = np.ones(objective.dimension // objective.width)
@@ -142,7 +143,7 @@ def _weights(objective: Model, keep: ArrayLike | None) -> Vector | None:
     return weights
 
 
-def _features(name: str, given: ArrayLike, objective: Model) -> Features:
+def _features(name: str, given: ArrayLike, objective: Model | Asked) -> Features:
     """Features by index or mask, sorted, each once."""
     n_features = objective.dimension // objective.width
     chosen = np.asarray(given)

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from levelprox.constraints import Widened
 from levelprox.forward import FEW, forward
 from levelprox.null_fit import null_fit
-from levelprox.objectives import Model
+from levelprox.objectives import Asked, Model
 from levelprox.problem import Problem
 from levelprox.refit import Fit
 from levelprox.residual import distance
@@ -157,26 +157,40 @@ def _exchanged(
     ends = [
         end for end, most in ((at, _FROM_HERE), (direct, _FROM_DIRECT)) if 0 < _largest(problem, end.x).size <= most
     ]
-    if not (how.working_sets and ends and isinstance(problem.objective, Model)):
+    possible = isinstance(problem.objective, Model) or (isinstance(problem.objective, Asked) and problem.width == 1)
+    if not (how.working_sets and ends and possible):
         return None, 0
     few = _largest(problem, ends[-1].x).size <= FEW
     W = _candidates(problem, [*ends, start] if few else ends)
-    swaps = _swaps_among(problem, W, how, tol)
-    found, null = dict[bytes, Fit](), swaps.best
+    exchanges = _Exchanges(problem, W, how, tol)
+    found, promised = dict[bytes, Fit](), dict[bytes, float]()
     try:
         for end in ends:
+            swaps, null, psi = exchanges.at(end)
             chosen = np.searchsorted(W, _largest(problem, end.x)).astype(np.intp)
-            near = Fit(np.arange(W.size, dtype=np.intp), end.x[problem.coordinates(W)], end.psi, null.margins)
+            near = Fit(np.arange(W.size, dtype=np.intp), end.x[problem.coordinates(W)], psi, null.margins)
             before = swaps.fitted(np.union1d(null.features, chosen).astype(np.intp), near)
             after = swaps.improved(before)
-            if after.psi < max(before.psi, end.psi):
+            if after.psi < max(before.psi, psi):
                 found[after.features.tobytes()] = after
+                promised[after.features.tobytes()] = end.psi + after.psi - psi
         if few:
             after = swaps.improved(_without_the_first(swaps, null, chosen.size))
             if after.psi <= swaps.best.psi:
                 found[after.features.tobytes()] = after
+                promised[after.features.tobytes()] = end.psi + after.psi - psi
     except TimeoutError:
         return None, 0
+    if not exchanges.at_hand and found:  # each costs many rounds: the one that promises most is tried
+        most = min(promised, key=promised.__getitem__)
+        found = {most: found[most]}
+    return _lowest(problem, W, found, at, how, tol)
+
+
+def _lowest(
+    problem: Problem, W: Features, found: dict[bytes, Fit], at: Iterate, how: How, tol: float
+) -> tuple[Iterate | None, int]:
+    """The lowest KKT point from these fits over features of W, if it is lower than `at`, and the passes that took."""
     best, passes = None, 0
     for fit in found.values():
         x, features = np.zeros(problem.dimension), W[fit.features]
@@ -199,12 +213,30 @@ def _candidates(problem: Problem, ends: list[Iterate]) -> Features:
     return W.astype(np.intp)
 
 
-def _swaps_among(problem: Problem, W: Features, how: How, tol: float) -> Swaps:
-    """Exchanges among the features in W, begun at the null fit."""
-    part = problem.restrict(W)
-    exempt, x = part.exempt, how.null.x[problem.coordinates(problem.exempt)]
-    margins = cast(Model, part.objective).restrict(exempt).margins(x)
-    return Swaps(part, Fit(exempt, x, how.null.psi, margins), how.null, tol * how.null.scale, how)
+class _Exchanges:
+    """Exchanges among the features in W: on ψ itself where its data are at hand, else on its second-order models."""
+
+    def __init__(self, problem: Problem, W: Features, how: How, tol: float) -> None:
+        self.W, self.how, self.tol = W, how, tol
+        self.part, self.at_hand = problem.restrict(W), isinstance(problem.objective, Model)
+        self.x = how.null.x[problem.coordinates(problem.exempt)]
+        if self.at_hand:
+            self.swaps = self._begun(self.part, self.x, how.null.psi, how)
+            self.null = self.swaps.best
+
+    def at(self, end: Iterate) -> tuple[Swaps, Fit, float]:
+        """What makes exchanges at this end, the null fit it begins with, and ψ of the end as it sees it."""
+        if self.at_hand:
+            return self.swaps, self.null, end.psi
+        model = cast(Asked, self.part.objective).second_order(end.x[self.W], end.gradient[self.W])
+        small = replace(self.part, objective=model)
+        null = null_fit(small, self.how.seconds_left())
+        swaps = self._begun(small, null.x[small.exempt], null.psi, replace(self.how, null=null))
+        return swaps, swaps.best, model.value_of(model.margins(end.x[self.W]))
+
+    def _begun(self, part: Problem, x: Vector, psi: float, how: How) -> Swaps:
+        margins = cast(Model, part.objective).restrict(part.exempt).margins(x)
+        return Swaps(part, Fit(part.exempt, x, psi, margins), how.null, self.tol * how.null.scale, how)
 
 
 def _without_the_first(swaps: Swaps, null: Fit, count: int) -> Fit:

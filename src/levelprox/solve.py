@@ -18,7 +18,7 @@ from levelprox.identity import identity_of
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.journal import Journal, keeping
 from levelprox.levels import Constant, Levels, levels_by_name
-from levelprox.objectives import Function
+from levelprox.objectives import Asked, Function
 from levelprox.objectives.function import ValueAndGradient
 from levelprox.paper import paper_run
 from levelprox.problem import Problem
@@ -277,7 +277,8 @@ def _surrogate(name: str, subsolver: Subsolver, problem: Problem) -> str:
 def _chosen(subsolver: str | Subsolver, problem: Problem) -> Subsolver:
     """What to solve subproblems by; "auto" looks at the level, too."""
     chosen = choose(subsolver, problem.objective)
-    if subsolver == "auto" and chosen.on_working_sets and _room(problem) > MOST_FOR_NEWTON:
+    dear = isinstance(problem.objective, Asked)  # a round for each gradient would be far too many
+    if subsolver == "auto" and chosen.on_working_sets and not dear and _room(problem) > MOST_FOR_NEWTON:
         return choose("spectral", problem.objective)
     return chosen
 

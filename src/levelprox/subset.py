@@ -42,6 +42,8 @@ class Exchanges:
     def __str__(self) -> str:
         if not self.total:
             return "there is no exchange of one feature for another"
+        if not self.examined:
+            return "exchanges of one feature for another were not examined"
         which = f"any of the {self.total}" if self.proved else f"the {self.examined} most promising of {self.total}"
         return f"not improved by {which} exchanges of one feature for another"
 

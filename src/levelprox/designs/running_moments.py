@@ -68,6 +68,11 @@ class RunningMoments:
         return self._moments.scale if self.total else np.ones_like(self.mean)
 
     @property
+    def deviation(self) -> Vector:
+        """The standard deviation; 0 where all entries were equal."""
+        return self._moments.deviation
+
+    @property
     def magnitude(self) -> Vector:
         """The deviation about zero; 1 where all entries were zero."""
         return self._moments.magnitude if self.total else np.ones_like(self.mean)

@@ -19,6 +19,7 @@ from levelprox.designs import Design, as_design
 from levelprox.errors import InfeasibleError, InvalidInputError, warn
 from levelprox.estimators.along import Along
 from levelprox.estimators.border import Border
+from levelprox.estimators.elsewhere import Elsewhere, by_blocks
 from levelprox.estimators.named_constraints import constraint_of
 from levelprox.estimators.notebook_card import NotebookCard
 from levelprox.estimators.reading import naming_the_place, warn_of_rounding
@@ -29,7 +30,7 @@ from levelprox.estimators.task import Budget, Solution, Task
 from levelprox.estimators.watching import watching
 from levelprox.fingerprint import fingerprint
 from levelprox.losses import check_weights
-from levelprox.objectives import Model
+from levelprox.objectives import Asked, Model
 from levelprox.result import Status
 from levelprox.solve import generator
 from levelprox.validation import Array, as_array, finite, real, real_array, whole
@@ -52,12 +53,12 @@ _READING: dict[str, Any] = {
 
 
 class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
-    NotebookCard, Along, Saving, CallbackSupportMixin, Selector, BaseEstimator, auto_wrap_output_keys=()
+    NotebookCard, Along, Elsewhere, Saving, CallbackSupportMixin, Selector, BaseEstimator, auto_wrap_output_keys=()
 ):
     """A sparse linear model under a budget; the subclasses say of what."""
 
     # scikit-learn has wrapped the selector's for `set_output`, and would here wrap the condition away.
-    transform = available_if(selects)(Selector.transform)
+    transform = available_if(selects)(by_blocks(Selector.transform))
 
     #: Subtasks of a fit, for scikit-learn's callbacks: steps, of which the number is not known in advance.
     _n_subtasks: int | None = None
@@ -151,7 +152,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     def _task(self, X: object, y: NDArray[Any], weight: Vector | None, budget: Budget, **more: Any) -> Task:
         """The data, encoded and standardised."""
 
-    def _new_task(self, border: Border, objective: Model, budget: Budget, unit: float) -> Task:
+    def _new_task(self, border: Border, objective: Model | Asked, budget: Budget, unit: float) -> Task:
         constraint = constraint_of(self.constraint, unit if budget.features is None else 1.0)
         self._check_for(budget)
         generator(self.random_state)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.designs import Design, ScaledDesign, as_design
+from levelprox.designs import Design, RunningMoments, ScaledDesign, as_design
 from levelprox.designs.moments import moments_of
 from levelprox.errors import InvalidInputError, NumericalError
 from levelprox.validation import Array
@@ -58,6 +58,19 @@ class Border:
             moments = moments_of(base, None if weight is None else weight / weight.max())
             center, scale = (moments.mean, moments.scale) if fit_intercept else (None, moments.magnitude)
         return cls(base, center, _usable(scale), fit_intercept, width)
+
+    @classmethod
+    def of_moments(
+        cls, dtype: np.dtype[Any], d: int, moments: RunningMoments | None, fit_intercept: bool, width: int = 1
+    ) -> Border:
+        """The same for X that is elsewhere, by the moments of its columns; without these X is left as it is."""
+        border = cls.__new__(cls)
+        border.dtype, border.fit_intercept, border.width = dtype, fit_intercept, width
+        border.center, border.scale = None, np.ones(d)
+        if moments is not None:
+            border.center = moments.mean if fit_intercept else None
+            border.scale = _usable(moments.scale if fit_intercept else moments.magnitude)
+        return border
 
     def inside(self, coef: Vector, intercept: Vector) -> Vector:
         """x of coefficients of shape (width, d) and intercepts of shape (width,)."""

@@ -10,9 +10,7 @@ import copy
 import functools
 import math
 import time
-import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, Self
@@ -21,7 +19,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import clone, is_classifier
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -29,9 +26,10 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from levelprox.errors import CheckpointError, InvalidInputError, warn
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
+from levelprox.estimators.choosing_elsewhere import ChoosingElsewhere
 from levelprox.estimators.information import CRITERIA, check_likelihood, deviance, price
 from levelprox.estimators.task import Budget, Solution, Task, budgets_of
-from levelprox.estimators.watching import counting
+from levelprox.estimators.watching import counting, quiet
 from levelprox.identity import hashed, identity_without_level
 from levelprox.journal import Journal, keeping
 from levelprox.path import KINDS
@@ -65,7 +63,7 @@ class Samples:
         return Samples(self.X[rows], self.y[rows], None if self.weight is None else self.weight[rows], more)
 
 
-class Choosing(SparseLinearModel):
+class Choosing(ChoosingElsewhere, SparseLinearModel):
     """A model whose budget is chosen from a grid; the subclasses say which model."""
 
     _n_subtasks = 2  # of a fit, for scikit-learn's callbacks: the search, and the fit of all data
@@ -87,12 +85,7 @@ class Choosing(SparseLinearModel):
     def _search(self, samples: Samples, params: dict[str, Any], journal: Journal) -> Budget:
         """The best of the grid, with `cv_results_` and what goes with it."""
         d = samples.X.shape[1]
-        if self.criterion not in ("cv", *CRITERIA):
-            raise InvalidInputError(f"criterion must be one of cv, {', '.join(CRITERIA)}, got {self.criterion!r}")
-        if boolean("one_standard_error", self.one_standard_error) and self.criterion != "cv":
-            raise InvalidInputError(
-                f"one_standard_error is for criterion='cv': {self.criterion!r} has no standard error"
-            )
+        self._check_criterion()
         if self.criterion == "cv":
             scorer, splits, score_params = self._judges(samples, params)
             budgets = self._grid(d)
@@ -101,12 +94,23 @@ class Choosing(SparseLinearModel):
             check_likelihood(self.criterion, self._loss().name)
             budgets = self._grid(d)
             results, best = self._by_criterion(samples, budgets, journal)
+        self._set_choice(budgets, results, best)
+        return budgets[best]
+
+    def _check_criterion(self) -> None:
+        if self.criterion not in ("cv", *CRITERIA):
+            raise InvalidInputError(f"criterion must be one of cv, {', '.join(CRITERIA)}, got {self.criterion!r}")
+        if boolean("one_standard_error", self.one_standard_error) and self.criterion != "cv":
+            raise InvalidInputError(
+                f"one_standard_error is for criterion='cv': {self.criterion!r} has no standard error"
+            )
+
+    def _set_choice(self, budgets: list[Budget], results: dict[str, NDArray[Any]], best: int) -> None:
         self.cv_results_ = results
         self.best_index_ = best
         name = "n_features" if budgets[0].features is not None else "level"
         self.best_params_ = {name: results[name][best].item()}
         self.best_score_ = float(results["mean_test_score" if self.criterion == "cv" else self.criterion][best])
-        return budgets[best]
 
     # --- the grid
 
@@ -174,13 +178,16 @@ class Choosing(SparseLinearModel):
             )
         results, best = self._table(budgets, scores, counts, seconds)
         results["n_unsolved"] = unsolved
+        self._warn_of_unsolved(budgets, unsolved)
+        return results, best
+
+    def _warn_of_unsolved(self, budgets: list[Budget], unsolved: NDArray[Any]) -> None:
         if np.any(unsolved):
             which = ", ".join(f"{budget.value:g}" for budget, count in zip(budgets, unsolved, strict=True) if count)
             warn(
                 f"of the budgets {which} some fits of folds did not end at a minimiser, as on separable data: "
                 "their scores say little (cv_results_['n_unsolved']). Leave them out, or raise max_iter and time_limit"
             )
-        return results, best
 
     def _table(
         self, budgets: list[Budget], scores: Vector, counts: NDArray[Any], seconds: Vector
@@ -239,10 +246,24 @@ class Choosing(SparseLinearModel):
         counts = np.array([one.n_selected for one in found])
         freedom = np.array([one.freedom for one in found])
         log_y = float(np.average(np.log(samples.y), weights=samples.weight)) if loss == "gamma" else 0.0
+        return self._by_price(budgets, psi, counts, freedom, n, samples.X.shape[1], log_y)
+
+    def _by_price(
+        self,
+        budgets: list[Budget],
+        psi: Vector,
+        counts: NDArray[Any],
+        freedom: NDArray[Any],
+        n: float,
+        d: int,
+        log_y: float,
+    ) -> tuple[dict[str, NDArray[Any]], int]:
+        """The table of fits of all data, by what they lose and what their features cost."""
+        loss = self._loss().name
         least = max(_PERFECT * float(np.max(psi)), np.finfo(np.float64).tiny)
         values = np.array(
             [
-                deviance(loss, one, n, least, log_y) + price(self.criterion, int(df), n, int(count), samples.X.shape[1])
+                deviance(loss, one, n, least, log_y) + price(self.criterion, int(df), n, int(count), d)
                 for one, df, count in zip(psi, freedom, counts, strict=True)
             ]
         )
@@ -347,25 +368,17 @@ def _fitted(single: Any, samples: Samples, budgets: list[Budget]) -> Iterator[tu
     model.n_features_in_ = samples.X.shape[1]
     task: Task = model._task(samples.X, samples.y, samples.weight, budgets[0], **samples.more)
     if budgets[0].features is None:
-        with _quiet():
+        with quiet():
             solutions = task.fits(np.array([budget.value for budget in budgets]))
         each = (time.monotonic() - began) / len(budgets)
         for budget, solution in zip(budgets, solutions, strict=True):
             yield _with(model, task, budget, solution), each
         return
     for budget in budgets:
-        with _quiet():
+        with quiet():
             (solution,) = task.each([budget])
         yield _with(model, task, budget, solution), time.monotonic() - began
         began = time.monotonic()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Fits that end short are counted; a warning for each of a hundred would hide the one that matters."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        yield
 
 
 def _with(model: Any, task: Task, budget: Budget, solution: Solution) -> Any:

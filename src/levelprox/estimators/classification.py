@@ -13,13 +13,16 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from levelprox.designs import as_design
 from levelprox.errors import InvalidInputError, warn
-from levelprox.estimators.base import SparseLinearModel, Vector
+from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.border import Border
+from levelprox.estimators.elsewhere import Prepared, by_blocks
 from levelprox.estimators.named_losses import CLASSIFICATION_LOSSES, loss_of
 from levelprox.estimators.reading import check_labels
 from levelprox.estimators.task import Budget, Task
 from levelprox.losses import Logistic, Loss, Multinomial
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
+from levelprox.objectives.shards import Form
+from levelprox.objectives.source import Source
 from levelprox.validation import Array, real
 
 _MULTI_CLASS = ("auto", "softmax", "ovr")
@@ -35,6 +38,7 @@ def _has_probabilities(model: Classification) -> bool:
 class Classification(ClassifierMixin, SparseLinearModel):
     """A classifier's side of a sparse linear model."""
 
+    @by_blocks
     def decision_function(self, X: object) -> Array:
         """The margins z: of shape (n_samples,) for two classes, else (n_samples, n_classes).
 
@@ -45,6 +49,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
         z = self._margins(X)
         return z[:, 0] if z.shape[1] == 1 else z
 
+    @by_blocks
     def predict(self, X: object) -> NDArray[Any]:
         """The class of the largest margin.
 
@@ -56,6 +61,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
         return np.asarray(self.classes_[(z > 0).astype(np.intp) if z.ndim == 1 else np.argmax(z, axis=1)])
 
     @available_if(_has_probabilities)
+    @by_blocks
     def predict_proba(self, X: object) -> Array:
         """Probability of each class, for the logistic loss; the columns are those of `classes_`.
 
@@ -77,6 +83,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
         return np.asarray(p / p.sum(axis=1, keepdims=True), z.dtype)
 
     @available_if(_has_probabilities)
+    @by_blocks
     def predict_log_proba(self, X: object) -> Array:
         """Logarithms of `predict_proba`.
 
@@ -86,6 +93,25 @@ class Classification(ClassifierMixin, SparseLinearModel):
         """
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
+
+    def _prepared(self, source: Source) -> Prepared:
+        loss, intercept = self._loss(), boolean("fit_intercept", self.fit_intercept)
+        measured = boolean("standardize", self.standardize)
+        survey = source.survey(loss, True, measured and self.class_weight is None)
+        self.classes_, count = survey.classes, float(np.min(survey.class_weights, initial=np.inf))
+        self._check_two()
+        if self.class_weight is not None:
+            source = source.weighted(self.classes_, self._class_factors(survey.class_weights))
+            survey = source.survey(loss, True, measured)
+        form = Form(loss, intercept, classes=self.classes_, softmax=self._softmax() and self.classes_.size > 2)
+        return Prepared(source, form, survey, count, 1.0)
+
+    def _check_two(self) -> None:
+        if self.classes_.size < 2:
+            raise InvalidInputError(
+                f"{type(self).__name__} needs samples of at least 2 classes, but the data have only one class: "
+                f"{self.classes_.tolist()}"
+            )
 
     def _loss(self) -> Loss:
         return loss_of(self.loss, CLASSIFICATION_LOSSES)
@@ -108,11 +134,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
     def _task(self, X: Any, y: NDArray[Any], weight: Vector | None, budget: Budget, **more: Any) -> Task:
         present = np.ones(y.size, np.bool_) if weight is None else weight > 0
         self.classes_ = np.unique(y[present])
-        if self.classes_.size < 2:
-            raise InvalidInputError(
-                f"{type(self).__name__} needs samples of at least 2 classes, but the data have only one class: "
-                f"{self.classes_.tolist()}"
-            )
+        self._check_two()
         if not np.all(present):
             rows = np.flatnonzero(present)
             X, y, weight = as_design(X).rows(rows), y[rows], weight[rows]  # type: ignore[index]  # else all are present
@@ -177,12 +199,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
             return weight
         places = np.searchsorted(self.classes_, y)
         own = np.ones(y.size) if weight is None else weight
-        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            factors = own.sum() / (self.classes_.size * np.bincount(places, own))
-        elif isinstance(self.class_weight, dict):
-            factors = self._factors(self.class_weight)
-        else:
-            raise InvalidInputError(f"class_weight must be a dict, 'balanced' or None, got {self.class_weight!r}")
+        factors = self._class_factors(np.asarray(np.bincount(places, own), np.float64))
         with np.errstate(over="ignore", under="ignore"):
             product = own * factors[places]
             left = np.bincount(places, product)
@@ -193,6 +210,14 @@ class Classification(ClassifierMixin, SparseLinearModel):
             empty = self.classes_.tolist()[places[np.argmin(left[places])]]
             raise InvalidInputError(f"class_weight leaves class {empty!r} no weight")
         return np.asarray(product)
+
+    def _class_factors(self, totals: Vector) -> Vector:
+        """By what the weights of the samples of each class are multiplied; their sums are `totals`."""
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            return np.asarray(totals.sum() / (self.classes_.size * totals), np.float64)
+        if isinstance(self.class_weight, dict):
+            return self._factors(self.class_weight)
+        raise InvalidInputError(f"class_weight must be a dict, 'balanced' or None, got {self.class_weight!r}")
 
     def _factors(self, given: dict[Any, float]) -> Vector:
         classes = self.classes_.tolist()

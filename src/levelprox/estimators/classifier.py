@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from levelprox.constraints import Constraint
 from levelprox.estimators.base import unchanged_if_refused
 from levelprox.estimators.classification import Classification, rarest
+from levelprox.estimators.elsewhere import is_elsewhere
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.streaming import Streaming, counts_features
 from levelprox.estimators.task import Callback
@@ -203,6 +204,8 @@ class SparseClassifier(Classification, Streaming):
         -------
         self
         """
+        if is_elsewhere(X):
+            return self._fit_elsewhere(X, y, sample_weight)
         data, target = self._read(X, y)
         weight = self._weights(sample_weight, data.shape[0])
         budget = self._budget(rarest(target, weight))

@@ -12,6 +12,7 @@ from levelprox.estimators.base import unchanged_if_refused
 from levelprox.estimators.choosing import Choosing, Samples
 from levelprox.estimators.classification import Classification
 from levelprox.estimators.classifier import SparseClassifier
+from levelprox.estimators.elsewhere import is_elsewhere
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.task import Callback
 from levelprox.io.checkpoint import Checkpoint
@@ -163,6 +164,8 @@ class SparseClassifierCV(Classification, Choosing):
         -------
         self
         """
+        if is_elsewhere(X):
+            return self._choose_elsewhere(X, y, sample_weight, params)
         data, target = self._read(X, y)
         design = self._design(data)  # names the rows of X, not those of a fold
         weight = self._weights(sample_weight, data.shape[0])

@@ -11,13 +11,17 @@ from sklearn.base import RegressorMixin
 
 from levelprox.designs import as_design
 from levelprox.errors import InvalidInputError
-from levelprox.estimators.base import SparseLinearModel, Vector
+from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.border import Border
+from levelprox.estimators.elsewhere import Prepared, by_blocks
 from levelprox.estimators.named_losses import REGRESSION_LOSSES, loss_of
 from levelprox.estimators.task import Budget, Task
 from levelprox.losses import Loss, Squared
 from levelprox.losses.log_link import LogLink
 from levelprox.objectives import LinearModel
+from levelprox.objectives.shards import Form
+from levelprox.objectives.source import Source
+from levelprox.objectives.survey import Survey
 from levelprox.validation import Array, finite, real_array
 
 _LEAST = 1e-152  # of y: squares, and their sums, are numbers
@@ -26,6 +30,7 @@ _LEAST = 1e-152  # of y: squares, and their sums, are numbers
 class Regression(RegressorMixin, SparseLinearModel):
     """A regressor's side of a sparse linear model."""
 
+    @by_blocks
     def predict(self, X: object, offset: ArrayLike | None = None, exposure: ArrayLike | None = None) -> Array:
         """What is expected of y: z, or exp(z) for poisson and gamma.
 
@@ -67,6 +72,21 @@ class Regression(RegressorMixin, SparseLinearModel):
             return float(r2_score(y, predicted, sample_weight=sample_weight))
         power = 1 if loss.kind == "count" else 2
         return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=power))
+
+    def _prepared(self, source: Source) -> Prepared:
+        loss = self._loss()
+        survey = source.survey(loss, False, boolean("standardize", self.standardize))
+        form = Form(loss, boolean("fit_intercept", self.fit_intercept))
+        return Prepared(source, form, survey, survey.total, _unit_elsewhere(loss, source, survey))
+
+    def _known_elsewhere(self, offset: Any, exposure: Any) -> Any:
+        """What is known to add to each margin, of data that are elsewhere; it is checked where it is."""
+        if exposure is None:
+            return offset
+        if not isinstance(self._loss(), LogLink):
+            raise InvalidInputError(f"exposure is for poisson and gamma, not for loss={self.loss!r}; use offset")
+        known = exposure.log() if hasattr(exposure, "log") else np.log(exposure)
+        return known if offset is None else known + offset
 
     def _loss(self) -> Loss:
         return loss_of(self.loss, REGRESSION_LOSSES)
@@ -137,16 +157,31 @@ def _one_each(name: str, values: ArrayLike, n: int) -> Vector:
     return array
 
 
+def _unit_elsewhere(loss: Loss, source: Source, survey: Survey) -> float:
+    """The same where the data are elsewhere."""
+    if isinstance(loss, LogLink):
+        return 1.0
+    size = survey.largest or 1.0
+    _check_size(size)
+    squared = isinstance(loss, Squared)
+    unit = float(survey.y_moments.deviation[0]) if squared else source.spread(survey.total)
+    return unit if unit > 0 else size
+
+
+def _check_size(size: float) -> None:
+    if not _LEAST < size < 1 / _LEAST:
+        raise InvalidInputError(
+            f"y is of the size of {size:.3g}, and squares of that are beyond float64; take another unit"
+        )
+
+
 def _unit(loss: Loss, y: Vector, weight: Vector | None) -> float:
     """The unit of the coefficients of standardised features."""
     if isinstance(loss, LogLink):
         return 1.0
     share = np.full(y.size, 1 / y.size) if weight is None else weight / weight.sum()
     size = float(np.max(np.abs(y), initial=0.0, where=share > 0)) or 1.0
-    if not _LEAST < size < 1 / _LEAST:
-        raise InvalidInputError(
-            f"y is of the size of {size:.3g}, and squares of that are beyond float64; take another unit"
-        )
+    _check_size(size)
     scaled = np.where(share > 0, y, 0.0) / size
     if isinstance(loss, Squared):
         unit = float(np.sqrt(np.sum(share * (scaled - np.sum(share * scaled)) ** 2)))

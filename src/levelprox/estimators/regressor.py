@@ -10,6 +10,7 @@ from sklearn.utils.metaestimators import available_if
 
 from levelprox.constraints import Constraint
 from levelprox.estimators.base import unchanged_if_refused
+from levelprox.estimators.elsewhere import is_elsewhere
 from levelprox.estimators.regression import Regression
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.streaming import Streaming, counts_features
@@ -204,6 +205,8 @@ class SparseRegressor(Regression, Streaming):
         -------
         self
         """
+        if is_elsewhere(X):
+            return self._fit_elsewhere(X, y, sample_weight, self._known_elsewhere(offset, exposure))
         data, target = self._read(X, y, y_numeric=True)
         weight = self._weights(sample_weight, data.shape[0])
         budget = self._budget(float(target.size if weight is None else weight.sum()))

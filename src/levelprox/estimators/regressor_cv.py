@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from levelprox.constraints import Constraint
 from levelprox.estimators.base import unchanged_if_refused
 from levelprox.estimators.choosing import Choosing, Samples, more_of
+from levelprox.estimators.elsewhere import is_elsewhere
 from levelprox.estimators.regression import Regression
 from levelprox.estimators.regressor import SparseRegressor
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks
@@ -164,6 +165,8 @@ class SparseRegressorCV(Regression, Choosing):
         -------
         self
         """
+        if is_elsewhere(X):
+            return self._choose_elsewhere(X, y, sample_weight, params, self._known_elsewhere(offset, exposure))
         data, target = self._read(X, y, y_numeric=True)
         design = self._design(data)  # names the rows of X, not those of a fold
         weight = self._weights(sample_weight, data.shape[0])

@@ -17,7 +17,7 @@ from levelprox.errors import InfeasibleError, InvalidInputError
 from levelprox.estimators.border import Border
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.journal import Journal
-from levelprox.objectives import Model, Objective
+from levelprox.objectives import Asked, Model
 from levelprox.path import path
 from levelprox.problem import Problem
 from levelprox.result import Record, Status
@@ -113,8 +113,8 @@ class Task:
 
     Attributes
     ----------
-    objective : Objective
-        ψ over `border.design`, perhaps with an intercept.
+    objective : Model or Asked
+        ψ of standardised features, perhaps with an intercept.
     border : Border
     constraint : Constraint
         For levels.
@@ -133,7 +133,7 @@ class Task:
         As in `solve`.
     """
 
-    objective: Objective
+    objective: Model | Asked
     border: Border
     constraint: Constraint
     feature_weight: Vector | None
@@ -247,7 +247,7 @@ class Task:
 
         A feature that costs no more as it grows, and the intercepts, would keep whatever shift they happen to have.
         """
-        if not (isinstance(self.objective, Model) and self.objective.only_contrasts):
+        if not self.objective.only_contrasts:
             return x
         rows = x.reshape(-1, self.border.width)
         centred = (rows - rows.mean(axis=1, keepdims=True)).ravel()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from numbers import Integral
 from typing import Any, TypeVar
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from levelprox.errors import InvalidInputError
 from levelprox.estimators.border import Vector
@@ -56,6 +58,14 @@ def counting(estimator: Any, total: int, what: str) -> Iterator[Callable[[Iterab
                 yield result
 
         yield follow
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Fits that end short are counted; a warning for each of a hundred would hide the one that matters."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
 
 
 def check_watchers(estimator: Any) -> tuple[int, Callable[[Record | SubsetRecord], bool | None] | None]:

@@ -1,5 +1,6 @@
 """What is minimised: a linear model, one of several classes, any ψ the user brings, or samples of one."""
 
+from levelprox.objectives.asked import Asked
 from levelprox.objectives.base import Objective, Subgradients
 from levelprox.objectives.curved import Curved
 from levelprox.objectives.function import Function
@@ -8,9 +9,11 @@ from levelprox.objectives.model import Model
 from levelprox.objectives.multinomial import MultinomialModel
 from levelprox.objectives.one_vs_rest import OneVsRestModel
 from levelprox.objectives.quadratic import Quadratic
+from levelprox.objectives.sharded import ShardedModel
 from levelprox.objectives.stochastic import Stochastic
 
 __all__ = [
+    "Asked",
     "Curved",
     "Function",
     "LinearModel",
@@ -19,6 +22,7 @@ __all__ = [
     "Objective",
     "OneVsRestModel",
     "Quadratic",
+    "ShardedModel",
     "Stochastic",
     "Subgradients",
 ]

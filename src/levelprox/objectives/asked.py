@@ -19,13 +19,17 @@ from typing import Any, Literal, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox.losses import Loss
 from levelprox.objectives.base import Vector
 from levelprox.objectives.curved import Curved, Matrix
+from levelprox.objectives.linear_model import LinearModel
 
 Features = NDArray[np.intp]
 
 _AT_ONCE = 8  # coordinates: a Hessian as small as this is worth no round of its own
-_AHEAD = 2.0 ** np.arange(1, 7)  # times a step: how far a search along it may go
+_NOTHING = 1e-13  # of the largest eigenvalue: what rounding leaves of a direction without curvature
+#: Times a step: how much further a search along it may go.
+AHEAD = 2.0 ** np.arange(1, 7) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +48,8 @@ class Question:
         Whether ∇²ψ over W is wanted; where "convex" with |ℓ''| for ℓ''.
     diagonal : {"", "convex", "exact"}
         The same of its diagonal alone.
+    step : ndarray, optional
+        dx, where ψ is wanted at points[0] + t·dx, too, for the lengths t of `AHEAD`: all a search along a step may try.
     product : ndarray, optional
         v, where ∇²ψ v over W is wanted; with |ℓ''| where `diagonal` is not "exact".
     """
@@ -53,13 +59,14 @@ class Question:
     gradient: Literal["", "here", "everywhere"] = ""
     hessian: Literal["", "convex", "exact"] = ""
     diagonal: Literal["", "convex", "exact"] = ""
+    step: Vector | None = None
     product: Vector | None = None
 
     @property
     def nbytes(self) -> int:
         """What goes out."""
-        sent = (*self.points, self.features) if self.product is None else (*self.points, self.features, self.product)
-        return sum(array.nbytes for array in sent)
+        sent = (*self.points, self.features, self.step, self.product)
+        return sum(array.nbytes for array in sent if array is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +75,7 @@ class Answer:
 
     Attributes
     ----------
-    values : ndarray of shape (number of points,)
+    values : ndarray of shape (number of points + lengths along a step,)
         Σ s_i ℓ_i.
     gradient, hessian, diagonal, product : ndarray, optional
         As they were asked for.
@@ -108,33 +115,48 @@ class Traffic:
     bytes_out: int = 0
     bytes_back: int = 0
 
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+
     def and_round(self, question: Question, answer: Answer) -> Traffic:
         looks = self.looks + (question.gradient == "everywhere")
         return Traffic(self.rounds + 1, looks, self.bytes_out + question.nbytes, self.bytes_back + answer.nbytes)
 
 
-class Counter:
-    """Traffic of a model and of all its restrictions."""
+class Ledger:
+    """What a model and all its restrictions share: what has been asked, and where last."""
 
     def __init__(self) -> None:
         self.traffic = Traffic()
+        self.place: Place | None = None
 
 
 class Place:
-    """Stands for the margins of a point: that point itself, and what has been asked there."""
+    """Stands for the margins of a point: that point itself, over some features, and what has been asked there."""
 
-    def __init__(self, x: Vector, known: Answer | None = None) -> None:
-        self.x = x
-        self.known = known
+    def __init__(self, features: Features, x: Vector) -> None:
+        self.features, self.x = features, x
+        self.known: Answer | None = None
 
     def __add__(self, other: Place) -> Place:
-        return Place(self.x + other.x)
+        return Place(self.features, self.x + other.x)
 
     def __sub__(self, other: Place) -> Place:
-        return Place(self.x - other.x)
+        return Place(self.features, self.x - other.x)
 
     def __rmul__(self, factor: float) -> Place:
-        return Place(factor * self.x)
+        return Place(self.features, factor * self.x)
+
+    def is_at(self, features: Features, x: Vector) -> bool:
+        """Whether this is the same point over the same features."""
+        return np.array_equal(features, self.features) and np.array_equal(x, self.x)
+
+    def over(self, features: Features, width: int) -> Vector:
+        """The same point over fewer features, those left out being zero."""
+        if features is self.features:
+            return self.x
+        places = np.searchsorted(self.features, features)
+        return self.x.reshape(-1, width)[places].ravel()
 
 
 class Asked(Curved):
@@ -147,23 +169,29 @@ class Asked(Curved):
     """
 
     smooth = curved = dear = True
+    loss: Loss
     features: Features
     n_all: int
-    counter: Counter
+    ledger: Ledger
 
     @abstractmethod
     def answer(self, question: Question) -> Answer:
         """Means over all samples, Σ s_i … / Σ s."""
 
     @property
+    @abstractmethod
+    def column_squares(self) -> Vector:
+        """Σ s_i a_ij² / Σ s of every feature that this is a function of."""
+
+    @property
     def traffic(self) -> Traffic:
         """Rounds and bytes so far, of this model and all its restrictions."""
-        return self.counter.traffic
+        return self.ledger.traffic
 
     def ask(self, question: Question) -> Answer:
         """One round."""
         answer = self.answer(question)
-        self.counter.traffic = self.counter.traffic.and_round(question, answer)
+        self.ledger.traffic = self.ledger.traffic.and_round(question, answer)
         return answer
 
     @property
@@ -177,8 +205,10 @@ class Asked(Curved):
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         if self.features.size < self.n_all:
-            place = self.margins(np.asarray(x, np.float64))
-            return self.value_of(place), self.gradient_of(place)
+            # Whoever asks this of few features wants a model of ψ there next: `margins` finds the answer again.
+            place = self.margins(x)
+            self.ledger.place, known = _place(place), self._known(place, "hessian")
+            return float(known.values[0]), cast(Vector, known.gradient)
         rows = np.asarray(x, np.float64).reshape(-1, self.width)
         used = np.flatnonzero(np.any(rows, axis=1))
         answer = self.ask(Question(self.features[used], (rows[used].ravel(),), gradient="everywhere"))
@@ -187,10 +217,13 @@ class Asked(Curved):
     # Margins are points here, and everything about them is a round at most.
 
     def margins(self, x: Vector) -> Vector:
-        return cast(Vector, Place(np.asarray(x, np.float64)))
+        last = self.ledger.place
+        if last is not None and last.is_at(self.features, np.asarray(x, np.float64)):
+            return cast(Vector, last)
+        return self._at(x)
 
     def moved(self, dx: Vector) -> Vector:
-        return cast(Vector, Place(np.asarray(dx, np.float64)))
+        return self._at(dx)
 
     def value_of(self, z: Vector) -> float:
         return float(self._known(z, "values").values[0])
@@ -205,14 +238,17 @@ class Asked(Curved):
 
     def evaluated(self, z: Vector, dx: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
         new = self.moved(dx) + z
-        known = self._known(new, "hessian" if with_hessian else "gradient")
+        wanted = "hessian" if with_hessian else "gradient"
+        known = _place(new).known = self._asked_for(new, wanted, np.asarray(dx, np.float64))
         return new, cast(Vector, known.gradient), known.hessian if with_hessian else None
 
     def along(self, before: Vector, after: Vector) -> Callable[[float], float]:
-        start, step = _place(before), _place(after).x - _place(before).x
-        ahead = tuple(start.x + t * step for t in _AHEAD)
-        values = dict(zip(_AHEAD.tolist(), self.ask(Question(self.features, ahead)).values.tolist(), strict=True))
-        return lambda t: values[t] if t in values else self.value_of(cast(Vector, Place(start.x + t * step)))
+        start, end = _place(before), _place(after)
+        step, known = end.x - start.x, end.known
+        if known is None or known.values.size == 1:
+            known = self.ask(Question(self.features, (end.x,), step=step))
+        values = dict(zip((1 + AHEAD).tolist(), known.values[1:].tolist(), strict=True))
+        return lambda t: values[t] if t in values else self.value_of(self._at(start.x + t * step))
 
     def hessian_product_of(self, z: Vector, convex: bool) -> Callable[[Vector], Vector]:
         kind: Any = "convex" if convex else "exact"
@@ -222,18 +258,38 @@ class Asked(Curved):
         kind: Any = "convex" if convex else "exact"
         return cast(Vector, self.ask(self._question(z, diagonal=kind)).diagonal)
 
+    def second_order(self, x: Vector, gradient: Vector) -> LinearModel:
+        """The second-order model of ψ at x as a least-squares problem with as many samples as it bends in directions.
+
+        ⟨∇ψ, u − x⟩ + ½ (u − x)'∇²ψ(u − x)  =  ½ ‖Ru − (Rx − R⁻ᵀ∇ψ)‖² + const,      ∇²ψ = R'R
+        """
+        values, vectors = np.linalg.eigh(self.hessian_of(self.margins(x), True))
+        kept = values > _NOTHING * max(float(values[-1]), np.finfo(np.float64).tiny)
+        # ψ of the squared loss is the mean of r², not half their sum.
+        size, along = np.sqrt(values[kept] * max(np.count_nonzero(kept), 1) / 2), vectors[:, kept].T
+        root = size[:, None] * along
+        target = root @ x - size * ((along @ gradient) / values[kept])
+        if not target.size:  # ψ is flat
+            root, target = np.zeros((1, x.size)), np.zeros(1)
+        return LinearModel(np.asfortranarray(root), target, "squared")
+
     def _known(self, z: Vector, wanted: str) -> Answer:
         """What is known at a point, asked for where it is not; ψ and ∇ψ come together."""
         place = _place(z)
         if place.known is None or getattr(place.known, wanted) is None:
-            # A Hessian of few coordinates is asked for along with them.
-            with_hessian = wanted == "hessian" or place.x.size <= _AT_ONCE
-            answer = self.ask(self._question(z, gradient="here", hessian="convex" if with_hessian else ""))
-            place.known = answer
+            place.known = self._asked_for(z, wanted)
         return place.known
 
+    def _asked_for(self, z: Vector, wanted: str, step: Vector | None = None) -> Answer:
+        """ψ and ∇ψ, with the Hessian where that is wanted or of few coordinates."""
+        with_hessian = wanted == "hessian" or self.dimension <= _AT_ONCE
+        return self.ask(self._question(z, gradient="here", hessian="convex" if with_hessian else "", step=step))
+
     def _question(self, z: Vector, **wanted: Any) -> Question:
-        return Question(self.features, (_place(z).x,), **wanted)
+        return Question(self.features, (_place(z).over(self.features, self.width),), **wanted)
+
+    def _at(self, x: Vector) -> Vector:
+        return cast(Vector, Place(self.features, np.asarray(x, np.float64)))
 
 
 def _place(z: Vector) -> Place:

@@ -29,6 +29,9 @@ class Curved(Objective):
     #: Whether ψ is dear, a round over data that are elsewhere: then Newton steps are tried before methods without ∇²ψ.
     dear: bool = False
 
+    #: Whether ψ sees only differences between the coefficients of a feature: all shifted alike, it stays the same.
+    only_contrasts: bool = False
+
     @property
     @abstractmethod
     def n_margins(self) -> int:

@@ -18,8 +18,6 @@ from levelprox.objectives.curved import Curved, Matrix
 class Model(Curved):
     """ψ(x) = F(Ax + o) with the features of a data matrix in A."""
 
-    #: Whether ψ sees only differences between the coefficients of a feature: all shifted alike, it stays the same.
-    only_contrasts: bool = False
     #: The data matrix, whose columns are features, perhaps with one of ones.
     design: Design
 

@@ -11,17 +11,17 @@ import copy
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.errors import InvalidInputError
 from levelprox.losses import Loss
-from levelprox.objectives.asked import Answer, Asked, Counter, Question
+from levelprox.objectives.asked import AHEAD, Answer, Asked, Ledger, Question, Traffic
 from levelprox.objectives.base import Vector
 from levelprox.objectives.linear_model import FARTHER, LinearModel, gains_for_ever
-from levelprox.objectives.shards import Change, Features, Folding, Form, Forming, Shard, T, Work
+from levelprox.objectives.shards import Change, Features, Folding, Form, Forming, Shard, T, Weighting, Work
 from levelprox.objectives.source import Source
 from levelprox.objectives.survey import Spreading, Survey, Surveying, median
 
@@ -40,6 +40,9 @@ def answered(shard: Shard, asked: Question) -> Answer:
     """The means over one shard."""
     part = shard.part(asked.features)
     moves = [part.margins(x) for x in asked.points]
+    if asked.step is not None:
+        step = part.moved(asked.step)
+        moves += [moves[0] + t * step for t in AHEAD]
     values = np.array([part.value_of(z) for z in moves])
     gradient, z = None, moves[0]
     if not np.all(np.isfinite(values[:1])):  # so far out that ψ is no number, and nothing else is, either
@@ -153,6 +156,9 @@ class Shards(Source):
     def model(self, form: Form) -> ShardedModel:
         return ShardedModel(self, form)
 
+    def weighted(self, classes: NDArray[Any], factors: Vector) -> Self:
+        return self.changed(Weighting(classes, factors))
+
     def part(self, fold: int, folds: int, seed: int, held_out: bool) -> Self:
         return self.changed(Folding(fold, folds, seed, held_out))
 
@@ -176,16 +182,12 @@ class ShardedModel(Asked):
             )
         self.form, self.loss, self.width = form, form.loss, form.width
         self.shards = shards.changed(Forming(form))
+        self.only_contrasts = form.softmax and form.width > 1
         self.n_all = shards.n_features + form.fit_intercept
         self.features = np.arange(self.n_all)
-        self.counter = Counter()
+        self.ledger = Ledger()
         self._summary: Summary | None = None
         self._convex: list[ShardedModel] = []  # shared by all restrictions
-
-    @property
-    def only_contrasts(self) -> bool:
-        """Whether ψ sees only differences between the coefficients of a feature."""
-        return self.form.softmax and self.width > 1
 
     @property
     def summary(self) -> Summary:
@@ -193,6 +195,10 @@ class ShardedModel(Asked):
         if self._summary is None:
             self._summary = self.shards.total(Summarising())
         return self._summary
+
+    @property
+    def traffic(self) -> Traffic:
+        return sum((convex.traffic for convex in self._convex), self.ledger.traffic)
 
     def answer(self, question: Question) -> Answer:
         return self.shards.total(Evaluation(question)).times(1 / self.summary.total)
@@ -207,8 +213,12 @@ class ShardedModel(Asked):
         return self.summary.count * self.width
 
     @property
+    def column_squares(self) -> Vector:
+        return self.summary.squares[self.features] / self.summary.total
+
+    @property
     def curvature(self) -> float:
-        squares = self.summary.squares[self.features] / self.summary.total
+        squares = self.column_squares
         squares = squares[squares > 0]
         if not squares.size:
             return 1.0
@@ -222,14 +232,14 @@ class ShardedModel(Asked):
         """μ_ℓ times the trace of A'diag(s)A / Σ s, no less than its largest eigenvalue."""
         if self.width > 1 and self.form.softmax:
             return 0.0
-        return self.loss.weak_convexity * float(self.summary.squares[self.features].sum()) / self.summary.total
+        return self.loss.weak_convexity * float(self.column_squares.sum())
 
     @property
     def smoothness(self) -> float:
         """sup |ℓ''| times that trace; inf where ℓ'' has no bound."""
         if math.isinf(self.loss.smoothness):
             return math.inf
-        return self.loss.smoothness * float(self.summary.squares[self.features].sum()) / self.summary.total
+        return self.loss.smoothness * float(self.column_squares.sum())
 
     @property
     def attained(self) -> bool:
@@ -243,7 +253,7 @@ class ShardedModel(Asked):
         if not self._convex:
             self._convex.append(ShardedModel(self.shards, replace(self.form, loss=self.loss.convex_start)))
         convex = copy.copy(self._convex[0])
-        convex.features, convex.counter = self.features, self.counter
+        convex.features = self.features
         return convex
 
     @property
@@ -268,7 +278,7 @@ class ShardedModel(Asked):
         return outlook.falls and not outlook.rises
 
     def advice(self) -> str:
-        squares = self.summary.squares[self.features]
+        squares = self.column_squares
         squares = squares[squares > 0]
         spread = math.sqrt(float(squares.max() / squares.min())) if squares.size else 1.0
         return f"The columns of X differ in scale by a factor of {spread:.0e}: scale them." if spread > 100 else ""

@@ -58,6 +58,19 @@ class Forming:
         return shard.formed(self.form)
 
 
+@dataclass(frozen=True, eq=False)
+class Weighting:
+    """Rows whose weights are multiplied by a factor for their class."""
+
+    classes: NDArray[Any]
+    factors: Vector
+
+    def __call__(self, shard: Shard) -> Shard:
+        assert shard.y is not None
+        own = self.factors[np.searchsorted(self.classes, shard.y)]
+        return shard.weighing(own if shard.weight is None else own * shard.weight)
+
+
 @dataclass(frozen=True)
 class Folding:
     """The rows of a fold, or all others; of each shard about as many are in every fold."""
@@ -69,7 +82,9 @@ class Folding:
 
     def __call__(self, shard: Shard) -> Shard:
         order = np.random.default_rng([self.seed, shard.index]).permutation(shard.design.shape[0])
-        return shard.weighing((order % self.folds == self.fold) == self.held_out)
+        counts = (order % self.folds == self.fold) == self.held_out
+        own = np.ones(order.size) if shard.weight is None else shard.weight
+        return shard.weighing(np.where(counts, own, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +101,6 @@ class Form:
         Of targets that are labels. Two are told apart by one margin, the second of them being +1; more have one each.
     softmax : bool
         Whether more than two classes share one likelihood; else each is told from the others by `loss`.
-    factors : ndarray, optional
-        By what the weights of the samples of each class are multiplied.
     """
 
     loss: Loss
@@ -96,7 +109,6 @@ class Form:
     scale: Vector | None = None
     classes: NDArray[Any] | None = None
     softmax: bool = False
-    factors: Vector | None = None
 
     @property
     def width(self) -> int:
@@ -115,13 +127,6 @@ class Form:
         if self.softmax:
             return MultinomialModel(design, y, weight, offset, self.fit_intercept, self.classes)
         return OneVsRestModel(design, y, self.loss, weight, offset, self.fit_intercept, self.classes)
-
-    def weighted(self, y: NDArray[Any], weight: Vector | None) -> Vector | None:
-        """Weights of samples times those of their classes."""
-        if self.factors is None or self.classes is None:
-            return weight
-        own = self.factors[np.searchsorted(self.classes, y)]
-        return own if weight is None else own * weight
 
 
 class Shard:
@@ -149,8 +154,7 @@ class Shard:
         form: Form | None = None,
     ) -> None:
         self.index, self.design, self.y, self.offset, self.form = index, design, y, offset, form
-        self.given = weight
-        self.weight = weight if form is None or y is None else form.weighted(y, weight)
+        self.weight = weight
         self.total = float(design.shape[0] if self.weight is None else self.weight.sum())
         self._model: Model | None = None
         self._part: tuple[bytes, Model] | None = None
@@ -176,9 +180,8 @@ class Shard:
 
     def formed(self, form: Form) -> Shard:
         """The same rows as another model."""
-        return Shard(self.index, self.design, self.y, self.given, self.offset, form)
+        return Shard(self.index, self.design, self.y, self.weight, self.offset, form)
 
-    def weighing(self, mask: NDArray[np.bool_]) -> Shard:
-        """The same rows, of which those outside the mask do not count."""
-        weight = mask.astype(np.float64) if self.given is None else np.where(mask, self.given, 0.0)
+    def weighing(self, weight: Vector) -> Shard:
+        """The same rows with other weights."""
         return Shard(self.index, self.design, self.y, weight, self.offset, self.form)

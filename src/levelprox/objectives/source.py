@@ -6,9 +6,11 @@ from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from levelprox.losses import Loss
 from levelprox.objectives.asked import Asked
+from levelprox.objectives.base import Vector
 from levelprox.objectives.shards import Form
 from levelprox.objectives.survey import Survey
 
@@ -40,6 +42,10 @@ class Source(ABC):
     @abstractmethod
     def model(self, form: Form) -> Asked:
         """ψ of these samples."""
+
+    @abstractmethod
+    def weighted(self, classes: NDArray[Any], factors: Vector) -> Self:
+        """The same samples, their weights multiplied by a factor for their class."""
 
     @abstractmethod
     def part(self, fold: int, folds: int, seed: int, held_out: bool) -> Self:

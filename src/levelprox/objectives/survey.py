@@ -29,8 +29,10 @@ class Survey:
     ----------
     count : int
         Samples, those without a weight included.
+    total : float
+        Σ s.
     moments : RunningMoments
-        Of the columns of X; `moments.total` is Σ s.
+        Of the columns of X, where these were measured.
     classes : ndarray
         The different targets, sorted, where they are labels.
     class_weights : ndarray
@@ -42,6 +44,7 @@ class Survey:
     """
 
     count: int
+    total: float
     moments: RunningMoments
     classes: NDArray[Any]
     class_weights: Vector
@@ -54,6 +57,7 @@ class Survey:
         weights = _sums(places, np.concatenate([self.class_weights, other.class_weights]), classes.size)
         return Survey(
             self.count + other.count,
+            self.total + other.total,
             self.moments + other.moments,
             classes,
             weights,
@@ -92,8 +96,6 @@ class Surveying:
         weight = np.ones(y.size) if shard.weight is None else shard.weight
         if self.with_moments:
             moments.update(design, shard.weight)
-        else:
-            moments.total = shard.total
         classes, class_weights, largest = np.empty(0), np.empty(0), 0.0
         if self.labels:
             classes, places = np.unique(y[weight > 0], return_inverse=True)
@@ -102,7 +104,7 @@ class Surveying:
         else:
             of_y.update(_column(numbers), shard.weight)
             largest = float(np.max(np.abs(numbers[weight > 0]), initial=0.0))
-        return Survey(design.shape[0], moments, classes, class_weights, of_y, largest)
+        return Survey(design.shape[0], shard.total, moments, classes, class_weights, of_y, largest)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,275 @@
+"""At most k features where ψ is asked for in rounds: exchanges on second-order models, and refits where the data are.
+
+A search exchanges features thousands of times, and no cluster answers as often. But over a few hundred candidates C
+the second-order model of ψ at a fit is known after one round, and is a least-squares problem of its own
+(`Asked.second_order`). So the whole search for the best k of C (`search.py`) runs on that, in this process. Its set is
+refitted on the data; if ψ has fallen, the gradient over all features there says which candidates come next. For the
+squared loss the model is ψ itself over C; for others it is as good as the fit is near.
+
+Starts: the null fit, and a continuation in the threshold, as with data in memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.constraints import MCP
+from levelprox.continuation import continued
+from levelprox.errors import InvalidInputError
+from levelprox.journal import Journal
+from levelprox.null_fit import null_fit
+from levelprox.objectives import Asked
+from levelprox.problem import Problem
+from levelprox.restriction import Enough, How, solve_restriction
+from levelprox.result import Iterate, Status
+from levelprox.search import Search
+from levelprox.subset import Exchanges, Subset
+from levelprox.subsolvers import Newton
+from levelprox.surrogate import surrogate_by_name
+from levelprox.watch import Watch
+
+Vector = NDArray[np.float64]
+Features = NDArray[np.intp]
+
+_CANDIDATES, _EACH = 100, 4  # at least so many, or so many for each feature that there may be
+_MOST_MODELS = 20  # from each start
+_ROUGH = 3e-3
+_SMALL = 2.0**-10  # of the largest coefficient: the last threshold
+_LOWER = 1e-10  # of ψ: less is not worth another model
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """The minimum of ψ over some features, with the gradient over all of them."""
+
+    features: Features
+    x: Vector
+    psi: float
+    gradient: Vector
+
+
+class DistantSearch:
+    """One search; the parameters are those of `Search`."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        k: int,
+        tol: float,
+        prove: bool,
+        watch: Watch,
+        start: Features | None = None,
+        journal: Journal | None = None,
+    ) -> None:
+        if problem.width > 1:
+            raise InvalidInputError(
+                "at most k features of more than two classes are found for data in memory only; give a level"
+            )
+        if prove:
+            raise InvalidInputError("prove=True is for data in memory: bounds on all exchanges need their columns")
+        if journal is not None and not journal.idle:
+            raise InvalidInputError("a checkpoint of a search for k features is for data in memory; give a level")
+        self.problem, self.k, self.tol, self.watch, self.start = problem, k, tol, watch, start
+        self.objective = cast(Asked, problem.objective)
+        self.n_refits, self.n_grad = 0, 0
+        self.best: _Fit | None = None
+        self.shown = 0  # exchanges that were shown not to improve the best fit
+        self.next: int | None = None  # the feature that would be taken in next, by the last model
+
+    def __call__(self) -> Subset:
+        problem = self.problem
+        self.null = null_fit(problem, self.watch.left())
+        assert self.null.gradient is not None
+        self.how = How(Newton(), 0.0, surrogate_by_name("concave"), self.null, self.watch.left, None)
+        exempt, status = problem.exempt, Status.SOLVED
+        self.n_grad = 2 if exempt.size else 1
+        null = _Fit(exempt, self.null.x[exempt], self.null.psi, self.null.gradient)
+        multiplier, addition = math.nan, None
+        try:
+            self._keep(null)
+            for start in self._starts(null):
+                self.watch.enter("exchanges")
+                self._improve(start)
+            assert self.best is not None
+            multiplier, addition = self._best_addition(self.best)
+        except TimeoutError as error:
+            if error is self.watch.raised:
+                raise
+            status = Status.TIME_LIMIT
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        assert self.best is not None
+        return self._subset(self.best, multiplier, addition, status)
+
+    def _starts(self, null: _Fit) -> Iterator[_Fit]:
+        """Fits from whose second-order models exchanges begin."""
+        if self.k == 0:
+            return
+        if self.start is not None:
+            chosen = self.problem.counted(self.start)
+            near = np.argsort(-self._gains(null)[chosen], kind="stable")[: self.k]
+            yield self._fitted(np.union1d(chosen[near], null.features), null)
+            return
+        yield null
+        assert self.best is not None
+        if self.best.features.size > null.features.size:
+            self.watch.enter("continuation")
+            yield from self._on_the_way(null, self.best)
+
+    def _on_the_way(self, null: _Fit, direct: _Fit) -> Iterator[_Fit]:
+        """The best of the sets that a continuation in the threshold comes through."""
+        problem = self.problem
+        start = Iterate(self._everywhere(null), null.psi, null.gradient, step=1 / self.objective.curvature)
+        at = replace(start, x=self._everywhere(direct), psi=direct.psi, gradient=direct.gradient)
+        largest = float(np.max(np.abs(at.x[problem.counted(direct.features)]), initial=0.0))
+        if not largest > 0:
+            return
+        small = replace(problem, constraint=MCP.from_threshold(_SMALL * largest))
+        found, seen = [], {direct.features.tobytes()}
+        for stage, end in continued(small, start, at, self.how, _ROUGH, count=self.k + 1):
+            self.n_grad += stage.n_grad
+            if end.stop == "interrupted":
+                raise KeyboardInterrupt
+            self._check_time()
+            counted = problem.counted(np.flatnonzero(end.x))
+            largest_k = counted[np.argsort(-np.abs(end.x[counted]), kind="stable")[: self.k]]
+            features = np.union1d(largest_k, problem.exempt).astype(np.intp)
+            if features.tobytes() not in seen:
+                seen.add(features.tobytes())
+                found.append(self._fitted(features, _point(features, end.x)))
+        if found:
+            yield min(found, key=lambda fit: fit.psi)
+
+    def _improve(self, fit: _Fit) -> None:
+        """Exchanges on one model after another, for as long as ψ falls."""
+        self._keep(fit)
+        for _ in range(_MOST_MODELS):
+            self._check_time()
+            candidates = self._candidates(fit)
+            found, shown = self._best_of(candidates, fit)
+            if np.array_equal(found.features, fit.features):
+                self.shown = shown if fit is self.best else self.shown
+                return
+            new = self._fitted(found.features, found)
+            if not new.psi < fit.psi - _LOWER * abs(fit.psi):
+                return
+            if not self.watch.may_exchange():
+                return
+            self.watch.step += 1
+            fit = new
+            self._keep(fit)
+
+    def _candidates(self, fit: _Fit) -> Features:
+        """The features of a fit, and those that promise most."""
+        most = min(max(_CANDIDATES, _EACH * self.k), self.problem.n_features)
+        nearest = np.argsort(-self._gains(fit), kind="stable")[:most]
+        return np.union1d(fit.features, nearest).astype(np.intp)
+
+    def _gains(self, fit: _Fit) -> Vector:
+        """By how much ψ would fall with each feature alone, were the others held and ℓ'' the same for all."""
+        slope = fit.gradient
+        slope = np.where(self.problem.must_be_nonnegative(), np.minimum(slope, 0.0), slope)
+        squares = self.objective.column_squares
+        gains: Vector = np.where(squares > 0, slope**2 / np.where(squares > 0, squares, 1.0), 0.0)
+        return gains
+
+    def _best_of(self, candidates: Features, fit: _Fit) -> tuple[_Fit, int]:
+        """The best k of the candidates by the second-order model at a fit, and exchanges shown not to help."""
+        problem = self.problem
+        part = self.objective.restrict(candidates)
+        x = self._everywhere(fit)[candidates]
+        kept = np.flatnonzero(np.isin(candidates, problem.exempt))
+        model = part.second_order(x, fit.gradient[candidates])
+        weights = np.ones(candidates.size)
+        weights[kept] = 0.0
+        signs = problem.must_be_nonnegative()[candidates]
+        small = Problem(model, MCP.from_threshold(1.0), self.k + 0.5, weights, signs if np.any(signs) else None)
+        watch = Watch(self.watch.left(), callback=lambda record: self.watch.left() <= 0)
+        found = Search(small, self.k, self.tol, False, watch)()
+        self._check_time()
+        features = np.union1d(candidates[found.support], problem.exempt).astype(np.intp)
+        everywhere = np.zeros(problem.dimension)
+        everywhere[candidates] = found.x
+        self.next = None if found.addition is None else int(candidates[found.addition])
+        exact = self.objective.loss.constant_curvature and found.exchanges.proved
+        return _point(features, everywhere), found.exchanges.total if exact else 0
+
+    def _fitted(self, features: Features, near: _Fit) -> _Fit:
+        """ψ minimised over some features, where the data are, from the coefficients of another fit."""
+        self._check_time()
+        part = self.problem.restrict(features)
+        part = replace(part, weights=np.zeros(features.size))
+        x = self._everywhere(near)[features]
+        start = Iterate(x, *part.objective.value_and_gradient(x), step=1 / self.objective.curvature)
+        end = solve_restriction(part, start, Enough(self.tol * self.null.scale), self.how)
+        if end.stop == "interrupted":
+            raise KeyboardInterrupt
+        self.n_refits, self.n_grad = self.n_refits + 1, self.n_grad + 1
+        self.watch.n_refits = self.n_refits
+        fit = _Fit(features, end.x, end.psi, np.empty(0))
+        psi, gradient = self.objective.value_and_gradient(self._everywhere(fit))
+        return replace(fit, psi=psi, gradient=gradient)
+
+    def _best_addition(self, fit: _Fit) -> tuple[float, int | None]:
+        """What the most promising further feature gains, refitted; and which it is."""
+        self._best_of(self._candidates(fit), fit)
+        if self.next is None or self.next in fit.features:
+            return 0.0, None
+        with_it = self._fitted(np.union1d(fit.features, [self.next]).astype(np.intp), fit)
+        gain = fit.psi - with_it.psi
+        return (gain, self.next) if gain > 0 else (0.0, None)
+
+    def _everywhere(self, fit: _Fit) -> Vector:
+        x = np.zeros(self.problem.dimension)
+        x[fit.features] = fit.x
+        return x
+
+    def _keep(self, fit: _Fit) -> None:
+        if self.best is None or fit.psi < self.best.psi:
+            self.best, self.shown = fit, 0
+            self.watch.improved(fit.psi, self.problem.counted(fit.features).size)
+
+    def _check_time(self) -> None:
+        if self.watch.left() <= 0:
+            raise TimeoutError
+
+    def _subset(self, fit: _Fit, multiplier: float, addition: int | None, ended: Status) -> Subset:
+        problem = self.problem
+        x = self._everywhere(fit)
+        psi, gradient = self.objective.value_and_gradient(x)
+        support = problem.counted(np.flatnonzero(x))
+        held = problem.must_be_nonnegative()[fit.features] & (fit.x == 0)
+        slope = gradient[fit.features]
+        stationarity = float(np.max(np.where(held, np.maximum(-slope, 0), np.abs(slope)), initial=0.0))
+        stationarity /= self.null.scale
+        outside = problem.n_features - problem.exempt.size - support.size
+        exchanges = Exchanges(min(self.shown, support.size * outside), support.size * outside)
+        figures = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}"
+        status, message = self.watch.conclude(ended, figures, self.objective, x, stationarity, self.tol)
+        return Subset(
+            x,
+            psi,
+            support,
+            self.k,
+            multiplier,
+            addition,
+            exchanges,
+            stationarity,
+            status,
+            message,
+            self.n_grad + 1,
+            self.n_refits,
+            self.watch.elapsed,
+            tuple(self.watch.history),
+        )
+
+
+def _point(features: Features, x: Vector) -> _Fit:
+    """A point over some features, of which ψ is not known yet."""
+    return _Fit(features, x[features], math.inf, np.empty(0))

@@ -1,0 +1,116 @@
+"""Choosing the budget for data that are elsewhere: folds are weights of 0 and 1, and the data stay where they are.
+
+Of each chunk about as many rows are in every fold, by a seed: which are held out depends on nothing else. The score of
+a fold is minus the mean loss of the rows held out, one round for each candidate.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+
+from levelprox.errors import InvalidInputError
+from levelprox.estimators.information import check_likelihood
+from levelprox.estimators.task import Budget
+from levelprox.estimators.watching import counting, quiet
+from levelprox.objectives.source import Source
+
+_FOLDS = 5
+
+
+class ChoosingElsewhere:
+    """A model whose budget is chosen, for data that are elsewhere."""
+
+    def _choose_elsewhere(self, X: Any, y: Any, weight: Any, params: dict[str, Any], offset: Any = None) -> Self:
+        """The fit of all data under the best budget of the grid."""
+        model: Any = self
+        folds = self._folds_elsewhere(params)
+        source = model._source(X, y, weight, offset)
+        budgets = model._grid(source.n_features)
+        if model.criterion == "cv":
+            results, best = self._by_folds_elsewhere(source, budgets, folds)
+        else:
+            results, best = self._by_criterion_elsewhere(source, budgets)
+        model._set_choice(budgets, results, best)
+        model._fit(model._task_elsewhere(model._prepared(source), budgets[best]), budgets[best])
+        return self
+
+    def _folds_elsewhere(self: Any, params: dict[str, Any]) -> int:
+        """How many folds; an error for what only data in memory have."""
+        self._check_criterion()
+        if self.criterion != "cv":
+            check_likelihood(self.criterion, self._loss().name)
+        elif self.scoring is not None:
+            raise InvalidInputError("scoring is for data in memory; elsewhere the loss judges, scoring=None")
+        given = [name for name, value in params.items() if value is not None]
+        if given or not (self.cv is None or (isinstance(self.cv, Integral) and int(self.cv) >= 2)):
+            what = given[0] if given else f"cv={self.cv!r}"
+            raise InvalidInputError(f"{what} is for data in memory; elsewhere cv is a number of folds of at least 2")
+        if self.checkpoint is not None:
+            raise InvalidInputError("a checkpoint of a choice is for data in memory; the fit at one level can have one")
+        return _FOLDS if self.cv is None else int(self.cv)
+
+    def _by_folds_elsewhere(
+        self: Any, source: Source, budgets: list[Budget], folds: int
+    ) -> tuple[dict[str, NDArray[Any]], int]:
+        scores = np.empty((len(budgets), folds))
+        counts, seconds = np.empty(scores.shape, np.int64), np.empty(scores.shape)
+        unsolved = np.zeros(len(budgets), np.int64)
+        with counting(self, folds, "fold") as follow:
+            for fold, outcome in enumerate(follow(self._scored_elsewhere(source, budgets, folds))):
+                for i, (score, count, time_taken, solved) in enumerate(outcome):
+                    scores[i, fold], counts[i, fold], seconds[i, fold] = score, count, time_taken
+                    unsolved[i] += not solved
+        results, best = self._table(budgets, scores, counts, seconds)
+        results["n_unsolved"] = unsolved
+        self._warn_of_unsolved(budgets, unsolved)
+        return results, best
+
+    def _scored_elsewhere(
+        self: Any, source: Source, budgets: list[Budget], folds: int
+    ) -> Iterator[list[tuple[float, int, float, bool]]]:
+        """For each fold, of every candidate: score, features, seconds, and whether it was solved."""
+        seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
+        for fold in range(folds):
+            began, single = time.monotonic(), clone(self._single())
+            single.n_features_in_ = source.n_features
+            found = single._prepared(source.part(fold, folds, seed, False))
+            task = single._task_elsewhere(found, budgets[0])
+            with quiet():
+                fits = task.each(budgets)
+            each = (time.monotonic() - began) / len(budgets)
+            judge = source.part(fold, folds, seed, True).model(task.objective.form)
+            if is_classifier(self) and not np.array_equal(found.survey.classes, single.classes_):
+                raise InvalidInputError(f"fold {fold} has samples of {found.survey.classes.size} classes only")
+            outcome = []
+            for fit in fits:
+                x = task.border.inside(fit.coef.astype(np.float64), fit.intercept.astype(np.float64))
+                loss = judge.value_and_gradient(x)[0]
+                outcome.append((-loss, int(np.any(fit.coef, axis=0).sum()), each, fit.status.success))
+            yield outcome
+
+    def _by_criterion_elsewhere(
+        self: Any, source: Source, budgets: list[Budget]
+    ) -> tuple[dict[str, NDArray[Any]], int]:
+        loss = self._loss().name
+        if loss == "gamma":
+            raise InvalidInputError("criteria of gamma are for data in memory: they need the mean of log y")
+        found = self._prepared(source)
+        task = self._task_elsewhere(found, budgets[0])
+        with quiet():
+            fits = task.each(budgets)
+        psi = np.array([fit.certificate.psi for fit in fits])
+        counts = np.array([int(np.any(fit.coef, axis=0).sum()) for fit in fits])
+        width = found.form.width
+        each = max(width - 1, 1) if found.form.softmax else width
+        freedom = each * (counts + int(found.form.fit_intercept))
+        table: tuple[dict[str, NDArray[Any]], int] = self._by_price(
+            budgets, psi, counts, freedom, found.survey.total, source.n_features, 0.0
+        )
+        return table

@@ -1,0 +1,198 @@
+"""Fits of data that are not in this process's memory: on a cluster (Dask), in files (`Chunked`), on a device.
+
+What `fit` reads of data in memory is here asked for: a survey of X and y first, then ψ in rounds. All that follows,
+coefficients, certificate and budget, is the same.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar, cast
+
+import numpy as np
+
+from levelprox.errors import InvalidInputError
+from levelprox.estimators.border import Border
+from levelprox.estimators.task import Budget, Task
+from levelprox.objectives.shards import Form
+from levelprox.objectives.source import Source
+from levelprox.objectives.survey import Survey
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+_DASK = ("dask", "dask_expr")
+_DEVICES = ("torch", "cupy", "cupyx")
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Samples that are elsewhere, ready to be a model.
+
+    Attributes
+    ----------
+    source : Source
+        With weights of classes, where there are some.
+    form : Form
+    survey : Survey
+        Of the source.
+    count : float
+        By what a budget is chosen where none is given: samples or, of classes, those of the rarest.
+    unit : float
+        The unit of the coefficients of standardised features.
+    """
+
+    source: Source
+    form: Form
+    survey: Survey
+    count: float
+    unit: float
+
+
+def is_elsewhere(X: object) -> bool:
+    """Whether X is not an array of this process: Dask's, a device's, or in files."""
+    return _root(X) in (*_DASK, *_DEVICES) or _is_chunked(X)
+
+
+def is_lazy(X: object) -> bool:
+    """Whether X is Dask's."""
+    return _root(X) in _DASK
+
+
+def source_of(X: Any, y: Any, weight: Any, offset: Any) -> Source:
+    """The samples, there where they are."""
+    if _root(X) in _DASK:
+        from levelprox.objectives.on_cluster import ClusterShards
+
+        return ClusterShards.of(X, y, weight, offset)
+    if _root(X) in _DEVICES:
+        from levelprox.objectives.on_device import DeviceSamples
+
+        return DeviceSamples(X, y, weight, offset)
+    from levelprox.objectives.in_turn import InTurn
+
+    return InTurn.of(X, y, weight, offset)
+
+
+class Elsewhere:
+    """A model that can be fitted to data that are elsewhere."""
+
+    def _fit_elsewhere(self, X: Any, y: Any, weight: Any, offset: Any = None) -> Self:
+        """What `fit` does, for data that are elsewhere."""
+        model: Any = self
+        found = self._prepared(self._source(X, y, weight, offset))
+        budget = model._budget(found.count)
+        task = self._task_elsewhere(found, budget)
+        model._forget()
+        model._fit(task, budget, model._previous(task))
+        return self
+
+    def _source(self: Any, X: Any, y: Any, weight: Any, offset: Any) -> Source:
+        """The samples, and what is known of their features before any is looked at."""
+        source = source_of(X, y, weight, offset)
+        self.__dict__.pop("data_fingerprint_", None)  # that takes the data themselves
+        self.__dict__.pop("feature_names_in_", None)
+        self.n_features_in_ = source.n_features
+        if source.names is not None:
+            self.feature_names_in_ = np.asarray(source.names, dtype=object)
+        return source
+
+    @abstractmethod
+    def _prepared(self, source: Source) -> Prepared: ...
+
+    def _task_elsewhere(self: Any, found: Prepared, budget: Budget) -> Task:
+        """As `_task`, of data that are elsewhere."""
+        border = self._border_elsewhere(found)
+        form = replace(found.form, center=border.center, scale=border.scale if self.standardize else None)
+        task: Task = self._new_task(border, found.source.model(form), budget, found.unit)
+        return task
+
+    def _border_elsewhere(self: Any, found: Prepared) -> Border:
+        moments = found.survey.moments if self.standardize else None
+        source, form = found.source, found.form
+        return Border.of_moments(source.dtype, source.n_features, moments, form.fit_intercept, form.width)
+
+    def _must_be_in_memory(self, X: object, what: str) -> None:
+        if is_elsewhere(X):
+            raise InvalidInputError(f"{what} takes data in memory, not {type(X).__module__}.{type(X).__name__}")
+
+
+def by_blocks(method: Method) -> Method:
+    """Decorate a method of X: of Dask's X it gives Dask's array, computed when it is asked for."""
+
+    @functools.wraps(method)
+    def lazily(self: Any, X: Any, *rest: Any, **more: Any) -> Any:
+        if not is_lazy(X):
+            return method(self, X, *rest, **more)
+        if any(one is not None for one in (*rest, *more.values())):
+            raise InvalidInputError(f"{method.__name__} of a Dask array takes X alone; add what is known to its result")
+        return _mapped(self, method.__name__, X)
+
+    return cast(Method, lazily)
+
+
+def _mapped(model: Any, name: str, X: Any) -> Any:
+    """A method of a fitted model on every block of rows."""
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(model)
+    blocks = _as_blocks(model, X)
+    if name == "transform":
+        return blocks[:, model.get_support(indices=True)]
+    example = getattr(model, name)(np.zeros((1, model.n_features_in_), _float(blocks.dtype)))
+    lean = _lean(model)
+    if example.ndim == 1:
+        return blocks.map_blocks(_Block(lean, name), drop_axis=1, meta=example[:0], dtype=example.dtype)
+    chunks = (blocks.chunks[0], (example.shape[1],))
+    return blocks.map_blocks(_Block(lean, name), chunks=chunks, meta=example[:0], dtype=example.dtype)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A method of a model, on one block of rows; it travels with every task."""
+
+    model: Any
+    name: str
+
+    def __call__(self, rows: Any) -> Any:
+        if rows.shape[0] == 0:
+            example = getattr(self.model, self.name)(np.zeros((1, rows.shape[1])))
+            return example[:0]
+        return getattr(self.model, self.name)(rows)
+
+
+def _as_blocks(model: Any, X: Any) -> Any:
+    """X as a Dask array with all columns in every block."""
+    names = getattr(model, "feature_names_in_", None)
+    if hasattr(X, "to_dask_array"):
+        if names is not None and list(X.columns) != list(names):
+            raise ValueError("The feature names should match those that were passed during fit.")
+        X = X.to_dask_array()
+    if X.ndim != 2 or X.shape[1] != model.n_features_in_:
+        raise ValueError(
+            f"X has shape {X.shape}, but {type(model).__name__} is expecting {model.n_features_in_} features as input"
+        )
+    return X if len(X.chunks[1]) == 1 else X.rechunk({1: -1})
+
+
+def _lean(model: Any) -> Any:
+    """The model without what is not needed to predict: history, names (which were checked), checkpoints."""
+    kept = type(model)(**{**model.get_params(deep=False), "callback": None, "checkpoint": None, "resume": False})
+    for name in ("coef_", "intercept_", "classes_", "scale_", "n_features_in_"):
+        if hasattr(model, name):
+            setattr(kept, name, getattr(model, name))
+    return kept
+
+
+def _float(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype if dtype in (np.float32, np.float64) else np.dtype(np.float64)
+
+
+def _root(X: object) -> str:
+    return type(X).__module__.split(".")[0]
+
+
+def _is_chunked(X: object) -> bool:
+    return type(X).__name__ == "Chunked" and _root(X) == "levelprox"
