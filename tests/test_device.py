@@ -19,7 +19,7 @@ from levelprox.designs.namespace import on_device
 from levelprox.errors import BackendError, InvalidInputError
 from levelprox.losses import Absolute, Cauchy, Logistic, Loss, Squared
 from levelprox.objectives import LinearModel, MultinomialModel, OneVsRestModel
-from levelprox.objectives.asked import Question
+from levelprox.objectives.asked import AHEAD, Question
 from levelprox.objectives.on_device import DeviceModel, DeviceSamples
 from levelprox.objectives.shards import Folding, Form, Shard
 from levelprox.objectives.survey import Surveying
@@ -68,16 +68,16 @@ def close(ours: Any, theirs: Any, tolerance: float) -> None:
 
 def asked_everything(model: DeviceModel, W: np.ndarray, x: np.ndarray, v: np.ndarray, convex: bool) -> dict[str, Any]:
     kind: Any = "convex" if convex else "exact"
-    here = model.answer(Question(W, (x, 0.5 * x), gradient="here", hessian=kind, diagonal=kind, product=v))
+    here = model.answer(Question(W, (x, 0.5 * x), "here", hessian=kind, diagonal=kind, step=0.01 * v, product=v))
     everywhere = model.answer(Question(W, (x,), gradient="everywhere", diagonal=kind))
     return {**vars(here), "diagonal": everywhere.diagonal, "everywhere": everywhere.gradient}
 
 
 def in_memory(local: Any, W: np.ndarray, x: np.ndarray, v: np.ndarray, convex: bool) -> dict[str, Any]:
     part = local.restrict(W)
-    z = part.margins(x)
+    z, points = part.margins(x), (x, 0.5 * x, *(x + t * 0.01 * v for t in AHEAD))
     return {
-        "values": np.array([part.value_of(z), part.value_of(part.margins(0.5 * x))]),
+        "values": np.array([part.value_of(part.margins(at)) for at in points]),
         "gradient": part.gradient_of(z),
         "hessian": part.hessian_of(z, convex),
         "diagonal": part.hessian_diagonal_of(z, convex),
@@ -156,7 +156,7 @@ def test_class_weights_count(place: str) -> None:
     labels = np.where(z > 0, 7, 3)
     factors = np.array([0.3, 2.0])
     samples = DeviceSamples(tensor(X, "rows", place), torch.tensor(labels, device=place))
-    model = samples.model(Form(Logistic(), classes=np.array([3, 7]), factors=factors))
+    model = samples.weighted(np.array([3, 7]), factors).model(Form(Logistic(), classes=np.array([3, 7])))
     agree(model, LinearModel(X, np.sign(z), "logistic", factors[(z > 0).astype(int)]), 1e-11)
 
 
@@ -254,7 +254,7 @@ class Spy:
 def test_only_gradients_come_back(
     place: str, stored: str, intercept: bool, loss: Loss, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    n, d = 1500, 1200
+    n, d = 3000, 2500  # more than the squares of working sets
     X, z = some_data(np.float32, n=n, d=d)
     samples = DeviceSamples(tensor(X, stored, place), torch.tensor(targets(loss, z), device=place))
     spy, before = Spy(), samples.transfers.bytes_to_host
@@ -264,7 +264,7 @@ def test_only_gradients_come_back(
     result = solve(Problem(model, constraint, 5.5 * constraint.cap), start="direct", tol=1e-4)
     monkeypatch.undo()
     assert str(result.status) == "solved"
-    assert result.certificate.n_nonzero <= 15
+    assert result.certificate.n_nonzero <= 25
     large = [size for size in spy.sizes if size >= d]
     assert model.traffic.looks == len(large)
     assert max(large) <= d + 2
@@ -374,7 +374,7 @@ def test_out_of_memory_names_bytes(place: str, monkeypatch: pytest.MonkeyPatch) 
     ) as caught:
         solve(Problem(model, constraint, 5.5 * constraint.cap), start="direct")
     assert caught.value.result is not None
-    monkeypatch.setattr(torch, "tensor", full)
+    monkeypatch.setattr(torch, "empty", full)
     with pytest.raises(BackendError, match=f"X needs about {X.nbytes} bytes more"):
         on_device(X, place)
 

@@ -117,17 +117,18 @@ class DeviceDesign:
         that a matrix over these alone is wanted, and they are few.
         """
         kept = self._kept
-        if kept is None:
+        places = np.full(features.size, -1) if kept is None else kept.places(features)
+        shared = places >= 0
+        if kept is None or not np.any(shared):
+            self._kept = kept = None  # its memory may be needed
             self._kept = Columns(self, features, self._gathered(features))
             return self._kept
-        places = kept.places(features)
-        shared = places >= 0
         if np.all(shared) and (2 * features.size >= kept.features.size or not few):
             return kept.seen_as(places)
         old = self.namespace.take(kept.matrix, self.namespace.to_device(places[shared].astype(_INDEX)), 1)
         if np.all(shared):
             return Columns(self, features, old)
-        self._kept = kept = None  # its memory may be needed
+        self._kept = kept = None
         matrix = self.namespace.empty((self.n, features.size), self.dtype)
         matrix[:, : old.shape[1]] = old
         matrix[:, old.shape[1] :] = self._gathered(features[~shared])

@@ -141,7 +141,9 @@ class Torch(Namespace):
         return host
 
     def _to_device(self, array: NDArray[Any]) -> Any:
-        return self.xp.tensor(array, device=self.device)
+        host = self.xp.from_numpy(array if array.flags.writeable else array.copy())
+        there = self.xp.empty(host.shape, dtype=host.dtype, device=self.device)
+        return there.copy_(host)
 
     @property
     def out_of_memory(self) -> type[Exception]:
