@@ -22,7 +22,7 @@ from levelprox.designs.namespace import Namespace, Transfers, namespace_of
 from levelprox.designs.running_moments import RunningMoments
 from levelprox.errors import InvalidInputError
 from levelprox.losses import Loss, Multinomial, check_weights
-from levelprox.objectives.asked import Answer, Asked, Counter, Question
+from levelprox.objectives.asked import AHEAD, Answer, Asked, Ledger, Question
 from levelprox.objectives.linear_model import FARTHER, gains_for_ever
 from levelprox.objectives.shards import Form
 from levelprox.objectives.source import Source
@@ -67,8 +67,6 @@ class DeviceSamples(Source):
         moments, of_y = RunningMoments(d), RunningMoments(1)
         if with_moments:
             moments = RunningMoments.of(self.total, self.design.moments(weight))
-        else:
-            moments.total = self.total
         classes, class_weights, largest = np.empty(0), np.empty(0), 0.0
         if labels:
             classes, class_weights = self._classes()
@@ -81,7 +79,7 @@ class DeviceSamples(Source):
             mean, deviation, low, high = self.namespace.to_host(xp.stack(figures))
             of_y = RunningMoments.of(self.total, Moments(mean + one, deviation + one, low + one, high + one))
             largest = max(abs(float(low)), abs(float(high)))
-        return Survey(self.design.n, moments, classes, class_weights, of_y, largest)
+        return Survey(self.design.n, self.total, moments, classes, class_weights, of_y, largest)
 
     def spread(self, total: float) -> float:
         y, weight = self.numbers(self.y), self.weights
@@ -96,6 +94,13 @@ class DeviceSamples(Source):
         inside = self.namespace.to_device(((order % folds == fold) == held_out).astype(np.float64))
         part = copy.copy(self)
         part.weight = inside if self.weight is None else inside * self.weight
+        part.total = self._number(part.weight.sum())
+        return part
+
+    def weighted(self, classes: NDArray[Any], factors: Vector) -> DeviceSamples:
+        own = self.namespace.take(self.namespace.to_device(factors), self.codes(classes), 0)
+        part = copy.copy(self)
+        part.weight = own if self.weight is None else own * self.weight
         part.total = self._number(part.weight.sum())
         return part
 
@@ -229,11 +234,12 @@ class DeviceModel(Asked):
                 "squared, huber, logistic, squared_hinge, cauchy, sigmoid, poisson and gamma"
             )
         self.samples, self.form, self.loss, self.width = samples, form, form.loss, form.width
+        self.only_contrasts = form.softmax and form.width > 1
         self.namespace = samples.namespace
         self.design = samples.design.formed(form.center, form.scale, form.fit_intercept)
         self.n_all = self.design.shape[1]
         self.features = np.arange(self.n_all)
-        self.counter = Counter()
+        self.ledger = Ledger()
         self.losses = Losses(samples, form)
         self._facts: dict[str, Any] = {}  # of all features, shared by all restrictions
         self._own: dict[str, Sums] = {}  # of those of this one
@@ -243,11 +249,6 @@ class DeviceModel(Asked):
         """What has crossed between the device and the host."""
         return self.namespace.transfers
 
-    @property
-    def only_contrasts(self) -> bool:
-        """Whether ψ sees only differences between the coefficients of a feature."""
-        return self.form.softmax and self.width > 1
-
     def answer(self, question: Question) -> Answer:
         needed = self.design.bytes_for(question.features.size)
         with self.namespace.within_memory(f"a question of {question.features.size} features", needed):
@@ -256,7 +257,7 @@ class DeviceModel(Asked):
     def _answer(self, asked: Question) -> Answer:
         K, count = self.width, len(asked.points)
         columns = self.design.columns(asked.features, few=bool(asked.hessian))
-        sent = list(asked.points) if asked.product is None else [*asked.points, asked.product]
+        sent = [*asked.points, *(one for one in (asked.step, asked.product) if one is not None)]
         z = columns.matvec(np.concatenate([x.reshape(-1, K) for x in sent], axis=1))
         back = Parcel(self.namespace)
         first = None
@@ -264,6 +265,10 @@ class DeviceModel(Asked):
             at = self.losses.at(z[:, p * K : (p + 1) * K])
             first = at if first is None else first
             back.put(at.value)
+        if asked.step is not None:
+            start, step = z[:, :K], z[:, count * K : (count + 1) * K]
+            for t in AHEAD.tolist():
+                back.put(self.losses.at(start + t * step).value)
         assert first is not None
         if asked.gradient == "here":
             back.put(columns.rmatvec(first.slope))
@@ -273,7 +278,7 @@ class DeviceModel(Asked):
             for a, b in self._pairs:
                 back.put(columns.gram(first.bend(a, b, asked.hessian == "convex")))
         if asked.product is not None:
-            back.put(columns.rmatvec(first.bent(z[:, count * K :], asked.diagonal != "exact")))
+            back.put(columns.rmatvec(first.bent(z[:, -K:], asked.diagonal != "exact")))
         elif asked.diagonal:
             for a in range(K):
                 back.put(columns.squares(first.bend(a, a, asked.diagonal == "convex")))
@@ -282,8 +287,9 @@ class DeviceModel(Asked):
     def _read(self, asked: Question, columns: Columns, parts: list[Vector]) -> Answer:
         """What came back, over the features that were asked for, in the order of the question."""
         K, order, size = self.width, columns.order, asked.features.size
-        values = np.concatenate(parts[: len(asked.points)])
-        rest = iter(parts[len(asked.points) :])
+        count = len(asked.points) + (0 if asked.step is None else AHEAD.size)
+        values = np.concatenate(parts[:count])
+        rest = iter(parts[count:])
         # So far out that ψ is no number, nothing else is, either.
         lost = not np.isfinite(values[0])
         gradient: Any = None
@@ -326,6 +332,11 @@ class DeviceModel(Asked):
         return self.design.n * self.width
 
     @property
+    def column_squares(self) -> Vector:
+        whole = self._once("squares of the host", lambda: self.namespace.to_host(self._squares_of_all))
+        return np.asarray(whole[self.features], np.float64)
+
+    @property
     def curvature(self) -> float:
         """A typical ℓ'' times the mean square of the entries of the columns that are not zero, seen in some rows."""
         seen = self._once("typical", lambda: self.design.typical_squares(self.samples.weights))
@@ -337,8 +348,11 @@ class DeviceModel(Asked):
     @property
     def _squares(self) -> Sums:
         """Of Σ s_i a_ij² / Σ s; a pass over X, the first time it is asked for."""
-        whole = self._once("squares", lambda: self.design.column_squares(self.samples.weights) / self.samples.total)
-        return self._sums("squares", whole)
+        return self._sums("squares", self._squares_of_all)
+
+    @property
+    def _squares_of_all(self) -> Any:
+        return self._once("squares", lambda: self.design.column_squares(self.samples.weights) / self.samples.total)
 
     def _once(self, name: str, made: Callable[[], Any]) -> Any:
         """What is a fact of all features, made when it is asked for first."""
@@ -391,6 +405,7 @@ class DeviceModel(Asked):
         convex.form, convex.loss = replace(self.form, loss=start), start
         convex.losses = self._once("convex losses", lambda: Losses(self.samples, convex.form))
         convex._facts, convex._own = self._once("of the convex start", dict), {}
+        convex.ledger = self._once("asked of the convex start", Ledger)
         return convex
 
     @property
@@ -462,8 +477,6 @@ class Losses:
         self.xp, self.n, self.width = samples.namespace.xp, samples.design.n, form.width
         weight, classes = samples.weight, form.classes
         codes = None if classes is None else samples.codes_of_counted(classes)
-        if form.factors is not None and codes is not None:
-            weight = samples.weights * self.namespace.to_device(np.asarray(form.factors, np.float64))[codes]
         self.weight, self.total = None, float(self.n)
         if weight is not None:
             largest = float(self.namespace.to_host(self.xp.amax(weight)))
