@@ -227,6 +227,8 @@ class DeviceModel(Asked):
         How they become a model. Its loss must be smooth.
     """
 
+    foresees = False  # a question takes a millisecond, and so do the losses of six further points
+
     def __init__(self, samples: DeviceSamples, form: Form) -> None:
         if not form.loss.smooth:
             raise InvalidInputError(
