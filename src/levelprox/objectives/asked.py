@@ -169,6 +169,8 @@ class Asked(Curved):
     """
 
     smooth = curved = dear = True
+    #: Whether a round costs so much by itself that all a search along a step may try is asked for with the step.
+    foresees: bool = True
     loss: Loss
     features: Features
     n_all: int
@@ -239,7 +241,7 @@ class Asked(Curved):
     def evaluated(self, z: Vector, dx: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
         new = self.moved(dx) + z
         wanted = "hessian" if with_hessian else "gradient"
-        known = _place(new).known = self._asked_for(new, wanted, np.asarray(dx, np.float64))
+        known = _place(new).known = self._asked_for(new, wanted, np.asarray(dx, np.float64) if self.foresees else None)
         return new, cast(Vector, known.gradient), known.hessian if with_hessian else None
 
     def along(self, before: Vector, after: Vector) -> Callable[[float], float]:
