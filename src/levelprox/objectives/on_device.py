@@ -104,13 +104,6 @@ class DeviceSamples(Source):
         other.weight, other.total = weight, self._number(weight.sum())
         return other
 
-    def weighted(self, classes: NDArray[Any], factors: Vector) -> DeviceSamples:
-        own = self.namespace.take(self.namespace.to_device(factors), self.codes(classes), 0)
-        part = copy.copy(self)
-        part.weight = own if self.weight is None else own * self.weight
-        part.total = self._number(part.weight.sum())
-        return part
-
     @property
     def weights(self) -> Any:
         """s, also where none are given."""
@@ -237,8 +230,6 @@ class DeviceModel(Asked):
         How they become a model. Its loss must be smooth.
     """
 
-    foresees = False  # a question takes a millisecond, and so do the losses of six further points
-
     def __init__(self, samples: DeviceSamples, form: Form) -> None:
         if not form.loss.smooth:
             raise InvalidInputError(
@@ -246,7 +237,6 @@ class DeviceModel(Asked):
                 "squared, huber, logistic, squared_hinge, cauchy, sigmoid, poisson and gamma"
             )
         self.samples, self.form, self.loss, self.width = samples, form, form.loss, form.width
-        self.only_contrasts = form.softmax and form.width > 1
         self.namespace = samples.namespace
         self.design = samples.design.formed(form.center, form.scale, form.fit_intercept)
         self.only_contrasts = form.softmax and form.width > 1
@@ -344,11 +334,6 @@ class DeviceModel(Asked):
     @property
     def n_margins(self) -> int:
         return self.design.n * self.width
-
-    @property
-    def column_squares(self) -> Vector:
-        whole = self._once("squares of the host", lambda: self.namespace.to_host(self._squares_of_all))
-        return np.asarray(whole[self.features], np.float64)
 
     @property
     def curvature(self) -> float:
