@@ -230,6 +230,8 @@ class DeviceModel(Asked):
         How they become a model. Its loss must be smooth.
     """
 
+    foresees = False  # a question takes a millisecond, and so do the losses of six further points
+
     def __init__(self, samples: DeviceSamples, form: Form) -> None:
         if not form.loss.smooth:
             raise InvalidInputError(
@@ -346,7 +348,8 @@ class DeviceModel(Asked):
 
     @property
     def column_squares(self) -> Vector:
-        return self.namespace.to_host(self._whole_squares)[self.features]
+        whole = self._once("squares on the host", lambda: self.namespace.to_host(self._whole_squares))
+        return np.asarray(whole[self.features], np.float64)
 
     @property
     def _whole_squares(self) -> Any:
