@@ -37,20 +37,21 @@ SINGLE = [
 
 LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 
-# A choice has hundreds of fits in its checks: here both kinds by folds, a grid of levels, and a criterion with softmax.
-# The losses and the budgets of a choice are those of single fits, which are all checked above.
+# A choice has hundreds of fits in its checks: here both kinds by folds, a grid of levels, and a criterion. The losses
+# and the budgets of a choice are those of single fits, which are all checked above.
 CHOOSING = [
     SparseClassifierCV("squared_hinge", **FEW),
     SparseRegressorCV(**FEW),
     SparseRegressorCV(level=[0.3, 0.5], cv=2, constraint="l1"),
-    SparseClassifierCV(n_features=[1, 2], criterion="bic"),
+    SparseRegressorCV(n_features=[1, 2], criterion="bic"),
 ]
 
-# Every loss and level of both: `make test-long`.
+# Every loss, levels and criteria of both: `make test-long`.
 CHOOSING_LONG = [
     *(SparseClassifierCV(loss, **FEW) for loss in CLASSIFICATION_LOSSES if loss != "squared_hinge"),
     *(SparseRegressorCV(loss, **FEW) for loss in REGRESSION_LOSSES if loss != "squared"),
     SparseClassifierCV(level=[1.5, 2.5], cv=2),
+    SparseClassifierCV(n_features=[1, 2], criterion="bic"),
 ]
 
 # These fits take long; `check_estimator_sparse_array` fits them in the same formats.
