@@ -147,11 +147,11 @@ def test_the_figures_are_those_of_float32_coefficients_too(task):
 # --- what the answer must not depend on
 
 
-@pytest.mark.parametrize("options", [{"n_features": 4}, {"level": 3.5}], ids=str)
+@pytest.mark.parametrize("options", [{"n_features": 1}, {"level": 3.5}], ids=str)
 @pytest.mark.parametrize("task", ["logistic", "squared", "hinge", "softmax"])
 def test_threads_change_no_bit(task, options):
     rng = np.random.default_rng(5)
-    X = rng.standard_normal((3000, 40))  # enough for several pieces
+    X = rng.standard_normal((6600, 40))  # twice what a task takes
     y = targets(task, X, rng)
     found = []
     for threads in (1, 2):

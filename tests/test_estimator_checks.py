@@ -54,16 +54,20 @@ CHOOSING_LONG = [
     SparseClassifierCV(n_features=[1, 2], criterion="bic"),
 ]
 
-# These fits take long; `check_estimator_sparse_array` fits them in the same formats.
+# Checks of a dozen fits each that say the same again where fits take long: an array in the same formats is checked for
+# a choice, and test_estimator_symmetries has sparse data and weights for every loss.
 SLOW = ("hinge", "sigmoid", "quantile", "absolute")
+AGAIN = ("check_estimator_sparse_matrix",)
+AGAIN_IF_SLOW = (*AGAIN, "check_estimator_sparse_array", "check_sample_weight_equivalence_on_sparse_data")
 
 
-def is_slow(estimator) -> bool:
-    return estimator.loss in SLOW or isinstance(estimator, SparseClassifierCV | SparseRegressorCV)
+def is_left_out(estimator, check) -> bool:
+    chooses = isinstance(estimator, SparseClassifierCV | SparseRegressorCV)
+    return check in (AGAIN if chooses else AGAIN_IF_SLOW if estimator.loss in SLOW else ()) and not LONG
 
 
 @parametrize_with_checks([*SINGLE, *CHOOSING, *(CHOOSING_LONG if LONG else [])])
 def test_scikit_learn_accepts(estimator, check):
-    if check.func.__name__ == "check_estimator_sparse_matrix" and is_slow(estimator) and not LONG:
+    if is_left_out(estimator, check.func.__name__):
         pytest.skip("set LEVELPROX_LONG_TESTS=1")
     check(estimator)

@@ -166,7 +166,7 @@ def test_weights_signs_kept_features_and_no_intercept(loss, special):
 
 @pytest.mark.parametrize("loss", KINKED)
 def test_what_is_proved_is_true(loss):
-    whole = kinked(loss, 3, n=50, d=25)
+    whole = kinked(loss, 3, n=30, d=25)
     some, every = fitted(whole, 4), fitted(whole, 4, prove=True)
     assert some.exchanges.examined == 50 < some.exchanges.total == 84 and every.exchanges.proved
     for i, j in itertools.product(every.support, set(range(25)) - {*every.support.tolist()}):
@@ -206,7 +206,7 @@ def test_perfect_fits_leave_nothing_to_gain():
 
 @pytest.mark.parametrize("loss", KINKED)
 def test_the_same_bits_whatever_else_is_asked_for(loss):
-    whole = kinked(loss, n=60, d=12)
+    whole = kinked(loss, n=40, d=9)
     objective = whole.objective
     first, records = bits(best_subset(objective, 3)), []
     best_subset(objective, 5)

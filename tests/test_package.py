@@ -48,15 +48,18 @@ for objective in (compiled, python, sleeping):
 def test_c78_ctrl_c_returns_a_feasible_point_within_a_second():
     """In a compiled model, in a function in Python, and in one that sleeps."""
     with subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True) as process:
-        for _ in range(3):
-            assert process.stdout.readline().strip() == "ready"
-            time.sleep(0.7)
-            began = time.monotonic()
-            process.send_signal(signal.SIGINT)
-            answer = process.stdout.readline().split()
-            assert answer == ["interrupted", "True", "True"]
-            assert time.monotonic() - began < 1.0
-        process.wait(timeout=10)
+        try:
+            for _ in range(3):
+                assert process.stdout.readline().strip() == "ready"
+                time.sleep(0.7)
+                began = time.monotonic()
+                process.send_signal(signal.SIGINT)
+                answer = process.stdout.readline().split()
+                assert answer == ["interrupted", "True", "True"]
+                assert time.monotonic() - began < 1.0
+            process.wait(timeout=10)
+        finally:
+            process.kill()  # what is left would run for ever
 
 
 # --- the package ---------------------------------------------------------------------------------------

@@ -107,10 +107,10 @@ def of_letters(path):
     """A page of 26 classes, one of which has a long name."""
     rng = np.random.default_rng(0)
     names = np.array([*"abcdefghijklmnopqrstuvwxy", "z, of which there is more to say than fits"])
-    y = np.arange(208) % 26
-    X = rng.standard_normal((208, 2)) + (y[:, None] % np.arange(2, 4))
+    y = rng.integers(0, 26, 600)
+    X = (rng.standard_normal((600, 12)) + (y[:, None] % np.arange(2, 14)))[:, [7, 11]]  # a search of all takes long
     with may_diverge():
-        model = SparseClassifier(n_features=1, multi_class="ovr", tol=1e-3).fit(X, names[y])
+        model = SparseClassifier(n_features=2, tol=1e-3).fit(X, names[y])
         write_page(path, model, X, names[y], fits=[])
 
 
