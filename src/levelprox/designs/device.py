@@ -118,7 +118,7 @@ class DeviceDesign:
         """
         kept = self._kept
         if kept is None:
-            self._kept = Columns(self, features, self._gathered(features))
+            self._kept = Columns(self, features, self.gathered(features))
             return self._kept
         places = kept.places(features)
         shared = places >= 0
@@ -129,7 +129,7 @@ class DeviceDesign:
         if np.all(shared):
             matrix = old
         else:
-            fresh = self._gathered(features[~shared])
+            fresh = self.gathered(features[~shared])
             matrix = self.namespace.empty((self.n, features.size), self.dtype)
             matrix[:, : old.shape[1]] = old
             matrix[:, old.shape[1] :] = fresh
@@ -142,7 +142,7 @@ class DeviceDesign:
         size = self.n * count * self.dtype.itemsize
         return 2 * size + min(size, _PIECE)
 
-    def _gathered(self, features: Features) -> Any:
+    def gathered(self, features: Features) -> Any:
         """Columns of A, in their order."""
         real = features[features < self.d]
         index = self.namespace.to_device(real.astype(_INDEX))
