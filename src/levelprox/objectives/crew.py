@@ -132,11 +132,12 @@ class Cluster(Crew):
 
     def result(self, graph: Graph, key: Any, chunks: Sequence[Any]) -> Any:
         self._check_connected()
-        future = self.client.get(graph, key, sync=False)
-        try:
-            return self._awaited(future, chunks)
-        finally:
-            future.release()  # whatever of it is not done, Ctrl-C having come, is not done any more
+        with self.client.as_current():  # Dask waits by the current client, whosever the future is
+            future = self.client.get(graph, key, sync=False)
+            try:
+                return self._awaited(future, chunks)
+            finally:
+                future.release()  # whatever of it is not done, Ctrl-C having come, is not done any more
 
     def _awaited(self, future: Any, chunks: Sequence[Any]) -> Any:
         from concurrent.futures import CancelledError

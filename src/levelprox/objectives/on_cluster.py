@@ -114,9 +114,6 @@ class ClusterShards(Shards):
         crew = crew_of(client)
         rows = {"y": y, "weight": weight, "offset": offset}
         lazy = [name for name, one in rows.items() if dask.is_dask_collection(one)]
-        # Together, so that what they share is read once.
-        X, *optimised = dask.optimize(X, *(rows[name] for name in lazy))
-        rows.update(zip(lazy, optimised, strict=True))
         n_features, dtype, names = _columns_of(X)
         blocks, sizes = _blocks(X), _sizes(X)
         token = uuid.uuid4().hex
@@ -162,6 +159,9 @@ class _Wrapped:
 
     def __init__(self, value: Any) -> None:
         self.value = value
+
+    def __dask_tokenize__(self) -> str:
+        return uuid.uuid4().hex
 
 
 # What tasks do.
@@ -306,10 +306,19 @@ def _columns_of(X: Any) -> tuple[int, np.dtype[Any], list[str] | None]:
 
 def _blocks(X: Any) -> list[list[Any]]:
     """For each chunk of rows those of its columns."""
-    blocks = np.array(X.to_delayed(optimize_graph=False), dtype=object)
+    blocks = _tasks(X)
     if not blocks.size:
         raise InvalidInputError("X has no chunks")
     return [list(row) for row in blocks.reshape(len(blocks), -1)]
+
+
+def _tasks(collection: Any) -> NDArray[Any]:
+    """One for each chunk.
+
+    Those of arrays are left as they are: Dask would fuse them for X and for y apart, and read twice what both come
+    from. Those of dataframes are not, as only then columns that nobody wants are left unread.
+    """
+    return np.array(collection.to_delayed(optimize_graph=not hasattr(collection, "chunks")), dtype=object)
 
 
 def _sizes(X: Any) -> list[int] | None:
@@ -354,7 +363,7 @@ def _cut(name: str, values: Any, chunks: int, sizes: list[int] | None) -> Sequen
             values = values.rechunk({0: tuple(sizes)})
         if values.ndim == 2 and values.numblocks[1] > 1:
             values = values.rechunk({1: -1})
-    parts = np.array(values.to_delayed(optimize_graph=False), dtype=object).ravel()
+    parts = _tasks(values).ravel()
     if parts.size != chunks:
         raise InvalidInputError(f"X has {chunks} chunks of rows, and {name} has {parts.size}, of sizes that are not known")
     return [*parts]
