@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import scipy.sparse
@@ -27,8 +28,9 @@ from levelprox.objectives.shards import Form, Shard
 
 @contextlib.contextmanager
 def started(workers: int, processes: bool) -> Iterator[Client]:
-    """A cluster that listens to this machine alone."""
+    """A cluster that listens to this machine alone, and replaces workers however often they die."""
     with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=1,

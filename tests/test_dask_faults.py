@@ -251,13 +251,13 @@ def test_all_workers_go_for_good(monkeypatch, seed):
     with started(2, True) as client:
         pids = processes_of(client)
         for nanny in client.cluster.workers.values():
-            nanny.auto_restart = False
+            nanny.close_gracefully()  # no worker in place of one that dies
 
         def blow(shards, work):
             killed(pids)
             return ClusterShards.total(shards, work)
 
-        shards = struck(blow, 6 + seed % 4).of(cut(X, CHUNKS), Y, client=client)
+        shards = struck(blow, 12 + seed % 4).of(cut(X, CHUNKS), Y, client=client)
         began = time.monotonic()
         with pytest.raises(BackendError, match="no worker is left, and for 3 s") as caught:
             fitted(shards, start="direct")
@@ -268,7 +268,7 @@ def test_all_workers_go_for_good(monkeypatch, seed):
 def test_data_that_were_scattered_cannot_be_made_again():
     with started(2, True) as client:
         for nanny in client.cluster.workers.values():
-            nanny.auto_restart = False
+            nanny.close_gracefully()  # no worker in place of one that dies
         futures = client.scatter([X[:150], X[150:]])
         array = da.concatenate([da.from_delayed(one, (150, D), float) for one in futures])
         shards = ClusterShards.of(array, Y, client=client)
@@ -299,7 +299,7 @@ def test_the_scheduler_goes(monkeypatch, tmp_path, how, seed):
                 scheduler.send_signal(how)
                 return ClusterShards.total(shards, work)
 
-            shards = struck(blow, 6 + seed % 4).of(cut(X, CHUNKS), Y, client=client)
+            shards = struck(blow, 12 + seed % 4).of(cut(X, CHUNKS), Y, client=client)
             began = time.monotonic()
             with pytest.raises(BackendError, match="scheduler") as caught:
                 fitted(shards, start="direct")
