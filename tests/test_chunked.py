@@ -1,4 +1,4 @@
-"""X in files, read some rows at a time: the same model as in memory, within a memory, and errors that name the place."""
+"""X in files, read some rows at a time: the model that it is in memory, within bounds; errors that name the place."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,7 @@ from levelprox.objectives.in_turn import InTurn
 from levelprox.objectives.sharded import ShardedModel
 from levelprox.objectives.shards import Form
 
-N, D = 403, 30
+N, D = 203, 30
 SIZES = {"one row": 1, "a few": 4000, "one chunk": 10**9}
 
 
@@ -83,7 +82,7 @@ def _parquet(folder, dtype):
 
     X, y = dense(dtype=dtype)
     frame = polars.DataFrame({**{f"f{j}": X[:, j] for j in range(D)}, "y": y})
-    frame.write_parquet(folder / "X.parquet", row_group_size=64)
+    frame.write_parquet(folder / "X.parquet", row_group_size=32)
     return X, y, (folder / "X.parquet", None)
 
 
@@ -144,7 +143,7 @@ def test_a_solved_model_is_that_in_memory(data, size):
     chunked = open_chunked(path, target, chunk_bytes=size)
     for memory in (0, 10**8):
         source = InTurn.of(chunked, memory=memory)
-        constraint = MCP(1.0, 5.0)
+        constraint = MCP(2.0, 0.25)
         found = solve(Problem(ShardedModel(source, Form(Logistic(), True)), constraint, 3.5 * constraint.cap))
         local = solve(Problem(LinearModel(X, y, "logistic", fit_intercept=True), constraint, 3.5 * constraint.cap))
         assert np.array_equal(np.flatnonzero(found.x), np.flatnonzero(local.x))
@@ -181,7 +180,7 @@ def test_more_than_two_classes(tmp_path, softmax):
 
 
 def test_the_survey_and_folds(tmp_path):
-    X, y, (path, target) = _npy(tmp_path, np.float64)
+    X, _, (path, target) = _npy(tmp_path, np.float64)
     source = InTurn.of(open_chunked(path, target, chunk_bytes=5000), memory=0)
     survey = source.survey(Logistic(), True, True)
     assert survey.count == N and survey.classes.tolist() == [-1, 1]
@@ -241,12 +240,23 @@ def test_no_more_is_kept_than_was_granted(tmp_path, memory):
         expected = local.value_and_gradient(whole)[1]
         close(gradient, expected[W] if round_ % 3 else expected)
         kept = source.kept
-        actual = sum(one.nbytes for _, one in kept._stock.values()) + sum(
-            one.nbytes for _, one in kept._current.values()
-        )
+        actual = sum(one.nbytes for store in (kept._stock, kept._current) for _, one in store.values())
         assert kept.nbytes == actual <= memory
         largest = max(largest, actual)
     assert largest > memory / 2 or memory == 0
+
+
+def test_what_a_large_set_left_makes_room_for_small_ones(tmp_path):
+    _, y, chunked = wide(tmp_path)
+    source = InTurn.of(chunked, y, memory=400_000)  # of 2.4 MB
+    model = ShardedModel(source, Form(Logistic()))
+    model.ask(Question(np.arange(60), (np.zeros(60),)))
+    few = Question(np.arange(5), (np.zeros(5),))
+    for _ in range(3):
+        model.ask(few)
+    before = source.passes
+    model.ask(few)
+    assert source.passes == before
 
 
 def test_either_direction_gives_the_same_bits(tmp_path):
@@ -269,7 +279,7 @@ def test_a_pass_goes_back_and_forth_and_tells_how_far_it_is(tmp_path):
     model.value_and_gradient(np.zeros(200))
     n = chunked.n_chunks
     assert read == [*range(n), *range(n)[::-1], *range(n)]
-    assert told[:2] == [(1, n, "measuring X"), (2, n, "measuring X")]
+    assert told[n : n + 2] == [(1, n, "measuring X"), (2, n, "measuring X")]
     assert told[-1] == (n, n, "looking at all features") and len(told) == 3 * n
     assert source.bytes_read == 3 * chunked.nbytes
 
@@ -295,11 +305,13 @@ def sample():
 threading.Thread(target=sample, daemon=True).start()
 before = anonymous()
 source = InTurn.of(open_chunked(sys.argv[1], sys.argv[2], chunk_bytes=2**24), memory=30 * 2**20)
-constraint = MCP(1.0, 5.0)
-found = solve(Problem(ShardedModel(source, Form(Logistic(), True)), constraint, 5.5 * constraint.cap), tol=1e-4)
+constraint = MCP(2.0, 0.25)
+problem = Problem(ShardedModel(source, Form(Logistic(), True)), constraint, 4.5 * constraint.cap)
+found = solve(problem, tol=1e-4, start="direct")
 done.set()
 most[0] = max(most[0], anonymous())
-print(json.dumps([most[0] - before, source.passes, np.flatnonzero(found.x).tolist(), str(found.status)]))
+extras = {"pyarrow.parquet", "polars"} & {*sys.modules}  # for other files
+print(json.dumps([most[0] - before, source.passes, np.flatnonzero(found.x).tolist(), str(found.status), *extras]))
 """
 
 
@@ -321,9 +333,9 @@ def test_the_memory_of_a_fit_is_far_below_the_file(tmp_path):
         [sys.executable, "-c", FIT, tmp_path / "X.npy", tmp_path / "y.npy"], capture_output=True, text=True, check=True
     )
     memory, passes, support, status = json.loads(run.stdout)
-    assert memory < size / 3
-    assert support == [10, 11, 12, 13, 14, 1000] and "SOLVED" in status.upper()
-    assert 2 <= passes < 30
+    assert memory < size / 4
+    assert {10, 11, 12, 13, 14} <= {*support} and status == "solved"
+    assert 4 <= passes < 30
 
 
 # --- LIBSVM, converted once -----------------------------------------------------------------------------
@@ -424,20 +436,20 @@ def fitted(chunked: Chunked, y=None, **given):
 
 def test_nan_is_named_by_its_row_in_the_file(tmp_path):
     X, y = dense()
-    X[321, 7] = np.nan
+    X[121, 7] = np.nan
     np.save(tmp_path / "X.npy", X)
-    with pytest.raises(FileFormatError, match=r"X\.npy: X contains NaN at row 321, column 7 "):
+    with pytest.raises(FileFormatError, match=r"X\.npy: X contains NaN at row 121, column 7 "):
         fitted(open_chunked(tmp_path / "X.npy", chunk_bytes=4000), y)
     import polars
 
     frame = polars.DataFrame({**{f"f{j}": X[:, j] for j in range(D)}, "y": y})
-    frame.write_parquet(tmp_path / "X.parquet", row_group_size=64)
-    with pytest.raises(FileFormatError, match=r"X\.parquet: X contains NaN at row 321, column 7 \('f7'\)"):
+    frame.write_parquet(tmp_path / "X.parquet", row_group_size=32)
+    with pytest.raises(FileFormatError, match=r"X\.parquet: X contains NaN at row 121, column 7 \('f7'\)"):
         fitted(open_chunked(tmp_path / "X.parquet", chunk_bytes=4000))
-    frame.with_columns(polars.col("f3").replace_strict({X[200, 3]: None}, default=polars.col("f3"))).write_parquet(
-        tmp_path / "null.parquet", row_group_size=64
+    frame.with_columns(polars.col("f3").replace_strict({X[100, 3]: None}, default=polars.col("f3"))).write_parquet(
+        tmp_path / "null.parquet", row_group_size=32
     )
-    with pytest.raises(FileFormatError, match=r"null\.parquet: row 200, column 'f3' is missing"):
+    with pytest.raises(FileFormatError, match=r"null\.parquet: row 100, column 'f3' is missing"):
         fitted(open_chunked(tmp_path / "null.parquet", chunk_bytes=4000))
 
 
@@ -446,7 +458,7 @@ def test_a_file_that_changes_while_it_is_used(tmp_path, how):
     X, _, (path, target) = _npy(tmp_path, np.float64)
     source = InTurn.of(open_chunked(path, target, chunk_bytes=4000))
     model = ShardedModel(source, Form(Logistic(), True))
-    constraint = MCP(1.0, 5.0)
+    constraint = MCP(2.0, 0.25)
     rounds = []
 
     def change(done, n, what):
@@ -478,7 +490,7 @@ def test_what_cannot_be_opened(tmp_path):
             open_chunked(tmp_path / name, *args, **given)
 
     (tmp_path / "cut.npy").write_bytes(whole[:-8])
-    refused("cut.npy", r"cut\.npy: an array of shape \(403, 30\).*cut short")
+    refused("cut.npy", r"cut\.npy: an array of shape \(203, 30\).*cut short")
     (tmp_path / "empty.npy").write_bytes(b"")
     refused("empty.npy", "no header of an array")
     np.save(tmp_path / "columns.npy", np.asfortranarray(X))
@@ -492,7 +504,7 @@ def test_what_cannot_be_opened(tmp_path):
     np.save(tmp_path / "objects.npy", np.array([[None]]), allow_pickle=True)
     refused("objects.npy", "Python objects")
     np.save(tmp_path / "short.npy", y[:-1])
-    refused("X.npy", r"403 rows, but the targets in .*short\.npy have shape \(402,\)", tmp_path / "short.npy")
+    refused("X.npy", r"203 rows, but the targets in .*short\.npy have shape \(202,\)", tmp_path / "short.npy")
     refused("X.csv", "which kind of data.*convert CSV to Parquet")
     refused("X.hdf", "which kind of data")
     refused("missing.npy", "missing", error=FileNotFoundError)
@@ -510,11 +522,11 @@ def test_what_cannot_be_opened(tmp_path):
     refused("text.parquet", "no Parquet")
     with pytest.raises(InvalidInputError, match="no targets"):
         InTurn.of(open_chunked(tmp_path / "X.npy"))
-    with pytest.raises(InvalidInputError, match=r"403 rows, but y has shape \(402,\)"):
+    with pytest.raises(InvalidInputError, match=r"203 rows, but y has shape \(202,\)"):
         fitted(open_chunked(tmp_path / "X.npy"), y[:-1])
-    with pytest.raises(InvalidInputError, match="403 rows, but offset has 1"):
+    with pytest.raises(InvalidInputError, match="203 rows, but offset has 1"):
         fitted(open_chunked(tmp_path / "X.npy"), y, offset=[1.0])
-    with pytest.raises(InvalidInputError, match="403 samples but 2 sample weights"):
+    with pytest.raises(InvalidInputError, match="203 samples but 2 sample weights"):
         fitted(open_chunked(tmp_path / "X.npy"), y, weight=[1.0, 2.0])
     write_libsvm(tmp_path / "X.svm", S, y)
     refused("X.svm", "its labels", "y", error=InvalidInputError)
@@ -525,7 +537,7 @@ def test_csr_that_contradicts_itself(tmp_path):
     for name, change, match in (
         ("indptr", lambda p: np.concatenate([p[:3], [p[-1]], p[4:]]), "indptr does not ascend"),
         ("indptr", lambda p: p[:-1], "indptr does not ascend|is no CSR|the shape is|indptr ends"),
-        ("indices", lambda j: np.where(np.arange(j.size) == 900, 99, j), r"rows \d+ to \d+: X is not a valid CSR"),
+        ("indices", lambda j: np.where(np.arange(j.size) == 500, 99, j), r"rows \d+ to \d+: X is not a valid CSR"),
         ("indices", lambda j: np.concatenate([[j[1]], j[1:]]), "stored twice"),
     ):
         members = {"data": S.data, "indices": S.indices, "indptr": S.indptr, "shape": np.array(S.shape)}
@@ -538,12 +550,4 @@ def test_csr_that_contradicts_itself(tmp_path):
 def test_one_row(tmp_path):
     np.save(tmp_path / "X.npy", np.array([[1.0, 2.0]]))
     value, gradient = fitted(open_chunked(tmp_path / "X.npy"), [3.0])
-    assert value == 4.5 and gradient.tolist() == [-3, -6]
-
-
-def test_nothing_but_what_is_needed_is_imported():
-    code = (
-        "import levelprox, sys; levelprox.open_chunked; print([m for m in ('pyarrow', 'polars') if m in sys.modules])"
-    )
-    run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
-    assert run.stdout == "[]\n"
+    assert value == 9 and gradient.tolist() == [-6, -12]

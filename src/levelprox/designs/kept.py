@@ -60,6 +60,8 @@ class KeptColumns:
             whole = read()
             if not (keep and self._take(i, chosen, whole)):
                 return whole._view(chosen)
+        if keep:
+            self._trim(i, chosen)
         features, stock = self._stock[i]
         if np.array_equal(features, chosen):
             return stock
@@ -95,6 +97,16 @@ class KeptColumns:
         self._stock[i] = features, columns
         self.nbytes += columns.nbytes
         return True
+
+    def _trim(self, i: int, chosen: Index) -> None:
+        """Where more is kept of chunk i than its share, from when more was asked for, leave room for the others."""
+        features, stock = self._stock[i]
+        wanted = np.unique(chosen)
+        if stock.nbytes > self.memory * float(self._shares[i]) and wanted.size < features.size:
+            self._drop_current(i)
+            fewer = stock.columns(np.searchsorted(features, wanted))
+            self._stock[i] = wanted, fewer
+            self.nbytes += fewer.nbytes - stock.nbytes
 
     def _drop_current(self, i: int) -> None:
         if i in self._current:

@@ -235,6 +235,7 @@ class Pass:
         if self._ahead is not None and self._ahead[0] == i:
             ahead, self._ahead = self._ahead[1], None
             ahead.result()
+            self._chunked.check_unchanged()  # a page that was cut off since would kill this process
         else:
             self._chunked.bring(i)
         self._samples.bytes_read += self._chunked.chunk_bytes(i)
