@@ -480,6 +480,16 @@ def test_a_file_that_changes_while_it_is_used(tmp_path, how):
     assert caught.value.result is None or np.all(np.isfinite(caught.value.result.x))
 
 
+def test_a_changed_file_is_noticed_where_it_need_not_be_read(tmp_path):
+    _, y, chunked = wide(tmp_path)
+    model = ShardedModel(InTurn.of(chunked, y), Form(Logistic()))
+    few = Question(np.arange(5), (np.zeros(5),))
+    model.ask(few)
+    os.utime(tmp_path / "X.npy", ns=(1, 1))
+    with pytest.raises(BackendError, match=r"X\.npy: the file has changed"):
+        model.ask(few)
+
+
 def test_what_cannot_be_opened(tmp_path):
     X, y = dense()
     np.save(tmp_path / "X.npy", X)

@@ -56,7 +56,7 @@ class KeptColumns:
         key, current = chosen.tobytes(), self._current.get(i)
         if current is not None and current[0] == key:
             return current[1]
-        if not self._has(i, chosen):
+        if not self.has(i, chosen):
             whole = read()
             if not (keep and self._take(i, chosen, whole)):
                 return whole._view(chosen)
@@ -73,7 +73,8 @@ class KeptColumns:
                 self.nbytes += part.nbytes
         return part
 
-    def _has(self, i: int, chosen: Index) -> bool:
+    def has(self, i: int, chosen: Index) -> bool:
+        """Whether these columns of chunk i are kept."""
         return i in self._stock and bool(np.all(np.isin(chosen, self._stock[i][0])))
 
     def _take(self, i: int, chosen: Index, whole: Design) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -210,6 +210,7 @@ class Pass:
         self._done = 0
         self._threads: ThreadPoolExecutor | None = None
         self._ahead: tuple[int, Future[None]] | None = None
+        self._chosen: Index | None = None  # columns that were asked for last
 
     def __enter__(self) -> Self:
         self._chunked.check_unchanged()
@@ -228,6 +229,8 @@ class Pass:
         return _Opened(self, i)
 
     def columns(self, i: int, design: DeferredDesign, chosen: Index) -> Design:
+        """Some columns of chunk i, from memory where they are there."""
+        self._chosen = chosen
         return self._samples.kept.columns(i, chosen, lambda: design.at_hand, self._keep)
 
     def read(self, i: int) -> Design:
@@ -237,13 +240,23 @@ class Pass:
             ahead.result()
             self._chunked.check_unchanged()  # a page that was cut off since would kill this process
         else:
-            self._chunked.bring(i)
-        self._samples.bytes_read += self._chunked.chunk_bytes(i)
+            self._bring(i)
         following = i + (1 if self.forward else -1)
-        if self._ahead is None and 0 <= following < self._chunked.n_chunks:
+        if self._ahead is None and self._will_read(following):
             self._threads = self._threads or ThreadPoolExecutor(1, "levelprox-reading")
-            self._ahead = following, self._threads.submit(self._chunked.bring, following)
+            self._ahead = following, self._threads.submit(self._bring, following)
         return self._chunked.chunk(i)
+
+    def _bring(self, i: int) -> None:
+        self._chunked.bring(i)
+        self._samples.bytes_read += self._chunked.chunk_bytes(i)  # one thread at a time is here
+
+    def _will_read(self, i: int) -> bool:
+        """Whether chunk i, if there is one, has to be read, as the one before it had."""
+        if not 0 <= i < self._chunked.n_chunks:
+            return False
+        only_columns = self._keep and self._chosen is not None
+        return not (only_columns and self._samples.kept.has(i, cast(Index, self._chosen)))
 
     def leave(self, i: int) -> None:
         """The work on a chunk that was read is done."""
