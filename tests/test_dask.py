@@ -92,7 +92,9 @@ def test_weights_offsets_and_scales(clients):
     center, scale = X.mean(axis=0), X.std(axis=0)
     array = cut(X, 5)
     rows = array.chunks[0]
-    shards = ClusterShards.of(array, da.from_array(y, chunks=9), da.from_array(weight, chunks=(rows,)), offset, clients[2])
+    shards = ClusterShards.of(
+        array, da.from_array(y, chunks=9), da.from_array(weight, chunks=(rows,)), offset, clients[2]
+    )
     model = ShardedModel(shards, Form(Logistic(), True, center, scale))
     local = LinearModel(ScaledDesign(as_design(X), center, scale), y, "logistic", weight, offset, fit_intercept=True)
     assert_same(model, local, some_point(D + 1))
@@ -128,7 +130,9 @@ def test_unknown_sizes_and_empty_chunks(clients, storage):
 
     def lazy(array, shape):
         parts = [dask.delayed(array[a:b]) for a, b in zip(places[:-1], places[1:], strict=True)]
-        return da.concatenate([da.from_delayed(part, shape, array.dtype) for part in parts], allow_unknown_chunksizes=True)
+        return da.concatenate(
+            [da.from_delayed(part, shape, array.dtype) for part in parts], allow_unknown_chunksizes=True
+        )
 
     shards = ClusterShards.of(lazy(X, (np.nan, D)), lazy(y, (np.nan,)), client=clients[2])
     assert_same(ShardedModel(shards, Form(Logistic())), LinearModel(X, y, "logistic"), some_point(D))

@@ -243,7 +243,6 @@ def test_ctrl_c(client):
     assert keys_left(client) == []
 
 
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_all_workers_go_for_good(monkeypatch, seed):
     """An error that says so, and holds the best point so far."""
@@ -284,9 +283,20 @@ def test_data_that_were_scattered_cannot_be_made_again():
 def test_the_scheduler_goes(monkeypatch, tmp_path, how, seed):
     monkeypatch.setattr(Cluster, "patience", 4.0)
     address = tmp_path / "scheduler.json"
-    common = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+    common = [
+        sys.executable,
+        "-m",
+        "distributed.cli.dask_scheduler",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--no-dashboard",
+    ]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    scheduler = subprocess.Popen([*common, "--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(address)], **quiet)
+    scheduler = subprocess.Popen(
+        [*common, "--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(address)], **quiet
+    )
     worker = subprocess.Popen(
         [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(address), "--no-nanny"]
         + ["--no-dashboard", "--host", "127.0.0.1", "--nthreads", "1", "--local-directory", str(tmp_path)],

@@ -114,27 +114,25 @@ class DeviceDesign:
         """These columns of A, gathered; what is kept of the last ones is used again.
 
         Where all are kept they are not copied: the others among those kept are then multiplied by 0, unless `few` says
-        that a matrix over these few alone is wanted.
+        that a matrix over these alone is wanted, and they are few.
         """
         kept = self._kept
-        if kept is None:
+        places = np.full(features.size, -1) if kept is None else kept.places(features)
+        shared = places >= 0
+        if kept is None or not np.any(shared):
+            self._kept = kept = None  # its memory may be needed
             self._kept = Columns(self, features, self.gathered(features))
             return self._kept
-        places = kept.places(features)
-        shared = places >= 0
         if np.all(shared) and (2 * features.size >= kept.features.size or not few):
             return kept.seen_as(places)
         old = self.namespace.take(kept.matrix, self.namespace.to_device(places[shared].astype(_INDEX)), 1)
-        self._kept = kept = None
         if np.all(shared):
-            matrix = old
-        else:
-            fresh = self.gathered(features[~shared])
-            matrix = self.namespace.empty((self.n, features.size), self.dtype)
-            matrix[:, : old.shape[1]] = old
-            matrix[:, old.shape[1] :] = fresh
-        own = np.concatenate([features[shared], features[~shared]])
-        self._kept = Columns(self, own, matrix)
+            return Columns(self, features, old)
+        self._kept = kept = None
+        matrix = self.namespace.empty((self.n, features.size), self.dtype)
+        matrix[:, : old.shape[1]] = old
+        matrix[:, old.shape[1] :] = self.gathered(features[~shared])
+        self._kept = Columns(self, np.concatenate([features[shared], features[~shared]]), matrix)
         return self._kept.seen_as(self._kept.places(features))
 
     def bytes_for(self, count: int) -> int:
@@ -277,9 +275,10 @@ class DeviceDesign:
             off = (values - mean[columns]) / unit[columns]
             add_at(first, columns, weight[rows] * off)
             add_at(second, columns, weight[rows] * off * off)
-        at_zero = -mean / unit  # of the entries that are not stored
-        first = first + (total - held) * at_zero
-        second = second + (total - held) * at_zero * at_zero
+        # The entries that are not stored; where all are, what is left of the weights is rounding.
+        at_zero, left = -mean / unit, xp.where(has_zeros, total - held, 0.0)
+        first = first + left * at_zero
+        second = second + left * at_zero * at_zero
         return mean, _deviation(xp, first, second, total, unit), low, high
 
     def check_finite(self) -> None:

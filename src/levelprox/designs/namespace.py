@@ -141,7 +141,9 @@ class Torch(Namespace):
         return host
 
     def _to_device(self, array: NDArray[Any]) -> Any:
-        return self.xp.tensor(array, device=self.device)
+        host = self.xp.from_numpy(array if array.flags.writeable else array.copy())
+        there = self.xp.empty(host.shape, dtype=host.dtype, device=self.device)
+        return there.copy_(host)
 
     @property
     def out_of_memory(self) -> type[Exception]:
@@ -322,7 +324,7 @@ def _csr_on(namespace: Namespace, X: Any) -> Any:
     with namespace.within_memory("X", values.nbytes + X.indices.nbytes + X.indptr.nbytes):
         parts = [namespace.to_device(one) for one in (X.indptr, X.indices, values)]
         if isinstance(namespace, Torch):
-            return namespace.xp.sparse_csr_tensor(*parts, size=X.shape)
+            return namespace.xp.sparse_csr_tensor(*parts, size=X.shape, check_invariants=True)
         sparse = importlib.import_module("cupyx.scipy.sparse")
         return sparse.csr_matrix((parts[2], parts[1], parts[0]), shape=X.shape)
 

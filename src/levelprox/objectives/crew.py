@@ -223,7 +223,9 @@ class _Watch:
         if any(one["status"] != "paused" or one["metrics"].get("executing", 1) for one in workers):
             self.at_work = self.heard
         elif self.heard - self.at_work > self.patience:
-            what = f"all {self.workers} workers have paused, their memory being full" if workers else "no worker is left"
+            what = (
+                f"all {self.workers} workers have paused, their memory being full" if workers else "no worker is left"
+            )
             raise BackendError(f"{what}, and for {self.patience:g} s that has not changed")
 
 

@@ -25,8 +25,8 @@ from levelprox.designs.base import check_finite
 from levelprox.designs.dense import DenseDesign
 from levelprox.errors import BackendError, InvalidInputError
 from levelprox.objectives.crew import ChunkError, Crew, crew_of
-from levelprox.objectives.shards import Change, Shard, T, Work
 from levelprox.objectives.sharded import Shards
+from levelprox.objectives.shards import Change, Shard, T, Work
 from levelprox.validation import finite, real_array
 
 _AT_ONCE = 8  # sums that one task adds
@@ -356,7 +356,9 @@ def _cut(name: str, values: Any, chunks: int, sizes: list[int] | None) -> Sequen
         own = _sizes(values)
         if sizes is not None and own is not None and own != sizes:
             if sum(own) != sum(sizes):
-                at = next((i for i, (m, n) in enumerate(zip(own, sizes, strict=False)) if m != n), min(len(own), chunks))
+                at = next(
+                    (i for i, (m, n) in enumerate(zip(own, sizes, strict=False)) if m != n), min(len(own), chunks)
+                )
                 raise InvalidInputError(
                     f"X has {sum(sizes)} rows, and {name} has {sum(own)}; they first differ in chunk {at}"
                 )
@@ -365,7 +367,9 @@ def _cut(name: str, values: Any, chunks: int, sizes: list[int] | None) -> Sequen
             values = values.rechunk({1: -1})
     parts = _tasks(values).ravel()
     if parts.size != chunks:
-        raise InvalidInputError(f"X has {chunks} chunks of rows, and {name} has {parts.size}, of sizes that are not known")
+        raise InvalidInputError(
+            f"X has {chunks} chunks of rows, and {name} has {parts.size}, of sizes that are not known"
+        )
     return [*parts]
 
 

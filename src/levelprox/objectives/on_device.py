@@ -22,7 +22,7 @@ from levelprox.designs.namespace import Namespace, Transfers, namespace_of
 from levelprox.designs.running_moments import RunningMoments
 from levelprox.errors import InvalidInputError
 from levelprox.losses import Loss, Multinomial, check_weights
-from levelprox.objectives.asked import AHEAD, Answer, Asked, Ledger, Question
+from levelprox.objectives.asked import AHEAD, Answer, Asked, Ledger, Question, Traffic
 from levelprox.objectives.linear_model import FARTHER, gains_for_ever
 from levelprox.objectives.shards import Form
 from levelprox.objectives.source import Source
@@ -89,20 +89,20 @@ class DeviceSamples(Source):
     def model(self, form: Form) -> DeviceModel:
         return DeviceModel(self, form)
 
-    def part(self, fold: int, folds: int, seed: int, held_out: bool) -> DeviceSamples:
-        order = np.random.default_rng([seed, 0]).permutation(self.design.n)
-        inside = self.namespace.to_device(((order % folds == fold) == held_out).astype(np.float64))
-        part = copy.copy(self)
-        part.weight = inside if self.weight is None else inside * self.weight
-        part.total = self._number(part.weight.sum())
-        return part
+    def weighted(self, classes: NDArray[Any], factors: Vector) -> Self:
+        own = self.namespace.to_device(np.asarray(factors, np.float64))
+        return self._weighing(self.weights * own[self.codes_of_counted(classes)])
 
-    def weighted(self, classes: NDArray[Any], factors: Vector) -> DeviceSamples:
-        own = self.namespace.take(self.namespace.to_device(factors), self.codes(classes), 0)
-        part = copy.copy(self)
-        part.weight = own if self.weight is None else own * self.weight
-        part.total = self._number(part.weight.sum())
-        return part
+    def part(self, fold: int, folds: int, seed: int, held_out: bool) -> Self:
+        order = np.random.default_rng([seed, 0]).permutation(self.design.n)
+        counts = self.namespace.to_device((order % folds == fold) == held_out)
+        return self._weighing(self.namespace.xp.where(counts, self.weights, 0.0))
+
+    def _weighing(self, weight: Any) -> Self:
+        """The same samples with other weights."""
+        other = copy.copy(self)
+        other.weight, other.total = weight, self._number(weight.sum())
+        return other
 
     @property
     def weights(self) -> Any:
@@ -124,7 +124,8 @@ class DeviceSamples(Source):
         allowed = {"regression": y == y, "margin": xp.abs(y) == 1, "count": y >= 0, "positive": y > 0}[loss.kind]
         bad = ~(xp.isfinite(y) & allowed)
         place = xp.argmax(self.namespace.cast(bad, np.dtype(np.int64)))
-        found, at, value = self.namespace.to_host(xp.stack([bad.sum() * 1.0, place * 1.0, y[place]]))
+        cast = self.namespace.cast
+        found, at, value = self.namespace.to_host(xp.stack([cast(bad.sum(), _DOUBLE), cast(place, _DOUBLE), y[place]]))
         if found:
             loss.check_targets(np.array([value]), f"y (at index {int(at)})")
         return y
@@ -196,7 +197,9 @@ class DeviceSamples(Source):
         own = self.numbers(weight)
         bad = ~(xp.isfinite(own) & (own >= 0))
         place = xp.argmax(self.namespace.cast(bad, np.dtype(np.int64)))
-        largest, value, at = self.namespace.to_host(xp.stack([xp.amax(own), own[place], place * 1.0]))
+        largest, value, at = self.namespace.to_host(
+            xp.stack([xp.amax(own), own[place], self.namespace.cast(place, _DOUBLE)])
+        )
         if not 0 <= value < math.inf:
             raise InvalidInputError(f"sample weights must be nonnegative and finite, got {value} at index {int(at)}")
         if largest == 0:
@@ -236,9 +239,9 @@ class DeviceModel(Asked):
                 "squared, huber, logistic, squared_hinge, cauchy, sigmoid, poisson and gamma"
             )
         self.samples, self.form, self.loss, self.width = samples, form, form.loss, form.width
-        self.only_contrasts = form.softmax and form.width > 1
         self.namespace = samples.namespace
         self.design = samples.design.formed(form.center, form.scale, form.fit_intercept)
+        self.only_contrasts = form.softmax and form.width > 1
         self.n_all = self.design.shape[1]
         self.features = np.arange(self.n_all)
         self.ledger = Ledger()
@@ -251,47 +254,48 @@ class DeviceModel(Asked):
         """What has crossed between the device and the host."""
         return self.namespace.transfers
 
+    @property
+    def traffic(self) -> Traffic:
+        convex = self._facts.get("convex start")
+        return self.ledger.traffic if convex is None else self.ledger.traffic + convex.traffic
+
     def answer(self, question: Question) -> Answer:
         needed = self.design.bytes_for(question.features.size)
         with self.namespace.within_memory(f"a question of {question.features.size} features", needed):
             return self._answer(question)
 
     def _answer(self, asked: Question) -> Answer:
-        K, count = self.width, len(asked.points)
+        K = self.width
         columns = self.design.columns(asked.features, few=bool(asked.hessian))
         sent = [*asked.points, *(one for one in (asked.step, asked.product) if one is not None)]
-        z = columns.matvec(np.concatenate([x.reshape(-1, K) for x in sent], axis=1))
-        back = Parcel(self.namespace)
-        first = None
-        for p in range(count):
-            at = self.losses.at(z[:, p * K : (p + 1) * K])
-            first = at if first is None else first
-            back.put(at.value)
+        moved = columns.matvec(np.concatenate([x.reshape(-1, K) for x in sent], axis=1))
+        moves = [moved[:, k : k + K] for k in range(0, len(sent) * K, K)]
+        trials = moves[1 : len(asked.points)]
         if asked.step is not None:
-            start, step = z[:, :K], z[:, count * K : (count + 1) * K]
-            for t in AHEAD.tolist():
-                back.put(self.losses.at(start + t * step).value)
-        assert first is not None
+            trials += [moves[0] + t * moves[len(asked.points)] for t in AHEAD.tolist()]
+        back, at = Parcel(self.namespace), self.losses.at(moves[0])
+        back.put(at.value)
+        if trials:
+            back.put(self.losses.values(trials))
         if asked.gradient == "here":
-            back.put(columns.rmatvec(first.slope))
+            back.put(columns.rmatvec(at.slope))
         elif asked.gradient:
-            back.put(self.design.rmatvec(first.slope[:, 0] if K == 1 else first.slope))
+            back.put(self.design.rmatvec(at.slope[:, 0] if K == 1 else at.slope))
         if asked.hessian:
             for a, b in self._pairs:
-                back.put(columns.gram(first.bend(a, b, asked.hessian == "convex")))
+                back.put(columns.gram(at.bend(a, b, asked.hessian == "convex")))
         if asked.product is not None:
-            back.put(columns.rmatvec(first.bent(z[:, -K:], asked.diagonal != "exact")))
+            back.put(columns.rmatvec(at.bent(moves[-1], asked.diagonal != "exact")))
         elif asked.diagonal:
             for a in range(K):
-                back.put(columns.squares(first.bend(a, a, asked.diagonal == "convex")))
-        return self._read(asked, columns, back.opened(1 / self.losses.total))
+                back.put(columns.squares(at.bend(a, a, asked.diagonal == "convex")))
+        return self._read(asked, columns, back.opened(1 / self.losses.total), bool(trials))
 
-    def _read(self, asked: Question, columns: Columns, parts: list[Vector]) -> Answer:
+    def _read(self, asked: Question, columns: Columns, parts: list[Vector], with_trials: bool) -> Answer:
         """What came back, over the features that were asked for, in the order of the question."""
         K, order, size = self.width, columns.order, asked.features.size
-        count = len(asked.points) + (0 if asked.step is None else AHEAD.size)
-        values = np.concatenate(parts[:count])
-        rest = iter(parts[count:])
+        values = np.concatenate(parts[: 1 + with_trials])
+        rest = iter(parts[1 + with_trials :])
         # So far out that ψ is no number, nothing else is, either.
         lost = not np.isfinite(values[0])
         gradient: Any = None
@@ -334,11 +338,6 @@ class DeviceModel(Asked):
         return self.design.n * self.width
 
     @property
-    def column_squares(self) -> Vector:
-        whole = self._once("squares of the host", lambda: self.namespace.to_host(self._squares_of_all))
-        return np.asarray(whole[self.features], np.float64)
-
-    @property
     def curvature(self) -> float:
         """A typical ℓ'' times the mean square of the entries of the columns that are not zero, seen in some rows."""
         seen = self._once("typical", lambda: self.design.typical_squares(self.samples.weights))
@@ -348,13 +347,19 @@ class DeviceModel(Asked):
         )
 
     @property
-    def _squares(self) -> Sums:
-        """Of Σ s_i a_ij² / Σ s; a pass over X, the first time it is asked for."""
-        return self._sums("squares", self._squares_of_all)
+    def column_squares(self) -> Vector:
+        whole = self._once("squares on the host", lambda: self.namespace.to_host(self._whole_squares))
+        return np.asarray(whole[self.features], np.float64)
 
     @property
-    def _squares_of_all(self) -> Any:
+    def _whole_squares(self) -> Any:
+        """Of all features, on the device; a pass over X, the first time it is asked for."""
         return self._once("squares", lambda: self.design.column_squares(self.samples.weights) / self.samples.total)
+
+    @property
+    def _squares(self) -> Sums:
+        """Of Σ s_i a_ij² / Σ s."""
+        return self._sums("squares", self._whole_squares)
 
     def _once(self, name: str, made: Callable[[], Any]) -> Any:
         """What is a fact of all features, made when it is asked for first."""
@@ -370,7 +375,12 @@ class DeviceModel(Asked):
                 part = self.namespace.take(whole, self.namespace.to_device(self.features.astype(np.int64)), 0)
             xp, positive = self.namespace.xp, part > 0
             small = xp.amin(xp.where(positive, part, math.inf))
-            figures = [positive.sum() * 1.0, xp.where(positive, part, 0.0).sum(), small, xp.amax(part)]
+            figures = [
+                self.namespace.cast(positive.sum(), _DOUBLE),
+                xp.where(positive, part, 0.0).sum(),
+                small,
+                xp.amax(part),
+            ]
             self._own[name] = Sums(*self.namespace.to_host(xp.stack(figures)).tolist())
             if not math.isfinite(self._own[name].total):
                 raise InvalidInputError("the norm of a column of X overflows; scale the columns")
@@ -403,12 +413,18 @@ class DeviceModel(Asked):
         start = self.loss.convex_start
         if start is None:
             return None
-        convex = copy.copy(self)
-        convex.form, convex.loss = replace(self.form, loss=start), start
-        convex.losses = self._once("convex losses", lambda: Losses(self.samples, convex.form))
-        convex._facts, convex._own = self._once("of the convex start", dict), {}
-        convex.ledger = self._once("asked of the convex start", Ledger)
+        whole: DeviceModel = self._once("convex start", lambda: self._with_loss(start))
+        convex = copy.copy(whole)
+        convex.features, convex._own = self.features, {}
         return convex
+
+    def _with_loss(self, loss: Loss) -> DeviceModel:
+        """All features with another loss; columns that are kept serve both."""
+        other = copy.copy(self)
+        other.form, other.loss = replace(self.form, loss=loss), loss
+        other.losses, other.ledger = Losses(self.samples, other.form), Ledger()
+        other._facts, other._own = {}, {}
+        return other
 
     @property
     def origin(self) -> Vector:
@@ -497,6 +513,14 @@ class Losses:
     def at(self, z: Any) -> Evaluated:
         """All there is to know where the margins are z + o, of shape (n, K)."""
         return Evaluated(self, z if self.offset is None else z + self.offset)
+
+    def values(self, moves: list[Any]) -> Any:
+        """Σ s ℓ at each of some margins, o being added to them."""
+        if self.width > 1:
+            return self.xp.stack([self.at(z).value for z in moves])
+        z = self.xp.concatenate(moves, axis=1)
+        z = z if self.offset is None else z + self.offset
+        return self.weighted(self.loss.pointwise(self.xp, z, self.target)[0]).sum(axis=0)
 
     def weighted(self, values: Any) -> Any:
         """Each sample's times its weight; one without weight is not there, whatever its loss."""
