@@ -122,7 +122,7 @@ class Watch:
         """Note what is asked meanwhile."""
         places = [
             (DeviceDesign, "rmatvec", "looks"),
-            (DeviceDesign, "_gathered", "gathers"),
+            (DeviceDesign, "gathered", "gathers"),
             (Columns, "gram", "gram"),
             (DeviceModel, "answer", "questions"),
             (DeviceDesign, "typical_squares", "besides"),

@@ -70,6 +70,17 @@ def sparse_samples() -> np.ndarray:
     return np.where(np.random.default_rng(2).random((N, D)) < 0.5, samples(), 0.0)
 
 
+_FITS: dict[tuple[str, bytes], Any] = {}
+
+
+def plain_fit(way: Way, X: np.ndarray) -> Any:
+    """The fit of an array, made once: many tests compare theirs with it."""
+    key = str(way), X.tobytes()
+    if key not in _FITS:
+        _FITS[key] = way().fit(X, way.y)
+    return _FITS[key]
+
+
 def assert_same_fit(a: Any, b: Any, rtol: float = 1e-12) -> None:
     size = float(np.max(np.abs(b.coef_))) or 1.0
     np.testing.assert_allclose(a.coef_, b.coef_, rtol=rtol, atol=rtol * size)

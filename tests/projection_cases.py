@@ -17,7 +17,7 @@ from tests import reference
 
 EPS = np.finfo(float).eps
 LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
-EXAMPLES = 20_000 if LONG else 1000
+EXAMPLES = 20_000 if LONG else 400
 
 
 class Case:

@@ -204,15 +204,16 @@ def test_units_of_columns_do_not_matter(loss, spread):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("exponent", [-400, -100, -30, 30, 100, 400])
-def test_far_units_cost_nothing_and_prove_the_same(loss, exponent):
+def test_far_units_cost_nothing_and_prove_the_same(loss):
     """Powers of two round nothing: every bound and every estimate must say what it says in other units."""
     whole = table(loss, 6, n=80, d=10, intercept=True)
-    X = whole.X * np.where(np.arange(10) % 2, 2.0**exponent, 1.0)
-    expected, found = solved(whole, 3, prove=True), solved(replace(whole, X=X, known={}), 3, prove=True)
-    assert np.array_equal(found.support, expected.support) and found.exchanges == expected.exchanges
-    if loss != "multinomial":  # whose contrasts round
-        assert (found.n_refits, found.n_grad) == (expected.n_refits, expected.n_grad)
+    expected = solved(whole, 3, prove=True)
+    for exponent in (-400, -100, -30, 30, 100, 400):
+        X = whole.X * np.where(np.arange(10) % 2, 2.0**exponent, 1.0)
+        found = solved(replace(whole, X=X, known={}), 3, prove=True)
+        assert np.array_equal(found.support, expected.support) and found.exchanges == expected.exchanges
+        if loss != "multinomial":  # whose contrasts round
+            assert (found.n_refits, found.n_grad) == (expected.n_refits, expected.n_grad)
 
 
 def test_scaled_designs():

@@ -21,7 +21,7 @@ from levelprox import (
 from levelprox.estimators.named_constraints import NAMED_CONSTRAINTS
 from tests.estimator_cases import TASKS, bits, estimator, fitted, is_multi_class, psi, targets
 
-PROBLEMS = 500 if os.environ.get("LEVELPROX_LONG_TESTS") else 60
+PROBLEMS = 500 if os.environ.get("LEVELPROX_LONG_TESTS") else 32  # every task at least twice
 
 
 def dense(rng):
@@ -147,11 +147,11 @@ def test_the_figures_are_those_of_float32_coefficients_too(task):
 # --- what the answer must not depend on
 
 
-@pytest.mark.parametrize("options", [{"n_features": 4}, {"level": 3.5}], ids=str)
+@pytest.mark.parametrize("options", [{"n_features": 1}, {"level": 3.5}], ids=str)
 @pytest.mark.parametrize("task", ["logistic", "squared", "hinge", "softmax"])
 def test_threads_change_no_bit(task, options):
     rng = np.random.default_rng(5)
-    X = rng.standard_normal((3000, 40))  # enough for several pieces
+    X = rng.standard_normal((6600, 40))  # twice what a task takes
     y = targets(task, X, rng)
     found = []
     for threads in (1, 2):
@@ -174,7 +174,7 @@ CV_TASKS = {
 
 def cv_problem(task: str):
     rng = np.random.default_rng(6)
-    X = rng.standard_normal((90, 8)) + 0.5 * rng.standard_normal((90, 1))
+    X = rng.standard_normal((60, 6)) + 0.5 * rng.standard_normal((60, 1))
     return X, targets(task, X, rng)
 
 
@@ -183,14 +183,14 @@ def test_the_answer_at_k_is_that_of_the_single_fit_at_k_whatever_else_is_tried(t
     many, single, options = CV_TASKS[task]
     X, y = cv_problem(task)
     scores = {}
-    for grid in ([1, 2, 3, 5], [5, 3, 1, 2], [2], [3, 2, 2]):
+    for grid in ([1, 2, 4], [4, 2, 2], [2]):
         model = choosing(many, n_features=grid, **options).fit(X, y)
         best = model.best_params_["n_features"]
         assert bits(model) == bits(single(n_features=best, **options).fit(X, y))
         for i, k in enumerate(model.cv_results_["n_features"]):
             row = tuple(model.cv_results_[f"split{fold}_test_score"][i] for fold in range(3))
             assert scores.setdefault(int(k), row) == row
-    assert set(scores) == {1, 2, 3, 5}
+    assert set(scores) == {1, 2, 4}
 
 
 @pytest.mark.parametrize("options", [{"n_features": [1, 2, 3]}, {"level": [1.5, 2.5]}], ids=str)

@@ -13,7 +13,7 @@ from levelprox.estimators.classification import CLASSIFICATION_LOSSES
 from levelprox.estimators.regression import REGRESSION_LOSSES
 from tests.estimator_cases import TASKS, bits, estimator, fitted, targets
 
-SOFTMAX_PROBLEMS = 100 if os.environ.get("LEVELPROX_LONG_TESTS") else 20
+SOFTMAX_PROBLEMS = 100 if os.environ.get("LEVELPROX_LONG_TESTS") else 10
 
 BUDGETS = {"at most k": {"n_features": 3}, "level": {"level": 2.5, "tol": 1e-10}}
 
@@ -84,17 +84,11 @@ def test_rows_and_columns_in_another_order_and_with_other_signs(task, budget):
     rng = np.random.default_rng(5)
     rows, columns, signs = rng.permutation(y.size), rng.permutation(X.shape[1]), rng.choice([-1.0, 1.0], X.shape[1])
     model = fitted(estimator(task, **BUDGETS[budget]), X, y)
-    for changed, order, sign in (
-        (X[rows], np.arange(X.shape[1]), np.ones(X.shape[1])),
-        (X[:, columns], columns, np.ones(X.shape[1])),
-        (X * signs, np.arange(X.shape[1]), signs),
-    ):
-        target = y[rows] if changed.shape == X.shape and np.array_equal(changed, X[rows]) else y
-        other = fitted(estimator(task, **BUDGETS[budget]), changed, target)
-        back = np.zeros_like(np.atleast_2d(model.coef_))
-        back[:, order] = np.atleast_2d(other.coef_)
-        np.testing.assert_allclose(back * sign, np.atleast_2d(model.coef_), rtol=1e-6, atol=1e-7)
-        np.testing.assert_allclose(other.intercept_, model.intercept_, rtol=1e-6, atol=1e-7)
+    other = fitted(estimator(task, **BUDGETS[budget]), (X * signs)[np.ix_(rows, columns)], y[rows])
+    back = np.zeros_like(np.atleast_2d(model.coef_))
+    back[:, columns] = np.atleast_2d(other.coef_)
+    np.testing.assert_allclose(back * signs, np.atleast_2d(model.coef_), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(other.intercept_, model.intercept_, rtol=1e-6, atol=1e-7)
 
 
 @every_task
@@ -112,17 +106,15 @@ def test_a_column_in_another_unit_has_a_coefficient_in_another_unit(task, budget
 def test_sparse_is_dense_and_a_column_of_zeros_is_nothing(task, budget):
     X, y = problem(task, seed=8)
     X = np.where(np.abs(X) > 0.5, X, 0.0)
-    model = fitted(estimator(task, **BUDGETS[budget]), X, y)
+    model = fitted(estimator(task, **BUDGETS[budget]), np.insert(X, 3, 0.0, axis=1), y)
+    coef = np.atleast_2d(model.coef_)
+    assert not np.any(coef[:, 3])
+    model.coef_ = np.delete(coef, 3, axis=1).reshape(*model.coef_.shape[:-1], -1)
+    model.n_features_in_ -= 1
     for storage in (scipy.sparse.csr_array, scipy.sparse.csc_matrix):
         other = fitted(estimator(task, **BUDGETS[budget]), storage(X), y)
         assert_same(model, other, X)
         np.testing.assert_array_equal(other.predict(storage(X)), other.predict(X))
-    zeros = np.insert(X, 3, 0.0, axis=1)
-    other = fitted(estimator(task, **BUDGETS[budget]), zeros, y)
-    assert not np.any(np.atleast_2d(other.coef_)[:, 3])
-    other.coef_ = np.delete(np.atleast_2d(other.coef_), 3, axis=1).reshape(model.coef_.shape)
-    other.n_features_in_ -= 1
-    assert_same(model, other, X)
 
 
 @every_budget

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from sklearn.linear_model import GammaRegressor, PoissonRegressor
 from levelprox import LinearModel, Problem, best_subset, certify, constraints, path, solve
 from levelprox.result import Status
 
+LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 MCP = constraints.MCP.from_threshold(0.2)
 TRUTH = np.array([0.5, -0.5, 0.4, -0.35, 0.3])
 LOSSES = pytest.mark.parametrize("loss", ["poisson", "gamma", "squared_hinge"])
@@ -150,7 +152,7 @@ def test_a_sample_far_out_does_not_end_a_search(loss, reach):
     X[7, 1:] = reach * np.linspace(-1, 1, 10)
     problem = Problem(LinearModel(X[:, 1:], b, loss, fit_intercept=True), constraints.MCP.from_threshold(0.1), 3.5)
     assert solve(problem).success
-    assert path(problem, [0.5, 1.5, 2.5, 3.5, 4.5]).success
+    assert path(problem, [0.5, 1.5, 2.5, 3.5, 4.5] if LONG else [0.5, 1.5, 2.5]).success
     assert best_subset(problem.objective, 3).success
 
 

@@ -273,7 +273,7 @@ def test_subsolvers_agree_on_a_convex_problem(subsolver):
 @pytest.mark.parametrize("loss", SMOOTH, ids=NAMES)
 @pytest.mark.parametrize("keep", [None, [5]], ids=["nothing kept", "one feature kept"])
 def test_at_most_k_features_for_all_classes_together(loss, keep):
-    size = {"n": 60, "d": 8} if loss == "sigmoid" else {}  # which takes longer, and has no best fit of an intercept
+    size = {"n": 40, "d": 6} if loss == "sigmoid" else {}  # which takes longer, and has no best fit of an intercept
     for seed, k in itertools.product(range(1 if size else 2), (0, 1, 3)):
         X, label = classes_told_apart(seed, **size)
         model = OneVsRestModel(X, label, loss, fit_intercept=loss != "sigmoid")

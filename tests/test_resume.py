@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from functools import partial
 
@@ -38,6 +39,7 @@ X = RNG.standard_normal((60, 20))
 SIGNAL = X[:, 3] - 2 * X[:, 7] + 0.5 * X[:, 9] + 0.3 * RNG.standard_normal(60)
 SIGNS = np.where(SIGNAL > 0, 1.0, -1.0)
 MCP = constraints.MCP.from_threshold(0.1)
+BREAKS = 8 if os.environ.get("LEVELPROX_LONG_TESTS") else 4
 
 OBJECTIVES = {
     "squared": LinearModel(X, SIGNAL),
@@ -78,9 +80,9 @@ class Every(Journal):
         return journal
 
 
-def some(states: list, most: int) -> list[tuple[int, tuple]]:
-    """At most so many of them, the first and the last among them, with their places."""
-    places = sorted({round(i) for i in np.linspace(0, len(states) - 1, min(most, len(states)))})
+def some(states: list) -> list[tuple[int, tuple]]:
+    """At most `BREAKS` of them, the first and the last among them, with their places."""
+    places = sorted({round(i) for i in np.linspace(0, len(states) - 1, min(BREAKS, len(states)))})
     return [(place, states[place]) for place in places]
 
 
@@ -116,7 +118,7 @@ def test_a_solve_goes_on_from_any_of_its_steps(name, options):
     journal = Every()
     assert figures(solve(problem, checkpoint=journal, **_fresh(how))) == figures(whole)
     assert len(journal.kept) > whole.n_outer
-    for place, state in some(journal.kept, 6):
+    for place, state in some(journal.kept):
         steps: list[int] = []
         told = partial(_note, steps)
         rest = solve(problem, checkpoint=Every.of(state), callback=told, **_fresh(how))
@@ -148,7 +150,7 @@ def test_a_search_goes_on_from_any_of_its_pieces(name, options):
     k = 2 if name == "hinge" else 3
     whole, journal = best_subset(objective, k, **options), Every()
     assert_same_subset(best_subset(objective, k, checkpoint=journal, **options), whole)
-    for place, state in some(journal.kept, 5):
+    for place, state in some(journal.kept):
         again = Every.of(state)
         assert_same_subset(best_subset(objective, k, checkpoint=again, **options), whole)
         assert len(again.kept) == len(journal.kept) - place - 1
@@ -183,7 +185,7 @@ def test_a_path_goes_on_from_any_of_its_pieces(name):
     problem, levels = Problem(OBJECTIVES[name], MCP, 1.0), [0.5, 1.5, 2.5]
     whole, journal = path(problem, levels), Every()
     assert_same_path(path(problem, levels, checkpoint=journal), whole)
-    for _, state in some(journal.kept, 6):
+    for _, state in some(journal.kept):
         again = Every.of(state)
         assert_same_path(path(problem, levels, checkpoint=again), whole)
         assert len(again.kept) < len(journal.kept)
@@ -193,7 +195,7 @@ def test_a_path_of_subsets_goes_on_from_any_of_its_pieces():
     objective, counts = OBJECTIVES["logistic"], [0, 1, 3]
     whole, journal = subset_path(objective, counts), Every()
     assert_same_path(subset_path(objective, counts, checkpoint=journal), whole)
-    for _, state in some(journal.kept, 8):
+    for _, state in some(journal.kept):
         assert_same_path(subset_path(objective, counts, checkpoint=Every.of(state)), whole)
 
 

@@ -46,7 +46,7 @@ LARGE = {
 def uneven() -> scipy.sparse.csr_array:
     """Rows of 0 to 40,000 entries."""
     sizes = np.array([0, 40_000, 0, 0, 1, 39_999, *([0] * 500), *([170] * 1500)])
-    indices = np.concatenate([RNG.permutation(40_000)[:size] for size in sizes])
+    indices = np.concatenate([RNG.choice(40_000, size, replace=False) for size in sizes])
     return csr((RNG.standard_normal(indices.size), indices, np.append(0, np.cumsum(sizes))), shape=(sizes.size, 40_000))
 
 

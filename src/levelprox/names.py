@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from levelprox import constraints, designs, levels, losses, objectives, report, subsolvers, theory
 from levelprox.budget import best_subset
 from levelprox.certificate import Certificate, certify
+from levelprox.designs import open_chunked
 from levelprox.errors import (
     CheckpointError,
     FileFormatError,
@@ -81,6 +82,7 @@ __all__ = [
     "minimize",
     "nearby_kkt",
     "objectives",
+    "open_chunked",
     "path",
     "project",
     "report",

@@ -17,6 +17,8 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf as potrf
+from scipy.linalg.lapack import dpotrs as potrs
 
 from levelprox.objectives import Curved
 from levelprox.problem import Problem
@@ -111,13 +113,16 @@ def _within_level(matrix: Vector, a: Vector, gradient: Vector, gap: float) -> Ve
     inside = (matrix - np.outer(v, bent) - np.outer(bent, v))[1:, 1:]
     # Along what changes neither ψ nor g, such as a constant added to the intercepts of all classes, it is singular.
     inside[np.diag_indices_from(inside)] += _RIDGE
-    try:
-        np.linalg.cholesky(inside)
-        to_level = -gap / square * a
-        slope = reflected(gradient + np.sum(matrix * to_level, axis=1))[1:]
-        return to_level + reflected(np.append(0.0, np.linalg.solve(inside, -slope)))
-    except np.linalg.LinAlgError:
+    if not np.all(np.isfinite(inside)):
         return None
+    to_level = -gap / square * a
+    if not inside.size:
+        return to_level
+    factor, failed = potrf(inside, lower=True, overwrite_a=True)
+    if failed:
+        return None
+    slope = reflected(gradient + np.sum(matrix * to_level, axis=1))[1:]
+    return to_level + reflected(np.append(0.0, potrs(factor, -slope, lower=True)[0]))
 
 
 class _Parts:

@@ -8,22 +8,28 @@
 | `InterceptDesign` | another design                | the same with one more column, of ones             |
 
 `SelectedDesign` is some columns of another design, without a copy. Everything else is converted once, as the
-first two classes above say. `as_design` chooses and checks; what it returns is finite, two-dimensional and safe for the
-kernels, and nobody asks its kind again.
+first two classes above say. `DeferredDesign` is read when it is first asked for; `Chunked` is X in files, a
+design for every chunk of rows, opened by `open_chunked`. `as_design` chooses and checks; what it returns is finite,
+two-dimensional and safe for the kernels, and nobody asks its kind again.
 """
 
 from __future__ import annotations
 
 from levelprox.designs.base import Design
+from levelprox.designs.chunked import Chunked
 from levelprox.designs.conversion import as_design
+from levelprox.designs.deferred import DeferredDesign
 from levelprox.designs.dense import DenseDesign
 from levelprox.designs.intercept import InterceptDesign, scaled_by
+from levelprox.designs.opening import open_chunked
 from levelprox.designs.running_moments import RunningMoments
 from levelprox.designs.scaled import ScaledDesign
 from levelprox.designs.selected import SelectedDesign
 from levelprox.designs.sparse import SparseDesign
 
 __all__ = [
+    "Chunked",
+    "DeferredDesign",
     "DenseDesign",
     "Design",
     "InterceptDesign",
@@ -32,5 +38,6 @@ __all__ = [
     "SelectedDesign",
     "SparseDesign",
     "as_design",
+    "open_chunked",
     "scaled_by",
 ]

@@ -63,6 +63,11 @@ class Design(ABC):
     def stored(self) -> int:
         """How many entries are stored."""
 
+    @property
+    def at_hand(self) -> Design:
+        """X in memory: itself, unless it is yet to be read."""
+        return self
+
     def matvec(self, x: ArrayLike) -> Vector:
         """Xx, of shape (n,)."""
         out = np.empty(self.shape[0])

@@ -121,7 +121,7 @@ class DeviceDesign:
         shared = places >= 0
         if kept is None or not np.any(shared):
             self._kept = kept = None  # its memory may be needed
-            self._kept = Columns(self, features, self._gathered(features))
+            self._kept = Columns(self, features, self.gathered(features))
             return self._kept
         if np.all(shared) and (2 * features.size >= kept.features.size or not few):
             return kept.seen_as(places)
@@ -131,7 +131,7 @@ class DeviceDesign:
         self._kept = kept = None
         matrix = self.namespace.empty((self.n, features.size), self.dtype)
         matrix[:, : old.shape[1]] = old
-        matrix[:, old.shape[1] :] = self._gathered(features[~shared])
+        matrix[:, old.shape[1] :] = self.gathered(features[~shared])
         self._kept = Columns(self, np.concatenate([features[shared], features[~shared]]), matrix)
         return self._kept.seen_as(self._kept.places(features))
 
@@ -140,7 +140,7 @@ class DeviceDesign:
         size = self.n * count * self.dtype.itemsize
         return 2 * size + min(size, _PIECE)
 
-    def _gathered(self, features: Features) -> Any:
+    def gathered(self, features: Features) -> Any:
         """Columns of A, in their order."""
         real = features[features < self.d]
         index = self.namespace.to_device(real.astype(_INDEX))

@@ -213,8 +213,9 @@ class ScaledDesign(Design):
 
     def _parts(self) -> Iterator[tuple[slice, Design]]:
         """X as designs that kernels read: in one piece where it is one already, else copied block by block."""
-        if isinstance(self.base, DenseDesign | SparseDesign):
-            yield slice(None), self.base
+        base = self.base.at_hand
+        if isinstance(base, DenseDesign | SparseDesign):
+            yield slice(None), base
             return
         yield from ((rows, self._block(np.arange(self.shape[0])[rows])) for rows in self._slices(self.shape[0]))
 

@@ -19,10 +19,10 @@ from levelprox.designs import Design, as_design
 from levelprox.errors import InfeasibleError, InvalidInputError, warn
 from levelprox.estimators.along import Along
 from levelprox.estimators.border import Border
-from levelprox.estimators.elsewhere import Elsewhere, by_blocks
+from levelprox.estimators.elsewhere import Elsewhere, where_it_is
 from levelprox.estimators.named_constraints import constraint_of
 from levelprox.estimators.notebook_card import NotebookCard
-from levelprox.estimators.reading import naming_the_place, warn_of_rounding
+from levelprox.estimators.reading import READING, naming_the_place, warn_of_rounding
 from levelprox.estimators.saving import Saving
 from levelprox.estimators.selector import Selector, selects
 from levelprox.estimators.sklearn_callbacks import CallbackSupportMixin
@@ -43,14 +43,6 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 #: one (the rule of ten events for each variable), but no more than so many.
 SAMPLES_FOR_A_FEATURE, DEFAULT_FEATURES = 10, 10
 
-#: How X is read; the design says where it is not finite.
-_READING: dict[str, Any] = {
-    "accept_sparse": ("csr", "csc"),
-    "accept_large_sparse": True,
-    "dtype": (np.float64, np.float32),
-    "ensure_all_finite": False,
-}
-
 
 class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     NotebookCard, Along, Elsewhere, Saving, CallbackSupportMixin, Selector, BaseEstimator, auto_wrap_output_keys=()
@@ -58,7 +50,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     """A sparse linear model under a budget; the subclasses say of what."""
 
     # scikit-learn has wrapped the selector's for `set_output`, and would here wrap the condition away.
-    transform = available_if(selects)(by_blocks(Selector.transform))
+    transform = available_if(selects)(where_it_is(Selector.transform))
 
     #: Subtasks of a fit, for scikit-learn's callbacks: steps, of which the number is not known in advance.
     _n_subtasks: int | None = None
@@ -120,7 +112,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     def _read(self, X: object, y: object, **checks: Any) -> tuple[Any, NDArray[Any]]:
         """X and y as scikit-learn reads them; that X is finite is not checked yet."""
         with naming_the_place(X, y):
-            data, target = validate_data(self, X, y, **_READING, **checks)
+            data, target = validate_data(self, X, y, **READING, **checks)
         warn_of_rounding(X)
         return data, target
 
@@ -132,7 +124,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         """X of the same features as those of the fit."""
         check_is_fitted(self)
         with naming_the_place(X):
-            data = validate_data(self, X, reset=False, **_READING)
+            data = validate_data(self, X, reset=False, **READING)
         return self._design(data)
 
     def _weights(self, sample_weight: ArrayLike | None, n: int) -> Vector | None:
@@ -185,6 +177,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     def _remember(self, design: Design, y: NDArray[Any], weight: Vector | None, **more: ArrayLike | None) -> None:
         """By what the data of this fit are known again."""
         given = {name: np.asarray(values) for name, values in more.items() if values is not None}
+        self.__dict__.pop("fitted_on_", None)  # these are on the host
         self.data_fingerprint_ = fingerprint(design, y, weight, **given)
 
     def _fit(self, task: Task, budget: Budget, previous: Vector | None = None) -> Self:

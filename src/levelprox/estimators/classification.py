@@ -15,7 +15,7 @@ from levelprox.designs import as_design
 from levelprox.errors import InvalidInputError, warn
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.border import Border
-from levelprox.estimators.elsewhere import Prepared, by_blocks
+from levelprox.estimators.elsewhere import Prepared, where_it_is
 from levelprox.estimators.named_losses import CLASSIFICATION_LOSSES, loss_of
 from levelprox.estimators.reading import check_labels
 from levelprox.estimators.task import Budget, Task
@@ -38,7 +38,7 @@ def _has_probabilities(model: Classification) -> bool:
 class Classification(ClassifierMixin, SparseLinearModel):
     """A classifier's side of a sparse linear model."""
 
-    @by_blocks
+    @where_it_is
     def decision_function(self, X: object) -> Array:
         """The margins z: of shape (n_samples,) for two classes, else (n_samples, n_classes).
 
@@ -49,7 +49,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
         z = self._margins(X)
         return z[:, 0] if z.shape[1] == 1 else z
 
-    @by_blocks
+    @where_it_is
     def predict(self, X: object) -> NDArray[Any]:
         """The class of the largest margin.
 
@@ -61,7 +61,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
         return np.asarray(self.classes_[(z > 0).astype(np.intp) if z.ndim == 1 else np.argmax(z, axis=1)])
 
     @available_if(_has_probabilities)
-    @by_blocks
+    @where_it_is
     def predict_proba(self, X: object) -> Array:
         """Probability of each class, for the logistic loss; the columns are those of `classes_`.
 
@@ -83,7 +83,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
         return np.asarray(p / p.sum(axis=1, keepdims=True), z.dtype)
 
     @available_if(_has_probabilities)
-    @by_blocks
+    @where_it_is
     def predict_log_proba(self, X: object) -> Array:
         """Logarithms of `predict_proba`.
 

@@ -12,7 +12,6 @@ from levelprox.estimators.base import unchanged_if_refused
 from levelprox.estimators.choosing import Choosing, Samples
 from levelprox.estimators.classification import Classification
 from levelprox.estimators.classifier import SparseClassifier
-from levelprox.estimators.elsewhere import is_elsewhere
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.task import Callback
 from levelprox.io.checkpoint import Checkpoint
@@ -54,7 +53,7 @@ class SparseClassifierCV(Classification, Choosing):
         As in `SparseClassifier`; `time_limit` is for each fit.
     checkpoint, resume
         As in `SparseClassifier`; what is kept are the scores of folds that are done, and the state of the last fit.
-    random_state, verbose, callback
+    device, random_state, verbose, callback
         As in `SparseClassifier`; `verbose` also shows the progress over folds, `callback` is told of the last fit.
 
     Attributes
@@ -113,6 +112,7 @@ class SparseClassifierCV(Classification, Choosing):
         time_limit: float | None = None,
         subsolver: str | Subsolver = "auto",
         start: str = "auto",
+        device: str | None = None,
         random_state: RandomState = None,
         verbose: int = 0,
         callback: Callback | None = None,
@@ -139,6 +139,7 @@ class SparseClassifierCV(Classification, Choosing):
         self.time_limit = time_limit
         self.subsolver = subsolver
         self.start = start
+        self.device = device
         self.random_state = random_state
         self.verbose = verbose
         self.callback = callback
@@ -164,7 +165,7 @@ class SparseClassifierCV(Classification, Choosing):
         -------
         self
         """
-        if is_elsewhere(X):
+        if self._is_to_be_elsewhere(X):
             return self._choose_elsewhere(X, y, sample_weight, params)
         data, target = self._read(X, y)
         design = self._design(data)  # names the rows of X, not those of a fold

@@ -6,6 +6,7 @@ coefficients, certificate and budget, is the same.
 
 from __future__ import annotations
 
+import copy
 import functools
 from abc import abstractmethod
 from collections.abc import Callable
@@ -13,9 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar, cast
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from levelprox.designs.namespace import on_device
 from levelprox.errors import InvalidInputError
 from levelprox.estimators.border import Border
+from levelprox.estimators.on_device import OnDevice, check_place, place_of
+from levelprox.estimators.reading import READING, naming_the_place
 from levelprox.estimators.task import Budget, Task
 from levelprox.objectives.shards import Form
 from levelprox.objectives.source import Source
@@ -91,13 +96,34 @@ class Elsewhere:
 
     def _source(self: Any, X: Any, y: Any, weight: Any, offset: Any) -> Source:
         """The samples, and what is known of their features before any is looked at."""
+        names, on_host = None, not is_elsewhere(X)
+        if self.device is not None:
+            X, names = self._moved(X)
         source = source_of(X, y, weight, offset)
-        self.__dict__.pop("data_fingerprint_", None)  # that takes the data themselves
-        self.__dict__.pop("feature_names_in_", None)
+        source.names = names if source.names is None else source.names
+        for name in ("data_fingerprint_", "feature_names_in_", "fitted_on_"):  # the first takes the data themselves
+            self.__dict__.pop(name, None)
+        if _root(X) in _DEVICES and not on_host:
+            self.fitted_on_ = place_of(X)
         self.n_features_in_ = source.n_features
         if source.names is not None:
             self.feature_names_in_ = np.asarray(source.names, dtype=object)
         return source
+
+    def _moved(self: Any, X: Any) -> tuple[Any, list[str] | None]:
+        """X on the device that was asked for, and the names of its columns; never somewhere else instead."""
+        if is_lazy(X) or _is_chunked(X):
+            raise InvalidInputError(f"device={self.device!r} is for arrays, not for {type(X).__name__}")
+        if _root(X) in _DEVICES:
+            return on_device(X, self.device), None
+        with naming_the_place(X):
+            data = validate_data(self, X, **READING)
+        names = getattr(self, "feature_names_in_", None)
+        return on_device(data, self.device), None if names is None else [str(name) for name in names]
+
+    def _is_to_be_elsewhere(self: Any, X: object) -> bool:
+        """Whether the data are elsewhere, or are to be moved there."""
+        return self.device is not None or is_elsewhere(X)
 
     @abstractmethod
     def _prepared(self, source: Source) -> Prepared: ...
@@ -114,30 +140,39 @@ class Elsewhere:
         source, form = found.source, found.form
         return Border.of_moments(source.dtype, source.n_features, moments, form.fit_intercept, form.width)
 
-    def _must_be_in_memory(self, X: object, what: str) -> None:
-        if is_elsewhere(X):
-            raise InvalidInputError(f"{what} takes data in memory, not {type(X).__module__}.{type(X).__name__}")
+    def on_host(self) -> Self:
+        """The same model for NumPy arrays, where it was fitted to data on a device; coefficients are the same."""
+        model = copy.copy(self)
+        model.__dict__.pop("fitted_on_", None)
+        return model
 
 
-def by_blocks(method: Method) -> Method:
-    """Decorate a method of X: of Dask's X it gives Dask's array, computed when it is asked for."""
+def where_it_is(method: Method) -> Method:
+    """Decorate a method of X: of Dask's X it gives Dask's array, computed when asked for; on a device, one there.
+
+    Of data in files it takes one chunk at a time.
+    """
 
     @functools.wraps(method)
-    def lazily(self: Any, X: Any, *rest: Any, **more: Any) -> Any:
-        if not is_lazy(X):
+    def there(self: Any, X: Any, *rest: Any, **more: Any) -> Any:
+        if _is_chunked(X):
+            raise InvalidInputError(f"{method.__name__} takes rows in memory: X.chunk(i) gives those of a chunk")
+        if _root(X) not in (*_DASK, *_DEVICES):
+            if hasattr(self, "fitted_on_"):
+                check_place(self, X)
             return method(self, X, *rest, **more)
         if any(one is not None for one in (*rest, *more.values())):
-            raise InvalidInputError(f"{method.__name__} of a Dask array takes X alone; add what is known to its result")
-        return _mapped(self, method.__name__, X)
+            raise InvalidInputError(f"{method.__name__} takes X alone here; add what is known to its result")
+        check_is_fitted(self)
+        if is_lazy(X):
+            return _mapped(self, method.__name__, X)
+        return getattr(OnDevice(self, X), method.__name__)()
 
-    return cast(Method, lazily)
+    return cast(Method, there)
 
 
 def _mapped(model: Any, name: str, X: Any) -> Any:
     """A method of a fitted model on every block of rows."""
-    from sklearn.utils.validation import check_is_fitted
-
-    check_is_fitted(model)
     blocks = _as_blocks(model, X)
     if name == "transform":
         return blocks[:, model.get_support(indices=True)]

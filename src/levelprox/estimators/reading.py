@@ -19,6 +19,14 @@ from levelprox.designs.base import column_name, rounding
 from levelprox.errors import InvalidInputError
 from levelprox.validation import as_array, is_number
 
+#: How X is read; the design says where it is not finite.
+READING: dict[str, Any] = {
+    "accept_sparse": ("csr", "csc"),
+    "accept_large_sparse": True,
+    "dtype": (np.float64, np.float32),
+    "ensure_all_finite": False,
+}
+
 
 @contextmanager
 def naming_the_place(X: object, y: object = None) -> Iterator[None]:

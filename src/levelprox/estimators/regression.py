@@ -13,7 +13,7 @@ from levelprox.designs import as_design
 from levelprox.errors import InvalidInputError
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.border import Border
-from levelprox.estimators.elsewhere import Prepared, by_blocks
+from levelprox.estimators.elsewhere import Prepared, where_it_is
 from levelprox.estimators.named_losses import REGRESSION_LOSSES, loss_of
 from levelprox.estimators.task import Budget, Task
 from levelprox.losses import Loss, Squared
@@ -30,7 +30,7 @@ _LEAST = 1e-152  # of y: squares, and their sums, are numbers
 class Regression(RegressorMixin, SparseLinearModel):
     """A regressor's side of a sparse linear model."""
 
-    @by_blocks
+    @where_it_is
     def predict(self, X: object, offset: ArrayLike | None = None, exposure: ArrayLike | None = None) -> Array:
         """What is expected of y: z, or exp(z) for poisson and gamma.
 

@@ -10,7 +10,6 @@ from sklearn.utils.metaestimators import available_if
 
 from levelprox.constraints import Constraint
 from levelprox.estimators.base import unchanged_if_refused
-from levelprox.estimators.elsewhere import is_elsewhere
 from levelprox.estimators.regression import Regression
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.streaming import Streaming, counts_features
@@ -71,6 +70,9 @@ class SparseRegressor(Regression, Streaming):
     memory : float, optional
         For `partial_fit`: after so many samples the weight of those before them has fallen to 1/e. None forgets
         nothing; on a drifting stream choose about as many samples as the drift takes to matter.
+    device : str, optional
+        Where to work, such as "cuda": X is moved there as a tensor of torch, or an error is raised; never somewhere
+        else. None works where X is: in this process, or on the device of a tensor of torch or an array of cupy.
     random_state : int, RandomState, Generator or None, default=None
         For subsolvers that sample; nothing else is random.
     verbose : int, default=0
@@ -150,6 +152,7 @@ class SparseRegressor(Regression, Streaming):
         start: str = "auto",
         warm_start: bool = False,
         memory: float | None = None,
+        device: str | None = None,
         random_state: RandomState = None,
         verbose: int = 0,
         callback: Callback | None = None,
@@ -171,6 +174,7 @@ class SparseRegressor(Regression, Streaming):
         self.start = start
         self.warm_start = warm_start
         self.memory = memory
+        self.device = device
         self.random_state = random_state
         self.verbose = verbose
         self.callback = callback
@@ -205,7 +209,7 @@ class SparseRegressor(Regression, Streaming):
         -------
         self
         """
-        if is_elsewhere(X):
+        if self._is_to_be_elsewhere(X):
             return self._fit_elsewhere(X, y, sample_weight, self._known_elsewhere(offset, exposure))
         data, target = self._read(X, y, y_numeric=True)
         weight = self._weights(sample_weight, data.shape[0])

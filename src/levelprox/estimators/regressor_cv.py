@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from levelprox.constraints import Constraint
 from levelprox.estimators.base import unchanged_if_refused
 from levelprox.estimators.choosing import Choosing, Samples, more_of
-from levelprox.estimators.elsewhere import is_elsewhere
 from levelprox.estimators.regression import Regression
 from levelprox.estimators.regressor import SparseRegressor
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks
@@ -54,7 +53,7 @@ class SparseRegressorCV(Regression, Choosing):
         As in `SparseRegressor`; `time_limit` is for each fit.
     checkpoint, resume
         As in `SparseClassifier`; what is kept are the scores of folds that are done, and the state of the last fit.
-    random_state, verbose, callback
+    device, random_state, verbose, callback
         As in `SparseRegressor`; `verbose` also shows the progress over folds, `callback` is told of the last fit.
 
     Attributes
@@ -111,6 +110,7 @@ class SparseRegressorCV(Regression, Choosing):
         time_limit: float | None = None,
         subsolver: str | Subsolver = "auto",
         start: str = "auto",
+        device: str | None = None,
         random_state: RandomState = None,
         verbose: int = 0,
         callback: Callback | None = None,
@@ -135,6 +135,7 @@ class SparseRegressorCV(Regression, Choosing):
         self.time_limit = time_limit
         self.subsolver = subsolver
         self.start = start
+        self.device = device
         self.random_state = random_state
         self.verbose = verbose
         self.callback = callback
@@ -165,7 +166,7 @@ class SparseRegressorCV(Regression, Choosing):
         -------
         self
         """
-        if is_elsewhere(X):
+        if self._is_to_be_elsewhere(X):
             return self._choose_elsewhere(X, y, sample_weight, params, self._known_elsewhere(offset, exposure))
         data, target = self._read(X, y, y_numeric=True)
         design = self._design(data)  # names the rows of X, not those of a fold

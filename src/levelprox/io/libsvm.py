@@ -71,7 +71,7 @@ def read_libsvm(
     OSError
         The file is not there, may not be read, or is a directory.
     """
-    reading = _Reading(path, n_features, zero_based, dtype, max_features)
+    reading = LibsvmPass(path, n_features, zero_based, dtype, max_features)
     with closing(blocks(path, max_bytes=max_bytes)) as text:
         for block in text:
             reading.feed(block)
@@ -97,10 +97,11 @@ def libsvm_batches(
     `read_libsvm`; lines before an error have been yielded, as far as they fill batches.
     """
     rows = whole("rows", rows, least=1)
-    return _batches(_Reading(path, whole("n_features", n_features), zero_based, dtype, MAX_FEATURES), rows, max_bytes)
+    return batches(LibsvmPass(path, whole("n_features", n_features), zero_based, dtype, MAX_FEATURES), rows, max_bytes)
 
 
-def _batches(reading: _Reading, rows: int, max_bytes: int) -> Iterator[Rows]:
+def batches(reading: LibsvmPass, rows: int, max_bytes: int = MAX_BYTES) -> Iterator[Rows]:
+    """What is read, `rows` rows at a time."""
     with closing(blocks(reading.path, max_bytes=max_bytes)) as text:
         for block in text:
             used = 0
@@ -113,7 +114,7 @@ def _batches(reading: _Reading, rows: int, max_bytes: int) -> Iterator[Rows]:
         yield reading.take()
 
 
-class _Reading:
+class LibsvmPass:
     """One pass over a file: the parser, and what its troubles are called."""
 
     def __init__(

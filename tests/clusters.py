@@ -1,0 +1,192 @@
+"""Dask clusters on this machine, samples to put on them, and the ways in which workers go."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import scipy.sparse
+from distributed import Client, LocalCluster
+
+from levelprox import LinearModel, Problem, solve
+from levelprox.constraints import MCP
+from levelprox.losses import Logistic
+from levelprox.objectives.on_cluster import ClusterShards
+from levelprox.objectives.sharded import ShardedModel
+from levelprox.objectives.shards import Form, Shard
+
+
+@contextlib.contextmanager
+def started(workers: int, processes: bool) -> Iterator[Client]:
+    """A cluster that listens to this machine alone, and replaces workers however often they die."""
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=processes,
+            host="127.0.0.1",
+            protocol="tcp",
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
+            memory_limit=None,
+            silence_logs=50,
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@contextlib.contextmanager
+def time_limit(seconds: int) -> Iterator[None]:
+    """A hang is a failure."""
+
+    def late(*args: object) -> None:
+        raise AssertionError(f"not done after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def samples(n: int, d: int, storage: str = "dense", seed: int = 0) -> tuple[Any, np.ndarray]:
+    """X and targets of ±1 that eight features decide."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    y = np.sign(X[:, :8] @ rng.choice([-1.0, 1.0], 8) + rng.logistic(size=n))
+    if storage == "dense":
+        return X, y
+    X[rng.random((n, d)) < 0.6] = 0.0
+    return scipy.sparse.csr_matrix(X), y
+
+
+def cut(X: Any, chunks: int) -> da.Array:
+    """X as a Dask array of so many chunks of rows."""
+    sizes = [len(part) for part in np.array_split(np.arange(X.shape[0]), chunks)]
+    if isinstance(X, np.ndarray):
+        return da.from_array(X, chunks=(tuple(sizes), X.shape[1]))
+    places = np.cumsum([0, *sizes])
+    blocks = [
+        da.from_array(X[begin:end], chunks=(-1, -1), asarray=False)
+        for begin, end in zip(places[:-1], places[1:], strict=True)
+    ]
+    return da.concatenate(blocks, allow_unknown_chunksizes=True)
+
+
+def keys_left(client: Client, patience: float = 5.0) -> list[str]:
+    """Tasks of levelprox's that the scheduler still knows, once all releases have arrived."""
+    end = time.monotonic() + patience
+    while True:
+        known = client.run_on_scheduler(lambda dask_scheduler: [str(key) for key in dask_scheduler.tasks])
+        left = [key for key in known if "levelprox" in key]
+        if not left or time.monotonic() > end:
+            return left
+        time.sleep(0.05)
+
+
+def processes_of(client: Client) -> list[int]:
+    return sorted(client.run(os.getpid).values())
+
+
+def await_workers(client: Client, count: int) -> None:
+    """Wait until there are so many, each with a process of its own."""
+    client.wait_for_workers(count, timeout=60)
+
+
+class Once:
+    """Something that happens one time, in whichever process it is first come to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.mark = str(folder / uuid.uuid4().hex)
+
+    def __call__(self) -> bool:
+        try:
+            os.close(os.open(self.mark, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class Deadly:
+    """Work during which the worker is killed, the first time a shard is worked on."""
+
+    work: Any
+    once: Once
+    index: int
+
+    def __call__(self, shard: Shard) -> Any:
+        if shard.index == self.index and self.once():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.work(shard)
+
+
+@dataclass(frozen=True)
+class DeadlyToAdd:
+    """Work whose answers kill the worker that first adds two of them."""
+
+    work: Any
+    once: Once
+
+    def __call__(self, shard: Shard) -> Any:
+        return Poisoned(self.work(shard), self.once)
+
+
+@dataclass(frozen=True)
+class Poisoned:
+    """A summand that kills who adds it, once."""
+
+    answer: Any
+    once: Once
+
+    def __add__(self, other: Poisoned) -> Poisoned:
+        if self.once():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Poisoned(self.answer + other.answer, self.once)
+
+
+class Struck(ClusterShards):
+    """Shards of which something befalls the cluster in one of the rounds."""
+
+    rounds = [0]  # of the whole run: changed shards count on
+    at = 0
+    blow: Callable[[ClusterShards, Any], Any] = ClusterShards.total
+
+    def total(self, work: Any) -> Any:
+        self.rounds[0] += 1
+        if self.rounds[0] == self.at:
+            return type(self).blow(self, work)
+        return super().total(work)
+
+
+def struck(blow: Callable[[ClusterShards, Any], Any], at: int) -> type[Struck]:
+    """Shards with this blow in round `at`."""
+    return type("Struck", (Struck,), {"rounds": [0], "at": at, "blow": staticmethod(blow)})
+
+
+LEVEL = 6.5
+CONSTRAINT = MCP.from_threshold(0.5)
+
+
+def fitted(shards: ClusterShards, **options: Any) -> Any:
+    """A level fit on shards."""
+    return solve(Problem(ShardedModel(shards, Form(Logistic(), True)), CONSTRAINT, LEVEL), **options)
+
+
+def fitted_here(X: Any, y: np.ndarray, **options: Any) -> Any:
+    """The same on data in memory."""
+    return solve(Problem(LinearModel(X, y, "logistic", fit_intercept=True), CONSTRAINT, LEVEL), **options)
