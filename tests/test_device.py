@@ -198,7 +198,7 @@ def test_columns_are_read_once_while_they_are_needed(place: str, stored: str, mo
     model = DeviceSamples(tensor(X, stored, place), z).model(Form(Squared(), True))
     local = LinearModel(X, z, "squared", fit_intercept=True)
     read: list[list[int]] = []
-    original = DeviceDesign._gathered
+    original = DeviceDesign.gathered
     monkeypatch.setattr(DeviceDesign, "gathered", lambda own, W: (read.append(W.tolist()), original(own, W))[1])
     for W in ([1, 4, 6, 20], [4, 6, 30, D], [30], [4], [4, 6], [0, 2, 4], list(range(D + 1))):
         agree(model, local, 1e-11, np.array(W))
