@@ -71,7 +71,7 @@ class Held:
     def __sizeof__(self) -> int:
         """What Dask reckons with: X, and not the few bytes of this object."""
         shard = self.shard
-        return shard.design.nbytes + sum(_nbytes(one) for one in (shard.y, shard.given, shard.offset))
+        return shard.design.nbytes + sum(_nbytes(one) for one in (shard.y, shard.weight, shard.offset))
 
 
 class ClusterShards(Shards):
@@ -278,7 +278,7 @@ def _received(shard: Shard) -> Held:
     """A shard from elsewhere: kernels read numbers at multiples of their size, which bytes from a network need not be."""
     kind, parts = shard.design.__reduce__()[:2]
     design = kind(*map(_aligned, parts))
-    return Held(Shard(shard.index, design, *map(_aligned, (shard.y, shard.given, shard.offset)), shard.form))
+    return Held(Shard(shard.index, design, *map(_aligned, (shard.y, shard.weight, shard.offset)), shard.form))
 
 
 def _aligned(part: Any) -> Any:
