@@ -28,6 +28,7 @@ Matrix = NDArray[np.float64]
 _DOUBLE = np.dtype(np.float64)
 _INDEX = np.dtype(np.int64)
 _ADDED, _PARTS = 2**13, 64  # rows that are summed in the type of X, at least; parts, at most
+_PANEL = 128  # columns of a symmetric product that are done at once: as many as a tile of a product has
 _PASS = 2**17  # rows of X in one product of a full pass
 _PIECE = 2**30  # bytes of a copy that is of use for a moment
 _MEASURED = 2**28  # bytes in float64 of the rows that are measured at once
@@ -356,8 +357,9 @@ class Columns:
         with np.errstate(over="ignore", invalid="ignore"):
             large = whole.astype(dtype)
             parts = np.concatenate([large, (whole - large).astype(dtype)], axis=1)
-        product = self.namespace.xp.matmul(self.matrix, self.namespace.to_device(parts))
-        return cast(product[:, :m], _DOUBLE) + cast(product[:, m:], _DOUBLE)
+        # The other way round, for products with very few columns are slow.
+        product = self.namespace.xp.matmul(self.namespace.to_device(np.ascontiguousarray(parts.T)), self.matrix.T)
+        return (cast(product[:m], _DOUBLE) + cast(product[m:], _DOUBLE)).T
 
     def rmatvec(self, r: Any) -> Any:
         """A'r in float64, over all columns of the matrix, for r of shape (n, m) in float64."""
@@ -366,7 +368,17 @@ class Columns:
     def gram(self, D: Any) -> Any:
         """A' diag(D) A in float64, over all columns of the matrix; D of shape (n,) in float64, of either sign."""
         D = self.namespace.cast(D, self.design.dtype)[:, None]
-        return self._in_pieces(lambda rows: self._summed(self.matrix[rows], self.matrix[rows] * D[rows]))
+        return self._in_pieces(lambda rows: self._symmetric(self.matrix[rows], self.matrix[rows] * D[rows]))
+
+    def _symmetric(self, left: Any, right: Any) -> Any:
+        """left' right, which is symmetric: panel by panel, each from its own diagonal on, and mirrored."""
+        k = int(left.shape[1])
+        out = self.namespace.zeros((k, k), _DOUBLE)
+        for begin in range(0, k, _PANEL):
+            panel = slice(begin, min(begin + _PANEL, k))
+            out[panel, begin:] = self._summed(left[:, panel], right[:, begin:])
+        xp = self.namespace.xp
+        return xp.triu(out) + xp.triu(out, 1).T
 
     def squares(self, D: Any) -> Any:
         """The diagonal of that matrix, of shape (k, 1)."""

@@ -230,8 +230,6 @@ class DeviceModel(Asked):
         How they become a model. Its loss must be smooth.
     """
 
-    foresees = False  # a question takes a millisecond, and so do the losses of six further points
-
     def __init__(self, samples: DeviceSamples, form: Form) -> None:
         if not form.loss.smooth:
             raise InvalidInputError(
@@ -305,11 +303,11 @@ class DeviceModel(Asked):
             gradient = next(rest).reshape(-1, K)
             gradient = (gradient[order] if asked.gradient == "here" else gradient).ravel()
         if asked.hessian:
-            square = np.ix_(order, order)
+            square, in_order = np.ix_(order, order), np.array_equal(order, np.arange(columns.features.size))
             hessian = np.zeros((size, K, size, K))
             for a, b in self._pairs:
-                block = next(rest).reshape(columns.features.size, -1)[square]
-                hessian[:, a, :, b] = hessian[:, b, :, a] = (block + block.T) / 2
+                block = next(rest).reshape(columns.features.size, -1)
+                hessian[:, a, :, b] = hessian[:, b, :, a] = block if in_order else block[square]
             hessian = hessian.reshape(size * K, size * K)
         if asked.product is not None:
             product = next(rest).reshape(-1, K)[order].ravel()
