@@ -1,6 +1,6 @@
 """A level fit of data on disk that are larger than the memory it may use.
 
-    python -m benchmarks.larger_than_memory --folder DIR [--gb 20] [--d 2000] [--tol 1e-4] [--start auto] [--cold] [--keep]
+    python -m benchmarks.larger_than_memory --folder DIR [--gb 20] [--tol 1e-4] [--start auto] [--cold] [--keep]
 
 X is float32, n × d in one .npy file of so many gigabytes (10⁹ bytes), standard normal; targets are ±1 by a logistic
 model of 20 features of size 1/2 to 1. Generated chunk by chunk, brought to the disk, and dropped from the page cache as
