@@ -1,6 +1,6 @@
 """A level fit of data on disk that are larger than the memory it may use.
 
-    python -m benchmarks.larger_than_memory --folder DIR [--gb 20] [--d 2000] [--tol 1e-4] [--start auto] [--keep]
+    python -m benchmarks.larger_than_memory --folder DIR [--gb 20] [--tol 1e-4] [--start auto] [--cold] [--keep]
 
 X is float32, n × d in one .npy file of so many gigabytes (10⁹ bytes), standard normal; targets are ±1 by a logistic
 model of 20 features of size 1/2 to 1. Generated chunk by chunk, brought to the disk, and dropped from the page cache as
@@ -13,7 +13,8 @@ far as an ordinary user can (`posix_fadvise`). Then, in this order and in one pr
 
 Bars: RssAnon at most 4 GB, and seconds at most 1.5 × passes × the seconds of one read, the shorter of the two. What
 `cached` says is which part of the file was in the page cache when the fit began and when it ended: with more memory
-free than the file has, only the first pass is one from the disk.
+free than the file has, only the first pass is one from the disk. With --cold what was used is dropped from the page
+cache all through the fit, so that every pass is one from the disk, as with a file far larger than memory.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ MOST_TIME = 1.5  # times passes × read
 SUPPORT = 20
 CHUNK = 2**27
 DRAWN = 4096  # rows at a time
+DROPPED = 4  # chunks at a time
 SAMPLED = 0.01  # seconds
 
 
@@ -96,7 +98,7 @@ def anonymous() -> int:
         return next(int(line.split()[1]) for line in file if line.startswith("RssAnon")) * 1024
 
 
-def fit(folder: Path, tol: float, start: str, memory: int) -> dict[str, Any]:
+def fit(folder: Path, tol: float, start: str, memory: int, cold: bool) -> dict[str, Any]:
     """One fit, measured."""
     from levelprox import Problem, open_chunked, solve
     from levelprox.constraints import MCP
@@ -116,7 +118,13 @@ def fit(folder: Path, tol: float, start: str, memory: int) -> dict[str, Any]:
     sampling = threading.Thread(target=sample)
     sampling.start()
     began = time.perf_counter()
-    source = InTurn.of(open_chunked(folder / "X.npy", folder / "y.npy", chunk_bytes=CHUNK), memory=memory)
+    chunked = open_chunked(folder / "X.npy", folder / "y.npy", chunk_bytes=CHUNK)
+
+    def forget(done: int, n: int, what: str) -> None:
+        if done % DROPPED == 0 or done == n:
+            drop(folder / "X.npy")  # but for the chunk that is mapped now
+
+    source = InTurn.of(chunked, memory=memory, progress=forget if cold else None)
     constraint = MCP(2.0, 0.25)
     model = ShardedModel(source, Form(Logistic(), True))
     found = solve(Problem(model, constraint, (SUPPORT + 0.5) * constraint.cap), tol=tol, start=start)
@@ -152,6 +160,7 @@ def main() -> int:
     parser.add_argument("--tol", type=float, default=1e-4)
     parser.add_argument("--start", default="auto")
     parser.add_argument("--memory", type=float, default=2.0, help="gigabytes for columns that are kept")
+    parser.add_argument("--cold", action="store_true", help="drop what was read from the page cache")
     parser.add_argument("--keep", action="store_true", help="leave the files there")
     parser.add_argument("--only", choices=["generate", "read", "fit"], help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -162,7 +171,7 @@ def main() -> int:
         print(json.dumps(read(given.folder / "X.npy")))
         return 0
     if given.only == "fit":
-        print(json.dumps(fit(given.folder, given.tol, given.start, int(given.memory * 1e9))))
+        print(json.dumps(fit(given.folder, given.tol, given.start, int(given.memory * 1e9), given.cold)))
         return 0
     given.folder.mkdir(parents=True, exist_ok=True)
 

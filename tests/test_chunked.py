@@ -19,6 +19,7 @@ from levelprox.constraints import MCP
 from levelprox.designs import Chunked, ScaledDesign
 from levelprox.errors import BackendError, FileFormatError, InvalidInputError
 from levelprox.io import converted
+from levelprox.io.mapped import MappedArray
 from levelprox.losses import Logistic, loss_by_name
 from levelprox.objectives.asked import Question
 from levelprox.objectives.in_turn import InTurn
@@ -555,6 +556,13 @@ def test_csr_that_contradicts_itself(tmp_path):
         np.savez(tmp_path / "S.npz", **members, y=y)
         with pytest.raises(FileFormatError, match=match):
             fitted(open_chunked(tmp_path / "S.npz", chunk_bytes=4000))
+
+
+def test_arrays_at_odd_places_of_a_file_are_copied(tmp_path):
+    (tmp_path / "odd").write_bytes(b"abc" + np.arange(5.0).tobytes())
+    mapped = MappedArray(tmp_path / "odd", 3, np.dtype(float), (5,), "odd")
+    part = mapped.rows(1, 4)
+    assert part.flags.aligned and part.tolist() == [1, 2, 3]
 
 
 def test_one_row(tmp_path):
