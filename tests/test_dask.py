@@ -1,8 +1,9 @@
-"""Samples on a Dask cluster: the same ψ, the same model, whatever the chunks and the workers; and nothing left behind."""
+"""Samples on a Dask cluster: the same ψ, the same model, whatever the chunks and workers; nothing left behind."""
 
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import pickle
 import sys
@@ -92,7 +93,9 @@ def test_weights_offsets_and_scales(clients):
     center, scale = X.mean(axis=0), X.std(axis=0)
     array = cut(X, 5)
     rows = array.chunks[0]
-    shards = ClusterShards.of(array, da.from_array(y, chunks=9), da.from_array(weight, chunks=(rows,)), offset, clients[2])
+    shards = ClusterShards.of(
+        array, da.from_array(y, chunks=9), da.from_array(weight, chunks=(rows,)), offset, clients[2]
+    )
     model = ShardedModel(shards, Form(Logistic(), True, center, scale))
     local = LinearModel(ScaledDesign(as_design(X), center, scale), y, "logistic", weight, offset, fit_intercept=True)
     assert_same(model, local, some_point(D + 1))
@@ -127,8 +130,10 @@ def test_unknown_sizes_and_empty_chunks(clients, storage):
     places = [0, 11, 11, 30, N, N]
 
     def lazy(array, shape):
-        parts = [dask.delayed(array[a:b]) for a, b in zip(places[:-1], places[1:], strict=True)]
-        return da.concatenate([da.from_delayed(part, shape, array.dtype) for part in parts], allow_unknown_chunksizes=True)
+        parts = [dask.delayed(array[a:b]) for a, b in itertools.pairwise(places)]
+        return da.concatenate(
+            [da.from_delayed(part, shape, array.dtype) for part in parts], allow_unknown_chunksizes=True
+        )
 
     shards = ClusterShards.of(lazy(X, (np.nan, D)), lazy(y, (np.nan,)), client=clients[2])
     assert_same(ShardedModel(shards, Form(Logistic())), LinearModel(X, y, "logistic"), some_point(D))
@@ -215,7 +220,9 @@ class Failing:
         return 1.0
 
 
-class Unsendable(Exception):
+class UnsendableError(Exception):
+    """An error that pickle cannot bring back."""
+
     def __init__(self, one, two):
         super().__init__("two words")
 
@@ -224,16 +231,16 @@ class Unsendable(Exception):
 def test_a_task_that_fails_names_its_chunk(clients, on):
     X, y = samples(N, D)
     shards = ClusterShards.of(cut(X, 7), y, client=clients[2] if on == "cluster" else None)
-    with pytest.raises(InvalidInputError, match="^chunk 3: no good$"):
+    with pytest.raises(InvalidInputError, match=r"^chunk 3: no good$"):
         shards.total(Failing(InvalidInputError, "no good"))
-    with pytest.raises(InvalidInputError, match="^chunk 3: no good$"):
+    with pytest.raises(InvalidInputError, match=r"^chunk 3: no good$"):
         shards.total(Failing(InvalidInputError, "chunk 3: no good"))
-    with pytest.raises(BackendError, match="^chunk 3: its task failed with OSError: no disk") as caught:
+    with pytest.raises(BackendError, match=r"^chunk 3: its task failed with OSError: no disk") as caught:
         shards.total(Failing(OSError, "no disk"))
     assert isinstance(caught.value.__cause__, OSError)
-    with pytest.raises(BackendError, match="^chunk 3: .*Unsendable: two words"):
-        shards.total(Failing(Unsendable, 1, 2))
-    with pytest.raises(BackendError, match="^chunk 3: its task failed with TimeoutError"):
+    with pytest.raises(BackendError, match=r"^chunk 3: .*UnsendableError: two words"):
+        shards.total(Failing(UnsendableError, 1, 2))
+    with pytest.raises(BackendError, match=r"^chunk 3: its task failed with TimeoutError"):
         shards.total(Failing(TimeoutError, "late"))
 
 
@@ -244,7 +251,7 @@ def test_a_source_that_fails_names_its_chunk(clients):
         return np.ones((5, D))
 
     blocks = [da.from_delayed(dask.delayed(read)(i), (5, D), float) for i in range(4)]
-    with pytest.raises(BackendError, match="^chunk 2: its task failed with OSError: no such bucket"):
+    with pytest.raises(BackendError, match=r"^chunk 2: its task failed with OSError: no such bucket"):
         bad_rows(clients, da.concatenate(blocks), np.ones(20))
 
 

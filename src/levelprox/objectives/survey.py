@@ -30,7 +30,7 @@ class Survey:
     count : int
         Samples, those without a weight included.
     moments : RunningMoments
-        Of the columns of X; `moments.total` is Σ s.
+        Of the columns of X, or of a column of zeros where they were not asked for; `moments.total` is Σ s.
     classes : ndarray
         The different targets, sorted, where they are labels.
     class_weights : ndarray
@@ -88,12 +88,10 @@ class Surveying:
             numbers = np.zeros(1) if self.labels else self.loss.check_targets(y, "y")
         except InvalidInputError as error:
             raise InvalidInputError(f"chunk {shard.index}: {error}") from None
-        moments, of_y = RunningMoments(design.shape[1]), RunningMoments(1)
+        looked_at = design if self.with_moments else _column(np.zeros(y.size))
+        moments, of_y = RunningMoments(looked_at.shape[1]), RunningMoments(1)
         weight = np.ones(y.size) if shard.weight is None else shard.weight
-        if self.with_moments:
-            moments.update(design, shard.weight)
-        else:
-            moments.total = shard.total
+        moments.update(looked_at, shard.weight)
         classes, class_weights, largest = np.empty(0), np.empty(0), 0.0
         if self.labels:
             classes, places = np.unique(y[weight > 0], return_inverse=True)
