@@ -69,7 +69,7 @@ def expected():
 
 @pytest.fixture(scope="module")
 def rounds():
-    """How many a fit takes."""
+    """How many a fit takes: six for the null fit, the last two after its end."""
     shards = struck(ClusterShards.total, 0)
     fitted(shards.of(cut(X, CHUNKS), Y), start="direct")
     return shards.rounds[0]
@@ -272,13 +272,12 @@ def test_all_workers_go_for_good(monkeypatch, rounds, seed):
             killed(pids)
             return ClusterShards.total(shards, work)
 
-        shards = struck(blow, rounds - seed % rounds).of(cut(X, CHUNKS), Y, client=client)
+        shards = struck(blow, rounds - 3 - seed % 8).of(cut(X, CHUNKS), Y, client=client)
         began = time.monotonic()
         with pytest.raises(BackendError, match="no worker is left, and for 3 s") as caught:
             fitted(shards, start="direct")
         assert time.monotonic() - began < 60
-        if seed == 0:  # in the last round
-            assert np.any(caught.value.result.x)
+        assert np.all(np.isfinite(caught.value.result.x))
 
 
 def test_data_that_were_scattered_cannot_be_made_again():
@@ -324,13 +323,12 @@ def test_the_scheduler_goes(monkeypatch, tmp_path, rounds, how, seed):
                 scheduler.send_signal(how)
                 return ClusterShards.total(shards, work)
 
-            shards = struck(blow, rounds - seed % rounds).of(cut(X, CHUNKS), Y, client=client)
+            shards = struck(blow, rounds - 3 - seed % 8).of(cut(X, CHUNKS), Y, client=client)
             began = time.monotonic()
             with pytest.raises(BackendError, match="scheduler") as caught:
                 fitted(shards, start="direct")
             assert time.monotonic() - began < 60
-            if seed == 0:  # in the last round
-                assert np.any(caught.value.result.x)
+            assert np.all(np.isfinite(caught.value.result.x))
             scheduler.kill()
     finally:
         for process in (scheduler, worker):
