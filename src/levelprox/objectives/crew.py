@@ -207,11 +207,10 @@ class _Watch:
 
     def look(self) -> None:
         """An error where nobody has been there for too long."""
-        now = time.monotonic()
         try:
             known = self.client.sync(self.client.scheduler.identity, callback_timeout=self.patience / 4)
         except (TimeoutError, OSError):
-            if self.client.status != "running" or now - self.heard > self.patience / 2:
+            if self.client.status != "running" or time.monotonic() - self.heard > self.patience:
                 raise BackendError(
                     f"the scheduler at {_address(self.client)} does not answer: its data are out of reach"
                 ) from None
