@@ -21,9 +21,8 @@ from levelprox.designs import ScaledDesign, as_design
 from levelprox.errors import BackendError, InvalidInputError
 from levelprox.losses import Logistic, Squared
 from levelprox.objectives import on_cluster
-from levelprox.objectives.asked import Question
 from levelprox.objectives.on_cluster import Changes, ClusterShards, Held
-from levelprox.objectives.sharded import Evaluation, ShardedModel
+from levelprox.objectives.sharded import ShardedModel
 from levelprox.objectives.shards import Form, Forming, Shard
 from tests.clusters import cut, fitted, fitted_here, keys_left, samples, started, time_limit
 
@@ -172,23 +171,23 @@ def test_the_current_client_is_the_default(clients):
     assert clients[2].scheduler.address in repr(shards)
 
 
-def bad_rows(clients, X, y, weight=None):
-    return ClusterShards.of(X, y, weight, client=clients[2]).total(Evaluation(Question(np.arange(0), (np.empty(0),))))
+def surveyed(clients, X, y, weight=None):
+    return ClusterShards.of(X, y, weight, client=clients[2]).survey(Logistic(), True, False)
 
 
 def test_rows_that_do_not_match(clients):
     X, y = samples(N, D)
     with pytest.raises(InvalidInputError, match=r"X has 40 rows, and y has 39"):
-        bad_rows(clients, cut(X, 4), y[:-1])
+        surveyed(clients, cut(X, 4), y[:-1])
     with pytest.raises(InvalidInputError, match=r"X has 40 rows, and y has 39; they first differ in chunk 3"):
-        bad_rows(clients, cut(X, 4), da.from_array(y[:-1], chunks=10))
+        surveyed(clients, cut(X, 4), da.from_array(y[:-1], chunks=10))
     unknown = cut(X, 4)[da.from_array(np.arange(N) != 25, chunks=10)]
     with pytest.raises(InvalidInputError, match=r"^chunk 2: X has 9 rows, and y has 10"):
-        bad_rows(clients, unknown, da.from_array(y, chunks=10))
+        surveyed(clients, unknown, da.from_array(y, chunks=10))
     with pytest.raises(InvalidInputError, match=r"X has 4 chunks of rows, and y has 5"):
-        bad_rows(clients, unknown, da.from_array(y, chunks=8))
+        surveyed(clients, unknown, da.from_array(y, chunks=8))
     with pytest.raises(InvalidInputError, match=r"X has 39 rows, and y has 40"):
-        bad_rows(clients, unknown, y)
+        surveyed(clients, unknown, y)
 
 
 def test_data_that_cannot_be_used(clients):
@@ -196,9 +195,9 @@ def test_data_that_cannot_be_used(clients):
     broken = X.copy()
     broken[33, 2] = np.nan
     with pytest.raises(InvalidInputError, match=r"^chunk 3: .*NaN"):
-        bad_rows(clients, cut(broken, 4), y)
+        surveyed(clients, cut(broken, 4), y)
     with pytest.raises(InvalidInputError, match=r"^chunk 1: weight must be nonnegative, got -1 at index 2"):
-        bad_rows(clients, cut(X, 4), y, np.where(np.arange(N) == 12, -1, 1))
+        surveyed(clients, cut(X, 4), y, np.where(np.arange(N) == 12, -1, 1))
     model = ShardedModel(ClusterShards.of(cut(X, 4), y, np.zeros(N), client=clients[2]), Form(Logistic()))
     with pytest.raises(InvalidInputError, match="no sample has a positive weight"):
         model.value_and_gradient(np.zeros(D))
@@ -252,7 +251,7 @@ def test_a_source_that_fails_names_its_chunk(clients):
 
     blocks = [da.from_delayed(dask.delayed(read)(i), (5, D), float) for i in range(4)]
     with pytest.raises(BackendError, match=r"^chunk 2: its task failed with OSError: no such bucket"):
-        bad_rows(clients, da.concatenate(blocks), np.ones(20))
+        surveyed(clients, da.concatenate(blocks), np.ones(20))
 
 
 def test_x_is_read_once(clients, tmp_path):
@@ -294,7 +293,7 @@ def test_another_version_on_the_workers(clients, monkeypatch):
     monkeypatch.setattr(on_cluster, "_version", lambda: next(versions))
     versions = iter(["9.9.9"] + ["0.0.1"] * 100)
     with pytest.raises(BackendError, match=r"^chunk 0: the worker has levelprox 0.0.1, the client 9.9.9"):
-        bad_rows(clients, cut(X, 1), y)
+        surveyed(clients, cut(X, 1), y)
 
 
 def test_what_dask_reckons_with_is_x(clients):

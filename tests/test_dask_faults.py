@@ -323,6 +323,7 @@ def test_the_scheduler_goes(monkeypatch, tmp_path, rounds, how, seed):
                 scheduler.send_signal(how)
                 return ClusterShards.total(shards, work)
 
+            await_workers(client, 1)
             shards = struck(blow, rounds - 3 - seed % 8).of(cut(X, CHUNKS), Y, client=client)
             began = time.monotonic()
             with pytest.raises(BackendError, match="scheduler") as caught:
