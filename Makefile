@@ -32,9 +32,9 @@ test-page: $(VENV)/.built
 test-long: $(VENV)/.built
 	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest -n $(JOBS)
 
-# Fits killed a hundred times each, and every bit of files flipped.
+# Fits killed a hundred times each, workers of a cluster twenty times, and every bit of files flipped.
 test-faults: $(VENV)/.built
-	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest -n $(JOBS) -rP tests/test_kill.py tests/test_checkpoint.py tests/test_resume.py
+	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest -n $(JOBS) -rP tests/test_kill.py tests/test_checkpoint.py tests/test_resume.py tests/test_dask_faults.py
 
 coverage: $(VENV)/.built
 	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term-missing --cov-fail-under=95

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import time
@@ -10,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import dask
 import dask.array as da
@@ -80,10 +81,7 @@ def cut(X: Any, chunks: int) -> da.Array:
     if isinstance(X, np.ndarray):
         return da.from_array(X, chunks=(tuple(sizes), X.shape[1]))
     places = np.cumsum([0, *sizes])
-    blocks = [
-        da.from_array(X[begin:end], chunks=(-1, -1), asarray=False)
-        for begin, end in zip(places[:-1], places[1:], strict=True)
-    ]
+    blocks = [da.from_array(X[begin:end], chunks=(-1, -1), asarray=False) for begin, end in itertools.pairwise(places)]
     return da.concatenate(blocks, allow_unknown_chunksizes=True)
 
 
@@ -162,7 +160,7 @@ class Poisoned:
 class Struck(ClusterShards):
     """Shards of which something befalls the cluster in one of the rounds."""
 
-    rounds = [0]  # of the whole run: changed shards count on
+    rounds: ClassVar[list[int]] = [0]  # of the whole run: changed shards count on
     at = 0
     blow: Callable[[ClusterShards, Any], Any] = ClusterShards.total
 

@@ -1,8 +1,9 @@
-"""Samples on a Dask cluster: the same ψ, the same model, whatever the chunks and the workers; and nothing left behind."""
+"""Samples on a Dask cluster: the same ψ, the same model, whatever the chunks and workers; nothing left behind."""
 
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import pickle
 import sys
@@ -20,9 +21,8 @@ from levelprox.designs import ScaledDesign, as_design
 from levelprox.errors import BackendError, InvalidInputError
 from levelprox.losses import Logistic, Squared
 from levelprox.objectives import on_cluster
-from levelprox.objectives.asked import Question
 from levelprox.objectives.on_cluster import Changes, ClusterShards, Held
-from levelprox.objectives.sharded import Evaluation, ShardedModel
+from levelprox.objectives.sharded import ShardedModel
 from levelprox.objectives.shards import Form, Forming, Shard
 from tests.clusters import cut, fitted, fitted_here, keys_left, samples, started, time_limit
 
@@ -129,7 +129,7 @@ def test_unknown_sizes_and_empty_chunks(clients, storage):
     places = [0, 11, 11, 30, N, N]
 
     def lazy(array, shape):
-        parts = [dask.delayed(array[a:b]) for a, b in zip(places[:-1], places[1:], strict=True)]
+        parts = [dask.delayed(array[a:b]) for a, b in itertools.pairwise(places)]
         return da.concatenate(
             [da.from_delayed(part, shape, array.dtype) for part in parts], allow_unknown_chunksizes=True
         )
@@ -171,23 +171,23 @@ def test_the_current_client_is_the_default(clients):
     assert clients[2].scheduler.address in repr(shards)
 
 
-def bad_rows(clients, X, y, weight=None):
-    return ClusterShards.of(X, y, weight, client=clients[2]).total(Evaluation(Question(np.arange(0), (np.empty(0),))))
+def surveyed(clients, X, y, weight=None):
+    return ClusterShards.of(X, y, weight, client=clients[2]).survey(Logistic(), True, False)
 
 
 def test_rows_that_do_not_match(clients):
     X, y = samples(N, D)
     with pytest.raises(InvalidInputError, match=r"X has 40 rows, and y has 39"):
-        bad_rows(clients, cut(X, 4), y[:-1])
+        surveyed(clients, cut(X, 4), y[:-1])
     with pytest.raises(InvalidInputError, match=r"X has 40 rows, and y has 39; they first differ in chunk 3"):
-        bad_rows(clients, cut(X, 4), da.from_array(y[:-1], chunks=10))
+        surveyed(clients, cut(X, 4), da.from_array(y[:-1], chunks=10))
     unknown = cut(X, 4)[da.from_array(np.arange(N) != 25, chunks=10)]
     with pytest.raises(InvalidInputError, match=r"^chunk 2: X has 9 rows, and y has 10"):
-        bad_rows(clients, unknown, da.from_array(y, chunks=10))
+        surveyed(clients, unknown, da.from_array(y, chunks=10))
     with pytest.raises(InvalidInputError, match=r"X has 4 chunks of rows, and y has 5"):
-        bad_rows(clients, unknown, da.from_array(y, chunks=8))
+        surveyed(clients, unknown, da.from_array(y, chunks=8))
     with pytest.raises(InvalidInputError, match=r"X has 39 rows, and y has 40"):
-        bad_rows(clients, unknown, y)
+        surveyed(clients, unknown, y)
 
 
 def test_data_that_cannot_be_used(clients):
@@ -195,9 +195,9 @@ def test_data_that_cannot_be_used(clients):
     broken = X.copy()
     broken[33, 2] = np.nan
     with pytest.raises(InvalidInputError, match=r"^chunk 3: .*NaN"):
-        bad_rows(clients, cut(broken, 4), y)
+        surveyed(clients, cut(broken, 4), y)
     with pytest.raises(InvalidInputError, match=r"^chunk 1: weight must be nonnegative, got -1 at index 2"):
-        bad_rows(clients, cut(X, 4), y, np.where(np.arange(N) == 12, -1, 1))
+        surveyed(clients, cut(X, 4), y, np.where(np.arange(N) == 12, -1, 1))
     model = ShardedModel(ClusterShards.of(cut(X, 4), y, np.zeros(N), client=clients[2]), Form(Logistic()))
     with pytest.raises(InvalidInputError, match="no sample has a positive weight"):
         model.value_and_gradient(np.zeros(D))
@@ -219,7 +219,9 @@ class Failing:
         return 1.0
 
 
-class Unsendable(Exception):
+class UnsendableError(Exception):
+    """An error that pickle cannot bring back."""
+
     def __init__(self, one, two):
         super().__init__("two words")
 
@@ -228,16 +230,16 @@ class Unsendable(Exception):
 def test_a_task_that_fails_names_its_chunk(clients, on):
     X, y = samples(N, D)
     shards = ClusterShards.of(cut(X, 7), y, client=clients[2] if on == "cluster" else None)
-    with pytest.raises(InvalidInputError, match="^chunk 3: no good$"):
+    with pytest.raises(InvalidInputError, match=r"^chunk 3: no good$"):
         shards.total(Failing(InvalidInputError, "no good"))
-    with pytest.raises(InvalidInputError, match="^chunk 3: no good$"):
+    with pytest.raises(InvalidInputError, match=r"^chunk 3: no good$"):
         shards.total(Failing(InvalidInputError, "chunk 3: no good"))
-    with pytest.raises(BackendError, match="^chunk 3: its task failed with OSError: no disk") as caught:
+    with pytest.raises(BackendError, match=r"^chunk 3: its task failed with OSError: no disk") as caught:
         shards.total(Failing(OSError, "no disk"))
     assert isinstance(caught.value.__cause__, OSError)
-    with pytest.raises(BackendError, match="^chunk 3: .*Unsendable: two words"):
-        shards.total(Failing(Unsendable, 1, 2))
-    with pytest.raises(BackendError, match="^chunk 3: its task failed with TimeoutError"):
+    with pytest.raises(BackendError, match=r"^chunk 3: .*UnsendableError: two words"):
+        shards.total(Failing(UnsendableError, 1, 2))
+    with pytest.raises(BackendError, match=r"^chunk 3: its task failed with TimeoutError"):
         shards.total(Failing(TimeoutError, "late"))
 
 
@@ -248,8 +250,8 @@ def test_a_source_that_fails_names_its_chunk(clients):
         return np.ones((5, D))
 
     blocks = [da.from_delayed(dask.delayed(read)(i), (5, D), float) for i in range(4)]
-    with pytest.raises(BackendError, match="^chunk 2: its task failed with OSError: no such bucket"):
-        bad_rows(clients, da.concatenate(blocks), np.ones(20))
+    with pytest.raises(BackendError, match=r"^chunk 2: its task failed with OSError: no such bucket"):
+        surveyed(clients, da.concatenate(blocks), np.ones(20))
 
 
 def test_x_is_read_once(clients, tmp_path):
@@ -291,7 +293,7 @@ def test_another_version_on_the_workers(clients, monkeypatch):
     monkeypatch.setattr(on_cluster, "_version", lambda: next(versions))
     versions = iter(["9.9.9"] + ["0.0.1"] * 100)
     with pytest.raises(BackendError, match=r"^chunk 0: the worker has levelprox 0.0.1, the client 9.9.9"):
-        bad_rows(clients, cut(X, 1), y)
+        surveyed(clients, cut(X, 1), y)
 
 
 def test_what_dask_reckons_with_is_x(clients):

@@ -126,7 +126,7 @@ def _by_newton(objective: Curved, x: Vector, deadline: float) -> tuple[Vector, f
     """Newton steps from where a quasi-Newton method left off, for as long as they still gain a part of ψ that shows.
 
     Where targets are of the order of 1e250, or of 1e-40, the fit is hundreds of units away, and steps scaled by the
-    gradient at the origin never get there. Also: which part of the gradient is left.
+    gradient at the origin never get there. Also: which part of the gradient is left, none where no step would show.
     """
     z = objective.margins(x)
     psi, first = objective.value_of(z), float(np.max(np.abs(objective.gradient_of(z))))
@@ -137,7 +137,7 @@ def _by_newton(objective: Curved, x: Vector, deadline: float) -> tuple[Vector, f
         size = float(np.max(np.abs(hessian))) or 1.0  # squares of 1e250 are beyond all numbers
         step = -np.asarray(np.linalg.lstsq(hessian / size, gradient / size, rcond=None)[0], np.float64)
         if not -float(np.sum((gradient / size) * step)) * size > _SHOWS * abs(psi):
-            break
+            return x, 0.0
         new = z + objective.moved(step)
         after = objective.value_of(new)
         if not after < psi:

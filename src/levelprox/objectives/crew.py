@@ -69,13 +69,13 @@ class Crew(ABC):
 
 
 class Threads(Crew):
-    """This process alone, on the threads of Dask's local scheduler."""
+    """Nobody but this process, on the threads of Dask's local scheduler."""
 
     def keep(self, collections: Sequence[Any]) -> list[Any]:
-        import dask
+        from dask.base import compute
 
         try:
-            return list(dask.compute(*collections, scheduler="threads"))
+            return list(compute(*collections, scheduler="threads"))  # type: ignore[no-untyped-call]
         except ChunkError as error:
             raise error.told from error.told.__cause__
 
@@ -123,7 +123,7 @@ class Cluster(Crew):
         self._check_connected()
         with _large_graphs():
             kept = self.client.persist(list(collections))
-        return [futures_of(one)[0] for one in kept]
+        return [futures_of(one)[0] for one in kept]  # type: ignore[no-untyped-call]
 
     def keep_task(self, key: str, task: Any) -> Any:
         self._check_connected()
@@ -147,7 +147,7 @@ class Cluster(Crew):
         watch = _Watch(self.client, self.patience)
         while True:
             try:
-                wait([future], timeout=_LOOK)
+                wait([future], timeout=_LOOK)  # type: ignore[no-untyped-call]
                 return future.result(timeout=self.patience)
             except TimeoutError as error:
                 if future.status == "error":  # the task's own
@@ -182,8 +182,8 @@ class Cluster(Crew):
         lost = [i for i, chunk in enumerate(chunks) if chunk.status in ("cancelled", "lost")]
         if lost and "scheduler" not in str(error):
             raise BackendError(
-                f"{_named(lost)}: lost with the worker that held it, and not to be computed again, as data put there by "
-                "client.scatter are; give arrays that Dask can read again from their source"
+                f"{_named(lost)}: lost with the worker that held it, and not to be computed again, as data put there "
+                "by client.scatter are; give arrays that Dask can read again from their source"
             ) from error
         raise BackendError(f"the cluster dropped the data: {error}") from error
 
@@ -204,27 +204,24 @@ class _Watch:
     def __init__(self, client: Any, patience: float) -> None:
         self.client, self.patience = client, patience
         self.heard = self.at_work = time.monotonic()
-        self.workers = 0
 
     def look(self) -> None:
         """An error where nobody has been there for too long."""
-        now = time.monotonic()
         try:
             known = self.client.sync(self.client.scheduler.identity, callback_timeout=self.patience / 4)
         except (TimeoutError, OSError):
-            if self.client.status != "running" or now - self.heard > self.patience / 2:
+            if self.client.status != "running" or time.monotonic() - self.heard > self.patience:
                 raise BackendError(
                     f"the scheduler at {_address(self.client)} does not answer: its data are out of reach"
                 ) from None
             return
         self.heard = time.monotonic()
         workers = known["workers"].values()
-        self.workers = len(workers)
         if any(one["status"] != "paused" or one["metrics"].get("executing", 1) for one in workers):
             self.at_work = self.heard
         elif self.heard - self.at_work > self.patience:
             what = (
-                f"all {self.workers} workers have paused, their memory being full" if workers else "no worker is left"
+                f"all {len(workers)} workers have paused, their memory being full" if workers else "no worker is left"
             )
             raise BackendError(f"{what}, and for {self.patience:g} s that has not changed")
 

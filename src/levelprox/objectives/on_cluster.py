@@ -1,7 +1,7 @@
 """Samples on a Dask cluster: every chunk of rows is a shard, in the memory of some worker.
 
     of(X, y)        one task for each chunk reads its rows and keeps them there
-    changed(c)      what is to be done to the shards, sent once; each does it when it is first asked, and keeps the last few
+    changed(c)      what is to be done to the shards, sent once; each does it when first asked, and keeps the last few
     total(work)     one graph: the work sent once, a task for each shard, and their sum by a tree, eight at a time
 
 What is done to a shard is remembered next to it, so X is in memory once, however many models are made of it. The tree
@@ -109,18 +109,19 @@ class ClusterShards(Shards):
         BackendError
             Where the scheduler cannot be reached.
         """
-        import dask
+        from dask.base import is_dask_collection
+        from dask.delayed import delayed
 
         crew = crew_of(client)
         rows = {"y": y, "weight": weight, "offset": offset}
-        lazy = [name for name, one in rows.items() if dask.is_dask_collection(one)]
+        lazy = [name for name, one in rows.items() if is_dask_collection(one)]
         n_features, dtype, names = _columns_of(X)
         blocks, sizes = _blocks(X), _sizes(X)
         token = uuid.uuid4().hex
         if sizes is None and any(one is not None and name not in lazy for name, one in rows.items()):
             blocks, sizes = _measured(crew, blocks, token)
         parts = {name: _cut(name, one, len(blocks), sizes) for name, one in rows.items()}
-        read = dask.delayed(_read, pure=False, traverse=False)
+        read = delayed(_read, pure=False, traverse=False)
         tasks = [
             read(i, _version(), n_features, names, block, *of_rows, dask_key_name=f"levelprox-rows-{token}-{i}")
             for i, (block, *of_rows) in enumerate(zip(blocks, *parts.values(), strict=True))
@@ -246,7 +247,11 @@ def _targets(y: Any) -> NDArray[Any]:
 
 
 def _numbers(name: str, values: Any) -> NDArray[np.float64] | None:
-    return None if values is None else finite(name, np.ascontiguousarray(real_array(name, values), np.float64))
+    if values is None:
+        return None
+    numbers = np.ascontiguousarray(real_array(name, values), np.float64)
+    finite(name, numbers)
+    return numbers
 
 
 def _weights(values: Any) -> NDArray[np.float64] | None:
@@ -275,10 +280,11 @@ def _portable(index: int, error: Exception) -> ChunkError:
 
 
 def _received(shard: Shard) -> Held:
-    """A shard from elsewhere: kernels read numbers at multiples of their size, which bytes from a network need not be."""
-    kind, parts = shard.design.__reduce__()[:2]
-    design = kind(*map(_aligned, parts))
-    return Held(Shard(shard.index, design, *map(_aligned, (shard.y, shard.weight, shard.offset)), shard.form))
+    """A shard from elsewhere: kernels read numbers at multiples of their size, where a network need not put them."""
+    reduced: Any = shard.design.__reduce__()
+    design = reduced[0](*map(_aligned, reduced[1]))
+    y, weight, offset = map(_aligned, (shard.y, shard.weight, shard.offset))
+    return Held(Shard(shard.index, design, y, weight, offset, shard.form))
 
 
 def _aligned(part: Any) -> Any:
@@ -329,9 +335,9 @@ def _sizes(X: Any) -> list[int] | None:
 
 def _measured(crew: Crew, blocks: list[list[Any]], token: str) -> tuple[list[list[Any]], list[int]]:
     """Blocks in the memory of the workers, and the rows of each: X is not read twice to count them."""
-    import dask
+    from dask.delayed import delayed
 
-    assembled = dask.delayed(_assembled, pure=False, traverse=False)
+    assembled = delayed(_assembled, pure=False, traverse=False)
     kept = crew.keep([assembled(row, dask_key_name=f"levelprox-block-{token}-{i}") for i, row in enumerate(blocks)])
     count = f"levelprox-count-{token}"
     graph: dict[Any, Any] = {(count, i): (_counted, one) for i, one in enumerate(kept)}
@@ -342,11 +348,11 @@ def _measured(crew: Crew, blocks: list[list[Any]], token: str) -> tuple[list[lis
 
 def _cut(name: str, values: Any, chunks: int, sizes: list[int] | None) -> Sequence[Any]:
     """One part for each chunk of X."""
-    import dask
+    from dask.base import is_dask_collection
 
     if values is None:
         return [None] * chunks
-    if not dask.is_dask_collection(values):
+    if not is_dask_collection(values):
         array = np.asarray(values)
         assert sizes is not None
         if len(array) != sum(sizes):
