@@ -27,7 +27,7 @@ Matrix = NDArray[np.float64]
 
 _DOUBLE = np.dtype(np.float64)
 _INDEX = np.dtype(np.int64)
-_ADDED, _PARTS = 2**13, 64  # rows that are summed in the type of X, at least; parts, at most
+_ADDED, _PARTS = 2**13, 128  # rows that are summed in the type of X, at least; parts, at most
 _PANEL = 128  # columns of a symmetric product that are done at once: as many as a tile of a product has
 _PASS = 2**17  # rows of X in one product of a full pass
 _PIECE = 2**30  # bytes of a copy that is of use for a moment
