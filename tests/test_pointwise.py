@@ -69,6 +69,15 @@ def test_as_the_kernels(loss: Loss, xp: Any) -> None:
 
 @pytest.mark.parametrize("loss", SMOOTH, ids=repr)
 @pytest.mark.parametrize("xp", [np, torch], ids=["numpy", "torch"])
+def test_heights_alone(loss: Loss, xp: Any) -> None:
+    z, b = far_and_near(loss)
+    with np.errstate(all="ignore"):
+        alone, known = loss.heights(xp, xp.asarray(z), xp.asarray(b)), loss.pointwise(xp, xp.asarray(z), xp.asarray(b))
+    np.testing.assert_array_equal(np.asarray(alone), np.asarray(known[0]))
+
+
+@pytest.mark.parametrize("loss", SMOOTH, ids=repr)
+@pytest.mark.parametrize("xp", [np, torch], ids=["numpy", "torch"])
 def test_single_precision_overflows_only_where_the_answer_does(loss: Loss, xp: Any) -> None:
     z, b = (one[np.abs(far_and_near(loss)[0]) <= 1e30] for one in far_and_near(loss))
     z, b = z.astype(np.float32), b.astype(np.float32)

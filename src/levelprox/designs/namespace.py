@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -324,7 +325,9 @@ def _csr_on(namespace: Namespace, X: Any) -> Any:
     with namespace.within_memory("X", values.nbytes + X.indices.nbytes + X.indptr.nbytes):
         parts = [namespace.to_device(one) for one in (X.indptr, X.indices, values)]
         if isinstance(namespace, Torch):
-            return namespace.xp.sparse_csr_tensor(*parts, size=X.shape, check_invariants=True)
+            with warnings.catch_warnings():  # some versions say that invariants are not checked, though they are
+                warnings.simplefilter("ignore", UserWarning)
+                return namespace.xp.sparse_csr_tensor(*parts, size=X.shape, check_invariants=True)
         sparse = importlib.import_module("cupyx.scipy.sparse")
         return sparse.csr_matrix((parts[2], parts[1], parts[0]), shape=X.shape)
 

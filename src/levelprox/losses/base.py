@@ -202,6 +202,10 @@ class Loss(ABC):
         """
         raise InvalidInputError(f"the loss '{self.name}' has kinks, and is for data in memory only")
 
+    def heights(self, xp: Any, z: Any, b: Any) -> Any:
+        """ℓ alone, as `pointwise` has it."""
+        return self.pointwise(xp, z, b)[0]
+
     def check_targets(self, b: ArrayLike, name: str = "targets") -> Vector:
         """`b` as a float64 vector, or an `InvalidInputError` that says which entry of `name` cannot be a target."""
         targets = vector(name, b)

@@ -23,6 +23,10 @@ class Logistic(Loss):
     attained = False
     concordance = 1.0  # |ℓ‴| = p(1 - p)|1 - 2p|
 
+    def heights(self, xp: Any, z: Any, b: Any) -> Any:
+        m = b * z
+        return xp.log1p(xp.exp(-xp.abs(m))) + xp.where(m < 0, -m, 0.0)
+
     def pointwise(self, xp: Any, z: Any, b: Any) -> tuple[Any, Any, Any]:
         m = b * z
         e = xp.exp(-xp.abs(m))  # at most 1, whatever the margin

@@ -518,7 +518,7 @@ class Losses:
             return self.xp.stack([self.at(z).value for z in moves])
         z = self.xp.concatenate(moves, axis=1)
         z = z if self.offset is None else z + self.offset
-        return self.weighted(self.loss.pointwise(self.xp, z, self.target)[0]).sum(axis=0)
+        return self.weighted(self.loss.heights(self.xp, z, self.target)).sum(axis=0)
 
     def weighted(self, values: Any) -> Any:
         """Each sample's times its weight; one without weight is not there, whatever its loss."""
