@@ -254,6 +254,49 @@ def test_the_null_fit_takes_few_rounds() -> None:
     assert far.traffic.rounds <= 10
 
 
+def test_data_that_go_in_the_last_round_leave_the_answer() -> None:
+    from levelprox.errors import BackendError
+
+    X, b = data(Logistic(), 3, 200, 20)
+    far, near = (InMemory.cut(X, b, 3).model(Form(Logistic())) for _ in range(2))
+    constraint = constraints.MCP.from_threshold(0.5)
+    known = solve(Problem(near, constraint, 2.5 * constraint.cap), start="direct")
+
+    def gone(x: object) -> bool:
+        raise BackendError("no worker is left")
+
+    far.is_separated = gone
+    with pytest.warns(UserWarning, match="whether the data are separable was not looked at: no worker is left"):
+        found = solve(Problem(far, constraint, 2.5 * constraint.cap), start="direct")
+    np.testing.assert_array_equal(found.x, known.x)
+    assert found.success
+
+
+def test_data_that_go_in_the_middle_leave_the_best_point() -> None:
+    from levelprox.errors import BackendError
+
+    X, b = data(Logistic(), 3, 200, 20)
+    far, constraint = InMemory.cut(X, b, 3).model(Form(Logistic())), constraints.MCP.from_threshold(0.5)
+    problem, answer = Problem(far, constraint, 2.5 * constraint.cap), far.answer
+    rounds = solve(problem, start="direct").certificate and far.traffic.rounds
+    asked = []
+
+    def dying(question: Question) -> object:
+        asked.append(question)
+        if len(asked) > rounds // 2:
+            raise BackendError("no worker is left")
+        return answer(question)
+
+    ShardedModel.answer, original = lambda self, question: dying(question), ShardedModel.answer
+    try:
+        with pytest.raises(BackendError, match="no worker is left") as caught:
+            solve(problem, start="direct")
+    finally:
+        ShardedModel.answer = original
+    assert caught.value.result is not None
+    assert problem.is_feasible(caught.value.result.x)
+
+
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=40), st.integers(1, 5))
 @settings(max_examples=60, deadline=None)
 def test_the_median_in_rounds_is_the_median(values: list[float], parts: int) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from levelprox import _kernels
 from levelprox.certificate import Certificate, assemble, certify
+from levelprox.errors import BackendError
 from levelprox.nearby import nearby_kkt
 from levelprox.objectives.declared import Declared
 from levelprox.result import CUT_SHORT, Iterate, Result, Status
@@ -113,7 +114,11 @@ class Conclusion:
     def _is_separated(self, x: Vector) -> bool:
         """Whether ψ falls for ever along the part of x that is exempt or past its threshold."""
         free = self.run.problem.free(x)
-        return bool(np.any(free)) and self.run.problem.objective.is_separated(np.where(free, x, 0.0))
+        try:
+            return bool(np.any(free)) and self.run.problem.objective.is_separated(np.where(free, x, 0.0))
+        except BackendError as error:  # the answer is there, and certified
+            self.run.warn(f"whether the data are separable was not looked at: {error}")
+            return False
 
     def _message(self, status: Status, certificate: Certificate) -> str:
         relation = "<=" if certificate.kkt <= self.run.tol else ">"
