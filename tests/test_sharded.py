@@ -398,3 +398,25 @@ def test_the_second_order_model_is_a_least_squares_problem() -> None:
     model = far.second_order(x, gradient)
     at, there = (model.value_and_gradient(point)[0] for point in (x, x + step))
     assert there - at == pytest.approx(gradient @ step + step @ hessian @ step / 2, rel=1e-10)
+
+
+def test_a_linear_model_of_anything() -> None:
+    import dask.array as da
+    import torch
+
+    from levelprox import linear_model
+    from levelprox.objectives import Asked
+
+    X, b = data(Logistic(), 2, 120, 15)
+    constraint = constraints.MCP.from_threshold(0.5)
+    near = linear_model(X, b, "logistic", fit_intercept=True)
+    assert isinstance(near, LinearModel)
+    known = solve(Problem(near, constraint, 2.5 * constraint.cap), start="direct")
+    for given_X in (da.from_array(X, chunks=(50, 15)), torch.tensor(X)):
+        far = linear_model(given_X, b, "logistic", fit_intercept=True)
+        assert isinstance(far, Asked)
+        found = solve(Problem(far, constraint, 2.5 * constraint.cap), start="direct")
+        np.testing.assert_array_equal(np.flatnonzero(found.x), np.flatnonzero(known.x))
+        assert abs(found.certificate.psi - known.certificate.psi) <= 1e-10 * known.certificate.psi
+    with pytest.raises(InvalidInputError, match="would have to be brought here whole: linear_model"):
+        LinearModel(da.from_array(X), b)

@@ -8,6 +8,7 @@ from levelprox.budget import best_subset
 from levelprox.certificate import Certificate, certify
 from levelprox.designs import open_chunked
 from levelprox.errors import (
+    BackendError,
     CheckpointError,
     FileFormatError,
     InfeasibleError,
@@ -18,6 +19,7 @@ from levelprox.errors import (
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.nearby import Nearby, expected_kkt, nearby_kkt
 from levelprox.objectives import Function, LinearModel, MultinomialModel, OneVsRestModel, Stochastic
+from levelprox.objectives.anywhere import linear_model
 from levelprox.path import Path, path, subset_path
 from levelprox.problem import Problem
 from levelprox.projection import project
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "BackendError",
     "CVDisplay",
     "Certificate",
     "Checkpoint",
@@ -77,6 +80,7 @@ __all__ = [
     "estimators",
     "expected_kkt",
     "levels",
+    "linear_model",
     "load",
     "losses",
     "minimize",

@@ -7,6 +7,9 @@ import scipy.sparse
 from levelprox.designs.base import Design, Names
 from levelprox.designs.dense import DenseDesign
 from levelprox.designs.sparse import SparseDesign
+from levelprox.errors import InvalidInputError
+
+_ELSEWHERE = ("dask", "dask_expr", "cupy", "cupyx")
 
 
 def as_design(X: object, names: Names | None = None) -> Design:
@@ -31,6 +34,11 @@ def as_design(X: object, names: Names | None = None) -> Design:
     """
     if isinstance(X, Design):
         return X
+    if type(X).__module__.split(".")[0] in _ELSEWHERE:
+        raise InvalidInputError(
+            f"X is {type(X).__module__}.{type(X).__name__}, and would have to be brought here whole: "
+            "linear_model(X, b, …) makes a model of it where it is, and estimators take it as it is"
+        )
     if scipy.sparse.issparse(X):
         return SparseDesign.from_scipy(X, names)
     return DenseDesign.from_array(X, names)
