@@ -268,7 +268,7 @@ def namespace_of(X: Any) -> Namespace | None:
     if library == "torch" and hasattr(X, "layout"):
         return Torch(X.device)
     if library in ("cupy", "cupyx"):
-        return Cupy(X.device.id)
+        return Cupy((X.data if library == "cupyx" else X).device.id)  # its sparse matrices do not say where they are
     return None
 
 
