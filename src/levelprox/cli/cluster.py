@@ -82,8 +82,8 @@ def _at(address: str) -> Iterator[Any]:
         client = Client(address, timeout=_SECONDS)  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError) as error:
         raise CommandError(f"no scheduler answers at {address} within {_SECONDS} s", Exit.TRY_AGAIN) from error
-    except (TypeError, ValueError, RuntimeError) as error:  # what Dask says of certificates that it has not
-        raise CommandError(f"no connection to {address}: {error}", Exit.TRY_AGAIN) from error
+    except TypeError as error:  # there is no context to encrypt with
+        raise UsageError(f"{address} needs certificates: distributed.comm.tls in Dask's configuration") from error
     try:
         yield client
     finally:
@@ -105,7 +105,7 @@ def _started(workers: int, threads: int | None) -> Iterator[Any]:
             processes=True,
             host="127.0.0.1",
             protocol="tcp",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # none is shown, but a port is opened for it
             scheduler_kwargs={"dashboard": False},
             silence_logs=logging.CRITICAL,
         ) as cluster,

@@ -93,8 +93,7 @@ class TextPart(_TablePart):
     end: int | None
 
     def table(self, columns: list[str] | None = None) -> Table:
-        from levelprox.errors import FileFormatError
-        from levelprox.io.csv import parse_csv, read_csv
+        from levelprox.io.csv import read_csv
         from levelprox.io.opened import shown
 
         separator = _separator(self.path, self.how)
@@ -104,9 +103,7 @@ class TextPart(_TablePart):
             file.seek(self.begin)
             text = file.read(self.end - self.begin)
         name = f"{shown(self.path)} from byte {self.begin} on"
-        if text.count(b'"') % 2:
-            raise FileFormatError(f"{name}: a line ends within quotes, and cannot be cut there: convert it to Parquet")
-        return parse_csv(self.first + text, name, separator, self.how.header)
+        return _parsed(self.first + text, name, separator, self.how.header)
 
 
 @dataclass(frozen=True)
@@ -189,7 +186,6 @@ def _target_of(path: str, how: Reading) -> str | None:
 
 
 def _text(path: str, how: Reading, size: int) -> Parts:
-    from levelprox.io.csv import parse_csv
     from levelprox.io.opened import shown
 
     with open(path, "rb") as file:
@@ -209,9 +205,18 @@ def _text(path: str, how: Reading, size: int) -> Parts:
         sample = file.read(begins[0] + _SAMPLE)
     if len(sample) < end:
         sample = sample[: sample.rfind(b"\n") + 1]
-    table = parse_csv(sample, shown(path), _separator(path, how), how.header)
+    table = _parsed(sample, shown(path), _separator(path, how), how.header)
     spans = [(begin, stop) for begin, stop in zip(begins, [*begins[1:], end], strict=True) if begin < stop]
     return _tabular([TextPart(path, how, first, *span) for span in spans], table, how)
+
+
+def _parsed(text: bytes, name: str, separator: str, header: bool) -> Table:
+    from levelprox.errors import FileFormatError
+    from levelprox.io.csv import parse_csv
+
+    if text.count(b'"') % 2:  # the first part that ends within quotes has an odd number of them
+        raise FileFormatError(f"{name}: a line ends within quotes, and cannot be cut there: convert it to Parquet")
+    return parse_csv(text, name, separator, header)
 
 
 def _parquet(files: list[str], how: Reading, size: int) -> Parts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from levelprox.cli.cluster import local_workers
@@ -50,6 +51,8 @@ class Place:
             raise UsageError(f"--report needs the data in memory: it does not go with {given[0]}")
         if self.dask is not None:
             local_workers(self.dask)
+        if self.device is not None and find_spec("torch") is None:
+            raise UsageError("--device needs torch: pip install 'levelprox[gpu]'")
 
     @property
     def takes_folders(self) -> bool:
