@@ -13,6 +13,7 @@ from levelprox.cli import files, inputs, options, threads
 from levelprox.cli.exits import Exit, UsageError, of_status
 from levelprox.cli.fitting import Fitted, Fitting
 from levelprox.cli.options import LIMITS, MODEL, OUTPUT
+from levelprox.cli.place import Place
 from levelprox.cli.results import Results
 from levelprox.cli.settings import Checkpointing, Settings
 from levelprox.cli.streams import in_shell_words, say, warnings_in_lines
@@ -48,6 +49,9 @@ def fit(
             help="Take in a LIBSVM file in batches of so many rows, in bounded memory, by partial_fit.",
         ),
     ] = None,
+    chunked: options.Chunked = False,
+    dask: options.Dask = None,
+    device: options.Device = None,
     tol: options.Tol = 1e-6,
     max_iter: options.MaxIter = 1000,
     time_limit: options.TimeLimit = None,
@@ -106,9 +110,14 @@ def fit(
         verbose=verbose,
     )
     state = Checkpointing(checkpoint, checkpoint_every, resume, restart)
-    _check(settings, cv, stream, state, report)
-    for path in filter(None, (data, test)):
-        files.check_input(path)
+    place = Place(stream, dask, chunked, device, threads_)
+    if cv is None and not settings.single:
+        raise UsageError("several budgets are for --cv, which chooses, or for levelprox path, which shows all")
+    place.check(cv, checkpoint, report)
+    if not (place.takes_folders and data.is_dir()):
+        files.check_input(data)
+    if test is not None:
+        files.check_input(test)
     files.check_outputs((out, report), (data, test), force)
     files.check_outputs((checkpoint,), (data, test, out, report), True)
     state.check()
@@ -116,7 +125,7 @@ def fit(
     with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
         asked = Fitting(settings, state, how, cv)
         try:
-            fitted = asked.run(data, test, stream)
+            fitted = asked.run(data, test, place)
         except KeyboardInterrupt:
             if json:
                 _print_no_model(data, warned)
@@ -142,14 +151,6 @@ def fit(
     if fitted.interruption is not None:
         return Exit.INTERRUPTED
     return of_status(int(getattr(fitted.model, "status_", 0)), accept_inaccurate)
-
-
-def _check(settings: Settings, cv: int | None, stream: int | None, state: Checkpointing, report: Path | None) -> None:
-    """Options that do not go together."""
-    if cv is None and not settings.single:
-        raise UsageError("several budgets are for --cv, which chooses, or for levelprox path, which shows all")
-    if stream is not None and (cv is not None or state.path is not None or report is not None):
-        raise UsageError("--stream sees the data once: it goes with neither --cv, --checkpoint nor --report")
 
 
 def _print(fitted: Fitted) -> None:
@@ -182,7 +183,7 @@ def _print_json(fitted: Fitted, outputs: dict[str, Path], warned: list[str]) -> 
                 "n_samples": n,
                 "n_features": d,
                 "n_nonzero": None if fitted.data is None else fitted.data.n_nonzero,
-                "target": None if fitted.data is None else fitted.data.target_name,
+                "target": fitted.target,
             },
             "score": {"name": score_name(fitted.model), **fitted.scores},
             "seconds": fitted.seconds,

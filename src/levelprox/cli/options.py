@@ -132,6 +132,26 @@ Separator = Annotated[
 ZeroBased = Annotated[
     bool, typer.Option("--zero-based", rich_help_panel=DATA, help="A LIBSVM file counts features from 0.")
 ]
+Chunked = Annotated[
+    bool,
+    typer.Option(
+        "--chunked",
+        rich_help_panel=DATA,
+        help="Leave the data in their file, and read some rows at a time: for more than fits into memory.",
+    ),
+]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CLUSTER",
+        rich_help_panel=DATA,
+        help="Have the data read and kept by a Dask cluster: tcp://HOST:PORT, tls://HOST:PORT, or local:WORKERS.",
+    ),
+]
+Device = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", rich_help_panel=LIMITS, help="Fit on a device of torch: cuda, cuda:1, cpu."),
+]
 
 Features = Annotated[
     str | None,

@@ -92,7 +92,7 @@ def path(
 
         read = inputs.read_training(data, how)
         chosen = guessing(settings, read.y)
-        tested = None if test is None else read_test(test, read, how)
+        tested = None if test is None else read_test(test, read.feature_names or read.shape[1], how)
         along = _Along(settings, chosen, read, tested)
         fits, interruption = along.fits()
         rows = along.rows(fits)

@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar, cast
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from levelprox.designs.chunked import Chunked
 from levelprox.designs.namespace import on_device
 from levelprox.errors import InvalidInputError
 from levelprox.estimators.border import Border
@@ -25,6 +26,7 @@ from levelprox.estimators.task import Budget, Task
 from levelprox.objectives.shards import Form
 from levelprox.objectives.source import Source
 from levelprox.objectives.survey import Survey
+from levelprox.report.bar import Passes
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -66,8 +68,8 @@ def is_lazy(X: object) -> bool:
     return _root(X) in _DASK
 
 
-def source_of(X: Any, y: Any, weight: Any, offset: Any) -> Source:
-    """The samples, there where they are."""
+def source_of(X: Any, y: Any, weight: Any, offset: Any, passes: Passes | None = None) -> Source:
+    """The samples, there where they are; `passes` is told of those over files."""
     if _root(X) in _DASK:
         from levelprox.objectives.on_cluster import ClusterShards
 
@@ -78,7 +80,7 @@ def source_of(X: Any, y: Any, weight: Any, offset: Any) -> Source:
         return DeviceSamples(X, y, weight, offset)
     from levelprox.objectives.in_turn import InTurn
 
-    return InTurn.of(X, y, weight, offset)
+    return InTurn.of(X, y, weight, offset, progress=passes)
 
 
 class Elsewhere:
@@ -99,7 +101,7 @@ class Elsewhere:
         names, on_host = None, not is_elsewhere(X)
         if self.device is not None:
             X, names = self._moved(X)
-        source = source_of(X, y, weight, offset)
+        source = source_of(X, y, weight, offset, Passes(type(self).__name__) if self.verbose else None)
         source.names = names if source.names is None else source.names
         for name in ("data_fingerprint_", "feature_names_in_", "fitted_on_"):  # the first takes the data themselves
             self.__dict__.pop(name, None)
@@ -230,4 +232,4 @@ def _root(X: object) -> str:
 
 
 def _is_chunked(X: object) -> bool:
-    return type(X).__name__ == "Chunked" and _root(X) == "levelprox"
+    return isinstance(X, Chunked)

@@ -39,9 +39,14 @@ def read_csv(path: str | os.PathLike[str], *, separator: str = ",", header: bool
     FileFormatError
         Where lines have more fields than the first, names are not unique, or the text is not UTF-8.
     """
-    name = shown(path)
+    polars_for("CSV", shown(path))  # before anything is read
+    return parse_csv(b"".join(block.tobytes() for block in blocks(path)), shown(path), separator, header)
+
+
+def parse_csv(text: bytes, name: str, separator: str = ",", header: bool = True) -> Table:
+    """The table of a text; `name` is what errors call it, the rest as in `read_csv`."""
     polars = polars_for("CSV", name)
-    text, left_out = _without_empty_lines(b"".join(block.tobytes() for block in blocks(path)), header)
+    text, left_out = _without_empty_lines(text, header)
     options: dict[str, Any] = {"separator": separator, "has_header": header, "null_values": _MISSING}
     try:
         if header:

@@ -166,7 +166,7 @@ def read_data(
             if kind == "parquet"
             else read_csv(path, separator=how.separator or SEPARATORS[kind], header=how.header)
         )
-        data = _of_table(table, features if isinstance(features, Sequence) else None, needs_target, how, Path(path))
+        data = of_table(table, features if isinstance(features, Sequence) else None, needs_target, how, Path(path))
     _check_width(data, features)
     return data
 
@@ -207,7 +207,8 @@ def _npz(path: str | os.PathLike[str], needs_target: bool, how: Reading) -> Data
     return Data(X, y, None, asked.get("y"), Path(path), weight)
 
 
-def _of_table(table: Table, features: Sequence[str] | None, needs_target: bool, how: Reading, path: Path) -> Data:
+def of_table(table: Table, features: Sequence[str] | None, needs_target: bool, how: Reading, path: Path) -> Data:
+    """The columns of a table by what they are for; the rest as in `read_data`."""
     target = table.target_name(how.target) if needs_target else None
     weight = None if how.weight is None else table.checked(how.weight, "weight")
     dropped = {table.checked(name, "columns to drop") for name in how.drop}

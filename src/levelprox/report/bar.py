@@ -15,6 +15,8 @@ from levelprox.subset import SubsetRecord
 
 _ON_A_TERMINAL, _ELSEWHERE = 0.2, 1.0  # seconds between lines
 
+_SHOWN: list[Progress] = []  # the last one is on top
+
 
 class Progress(ABC):
     """What is told of one run, or of many pieces of work."""
@@ -26,6 +28,10 @@ class Progress(ABC):
     @abstractmethod
     def advance(self) -> None:
         """One more piece of work is done."""
+
+    @abstractmethod
+    def aside(self, text: str) -> None:
+        """What is going on besides, until the next step."""
 
     @abstractmethod
     def close(self) -> None:
@@ -47,10 +53,37 @@ def showing(title: str, total: int | None = None, what: str = "", stream: TextIO
     stream : text stream, default=sys.stderr
     """
     progress = _rich_bar(title, total, what, stream) or Lines(title, total, what, stream)
+    _SHOWN.append(progress)
     try:
         yield progress
     finally:
+        _SHOWN.remove(progress)
         progress.close()
+
+
+class Passes:
+    """Tells of passes over a file: next to the progress that is shown, or in a line of its own.
+
+    Parameters
+    ----------
+    title : str
+        Who is at work.
+    stream : text stream, default=sys.stderr
+    """
+
+    def __init__(self, title: str, stream: TextIO | None = None) -> None:
+        self.title, self.line = title, Line(stream)
+        self.line.every = _ON_A_TERMINAL if _is_terminal(self.line.stream) else _ELSEWHERE
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        """So many chunks of a pass are done."""
+        text = f"{what}, chunk {done} of {total}"
+        if _SHOWN:
+            _SHOWN[-1].aside(text)
+            return
+        self.line.show(f"{self.title}  {text}")
+        if done == total:
+            self.line.close()
 
 
 class Lines(Progress):
@@ -67,18 +100,23 @@ class Lines(Progress):
         self.line = Line(stream)
         self.line.every = _ON_A_TERMINAL if _is_terminal(self.line.stream) else _ELSEWHERE
         self.began, self.done = time.monotonic(), 0
+        self.told = title
 
     def step(self, record: Record | SubsetRecord, used: str = "") -> None:
-        self.line.show(f"{self.title}  {in_words(record, used)}")
+        self.told = f"{self.title}  {in_words(record, used)}"
+        self.line.show(self.told)
+
+    def aside(self, text: str) -> None:
+        self.line.show(f"{self.told}  ({text})")
 
     def advance(self) -> None:
         self.done += 1
         spent = time.monotonic() - self.began
         left = spent * (self.total / self.done - 1) if self.total else 0.0
-        self.line.show(
-            f"{self.title}  {self.done} of {self.total} {self.what}  {spent:.1f} s"
-            + (f"  about {left:.0f} s left" if left > 0 else "")
+        self.told = f"{self.title}  {self.done} of {self.total} {self.what}  {spent:.1f} s" + (
+            f"  about {left:.0f} s left" if left > 0 else ""
         )
+        self.line.show(self.told)
 
     def close(self) -> None:
         self.line.close()
@@ -102,18 +140,22 @@ class RichBar(Progress):
             rich.TextColumn("{task.description}", markup=False),
             rich.BarColumn(bar_width=24),
             rich.TextColumn("{task.fields[told]}", markup=False),
+            rich.TextColumn("{task.fields[besides]}", markup=False),
             *clock,
             console=console,
             transient=True,
         )
         self.what, self.total, self.done = what, total, 0
-        self.task = self.bar.add_task(title, total=total, told="")
+        self.task = self.bar.add_task(title, total=total, told="", besides="")
         self.bar.start()
 
     def step(self, record: Record | SubsetRecord, used: str = "") -> None:
         part = record.done if isinstance(record, SubsetRecord) else None
         self.bar.tasks[0].total = None if part is None else 1.0  # update() takes None for "as before"
         self.bar.update(self.task, completed=part or 0.0, told=in_words(record, used))
+
+    def aside(self, text: str) -> None:
+        self.bar.update(self.task, besides=text)
 
     def advance(self) -> None:
         self.done += 1
