@@ -272,7 +272,7 @@ def test_all_workers_go_for_good(monkeypatch, rounds, seed):
             killed(pids)
             return ClusterShards.total(shards, work)
 
-        shards = struck(blow, rounds - 3 - seed % 8).of(cut(X, CHUNKS), Y, client=client)
+        shards = struck(blow, rounds - 3 - seed % 6).of(cut(X, CHUNKS), Y, client=client)
         began = time.monotonic()
         with pytest.raises(BackendError, match="no worker is left, and for 3 s") as caught:
             fitted(shards, start="direct")
@@ -324,7 +324,7 @@ def test_the_scheduler_goes(monkeypatch, tmp_path, rounds, how, seed):
                 return ClusterShards.total(shards, work)
 
             await_workers(client, 1)
-            shards = struck(blow, rounds - 3 - seed % 8).of(cut(X, CHUNKS), Y, client=client)
+            shards = struck(blow, rounds - 3 - seed % 6).of(cut(X, CHUNKS), Y, client=client)
             began = time.monotonic()
             with pytest.raises(BackendError, match="scheduler") as caught:
                 fitted(shards, start="direct")
