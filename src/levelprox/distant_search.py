@@ -39,6 +39,8 @@ Features = NDArray[np.intp]
 
 _CANDIDATES, _EACH = 100, 4  # at least so many, or so many for each feature that there may be
 _MOST_MODELS = 20  # from each start
+_FLAT = 1e-9  # of its curvature: a candidate that is all but a mixture of the others
+_TRIED = 10  # exchanges that a model promises something of, or twice as many as there are features
 _ROUGH = 3e-3
 _SMALL = 2.0**-10  # of the largest coefficient: the last threshold
 _LOWER = 1e-10  # of ψ: less is not worth another model
@@ -153,17 +155,68 @@ class DistantSearch:
             self._check_time()
             candidates = self._candidates(fit)
             found, shown = self._best_of(candidates, fit)
-            if np.array_equal(found.features, fit.features):
+            new = fit if np.array_equal(found.features, fit.features) else self._fitted(found.features, found)
+            if new is fit and shown:
                 self.shown = shown if fit is self.best else self.shown
                 return
-            new = self._fitted(found.features, found)
-            if not new.psi < fit.psi - _LOWER * abs(fit.psi):
-                return
-            if not self.watch.may_exchange():
+            if not self._lowers(new, fit):
+                new = self._exchanged(candidates, fit)
+            if not self._lowers(new, fit) or not self.watch.may_exchange():
                 return
             self.watch.step += 1
             fit = new
             self._keep(fit)
+
+    def _lowers(self, new: _Fit, fit: _Fit) -> bool:
+        return new.psi < fit.psi - _LOWER * abs(fit.psi)
+
+    def _exchanged(self, candidates: Features, fit: _Fit) -> _Fit:
+        """The first of the exchanges of one feature for another that promise most which lowers ψ; else the same fit.
+
+        Far from the fit the model is not ψ: what it thinks best may not be, but is seldom far from what is.
+        """
+        problem = self.problem
+        inside = problem.counted(fit.features)
+        if not inside.size or np.any(problem.must_be_nonnegative()):
+            return fit
+        part, x = self.objective.restrict(candidates), self._everywhere(fit)[candidates]
+        hessian, gradient = part.hessian_of(part.margins(x), True), fit.gradient[candidates]
+        promised = _promised(hessian, gradient, x, candidates, fit)
+        held = np.isin(fit.features, problem.exempt)
+        promised[held] = math.inf
+        most = max(_TRIED, 2 * inside.size)
+        for place in np.argsort(promised, axis=None, kind="stable")[:most]:
+            out, into = np.unravel_index(place, promised.shape)
+            if not math.isfinite(promised[out, into]):
+                break
+            features = np.sort(np.append(np.delete(fit.features, out), candidates[into])).astype(np.intp)
+            near = self._by_model(candidates, hessian, gradient, x, features)
+            if self._roughly(near) < fit.psi:
+                new = self._fitted(features, near)
+                if self._lowers(new, fit):
+                    return new
+        return fit
+
+    def _by_model(self, candidates: Features, hessian: Vector, gradient: Vector, x: Vector, features: Features) -> _Fit:
+        """The minimum of a second-order model over some of its features, the others being zero."""
+        S = np.searchsorted(candidates, features)
+        begin = np.zeros(x.size)
+        begin[S] = x[S]
+        slope = gradient + hessian @ (begin - x)
+        everywhere = np.zeros(self.problem.dimension)
+        everywhere[features] = begin[S] - np.linalg.pinv(hessian[np.ix_(S, S)], hermitian=True) @ slope[S]
+        return _point(features, everywhere)
+
+    def _roughly(self, near: _Fit) -> float:
+        """About the minimum of ψ over the features of a point, from there; in as few rounds as that takes."""
+        self._check_time()
+        part = self.problem.restrict(near.features)
+        start = Iterate(near.x, *part.objective.value_and_gradient(near.x), step=1 / self.objective.curvature)
+        unweighted = replace(part, weights=np.zeros(near.features.size))
+        end = solve_restriction(unweighted, start, Enough(_ROUGH * self.null.scale), self.how)
+        if end.stop == "interrupted":
+            raise KeyboardInterrupt
+        return end.psi
 
     def _candidates(self, fit: _Fit) -> Features:
         """The features of a fit, and those that promise most."""
@@ -273,3 +326,22 @@ class DistantSearch:
 def _point(features: Features, x: Vector) -> _Fit:
     """A point over some features, of which ψ is not known yet."""
     return _Fit(features, x[features], math.inf, np.empty(0))
+
+
+def _promised(hessian: Vector, gradient: Vector, x: Vector, candidates: Features, fit: _Fit) -> Vector:
+    """By how much ψ changes with each feature of a fit (rows) exchanged for each candidate (columns), by its model.
+
+    Without feature i the others move by −K_i x_i/K_ii, K = H_SS⁻¹, at the cost of x_i²/(2K_ii); candidate j then gains
+    its slope squared over twice what is left of its curvature.
+    """
+    S = np.searchsorted(candidates, fit.features)
+    K = np.linalg.pinv(hessian[np.ix_(S, S)], hermitian=True)
+    own, across = np.maximum(np.diagonal(K), np.finfo(np.float64).tiny), hessian[:, S]
+    moved = across @ K  # of every candidate, in units of the features of the fit
+    slope = gradient[None, :] - (x[S] / own)[:, None] * moved.T
+    left = np.diagonal(hessian)[None, :] - np.sum(moved * across, axis=1)[None, :] + (moved**2 / own).T
+    bends = left > _FLAT * np.diagonal(hessian)
+    gain = np.where(bends, slope**2 / (2 * np.where(bends, left, 1.0)), 0.0)
+    change: Vector = (x[S] ** 2 / (2 * own))[:, None] - gain
+    change[:, S] = math.inf
+    return change
