@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import pickle
 import warnings
 from collections.abc import Callable, Iterator
@@ -36,7 +37,7 @@ from tests.clusters import started
 
 N, D = 240, 12
 SIZES = (70, 70, 60, 40)
-FILE_ROWS = 60
+FILE_ROWS = 120
 NAMES = [f"c{j}" for j in range(D)]
 
 _rng = np.random.default_rng(0)
@@ -115,7 +116,7 @@ MODELS: dict[str, tuple[Any, np.ndarray, dict[str, np.ndarray]]] = {
     "nothing": (SparseClassifier(n_features=0), Y, {}),
     "everything": (SparseRegressor(n_features=100), REAL, {}),
     "squared": (SparseRegressor(n_features=2), REAL, {}),
-    "kept": (SparseRegressor(n_features=1, feature_weight=[0, 0] + [1] * (D - 2)), REAL, {}),
+    "kept": (SparseRegressor(n_features=1, feature_weight=[1, 1, 1, 0, 1, 0] + [1] * (D - 6)), REAL, {}),
     "positive": (SparseRegressor(n_features=3, positive=True), REAL, {"sample_weight": WEIGHT}),
     "about zero": (SparseRegressor(n_features=2, fit_intercept=False), REAL, {}),
     "huber": (SparseRegressor("huber", level=2.5, start="direct"), REAL, {"sample_weight": WEIGHT}),
@@ -124,10 +125,16 @@ MODELS: dict[str, tuple[Any, np.ndarray, dict[str, np.ndarray]]] = {
 }
 
 
+@functools.cache
+def in_memory(name: str) -> Any:
+    model, y, more = MODELS[name]
+    return clone(model).fit(X, y, **more)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_model(place: Place, name: str) -> None:
     model, y, more = MODELS[name]
-    here = clone(model).fit(X, y, **more)
+    here = in_memory(name)
     there = clone(model).fit(place.put(X), place.rows(y), **{key: place.rows(one) for key, one in more.items()})
     assert there.status_ is here.status_
     assert np.array_equal(there.selected_features_, here.selected_features_)
@@ -292,7 +299,7 @@ def test_moved_to_a_device() -> None:
 
 def folds_of(place: Place, folds: int, seed: int) -> np.ndarray:
     """By the rule: of each chunk an order by the seed, and the folds in turn, beginning with the chunk's own number."""
-    sizes = {"array": SIZES, "frame": (80, 80, 80), "tensor": (N,), "file": (FILE_ROWS,) * 4}[place.name]
+    sizes = {"array": SIZES, "frame": (80, 80, 80), "tensor": (N,), "file": (FILE_ROWS,) * 2}[place.name]
     orders = [np.random.default_rng([seed, i]).permutation(size) + i for i, size in enumerate(sizes)]
     return np.concatenate(orders) % folds
 
@@ -303,39 +310,39 @@ def log_loss(model: Any, data: np.ndarray, y: np.ndarray, weight: np.ndarray) ->
 
 
 def test_the_score_is_the_loss_of_what_was_held_out(place: Place) -> None:
-    model = SparseClassifierCV(n_features=[1, 2, 4], cv=3, class_weight={"no": 1, "yes": 3}, random_state=5)
+    model = SparseClassifierCV(n_features=[1, 3], cv=2, class_weight={"no": 1, "yes": 3}, random_state=5)
     model.fit(place.put(X), place.rows(WORDS), place.rows(WEIGHT))
-    fold = folds_of(place, 3, 5)
-    for i in range(3):
+    fold = folds_of(place, 2, 5)
+    for i in range(2):
         out = fold == i
-        for row, k in enumerate([1, 2, 4]):
+        for row, k in enumerate([1, 3]):
             single = SparseClassifier(n_features=k, class_weight={"no": 1, "yes": 3})
             single.fit(X[~out], WORDS[~out], WEIGHT[~out])
             score = -log_loss(single, X[out], WORDS[out], WEIGHT[out])
             assert model.cv_results_[f"split{i}_test_score"][row] == pytest.approx(score, rel=1e-6)
-    scores = [model.cv_results_[f"split{i}_test_score"] for i in range(3)]
+    scores = [model.cv_results_[f"split{i}_test_score"] for i in range(2)]
     np.testing.assert_allclose(model.cv_results_["mean_test_score"], np.mean(scores, axis=0))
     best = int(np.argmax(model.cv_results_["mean_test_score"]))
-    assert model.best_index_ == best and model.best_params_ == {"n_features": [1, 2, 4][best]}
-    whole = SparseClassifier(n_features=[1, 2, 4][best], class_weight={"no": 1, "yes": 3}).fit(X, WORDS, WEIGHT)
+    assert model.best_index_ == best and model.best_params_ == {"n_features": [1, 3][best]}
+    whole = SparseClassifier(n_features=[1, 3][best], class_weight={"no": 1, "yes": 3}).fit(X, WORDS, WEIGHT)
     np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-5)
 
 
 def test_folds_are_those_of_the_seed(place: Place) -> None:
     data = place.put(X)
     scores = [
-        SparseRegressorCV(level=[0.5, 2.5], cv=2, random_state=seed).fit(data, place.rows(REAL)).cv_results_
-        for seed in (None, 0, 0, 1)
+        SparseRegressorCV(level=[0.5], cv=2, start="direct", random_state=seed).fit(data, place.rows(REAL)).cv_results_
+        for seed in (None, 0, 1)
     ]
-    first, second, third, other = ([one[f"split{i}_test_score"].tolist() for i in range(2)] for one in scores)
-    assert first == second == third != other
+    first, second, other = ([one[f"split{i}_test_score"].tolist() for i in range(2)] for one in scores)
+    assert first == second != other
 
 
 def test_criteria_are_those_of_data_in_memory(place: Place) -> None:
     for model, y in (
-        (SparseClassifierCV(n_features=[0, 1, 2, 3], criterion="bic", class_weight={"no": 3, "yes": 5}), WORDS),
-        (SparseClassifierCV(level=[0.5, 1.5, 2.5], criterion="bic", start="direct"), THREE),
-        (SparseRegressorCV(n_features=[1, 2, 3], criterion="aic"), REAL),
+        (SparseClassifierCV(n_features=[0, 2], criterion="bic", class_weight={"no": 3, "yes": 5}), WORDS),
+        (SparseClassifierCV(level=[0.5, 1.5], criterion="bic", start="direct"), THREE),
+        (SparseRegressorCV(n_features=[1, 2], criterion="aic"), REAL),
     ):
         here = clone(model).fit(X, y, WEIGHT)
         there = clone(model).fit(place.put(X), place.rows(y), place.rows(WEIGHT))
@@ -363,14 +370,14 @@ def test_what_a_choice_elsewhere_cannot_have(place: Place, tmp_path: Path) -> No
 def test_a_class_that_a_fold_takes_away(place: Place) -> None:
     rare, alone = np.where(np.arange(N) == 7, "rare", THREE), np.arange(N) == 7
     with pytest.raises(InvalidInputError, match=r"without fold \d: no sample is left of class 'rare'"):
-        SparseClassifierCV(level=[0.5], cv=3).fit(place.put(X), place.rows(rare))
+        SparseClassifierCV(level=[0.5], cv=3, start="direct").fit(place.put(X), place.rows(rare))
     with pytest.raises(InvalidInputError, match=r"without fold \d: .* only one class: \[False\]"):
-        SparseClassifierCV(n_features=[1], cv=3).fit(place.put(X), place.rows(alone))
+        SparseClassifierCV(level=[0.5], cv=3, start="direct").fit(place.put(X), place.rows(alone))
 
 
 def test_chunks_with_fewer_rows_than_folds() -> None:
-    data = da.from_array(X[:60], chunks=(1, D))
-    model = SparseRegressorCV(n_features=[1, 2], cv=3).fit(data, REAL[:60])
+    data = da.from_array(X[:24], chunks=(1, D))
+    model = SparseRegressorCV(level=[0.5], cv=3, start="direct").fit(data, REAL[:24])
     assert np.ptp([model.cv_results_[f"split{i}_test_score"][0] for i in range(3)]) > 0
 
 
@@ -460,7 +467,7 @@ def test_a_search_that_ends_late_says_so_once(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_checkpoint_goes_on_with_the_same_bits(place: Place, tmp_path: Path) -> None:
-    model = SparseClassifier(level=1.5)
+    model = SparseClassifier(level=1.5, start="direct")
     exact = clone(model).fit(place.put(X), place.rows(Y))
     seen = []
     first = clone(model).set_params(checkpoint=tmp_path / "a", callback=lambda record: seen.append(record) or True)
@@ -476,7 +483,7 @@ def test_a_checkpoint_goes_on_with_the_same_bits(place: Place, tmp_path: Path) -
 
 
 def test_a_cluster_gives_the_bits_of_threads_and_goes_on_with_them(tmp_path: Path) -> None:
-    model = SparseClassifier(level=1.5)
+    model = SparseClassifier(level=1.5, start="direct")
     exact = clone(model).fit(in_chunks(X), in_chunks(Y))
     stopping = clone(model).set_params(checkpoint=tmp_path / "a", callback=lambda record: True)
     with started(2, processes=False) as client, client.as_current():
@@ -486,9 +493,7 @@ def test_a_cluster_gives_the_bits_of_threads_and_goes_on_with_them(tmp_path: Pat
         assert np.array_equal(client.compute(lazy).result(), stopping.predict(X))
     with started(1, processes=False) as client, client.as_current():
         again = clone(model).set_params(checkpoint=tmp_path / "a", resume=True).fit(in_chunks(X), in_chunks(Y))
-        chosen = SparseClassifierCV(n_features=[1, 2], cv=2).fit(in_chunks(X), in_chunks(Y))
     assert again.coef_.tobytes() == exact.coef_.tobytes() and again.certificate_ == exact.certificate_
-    assert chosen.coef_.tobytes() == SparseClassifier(n_features=2).fit(in_chunks(X), Y).coef_.tobytes()
 
 
 # Errors.
@@ -629,5 +634,5 @@ def test_a_choice_surveys_all_data_once(monkeypatch: pytest.MonkeyPatch) -> None
         return survey(self, *args)
 
     monkeypatch.setattr(ClusterShards, "survey", counted)
-    SparseRegressorCV(n_features=[1, 2], cv=2).fit(in_chunks(X), REAL)
+    SparseRegressorCV(level=[0.5], cv=2, start="direct").fit(in_chunks(X), REAL)
     assert len(surveys) == 3  # of all data, and of what each fold leaves
