@@ -25,8 +25,7 @@ from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 
 import levelprox
-from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
-from levelprox.distant_search import DistantSearch
+from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV, distant_search
 from levelprox.errors import CheckpointError, InvalidInputError
 from levelprox.losses import Logistic
 from levelprox.objectives.asked import AHEAD
@@ -428,8 +427,6 @@ def test_stopped_by_the_callback_or_the_clock(place: Place) -> None:
 
 def test_interrupted_while_models_are_searched(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in a search on a second-order model ends the whole search, which keeps its best."""
-    from levelprox import distant_search
-
     monkeypatch.setattr(distant_search.Search, "begin", _interrupted_after(distant_search.Search.begin), raising=True)
     model = SparseClassifier(n_features=2)
     with pytest.raises(KeyboardInterrupt, match="Interrupted"):
@@ -450,20 +447,16 @@ def _interrupted_after(begin: Callable[[Any], None]) -> Callable[[Any], None]:
     return begun
 
 
-def test_a_search_that_ends_late_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DistantSearch, "_check_time", lambda self: None)
-    seen = []
+def test_searches_on_models_do_not_warn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ends short there is told once, at the end of the whole search."""
+    search = distant_search.Search.__call__
 
-    def left(self: Any) -> float:
-        seen.append(self)
-        return 0.0 if len(seen) > 12 else 1e6
+    def short(self: Any) -> Any:
+        warnings.warn("of a model", ConvergenceWarning, stacklevel=1)
+        return search(self)
 
-    monkeypatch.setattr("levelprox.watch.Watch.left", left)
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        with contextlib.suppress(TimeoutError):
-            SparseClassifier(n_features=4, time_limit=1e6).fit(in_chunks(X), Y)
-    assert len([one for one in told if "time_limit" in str(one.message)]) <= 1
+    monkeypatch.setattr(distant_search.Search, "__call__", short)
+    assert SparseClassifier(n_features=2).fit(in_chunks(X), Y).status_ is Status.SOLVED
 
 
 def test_a_checkpoint_goes_on_with_the_same_bits(place: Place, tmp_path: Path) -> None:
