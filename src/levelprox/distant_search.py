@@ -12,6 +12,7 @@ Starts: the null fit, and a continuation in the threshold, as with data in memor
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import cast
@@ -244,7 +245,11 @@ class DistantSearch:
         signs = problem.must_be_nonnegative()[candidates]
         small = Problem(model, MCP.from_threshold(1.0), self.k + 0.5, weights, signs if np.any(signs) else None)
         watch = Watch(self.watch.left(), callback=lambda record: self.watch.left() <= 0)
-        found = Search(small, self.k, self.tol, False, watch)()
+        with warnings.catch_warnings():  # what ends short here is told at the end
+            warnings.simplefilter("ignore")
+            found = Search(small, self.k, self.tol, False, watch)()
+        if found.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
         self._check_time()
         features = np.union1d(candidates[found.support], problem.exempt).astype(np.intp)
         everywhere = np.zeros(problem.dimension)

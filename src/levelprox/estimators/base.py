@@ -19,7 +19,7 @@ from levelprox.designs import Design, as_design
 from levelprox.errors import InfeasibleError, InvalidInputError, warn
 from levelprox.estimators.along import Along
 from levelprox.estimators.border import Border
-from levelprox.estimators.elsewhere import Elsewhere, where_it_is
+from levelprox.estimators.elsewhere import Elsewhere, check_in_memory, where_it_is
 from levelprox.estimators.named_constraints import constraint_of
 from levelprox.estimators.notebook_card import NotebookCard
 from levelprox.estimators.reading import READING, naming_the_place, warn_of_rounding
@@ -111,6 +111,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
 
     def _read(self, X: object, y: object, **checks: Any) -> tuple[Any, NDArray[Any]]:
         """X and y as scikit-learn reads them; that X is finite is not checked yet."""
+        check_in_memory(X=X, y=y)
         with naming_the_place(X, y):
             data, target = validate_data(self, X, y, **READING, **checks)
         warn_of_rounding(X)
@@ -123,6 +124,8 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     def _seen(self, X: object) -> Design:
         """X of the same features as those of the fit."""
         check_is_fitted(self)
+        if isinstance(X, Design):  # of a chunk of a file, which was looked at as a whole
+            return X
         with naming_the_place(X):
             data = validate_data(self, X, reset=False, **READING)
         return self._design(data)
@@ -130,6 +133,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     def _weights(self, sample_weight: ArrayLike | None, n: int) -> Vector | None:
         if sample_weight is None:
             return None
+        check_in_memory(sample_weight=sample_weight)
         given = as_array("sample_weight", sample_weight)
         if given.shape not in ((), (n,)):
             raise InvalidInputError(f"sample_weight must have shape ({n},), one for each sample, got {given.shape}")

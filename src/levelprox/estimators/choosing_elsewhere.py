@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 
 from levelprox.errors import InvalidInputError
+from levelprox.estimators.elsewhere import Prepared
 from levelprox.estimators.information import check_likelihood
 from levelprox.estimators.task import Budget
 from levelprox.estimators.watching import counting, quiet
@@ -32,13 +33,16 @@ class ChoosingElsewhere:
         model: Any = self
         folds = self._folds_elsewhere(params)
         source = model._source(X, y, weight, offset)
+        found = model._prepared(source)
         budgets = model._grid(source.n_features)
         if model.criterion == "cv":
+            if found.survey.count < folds:
+                raise InvalidInputError(f"cv={folds} is more than the {found.survey.count} samples there are")
             results, best = self._by_folds_elsewhere(source, budgets, folds)
         else:
-            results, best = self._by_criterion_elsewhere(source, budgets)
+            results, best = self._by_criterion_elsewhere(found, budgets)
         model._set_choice(budgets, results, best)
-        model._fit(model._task_elsewhere(model._prepared(source), budgets[best]), budgets[best])
+        model._fit(model._task_elsewhere(found, budgets[best]), budgets[best])
         return self
 
     def _folds_elsewhere(self: Any, params: dict[str, Any]) -> int:
@@ -80,14 +84,12 @@ class ChoosingElsewhere:
         for fold in range(folds):
             began, single = time.monotonic(), clone(self._single())
             single.n_features_in_ = source.n_features
-            found = single._prepared(source.part(fold, folds, seed, False))
+            found = self._prepared_fold(single, source.part(fold, folds, seed, False), fold)
             task = single._task_elsewhere(found, budgets[0])
             with quiet():
                 fits = task.each(budgets)
             each = (time.monotonic() - began) / len(budgets)
             judge = source.part(fold, folds, seed, True).model(task.objective.form)
-            if is_classifier(self) and not np.array_equal(found.survey.classes, single.classes_):
-                raise InvalidInputError(f"fold {fold} has samples of {found.survey.classes.size} classes only")
             outcome = []
             for fit in fits:
                 x = task.border.inside(fit.coef.astype(np.float64), fit.intercept.astype(np.float64))
@@ -95,13 +97,23 @@ class ChoosingElsewhere:
                 outcome.append((-loss, int(np.any(fit.coef, axis=0).sum()), each, fit.status.success))
             yield outcome
 
+    def _prepared_fold(self: Any, single: Any, rest: Source, fold: int) -> Prepared:
+        """What a fold leaves to be fitted: samples of all classes."""
+        try:
+            found: Prepared = single._prepared(rest)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"without fold {fold}: {error}") from None
+        if is_classifier(self) and single.classes_.size < self.classes_.size:
+            left = np.setdiff1d(self.classes_, single.classes_).tolist()
+            raise InvalidInputError(f"without fold {fold}: no sample is left of class {left[0]!r}; use fewer folds")
+        return found
+
     def _by_criterion_elsewhere(
-        self: Any, source: Source, budgets: list[Budget]
+        self: Any, found: Prepared, budgets: list[Budget]
     ) -> tuple[dict[str, NDArray[Any]], int]:
         loss = self._loss().name
         if loss == "gamma":
             raise InvalidInputError("criteria of gamma are for data in memory: they need the mean of log y")
-        found = self._prepared(source)
         task = self._task_elsewhere(found, budgets[0])
         with quiet():
             fits = task.each(budgets)
@@ -111,6 +123,6 @@ class ChoosingElsewhere:
         each = max(width - 1, 1) if found.form.softmax else width
         freedom = each * (counts + int(found.form.fit_intercept))
         table: tuple[dict[str, NDArray[Any]], int] = self._by_price(
-            budgets, psi, counts, freedom, found.survey.total, source.n_features, 0.0
+            budgets, psi, counts, freedom, found.total, found.source.n_features, 0.0
         )
         return table

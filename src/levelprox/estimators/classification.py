@@ -15,14 +15,14 @@ from levelprox.designs import as_design
 from levelprox.errors import InvalidInputError, warn
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.border import Border
-from levelprox.estimators.elsewhere import Prepared, where_it_is
+from levelprox.estimators.elsewhere import Prepared, at_hand, where_it_is
 from levelprox.estimators.named_losses import CLASSIFICATION_LOSSES, loss_of
-from levelprox.estimators.reading import check_labels
 from levelprox.estimators.task import Budget, Task
 from levelprox.losses import Logistic, Loss, Multinomial
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
 from levelprox.objectives.shards import Form
 from levelprox.objectives.source import Source
+from levelprox.objectives.survey import check_labels
 from levelprox.validation import Array, real
 
 _MULTI_CLASS = ("auto", "softmax", "ovr")
@@ -94,17 +94,32 @@ class Classification(ClassifierMixin, SparseLinearModel):
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
 
+    def score(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """The share of samples whose class is predicted.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        """
+        from sklearn.metrics import accuracy_score
+
+        y, predicted, sample_weight = at_hand(y, self.predict(X), sample_weight)
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
+
     def _prepared(self, source: Source) -> Prepared:
         loss, intercept = self._loss(), boolean("fit_intercept", self.fit_intercept)
         measured = boolean("standardize", self.standardize)
         survey = source.survey(loss, True, measured and self.class_weight is None)
         self.classes_, count = survey.classes, float(np.min(survey.class_weights, initial=np.inf))
+        check_labels(self.classes_)
         self._check_two()
+        total = survey.total
         if self.class_weight is not None:
             source = source.weighted(self.classes_, self._class_factors(survey.class_weights))
             survey = source.survey(loss, True, measured)
         form = Form(loss, intercept, classes=self.classes_, softmax=self._softmax() and self.classes_.size > 2)
-        return Prepared(source, form, survey, count, 1.0)
+        return Prepared(source, form, survey, total, count, 1.0)
 
     def _check_two(self) -> None:
         if self.classes_.size < 2:

@@ -17,21 +17,19 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from levelprox.designs.chunked import Chunked
-from levelprox.designs.namespace import on_device
-from levelprox.errors import InvalidInputError
+from levelprox.designs.namespace import namespace_of, on_device
+from levelprox.errors import InvalidInputError, warn
 from levelprox.estimators.border import Border
 from levelprox.estimators.on_device import OnDevice, check_place, place_of
 from levelprox.estimators.reading import READING, naming_the_place
 from levelprox.estimators.task import Budget, Task
+from levelprox.objectives.anywhere import is_elsewhere, is_lazy, is_on_device, library_of, source_of
 from levelprox.objectives.shards import Form
 from levelprox.objectives.source import Source
 from levelprox.objectives.survey import Survey
 from levelprox.report.bar import Passes
 
 Method = TypeVar("Method", bound=Callable[..., Any])
-
-_DASK = ("dask", "dask_expr")
-_DEVICES = ("torch", "cupy", "cupyx")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +43,8 @@ class Prepared:
     form : Form
     survey : Survey
         Of the source.
+    total : float
+        Σ s without the weights of classes.
     count : float
         By what a budget is chosen where none is given: samples or, of classes, those of the rarest.
     unit : float
@@ -54,33 +54,17 @@ class Prepared:
     source: Source
     form: Form
     survey: Survey
+    total: float
     count: float
     unit: float
 
 
-def is_elsewhere(X: object) -> bool:
-    """Whether X is not an array of this process: Dask's, a device's, or in files."""
-    return _root(X) in (*_DASK, *_DEVICES) or _is_chunked(X)
-
-
-def is_lazy(X: object) -> bool:
-    """Whether X is Dask's."""
-    return _root(X) in _DASK
-
-
-def source_of(X: Any, y: Any, weight: Any, offset: Any, passes: Passes | None = None) -> Source:
+def source_at(X: Any, y: Any, weight: Any, offset: Any, passes: Passes | None = None) -> Source:
     """The samples, there where they are; `passes` is told of those over files."""
-    if _root(X) in _DASK:
-        from levelprox.objectives.on_cluster import ClusterShards
-
-        return ClusterShards.of(X, y, weight, offset)
-    if _root(X) in _DEVICES:
-        from levelprox.objectives.on_device import DeviceSamples
-
-        return DeviceSamples(X, y, weight, offset)
-    from levelprox.objectives.in_turn import InTurn
-
-    return InTurn.of(X, y, weight, offset, progress=passes)
+    _check_together(X, y=y, sample_weight=weight, offset=offset)
+    source = source_of(X, y, weight, offset, progress=passes)
+    assert source is not None
+    return source
 
 
 class Elsewhere:
@@ -89,11 +73,15 @@ class Elsewhere:
     def _fit_elsewhere(self, X: Any, y: Any, weight: Any, offset: Any = None) -> Self:
         """What `fit` does, for data that are elsewhere."""
         model: Any = self
+        known = getattr(model, "classes_", None)
         found = self._prepared(self._source(X, y, weight, offset))
         budget = model._budget(found.count)
+        if model.checkpoint is not None and budget.features is not None:
+            raise InvalidInputError("a checkpoint of a search for n_features is for data in memory; give a level")
         task = self._task_elsewhere(found, budget)
         model._forget()
-        model._fit(task, budget, model._previous(task))
+        begin = known is None or model._same_classes(known)
+        model._fit(task, budget, model._previous(task) if begin else None)
         return self
 
     def _source(self: Any, X: Any, y: Any, weight: Any, offset: Any) -> Source:
@@ -101,11 +89,11 @@ class Elsewhere:
         names, on_host = None, not is_elsewhere(X)
         if self.device is not None:
             X, names = self._moved(X)
-        source = source_of(X, y, weight, offset, Passes(type(self).__name__) if self.verbose else None)
+        source = source_at(X, y, weight, offset, Passes(type(self).__name__) if self.verbose else None)
         source.names = names if source.names is None else source.names
         for name in ("data_fingerprint_", "feature_names_in_", "fitted_on_"):  # the first takes the data themselves
             self.__dict__.pop(name, None)
-        if _root(X) in _DEVICES and not on_host:
+        if is_on_device(X) and not on_host:
             self.fitted_on_ = place_of(X)
         self.n_features_in_ = source.n_features
         if source.names is not None:
@@ -114,9 +102,9 @@ class Elsewhere:
 
     def _moved(self: Any, X: Any) -> tuple[Any, list[str] | None]:
         """X on the device that was asked for, and the names of its columns; never somewhere else instead."""
-        if is_lazy(X) or _is_chunked(X):
+        if is_lazy(X) or isinstance(X, Chunked):
             raise InvalidInputError(f"device={self.device!r} is for arrays, not for {type(X).__name__}")
-        if _root(X) in _DEVICES:
+        if is_on_device(X):
             return on_device(X, self.device), None
         with naming_the_place(X):
             data = validate_data(self, X, **READING)
@@ -142,6 +130,10 @@ class Elsewhere:
         source, form = found.source, found.form
         return Border.of_moments(source.dtype, source.n_features, moments, form.fit_intercept, form.width)
 
+    def inverse_transform(self, X: Any) -> Any:
+        check_in_memory(X=X)
+        return super().inverse_transform(X)  # type: ignore[misc]  # the selector's
+
     def on_host(self) -> Self:
         """The same model for NumPy arrays, where it was fitted to data on a device; coefficients are the same."""
         model = copy.copy(self)
@@ -152,21 +144,23 @@ class Elsewhere:
 def where_it_is(method: Method) -> Method:
     """Decorate a method of X: of Dask's X it gives Dask's array, computed when asked for; on a device, one there.
 
-    Of data in files it takes one chunk at a time.
+    Of data in files it gives an array in memory, from one chunk after another.
     """
 
     @functools.wraps(method)
     def there(self: Any, X: Any, *rest: Any, **more: Any) -> Any:
-        if _is_chunked(X):
-            raise InvalidInputError(f"{method.__name__} takes rows in memory: X.chunk(i) gives those of a chunk")
-        if _root(X) not in (*_DASK, *_DEVICES):
+        if not is_elsewhere(X):
             if hasattr(self, "fitted_on_"):
                 check_place(self, X)
             return method(self, X, *rest, **more)
         if any(one is not None for one in (*rest, *more.values())):
             raise InvalidInputError(f"{method.__name__} takes X alone here; add what is known to its result")
         check_is_fitted(self)
+        if isinstance(X, Chunked):
+            check_place(self, X)
+            return _in_turn(self, method, X)
         if is_lazy(X):
+            check_place(self, X)
             return _mapped(self, method.__name__, X)
         return getattr(OnDevice(self, X), method.__name__)()
 
@@ -178,12 +172,26 @@ def _mapped(model: Any, name: str, X: Any) -> Any:
     blocks = _as_blocks(model, X)
     if name == "transform":
         return blocks[:, model.get_support(indices=True)]
-    example = getattr(model, name)(np.zeros((1, model.n_features_in_), _float(blocks.dtype)))
     lean = _lean(model)
+    example = getattr(lean, name)(np.zeros((1, model.n_features_in_), _float(blocks.dtype)))
     if example.ndim == 1:
         return blocks.map_blocks(_Block(lean, name), drop_axis=1, meta=example[:0], dtype=example.dtype)
     chunks = (blocks.chunks[0], (example.shape[1],))
     return blocks.map_blocks(_Block(lean, name), chunks=chunks, meta=example[:0], dtype=example.dtype)
+
+
+def _in_turn(model: Any, method: Callable[..., Any], X: Chunked) -> Any:
+    """A method of a fitted model on one chunk of a file after another."""
+    if method.__name__ == "transform":
+        raise InvalidInputError("transform takes X in memory: the columns of a file may not fit there")
+    _check_features(model, X.shape[1], X.names)
+    found = []
+    for i in range(X.n_chunks):
+        X.check_unchanged()
+        X.bring(i)
+        found.append(method(model, X.chunk(i)))
+        X.leave(i)
+    return np.concatenate(found)
 
 
 @dataclass(frozen=True)
@@ -193,24 +201,22 @@ class _Block:
     model: Any
     name: str
 
+    @property
+    def __name__(self) -> str:  # by which Dask calls its tasks
+        return f"levelprox-{self.name}"
+
     def __call__(self, rows: Any) -> Any:
         if rows.shape[0] == 0:
-            example = getattr(self.model, self.name)(np.zeros((1, rows.shape[1])))
-            return example[:0]
+            return getattr(self.model, self.name)(np.zeros((1, rows.shape[1]), _float(rows.dtype)))[:0]
         return getattr(self.model, self.name)(rows)
 
 
 def _as_blocks(model: Any, X: Any) -> Any:
     """X as a Dask array with all columns in every block."""
-    names = getattr(model, "feature_names_in_", None)
-    if hasattr(X, "to_dask_array"):
-        if names is not None and list(X.columns) != list(names):
-            raise ValueError("The feature names should match those that were passed during fit.")
-        X = X.to_dask_array()
-    if X.ndim != 2 or X.shape[1] != model.n_features_in_:
-        raise ValueError(
-            f"X has shape {X.shape}, but {type(model).__name__} is expecting {model.n_features_in_} features as input"
-        )
+    _check_collection(X)
+    columns = list(X.columns) if hasattr(X, "columns") else None
+    _check_features(model, X.shape[1] if columns is None else len(columns), columns)
+    X = X if columns is None else X.to_dask_array()
     return X if len(X.chunks[1]) == 1 else X.rechunk({1: -1})
 
 
@@ -223,13 +229,73 @@ def _lean(model: Any) -> Any:
     return kept
 
 
+def _check_features(model: Any, count: int, names: list[Any] | None) -> None:
+    """Raise unless X has the features of the fit; a warning where only one of the two has names, as elsewhere."""
+    known, called = getattr(model, "feature_names_in_", None), type(model).__name__
+    if names is not None and not all(isinstance(name, str) for name in names):
+        names = None
+    if known is not None and names is not None and names != list(known):
+        j = next((j for j, (a, b) in enumerate(zip(names, known, strict=False)) if a != b), min(count, len(known)))
+        here, there = (f"{of[j]!r}" if j < len(of) else "nothing" for of in (names, known))
+        raise InvalidInputError(
+            f"The feature names should match those that were passed during fit: column {j} is {here}, and was {there}"
+        )
+    if count != model.n_features_in_:
+        raise InvalidInputError(
+            f"X has {count} features, but {called} is expecting {model.n_features_in_} features as input"
+        )
+    if known is not None and names is None:
+        warn(f"X does not have valid feature names, but {called} was fitted with feature names", UserWarning)
+    if known is None and names is not None:
+        warn(f"X has feature names, but {called} was fitted without feature names", UserWarning)
+
+
+def _check_together(X: Any, **rows: Any) -> None:
+    """Raise unless what goes with rows is where they are, or in memory: nothing is moved or computed unasked."""
+    if is_lazy(X):
+        _check_collection(X)
+    if rows["y"] is None and not isinstance(X, Chunked):
+        raise InvalidInputError("y must be given, got None")
+    own = library_of(X) if is_on_device(X) else None
+    for name, values in rows.items():
+        if is_lazy(values) and not is_lazy(X):
+            raise InvalidInputError(f"{name} is Dask's, and X is not: give {name}.compute()")
+        if is_on_device(values) and own is None:
+            raise InvalidInputError(f"{name} is on a device, and X is not: give an array of NumPy")
+        if values is not None and not is_elsewhere(values) and np.ndim(values) == 0:
+            raise InvalidInputError(f"{name} must have one entry for each sample, got {values!r}")
+
+
+def _check_collection(X: Any) -> None:
+    ndim = getattr(X, "ndim", None)  # of something delayed it is delayed, too
+    if not (isinstance(ndim, int) and ndim == 2):
+        raise InvalidInputError(f"X must be a dask array or dataframe with two dimensions, got {type(X).__name__}")
+
+
+def check_in_memory(**given: Any) -> None:
+    """Raise where something is elsewhere that is to be in memory: nothing is moved or computed unasked."""
+    for name, values in given.items():
+        if is_elsewhere(values):
+            raise InvalidInputError(
+                f"{name} must be in memory here, got {type(values).__name__} of {library_of(values)}"
+            )
+
+
+def elementwise(function: Callable[[Any], Any], values: Any) -> Any:
+    """A function of values for each sample, there where they are."""
+    if not is_lazy(values):
+        return function(values)
+    if hasattr(values, "map_partitions"):
+        return values.map_partitions(function, meta=values._meta)
+    return values.map_blocks(function, dtype=np.float64, meta=np.empty(0))
+
+
+def at_hand(*values: Any) -> tuple[Any, ...]:
+    """The same in this process's memory, for a score, which is one number of all of them."""
+    here = [one.compute() if is_lazy(one) else one for one in values]
+    places = map(namespace_of, here)
+    return tuple(one if place is None else place.to_host(one) for one, place in zip(here, places, strict=True))
+
+
 def _float(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype if dtype in (np.float32, np.float64) else np.dtype(np.float64)
-
-
-def _root(X: object) -> str:
-    return type(X).__module__.split(".")[0]
-
-
-def _is_chunked(X: object) -> bool:
-    return isinstance(X, Chunked)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from levelprox.designs.device import DeviceDesign
 from levelprox.designs.namespace import namespace_of
 from levelprox.errors import InvalidInputError
 from levelprox.losses import Logistic
@@ -25,10 +26,8 @@ def check_place(model: Any, X: Any) -> None:
     """Raise where X is on another device, or of another library, than the data that the model was fitted to."""
     fitted, given = getattr(model, "fitted_on_", "the host"), place_of(X)
     if fitted != given:
-        raise InvalidInputError(
-            f"the model was fitted to data on {fitted}, but X is on {given}: move X there, or take model.on_host(), "
-            "which predicts for NumPy arrays"
-        )
+        instead = "" if fitted == "the host" else ", or take model.on_host(), which predicts for NumPy arrays"
+        raise InvalidInputError(f"the model was fitted to data on {fitted}, but X is on {given}: move X there{instead}")
 
 
 class OnDevice:
@@ -50,8 +49,10 @@ class OnDevice:
                 f"X has shape {tuple(X.shape)}, but {type(model).__name__} is expecting {model.n_features_in_} "
                 "features as input"
             )
+        design = DeviceDesign(X, namespace=namespace)
+        design.check_finite()
         self.model, self.X, self.namespace = model, X, namespace
-        self.dtype = namespace.dtype_of(X)
+        self.dtype = design.dtype
 
     def transform(self) -> Any:
         """The columns of the selected features."""
@@ -69,7 +70,7 @@ class OnDevice:
             return xp.exp(z[:, 0]) if isinstance(self.model._loss(), LogLink) else z[:, 0]
         chosen = self.namespace.cast(z[:, 0] > 0, np.dtype(np.int64)) if z.shape[1] == 1 else xp.argmax(z, axis=1)
         classes = np.asarray(self.model.classes_)
-        if classes.dtype.kind not in "iuf":
+        if classes.dtype.kind not in "biuf":
             return classes[self.namespace.to_host(chosen)]
         return self.namespace.take(self.namespace.to_device(classes), chosen, 0)
 
@@ -103,8 +104,6 @@ class OnDevice:
 
     def _columns(self, features: Any) -> Any:
         if self.namespace.csr_parts(self.X) is not None:
-            from levelprox.designs.device import DeviceDesign
-
             return DeviceDesign(self.X).gathered(np.asarray(features, np.intp))
         return self.namespace.take(self.X, self.namespace.to_device(np.asarray(features, np.int64)), 1)
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
 from levelprox.designs.base import column_name, rounding
 from levelprox.errors import InvalidInputError
+from levelprox.objectives.survey import is_missing
 from levelprox.validation import as_array, is_number
 
 #: How X is read; the design says where it is not finite.
@@ -58,26 +58,6 @@ def warn_of_rounding(X: object) -> None:
         warnings.warn(message, UserWarning, stacklevel=4)
 
 
-def check_labels(y: NDArray[Any]) -> None:
-    """Raise unless the labels can be told from one another and put in order."""
-    if y.dtype.kind != "O":
-        return
-    missing = np.array([_is_missing(label) for label in y])
-    if np.any(missing):
-        i = int(np.argmax(missing))
-        raise InvalidInputError(f"Input y contains NaN: {y[i]!r} at index {i} ({np.count_nonzero(missing)} in total)")
-    kinds = sorted({type(label).__name__ for label in y})
-    if len(kinds) > 1 and "str" in kinds:
-        raise InvalidInputError(f"y must hold classes of one type, got {' and '.join(kinds)}")
-
-
-def _is_missing(label: Any) -> bool:
-    try:
-        return label is None or bool(label != label)
-    except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor not
-        return True
-
-
 def _is_of_y(error: Exception) -> bool:
     """X is not searched for NaN by scikit-learn, but here."""
     return any(words in str(error) for words in ("Input y contains", "Input contains NaN", "NA is ambiguous"))
@@ -102,5 +82,5 @@ def _in_table(X: object) -> str:
 def _in_y(y: object) -> str:
     """Where y first is not finite."""
     labels = np.asarray(y, dtype=object).ravel()
-    bad = np.flatnonzero([_is_missing(b) or (is_number(b) and math.isinf(float(b))) for b in labels])
+    bad = np.flatnonzero([is_missing(b) or (is_number(b) and math.isinf(float(b))) for b in labels])
     return f"at index {bad[0]} of y ({bad.size} in total)" if bad.size else ""

@@ -13,12 +13,13 @@ from levelprox.designs import as_design
 from levelprox.errors import InvalidInputError
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.border import Border
-from levelprox.estimators.elsewhere import Prepared, where_it_is
+from levelprox.estimators.elsewhere import Prepared, at_hand, elementwise, where_it_is
 from levelprox.estimators.named_losses import REGRESSION_LOSSES, loss_of
 from levelprox.estimators.task import Budget, Task
 from levelprox.losses import Loss, Squared
 from levelprox.losses.log_link import LogLink
 from levelprox.objectives import LinearModel
+from levelprox.objectives.anywhere import is_elsewhere
 from levelprox.objectives.shards import Form
 from levelprox.objectives.source import Source
 from levelprox.objectives.survey import Survey
@@ -66,7 +67,7 @@ class Regression(RegressorMixin, SparseLinearModel):
         """
         from sklearn.metrics import d2_tweedie_score, r2_score
 
-        predicted = self.predict(X, offset, exposure)
+        y, predicted, sample_weight = at_hand(y, self.predict(X, offset, exposure), sample_weight)
         loss = self._loss()
         if not isinstance(loss, LogLink):
             return float(r2_score(y, predicted, sample_weight=sample_weight))
@@ -77,7 +78,7 @@ class Regression(RegressorMixin, SparseLinearModel):
         loss = self._loss()
         survey = source.survey(loss, False, boolean("standardize", self.standardize))
         form = Form(loss, boolean("fit_intercept", self.fit_intercept))
-        return Prepared(source, form, survey, survey.total, _unit_elsewhere(loss, source, survey))
+        return Prepared(source, form, survey, survey.total, survey.total, _unit_elsewhere(loss, source, survey))
 
     def _known_elsewhere(self, offset: Any, exposure: Any) -> Any:
         """What is known to add to each margin, of data that are elsewhere; it is checked where it is."""
@@ -85,8 +86,10 @@ class Regression(RegressorMixin, SparseLinearModel):
             return offset
         if not isinstance(self._loss(), LogLink):
             raise InvalidInputError(f"exposure is for poisson and gamma, not for loss={self.loss!r}; use offset")
-        known = exposure.log() if hasattr(exposure, "log") else np.log(exposure)
-        return known if offset is None else known + offset
+        if offset is not None and is_elsewhere(exposure) != is_elsewhere(offset):
+            raise InvalidInputError("exposure and offset must be arrays of the same library")
+        known = elementwise(_log_exposure, exposure)
+        return known if offset is None else known + (offset if is_elsewhere(offset) else np.asarray(offset))
 
     def _loss(self) -> Loss:
         return loss_of(self.loss, REGRESSION_LOSSES)
@@ -146,6 +149,16 @@ class Regression(RegressorMixin, SparseLinearModel):
         with suppress(InvalidInputError):  # a loss that `fit` will refuse
             tags.target_tags.positive_only = self._loss().kind in ("count", "positive")
         return tags
+
+
+def _log_exposure(exposure: Any) -> Any:
+    """log(exposure) of some samples, of NumPy or of a library that has `log` as a method; they must be positive."""
+    own = exposure if hasattr(exposure, "log") else np.asarray(real_array("exposure", exposure), np.float64)
+    bad = ~(own > 0)
+    if bad.any():
+        i = int(bad.nonzero()[0].ravel()[0])
+        raise InvalidInputError(f"exposure must be positive, got {float(own[i]):g} at index {i}")
+    return own.log() if hasattr(own, "log") else np.log(own)
 
 
 def _one_each(name: str, values: ArrayLike, n: int) -> Vector:

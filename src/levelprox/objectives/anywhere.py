@@ -76,12 +76,12 @@ def is_elsewhere(X: object) -> bool:
 
 def is_lazy(X: object) -> bool:
     """Whether X is Dask's."""
-    return _root(X) in _DASK
+    return library_of(X) in _DASK
 
 
 def is_on_device(X: object) -> bool:
     """Whether X is a tensor of torch or an array of cupy."""
-    return _root(X) in _DEVICES
+    return library_of(X) in _DEVICES
 
 
 def source_of(
@@ -110,5 +110,6 @@ def source_of(
     return None
 
 
-def _root(X: object) -> str:
+def library_of(X: object) -> str:
+    """The name of the package that X is of."""
     return type(X).__module__.split(".")[0]

@@ -26,7 +26,7 @@ from levelprox.objectives.asked import AHEAD, Answer, Asked, Ledger, Question, T
 from levelprox.objectives.linear_model import FARTHER, gains_for_ever
 from levelprox.objectives.shards import Form
 from levelprox.objectives.source import Source
-from levelprox.objectives.survey import Survey, check_few
+from levelprox.objectives.survey import Survey, check_few, check_labels
 
 _DOUBLE = np.dtype(np.float64)
 
@@ -147,6 +147,10 @@ class DeviceSamples(Source):
 
     def _classes(self) -> tuple[NDArray[Any], Vector]:
         weight = self.weights
+        if not self._is_here(self.y):
+            check_labels(self.y)
+        elif self._number(self.namespace.cast(self.y != self.y, _DOUBLE).sum()):
+            raise InvalidInputError("y contains NaN")
         if self._is_here(self.y):
             classes = self.namespace.to_host(self.namespace.xp.unique(self.y[weight > 0]))
         elif self.weight is None:

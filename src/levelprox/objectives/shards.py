@@ -82,6 +82,7 @@ class Folding:
 
     def __call__(self, shard: Shard) -> Shard:
         order = np.random.default_rng([self.seed, shard.index]).permutation(shard.design.shape[0])
+        order += shard.index  # else rows of chunks with fewer rows than folds would all be in the first ones
         counts = (order % self.folds == self.fold) == self.held_out
         own = np.ones(order.size) if shard.weight is None else shard.weight
         return shard.weighing(np.where(counts, own, 0.0))

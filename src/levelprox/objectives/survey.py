@@ -16,6 +16,7 @@ from levelprox.designs.running_moments import RunningMoments
 from levelprox.errors import InvalidInputError
 from levelprox.losses import Loss
 from levelprox.objectives.shards import Shard
+from levelprox.validation import finite
 
 _DIGITS = 12  # bits of a number that are looked at in one round
 _MOST_CLASSES = 10_000
@@ -52,7 +53,9 @@ class Survey:
     largest: float
 
     def __add__(self, other: Survey) -> Survey:
-        classes, places = np.unique(np.concatenate([self.classes, other.classes]), return_inverse=True)
+        both = np.concatenate([self.classes, other.classes])
+        check_labels(both)
+        classes, places = np.unique(both, return_inverse=True)
         check_few(classes)
         weights = _sums(places, np.concatenate([self.class_weights, other.class_weights]), classes.size)
         return Survey(
@@ -87,9 +90,13 @@ class Surveying:
     def __call__(self, shard: Shard) -> Survey:
         design, y = shard.design, shard.y
         assert y is not None
+        numbers = np.zeros(1)
         try:
             check_finite(design.kernel)
-            numbers = np.zeros(1) if self.labels else self.loss.check_targets(y, "y")
+            if self.labels:
+                check_labels(y)
+            else:
+                numbers = self.loss.check_targets(y, "y")
         except InvalidInputError as error:
             raise InvalidInputError(f"chunk {shard.index}: {error}") from None
         moments, of_y = RunningMoments(design.shape[1]), RunningMoments(1)
@@ -202,3 +209,32 @@ def check_few(classes: NDArray[Any]) -> None:
     """Raise where there are so many classes that targets must be numbers."""
     if classes.size > _MOST_CLASSES:
         raise InvalidInputError(f"y has more than {_MOST_CLASSES} classes; targets that are numbers are for regression")
+
+
+def check_labels(y: NDArray[Any]) -> None:
+    """Raise unless the labels can be told from one another and put in order."""
+    if y.dtype.kind == "f":
+        finite("y", y)
+        between = np.flatnonzero(y != np.floor(y))
+        if between.size:
+            i = int(between[0])
+            raise InvalidInputError(
+                f"Unknown label type: continuous, y is {y[i]:g} at index {i}; numbers are for regression"
+            )
+    if y.dtype.kind != "O":
+        return
+    missing = np.array([is_missing(label) for label in y])
+    if np.any(missing):
+        i = int(np.argmax(missing))
+        raise InvalidInputError(f"Input y contains NaN: {y[i]!r} at index {i} ({np.count_nonzero(missing)} in total)")
+    kinds = sorted({type(label).__name__ for label in y})
+    if len(kinds) > 1 and "str" in kinds:
+        raise InvalidInputError(f"y must hold classes of one type, got {' and '.join(kinds)}")
+
+
+def is_missing(label: Any) -> bool:
+    """Whether this is no label: None, NaN, or another word for it."""
+    try:
+        return label is None or bool(label != label)
+    except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor not
+        return True
