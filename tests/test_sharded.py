@@ -209,6 +209,18 @@ def test_at_most_k_features(name: str, seed: int) -> None:
         assert "not examined" in str(a.exchanges)
 
 
+@pytest.mark.parametrize("k", [2, 3])
+def test_at_most_k_features_where_the_curvature_changes_with_every_fit(k: int) -> None:
+    from sklearn.datasets import load_breast_cancer
+
+    X, y = load_breast_cancer(return_X_y=True)
+    X, b = (X - X.mean(axis=0)) / X.std(axis=0), 2.0 * y - 1
+    weight = np.random.default_rng(0).integers(1, 4, b.size).astype(float)
+    far = InMemory.cut(X, b, 2, weight).model(Form(Logistic(), True))
+    a, c = best_subset(far, k), best_subset(LinearModel(X, b, "logistic", weight, fit_intercept=True), k)
+    assert a.psi <= c.psi * (1 + 1e-9)
+
+
 def test_features_that_are_kept_and_signs() -> None:
     X, b = data(Squared(), 4, 200, 40)
     far, near = InMemory.cut(X, b, 3).model(Form(Squared(), True)), LinearModel(X, b, fit_intercept=True)
