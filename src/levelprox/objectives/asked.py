@@ -23,6 +23,7 @@ from levelprox.losses import Loss
 from levelprox.objectives.base import Vector
 from levelprox.objectives.curved import Curved, Matrix
 from levelprox.objectives.linear_model import LinearModel
+from levelprox.objectives.shards import Form
 
 Features = NDArray[np.intp]
 
@@ -172,6 +173,7 @@ class Asked(Curved):
     #: Whether a round costs so much by itself that all a search along a step may try is asked for with the step.
     foresees: bool = True
     loss: Loss
+    form: Form
     features: Features
     n_all: int
     ledger: Ledger
@@ -199,6 +201,15 @@ class Asked(Curved):
     @property
     def dimension(self) -> int:
         return self.features.size * self.width
+
+    @property
+    def exempt(self) -> NDArray[np.intp]:
+        last = np.flatnonzero(self.features == self.n_all - 1)
+        return last if self.form.fit_intercept else last[:0]
+
+    @property
+    def attained(self) -> bool:
+        return self.loss.attained
 
     def restrict(self, W: NDArray[np.intp]) -> Self:
         part = copy.copy(self)

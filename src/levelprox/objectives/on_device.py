@@ -331,11 +331,6 @@ class DeviceModel(Asked):
         return [(a, b) for a in range(self.width) for b in range(a, self.width)]
 
     @property
-    def exempt(self) -> NDArray[np.intp]:
-        last = np.flatnonzero(self.features == self.n_all - 1)
-        return last if self.form.fit_intercept else last[:0]
-
-    @property
     def n_margins(self) -> int:
         return self.design.n * self.width
 
@@ -406,10 +401,6 @@ class DeviceModel(Asked):
         return math.inf if math.isinf(self.loss.smoothness) else self.loss.smoothness * self._squares.total
 
     @property
-    def attained(self) -> bool:
-        return self.loss.attained
-
-    @property
     def convex_start(self) -> DeviceModel | None:
         """The same samples with the loss's own convex start for its loss."""
         start = self.loss.convex_start
@@ -427,10 +418,6 @@ class DeviceModel(Asked):
         other.losses, other.ledger = Losses(self.samples, other.form), Ledger()
         other._facts, other._own = {}, {}
         return other
-
-    @property
-    def origin(self) -> Vector:
-        return self.margins(np.zeros(self.dimension))
 
     def first_guess(self) -> Vector:
         x = np.zeros(self.dimension)

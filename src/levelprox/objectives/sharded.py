@@ -204,11 +204,6 @@ class ShardedModel(Asked):
         return self.shards.total(Evaluation(question)).times(1 / self.summary.total)
 
     @property
-    def exempt(self) -> NDArray[np.intp]:
-        last = np.flatnonzero(self.features == self.n_all - 1)
-        return last if self.form.fit_intercept else last[:0]
-
-    @property
     def n_margins(self) -> int:
         return self.summary.count * self.width
 
@@ -242,10 +237,6 @@ class ShardedModel(Asked):
         return self.loss.smoothness * float(self.column_squares.sum())
 
     @property
-    def attained(self) -> bool:
-        return self.loss.attained
-
-    @property
     def convex_start(self) -> ShardedModel | None:
         """The same samples with the loss's own convex start for its loss."""
         if self.loss.convex_start is None:
@@ -255,10 +246,6 @@ class ShardedModel(Asked):
         convex = copy.copy(self._convex[0])
         convex.features = self.features
         return convex
-
-    @property
-    def origin(self) -> Vector:
-        return self.margins(np.zeros(self.dimension))
 
     def first_guess(self) -> Vector:
         x = np.zeros(self.dimension)
