@@ -167,8 +167,8 @@ class Cluster(Crew):
         failed = [i for i, chunk in enumerate(chunks) if chunk.status == "error"]
         if isinstance(error, KilledWorker):
             raise BackendError(
-                f"{_named(failed, error.task)}: {error.allowed_failures + 1} workers died while working on it, "
-                "for want of memory most likely: make the chunks smaller, or give the workers more memory"
+                f"{_named(failed, error.task)}: {error.allowed_failures + 1} workers died while working on it, or on "
+                "another beside it, for want of memory most likely: make the chunks smaller, or give the workers more"
             ) from error
         if failed:
             explained = told(failed[0], error)
