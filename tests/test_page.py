@@ -149,7 +149,7 @@ def test_names_can_do_nothing(diabetes):
     pandas = pytest.importorskip("pandas")
     X, y = diabetes
     names = [*EVIL, "a", "b", "c"]
-    frame = pandas.DataFrame(X, columns=names)
+    frame = pandas.DataFrame(X, columns=pandas.Index(names, dtype=object))  # Arrow's strings cannot be as bad as these
     labels = np.array(["<i>low</i>", "</td><script>alert(2)</script>"])[(y > np.median(y)).astype(int)]
     with may_diverge():
         model = SparseClassifier(n_features=10).fit(frame, labels)
