@@ -69,7 +69,7 @@ def pages(tmp_path_factory):
     X, y = load_diabetes(return_X_y=True)
     within = SparseRegressor(level=2.5).fit(X, y)
     write_page(folder / "residuals.html", within, X, y, level=np.linspace(0.3, 5, 11))
-    names = pandas.Index([*EVIL, "a" * 300, "b c " * 40, "c"], dtype=object)  # Arrow's strings cannot be as bad as these
+    names = pandas.Index([*EVIL, "a" * 300, "b c " * 40, "c"], dtype=object)  # Arrow's strings cannot hold them
     frame = pandas.DataFrame(X, columns=names)
     hostile = SparseRegressor(n_features=10).fit(frame, y)
     write_page(folder / "hostile.html", hostile, frame, y, title=EVIL[0])
