@@ -46,6 +46,7 @@ from tests.clusters import (
 LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 SEEDS = range(20) if LONG else range(1)
 N, D, CHUNKS, WORKERS = 300, 10, 5, 3
+NULL = 6  # rounds of the null fit: before its end there is no point to hand out
 X, Y = samples(N, D)
 
 
@@ -69,7 +70,7 @@ def expected():
 
 @pytest.fixture(scope="module")
 def rounds():
-    """How many a fit takes: six for the null fit, the last two after its end."""
+    """How many a fit takes: `NULL` for the null fit, the last two after its end."""
     shards = struck(ClusterShards.total, 0)
     fitted(shards.of(cut(X, CHUNKS), Y), start="direct")
     return shards.rounds[0]
@@ -219,9 +220,10 @@ class Killing:
 def test_a_chunk_that_kills_its_workers(client):
     await_workers(client, WORKERS)
     shards = ClusterShards.of(cut(X, CHUNKS), Y, client=client)
-    client.run_on_scheduler(partial(_allow, failures=0))
+    # After one death Dask may blame a chunk that waited beside it on the same worker; after three it is the right one.
+    client.run_on_scheduler(partial(_allow, failures=2))
     try:
-        with pytest.raises(BackendError, match=r"^chunk \d: 1 workers died .* make the chunks smaller"):
+        with pytest.raises(BackendError, match=r"^chunk 3: 3 workers died .* make the chunks smaller"):
             shards.total(Killing())
     finally:
         client.run_on_scheduler(partial(_allow, failures=3))
@@ -272,12 +274,13 @@ def test_all_workers_go_for_good(monkeypatch, rounds, seed):
             killed(pids)
             return ClusterShards.total(shards, work)
 
-        shards = struck(blow, rounds - 3 - seed % 6).of(cut(X, CHUNKS), Y, client=client)
+        at = rounds - 3 - seed % (rounds - 4)  # any round but the first, and those after the end
+        shards = struck(blow, at).of(cut(X, CHUNKS), Y, client=client)
         began = time.monotonic()
         with pytest.raises(BackendError, match="no worker is left, and for 3 s") as caught:
             fitted(shards, start="direct")
         assert time.monotonic() - began < 60
-        assert caught.value.result is not None, caught.value
+        assert (caught.value.result is not None) == (at > NULL), caught.value
 
 
 def test_data_that_were_scattered_cannot_be_made_again():
@@ -324,12 +327,13 @@ def test_the_scheduler_goes(monkeypatch, tmp_path, rounds, how, seed):
                 return ClusterShards.total(shards, work)
 
             await_workers(client, 1)
-            shards = struck(blow, rounds - 3 - seed % 6).of(cut(X, CHUNKS), Y, client=client)
+            at = rounds - 3 - seed % (rounds - 4)  # any round but the first, and those after the end
+            shards = struck(blow, at).of(cut(X, CHUNKS), Y, client=client)
             began = time.monotonic()
             with pytest.raises(BackendError, match="scheduler") as caught:
                 fitted(shards, start="direct")
             assert time.monotonic() - began < 60
-            assert caught.value.result is not None, caught.value
+            assert (caught.value.result is not None) == (at > NULL), caught.value
             scheduler.kill()
     finally:
         for process in (scheduler, worker):
