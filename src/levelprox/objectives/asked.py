@@ -170,8 +170,6 @@ class Asked(Curved):
     """
 
     smooth = curved = dear = True
-    #: Whether a round costs so much by itself that all a search along a step may try is asked for with the step.
-    foresees: bool = True
     loss: Loss
     form: Form
     features: Features
@@ -252,7 +250,7 @@ class Asked(Curved):
     def evaluated(self, z: Vector, dx: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
         new = self.moved(dx) + z
         wanted = "hessian" if with_hessian else "gradient"
-        known = _place(new).known = self._asked_for(new, wanted, np.asarray(dx, np.float64) if self.foresees else None)
+        known = _place(new).known = self._asked_for(new, wanted, np.asarray(dx, np.float64))
         return new, cast(Vector, known.gradient), known.hessian if with_hessian else None
 
     def along(self, before: Vector, after: Vector) -> Callable[[float], float]:
