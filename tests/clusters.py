@@ -43,9 +43,18 @@ def started(workers: int, processes: bool) -> Iterator[Client]:
             memory_limit=None,
             silence_logs=50,
         ) as cluster,
+        _closing(cluster),
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
+
+
+@contextlib.contextmanager
+def _closing(cluster: LocalCluster) -> Iterator[None]:
+    """Close the cluster in the end; distributed trips over the address of a worker that was replaced just then."""
+    yield
+    with contextlib.suppress(KeyError):
+        cluster.close()
 
 
 @contextlib.contextmanager
