@@ -275,12 +275,12 @@ class ColumnFits:
         parameter: float,
         width: float,
         concordance: float,
-        curvature_bound: float,
         target: _F64,
         weight: _F64 | None,
         offset: _F64 | None,
         convex: bool = True,
         attained: bool = True,
+        curvature_bound: float = ...,
     ) -> None: ...
     # "fitted", "not below" or "failed", then x, psi, margins and Hessian there, a bound on what is left to gain, and what rounding may change.
     # Column j is values[j], or where rows[j] are given has values[j] there and is 0 elsewhere.
@@ -290,8 +290,9 @@ class ColumnFits:
         rows: list[NDArray[np.int64] | None],
         x: list[float],
         tolerance: float,
-        accuracy: float,
         below: float,
+        accuracy: float = ...,
+        noise: float = ...,
     ) -> tuple[str, _F64, float, _F64, _F64, float, float]: ...
     # The least psi along each column by itself, from given margins.
     def least_along(self, values: list[_F64], rows: list[NDArray[np.int64] | None], margins: _F64) -> _F64: ...

@@ -30,7 +30,7 @@ from levelprox.problem import Problem
 from levelprox.restriction import Enough, How, solve_restriction
 from levelprox.result import Iterate, Status
 from levelprox.search import Search
-from levelprox.subset import Exchanges, Subset
+from levelprox.subset import Additions, Exchanges, Subset
 from levelprox.subsolvers import Newton
 from levelprox.surrogate import surrogate_by_name
 from levelprox.watch import Watch
@@ -325,6 +325,7 @@ class DistantSearch:
             self.n_refits,
             self.watch.elapsed,
             tuple(self.watch.history),
+            None if math.isnan(multiplier) else Additions(min(1, outside), outside),  # the most promising one was refitted
         )
 
 

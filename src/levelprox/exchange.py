@@ -174,8 +174,8 @@ class Exchange:
         The columns of ∇²ψ there that belong to the fit.
     own : ndarray of shape (n_features, width, width)
         Its diagonal blocks.
-    outside : ndarray of bool of shape (n_features,)
-        The features that may be taken in: not in the fit, and their columns not zero.
+    outside : ndarray of bool of shape (n_features,), optional
+        The features that may be taken in: not in the fit, and their columns not zero. By default those that have curvature.
     typical : ndarray of shape (n_features,), optional
         A typical curvature of ψ along each feature, for those along which it is straight at the fit.
     basis : ndarray of shape (fit.x.size, rank), optional
@@ -190,7 +190,7 @@ class Exchange:
         gradient: Vector,
         cross: Matrix,
         own: Matrix,
-        outside: NDArray[np.bool_],
+        outside: NDArray[np.bool_] | None = None,
         typical: Vector | None = None,
         basis: Matrix | None = None,
     ) -> None:
@@ -211,6 +211,9 @@ class Exchange:
             self.K, self.B, self.cross = inverse.T @ inverse, cross @ inverse, cross @ basis.T
             spanned = np.einsum("js,js->j", cross, cross)[:, None, None]
         self.left = self.own - spanned
+        if outside is None:
+            outside = np.einsum("jaa->j", self.own) > 0
+            outside[fit.features] = False
         self.straight = np.flatnonzero(np.any(self.own != own, axis=(1, 2)) & outside)
         self.least_gain = np.zeros(d)  # what a feature gains at least, where that is known
         self.outside = outside
@@ -311,7 +314,7 @@ class Exchange:
             gain[self.outside & ~solid] = 0.0
             gain[self.outside & self.problem.must_be_nonnegative() & (slope >= 0)] = 0.0
             return gain
-        j = np.flatnonzero(self.outside)
+        j = np.flatnonzero(self.outside & (np.einsum("jaa->j", self.own) > 0))
         ridge = _DEPENDENT * np.einsum("jaa->j", self.own[j])[:, None, None] * np.eye(self.width)
         step = np.linalg.solve(left[j] + ridge, gradient[j][:, :, None])[:, :, 0]
         gain[j] = 0.5 * np.einsum("ja,ja->j", gradient[j], step)

@@ -116,6 +116,7 @@ class Refits:
         self.convex = None if convex is None else Refits(replace(problem, objective=convex), how, self.columns)
         self.compiled: list[_kernels.ColumnFits] = []
         self.signs = problem.must_be_nonnegative()
+        self.noise = objective.column_noise() if isinstance(objective, LinearModel) else None
         convex_part = isinstance(objective, LinearModel) and objective.loss.weak_convexity == 0
         if isinstance(objective, LinearModel | OneVsRestModel) and (convex_part or not np.any(self.signs)):
             parts = (objective,) if isinstance(objective, LinearModel) else objective.parts
@@ -158,7 +159,7 @@ class Refits:
             end, fit = self._by_columns(features, near, tolerance, below, accuracy)
             if end != "failed":
                 return fit
-        return self._by_itself(features, near, tolerance)
+        return self._by_itself(features, near, tolerance, accuracy)
 
     def _by_columns(
         self, features: Features, near: Fit, tolerance: float, below: float, accuracy: float
@@ -166,9 +167,10 @@ class Refits:
         """Return how the compiled fits end, and the fit. Classes are fitted one by one: only the features tie them."""
         begin = _begun_at(near, features, len(self.compiled)).reshape(-1, len(self.compiled))
         stored = self._stored(features)
+        noise = 0.0 if self.noise is None else 8 * float(np.max(self.noise[features], initial=0.0))
         fits = []
         for k, compiled in enumerate(self.compiled):
-            arguments = (begin[:, k].tolist(), tolerance, accuracy, below)
+            arguments = (begin[:, k].tolist(), tolerance, below, accuracy, noise)
             end, x, psi, margins, hessian, gap, resolution = compiled.fit(*stored, *arguments)
             if end != "fitted":
                 return end, None
@@ -220,7 +222,7 @@ class Refits:
                 return Fit(features, x, fit.psi, fit.margins, None, fit.gap, fit.resolution)
             entered = steepest
             free[entered] = True
-        return self._by_itself(features, near, tolerance)
+        return self._by_itself(features, near, tolerance, accuracy)
 
     def _steepest(self, features: Features, without: NDArray[np.bool_], margins: Vector) -> int | None:
         """Return the feature at its bound along which ψ falls fastest, relative to the length of its column."""
@@ -236,7 +238,7 @@ class Refits:
                 best = max(best, (descent / scale, int(place)), key=lambda pair: pair[0])
         return best[1]
 
-    def _by_itself(self, features: Features, near: Fit, tolerance: float) -> Fit:
+    def _by_itself(self, features: Features, near: Fit, tolerance: float, accuracy: float = ACCURACY) -> Fit:
         """Return the fit over the data as they are: by Newton's method or, failing that, by working sets."""
         part = self.problem.restrict(features)
         objective = cast(Model, part.objective)
@@ -245,7 +247,7 @@ class Refits:
             x = np.zeros(part.dimension)  # large coefficients held each other; without one of them all bounds may break
         if not np.any(part.must_be_nonnegative()):
             model = self._with_columns(objective, features)
-            found = _by_newton(model, x, tolerance)
+            found = _by_newton(model, x, tolerance, accuracy)
             if found is not None:
                 return Fit(features, *found, *_gap(model, *found[1:]))
         part = replace(part, weights=np.zeros(features.size))
@@ -253,7 +255,11 @@ class Refits:
         end = solve_restriction(part, start, Enough(tolerance), self.how)
         if end.stop == "interrupted":
             raise KeyboardInterrupt
-        return Fit(features, end.x, end.psi, objective.margins(end.x) if end.margins is None else end.margins)
+        margins = objective.margins(end.x) if end.margins is None else end.margins
+        if np.any(part.must_be_nonnegative()):
+            return Fit(features, end.x, end.psi, margins)
+        hessian = objective.hessian_of(margins, True)
+        return Fit(features, end.x, end.psi, margins, hessian, *_gap(objective, end.psi, margins, hessian))
 
     def _with_columns(self, objective: Model, features: Features) -> Model:
         """ψ over these features; of several classes with their columns side by side, for they are looked at often."""
@@ -264,9 +270,9 @@ class Refits:
 
 
 def _compiled(part: LinearModel) -> _kernels.ColumnFits:
-    about = (*part.loss.kernel, part.concordance, part.loss.smoothness)
-    samples = (part.target, part.sample_weight)
-    return _kernels.ColumnFits(*about, *samples, part.offset, part.loss.weak_convexity == 0, part.attained)
+    about, samples = (*part.loss.kernel, part.concordance), (part.target, part.sample_weight)
+    convex, smoothness = part.loss.weak_convexity == 0, part.loss.smoothness
+    return _kernels.ColumnFits(*about, *samples, part.offset, convex, part.attained, smoothness)
 
 
 def _together(fits: list[Fit]) -> Fit:
@@ -290,18 +296,21 @@ def _begun_at(near: Fit, features: Features, width: int) -> Vector:
     return x.ravel()
 
 
-def _by_newton(objective: Model, x: Vector, tolerance: float) -> tuple[Vector, float, Vector, Matrix] | None:
-    """x, ψ, margins and Hessian where ‖∇ψ‖∞ or what is left to gain is small; None where that is not soon reached."""
+def _by_newton(
+    objective: Model, x: Vector, tolerance: float, accuracy: float
+) -> tuple[Vector, float, Vector, Matrix] | None:
+    """Return x, ψ, margins and Hessian once ‖∇ψ‖∞ and what is left to gain are small; None if that takes many steps."""
     z = objective.margins(x)
     psi, gradient, hessian = objective.value_of(z), objective.gradient_of(z), objective.hessian_of(z, True)
     ridge = np.diag(_RIDGE * np.diagonal(hessian))
     for _ in range(_STEPS):
-        if float(np.max(np.abs(gradient), initial=0.0)) <= tolerance:
-            return x, psi, z, hessian
+        flat = float(np.max(np.abs(gradient), initial=0.0)) <= tolerance
         step = _newton_step(hessian, gradient, ridge, objective.width if objective.only_contrasts else 1)
         if step is None:
-            return None
+            return (x, psi, z, hessian) if flat else None
         foretold = -float(np.sum(step * gradient))
+        if flat and foretold <= 2 * accuracy * abs(psi):
+            return x, psi, z, hessian
         if foretold <= _SHOWS * abs(psi):  # as where classes are separated: coefficients grow for ever and gain nothing
             return x, psi, z, hessian
         along = objective.moved(step)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -136,7 +137,8 @@ class Search:
         self.swaps = Swaps(problem, null, self.null, tolerance, self._how(), self.prove)
         self.swaps.watch, self.swaps.pieces = self.watch, self.pieces
         if self.objective.convex_start is None:
-            self.swaps.best = self.swaps.rough = self.swaps.fitted(exempt, null)
+            with suppress(TimeoutError):  # the search itself says that there is no time
+                self.swaps.best = self.swaps.rough = self.swaps.fitted(exempt, null)
         self.swaps.n_grad = 2 if exempt.size else 1
 
     def sets(self) -> Iterator[Fit]:

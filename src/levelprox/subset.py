@@ -33,9 +33,9 @@ class Exchanges:
 
     @property
     def proved(self) -> bool:
-        """Whether no exchange at all lowers ψ, as exactly as `tol` has each set fitted.
+        """Whether no exchange at all lowers ψ by more than 1e-10 of it, or its rounding.
 
-        Where columns are equal but for their sixth digit, a gradient within tol may leave some 1e-5 of ψ to gain.
+        Where ψ is not convex this is a statement about local refits, begun at the fit.
         """
         return self.examined == self.total
 
@@ -44,7 +44,7 @@ class Exchanges:
             return "there is no exchange of one feature for another"
         if not self.examined:
             return "exchanges of one feature for another were not examined"
-        which = f"any of the {self.total}" if self.proved else f"the {self.examined} most promising of {self.total}"
+        which = f"any of the {self.total}" if self.proved else f"any of the {self.examined} examined of {self.total}"
         return f"not improved by {which} exchanges of one feature for another"
 
 

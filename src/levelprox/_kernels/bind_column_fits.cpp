@@ -4,6 +4,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <limits>
+
 #include "column_fits.hpp"
 #include "module.hpp"
 #include "subproblem.hpp"
@@ -41,20 +43,21 @@ void bind_column_fits(nb::module_ &m) {
     nb::class_<ColumnFits>(m, "ColumnFits")
         .def(
             "__init__",
-            [](ColumnFits *self, const std::string &loss, double parameter, double width, double concordance, double curvature_bound, In target, std::optional<In> weight,
-               std::optional<In> offset, bool convex, bool attained) {
+            [](ColumnFits *self, const std::string &loss, double parameter, double width, double concordance, In target, std::optional<In> weight,
+               std::optional<In> offset, bool convex, bool attained, double curvature_bound) {
                 const std::size_t n = target.shape(0);
                 require(!weight || weight->shape(0) == n, "the weights do not fit the samples");
                 require(!offset || offset->shape(0) == n, "the offsets do not fit the samples");
                 new (self) ColumnFits(std::int64_t(n), loss, parameter, width, concordance, curvature_bound, target.data(),
                                       weight ? weight->data() : nullptr, offset ? offset->data() : nullptr, convex, attained);
             },
-            "loss"_a, "parameter"_a, "width"_a, "concordance"_a, "curvature_bound"_a, "target"_a.noconvert(), "weight"_a.noconvert().none(),
-            "offset"_a.noconvert().none(), "convex"_a = true, "attained"_a = true, nb::keep_alive<1, 7>(), nb::keep_alive<1, 8>(), nb::keep_alive<1, 9>())
+            "loss"_a, "parameter"_a, "width"_a, "concordance"_a, "target"_a.noconvert(), "weight"_a.noconvert().none(),
+            "offset"_a.noconvert().none(), "convex"_a = true, "attained"_a = true,
+            "curvature_bound"_a = std::numeric_limits<double>::infinity(), nb::keep_alive<1, 6>(), nb::keep_alive<1, 7>(), nb::keep_alive<1, 8>())
         .def(
             "fit",
             [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, std::vector<double> x,
-               double tolerance, double accuracy, double below) -> nb::object {
+               double tolerance, double below, double accuracy, double noise) -> nb::object {
                 const std::size_t count = values.size();
                 require(x.size() == count, "there must be a coefficient for each column");
                 const Columns columns = checked(values, rows, self.rows());
@@ -62,14 +65,14 @@ void bind_column_fits(nb::module_ &m) {
                 {
                     Poll poll;
                     nb::gil_scoped_release release;
-                    found = self.fit(columns, std::move(x), tolerance, accuracy, below, poll);
+                    found = self.fit(columns, std::move(x), tolerance, accuracy, below, noise, poll);
                 }
                 constexpr const char *names[] = {"fitted", "not below", "failed"};
                 return nb::make_tuple(names[int(found.end)], as_array(std::move(found.x), {count}), found.psi,
                                       as_array(std::move(found.margins), {std::size_t(self.rows())}), as_array(std::move(found.hessian), {count, count}),
                                       found.gap, found.resolution);
             },
-            "values"_a, "rows"_a, "x"_a, "tolerance"_a, "accuracy"_a, "below"_a)
+            "values"_a, "rows"_a, "x"_a, "tolerance"_a, "below"_a, "accuracy"_a = 1e-13, "noise"_a = 0.0)
         .def(
             "least_along",
             [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, In margins) -> nb::object {
@@ -94,7 +97,7 @@ void bind_column_fits(nb::module_ &m) {
             {
                 Poll poll;
                 nb::gil_scoped_release release;
-                const OrthonormalBasis basis(n, columns, weight.data(), poll);
+                const OrthonormalBasis basis(n, columns, weight.data(), OrthonormalBasis::ROUNDING, poll);
                 rank = basis.rank();
                 for (std::size_t p = 0; p < rank; ++p) vectors.insert(vectors.end(), basis.vector(p), basis.vector(p) + n);
                 for (std::size_t j = 0; j < columns.size(); ++j) {

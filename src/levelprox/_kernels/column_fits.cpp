@@ -80,37 +80,89 @@ double relative_entropy(double t) {
     return t <= -1 ? 1.0 : (1 + t) * std::log1p(t) - t;
 }
 
+// A fit in a basis, as one over the columns.
+void in_units_of(const OrthonormalBasis &basis, ColumnFit &found) {
+    const std::size_t m = basis.columns(), rank = basis.rank();
+    std::vector<std::vector<double>> own;
+    for (std::size_t j = 0; j < m; ++j) own.push_back(basis.of_column(j));
+    std::vector<double> hessian(m * m), product(rank);
+    for (std::size_t j = 0; j < m; ++j) {
+        for (std::size_t p = 0; p < rank; ++p) {
+            product[p] = 0;
+            for (std::size_t q = 0; q < rank; ++q) product[p] += found.hessian[p * rank + q] * own[j][q];
+        }
+        for (std::size_t k = 0; k < m; ++k)
+            for (std::size_t p = 0; p < rank; ++p) hessian[j * m + k] += product[p] * own[k][p];
+    }
+    found.x = basis.coefficients(found.x);
+    found.hessian = std::move(hessian);
+}
+
 struct NewtonStep {
-    std::vector<double> step;  // empty where the matrix is not positive definite
-    double decrement = 0;      // g' H^-1 g
+    std::vector<double> step;        // empty where the matrix is not positive definite
+    std::vector<std::size_t> flat;   // coordinates without a pivot, whose step is 0
+    std::vector<double> slope;       // of the model along these, after the step
+    double decrement = 0;            // g' H^-1 g
 };
 
-// -(H + mu diag(reference))^-1 g over the coordinates in `active`, in units in which the diagonal is 1; `least` bounds the pivots.
-NewtonStep newton_step_of(const std::vector<double> &H, double mu, const std::vector<double> &reference, const std::vector<double> &g,
-                          const std::vector<bool> &active, double least) {
+// -(H + mu diag(reference))^-1 g, in units in which the diagonal is 1, by Cholesky's method with diagonal pivoting. Coordinates whose
+// pivots are not above `least` are left out.
+NewtonStep newton_step_of(std::vector<double> H, double mu, const std::vector<double> &reference, const std::vector<double> &g, double least) {
     const std::size_t m = g.size();
-    std::vector<std::size_t> places;
-    for (std::size_t j = 0; j < m; ++j)
-        if (active[j]) places.push_back(j);
-    const std::size_t size = places.size();
-    std::vector<double> unit(size), L(size * size), rhs(size);
-    for (std::size_t a = 0; a < size; ++a) {
-        const std::size_t j = places[a];
+    std::vector<double> unit(m), pivot(m), rhs(m);
+    for (std::size_t j = 0; j < m; ++j) {
         const double diagonal = H[j * m + j] + (mu > 0 ? mu * reference[j] : 0.0);
-        if (!(diagonal > 0) || !std::isfinite(diagonal)) return {};
-        unit[a] = std::sqrt(diagonal);
-        for (std::size_t b = 0; b < a; ++b) L[a * size + b] = H[j * m + places[b]] / unit[a] / unit[b];
-        L[a * size + a] = 1;
-        rhs[a] = -g[j] / unit[a];
+        if (!std::isfinite(diagonal)) return {};
+        unit[j] = diagonal > 0 ? std::sqrt(diagonal) : 0.0;
+        pivot[j] = diagonal > 0 ? 1.0 : 0.0;
+        for (std::size_t k = 0; k < j; ++k) {
+            H[j * m + k] = unit[j] > 0 && unit[k] > 0 ? H[j * m + k] / unit[j] / unit[k] : 0.0;
+            H[k * m + j] = H[j * m + k];
+        }
+        H[j * m + j] = pivot[j];
+        rhs[j] = unit[j] > 0 ? -g[j] / unit[j] : 0.0;
     }
-    if (!factorise(size, L, least)) return {};
-    NewtonStep found{std::vector<double>(m), 0};
-    solve_factorised(size, L, rhs);
-    for (std::size_t a = 0; a < size; ++a) {
-        const double move = rhs[a] / unit[a];
-        if (!std::isfinite(move)) return {};
-        found.step[places[a]] = move;
-        found.decrement -= move * g[places[a]];
+    // Column p of L overwrites column order[p] of H; v = L^-1 rhs on the way.
+    std::vector<std::size_t> order;
+    std::vector<bool> used(m);
+    std::vector<double> v;
+    while (order.size() < m) {
+        std::size_t next = m;
+        for (std::size_t j = 0; j < m; ++j)
+            if (!used[j] && pivot[j] > least && (next == m || pivot[j] > pivot[next])) next = j;
+        if (next == m) break;
+        used[next] = true;
+        const double root = std::sqrt(pivot[next]);
+        for (std::size_t j = 0; j < m; ++j) {
+            if (used[j]) continue;
+            double entry = H[j * m + next];
+            for (std::size_t p = 0; p < order.size(); ++p) entry -= H[j * m + order[p]] * H[next * m + order[p]];
+            H[j * m + next] = entry / root;
+            pivot[j] -= H[j * m + next] * H[j * m + next];
+        }
+        double value = rhs[next];
+        for (std::size_t p = 0; p < order.size(); ++p) value -= H[next * m + order[p]] * v[p];
+        v.push_back(value / root);
+        H[next * m + next] = root;
+        order.push_back(next);
+    }
+    NewtonStep found{std::vector<double>(m), {}, {}, 0};
+    for (std::size_t j = 0; j < m; ++j) {
+        if (used[j]) continue;
+        double slope = rhs[j];
+        for (std::size_t p = 0; p < order.size(); ++p) slope -= H[j * m + order[p]] * v[p];
+        found.flat.push_back(j);
+        found.slope.push_back(unit[j] > 0 ? slope * unit[j] : -g[j]);
+    }
+    for (std::size_t p = order.size(); p-- > 0;) {
+        double value = v[p];
+        for (std::size_t q = p + 1; q < order.size(); ++q) value -= H[order[q] * m + order[p]] * found.step[order[q]];
+        found.step[order[p]] = value / H[order[p] * m + order[p]];
+    }
+    for (std::size_t j = 0; j < m; ++j) {
+        if (unit[j] > 0) found.step[j] /= unit[j];
+        if (!std::isfinite(found.step[j])) return {};
+        found.decrement -= found.step[j] * g[j];
     }
     found.decrement = std::max(found.decrement, 0.0);
     return found;
@@ -433,13 +485,14 @@ std::vector<double> ColumnFits::reference_curvature(const Columns &columns, cons
 bool ColumnFits::is_noise(const Look &at, const Column &column, double gradient) const {
     double size = 0;
     for (std::int64_t p = 0; p < column.count; ++p) size += std::abs(at.slope[column.rows ? column.rows[p] : p] * column.values[p]);
-    return std::abs(gradient) <= 16 * EPSILON * size;
+    return std::abs(gradient) <= 64 * EPSILON * size;
 }
 
 // Newton's method for a convex loss. Where the curvature in some direction is gone (margins so far out that it underflows, or
 // beyond the parabola of Huber's loss), or a step would change margins by too much, a multiple of a typical curvature is added, and the
 // step is doubled as long as psi falls. Of orthonormal columns, a small pivot is a property of the curvature and not of rounding.
-ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bool orthonormal, double accuracy, double below, Poll &poll) const {
+ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bool orthonormal, double tolerance, double accuracy, double below,
+                              Poll &poll) const {
     constexpr int MOST = 250;
     const double least = orthonormal ? 1e-13 : 1e-7;
     const bool exponential = std::isfinite(concordance_) && concordance_ > 0;
@@ -466,14 +519,13 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
         left = 0;
         return ended(std::isfinite(at.psi) ? FitEnd::fitted : FitEnd::failed);
     }
-    std::vector<bool> active(m);
-    const std::vector<bool> all(m, true);
     for (int steps = 0; steps < MOST; ++steps) {
         if (!std::isfinite(at.psi) || !std::isfinite(largest(at.gradient)) || !std::isfinite(largest(at.hessian))) break;
         rounding = resolution(at, z);
-        for (std::size_t j = 0; j < m; ++j) active[j] = at.hessian[j * m + j] > 0 || !is_noise(at, columns[j], at.gradient[j]);
-        NewtonStep newton = newton_step_of(at.hessian, 0.0, reference, at.gradient, active, least);
-        if (newton.step.empty() && !orthonormal) return ended(FitEnd::failed);
+        NewtonStep newton = newton_step_of(at.hessian, 0.0, reference, at.gradient, least);
+        if (!orthonormal && (newton.step.empty() || !newton.flat.empty())) return ended(FitEnd::failed);
+        for (std::size_t p = 0; p < newton.flat.size(); ++p)  // psi neither bends nor falls in this direction, or a step must be made
+            if (!is_noise(at, columns[newton.flat[p]], newton.slope[p])) newton.step.clear();
         std::vector<double> along;
         double change = 0;
         left = INFINITE;
@@ -487,7 +539,8 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
         const double measure = conjugate_ == Conjugate::none && !newton.step.empty() ? 0.5 * newton.decrement : left;
         const bool enough = measure <= std::max(accuracy * std::abs(at.psi), rounding);
         // Where only the last digits are left to gain, go on for as long as steps shorten: what they gain shows in x, if not in psi.
-        if (enough && (accuracy > SHOWS || measure <= EPSILON * std::abs(at.psi) || !(measure < 0.25 * before))) return ended(FitEnd::fitted);
+        const bool flat = measure <= EPSILON * std::abs(at.psi) && largest(at.gradient) <= tolerance;
+        if (enough && (accuracy > SHOWS || flat || !(measure < 0.25 * before))) return ended(FitEnd::fitted);
         if (conjugate_ == Conjugate::logistic && at.psi <= PERFECT * psi_of_origin) return ended(FitEnd::fitted);
         before = measure;
 
@@ -497,8 +550,8 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
             mu = std::max(mu / 16, 1e-10);
             for (int tries = 0;; ++tries, mu *= 8) {
                 if (tries > 80) return ended(FitEnd::failed);
-                newton = newton_step_of(at.hessian, mu, reference, at.gradient, all, least);
-                if (newton.step.empty()) continue;
+                newton = newton_step_of(at.hessian, mu, reference, at.gradient, least);
+                if (newton.step.empty() || !newton.flat.empty()) continue;
                 along = combined(columns, newton.step);
                 if (!exponential || change_along(along) <= FAR) break;
             }
@@ -531,31 +584,38 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
     return ended(settled() ? FitEnd::fitted : FitEnd::failed);
 }
 
-// The same in an orthonormal basis of the columns; the Hessian comes back in their units.
-ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vector<double> &x, double accuracy, double below, Poll &poll) const {
-    const OrthonormalBasis basis(n_, columns, weight_, poll);
-    ColumnFit found = minimise(basis.vectors(), basis.coordinates(x), true, accuracy, below, poll);
-    const std::size_t m = columns.size(), rank = basis.rank();
-    std::vector<std::vector<double>> own;
-    for (std::size_t j = 0; j < m; ++j) own.push_back(basis.of_column(j));
-    std::vector<double> hessian(m * m), product(rank);
-    for (std::size_t j = 0; j < m; ++j) {
-        for (std::size_t p = 0; p < rank; ++p) {
-            product[p] = 0;
-            for (std::size_t q = 0; q < rank; ++q) product[p] += found.hessian[p * rank + q] * own[j][q];
+// The same in an orthonormal basis of the columns. Coefficients of nearly dependent columns are large and cancel; where that costs
+// psi more than its last digits, columns that are nearly dependent are left out.
+ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vector<double> &x, double accuracy, double below, double noise,
+                                        Poll &poll) const {
+    constexpr double PARTS[] = {OrthonormalBasis::ROUNDING, 1e-10, 1e-8};
+    const std::vector<double> origin = this->origin();
+    ColumnFit best;
+    double least = INFINITE;
+    std::size_t last_rank = SIZE_MAX;
+    for (const double part : PARTS) {
+        const OrthonormalBasis basis(n_, columns, weight_, std::max(part, noise), poll);
+        if (basis.rank() == last_rank) continue;
+        last_rank = basis.rank();
+        ColumnFit found = minimise(basis.vectors(), basis.coordinates(x), true, INFINITE, accuracy, below, poll);
+        in_units_of(basis, found);
+        std::vector<double> margins = combined(columns, found.x);
+        for (std::int64_t i = 0; i < n_; ++i) margins[i] += origin[i];
+        const double psi = value(margins.data(), poll);
+        const bool kept = psi <= found.psi + std::max(1e-8 * std::abs(found.psi), 64 * found.resolution);
+        if (psi < least || best.margins.empty()) {
+            least = psi;
+            best = std::move(found);
         }
-        for (std::size_t k = 0; k < m; ++k)
-            for (std::size_t p = 0; p < rank; ++p) hessian[j * m + k] += product[p] * own[k][p];
+        if (kept || best.end == FitEnd::not_below || basis.smallest_ratio() > PARTS[2]) break;
     }
-    found.x = basis.coefficients(found.x);
-    found.hessian = std::move(hessian);
-    return found;
+    return best;
 }
 
-ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double tolerance, double accuracy, double below, Poll &poll) const {
+ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double tolerance, double accuracy, double below, double noise, Poll &poll) const {
     if (falls_ || bends_both_ways_) return descend(columns, std::move(x), tolerance, below, poll);
-    ColumnFit found = minimise(columns, x, false, accuracy, below, poll);
-    return found.end == FitEnd::failed ? minimise_in_basis(columns, x, accuracy, below, poll) : found;
+    ColumnFit found = minimise(columns, x, false, tolerance, accuracy, below, poll);
+    return found.end == FitEnd::failed ? minimise_in_basis(columns, x, accuracy, below, noise, poll) : found;
 }
 
 std::vector<double> ColumnFits::least_along(const Columns &columns, const double *margins, Poll &poll) const {
@@ -563,7 +623,7 @@ std::vector<double> ColumnFits::least_along(const Columns &columns, const double
     std::vector<double> least;
     for (const Column &column : columns) {
         const ColumnFits here(*this, margins);
-        const ColumnFit found = convex ? here.minimise_in_basis({column}, {0.0}, 1e-6, -INFINITE, poll) : here.descend({column}, {0.0}, 0.0, -INFINITE, poll);
+        const ColumnFit found = convex ? here.minimise_in_basis({column}, {0.0}, 1e-6, -INFINITE, 0.0, poll) : here.descend({column}, {0.0}, 0.0, -INFINITE, poll);
         least.push_back(std::isfinite(found.psi) ? found.psi : INFINITE);
     }
     return least;

@@ -7,7 +7,6 @@
 namespace levelprox {
 namespace {
 
-constexpr double DEPENDENT = 1e-12;  // of a column's length: what is left of it after the others is rounding
 constexpr double EPSILON = std::numeric_limits<double>::epsilon();
 
 bool is_constant(std::int64_t n, const double *v) {
@@ -38,9 +37,10 @@ double OrthonormalBasis::dot(const double *u, const double *v) const {
     return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
-OrthonormalBasis::OrthonormalBasis(std::int64_t n, const Columns &columns, const double *weight, Poll &poll)
+OrthonormalBasis::OrthonormalBasis(std::int64_t n, const Columns &columns, const double *weight, double dependent, Poll &poll)
     : n_(n), m_(columns.size()), weight_(weight), values_(m_ * std::size_t(n)), triangle_(m_ * m_), scale_(m_, 1.0), mean_(m_) {
     std::vector<double> length(m_), remaining(m_);
+    double least = dependent;  // or what the digits of the entries allow to be told
     for (std::size_t j = 0; j < m_; ++j) {
         double *v = &values_[j * std::size_t(n)];
         if (columns[j].rows)
@@ -62,7 +62,7 @@ OrthonormalBasis::OrthonormalBasis(std::int64_t n, const Columns &columns, const
             if (std::isfinite(mean)) {
                 mean_[j] = mean;
                 for (std::int64_t i = 0; i < n; ++i) v[i] -= mean;
-                floor = EPSILON * largest;  // the digits that entries of this size have
+                floor = 8 * EPSILON * largest;  // the digits that entries of this size have
                 largest = 0;
                 for (std::int64_t i = 0; i < n; ++i)
                     if (!weight || weight[i] > 0) largest = std::max(largest, std::abs(v[i]));
@@ -77,12 +77,13 @@ OrthonormalBasis::OrthonormalBasis(std::int64_t n, const Columns &columns, const
         for (std::int64_t i = 0; i < n; ++i) v[i] /= scale_[j];
         mean_[j] /= scale_[j];
         length[j] = remaining[j] = std::sqrt(dot(v, v));
+        least = std::max(least, floor / largest);
         poll.check();
     }
     std::vector<bool> used(m_);
     while (order_.size() < m_) {
         std::size_t next = SIZE_MAX;
-        double best = DEPENDENT;
+        double best = least;
         for (std::size_t j = 0; j < m_; ++j) {
             if (used[j] || !(length[j] > 0)) continue;
             const double ratio = remaining[j] / length[j];
@@ -104,7 +105,7 @@ OrthonormalBasis::OrthonormalBasis(std::int64_t n, const Columns &columns, const
         }
         const double norm = std::sqrt(dot(q, q));
         used[next] = true;
-        if (!(norm > DEPENDENT * length[next])) continue;
+        if (!(norm > least * length[next])) continue;
         smallest_ratio_ = std::min(smallest_ratio_, norm / length[next]);
         for (std::int64_t i = 0; i < n; ++i) q[i] /= norm;
         triangle_[next * m_ + order_.size()] = norm;

@@ -21,8 +21,10 @@ using Columns = std::vector<Column>;
 
 class OrthonormalBasis {
 public:
-    // Null weights are all 1. Columns that depend on others up to rounding get no vector of their own.
-    OrthonormalBasis(std::int64_t n, const Columns &columns, const double *weight, Poll &poll);
+    // Null weights are all 1. A column of whose length at most the part `dependent` is left outside the span of the others gets no vector
+    // of its own.
+    OrthonormalBasis(std::int64_t n, const Columns &columns, const double *weight, double dependent, Poll &poll);
+    static constexpr double ROUNDING = 1e-12;  // a part that may be rounding
 
     std::size_t rank() const { return order_.size(); }
     std::size_t columns() const { return m_; }

@@ -22,7 +22,7 @@ from levelprox.estimators.task import Budget
 from levelprox.fingerprint import Fingerprint
 from levelprox.projection import group_norms
 from levelprox.result import Record, Status
-from levelprox.subset import Exchanges, SubsetCertificate, SubsetRecord
+from levelprox.subset import Additions, Exchanges, SubsetCertificate, SubsetRecord
 
 #: All that a fit may set, in the order of a file, and what it must be.
 FITTED: dict[str, Callable[[Any], bool]] = {
@@ -247,6 +247,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "Phase": (str,),
     "None": (type(None),),
+    "Additions | None": (Additions, NoneType),
     "Exchanges": (Exchanges,),
     "tuple[int, int]": (tuple,),
 }

@@ -310,6 +310,16 @@ class LinearModel(Model):
         whole.design = InterceptDesign(scaled) if centred else scaled
         return whole
 
+    def column_noise(self) -> Vector | None:
+        """Return the relative error of centred columns, whose entries have the last digits of their means."""
+        design = self.design
+        scaled = design.base if isinstance(design, InterceptDesign) else design
+        if not isinstance(scaled, ScaledDesign) or scaled.center_ is None:
+            return None
+        noise = np.finfo(np.float64).eps * np.abs(scaled.center_)
+        noise = noise if scaled.scale_ is None else noise / scaled.scale_
+        return np.insert(noise, design.ones - np.arange(design.ones.size), 0.0) if design is not scaled else noise
+
     def unstandardised(self, x: Vector) -> Vector:
         """Return the coefficients for the data themselves, of coefficients for what `standardised` returned."""
         design = self.design
