@@ -72,9 +72,7 @@ def _parser(given: Sequence[str], studies: Studies) -> argparse.ArgumentParser:
     run.add_argument("--out", type=Path, help=f"folder for what comes out (default: {OUT}, quick: {OUT_QUICK})")
     run.add_argument("--dir", type=Path, help="folder of downloaded originals (`python -m experiments data get`)")
     run.add_argument("--only", metavar="SET,SET", help="these data sets alone")
-    run.add_argument(
-        "--repeats", type=_positive, help="repetitions of table-errors (default: 5, or 1 where one is long)"
-    )
+    run.add_argument("--repeats", type=_positive, help="repetitions of table-errors (default: 5, quick: 1)")
     run.add_argument("--jobs", type=_positive, default=os.cpu_count() or 1, help="tasks at a time (default: cores)")
     run.set_defaults(handler=lambda parsed: _reproduce(parsed, studies()))
     listing = commands.add_parser("list", help="which experiments there are")

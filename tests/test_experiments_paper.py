@@ -211,18 +211,13 @@ def test_without_one_of_the_methods_there_is_no_order():
 
 
 @pytest.mark.parametrize(
-    ("scope", "expected"),
-    [
-        (Scope(Places()), {"gisette": 1, "mnist": 5, "rcv1.binary": 5, "real-sim": 5}),
-        (Scope(Places(), quick=True), dict.fromkeys(("gisette", "mnist", "rcv1.binary", "real-sim"), 1)),
-        (Scope(Places(), repeats=2), dict.fromkeys(("gisette", "mnist", "rcv1.binary", "real-sim"), 2)),
-    ],
+    ("scope", "repeats"), [(Scope(Places()), 5), (Scope(Places(), quick=True), 1), (Scope(Places(), repeats=2), 2)]
 )
-def test_repetitions_are_five_or_one_where_they_are_long_or_as_many_as_are_asked_for(scope, expected):
-    found = dict.fromkeys(expected, 0)
-    for task in TableErrors().tasks(scope, []):
-        found[task.key[0]] = max(found[task.key[0]], task.arguments["repeat"] + 1)
-    assert found == expected
+def test_every_set_and_method_has_as_many_repetitions(scope, repeats):
+    found = [(*task.key[:2], task.arguments["repeat"]) for task in TableErrors().tasks(scope, [])]
+    names = ("gisette", "mnist", "rcv1.binary", "real-sim")
+    asked = {(name, method, r) for name in names for method in table_errors.METHODS for r in range(repeats)}
+    assert set(found) == asked and len(found) == 5 * len(asked)
 
 
 def test_repetitions_average_the_errors_of_their_own_choices():

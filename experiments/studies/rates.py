@@ -147,7 +147,7 @@ class Entry:
 
     def _remark(self, name: str, word: str) -> str:
         if word == "undecided":
-            return "Too little to tell; a full run has more runs, and more decades of K."
+            return "Its limits are too wide to tell; a run with --quick has fewer runs, and fewer decades of K."
         share = self.curve.share_of_schedule
         if name == "complementarity" and share >= NEARLY_ALL:
             return f"{share:.1%} of it is ȳ(η − η_k), which the schedule sets: the slope only shows that ȳ is bounded."

@@ -36,7 +36,6 @@ from experiments.reproduce.task import Row, Task
 from experiments.studies.sets import argument, chosen, split, zero_one
 
 FOLDS, REPEATS, QUICK_REPEATS = 5, 5, 1
-LONG_REPEATS = {"gisette": 1}  # sets of which a repetition takes more than an hour of one core
 SLACK = 0.15  # points above the paper's error that count as equal
 
 METHODS: dict[str, Competitor] = {
@@ -112,6 +111,7 @@ class TableErrors(Study):
     title: ClassVar[str] = "Table 4: classification errors, hyperparameters by cross-validation"
 
     def tasks(self, scope: Scope, rows: Sequence[Row]) -> list[Task]:
+        repeats = scope.repeats or (QUICK_REPEATS if scope.quick else REPEATS)
         tasks = []
         for name in chosen(list(paper.TABLE_4), scope):
             dataset = argument(name, scope)
@@ -121,7 +121,7 @@ class TableErrors(Study):
                     asked = {"dataset": dataset, "method": method, "chain": chain, "place": place}
                     key = (name, method, f"chain={chain}", f"place={place}")
                     tasks.append(Task(self.name, key, f"{__name__}:retrained", asked))
-            for repeat in range(repeats(scope, name)):
+            for repeat in range(repeats):
                 for fold in range(FOLDS):
                     for method in METHODS:
                         asked = {"dataset": dataset, "method": method, "repeat": repeat, "fold": fold}
@@ -162,13 +162,6 @@ class TableErrors(Study):
                 "GIST has the right proximal map of MCP; its authors' code scales λ alone.",
             ],
         )
-
-
-def repeats(scope: Scope, name: str) -> int:
-    """How many repetitions a set gets: five, or one where it takes more than an hour, unless asked otherwise."""
-    if scope.repeats is not None:
-        return scope.repeats
-    return QUICK_REPEATS if scope.quick else LONG_REPEATS.get(name, REPEATS)
 
 
 def choices(rows: Sequence[Row], name: str, method: str) -> dict[int, tuple[int, int]]:
