@@ -19,6 +19,7 @@ from levelprox.errors import BackendError
 from levelprox.nearby import nearby_kkt
 from levelprox.objectives.declared import Declared
 from levelprox.result import CUT_SHORT, Iterate, Result, Status
+from levelprox.surrogate import surrogate_used
 
 if TYPE_CHECKING:
     from levelprox.run import Run
@@ -29,6 +30,7 @@ STILL = 10  # outer steps without any movement that make a stall
 _EPS = float(np.finfo(np.float64).eps)
 _ACCEPTABLE = 100  # a point within this factor of tol is "solved_inaccurate"
 _NEARBY = 10.0  # seconds that the (ε, δ)-KKT statement may take; it rarely takes one
+_GROUP = " The paper's surrogate is not defined where a feature has several coefficients: the group surrogate was used."
 _CERTIFICATE = 0.25  # seconds that a certificate may always take
 
 
@@ -152,7 +154,8 @@ class Conclusion:
             Status.STALLED: f"Stalled {steps}: {figures}. {self._why_stalled()}",
             Status.DIVERGING: f"Diverging {steps}: {figures}. psi has no minimiser within the level; lower the level.",
         }
-        return stopped[status] + (self.run.journal.advice if status in CUT_SHORT else "")
+        group = _GROUP if self.run.parameters is not None and self.run.problem.width > 1 else ""
+        return stopped[status] + group + (self.run.journal.advice if status in CUT_SHORT else "")
 
     def _why_stalled(self) -> str:
         objective = self.run.problem.objective
@@ -187,6 +190,7 @@ class Conclusion:
             random_state=self.run.random_state,
             warnings=tuple(self.run.warned),
             environment={**_environment(), "threads": str(_kernels.thread_count())},
+            surrogate=surrogate_used(self.run.surrogate, self.run.problem.width),
         )
 
 

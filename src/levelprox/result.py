@@ -194,6 +194,8 @@ class Result:
         The proximal weight γ used.
     subsolver, levels, start : str
         What was run.
+    surrogate : {"paper", "concave", "group"}
+        How g was replaced by a convex function; "group" is "concave" where a feature has several coefficients.
     stages : tuple of Stage
         The wider problems that a continuation went through.
     parameters : theory.Parameters, optional
@@ -228,6 +230,7 @@ class Result:
     random_state: Any = field(default=None, repr=False)
     warnings: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict, repr=False)
+    surrogate: str = ""
 
     @property
     def success(self) -> bool:

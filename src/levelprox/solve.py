@@ -100,7 +100,7 @@ def solve(
     surrogate : {"auto", "paper", "concave"}, default="auto"
         How g is replaced by a convex function: by linearising h (the paper's), or by majorising the
         concave φ, which gives a larger convex set where a coefficient changes sign. "auto" is "concave" for "newton"
-        and where a feature has several coefficients, else "paper".
+        and where a feature has several coefficients, else "paper". `Result.surrogate` says which was used.
     working_set : bool, optional
         Whether to solve over a few features at a time, and to look at all of them only to choose the next few. By
         default "newton" does; any subsolver that sees all of a differentiable ψ can.
@@ -109,9 +109,11 @@ def solve(
         ‖x^k − x^{k−1}‖ ≤ tol ‖x^k‖.
     preset : {"paper"}, optional
         "paper" runs exactly what the paper's complexity theorem and its corollaries assume: levels
-        η_k = (kη + η_0)/(k+1), AC-SA with T_k steps, γ = 3μ (or L/10 where ψ is convex, or `gamma`), K = `max_iter`
-        fixed in advance, and x^k̂ with k̂ drawn from {⌊(K+1)/2⌋, …, K} as the answer. It leaves nothing to `levels`,
-        `surrogate` and `stopping`; `subsolver` may be an `ACSA` without steps. See `theory` for the bounds.
+        η_k = (kη + η_0)/(k+1), the paper's surrogate, AC-SA with T_k steps, γ = 3μ (or L/10 where ψ is convex, or
+        `gamma`), K = `max_iter` fixed in advance, and x^k̂ with k̂ drawn from {⌊(K+1)/2⌋, …, K} as the answer. It leaves
+        nothing to `levels`, `surrogate` and `stopping`; `subsolver` may be an `ACSA` without steps. See `theory` for
+        the bounds. Where a feature has several coefficients, as for several classes, the paper has no surrogate: the
+        group surrogate is used, and `Result.message` says so.
     checkpoint : path-like or Checkpoint, optional
         A file in which the state of the run is kept: every minute (or as `Checkpoint` says), and when it ends, by
         whatever that comes. Ctrl-C and SIGTERM count as ends. See docs/checkpoints.md.
