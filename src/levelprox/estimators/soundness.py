@@ -169,6 +169,9 @@ def _check_search(told: SubsetCertificate) -> None:
         raise InvalidInputError(f"certificate_ says of feature {told.addition} that it gains most, and not how much")
     if not 0 <= told.exchanges.examined <= told.exchanges.total:
         raise InvalidInputError(f"{told.exchanges.examined} of {told.exchanges.total} exchanges cannot be examined")
+    additions: Exchanges | None = getattr(told, "additions", None)
+    if additions is not None and not 0 <= additions.examined <= additions.total:
+        raise InvalidInputError(f"{additions.examined} of {additions.total} additions cannot be examined")
 
 
 def _check_residuals(told: Certificate, model: Any) -> None:
