@@ -12,10 +12,11 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import Any, Self
 
 import numpy as np
+from joblib import effective_n_jobs  # type: ignore[import-untyped]
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import clone, is_classifier
@@ -32,11 +33,14 @@ from levelprox.estimators.task import Budget, Solution, Task, budgets_of
 from levelprox.estimators.watching import counting, quiet
 from levelprox.identity import hashed, identity_without_level
 from levelprox.journal import Journal, keeping
+from levelprox.limits import limited, seconds_left
 from levelprox.path import KINDS
+from levelprox.result import Status
 
 #: Numbers of features tried where neither n_features nor level is given, as far as there are features.
 DEFAULT_GRID = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
 _OF_NO_CONSEQUENCE = ("verbose", "callback", "checkpoint", "resume", "n_jobs")
+_FINAL_FIT = 0.25  # of the time limit: what is kept for the fit of all data
 _PERFECT = 1e-14  # of ψ of the smallest model: what a scale of errors is at least
 
 
@@ -158,14 +162,17 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         jobs = [(group, fold) for group in groups for fold in range(len(splits))]
         single = self._single()
         work = (
-            delayed(_score_fold)(single, samples, *splits[fold], group, scorer, _rows_of(score_params, splits[fold][1]))
-            for group, fold in jobs
+            delayed(_score_fold)(
+                share, single, samples, *splits[fold], group, scorer, _rows_of(score_params, splits[fold][1])
+            )
+            for share, (group, fold) in zip(self._shares(len(jobs)), jobs, strict=False)
         )
         found: dict[tuple[float, int], _Scored] = {}
         tests = np.concatenate([np.append(test, train.size) for train, test in splits])
-        for (group, fold), outcome in zip(jobs, self._outcomes(work, len(jobs), "fold", tests, journal), strict=True):
-            found.update({(budget.value, fold): one for budget, one in zip(group, outcome, strict=True)})
+        for (group, fold), outcome in zip(jobs, self._outcomes(work, len(jobs), "fold", tests, journal), strict=False):
+            found.update({(budget.value, fold): one for budget, one in zip(group, outcome, strict=False)})
         folds = range(len(splits))
+        budgets = _examined(budgets, [all((one.value, fold) in found for fold in folds) for one in budgets])
         scores = np.array([[found[budget.value, fold].score for fold in folds] for budget in budgets])
         counts = np.array([[found[budget.value, fold].n_selected for fold in folds] for budget in budgets])
         seconds = np.array([[found[budget.value, fold].seconds for fold in folds] for budget in budgets])
@@ -227,10 +234,21 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         with counting(self, total, what) as follow:
             rest = Parallel(n_jobs=self.n_jobs, return_as="generator")(islice(work, len(scored), None))
             for i, outcome in enumerate(follow(chain(known["scored"], rest))):
-                if i >= len(scored):
+                if i == len(scored) and outcome and not any(one.cut_short for one in outcome):
                     scored.append(outcome)
                     journal.keep({"folds": folds, "scored": tuple(scored)})
                 yield outcome
+
+    def _shares(self, count: int) -> Iterator[Share]:
+        """What each of so many pieces of work may take of the time that is left; no more once there is none.
+
+        A part of it is for the fit of all data. Time that a piece leaves is there for those after it.
+        """
+        # Now, and not when joblib asks for a share: it does so in other threads, which have no limit.
+        until = time.time() + (1 - _FINAL_FIT) * seconds_left()
+        workers = effective_n_jobs(self.n_jobs)
+        shares = (Share(until, math.ceil((count - i) / workers)) for i in range(count))
+        return takewhile(lambda share: share.seconds > 0, shares)
 
     # --- by a criterion
 
@@ -239,8 +257,12 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
     ) -> tuple[dict[str, NDArray[Any]], int]:
         single, loss = self._single(), self._loss().name
         groups = [budgets] if budgets[0].features is None else [[budget] for budget in budgets]
-        work = (delayed(_fit_all)(single, samples, group) for group in groups)
+        work = (
+            delayed(_fit_all)(share, single, samples, group)
+            for share, group in zip(self._shares(len(groups)), groups, strict=False)
+        )
         found = [one for outcome in self._outcomes(work, len(groups), "fit", None, journal) for one in outcome]
+        budgets = _examined(budgets, [i < len(found) for i in range(len(budgets))])
         n = float(samples.y.size if samples.weight is None else samples.weight.sum())
         psi = np.array([one.score for one in found])
         counts = np.array([one.n_selected for one in found])
@@ -308,9 +330,45 @@ class _Scored:
     solved: bool
     freedom: int = 0
     left_out: int = 0
+    cut_short: bool = False
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a piece of work may take of the time that is left, also in another process.
+
+    Attributes
+    ----------
+    until : float
+        When the time is up, by `time.time`; inf without a limit.
+    parts : int
+        How many pieces are to be done until then, one after another, this one included.
+    """
+
+    until: float
+    parts: int
+
+    @property
+    def seconds(self) -> float:
+        """Seconds for this piece, if it begins now."""
+        return (self.until - time.time()) / self.parts
+
+
+def _examined(budgets: list[Budget], complete: list[bool]) -> list[Budget]:
+    """The budgets that there was time for: those up to the first that is not complete."""
+    count = complete.index(False) if False in complete else len(budgets)
+    if count == 0:
+        raise InvalidInputError("there was no time to examine any candidate; raise time_limit")
+    if count < len(budgets):
+        warn(
+            f"there was no time for {len(budgets) - count} of {len(budgets)} candidates, those above "
+            f"{budgets[count - 1].value:g}: they are not in cv_results_. Raise time_limit, or give fewer candidates"
+        )
+    return budgets[:count]
 
 
 def _score_fold(
+    share: Share,
     single: Any,
     samples: Samples,
     train: NDArray[np.intp],
@@ -319,9 +377,11 @@ def _score_fold(
     scorer: Any,
     score_params: dict[str, Any],
 ) -> list[_Scored]:
+    scored: list[_Scored] = []
+    if share.seconds <= 0:
+        return scored
     judged = samples.part(test)
-    scored = []
-    for model, seconds in _fitted(single, samples.part(train), budgets):
+    for model, seconds in _fitted(share, single, samples, train, budgets):
         known = np.isin(judged.y, model.classes_) if is_classifier(model) else np.ones(judged.y.size, np.bool_)
         if scorer is not None:
             score = float(scorer(_told(model, judged.more), judged.X, judged.y, **score_params))
@@ -336,7 +396,9 @@ def _score_fold(
             part = judged.part(np.flatnonzero(known))
             score = -model._mean_loss(part.X, part.y, part.weight, **part.more)
         left_out = 0 if scorer is not None else int(np.count_nonzero(~known))
-        scored.append(_Scored(score, model.selected_features_.size, seconds, model.status_.success, left_out=left_out))
+        n_selected, status = model.selected_features_.size, model.status_
+        cut_short = status is Status.TIME_LIMIT
+        scored.append(_Scored(score, n_selected, seconds, status.success, left_out=left_out, cut_short=cut_short))
     return scored
 
 
@@ -350,35 +412,48 @@ def _told(model: Any, more: dict[str, NDArray[Any]]) -> Any:
     return judged
 
 
-def _fit_all(single: Any, samples: Samples, budgets: list[Budget]) -> list[_Scored]:
+def _fit_all(share: Share, single: Any, samples: Samples, budgets: list[Budget]) -> list[_Scored]:
     """ψ and degrees of freedom of the fits of all data."""
-    scored = []
-    for model, seconds in _fitted(single, samples, budgets):
+    scored: list[_Scored] = []
+    if share.seconds <= 0:
+        return scored
+    for model, seconds in _fitted(share, single, samples, None, budgets):
         count = model.selected_features_.size
         rows = np.atleast_2d(model.coef_).shape[0]
         each = max(rows - 1, 1) if is_classifier(model) and model._softmax() else rows
         freedom = each * (count + int(model.fit_intercept))
-        scored.append(_Scored(model.certificate_.psi, count, seconds, model.status_.success, freedom))
+        psi, status = model.certificate_.psi, model.status_
+        cut_short = status is Status.TIME_LIMIT
+        scored.append(_Scored(psi, count, seconds, status.success, freedom, cut_short=cut_short))
     return scored
 
 
-def _fitted(single: Any, samples: Samples, budgets: list[Budget]) -> Iterator[tuple[Any, float]]:
-    """Single models under each of the budgets, all by levels or all by features, and the seconds each took."""
+def _fitted(
+    share: Share, single: Any, samples: Samples, rows: NDArray[np.intp] | None, budgets: list[Budget]
+) -> Iterator[tuple[Any, float]]:
+    """Single models under each of the budgets, and the seconds each took.
+
+    Parameters
+    ----------
+    share : Share
+        Of the time that is left.
+    single : estimator
+    samples : Samples
+    rows : ndarray of int, optional
+        Those to be fitted; by default all.
+    budgets : list of Budget
+        All by levels or all by features.
+    """
     began, model = time.monotonic(), clone(single)
-    model.n_features_in_ = samples.X.shape[1]
-    task: Task = model._task(samples.X, samples.y, samples.weight, budgets[0], **samples.more)
-    if budgets[0].features is None:
+    with limited(share.seconds):
+        samples = samples if rows is None else samples.part(rows)
+        model.n_features_in_ = samples.X.shape[1]
+        task: Task = model._task(samples.X, samples.y, samples.weight, budgets[0], **samples.more)
         with quiet():
-            solutions = task.fits(np.array([budget.value for budget in budgets]))
-        each = (time.monotonic() - began) / len(budgets)
-        for budget, solution in zip(budgets, solutions, strict=True):
-            yield _with(model, task, budget, solution), each
-        return
-    for budget in budgets:
-        with quiet():
-            (solution,) = task.each([budget])
-        yield _with(model, task, budget, solution), time.monotonic() - began
-        began = time.monotonic()
+            solutions = task.each(budgets)
+    each = (time.monotonic() - began) / len(budgets)
+    for budget, solution in zip(budgets, solutions, strict=True):
+        yield _with(model, task, budget, solution), each
 
 
 def _with(model: Any, task: Task, budget: Budget, solution: Solution) -> Any:
