@@ -8,6 +8,13 @@ from numpy.typing import NDArray
 
 _F64 = NDArray[np.float64]
 
+# Deadlines (bind_deadline.cpp)
+
+class TimeLimitError(TimeoutError): ...
+
+def clock() -> float: ...
+def set_deadline(at: float, grace: float) -> tuple[float, float]: ...
+
 # Designs (bind_designs.cpp)
 
 def simd_name() -> str: ...

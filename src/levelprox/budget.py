@@ -24,6 +24,7 @@ from levelprox.identity import identity_without_level
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.journal import Journal, keeping
 from levelprox.kinked_search import KinkedSearch
+from levelprox.limits import limited
 from levelprox.objectives import Asked, LinearModel, Model, Objective
 from levelprox.problem import Problem
 from levelprox.refit import Fit
@@ -131,7 +132,7 @@ def best_subset(
         held = {"keep": kept, "nonnegative": signs if np.any(signs) else None}
         return identity_without_level(objective, k=count, tol=tol, prove=bool(prove), start=begin, **held)
 
-    with keeping(checkpoint, resume, identity, KINDS) as journal:
+    with limited(seconds), keeping(checkpoint, resume, identity, KINDS) as journal:
         arguments = (count, at_least_zero("tol", tol), bool(prove), watch, begin, journal)
         if standardised is None:
             found = kind(problem, *arguments)()

@@ -94,6 +94,7 @@ class DistantSearch:
         self.n_grad = 2 if exempt.size else 1
         null = _Fit(exempt, self.null.x[exempt], self.null.psi, self.null.gradient)
         multiplier, addition = math.nan, None
+        self.watch.arm()
         try:
             self._keep(null)
             for start in self._starts(null):
@@ -107,6 +108,8 @@ class DistantSearch:
             status = Status.TIME_LIMIT
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
+        finally:
+            self.watch.disarm()
         assert self.best is not None
         return self._subset(self.best, multiplier, addition, status)
 

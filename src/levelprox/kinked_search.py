@@ -80,6 +80,7 @@ class KinkedSearch:
         self.pieces = pieces_of(self.journal, self.as_state, self.take)
         self._begin()
         multiplier, addition, status = math.nan, None, Status.SOLVED
+        self.watch.arm()
         try:
             self.watch.improved(self.best.psi, 0)
             self._search()
@@ -90,6 +91,8 @@ class KinkedSearch:
             status = Status.TIME_LIMIT
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
+        finally:
+            self.watch.disarm()
         return self._subset(multiplier, addition, status)
 
     def _begin(self) -> None:

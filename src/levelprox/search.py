@@ -89,6 +89,7 @@ class Search:
         self.pieces = pieces_of(self.journal, self.as_state, self.take)
         self.begin()
         examined, addition, status = 0, None, Status.SOLVED
+        self.watch.arm()
         try:
             self.watch.improved(self.swaps.best.psi, 0)
             for _ in self.sets():
@@ -106,6 +107,8 @@ class Search:
             status = Status.TIME_LIMIT
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
+        finally:
+            self.watch.disarm()
         fit = self.swaps.best if status is Status.SOLVED else self.swaps.best_so_far()
         return self._subset(fit, examined, addition, status)
 

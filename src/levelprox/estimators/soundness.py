@@ -250,7 +250,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "Phase": (str,),
     "None": (type(None),),
-    "Additions | None": (Additions, NoneType),
+    "Additions": (Additions,),
     "Exchanges": (Exchanges,),
     "tuple[int, int]": (tuple,),
 }

@@ -18,6 +18,7 @@ from levelprox import _kernels
 from levelprox.designs import DenseDesign, Design, InterceptDesign, ScaledDesign, as_design, scaled_by
 from levelprox.designs.moments import moments_of
 from levelprox.errors import InvalidInputError
+from levelprox.limits import TimeLimitError, interruptible, seconds_left
 from levelprox.losses import Loss, check_weights, loss_by_name
 from levelprox.losses.base import vector
 from levelprox.objectives.base import Subgradients, Vector
@@ -33,7 +34,7 @@ _ALL = slice(None)
 #: Times x: where to look whether a bounded loss still falls.
 FARTHER = 2.0 ** np.arange(8)
 # What is computed from X once, and not pickled.
-_DERIVED = ("compiled", "by_rows", "row_squares", "curvature", "_column_squares", "_largest_eigenvalue")
+_DERIVED = ("compiled", "by_rows", "row_squares", "curvature", "_column_squares", "_eigenvalue")
 
 
 def gains_for_ever(values: list[float]) -> bool:
@@ -70,6 +71,8 @@ class LinearModel(Model):
     fit_intercept : bool, default=False
         Whether to add a column of ones to X: the last coordinate is then the intercept, which never counts.
     """
+
+    _eigenvalue: float  # once it is known
 
     def __init__(
         self,
@@ -152,19 +155,27 @@ class LinearModel(Model):
     @property
     def weak_convexity(self) -> float:
         """μ_ℓ · λ_max(Xᵀ diag(s) X / Σ s): how far ψ can be from convex."""
-        return self.loss.weak_convexity * self._largest_eigenvalue if self.loss.weak_convexity else 0.0
+        return self.loss.weak_convexity * self._largest_eigenvalue() if self.loss.weak_convexity else 0.0
+
+    @property
+    def convex(self) -> bool:
+        return self.loss.weak_convexity == 0
 
     @property
     def smoothness(self) -> float:
         """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for losses of straight pieces, inf where ℓ'' has no bound."""
-        if self.smooth and math.isinf(self.loss.smoothness):
+        if not self.bounded_curvature:
             return math.inf
-        return self.loss.smoothness * self._largest_eigenvalue if self.smooth else 0.0
+        return self.loss.smoothness * self._largest_eigenvalue() if self.smooth else 0.0
+
+    @property
+    def bounded_curvature(self) -> bool:
+        return not self.smooth or math.isfinite(self.loss.smoothness)
 
     @property
     def nonsmoothness(self) -> float:
         """M = jump of ℓ' · √λ_max(Xᵀ diag(s) X / Σ s), as Σ s_i |⟨a_i, d⟩| / Σ s ≤ √λ_max ‖d‖."""
-        return self.loss.jump * math.sqrt(self._largest_eigenvalue) if self.loss.jump else 0.0
+        return self.loss.jump * math.sqrt(self._largest_eigenvalue()) if self.loss.jump else 0.0
 
     @property
     def noise(self) -> float:
@@ -428,9 +439,20 @@ class LinearModel(Model):
     def __repr__(self) -> str:
         return f"LinearModel({self.design!r}, loss={self.loss!r})"
 
-    @cached_property
     def _largest_eigenvalue(self) -> float:
-        """λ_max(Xᵀ diag(s) X / Σ s) by Lanczos, with its residual added; at most the trace."""
+        """λ_max(Xᵀ diag(s) X / Σ s), or the trace, which is no less, where the time limit leaves no time to find it."""
+        if "_eigenvalue" not in self.__dict__:
+            if seconds_left() <= 0:
+                return self._column_squares.total
+            try:
+                with interruptible():
+                    self._eigenvalue = self._by_lanczos()
+            except TimeLimitError:
+                return self._column_squares.total
+        return self._eigenvalue
+
+    def _by_lanczos(self) -> float:
+        """The largest eigenvalue with its residual added; at most the trace."""
         from scipy.sparse.linalg import (  # slow to import, and only nonconvex losses need it
             ArpackError,
             LinearOperator,
@@ -445,6 +467,8 @@ class LinearModel(Model):
         wide = d > n
 
         def multiply(p: Vector) -> Vector:
+            if seconds_left() <= 0:
+                raise TimeLimitError
             if wide:
                 return root * self.design.matvec(self.design.rmatvec(root * p.ravel()))
             return self.design.rmatvec(self._share * self.design.matvec(p.ravel()))
