@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
-from levelprox.designs import Design, InterceptDesign, as_design, scaled_by
+from levelprox.designs import DenseDesign, Design, InterceptDesign, ScaledDesign, as_design, scaled_by
+from levelprox.designs.moments import moments_of
 from levelprox.errors import InvalidInputError
 from levelprox.losses import Loss, check_weights, loss_by_name
 from levelprox.losses.base import vector
@@ -24,6 +25,8 @@ from levelprox.objectives.curved import Matrix
 from levelprox.objectives.model import Model
 from levelprox.validation import finite
 
+# Deviations from zero of a mean, and ratio of units, from which on columns are better standardised.
+_FAR_MEAN, _FAR_UNITS = 100.0, 1000.0
 # Margins this close to a kink, relative to what they are a sum of, count as at it.
 _KINK = 1e-12
 _ALL = slice(None)
@@ -276,8 +279,51 @@ class LinearModel(Model):
     def concordance(self) -> float:
         return self.loss.concordance
 
+    @property
+    def bounded_by_zero(self) -> bool:
+        return self.loss.kind in ("regression", "margin")
+
     def column_magnitudes(self) -> Vector:
         return self.design.column_magnitudes()
+
+    def standardised(self) -> LinearModel | None:
+        """Return the model over centred and scaled columns; None unless their means or units would cost digits.
+
+        Columns are centred where there is an intercept, and divided by a power of two near their standard deviation.
+        """
+        design = self.design
+        base = design.base if isinstance(design, InterceptDesign) else design
+        if not isinstance(base, DenseDesign) or (design is not base and design.ones.tolist() != [base.shape[1]]):
+            return None
+        moments = moments_of(base, self.sample_weight)
+        centred = design is not base
+        size = moments.scale if centred else moments.magnitude
+        varies = ~moments.constant if centred else np.hypot(moments.mean, moments.deviation) > 0
+        offset = centred and bool(np.any((np.abs(moments.mean) > _FAR_MEAN * moments.deviation) & varies))
+        if not np.any(varies) or not (offset or size[varies].max() > _FAR_UNITS * size[varies].min()):
+            return None
+        scale = np.where(varies, np.ldexp(1.0, np.frexp(size)[1] - 1), 1.0)
+        whole = copy.copy(self)
+        for name in _DERIVED:
+            whole.__dict__.pop(name, None)
+        scaled = ScaledDesign(base, np.where(varies, moments.mean, 0.0) if centred else None, scale)
+        whole.design = InterceptDesign(scaled) if centred else scaled
+        return whole
+
+    def unstandardised(self, x: Vector) -> Vector:
+        """Return the coefficients for the data themselves, of coefficients for what `standardised` returned."""
+        design = self.design
+        scaled = design.base if isinstance(design, InterceptDesign) else design
+        assert isinstance(scaled, ScaledDesign)
+        d = scaled.shape[1]
+        coefficients, shift = scaled.unscaled(x[:d])
+        return np.concatenate([coefficients, x[d:] + shift])
+
+    def typical_curvatures(self) -> Vector:
+        """Return a typical ℓ'' of the loss times Σ s_i X_ij² / Σ s_i, one number for each coordinate."""
+        margins = np.zeros_like(self.target) if self.offset is None else self.offset
+        bend = self.loss.typical_curvature(margins, self.target, self.sample_weight)
+        return np.asarray(bend * self.design.column_squares(self._share), np.float64)
 
     def scaled(self, scale: Vector) -> LinearModel:
         whole = copy.copy(self)
@@ -342,6 +388,11 @@ class LinearModel(Model):
         guess = np.zeros(kinks.size) if hint is None else (share * (hint - middle))[kinks]
         center = self.design.rmatvec(share * middle)
         return Subgradients(center, self.design.rows(kinks), radius, np.clip(guess, -radius, radius))
+
+    @property
+    def share(self) -> Vector:
+        """s_i / Σ s."""
+        return self._share
 
     @cached_property
     def _share(self) -> Vector:
