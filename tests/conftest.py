@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from levelprox import _kernels
 from levelprox.run import Run
 from tests import children
-from tests.extent import LONG
+from tests.extent import LONG, mark
 
 # Several test processes with several BLAS threads each would only wait for one another.
 threadpool_limits(1)
@@ -76,6 +76,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
                 pytrace=False,
             )
     return result
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark cases that `make test` leaves out, before those with a marker are left out."""
+    mark(items, whole=config.args_source is pytest.Config.ArgsSource.TESTPATHS)
 
 
 def pytest_collection_finish() -> None:
