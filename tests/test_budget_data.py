@@ -151,6 +151,7 @@ def test_time_limits_leave_the_best_so_far(monkeypatch):
     assert values[-1] == complete.psi and values[0] > complete.psi and len(set(values)) > 2
 
 
+@pytest.mark.usefixtures("processor_clock")
 @pytest.mark.parametrize("limit", [0, 0.0, 1e-9, 0.01])
 def test_short_time_limits(limit):
     whole = table("logistic", n=400, d=200, intercept=True)

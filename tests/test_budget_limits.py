@@ -176,7 +176,8 @@ def test_history_is_bounded(monkeypatch):
 # --- time
 
 
-@pytest.mark.parametrize("limit", [0.2, 1.0])
+@pytest.mark.usefixtures("processor_clock")
+@pytest.mark.parametrize("limit", [0.1, 0.4])
 def test_the_time_limit_is_kept_and_the_callback_told_all_the_time(limit):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((4000, 800))

@@ -184,6 +184,7 @@ def test_a_path_is_pickled_and_printed():
     assert repr(found).startswith("Path(2 levels: 1.5 … 2.5, 2 solved")
 
 
+@pytest.mark.usefixtures("processor_clock")
 def test_time_runs_out():
     problem = Problem(model(n=300, d=100), MCP.from_threshold(0.2), 1.0)
     with pytest.warns(ConvergenceWarning, match="levels were not reached"):

@@ -35,7 +35,7 @@ from levelprox.problem import Problem
 from levelprox.refit import Fit
 from levelprox.result import Status
 from levelprox.search import Search
-from levelprox.subset import Exchanges, Subset, SubsetRecord
+from levelprox.subset import Additions, Exchanges, Subset, SubsetRecord
 from levelprox.swaps import known_as_arrays, known_of_arrays
 from levelprox.watch import Watch
 
@@ -446,4 +446,5 @@ class KinkedSearch:
             self.watch.n_refits,
             self.watch.elapsed,
             tuple(self.watch.history),
+            None if math.isnan(multiplier) else Additions(self.additions_examined, self.additions_total),
         )
