@@ -214,7 +214,8 @@ def test_far_units_cost_nothing_and_prove_the_same(loss):
         found = solved(replace(whole, X=X, known={}), 3, prove=True)
         assert np.array_equal(found.support, expected.support) and found.exchanges == expected.exchanges
         if loss != "multinomial":  # whose contrasts round
-            # Columns in far units are standardised by powers of two, which rounds other products than those in units of 1.
+            # Columns in far units are standardised by powers of two, which rounds other products than those in units
+            # of 1.
             assert found.psi == pytest.approx(expected.psi, rel=1e-12)
             assert found.n_refits <= 1.2 * expected.n_refits and found.n_grad <= 1.2 * expected.n_grad
 

@@ -210,7 +210,11 @@ def test_certificates_have_every_figure(loss):
     again = json.loads(json.dumps(certificate.as_dict()))
     assert again["exchanges"] == {**asdict(found.exchanges), "proved": True}
     assert again["additions"] == {**asdict(found.additions), "proved": True}
-    assert {**again, "exchanges": None, "additions": None} == {**asdict(certificate), "exchanges": None, "additions": None}
+    assert {**again, "exchanges": None, "additions": None} == {
+        **asdict(certificate),
+        "exchanges": None,
+        "additions": None,
+    }
     text = str(certificate)
     assert "3 ≤ 3" in text and f"{found.psi:.10g}" in text and str(found.exchanges) in text
     assert f"feature {found.addition}" in text

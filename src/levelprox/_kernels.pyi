@@ -289,7 +289,8 @@ class ColumnFits:
         attained: bool = True,
         curvature_bound: float = ...,
     ) -> None: ...
-    # "fitted", "not below" or "failed", then x, psi, margins and Hessian there, a bound on what is left to gain, and what rounding may change.
+    # "fitted", "not below" or "failed", then x, psi, margins and Hessian there, a bound on what is left to gain, and
+    # what rounding may change.
     # Column j is values[j], or where rows[j] are given has values[j] there and is 0 elsewhere.
     def fit(
         self,

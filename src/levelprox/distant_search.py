@@ -328,7 +328,9 @@ class DistantSearch:
             self.n_refits,
             self.watch.elapsed,
             tuple(self.watch.history),
-            None if math.isnan(multiplier) else Additions(min(1, outside), outside),  # the most promising one was refitted
+            None
+            if math.isnan(multiplier)
+            else Additions(min(1, outside), outside),  # the most promising one was refitted
         )
 
 

@@ -14,11 +14,13 @@ loss the model is ψ itself and these figures are exact.
     ψ ≥ ψ(S) − x_i e − κ(ρ) c'Hc,      Hc = e·e_i − g_j e_j,      ρ = M max |Xc| ≤ M Σ_l |c_l| max |X_l| ≤ 1,
 
 for any e, with H over S ∪ {j} at the *exact* fit of S and κ(ρ) = (ρ + (1 − ρ) ln(1 − ρ))/ρ², κ(0) = ½. For r = ℓ'(z) +
-ℓ″(z) Xc is orthogonal to all features of the new set, hence feasible in the dual problem of its fit, and at the part t of the way
+ℓ″(z) Xc is orthogonal to all features of the new set, hence feasible in the dual problem of its fit, and at the part
+t of the way
 there from ℓ'(z) the curvature 1/ℓ″ of the conjugate has grown by at most 1/(1 − ρt); κ is ∫₀¹ (1 − t)/(1 − ρt) dt. The
 best e for ρ = 0 gives the estimate above.
 
-**Rounding.** Figures that come from H lose digits with its condition number, and with what is left of a column after the
+**Rounding.** Figures that come from H lose digits with its condition number, and with what is left of a column after
+the
 others: both are measured here, an error term is added to each bound, and where that is large there is no bound. With
 near-equal columns in S, K and B come from an orthonormal basis of S instead of H.
 """
@@ -175,7 +177,8 @@ class Exchange:
     own : ndarray of shape (n_features, width, width)
         Its diagonal blocks.
     outside : ndarray of bool of shape (n_features,), optional
-        The features that may be taken in: not in the fit, and their columns not zero. By default those that have curvature.
+        The features that may be taken in: not in the fit, and their columns not zero. By default those that have
+        curvature.
     typical : ndarray of shape (n_features,), optional
         A typical curvature of ψ along each feature, for those along which it is straight at the fit.
     basis : ndarray of shape (fit.x.size, rank), optional
@@ -251,7 +254,9 @@ class Exchange:
     def _inexact(self, gain: Vector) -> Vector:
         """Return by how much more may be gained because the fit itself is not exact."""
         gap = self.fit.gap if math.isfinite(self.fit.gap) else 0.0
-        return gap + 2 * np.sqrt(gap * np.maximum(np.where(np.isfinite(gain), gain, 0.0), 0.0) + gap * abs(self.fit.psi))
+        return gap + 2 * np.sqrt(
+            gap * np.maximum(np.where(np.isfinite(gain), gain, 0.0), 0.0) + gap * abs(self.fit.psi)
+        )
 
     def gains(self, i: int) -> Vector:
         """What exchanging the i-th feature of the fit for each other feature gains; −inf for those in the fit."""
@@ -274,7 +279,7 @@ class Exchange:
         return np.where(self.outside, bound, -np.inf)
 
     def bounds(self, i: int, magnitudes: Vector, concordance: float) -> Vector:
-        """Return what exchanging the i-th feature for each other gains at most, where the fit is exact; inf: no bound."""
+        """Return what exchanging the i-th feature for each other gains at most at an exact fit; inf: no bound."""
         bound = np.where(self.outside, np.inf, -np.inf)
         left, error = self.left[:, 0, 0], self._error(self.left[:, 0, 0])
         j = np.flatnonzero(self.outside & (error <= _UNRELIABLE))

@@ -1,6 +1,7 @@
 """Refits: ψ minimised over a few features, without a level.
 
-Newton's method on margins, compiled where ψ is a loss of linear predictions. Near-equal columns are fitted in an orthonormal
+Newton's method on margins, compiled where ψ is a loss of linear predictions. Near-equal columns are fitted in an
+orthonormal
 basis. Where signs must hold, the active-set method of Lawson and Hanson runs over fits without signs; other cases go
 to the engine of working sets, with no feature counted.
 
@@ -192,7 +193,8 @@ class Refits:
     def _with_signs(self, features: Features, near: Fit, tolerance: float, accuracy: float) -> Fit:
         """Return ψ minimised with signs, by Lawson and Hanson's method.
 
-        Features that are not at their bound are fitted without signs. A step towards that fit ends at the first bound that
+        Features that are not at their bound are fitted without signs. A step towards that fit ends at the first
+        bound that
         it meets; at a fit that obeys all signs, the feature with the steepest descent leaves its bound.
         """
         signs, x = self.signs[features], _begun_at(near, features, 1)
@@ -200,7 +202,7 @@ class Refits:
         free, refused = ~signs | (x > 0), np.zeros(features.size, np.bool_)
         entered = -1
         for _ in range(_STEPS + 10 * features.size):
-            end, fit = self._by_columns(features[free], Fit(features, x, 0.0, x), tolerance, math.inf, accuracy)
+            _, fit = self._by_columns(features[free], Fit(features, x, 0.0, x), tolerance, math.inf, accuracy)
             if fit is None:
                 break
             to = np.zeros(features.size)

@@ -29,13 +29,13 @@ from levelprox.exchange import costs
 from levelprox.forward import FEW, forward
 from levelprox.journal import Journal
 from levelprox.null_fit import NullFit, null_fit
-from levelprox.stationarity import relative_stationarity
 from levelprox.objectives import LinearModel, Model
 from levelprox.pieces import Directly, Pieces, pieces_of
 from levelprox.problem import Problem
 from levelprox.refit import Fit, last_digits, lowest
 from levelprox.restriction import How
 from levelprox.result import Iterate, Status
+from levelprox.stationarity import relative_stationarity
 from levelprox.subset import Additions, Exchanges, Subset
 from levelprox.subsolvers import Newton
 from levelprox.surrogate import surrogate_by_name
@@ -71,7 +71,8 @@ class Search:
     pieces : Pieces
         How pieces of work are done, where this is part of another search.
     data : LinearModel, optional
-        ψ over the columns as they are, where `problem` has them standardised (`LinearModel.standardised`): what is returned is
+        ψ over the columns as they are, where `problem` has them standardised (`LinearModel.standardised`): what is
+        returned is
         in its units.
     """
 
@@ -300,7 +301,8 @@ class Search:
         if np.any(part.must_be_nonnegative()) or objective.is_separated(fit.x):
             return fit
         digits = last_digits(objective, fit.x)
-        # Of near-equal columns, coefficients are large and cancel: margins from a fit in a basis have more digits than theirs.
+        # Of near-equal columns, coefficients are large and cancel: margins from a fit in a basis have more digits
+        # than theirs.
         return replace(fit, **digits) if digits["psi"] <= fit.psi + fit.resolution else fit
 
     def _how(self) -> How:

@@ -20,7 +20,8 @@ _ROUNDING = 4 * float(np.finfo(np.float64).eps)
 def relative_stationarity(problem: Problem, x: Vector, features: Features, null: NullFit) -> float:
     """Return the largest |∂ψ/∂x_j| over some features, each relative to what the null fit leaves to its column.
 
-    For a linear model feature j is measured relative to Σ_i s_i |ℓ'_i| |a_ij| / Σ s with ℓ' at the null fit: the same for any
+    For a linear model feature j is measured relative to Σ_i s_i |ℓ'_i| |a_ij| / Σ s with ℓ' at the null fit: the
+    same for any
     unit of the column. With an intercept columns are centred first, so that their means do not matter either. What the
     rounding of margins explains is left out. For several classes the unit is the largest gradient of the null fit.
 

@@ -285,7 +285,8 @@ class Swaps:
     def best_addition(self) -> Addition:
         """Return what one more feature gains.
 
-        Features are refitted in the order of their bounds, until no bound of another is above the best gain, or the refits are
+        Features are refitted in the order of their bounds, until no bound of another is above the best gain, or the
+        refits are
         more work than is worth it.
         """
         fit = self.best
@@ -299,16 +300,16 @@ class Swaps:
         bound = np.where(outside, np.inf, -np.inf)
         if self._estimates_are_exact() or self.has_bounds():
             bound = exchange.addition_bounds(self.magnitudes, self.objective.concordance)
-        best, shown, n_refits = (0.0, None), zero, 0
+        best: tuple[float, int | None] = (0.0, None)
+        shown = zero
         order = np.lexsort((-estimate, -bound))[: total - zero]
         for place, j in enumerate(order.tolist()):
             if bound[j] <= max(best[0], self.threshold(fit)):
                 shown += order.size - place
                 break
-            if n_refits >= self._most_tries(fit):
+            if place >= self._most_tries(fit):
                 shown += int(np.count_nonzero(bound[order[place:]] <= max(best[0], self.threshold(fit))))
                 break
-            n_refits += 1
             larger = self.fitted(np.union1d(fit.features, [j]).astype(np.intp), fit)
             gain = fit.psi - larger.psi
             if gain > max(best[0], self.threshold(fit)):
@@ -346,7 +347,7 @@ class Swaps:
     def look_along(self, exchange: Exchange, fit: Fit) -> None:
         """Compute what features gain at least along which ψ is straight at a fit, by a line search along each."""
         straight = exchange.straight
-        if not straight.size or isinstance(self.objective, LinearModel) is False:
+        if not straight.size or not isinstance(self.objective, LinearModel):
             return
         if straight.size > _STRAIGHT:
             size = np.abs(exchange.gradient[straight, 0]) / np.sqrt(exchange.own[straight, 0, 0])

@@ -7,17 +7,21 @@ With g = Σ_{i∉B} u_i a_i, u_i = p_i lo_i or p_i hi_i, such a vertex is a mini
 
     u_B = −A_B⁻ᵀ g      has      p_i lo_i ≤ u_i ≤ p_i hi_i      for all i in B.
 
-Where u_i is beyond its bounds, ψ falls along the edge on which all of B but i stay at their kinks; on it ψ is convex and
+Where u_i is beyond its bounds, ψ falls along the edge on which all of B but i stay at their kinks; on it ψ is convex
+and
 piecewise linear, and its minimum is a weighted median of the places where other margins meet their kinks. The one met
-there replaces i in B. This is the simplex method with long steps: Barrodale and Roberts (1973), SIAM J. Numer. Anal. 10(5).
+there replaces i in B. This is the simplex method with long steps: Barrodale and Roberts (1973), SIAM J. Numer. Anal.
+10(5).
 
 **Coordinates.** The method runs in coordinates w, x = Tw, in which the columns are orthonormal with the weights p
 (Gram-Schmidt, twice). Units, large means beside an intercept and nearly equal columns do not matter there. Columns that
-depend on others are left out, unless their coefficients must not be negative. Rows x_j = 0 are added to the samples: with
+depend on others are left out, unless their coefficients must not be negative. Rows x_j = 0 are added to the samples:
+with
 no weight, to begin with; or with a slope below zero that no minimiser has, where x_j ≥ 0 is asked for.
 The coefficients are then computed from the columns as they are, with residuals in extended precision.
 
-**Degenerate vertices.** Kinks are moved by 1e-9 of the size of the residuals, each by another amount, so that no two are
+**Degenerate vertices.** Kinks are moved by 1e-9 of the size of the residuals, each by another amount, so that no two
+are
 met at once. u is feasible wherever the kinks are; the vertex is computed with the kinks where they are.
 
 **Error.** For any u within its bounds and any x*,
@@ -25,7 +29,8 @@ met at once. u is feasible wherever the kinks are; the vertex is computed with t
     ψ(x) − ψ(x*) ≤ Σ_i (p_i ℓ_i(s_i) − u_i s_i) + ⟨A'u, x − x*⟩.
 
 Every term of the sum is at least 0, and A'u is 0 up to rounding. What is left of it, r = T'A'u, costs at most
-max_i |⟨q_i, r⟩| Σ p_i |s_i − s*_i|, q the rows of the orthonormal columns; and Σ p_i |s*_i| ≤ ψ(x)/min(|lo|, hi). For the
+max_i |⟨q_i, r⟩| Σ p_i |s_i − s*_i|, q the rows of the orthonormal columns; and Σ p_i |s*_i| ≤ ψ(x)/min(|lo|, hi).
+For the
 hinge loss, where that minimum is 0, Σ p_i |s*_i| is taken to be at most 16 times the size of margins and targets.
 A refit whose error is not small is repeated with smaller moves of the kinks, and at last with a linear program (HiGHS).
 """
@@ -356,7 +361,8 @@ class _Refit:
     def _removal(self, x: Vector, basis: Rows, inverse: Matrix, u: Vector) -> Vector:
         """Return a bound on what min ψ rises by where one coefficient is set to 0.
 
-        A u with Σ_i u_i a_i = t e_j bounds ψ where x_j = 0, and −t x_j is added to the bound of t = 0: t may go as far as
+        A u with Σ_i u_i a_i = t e_j bounds ψ where x_j = 0, and −t x_j is added to the bound of t = 0: t may go as
+        far as
         the first of u_B to reach a bound.
         """
         found = np.zeros(x.size)

@@ -24,6 +24,7 @@ from levelprox.objectives import Model
 from levelprox.refit import Fit
 from levelprox.result import Status
 from levelprox.search import Search
+from levelprox.stationarity import relative_stationarity
 from levelprox.subset import Exchanges, SubsetCertificate
 from levelprox.watch import Watch
 
@@ -108,9 +109,7 @@ class SubsetClaims(RecomputedFit):
         if not self.problem.objective.smooth:  # rounded coefficients are off the kinks, where slopes say nothing
             left = self.psi - self._refitted(self.own)
             return Claim("stationarity", told, f"ψ within {max(left, 0.0):.1e}", left <= self._gain_tolerance())
-        places = self.problem.coordinates(self.own)
-        held, slope = self.problem.must_be_nonnegative()[places] & (self.x[places] == 0), self.gradient[places]
-        largest = float(np.max(np.where(held, np.maximum(-slope, 0), np.abs(slope)), initial=0.0)) / self.null.scale
+        largest = relative_stationarity(self.problem, self.x, self.own, self.null)
         # With float32 it was measured before coefficients were rounded.
         allowed = self.residual_tolerance(float(np.finfo(self.model.coef_.dtype).eps))
         return Claim("stationarity", told, largest, largest <= told + allowed < math.inf)
