@@ -478,6 +478,7 @@ def case(seed: int, loss: str | None = None, kind: str | None = None) -> Case:
     estimator = standardize is not None and offset is None and draft.k >= 1 and X.shape[0] >= 6
     estimator = estimator and draft.storage != "float32" and (nonnegative is None or bool(nonnegative.all()))
     estimator = estimator and not (loss == "one_vs_rest" and len(np.unique(b)) == 2)  # which is logistic
+    estimator = estimator and (loss not in MARGINS or len(np.unique(b if weight is None else b[weight > 0])) == 2)
     if estimator:
         start = None
     return Case(
