@@ -211,12 +211,13 @@ class Oracle:
         self.known: dict[Set, Refit] = {}
         self.scale = 1.0
         null = self.value(())
-        self.null = null
         least = 0.0 if problem.loss in CLASSES else float(self.s @ least_loss(problem.loss, self.target))
         self.scale = max(null - least, 1e-300)
         self.known = {}
         self.null = self.value(())
-        self.tolerance = TOLERANCE * self.scale + self._rounding_of_nothing(least)
+        rounding = self._rounding_of_nothing(least)
+        self.tolerance = TOLERANCE * self.scale + rounding
+        self.is_null_perfect = rounding > TOLERANCE * self.scale
         self.scale = self.tolerance / TOLERANCE  # what amounts are measured by
 
     def _rounding_of_nothing(self, least: float) -> float:
