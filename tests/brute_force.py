@@ -12,6 +12,7 @@ refit       ψ can be lowered over the features of the answer
 point       ψ, the budget, signs or counts are not what x says
 status      the status is not that of the fit
 certify     `certify_model` refutes a model that was just fitted
+lie         `certify_model` confirms a model that lies about ψ or the gain of one more
 exception   the search raised one
 hang        no answer within the limit
 ==========  ============================================================================================
@@ -24,6 +25,7 @@ all sets of k features; `open`, not all swaps examined; `div`, diverging; `limit
 from __future__ import annotations
 
 import argparse
+import copy
 import itertools
 import math
 import multiprocessing
@@ -317,15 +319,27 @@ def examined(problem: Case) -> Outcome:
 
 
 def _certify(problem: Case, model: Any, outcome: Outcome) -> None:
-    if model.status_ is Status.SOLVED:
-        claims = certify_model(model, problem.given, problem.b, problem.weight)
-        if not claims.hold:
-            outcome.fail("certify", 1.0, f"an honest model is refuted:\n{claims}")
+    """An honest model is confirmed; one that lies about ψ or the gain of one more is refuted."""
+    if model.status_ is not Status.SOLVED:
+        return
+    data = problem.given, problem.b, problem.weight
+    claims = certify_model(model, *data)
+    if not claims.hold:
+        outcome.fail("certify", 1.0, f"an honest model is refuted:\n{claims}")
+    shown = model.certificate_
+    lies = [replace(shown, psi=shown.psi - 1e-3 * (abs(shown.psi) + shown.multiplier) - 1e-6)]
+    if shown.multiplier > 1e-3 * abs(shown.psi):
+        lies += [replace(shown, multiplier=0.0, addition=None), replace(shown, multiplier=1.01 * shown.multiplier)]
+    for lie in lies:
+        liar = copy.copy(model)
+        liar.certificate_, liar.multiplier_ = lie, lie.multiplier
+        if certify_model(liar, *data, prove=True).hold:
+            outcome.fail("lie", 1.0, f"a model that lies is confirmed: {lie}, instead of {shown}")
 
 
 # --- the command
 
-COLUMNS = ("false", "low", "high", "room", "halved", "refit", "point", "status", "certify", "exception", "hang")
+COLUMNS = ("false", "low", "high", "room", "halved", "refit", "point", "status", "certify", "lie", "exception", "hang")
 
 
 def _work(pipe: Connection, loss: str | None, kind: str | None) -> None:

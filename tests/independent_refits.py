@@ -211,12 +211,13 @@ class Oracle:
         self.known: dict[Set, Refit] = {}
         self.scale = 1.0
         null = self.value(())
-        self.null = null
         least = 0.0 if problem.loss in CLASSES else float(self.s @ least_loss(problem.loss, self.target))
         self.scale = max(null - least, 1e-300)
         self.known = {}
         self.null = self.value(())
-        self.tolerance = TOLERANCE * self.scale + self._rounding_of_nothing(least)
+        rounding = self._rounding_of_nothing(least)
+        self.tolerance = TOLERANCE * self.scale + rounding
+        self.is_null_perfect = rounding > TOLERANCE * self.scale
         self.scale = self.tolerance / TOLERANCE  # what amounts are measured by
 
     def _rounding_of_nothing(self, least: float) -> float:
@@ -469,7 +470,8 @@ class Oracle:
         a = kinked_program(A, self.s.astype(np.float64), self.target - self.offset[:, 0], *slopes, signed)
         x = np.zeros((self.d + 1, 1))
         x[places, 0] = (a / self.unit[places]).astype(np.float64)
-        return Refit(float(self.psi(x)), x, True)
+        psi = float(self.psi(x))
+        return Refit(psi, x, True, psi)
 
 
 def smooth_fits(
@@ -582,50 +584,77 @@ def slow_fit(
 def softmax_fits(
     Q: Double, s: Double, offset: Double, label: NDArray[np.intp], scale: float
 ) -> tuple[Double, NDArray[np.bool_]]:
-    """Newton's method for several classes, one basis after the other."""
-    S, n, p = Q.shape
+    """Several classes, one basis after the other: Newton's method, after quasi-Newton steps where it ends too early."""
+    S, _, p = Q.shape
     width = offset.shape[1]
     out, proved = np.zeros((S, p, width)), np.zeros(S, bool)
-    rows = np.arange(n)
-
-    def height(z: Double) -> Any:
-        top = z.max(axis=-1)
-        return (np.log(np.exp(z - top[..., None]).sum(axis=-1)) + top - z[..., rows, label]) @ s
-
     for i in range(S):
         inside = np.flatnonzero((Q[i] != 0).any(axis=0))
-        basis, a = Q[i][:, inside], np.zeros((inside.size, width))
-        z = offset.copy()
-        psi, size = height(z), inside.size * width
-        for _ in range(80):
-            P = np.exp(z - z.max(axis=1, keepdims=True))
-            P /= P.sum(axis=1, keepdims=True)
-            slope = P.copy()
-            slope[rows, label] -= 1
-            bend = P[:, :, None] * np.eye(width) - P[:, :, None] * P[:, None, :]
-            g = basis.T @ (s[:, None] * slope)
-            H = np.einsum("np,nab,nq->paqb", basis * s[:, None], bend, basis).reshape(size, size)
-            H += (1e-15 * np.trace(H) + 1e-290) * np.eye(size)
-            step = -np.linalg.lstsq(H, g.ravel(), rcond=1e-16)[0].reshape(g.shape)
-            decrement = -float((g * step).sum())
-            ahead = basis @ step
-            t, trial = 1.0, height(z + ahead)
-            if decrement <= _ENOUGH * scale:
-                proved[i] = True
-                if trial <= psi:
-                    a += step
+        basis = Q[i][:, inside]
+        a, proved[i] = _softmax_fit(basis, s, offset, label, scale, np.zeros((inside.size, width)))
+        for _ in range(0 if proved[i] else 3):
+
+            def height(flat: Double, basis: Double = basis) -> tuple[float, Double]:
+                value, slope = _softmax(offset + basis @ flat.reshape(basis.shape[1], width), label)
+                return float(value @ s) / scale, (basis.T @ (s[:, None] * slope)).ravel() / scale
+
+            end = minimize(
+                height, a.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 500, "ftol": 0, "gtol": 1e-14}
+            )
+            a, proved[i] = _softmax_fit(basis, s, offset, label, scale, end.x.reshape(a.shape))
+            if proved[i]:
                 break
-            if not trial <= psi - 0.1 * decrement:
-                heights = height(z + _STEPS[:, None, None] * ahead)
-                best = int(np.argmin(np.nan_to_num(heights, nan=np.inf)))
-                t, trial = float(_STEPS[best]), heights[best]
-            if not trial < psi:
-                break
-            a = a + t * step
-            z = offset + basis @ a
-            psi = height(z)
         out[i, inside] = a
     return out, proved
+
+
+def _softmax(z: Double, label: NDArray[np.intp]) -> tuple[Double, Double]:
+    """Losses and slopes of several classes."""
+    top = z.max(axis=-1, keepdims=True)
+    e = np.exp(z - top)
+    total = e.sum(axis=-1, keepdims=True)
+    slope = e / total
+    rows = np.arange(label.size)
+    value = (np.log(total) + top)[..., 0] - z[..., rows, label]
+    slope[..., rows, label] -= 1
+    return value, slope
+
+
+def _softmax_fit(
+    Q: Double, s: Double, offset: Double, label: NDArray[np.intp], scale: float, a: Double
+) -> tuple[Double, bool]:
+    width, size = offset.shape[1], a.size
+    for _ in range(100):
+        z = offset + Q @ a
+        value, slope = _softmax(z, label)
+        psi = float(value @ s)
+        g = Q.T @ (s[:, None] * slope)
+        P = np.exp(z - z.max(axis=1, keepdims=True))
+        P /= P.sum(axis=1, keepdims=True)
+        bend = P[:, :, None] * np.eye(width) - P[:, :, None] * P[:, None, :]
+        H = np.einsum("np,nab,nq->paqb", Q * s[:, None], bend, Q).reshape(size, size)
+        H += (1e-15 * np.trace(H) + 1e-290) * np.eye(size)
+        # Rows of one number change nothing: slopes are orthogonal to them, but for rounding.
+        g -= g.mean(axis=1, keepdims=True)
+        step = -np.linalg.lstsq(H, g.ravel(), rcond=1e-16)[0].reshape(g.shape)
+        step -= step.mean(axis=1, keepdims=True)
+        decrement = -float((g * step).sum())
+        trial = float(_softmax(z + Q @ step, label)[0] @ s)
+        if decrement <= _ENOUGH * scale:
+            return (a + step if trial <= psi else a), True
+        if trial <= psi - 0.1 * decrement:
+            a = a + step
+            continue
+        best, lowest = a, psi
+        for direction in (step, -g):
+            heights = _softmax(z + _STEPS[:, None, None] * (Q @ direction), label)[0] @ s
+            t = int(np.argmin(np.nan_to_num(heights, nan=np.inf)))
+            if heights[t] < lowest:
+                best, lowest = a + _STEPS[t] * direction, float(heights[t])
+        if best is a:
+            return a, False
+        a = best
+    return a, False
 
 
 def kinked_fits(

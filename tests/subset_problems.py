@@ -67,8 +67,12 @@ class Case:
         """X as the library is given it."""
         if self.storage == "sparse":
             return scipy.sparse.csr_array(self.X)
+        if self.storage == "sparse columns":
+            return scipy.sparse.csc_array(self.X)
         if self.storage == "float32":
             return self.X.astype(np.float32)
+        if self.storage == "integers" and np.all(np.round(self.X) == self.X) and np.all(abs(self.X) < 2**62):
+            return self.X.astype(np.int64)
         return np.asfortranarray(self.X) if self.storage == "columns" else self.X
 
     @property
@@ -152,8 +156,8 @@ class _Draft:
         self.X = self.X * unit
 
     def twins(self) -> None:
-        """Columns that differ by 1e-3 … 1e-7 of their size; the signal may lie in the difference."""
-        apart = 10.0 ** -float(self.rng.integers(3, 8))
+        """Columns that differ by 1e-3 … 1e-8 of their size; the signal may lie in the difference."""
+        apart = 10.0 ** -float(self.rng.integers(3, 9))
         half = max(1, self.d // 2)
         difference = self.rng.standard_normal((self.n, half))
         base = self.X[:, self.rng.integers(0, half, half)] if self.rng.random() < 0.5 else self.X[:, :half].copy()
@@ -224,6 +228,27 @@ class _Draft:
         if self.rng.random() < 0.5:
             self.weight[self.rng.random(self.n) < 0.7] = 1.0
         self.weight[:4] = 1.0
+
+    def unseen(self) -> None:
+        """Samples of weight 0 with values far from all others; a feature is nonzero in those alone."""
+        weight = np.ones(self.n) if self.weight is None else self.weight
+        rows = self.rng.choice(np.arange(4, self.n), min(3, self.n - 4), replace=False) if self.n > 4 else []
+        self.signal = self._signal()
+        self.weight = weight.copy()
+        self.weight[rows] = 0.0
+        self.X[rows] = 1e8 * self.rng.standard_normal((len(rows), self.d))
+        j = int(self.rng.integers(0, self.d))
+        self.X[self.weight > 0, j] = 0.0
+
+        def strange(b: Double) -> Double:
+            if self.loss in RESIDUALS:
+                b[rows] = 1e6
+            elif self.loss in ("poisson", "gamma"):
+                b[rows] = 1e4
+            return b
+
+        if self.loss not in CLASSES:
+            self.change_targets.append(strange)
 
     def kept(self) -> None:
         """Features that are always in the fit."""
@@ -313,6 +338,21 @@ class _Draft:
         if self.rng.random() < 0.5:
             self.delta = 1.35 * self.scale
 
+    def wild_units(self) -> None:
+        """Columns in units of 1e-60 … 1e60: nothing overflows, but products of several columns do."""
+        self.signal = self._signal()
+        self.X = self.X * 10.0 ** self.rng.uniform(-60, 60, self.d)
+
+    def jointly(self) -> None:
+        """Features that matter together and hardly alone: differences of columns that are much alike."""
+        common = self.rng.standard_normal((self.n, 1))
+        self.X = common + 10.0 ** -float(self.rng.uniform(0.5, 2)) * self.rng.standard_normal(self.X.shape)
+        pair = self.rng.choice(self.d, 2, replace=False)
+        difference = self.X[:, pair[0]] - self.X[:, pair[1]]
+        self.signal = 2 * difference / (np.std(difference) + 1e-300)
+        if self.rng.random() < 0.5:
+            self.signal = self.signal + self.X[:, int(self.rng.integers(0, self.d))]
+
     def outliers(self) -> None:
         """Some targets far from the others, beyond the range of most losses of residuals."""
         rows = self.rng.choice(self.n, int(self.rng.integers(1, 3)), replace=False)
@@ -351,7 +391,12 @@ class _Draft:
     def sparse(self) -> None:
         """X as a sparse matrix, mostly zeros."""
         self.X = np.where(self.rng.random(self.X.shape) < 0.3, self.X, 0.0)
-        self.storage = "sparse"
+        self.storage = str(self.rng.choice(["sparse", "sparse columns"]))
+
+    def integers(self) -> None:
+        """X of integers."""
+        self.X = np.round(3 * self.X)
+        self.storage = "integers"
 
     # ---
 
@@ -393,6 +438,8 @@ class _Draft:
             b = self.scale * (b + self.shift)
         elif loss == "gamma":
             b = self.scale * b
+        elif loss == "poisson" and self.scale > 1:
+            b = np.round(b * min(self.scale, 1e6))
         return b
 
 
@@ -408,6 +455,7 @@ KINDS = (
     "far",
     "weights",
     "extreme_weights",
+    "unseen",
     "kept",
     "signs",
     "large_mean",
@@ -421,11 +469,14 @@ KINDS = (
     "spanned",
     "categories",
     "target_units",
+    "wild_units",
+    "jointly",
     "outliers",
     "ties",
     "same_target",
     "float32",
     "sparse",
+    "integers",
 )
 # Kinds that make X come first: those that change units or the storage come last.
 _ORDER = (
@@ -441,7 +492,7 @@ _ORDER = (
     "separable",
     "twins",
 )
-_LAST = ("far", "large_mean", "units", "equal", "spanned", "constant", "float32")
+_LAST = ("far", "unseen", "large_mean", "units", "wild_units", "equal", "spanned", "constant", "float32")
 
 
 def case(seed: int, loss: str | None = None, kind: str | None = None) -> Case:
@@ -461,7 +512,7 @@ def case(seed: int, loss: str | None = None, kind: str | None = None) -> Case:
     ):
         getattr(draft, name)()
     b = draft.targets()
-    X = draft.X.astype(np.float32).astype(np.float64) if draft.storage == "float32" else draft.X
+    X = draft.X if draft.storage != "float32" else np.clip(draft.X, -1e30, 1e30).astype(np.float32).astype(np.float64)
     X = np.where(np.isfinite(X), X, 0.0)
     nonnegative = None if loss in CLASSES else draft.nonnegative
     offset = draft.offset
@@ -472,12 +523,15 @@ def case(seed: int, loss: str | None = None, kind: str | None = None) -> Case:
     weight = draft.weight
     d = X.shape[1]
     start = (
-        tuple(sorted(map(int, rng.choice(d, min(max(draft.k, 1), d), replace=False)))) if rng.random() < 0.25 else None
+        tuple(sorted(map(int, rng.choice(d, int(rng.integers(1, d + 1)), replace=False))))
+        if rng.random() < 0.25
+        else None
     )
-    standardize = bool(rng.random() < 0.5) if rng.random() < 0.06 else None
+    standardize = bool(rng.random() < 0.5) if rng.random() < 0.08 else None
     estimator = standardize is not None and offset is None and draft.k >= 1 and X.shape[0] >= 6
     estimator = estimator and draft.storage != "float32" and (nonnegative is None or bool(nonnegative.all()))
     estimator = estimator and not (loss == "one_vs_rest" and len(np.unique(b)) == 2)  # which is logistic
+    estimator = estimator and (loss not in MARGINS or len(np.unique(b if weight is None else b[weight > 0])) == 2)
     if estimator:
         start = None
     return Case(
