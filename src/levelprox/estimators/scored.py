@@ -22,6 +22,7 @@ from levelprox.result import Status
 
 #: The score in place of the held-out loss where fits of classes diverge: labels do not depend on where a fit stops.
 LABELS = "accuracy"
+_SHORTER = 2.0**-10  # a score that is the same so much nearer to 0 does not depend on the length of coefficients
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +100,8 @@ def score_fold(
         if scorer is not None:
             score = float(scorer(_told(model, judged.more), judged.X, judged.y, **score_params))
             if diverging:
-                longer = float(scorer(_told(_twice(model), judged.more), judged.X, judged.y, **score_params))
-                by_length = not math.isclose(score, longer, rel_tol=1e-9, abs_tol=1e-12)
+                shorter = float(scorer(_told(_shortened(model), judged.more), judged.X, judged.y, **score_params))
+                by_length = not math.isclose(score, shorter, rel_tol=1e-9, abs_tol=1e-12)
         elif not np.any(known):
             raise InvalidInputError(
                 f"cv has a fold with none of the classes of its training part, {model.classes_.tolist()}; use "
@@ -125,11 +126,11 @@ def score_fold(
     return scored
 
 
-def _twice(model: Any) -> Any:
-    """The model with coefficients and intercepts twice as long."""
-    longer = copy.copy(model)
-    longer._set_coefficients(2 * np.atleast_2d(model.coef_), 2 * np.atleast_1d(model.intercept_))
-    return longer
+def _shortened(model: Any) -> Any:
+    """The model with much smaller coefficients and intercepts: the same labels and order of margins."""
+    shorter = copy.copy(model)
+    shorter.coef_, shorter.intercept_ = _SHORTER * model.coef_, _SHORTER * model.intercept_
+    return shorter
 
 
 def _told(model: Any, more: dict[str, NDArray[Any]]) -> Any:
