@@ -159,6 +159,7 @@ def test_the_table_has_a_row_for_each_candidate():
         "rank_test_score",
         "mean_n_selected",
         "n_unsolved",
+        "n_diverging",
         "mean_fit_time",
     }
     assert all(values.shape == (3,) for values in results.values())
@@ -264,7 +265,7 @@ def test_criteria_are_as_written(loss):
         found = model.cv_results_[criterion]
         np.testing.assert_allclose(found - found[0], np.array(expected) - expected[0], atol=1e-5)
         assert model.best_index_ == int(np.argmin(expected)) and model.best_score_ == found.min()
-        assert set(model.cv_results_) == {"n_features", criterion, "loss", "n_selected", "df"}
+        assert set(model.cv_results_) == {"n_features", criterion, "loss", "n_selected", "df", "diverging"}
 
 
 def test_a_criterion_asks_for_no_folds():

@@ -394,7 +394,9 @@ def test_the_scope_and_the_folder_follow_from_the_options(monkeypatch, tmp_path)
         main(["reproduce", "all", "--quick", "--only", "mnist, gisette,mnist", "--jobs", "3"], small_studies.studies)
         == 0
     )
-    (_, names, scope, out, jobs), (studies, every, quick, quick_out, three) = asked
+    assert main(["reproduce", "small", "--repeats", "2"], small_studies.studies) == 0
+    (_, names, scope, out, jobs), (studies, every, quick, quick_out, three), twice = asked
+    assert twice[2] == Scope(Places(), repeats=2)
     assert names == ["broken", "small"] and scope == Scope(Places()) and out == Path("results/reproduce")
     assert jobs == os.cpu_count() and three == 3 and [one.name for one in studies] == every == ["small", "broken"]
     assert quick == Scope(Places(), True, ("mnist", "gisette")) and quick_out == Path("results/reproduce-quick")
@@ -438,6 +440,24 @@ def test_an_answer_to_another_question_takes_nobodys_place(tmp_path):
         parts.keep(task("rows", "same", values=values), Answer([{"value": values[0]}], 0.0))
     assert [parts.answer(task("rows", "same", values=[v])).rows for v in (1, 2)] == [[{"value": 1}], [{"value": 2}]]
     assert parts.answer(task("rows", "same", values=[3])) is None
+
+
+class Repeated(Study):
+    """A task for each repetition, three of them unless asked otherwise."""
+
+    name, title = "repeated", "Repetitions"
+
+    def tasks(self, scope, rows):
+        return [task("rows", str(i), values=[i]) for i in range(scope.repeats or 3)]
+
+    def outcome(self, rows, scope):
+        return Outcome(" ".join(str(row["value"]) for row in rows), "")
+
+
+def test_a_run_of_fewer_or_more_repetitions_reports_on_all_there_are(tmp_path):
+    for repeats, known, left in ((1, "0", 2), (2, "0 1", 1), (1, "0 1", 1), (4, "0 1 2 3", 0)):
+        report = Session(Repeated(), Scope(Places(), repeats=repeats), Parts(tmp_path), 1).run()
+        assert (report.outcome.summary, report.left) == (known, left)
 
 
 class TwoSets(Study):

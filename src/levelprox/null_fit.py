@@ -68,7 +68,7 @@ def _scale_of_a_fit(problem: Problem, x: Vector, left: float, at_origin: float) 
     unless ψ falls for ever towards x, and has no curvature left.
     """
     objective = problem.objective
-    if math.isfinite(objective.smoothness) or objective.is_separated(x):
+    if objective.bounded_curvature or objective.is_separated(x):
         return at_origin
     close = _size(problem, objective.value_and_gradient((1 - _CLOSE) * x)[1]) / _CLOSE
     return min(at_origin, close) if left <= _ROUNDING * close else left

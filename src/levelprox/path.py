@@ -22,6 +22,7 @@ from levelprox.errors import InvalidInputError, warn
 from levelprox.identity import identity_of, identity_without_level
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.journal import Journal, keeping
+from levelprox.limits import limited
 from levelprox.objectives import Objective
 from levelprox.pieces import pieces_of
 from levelprox.problem import Problem
@@ -152,7 +153,7 @@ def path(
     def identity() -> dict[str, str]:
         return identity_of(problems[-1], levels=np.array([one.level for one in problems]), tol=tol, start=start)
 
-    with keeping(checkpoint, resume, identity, KINDS) as journal:
+    with limited(seconds), keeping(checkpoint, resume, identity, KINDS) as journal:
         if choose("auto", problem.objective).on_working_sets:
             found, n_grad = Levels(problems, tol, seconds, journal)(continuation)
         else:

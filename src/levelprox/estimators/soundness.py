@@ -22,7 +22,7 @@ from levelprox.estimators.task import Budget
 from levelprox.fingerprint import Fingerprint
 from levelprox.projection import group_norms
 from levelprox.result import Record, Status
-from levelprox.subset import Exchanges, SubsetCertificate, SubsetRecord
+from levelprox.subset import Additions, Exchanges, SubsetCertificate, SubsetRecord
 
 #: All that a fit may set, in the order of a file, and what it must be.
 FITTED: dict[str, Callable[[Any], bool]] = {
@@ -169,6 +169,9 @@ def _check_search(told: SubsetCertificate) -> None:
         raise InvalidInputError(f"certificate_ says of feature {told.addition} that it gains most, and not how much")
     if not 0 <= told.exchanges.examined <= told.exchanges.total:
         raise InvalidInputError(f"{told.exchanges.examined} of {told.exchanges.total} exchanges cannot be examined")
+    additions: Exchanges | None = getattr(told, "additions", None)
+    if additions is not None and not 0 <= additions.examined <= additions.total:
+        raise InvalidInputError(f"{additions.examined} of {additions.total} additions cannot be examined")
 
 
 def _check_residuals(told: Certificate, model: Any) -> None:
@@ -247,6 +250,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "Phase": (str,),
     "None": (type(None),),
+    "Additions": (Additions,),
     "Exchanges": (Exchanges,),
     "tuple[int, int]": (tuple,),
 }

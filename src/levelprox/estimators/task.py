@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from levelprox.errors import InfeasibleError, InvalidInputError
 from levelprox.estimators.border import Border
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.journal import Journal
+from levelprox.limits import TimeLimitError, end_now, finishing, limited, seconds_left, seconds_to_finish
 from levelprox.objectives import Asked, Model
 from levelprox.path import path
 from levelprox.problem import Problem
@@ -33,6 +35,7 @@ Callback = Callable[[Record | SubsetRecord], "bool | None"]
 Observer = Callable[[Record | SubsetRecord, "Vector | None"], bool]
 
 _MANY = 1000  # outer steps, which is no limit
+_NOT_ROUNDED = "The certificate is of coefficients in float64: there was no time for one of those rounded to float32."
 SUBSET_TOLERANCE = 1e-2  # of tol: Newton's method gets there in the same number of steps
 
 
@@ -158,7 +161,7 @@ class Task:
         All of them: Ctrl-C is raised.
         """
         if self.time_limit is not None or self.options["subsolver"] != "auto" or self.max_iter < _MANY:
-            return [self._uninterrupted(Budget(level=float(level))) for level in levels]  # each under its own limits
+            return self._one_by_one([Budget(level=float(level)) for level in levels])  # each under its own limits
         found = path(self._problem(float(levels[0])), levels, tol=self.tol, start=self.options["start"])
         if len(found) < len(levels):  # nothing else ends a path without a limit
             raise KeyboardInterrupt
@@ -176,13 +179,17 @@ class Task:
         """The fits under several budgets, all of one kind and in ascending order; all of them: Ctrl-C is raised."""
         if budgets[0].features is None:
             return self.fits(np.array([budget.value for budget in budgets]))
-        return [self._uninterrupted(budget) for budget in budgets]
+        return self._one_by_one(budgets)
 
-    def _uninterrupted(self, budget: Budget) -> Solution:
-        solution = self.fit(budget)
-        if solution.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt(solution.message)
-        return solution
+    def _one_by_one(self, budgets: list[Budget]) -> list[Solution]:
+        """The fits, each with its share of the time that is left, where there is a limit for all of them."""
+        solutions = []
+        for i, budget in enumerate(budgets):
+            with limited(seconds_left() / (len(budgets) - i)):
+                solutions.append(self.fit(budget))
+            if solutions[-1].status is Status.INTERRUPTED:
+                raise KeyboardInterrupt(solutions[-1].message)
+        return solutions
 
     @property
     def keep(self) -> Features | None:
@@ -205,12 +212,16 @@ class Task:
             resume=self.resume,
         )
         coef, intercept = self.border.outside(found.x)
-        certificate = found.certificate
+        certificate, message = found.certificate, found.message
         if coef.dtype == np.float32:  # ψ of what is handed out; where it has kinks, rounding shows
             rounded = self.border.inside(coef.astype(np.float64), intercept.astype(np.float64))
-            certificate = replace(certificate, psi=self.objective.value_and_gradient(rounded)[0])
+            try:
+                with _at_the_end(found.status):
+                    certificate = replace(certificate, psi=self.objective.value_and_gradient(rounded)[0])
+            except TimeLimitError:
+                message = f"{message} {_NOT_ROUNDED}"
         return Solution(
-            coef, intercept, certificate, found.multiplier, found.status, found.message, found.n_refits, found.history
+            coef, intercept, certificate, found.multiplier, found.status, message, found.n_refits, found.history
         )
 
     def _within(self, level: float, previous: Vector | None) -> Solution:
@@ -227,17 +238,21 @@ class Task:
             **options,
         )
         coef, intercept = self.border.outside(self._shortest(found.x, problem))
-        certificate = found.certificate
+        certificate, message = found.certificate, found.message
         if coef.dtype == np.float32:  # what is handed out is not what was certified
             rounded = self.border.inside(coef.astype(np.float64), intercept.astype(np.float64))
-            certificate = certify(problem, rounded)
+            try:
+                with _at_the_end(found.status):
+                    certificate = certify(problem, rounded, found.null, seconds=max(seconds_to_finish(), 0.0))
+            except TimeLimitError:
+                message = f"{message} {_NOT_ROUNDED}"
         return Solution(
             coef,
             intercept,
             certificate,
             certificate.multiplier,
             found.status,
-            found.message,
+            message,
             found.n_outer,
             found.history,
         )
@@ -269,3 +284,12 @@ class Task:
     def observed_by(self, observer: Observer | None) -> Task:
         """The same, with somebody to be told."""
         return replace(self, observer=observer)
+
+
+@contextmanager
+def _at_the_end(status: Status) -> Iterator[None]:
+    """Do what is left to do after a fit that ended so, as far as there is time."""
+    if status is Status.INTERRUPTED:
+        end_now()
+    with finishing():
+        yield

@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
-from levelprox.designs import Design, InterceptDesign, as_design, scaled_by
+from levelprox.designs import DenseDesign, Design, InterceptDesign, ScaledDesign, as_design, scaled_by
+from levelprox.designs.moments import moments_of
 from levelprox.errors import InvalidInputError
+from levelprox.limits import TimeLimitError, interruptible, seconds_left
 from levelprox.losses import Loss, check_weights, loss_by_name
 from levelprox.losses.base import vector
 from levelprox.objectives.base import Subgradients, Vector
@@ -24,13 +26,15 @@ from levelprox.objectives.curved import Matrix
 from levelprox.objectives.model import Model
 from levelprox.validation import finite
 
+# Deviations from zero of a mean, and ratio of units, from which on columns are better standardised.
+_FAR_MEAN, _FAR_UNITS = 100.0, 1000.0
 # Margins this close to a kink, relative to what they are a sum of, count as at it.
 _KINK = 1e-12
 _ALL = slice(None)
 #: Times x: where to look whether a bounded loss still falls.
 FARTHER = 2.0 ** np.arange(8)
 # What is computed from X once, and not pickled.
-_DERIVED = ("compiled", "by_rows", "row_squares", "curvature", "_column_squares", "_largest_eigenvalue")
+_DERIVED = ("compiled", "by_rows", "row_squares", "curvature", "_column_squares", "_eigenvalue")
 
 
 def gains_for_ever(values: list[float]) -> bool:
@@ -67,6 +71,8 @@ class LinearModel(Model):
     fit_intercept : bool, default=False
         Whether to add a column of ones to X: the last coordinate is then the intercept, which never counts.
     """
+
+    _eigenvalue: float  # once it is known
 
     def __init__(
         self,
@@ -149,19 +155,27 @@ class LinearModel(Model):
     @property
     def weak_convexity(self) -> float:
         """μ_ℓ · λ_max(Xᵀ diag(s) X / Σ s): how far ψ can be from convex."""
-        return self.loss.weak_convexity * self._largest_eigenvalue if self.loss.weak_convexity else 0.0
+        return self.loss.weak_convexity * self._largest_eigenvalue() if self.loss.weak_convexity else 0.0
+
+    @property
+    def convex(self) -> bool:
+        return self.loss.weak_convexity == 0
 
     @property
     def smoothness(self) -> float:
         """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for losses of straight pieces, inf where ℓ'' has no bound."""
-        if self.smooth and math.isinf(self.loss.smoothness):
+        if not self.bounded_curvature:
             return math.inf
-        return self.loss.smoothness * self._largest_eigenvalue if self.smooth else 0.0
+        return self.loss.smoothness * self._largest_eigenvalue() if self.smooth else 0.0
+
+    @property
+    def bounded_curvature(self) -> bool:
+        return not self.smooth or math.isfinite(self.loss.smoothness)
 
     @property
     def nonsmoothness(self) -> float:
         """M = jump of ℓ' · √λ_max(Xᵀ diag(s) X / Σ s), as Σ s_i |⟨a_i, d⟩| / Σ s ≤ √λ_max ‖d‖."""
-        return self.loss.jump * math.sqrt(self._largest_eigenvalue) if self.loss.jump else 0.0
+        return self.loss.jump * math.sqrt(self._largest_eigenvalue()) if self.loss.jump else 0.0
 
     @property
     def noise(self) -> float:
@@ -276,8 +290,61 @@ class LinearModel(Model):
     def concordance(self) -> float:
         return self.loss.concordance
 
+    @property
+    def bounded_by_zero(self) -> bool:
+        return self.loss.kind in ("regression", "margin")
+
     def column_magnitudes(self) -> Vector:
         return self.design.column_magnitudes()
+
+    def standardised(self) -> LinearModel | None:
+        """Return the model over centred and scaled columns; None unless their means or units would cost digits.
+
+        Columns are centred where there is an intercept, and divided by a power of two near their standard deviation.
+        """
+        design = self.design
+        base = design.base if isinstance(design, InterceptDesign) else design
+        if not isinstance(base, DenseDesign) or (design is not base and design.ones.tolist() != [base.shape[1]]):
+            return None
+        moments = moments_of(base, self.sample_weight)
+        centred = design is not base
+        size = moments.scale if centred else moments.magnitude
+        varies = ~moments.constant if centred else np.hypot(moments.mean, moments.deviation) > 0
+        offset = centred and bool(np.any((np.abs(moments.mean) > _FAR_MEAN * moments.deviation) & varies))
+        if not np.any(varies) or not (offset or size[varies].max() > _FAR_UNITS * size[varies].min()):
+            return None
+        scale = np.where(varies, np.ldexp(1.0, np.frexp(size)[1] - 1), 1.0)
+        whole = copy.copy(self)
+        for name in _DERIVED:
+            whole.__dict__.pop(name, None)
+        scaled = ScaledDesign(base, np.where(varies, moments.mean, 0.0) if centred else None, scale)
+        whole.design = InterceptDesign(scaled) if centred else scaled
+        return whole
+
+    def column_noise(self) -> Vector | None:
+        """Return the relative error of centred columns, whose entries have the last digits of their means."""
+        design = self.design
+        scaled = design.base if isinstance(design, InterceptDesign) else design
+        if not isinstance(scaled, ScaledDesign) or scaled.center_ is None:
+            return None
+        noise = np.finfo(np.float64).eps * np.abs(scaled.center_)
+        noise = noise if scaled.scale_ is None else noise / scaled.scale_
+        return np.insert(noise, design.ones - np.arange(design.ones.size), 0.0) if design is not scaled else noise
+
+    def unstandardised(self, x: Vector) -> Vector:
+        """Return the coefficients for the data themselves, of coefficients for what `standardised` returned."""
+        design = self.design
+        scaled = design.base if isinstance(design, InterceptDesign) else design
+        assert isinstance(scaled, ScaledDesign)
+        d = scaled.shape[1]
+        coefficients, shift = scaled.unscaled(x[:d])
+        return np.concatenate([coefficients, x[d:] + shift])
+
+    def typical_curvatures(self) -> Vector:
+        """Return a typical ℓ'' of the loss times Σ s_i X_ij² / Σ s_i, one number for each coordinate."""
+        margins = np.zeros_like(self.target) if self.offset is None else self.offset
+        bend = self.loss.typical_curvature(margins, self.target, self.sample_weight)
+        return np.asarray(bend * self.design.column_squares(self._share), np.float64)
 
     def scaled(self, scale: Vector) -> LinearModel:
         whole = copy.copy(self)
@@ -343,6 +410,11 @@ class LinearModel(Model):
         center = self.design.rmatvec(share * middle)
         return Subgradients(center, self.design.rows(kinks), radius, np.clip(guess, -radius, radius))
 
+    @property
+    def share(self) -> Vector:
+        """s_i / Σ s."""
+        return self._share
+
     @cached_property
     def _share(self) -> Vector:
         """s_i / Σ s."""
@@ -367,9 +439,20 @@ class LinearModel(Model):
     def __repr__(self) -> str:
         return f"LinearModel({self.design!r}, loss={self.loss!r})"
 
-    @cached_property
     def _largest_eigenvalue(self) -> float:
-        """λ_max(Xᵀ diag(s) X / Σ s) by Lanczos, with its residual added; at most the trace."""
+        """λ_max(Xᵀ diag(s) X / Σ s), or the trace, which is no less, where the time limit leaves no time to find it."""
+        if "_eigenvalue" not in self.__dict__:
+            if seconds_left() <= 0:
+                return self._column_squares.total
+            try:
+                with interruptible():
+                    self._eigenvalue = self._by_lanczos()
+            except TimeLimitError:
+                return self._column_squares.total
+        return self._eigenvalue
+
+    def _by_lanczos(self) -> float:
+        """The largest eigenvalue with its residual added; at most the trace."""
         from scipy.sparse.linalg import (  # slow to import, and only nonconvex losses need it
             ArpackError,
             LinearOperator,
@@ -384,6 +467,8 @@ class LinearModel(Model):
         wide = d > n
 
         def multiply(p: Vector) -> Vector:
+            if seconds_left() <= 0:
+                raise TimeLimitError
             if wide:
                 return root * self.design.matvec(self.design.rmatvec(root * p.ravel()))
             return self.design.rmatvec(self._share * self.design.matvec(p.ravel()))
