@@ -6,6 +6,8 @@ import gc
 import resource
 import time
 from collections.abc import Generator, Iterator
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from levelprox import _kernels
 from levelprox.run import Run
 from tests import children
-from tests.extent import LONG, mark
+from tests.extent import LONG, mark, marker_of
 
 # Several test processes with several BLAS threads each would only wait for one another.
 threadpool_limits(1)
@@ -78,9 +80,20 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     return result
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import files of which -m "not (…)" leaves nothing."""
+    without = config.option.markexpr.removeprefix("not (").removesuffix(")").split(" or ")
+    if config.option.markexpr.startswith("not (") and marker_of(collection_path) in without:
+        return True
+    return None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark cases that `make test` leaves out, before those with a marker are left out."""
+    for item in items:
+        if "cp" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.extended)
     mark(items, whole=config.args_source is pytest.Config.ArgsSource.TESTPATHS)
 
 
@@ -136,6 +149,12 @@ def _every_step_is_feasible_and_no_worse() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Run, "_judge", watched)
         yield
+
+
+@pytest.fixture(scope="session")
+def cp() -> ModuleType:
+    """cvxpy, an independent solver; tests that compare with it belong to `make test-all`."""
+    return pytest.importorskip("cvxpy")
 
 
 @pytest.fixture

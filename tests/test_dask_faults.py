@@ -41,8 +41,6 @@ from tests.clusters import (
     struck,
 )
 
-pytestmark = pytest.mark.faults
-
 LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 SEEDS = range(20) if LONG else range(1)
 N, D, CHUNKS, WORKERS = 300, 10, 5, 3

@@ -32,8 +32,6 @@ from tests import small_studies
 from tests.children import Child, Ended
 from tests.small_studies import task
 
-pytestmark = pytest.mark.studies
-
 ROOT = Path(__file__).parent.parent
 
 

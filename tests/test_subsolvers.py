@@ -186,9 +186,7 @@ def test_a_start_away_from_the_center_changes_where_it_starts_not_what_is_solved
 
 
 @pytest.mark.parametrize("objective", ROUGH_OBJECTIVES[:3], ids=lambda of: type(of).__name__)
-def test_smoothing_solves_a_subproblem_with_kinks_exactly(objective):
-    import cvxpy as cp
-
+def test_smoothing_solves_a_subproblem_with_kinks_exactly(objective, cp):
     subproblem, iterate = subproblem_of(objective, seed=5)
     for _ in range(80):
         iterate = Smoothing(max_steps=500, accuracy=1e-3).solve(subproblem, iterate)
