@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
+import multiprocessing
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -41,6 +42,7 @@ from levelprox.result import Status
 DEFAULT_GRID = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
 _OF_NO_CONSEQUENCE = ("verbose", "callback", "checkpoint", "resume", "n_jobs")
 _FINAL_FIT = 0.25  # of the time limit: what is kept for the fit of all data
+_LATE = 0.3  # seconds after that at which processes are no longer waited for
 _PERFECT = 1e-14  # of ψ of the smallest model: what a scale of errors is at least
 
 
@@ -172,7 +174,10 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         for (group, fold), outcome in zip(jobs, self._outcomes(work, len(jobs), "fold", tests, journal), strict=False):
             found.update({(budget.value, fold): one for budget, one in zip(group, outcome, strict=False)})
         folds = range(len(splits))
+        first = budgets[:1]
         budgets = _examined(budgets, [all((one.value, fold) in found for fold in folds) for one in budgets])
+        if not budgets:
+            return self._unexamined(first, len(splits)), 0
         scores = np.array([[found[budget.value, fold].score for fold in folds] for budget in budgets])
         counts = np.array([[found[budget.value, fold].n_selected for fold in folds] for budget in budgets])
         seconds = np.array([[found[budget.value, fold].seconds for fold in folds] for budget in budgets])
@@ -232,7 +237,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
             )
         scored = list(known["scored"])
         with counting(self, total, what) as follow:
-            rest = Parallel(n_jobs=self.n_jobs, return_as="generator")(islice(work, len(scored), None))
+            rest = _until_the_limit(self.n_jobs, islice(work, len(scored), None))
             for i, outcome in enumerate(follow(chain(known["scored"], rest))):
                 if i == len(scored) and outcome and not any(one.cut_short for one in outcome):
                     scored.append(outcome)
@@ -245,10 +250,20 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         A part of it is for the fit of all data. Time that a piece leaves is there for those after it.
         """
         # Now, and not when joblib asks for a share: it does so in other threads, which have no limit.
-        until = time.time() + (1 - _FINAL_FIT) * seconds_left()
+        until = time.time() + _seconds_to_choose()
         workers = effective_n_jobs(self.n_jobs)
         shares = (Share(until, math.ceil((count - i) / workers)) for i in range(count))
         return takewhile(lambda share: share.seconds > 0, shares)
+
+    def _unexamined(self, first: list[Budget], n_folds: int) -> dict[str, NDArray[Any]]:
+        """The table of the first candidate, of which nothing is known: there was no time."""
+        counts: dict[str, NDArray[Any]] = {}
+        unknown = [self.criterion, "loss", "n_selected", "df"]
+        if self.criterion == "cv":
+            unknown = [f"split{i}_test_score" for i in range(n_folds)]
+            unknown += ["mean_test_score", "std_test_score", "standard_error", "mean_n_selected", "mean_fit_time"]
+            counts = {"rank_test_score": np.ones(1, np.int32), "n_unsolved": np.full(1, n_folds)}
+        return {**_values(first), **{name: np.full(1, np.nan) for name in unknown}, **counts}
 
     # --- by a criterion
 
@@ -262,7 +277,10 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
             for share, group in zip(self._shares(len(groups)), groups, strict=False)
         )
         found = [one for outcome in self._outcomes(work, len(groups), "fit", None, journal) for one in outcome]
+        first = budgets[:1]
         budgets = _examined(budgets, [i < len(found) for i in range(len(budgets))])
+        if not budgets:
+            return self._unexamined(first, 0), 0
         n = float(samples.y.size if samples.weight is None else samples.weight.sum())
         psi = np.array([one.score for one in found])
         counts = np.array([one.n_selected for one in found])
@@ -354,12 +372,32 @@ class Share:
         return (self.until - time.time()) / self.parts
 
 
+def _until_the_limit(n_jobs: int | None, work: Iterator[Any]) -> Iterator[list[_Scored]]:
+    """What comes of the pieces of work, as far as there is time; processes that are late are ended."""
+    seconds = _seconds_to_choose()
+    alone = effective_n_jobs(n_jobs) == 1  # then there is nobody to wait for, and joblib takes no timeout
+    until, timeout = time.monotonic() + seconds, None if alone or math.isinf(seconds) else seconds + _LATE
+    try:
+        yield from Parallel(n_jobs=n_jobs, return_as="generator", timeout=timeout)(work)
+    except multiprocessing.TimeoutError:  # joblib's, which has ended the processes, if it is not a scorer's own
+        if time.monotonic() < until:
+            raise
+
+
+def _seconds_to_choose() -> float:
+    """What is left of the time limit, but for a part that is kept for the fit of all data."""
+    return (1 - _FINAL_FIT) * seconds_left()
+
+
 def _examined(budgets: list[Budget], complete: list[bool]) -> list[Budget]:
     """The budgets that there was time for: those up to the first that is not complete."""
     count = complete.index(False) if False in complete else len(budgets)
     if count == 0:
-        raise InvalidInputError("there was no time to examine any candidate; raise time_limit")
-    if count < len(budgets):
+        warn(
+            f"there was no time to examine any of {len(budgets)} candidates: the smallest, {budgets[0].value:g}, is "
+            "taken. Raise time_limit, or give fewer candidates"
+        )
+    elif count < len(budgets):
         warn(
             f"there was no time for {len(budgets) - count} of {len(budgets)} candidates, those above "
             f"{budgets[count - 1].value:g}: they are not in cv_results_. Raise time_limit, or give fewer candidates"
