@@ -204,6 +204,7 @@ def spectral(
     relative: float,
     absolute: float,
     seconds: float,
+    units: _F64 | None = None,
 ) -> SpectralOutcome: ...
 
 # The multinomial model (bind_multinomial.cpp)
@@ -293,9 +294,18 @@ class ColumnFits:
     ) -> tuple[str, _F64, float, _F64, _F64]: ...
 
 # max(|offset + slope y| over the support, offset + slope y over zeros, 0); zeros have a slope each, or one for all.
+# y, stationarity and complementarity
 def best_multiplier(
-    support_offset: _F64, support_slope: _F64, zero_offset: _F64, zero_slope: _F64, price: float
-) -> float: ...
+    support_offset: _F64,
+    support_slope: _F64,
+    zero_offset: _F64,
+    zero_slope: _F64,
+    support_room: _F64,
+    zero_room: _F64,
+    slack: float,
+    level: float,
+    curvature: float,
+) -> tuple[float, float, float]: ...
 def largest_residual(
     support_offset: _F64, support_slope: _F64, zero_offset: _F64, zero_slope: _F64, y: float
 ) -> float: ...

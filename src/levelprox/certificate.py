@@ -19,12 +19,10 @@ from numpy.typing import NDArray
 from levelprox.errors import InvalidInputError, NumericalError
 from levelprox.null_fit import NullFit, null_fit
 from levelprox.problem import Problem
-from levelprox.residual import Residual, best_subgradient, price_of
+from levelprox.residual import Residual, best_residuals, best_subgradient
 from levelprox.theory import degenerate_distance
 
 Vector = NDArray[np.float64]
-
-_CLEARLY = 1e-6
 
 
 @dataclass(frozen=True)
@@ -169,11 +167,11 @@ def certify(
     error = problem.objective.gradient_error(point)
     if subgradients is None:
         return assemble(problem, point, psi, gradient, null, error)
-    # The best one by the 2-norm, or the one that was hinted at, should it be better by the largest residual.
-    found = best_subgradient(problem, point, psi, null, subgradients, seconds)
-    hinted = subgradients.center + subgradients.rows.rmatvec(subgradients.guess)
-    both = (assemble(problem, point, psi, slope, null, error) for slope in (found, hinted))
-    return min(both, key=lambda certificate: certificate.kkt)
+    # The best one by the 2-norm, with the level or without, or the one that was hinted at.
+    found = [subgradients.center + subgradients.rows.rmatvec(subgradients.guess)]
+    found += [best_subgradient(problem, point, null, subgradients, seconds / 2, free) for free in (True, False)]
+    every = (assemble(problem, point, psi, slope, null, error) for slope in found)
+    return min(every, key=lambda certificate: certificate.kkt)
 
 
 def assemble(
@@ -183,24 +181,23 @@ def assemble(
     g = problem.g(x)
     slack = problem.level - g
     residual = Residual(problem, x, gradient)
-    price = price_of(problem, g, psi, null)
-    y = residual.best_multiplier(price)
-    # Clearly below the level and stationary without it: the constraint does not hold x back.
-    if slack > _CLEARLY * problem.level and residual.largest(0.0) <= _CLEARLY * null.scale:
-        y = 0.0
-    stationarity = residual.largest(y)
+    best = best_residuals(problem, residual, g, null)
+    y = best.y
     distance, check = degenerate_distance(problem)
-    negative = -np.min(x[problem.must_be_nonnegative()], initial=0.0)
+    negative = -float(np.min(x[problem.must_be_nonnegative()], initial=0.0))
+    kkt = best.largest / null.scale
+    if slack < 0 or negative > 0:
+        kkt = max(kkt, 1 + _relative(-slack, problem.level) + _relative(negative, float(np.max(np.abs(x)))))
     return Certificate(
-        kkt=max(stationarity, y * price) / null.scale,
+        kkt=kkt,
         psi=psi,
         g=g,
         level=problem.level,
         slack=slack,
-        infeasibility=max(0.0, -slack, float(negative)),
+        infeasibility=max(0.0, -slack, negative),
         multiplier=y,
-        stationarity=stationarity,
-        stationarity_squared=residual.squared(y),
+        stationarity=best.stationarity,
+        stationarity_squared=Residual(problem, x, gradient, measured=False).squared(y),
         complementarity=y * abs(slack),
         scale=null.scale,
         active=y > 0,
@@ -212,6 +209,11 @@ def assemble(
         dual_bound=_dual_bound(problem, x, residual, slack, psi, null),
         gradient_error=gradient_error,
     )
+
+
+def _relative(excess: float, whole: float) -> float:
+    """By how much something is exceeded, as a part of it; 0 where it is not."""
+    return max(excess, 0.0) / whole if whole > 0 else float(excess > 0)
 
 
 def _dual_bound(problem: Problem, x: Vector, residual: Residual, slack: float, psi: float, null: NullFit) -> float:

@@ -35,7 +35,7 @@ from levelprox.null_fit import null_fit
 from levelprox.objectives import Asked, Model
 from levelprox.problem import Problem
 from levelprox.refit import Fit
-from levelprox.residual import distance
+from levelprox.residual import distance, in_units
 from levelprox.restriction import How
 from levelprox.result import Iterate, Stage, relative_change
 from levelprox.swaps import Swaps
@@ -208,7 +208,7 @@ def _candidates(problem: Problem, ends: list[Iterate]) -> Features:
     W = problem.exempt
     for end in ends:
         most = min(max(_CANDIDATES, _SHARE * _count(problem, end.x)), problem.n_features // 2)
-        nearest = np.argsort(-problem.sizes(end.gradient), kind="stable")[:most]
+        nearest = np.argsort(-problem.sizes(in_units(problem, end.gradient)), kind="stable")[:most]
         W = np.union1d(W, np.union1d(nearest, problem.support(end.x)))
     return W.astype(np.intp)
 

@@ -7,7 +7,8 @@ On S = supp(x), with the level binding and a_j = ω_j φ'(|x_j|) sign x_j = ∂g
 
 converges quadratically near a solution where the matrix has inertia (|S|, 1, 0). The step leaves the level by about
 ½ dx'h''dx, so ψ alone would often call it bad (Maratos' effect). Hence a second-order correction along a, and a
-retraction: the surrogate set of the new point lies inside {g ≤ η}, and the new point is projected onto it.
+retraction: the surrogate set of the new point lies inside {g ≤ η}, and the new point is projected onto it. Both are done
+in units in which columns are of one size: the shortest way back must not be along those of small coefficients.
 """
 
 from __future__ import annotations
@@ -161,23 +162,29 @@ def _retract(problem: Problem, x: Vector, step: Vector, support: NDArray[np.intp
     new[places] += step
     if _turned(problem, x, new, support):
         return None
-    a = _Parts(problem, new, support).slopes
+    scale = problem.objective.feature_scale
+    unit = None if scale is None else scale.working_units
+    unit = np.ones(problem.n_features) if unit is None else unit
+    of_coordinates = np.repeat(unit, problem.width)
+    a = _Parts(problem, new, support).slopes / of_coordinates[places]
     square = float(np.sum(a * a))
     if square > 0:
-        new[places] += (problem.level - problem.g(new)) / square * a
+        new[places] += (problem.level - problem.g(new)) / square * a / of_coordinates[places]
         if _turned(problem, x, new, support):
             return None
     if not np.all(np.isfinite(new)):
         return None
     surrogate = majorise(problem.constraint, new, problem.level, problem.weights)
+    assert surrogate.weights is not None
     inside = project(
-        new,
+        new * of_coordinates,
         0.0,
         surrogate.tau,
-        weights=surrogate.weights,
+        weights=surrogate.weights / unit,
         nonnegative=problem.must_be_nonnegative() if problem.width == 1 else None,
         width=problem.width,
     )[0].astype(np.float64, copy=False)
+    inside = inside / of_coordinates
     return inside if problem.is_feasible(inside) else None
 
 

@@ -6,7 +6,7 @@ model, and only where they lead is ψ asked again:
 
     x⁺ ≈ argmin  ⟨∇ψ(x), d⟩ + ½ d'(∇²ψ(x) + ρ(diag ∇²ψ(x) + c))d    s.t.  g(x + d) ≤ η
 
-c is a typical curvature of ψ. ρ = 0 is Newton's method; it is raised where ψ does not fall as the model foretold
+c_j is a typical curvature of ψ along column j. ρ = 0 is Newton's method; it is raised where ψ does not fall as the model foretold
 (Levenberg, Marquardt).
 """
 
@@ -194,8 +194,17 @@ def _model(problem: Problem, at: Iterate, damping: float) -> Quadratic:
     if damping > 0:
         # Where ψ does not bend at all its diagonal is no measure of anything: then a typical curvature is.
         hessian = hessian.copy()
-        hessian[np.diag_indices_from(hessian)] += damping * (np.diagonal(hessian) + problem.objective.curvature)
-    return Quadratic(at.x, at.psi, at.gradient, hessian, problem.width)
+        hessian[np.diag_indices_from(hessian)] += damping * (np.diagonal(hessian) + _typical_curvature(problem))
+    return Quadratic(at.x, at.psi, at.gradient, hessian, problem.width, problem.objective.feature_scale)
+
+
+def _typical_curvature(problem: Problem) -> Vector:
+    """That of ψ along each coordinate: as the squares of its column, and on the whole that of ψ."""
+    scale = problem.objective.feature_scale
+    if scale is None:
+        return np.full(problem.dimension, problem.objective.curvature)
+    squares = np.repeat(scale.magnitude**2, problem.width)
+    return np.asarray(problem.objective.curvature / float(np.mean(squares)) * squares)
 
 
 def by_steps(problem: Problem, at: Iterate, residual: float, y: float, enough: Enough, how: How) -> Iterator[Iterate]:

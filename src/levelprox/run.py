@@ -355,10 +355,19 @@ class Run:
             return Status.SOLVED
         if np.max(iterate.x, initial=0.0) > _PAST_ALL_BOUNDS or np.min(iterate.x, initial=0.0) < -_PAST_ALL_BOUNDS:
             return Status.DIVERGING
-        self.still = self.still + 1 if change <= 4 * _EPS and eta_k == self.problem.level else 0
+        stands = change <= 4 * _EPS and self._change_of_margins(last.x, iterate.x) <= 4 * _EPS
+        self.still = self.still + 1 if stands and eta_k == self.problem.level else 0
         if self.still >= STILL and self.tol > 0 and self.stopping != "never":
             return Status.STALLED
         return None
+
+    def _change_of_margins(self, last: Vector, x: Vector) -> float:
+        """The relative change of x in units of its columns: what large coefficients of small columns would hide."""
+        scale = self.problem.objective.feature_scale
+        if scale is None:
+            return relative_change(last, x)
+        sizes = np.repeat(scale.magnitude, self.problem.width)
+        return relative_change(sizes * last, sizes * x)
 
     def _count(self, iterate: Iterate) -> Iterate:
         self.n_inner += iterate.n_inner

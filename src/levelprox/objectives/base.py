@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.designs import Design
+from levelprox.objectives.feature_scale import FeatureScale
 
 Vector = NDArray[np.float64]
 
@@ -59,6 +60,11 @@ class Objective(ABC):
     @abstractmethod
     def curvature(self) -> float:
         """A typical size of the second derivative of ψ along one coordinate; it sets the scale of γ."""
+
+    @property
+    def feature_scale(self) -> FeatureScale | None:
+        """In which units ∇ψ is measured, feature by feature; None where nothing is known of the features."""
+        return None
 
     @property
     def smoothness(self) -> float:

@@ -19,6 +19,7 @@ from levelprox.errors import InvalidInputError
 from levelprox.losses import check_weights
 from levelprox.objectives.base import Vector
 from levelprox.objectives.curved import Matrix
+from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.model import Model
 from levelprox.validation import as_array, finite, real_array
 
@@ -61,7 +62,7 @@ class ByClass(Model):
         self.offset = None if offset is None else _check_offset(offset, (n, self.width))
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in self.__dict__.items() if name not in self.derived}
+        return {name: value for name, value in self.__dict__.items() if name not in (*self.derived, "feature_scale")}
 
     @property
     def dimension(self) -> int:
@@ -70,6 +71,10 @@ class ByClass(Model):
     @property
     def exempt(self) -> NDArray[np.intp]:
         return self.design.ones.astype(np.intp, copy=False)
+
+    @cached_property
+    def feature_scale(self) -> FeatureScale:
+        return FeatureScale.of_design(self.design, self._share)
 
     @property
     def n_margins(self) -> int:
@@ -89,7 +94,10 @@ class ByClass(Model):
 
     def restrict(self, W: NDArray[np.intp]) -> Self:
         """ψ as a function of the features in W, of K coefficients each, the others held at zero."""
-        return self._with_design(self.design.view(W))
+        part = self._with_design(self.design.view(W))
+        if "feature_scale" in self.__dict__:  # in units of a typical column of the whole
+            part.__dict__["feature_scale"] = self.feature_scale.restrict(W)
+        return part
 
     def scaled(self, scale: Vector) -> Self:
         return self._with_design(scaled_by(self.design, scale))

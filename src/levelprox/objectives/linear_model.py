@@ -21,16 +21,20 @@ from levelprox.losses import Loss, check_weights, loss_by_name
 from levelprox.losses.base import vector
 from levelprox.objectives.base import Subgradients, Vector
 from levelprox.objectives.curved import Matrix
+from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.model import Model
 from levelprox.validation import finite
 
-# Margins this close to a kink, relative to what they are a sum of, count as at it.
+# Margins this close to a kink, relative to the terms that they are summed from, count as at it.
 _KINK = 1e-12
 _ALL = slice(None)
 #: Times x: where to look whether a bounded loss still falls.
 FARTHER = 2.0 ** np.arange(8)
 # What is computed from X once, and not pickled.
-_DERIVED = ("compiled", "by_rows", "row_squares", "curvature", "_column_squares", "_largest_eigenvalue")
+_DERIVED = (
+    *("compiled", "by_rows", "row_squares", "curvature", "feature_scale"),
+    *("_column_squares", "_largest_eigenvalue"),
+)
 
 
 def gains_for_ever(values: list[float]) -> bool:
@@ -136,6 +140,8 @@ class LinearModel(Model):
     def restrict(self, W: NDArray[np.intp]) -> LinearModel:
         part = copy.copy(self)  # all but X is shared: the samples are the same, and were checked
         part.design = self.design.view(W)
+        if "feature_scale" in self.__dict__:  # in units of a typical column of the whole
+            part.__dict__["feature_scale"] = self.feature_scale.restrict(W)
         return part
 
     @cached_property
@@ -145,6 +151,10 @@ class LinearModel(Model):
         margins = np.zeros_like(self.target) if self.offset is None else self.offset
         bend = self.loss.typical_curvature(margins, self.target, self.sample_weight)
         return float(bend * squares.mean) if squares.total > 0 else 1.0
+
+    @cached_property
+    def feature_scale(self) -> FeatureScale:
+        return FeatureScale.of_design(self.design, self._share)
 
     @property
     def weak_convexity(self) -> float:
@@ -183,6 +193,8 @@ class LinearModel(Model):
         other = copy.copy(self)
         other.loss = loss
         other.smooth = other.curved = loss.smooth
+        if "feature_scale" in self.__dict__:
+            other.__dict__["feature_scale"] = self.feature_scale
         return other
 
     def first_guess(self) -> Vector:
@@ -313,12 +325,12 @@ class LinearModel(Model):
 
     def near_a_kink(self, x: Vector) -> Vector:
         """How close to its kink a margin counts as at it: some of the last digits that it can have at x."""
-        size = np.abs(self.target) + self._row_magnitudes * float(np.sqrt(np.sum(x * x)))
-        return _KINK * (size if self.offset is None else size + np.abs(self.offset))
+        return _KINK * self.margin_magnitudes(x)
 
-    @cached_property
-    def _row_magnitudes(self) -> Vector:
-        return self.design.row_magnitudes()
+    def margin_magnitudes(self, x: Vector) -> Vector:
+        """Σ_j |a_ij x_j| + |o_i| + |b_i|: the terms of z_i − b_i, to which its rounding is proportional."""
+        size = np.abs(self.target) + self.design.row_magnitudes(x)
+        return size if self.offset is None else size + np.abs(self.offset)
 
     def counted(self, values: Vector) -> Vector:
         """Those of the samples that have a weight."""

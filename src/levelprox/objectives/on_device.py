@@ -349,6 +349,12 @@ class DeviceModel(Asked):
         return np.asarray(whole[self.features], np.float64)
 
     @property
+    def column_means(self) -> Vector:
+        weights, total = self.samples.weights, self.samples.total
+        whole = self._once("means", lambda: self.namespace.to_host(self.design.rmatvec(weights) / total))
+        return np.asarray(whole[self.features], np.float64)
+
+    @property
     def _whole_squares(self) -> Any:
         """Of all features, on the device; a pass over X, the first time it is asked for."""
         return self._once("squares", lambda: self.design.column_squares(self.samples.weights) / self.samples.total)

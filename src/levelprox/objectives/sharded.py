@@ -74,6 +74,8 @@ class Summary:
         Samples.
     squares : ndarray of shape (d,)
         Σ s_i a_ij².
+    sums : ndarray of shape (d,)
+        Σ s_i a_ij.
     bend : float
         A typical ℓ'' where ψ begins, times Σ s.
     middle : float
@@ -83,6 +85,7 @@ class Summary:
     total: float
     count: int
     squares: Vector
+    sums: Vector
     bend: float
     middle: float
 
@@ -91,6 +94,7 @@ class Summary:
             self.total + other.total,
             self.count + other.count,
             self.squares + other.squares,
+            self.sums + other.sums,
             self.bend + other.bend,
             self.middle + other.middle,
         )
@@ -107,7 +111,9 @@ class Summarising:
             bend = model.loss.typical_curvature(model.origin, model.target, model.sample_weight)
             guess = model.first_guess()
             middle = float(guess[model.exempt[0]]) if model.exempt.size else 0.0
-        return Summary(S, model.design.shape[0], model.design.column_squares(weight), S * bend, S * middle)
+        design = model.design
+        squares, sums = design.column_squares(weight), design.weighted_sums(weight)
+        return Summary(S, design.shape[0], squares, sums, S * bend, S * middle)
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,6 +216,10 @@ class ShardedModel(Asked):
     @property
     def column_squares(self) -> Vector:
         return self.summary.squares[self.features] / self.summary.total
+
+    @property
+    def column_means(self) -> Vector:
+        return self.summary.sums[self.features] / self.summary.total
 
     @property
     def curvature(self) -> float:
