@@ -1,7 +1,7 @@
-"""An independent local solver: how far ψ falls from a point, by moves within the level.
+"""An independent local solver: how far ψ falls from a point by moves that obey the level.
 
-It shares nothing with levelprox but φ: losses are written out, columns are scaled to equal size, and the moves are those
-of SciPy's SLSQP for smooth losses and of linear programs in a neighbourhood for losses with kinks.
+Losses are written out, columns are scaled to equal size, and moves are those of SciPy's SLSQP for smooth losses and of
+linear programs in a neighbourhood for losses with kinks. Of levelprox only φ and its slope are used.
 """
 
 from __future__ import annotations
@@ -9,46 +9,39 @@ from __future__ import annotations
 import numpy as np
 from scipy import optimize, special
 
-SMOOTH = ("squared", "logistic", "huber", "poisson", "squared_hinge")
-KINKED = ("absolute", "quantile", "hinge")
+KINKED = {"absolute": (-1.0, 1.0), "quantile": (-0.5, 0.5), "hinge": (-1.0, 0.0)}  # slopes on either side of the kink
 _DELTA = 1.35  # of huber
-_QUANTILE = 0.5
 
 
 def mean_loss(name, z, b):
-    """ψ and its derivative with respect to the margins."""
+    """The mean loss and its derivative with respect to the margins."""
     n = z.size
-    if name == "squared":
-        return float(np.mean((z - b) ** 2)), 2 * (z - b) / n
-    if name == "logistic":
-        return float(np.mean(np.logaddexp(0, -b * z))), -b * special.expit(-b * z) / n
-    if name == "huber":
-        r = z - b
-        inside = np.abs(r) <= _DELTA
-        value = np.where(inside, r**2 / 2, _DELTA * (np.abs(r) - _DELTA / 2))
-        return float(np.mean(value)), np.clip(r, -_DELTA, _DELTA) / n
-    if name == "poisson":
-        with np.errstate(over="ignore"):
-            e = np.exp(z)
-            return float(np.mean(e - b * z)), (e - b) / n
-    if name == "squared_hinge":
-        m = np.maximum(1 - b * z, 0)
-        return float(np.mean(m**2)), -2 * b * m / n
-    s = z - b if name != "hinge" else b * z - 1
-    low, high = {"absolute": (-1.0, 1.0), "quantile": (-_QUANTILE, 1 - _QUANTILE), "hinge": (-1.0, 0.0)}[name]
-    slope = np.where(s < 0, low, high)
-    return float(np.mean(slope * s)), slope * (b if name == "hinge" else 1.0) / n
+    with np.errstate(over="ignore"):
+        if name == "squared":
+            return float(np.mean((z - b) ** 2)), 2 * (z - b) / n
+        if name == "logistic":
+            return float(np.mean(np.logaddexp(0, -b * z))), -b * special.expit(-b * z) / n
+        if name == "huber":
+            r = z - b
+            far = _DELTA * (np.abs(r) - _DELTA / 2)
+            return float(np.mean(np.where(np.abs(r) <= _DELTA, r**2 / 2, far))), np.clip(r, -_DELTA, _DELTA) / n
+        if name == "poisson":
+            return float(np.mean(np.exp(z) - b * z)), (np.exp(z) - b) / n
+        if name == "squared_hinge":
+            m = np.maximum(1 - b * z, 0)
+            return float(np.mean(m**2)), -2 * b * m / n
+    s, (low, high) = (b * z - 1 if name == "hinge" else z - b), KINKED[name]
+    return float(np.mean(np.maximum(low * s, high * s))), np.where(s < 0, low, high) * (b if name == "hinge" else 1) / n
 
 
 class LocalProblem:
-    """min ψ(x) s.t. Σ ω_j φ(|x_j|) ≤ η, over x in units in which all columns have the same size."""
+    """min ψ(x) s.t. Σ ω_j φ(|x_j|) ≤ η, in units in which all columns have the same size."""
 
-    def __init__(self, A, b, loss, constraint, level, weights, nonnegative=None):
+    def __init__(self, A, b, loss, constraint, level, weights):
         self.A, self.b, self.loss = A, b, loss
         self.constraint, self.level, self.weights = constraint, level, np.asarray(weights, float)
-        self.size = np.sqrt(np.mean(A**2, axis=0))
-        self.size[self.size == 0] = 1.0
-        self.nonnegative = np.zeros(A.shape[1], bool) if nonnegative is None else nonnegative
+        size = np.sqrt(np.mean(A**2, axis=0))
+        self.size = np.where(size > 0, size, 1.0)
 
     def psi(self, x):
         return mean_loss(self.loss, self.A @ x, self.b)[0]
@@ -56,90 +49,75 @@ class LocalProblem:
     def g(self, x):
         return float(np.sum(self.weights * np.asarray(self.constraint.phi(np.abs(x)))))
 
+    def slope(self, x):
+        return self.weights * np.asarray(self.constraint.slope(np.abs(x)))
+
     def lowest_near(self, x):
-        """ψ at the best feasible point that the local solver reaches from x."""
-        best = self.psi(x)
-        for found in self._moves(x):
-            feasible = self._back_inside(x, found)
-            if feasible is not None:
-                best = min(best, self.psi(feasible))
-        return best
+        """ψ at the best point that the local solver reaches from x and that obeys the level."""
+        moves = self._linear_programs(x) if self.loss in KINKED else [self._slsqp(x)]
+        inside = (self._inside(x, move) for move in moves)
+        return min([self.psi(x), *(self.psi(point) for point in inside if point is not None)])
 
-    def _moves(self, x):
-        if self.loss in KINKED:
-            yield from self._by_linear_programs(x)
-            return
-        for smallest in (0.0, 1e-6):  # one start at x, one beside it
-            yield self._by_slsqp(x, smallest)
+    def _slsqp(self, x):
+        """x = p − n with p, n ≥ 0: ψ and g are smooth also where a coefficient is zero."""
+        d, level = x.size, max(self.level, 1e-300)
 
-    def _by_slsqp(self, x, beside):
-        """x = p − n with p, n ≥ 0: smooth also where a coefficient is zero."""
-        d, unit = x.size, np.max(np.abs(x * self.size), initial=0.0) or 1.0
-        scaled = x * self.size
-        start = np.concatenate([np.maximum(scaled, 0), np.maximum(-scaled, 0)]) + beside * unit * (self.weights > 0).repeat(1).tolist().__len__() * 0
-        bounds = [(0, None)] * d + [(0, 0) if held else (0, None) for held in self.nonnegative]
+        def at(v):
+            return (v[:d] - v[d:]) / self.size
 
         def value(v):
-            psi, slope = mean_loss(self.loss, self.A @ ((v[:d] - v[d:]) / self.size), self.b)
+            psi, slope = mean_loss(self.loss, self.A @ at(v), self.b)
             gradient = self.A.T @ slope / self.size
             return psi, np.concatenate([gradient, -gradient])
 
         def room(v):
-            return self.level - self.g((v[:d] + v[d:]) / self.size)
+            return (self.level - self.g((v[:d] + v[d:]) / self.size)) / level
 
         def room_slope(v):
-            slope = self.weights * np.asarray(self.constraint.slope((v[:d] + v[d:]) / self.size)) / self.size
-            return -np.concatenate([slope, slope])
+            return -np.tile(self.slope((v[:d] + v[d:]) / self.size) / self.size, 2) / level
 
-        scale = max(self.level, 1e-300)
-        held = {"type": "ineq", "fun": lambda v: room(v) / scale, "jac": lambda v: room_slope(v) / scale}
-        end = optimize.minimize(
-            value, start, jac=True, bounds=bounds, constraints=[held], method="SLSQP", options={"ftol": 1e-16, "maxiter": 200}
+        start = np.concatenate([np.maximum(x, 0), np.maximum(-x, 0)]) * np.tile(self.size, 2)
+        return at(
+            optimize.minimize(
+                value,
+                start,
+                jac=True,
+                method="SLSQP",
+                bounds=[(0, None)] * (2 * d),
+                constraints=[{"type": "ineq", "fun": room, "jac": room_slope}],
+                options={"ftol": 1e-16, "maxiter": 300},
+            ).x
         )
-        return (end.x[:d] - end.x[d:]) / self.size
 
-    def _by_linear_programs(self, x):
-        """Minimise ψ exactly over a box about x, with the constraint linearised from above."""
+    def _linear_programs(self, x):
+        """ψ minimised over boxes about x, φ replaced by its tangent at |x|, which is above it."""
         n, d = self.A.shape
-        low, high = {"absolute": (-1.0, 1.0), "quantile": (-_QUANTILE, 1 - _QUANTILE), "hinge": (-1.0, 0.0)}[self.loss]
-        slope = self.weights * np.asarray(self.constraint.slope(np.abs(x)))
-        sign = np.sign(x)
-        room = self.level - self.g(x) + float(slope @ np.abs(x))
+        across, shift = (self.b[:, None] * self.A, -np.ones(n)) if self.loss == "hinge" else (self.A, -self.b)
+        across = across / self.size
+        slope, at = self.slope(x), x * self.size
         typical = float(np.mean(np.abs(self.A @ x - self.b))) or 1.0
-        for radius in (1e-3, 1e-1, 10.0):
-            # variables: p, n (x = p − n), t (losses)
-            cost = np.concatenate([np.zeros(2 * d), np.full(n, 1 / n)])
-            rows, rhs = [], []
-            direction = self.A if self.loss != "hinge" else self.b[:, None] * self.A
-            shift = -self.b if self.loss != "hinge" else -np.ones(n)
-            for line in (low, high):
-                rows.append(np.hstack([line * direction / self.size, -line * direction / self.size, -np.eye(n)]))
-                rhs.append(-line * shift)
-            rows.append(np.concatenate([slope / self.size, slope / self.size, np.zeros(n)])[None])
-            rhs.append(np.array([room]))
+        lines = KINKED[self.loss]
+        rows = [np.hstack([line * across, -line * across, -np.eye(n)]) for line in lines]
+        rows.append(np.concatenate([np.tile(slope / self.size, 2), np.zeros(n)])[None])
+        room = self.level - self.g(x) + float(slope @ np.abs(x))
+        bounds_on_rows = np.concatenate([*(-line * shift for line in lines), [room]])
+        for radius in (1e-3, 1e-1, 5.0):
             reach = radius * typical
-            at = x * self.size
-            bounds = [(max(0.0, v - reach) if v > 0 else 0.0, max(v, 0) + reach) for v in at]
-            bounds += [
-                (0.0, 0.0) if held else (max(0.0, -v - reach) if v < 0 else 0.0, max(-v, 0) + reach)
-                for v, held in zip(at, self.nonnegative, strict=True)
-            ]
-            bounds += [(None, None)] * n
-            end = optimize.linprog(cost, np.vstack(rows), np.concatenate(rhs), bounds=bounds, method="highs")
+            box = [(max(0.0, v - reach), max(v, 0.0) + reach) for v in (*at, *(-at))]
+            end = optimize.linprog(
+                np.concatenate([np.zeros(2 * d), np.full(n, 1 / n)]),
+                np.vstack(rows),
+                bounds_on_rows,
+                bounds=[*box, *[(None, None)] * n],
+                method="highs",
+            )
             if end.status == 0:
                 yield (end.x[:d] - end.x[d : 2 * d]) / self.size
-        del sign
 
-    def _back_inside(self, x, found):
-        """The point found, or the one nearest to it on the way back to x, that obeys the level."""
-        if not np.all(np.isfinite(found)):
-            return None
-        found = np.where(self.nonnegative, np.maximum(found, 0), found)
-        found = np.where(np.abs(found * self.size) < 1e-15 * np.max(np.abs(found * self.size), initial=0.0), 0, found)
-        if self.g(found) <= self.level:
-            return found
-        for back in np.geomspace(1e-14, 1, 60):
+    def _inside(self, x, found):
+        """The point found, or the next one on the way back to x that obeys the level."""
+        for back in (0.0, *np.geomspace(1e-14, 1, 50)):
             point = found + back * (x - found)
-            if self.g(point) <= self.level:
+            if np.all(np.isfinite(point)) and self.g(point) <= self.level:
                 return point
         return None

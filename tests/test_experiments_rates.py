@@ -78,7 +78,7 @@ def shifted(problem, shift):
 
     def subgradients(x):
         found = problem.objective.subgradients(x)
-        return found and Subgradients(found.center + shift, found.rows, found.radius, found.guess)
+        return found and Subgradients(**{**vars(found), "center": found.center + shift})
 
     objective = SimpleNamespace(value_and_gradient=value_and_gradient, subgradients=subgradients)
     return SimpleNamespace(objective=objective, constraint=problem.constraint)

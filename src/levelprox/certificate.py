@@ -10,7 +10,8 @@ How far that is from holding, and with which y, is found in residual.py.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+import time
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from numpy.typing import NDArray
 
 from levelprox.errors import InvalidInputError, NumericalError
 from levelprox.null_fit import NullFit, null_fit
+from levelprox.objectives import LinearModel
+from levelprox.possible_gain import possible_gain
 from levelprox.problem import Problem
 from levelprox.residual import Residual, best_residuals, best_subgradient
 from levelprox.theory import degenerate_distance
@@ -90,6 +93,7 @@ class Certificate:
     gradient_error: float = 0.0
     near_epsilon: float | None = None
     near_delta: float | None = None
+    possible_gain: float | None = None
 
     @property
     def epsilon(self) -> float:
@@ -163,21 +167,33 @@ def certify(
     if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
         raise NumericalError("the objective or its gradient is not finite at x")
     null = null or null_fit(problem)
-    subgradients = problem.objective.subgradients(point, hint)
+    deadline = time.monotonic() + seconds
+    certificate, gradient, slopes = _first_order(problem, point, psi, gradient, null, hint, seconds)
+    left = max(deadline - time.monotonic(), 0.0)
+    gain = possible_gain(problem, point, psi, gradient, certificate.multiplier, slopes, left)
     error = problem.objective.gradient_error(point)
+    return replace(certificate, possible_gain=gain, gradient_error=error)
+
+
+def _first_order(
+    problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit, hint: Vector | None, seconds: float
+) -> tuple[Certificate, Vector, Vector | None]:
+    """The residuals at x with the best subgradient, that subgradient, and the slopes of the samples that make it."""
+    objective = problem.objective
+    subgradients = objective.subgradients(x, hint)
     if subgradients is None:
-        return assemble(problem, point, psi, gradient, null, error)
+        slopes = objective.slopes(x) if isinstance(objective, LinearModel) and not objective.smooth else None
+        return assemble(problem, x, psi, gradient, null), gradient, slopes
     # The best one by the 2-norm, with the level or without, or the one that was hinted at.
-    found = [subgradients.center + subgradients.rows.rmatvec(subgradients.guess)]
-    found += [best_subgradient(problem, point, null, subgradients, seconds / 2, free) for free in (True, False)]
-    every = (assemble(problem, point, psi, slope, null, error) for slope in found)
-    return min(every, key=lambda certificate: certificate.kkt)
+    found = [subgradients.guess]
+    found += [best_subgradient(problem, x, null, subgradients, seconds / 2, free) for free in (True, False)]
+    every = [assemble(problem, x, psi, subgradients.gradient(rho), null) for rho in found]
+    best = min(range(len(every)), key=lambda i: every[i].kkt)
+    return every[best], subgradients.gradient(found[best]), subgradients.slopes_at(found[best])
 
 
-def assemble(
-    problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit, gradient_error: float = 0.0
-) -> Certificate:
-    """The certificate from ψ and a (sub)gradient at x that are already known."""
+def assemble(problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit) -> Certificate:
+    """The certificate from ψ and a (sub)gradient at x that are already known; without the possible gain."""
     g = problem.g(x)
     slack = problem.level - g
     residual = Residual(problem, x, gradient)
@@ -207,7 +223,6 @@ def assemble(
         degenerate_distance=distance,
         degenerate_check=check,
         dual_bound=_dual_bound(problem, x, residual, slack, psi, null),
-        gradient_error=gradient_error,
     )
 
 

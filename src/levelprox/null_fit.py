@@ -109,7 +109,7 @@ def _fit(objective: Objective, nonnegative: NDArray[np.bool_], seconds: float) -
 
 
 def _fit_unconstrained(objective: Objective, begin: Vector, nonnegative: NDArray[np.bool_], deadline: float) -> Vector:
-    """The minimiser of ψ alone, or the best point found in the time given; in units in which columns are of one size."""
+    """The minimiser of ψ alone, or the best point found in the time given, over columns scaled to one size."""
     from scipy import optimize  # a tenth of a second to import, and only exempt coordinates need it
 
     bounds = [(0.0, None) if asked else (None, None) for asked in nonnegative]

@@ -6,13 +6,17 @@
 
     |ψ'_jc + y ω_j φ'(‖x_j‖₂) x_jc/‖x_j‖₂|   for each of them,      max(‖ψ'_j‖₂ − y λ ω_j, 0)   where all are 0.
 
-Each is divided by the size u_j of its column, and ψ'_j taken with the intercept refitted (`objectives/feature_scale.py`):
-it then says what feature j can do, whatever its unit. All of these are convex and piecewise linear in y.
+Each is divided by the size u_j of its column, with ψ'_j taken after the intercept has taken up the column's mean
+(`objectives/feature_scale.py`): the quotient does not depend on the unit of column j. All of these are convex and
+piecewise linear in y.
 
-The level excuses the part min(yp_j, |ψ'_j|) of the pull on feature j, p_j = ω_jφ'(|x_j|), and rightly so where no slack is
-left. Following the pull would cost min(p_j |ψ'_j|/c_j, ω_j (cap − φ(|x_j|))) of the level, c_j the curvature of ψ along
-column j; of all that is excused, the part of this cost, or of the level η if that is less, which the slack η − g(x) would
-pay is residual: complementarity, in the same unit. It rises with y, so the best y is found by bisection.
+With a multiplier y the level holds back the force f_j = min(y p_j, |ψ'_j|) on feature j, p_j = ω_j φ'(|x_j|). The move
+that f_j stands for, f_j/c_j with c_j the curvature of ψ along column j, costs min(p_j f_j/c_j, ω_j (cap − φ(|x_j|))).
+Complementarity is the largest part of a force f_j, in units of its column, for which the slack η − g(x) would pay:
+
+    f_j · min(1, (η − g(x)) / min(η, cost_j)).
+
+It rises with y, so the best y is found by bisection.
 """
 
 from __future__ import annotations
@@ -177,7 +181,7 @@ def distance(problem: Problem, x: Vector, psi: float, gradient: Vector, null: Nu
 def best_subgradient(
     problem: Problem, x: Vector, null: NullFit, subgradients: Subgradients, seconds: float, with_level: bool
 ) -> Vector:
-    """The subgradient of ψ that brings the KKT system nearest to 0 in the 2-norm, in the units of its features.
+    """ρ of the subgradient of ψ that brings the KKT system nearest to 0 in the 2-norm, in the units of its features.
 
     Any subgradient makes a valid certificate; the best is sought by a bounded quasi-Newton method, in units in
     which everything is about 1.
@@ -198,8 +202,7 @@ def best_subgradient(
     from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
     rows, radius, center = subgradients.rows, subgradients.radius, subgradients.center
-    guess = center + rows.rmatvec(subgradients.guess)
-    residual, scale = Residual(problem, x, guess), null.scale
+    residual, scale = Residual(problem, x, subgradients.gradient(subgradients.guess)), null.scale
     price = -np.broadcast_to(residual.zero_slope, x.shape)  # λω_j in the unit of its column
     slope = np.zeros(problem.dimension)
     slope[residual.support] = residual.support_slope
@@ -234,7 +237,7 @@ def best_subgradient(
             bounds=[(-1.0, 1.0)] * radius.size + [(0.0, None if with_level else 0.0)],
             options={"maxiter": 5000, "maxfun": 20000, "ftol": 1e-28, "gtol": 1e-15},
         )
-    return np.asarray(center + rows.rmatvec(best[1]), dtype=np.float64)
+    return best[1]
 
 
 def _pulled_back(problem: Problem, v: Vector) -> Vector:

@@ -1,7 +1,7 @@
 """One step's convex problem: min ψ_k(x) = ψ(x) + γ/2 ‖x − x^{k−1}‖² over the surrogate set.
 
-Where columns are of very different sizes, lengths are measured in units of them: ‖ux‖ in place of ‖x‖, which is the same
-problem in the coordinates u_j x_j.
+Where columns are of very different sizes u_j, lengths are ‖ux‖ in place of ‖x‖: the same problem in the coordinates
+u_j x_j.
 """
 
 from __future__ import annotations

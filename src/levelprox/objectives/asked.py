@@ -223,6 +223,10 @@ class Asked(Curved):
         return last if self.form.fit_intercept else last[:0]
 
     @property
+    def infimum(self) -> float:
+        return 0.0 if self.loss.kind in ("regression", "margin") else -np.inf
+
+    @property
     def attained(self) -> bool:
         return self.loss.attained
 

@@ -87,6 +87,11 @@ class Objective(ABC):
         return self.value_and_gradient
 
     @property
+    def infimum(self) -> float:
+        """A lower bound of ψ; −inf where none is known."""
+        return -math.inf
+
+    @property
     def attained(self) -> bool:
         """Whether ψ is known to have a minimiser, as far as its loss decides that."""
         return True
@@ -140,10 +145,38 @@ class Subgradients:
     radius : ndarray of shape (m,)
     guess : ndarray of shape (m,)
         Some ρ of the set, perhaps a good one.
+    slopes : ndarray of shape (n,)
+        The slopes of all samples at ρ = 0.
+    kinks : ndarray of int of shape (m,)
+        Which samples sit at a kink.
+    share : ndarray of shape (m,)
+        Their weights in the mean.
     """
 
-    def __init__(self, center: Vector, rows: Design, radius: Vector, guess: Vector) -> None:
+    def __init__(
+        self,
+        center: Vector,
+        rows: Design,
+        radius: Vector,
+        guess: Vector,
+        slopes: Vector,
+        kinks: NDArray[np.intp],
+        share: Vector,
+    ) -> None:
         self.center = center
         self.rows = rows
         self.radius = radius
         self.guess = guess
+        self.slopes = slopes
+        self.kinks = kinks
+        self.share = share
+
+    def gradient(self, rho: Vector) -> Vector:
+        """The subgradient that ρ stands for."""
+        return np.asarray(self.center + self.rows.rmatvec(rho), np.float64)
+
+    def slopes_at(self, rho: Vector) -> Vector:
+        """The slopes of all samples that make it."""
+        slopes = self.slopes.copy()
+        slopes[self.kinks] += rho / self.share
+        return slopes

@@ -72,6 +72,10 @@ class ByClass(Model):
     def exempt(self) -> NDArray[np.intp]:
         return self.design.ones.astype(np.intp, copy=False)
 
+    @property
+    def infimum(self) -> float:
+        return 0.0
+
     @cached_property
     def feature_scale(self) -> FeatureScale:
         return FeatureScale.of_design(self.design, self._share)

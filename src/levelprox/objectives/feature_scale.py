@@ -39,12 +39,15 @@ class FeatureScale:
         m; None without an intercept.
     intercept : int, optional
         Where the intercept is.
+    typical : float
+        The root mean square of all columns together.
     """
 
     size: Vector
     magnitude: Vector
     mean: Vector | None = None
     intercept: int | None = None
+    typical: float = 1.0
 
     @classmethod
     def of_design(cls, design: Design, share: Vector) -> FeatureScale:
@@ -62,18 +65,17 @@ class FeatureScale:
             variance = np.maximum(squares - means**2, _LEAST_VARIANCE * squares)
         typical = float(np.mean(squares[squares > 0])) if np.any(squares > 0) else 1.0
         size, magnitude = (np.sqrt(np.where(v > 0, v / typical, 1.0)) for v in (variance, squares))
+        root = float(np.sqrt(typical))
         if not ones.size:
-            return cls(size, magnitude)
-        return cls(size, magnitude, np.zeros_like(squares) if means is None else means, int(ones[0]))
+            return cls(size, magnitude, typical=root)
+        return cls(size, magnitude, np.zeros_like(squares) if means is None else means, int(ones[0]), root)
 
     def restrict(self, W: NDArray[np.intp]) -> FeatureScale:
         """The same for some features, in units of the same typical column."""
-        if self.mean is None or self.intercept is None:
-            return FeatureScale(self.size[W], self.magnitude[W])
-        place = np.flatnonzero(W == self.intercept)
-        if not place.size:
-            return FeatureScale(self.size[W], self.magnitude[W])
-        return FeatureScale(self.size[W], self.magnitude[W], self.mean[W], int(place[0]))
+        place = np.empty(0) if self.intercept is None else np.flatnonzero(np.equal(W, self.intercept))
+        if self.mean is None or not place.size:
+            return FeatureScale(self.size[W], self.magnitude[W], typical=self.typical)
+        return FeatureScale(self.size[W], self.magnitude[W], self.mean[W], int(place[0]), self.typical)
 
     def measured(self, gradient: Vector, width: int = 1, centred: bool = True) -> Vector:
         """∇ψ in these units, as a new array; `centred`: whether the intercept may take up the means."""

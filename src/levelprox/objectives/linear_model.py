@@ -180,6 +180,11 @@ class LinearModel(Model):
         return self.loss.lipschitz * math.sqrt(total) if total > 0 else 0.0
 
     @property
+    def infimum(self) -> float:
+        """The mean of what each sample would have if it were fitted perfectly."""
+        return float(np.sum(self._share * self.loss.infimum(self.target)))
+
+    @property
     def attained(self) -> bool:
         return self.loss.attained
 
@@ -353,7 +358,8 @@ class LinearModel(Model):
         middle, radius = (low + high) / 2, (share * (high - low) / 2)[kinks]
         guess = np.zeros(kinks.size) if hint is None else (share * (hint - middle))[kinks]
         center = self.design.rmatvec(share * middle)
-        return Subgradients(center, self.design.rows(kinks), radius, np.clip(guess, -radius, radius))
+        guess = np.clip(guess, -radius, radius)
+        return Subgradients(center, self.design.rows(kinks), radius, guess, middle, kinks, share[kinks])
 
     @cached_property
     def _share(self) -> Vector:

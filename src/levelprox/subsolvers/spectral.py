@@ -19,7 +19,7 @@ from levelprox.errors import InvalidInputError
 from levelprox.objectives import Objective
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
-from levelprox.subsolvers.base import Subsolver
+from levelprox.subsolvers.base import Subsolver, Vector
 from levelprox.validation import real, whole
 
 
@@ -59,7 +59,7 @@ class Spectral(Subsolver):
         return objective.smooth and not objective.sampled
 
     def units(self, objective: Objective) -> Vector | None:
-        """Sizes of columns where these differ much; where ψ is not convex its μ is that of x itself, and so are lengths."""
+        """Sizes of columns where these differ much and ψ is convex; else γ > μ is a statement about x itself."""
         scale = objective.feature_scale
         units = None if scale is None or objective.weak_convexity > 0 else scale.working_units
         return None if units is None else np.repeat(units, objective.width)
