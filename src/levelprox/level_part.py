@@ -24,13 +24,21 @@ class LevelPart:
     x : ndarray of shape (d,)
     support : ndarray of int
         The features.
+    direction : ndarray of shape (d,), optional
+        Where features that are zero go, 0 where they stay; by default all stay.
     """
 
-    def __init__(self, problem: Problem, x: Vector, support: NDArray[np.intp]) -> None:
+    def __init__(self, problem: Problem, x: Vector, support: NDArray[np.intp], direction: Vector | None = None) -> None:
         self.problem = problem
-        parts = x[problem.coordinates(support)]
+        places = problem.coordinates(support)
+        parts = x[places]
         self.t = t = problem.sizes(parts)
         self.u = parts.reshape(-1, problem.width) / np.where(t > 0, t, 1.0)[:, None]
+        if direction is not None:
+            ahead = direction[places]
+            length = problem.sizes(ahead)
+            ahead = ahead.reshape(-1, problem.width) / np.where(length > 0, length, 1.0)[:, None]
+            self.u = np.where((t > 0)[:, None], self.u, ahead)
         self.weights = np.ones(support.size) if problem.weights is None else problem.weights[support]
         self.slope = self.weights * problem.constraint.slope(t)
 

@@ -145,12 +145,11 @@ def _fit_unconstrained(objective: Objective, begin: Vector, nonnegative: NDArray
 
 
 def _working_units(objective: Objective) -> Vector:
-    """Powers of two near the sizes of columns, one for each coordinate; 1 for the largest."""
+    """Sizes of columns, one for each coordinate; 1 for the largest."""
     scale = objective.feature_scale
     if scale is None or not scale.magnitude.size:
         return np.ones(objective.dimension)
-    unit = np.exp2(np.rint(np.log2(scale.magnitude / scale.magnitude.max())))
-    return np.asarray(np.repeat(unit, objective.width), np.float64)
+    return np.asarray(np.repeat(scale.magnitude / scale.magnitude.max(), objective.width), np.float64)
 
 
 def _by_newton(objective: Curved, x: Vector, deadline: float) -> tuple[Vector, float]:

@@ -111,9 +111,12 @@ class _Model:
     """The second-order model of the Lagrangian over the features that may move."""
 
     def __init__(self, problem: Problem, x: Vector, psi: float, gradient: Vector, y: float, deadline: float) -> None:
+        self.objective = cast(Curved, problem.objective)
+        scale = self.objective.feature_scale
+        if scale is not None and np.any(np.isinf(scale.size)):  # the gradient of a column of zeros is rounding
+            gradient = np.where(np.repeat(np.isinf(scale.size), problem.width), 0.0, gradient)
         self.problem, self.x, self.psi, self.gradient = problem, x, psi, gradient
         self.y, self.deadline = y, deadline
-        self.objective = cast(Curved, problem.objective)
         self.slack = max(problem.level - problem.g(x), 0.0)
         weights = np.ones(problem.n_features) if problem.weights is None else problem.weights
         # How much of the price a feature at zero has left before it moves; negative where it does already.
@@ -127,7 +130,9 @@ class _Model:
         if isinstance(self.objective, LinearModel) and not math.isfinite(self.objective.loss.smoothness):
             model = self.objective
             bend = model.loss.curvature(model.margins(self.x), model.target) * model.target.size
-            curvature *= float(np.max(bend)) / (model.loss.typical_curvature(model.origin, model.target) or 1.0)
+            curvature *= float(np.max(bend)) / (
+                model.loss.typical_curvature(model.origin, model.target, model.sample_weight) or 1.0
+            )
         sizes = np.ones(self.problem.n_features) if scale is None else scale.magnitude**2
         return np.asarray((1 if self.problem.width == 1 else 4) * curvature * sizes)
 
@@ -154,12 +159,14 @@ class _Model:
         """½ρ'M⁻¹ρ over some features; inf where M is not positive definite, or takes too long."""
         problem, places = self.problem, self.problem.coordinates(F)
         rho = self._residuals(F)
-        if not F.size or not np.any(rho):
+        if not np.any(rho):
             return 0.0
-        work = float(self.objective.n_margins) * places.size**2 + places.size**3
+        work = float(self.objective.n_margins) * places.size**2 + 10.0 * places.size**3
         if places.size > _MOST_FEATURES or work / _WORK_PER_SECOND > self.deadline - time.monotonic():
             return math.inf
-        part = LevelPart(problem, self.x, F)
+        direction = np.zeros(problem.dimension)
+        direction[places] = -rho
+        part = LevelPart(problem, self.x, F, direction)
         objective = cast(Curved, self.objective.restrict(F))
         margins = objective.margins(self.x[places])
         if not isinstance(objective, LinearModel):
@@ -182,16 +189,13 @@ class _Model:
 
     def _residuals(self, F: Features) -> Vector:
         """ρ over some features: 0 at zeros that stay there."""
-        problem, y = self.problem, self.y
-        part = LevelPart(problem, self.x, F)
-        rho = self.gradient[problem.coordinates(F)].reshape(-1, problem.width) + y * part.slopes.reshape(
-            -1, problem.width
-        )
-        at_zero = part.t == 0
+        problem, part = self.problem, LevelPart(self.problem, self.x, F)
+        shape = (-1, problem.width)
+        rho = self.gradient[problem.coordinates(F)].reshape(shape) + self.y * part.slopes.reshape(shape)
         size = problem.sizes(np.ascontiguousarray(rho.ravel()))
-        over = np.maximum(size - y * problem.constraint.lam * part.weights, 0.0)
-        rho[at_zero] *= np.where(size > 0, over / np.where(size > 0, size, 1.0), 0.0)[at_zero, None]
-        return np.asarray(rho.ravel())
+        over = np.maximum(size - self.y * problem.constraint.lam * part.weights, 0.0)
+        left = np.where(part.t > 0, 1.0, over / np.where(size > 0, size, 1.0))
+        return np.asarray((left[:, None] * rho).ravel())
 
     def _half_square(self, part: LevelPart, hessian: Vector, rho: Vector) -> float:
         """½ρ'M⁻¹ρ with M = H + y∇²g; along the level alone where M bends down across it."""
@@ -201,15 +205,25 @@ class _Model:
         unit = np.where(diagonal > 0, 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 0.0)
         matrix = part.bent(hessian, self.y) * unit * unit[:, None]
         force, normal = rho * unit, part.slopes * unit
-        error = _ROUNDING * math.sqrt(2 * abs(self.psi)) * np.ones(unit.size)
+        error = np.full(unit.size, _ROUNDING * math.sqrt(2 * abs(self.psi)))
         found = _inverse_square(matrix, force, error)
         square = float(np.sum(normal * normal))
-        if math.isfinite(found) or not (self.y > 0 and square > 0):
+        if math.isfinite(found) or not (self.y > 0 and square > 0 and self._is_binding(part, diagonal)):
             return found / 2
-        across = float(np.sum(normal * force)) / square  # ψ's own pull through the level, beside y
+        across = abs(float(np.sum(normal * force))) / square  # what the multiplier is off by
         basis = np.linalg.qr(np.column_stack([normal, np.eye(normal.size)]))[0][:, 1 : normal.size]
         along = _inverse_square(basis.T @ matrix @ basis, basis.T @ force, np.full(basis.shape[1], _length(error)))
-        return abs(across) * self.slack + along / 2 if abs(across) < self.y else math.inf
+        return 2 * across * self.slack + along / 2 if across < self.y else math.inf
+
+    def _is_binding(self, part: LevelPart, diagonal: Vector) -> bool:
+        """Whether the slack would take no feature far whose price falls faster than ψ bends."""
+        problem = self.problem
+        bends = self.y * part.weights * problem.constraint.curvature(part.t)
+        falling = bends > diagonal.reshape(-1, problem.width).min(axis=1) / 2
+        if math.isinf(problem.constraint.cap) or not np.any(falling):
+            return True
+        room = part.weights * (problem.constraint.cap - problem.constraint.phi(part.t))
+        return bool(2 * self.slack <= np.min(room[falling]))
 
 
 def _is_parabola(objective: Curved) -> bool:

@@ -6,8 +6,8 @@ model, and only where they lead is ψ asked again:
 
     x⁺ ≈ argmin  ⟨∇ψ(x), d⟩ + ½ d'(∇²ψ(x) + ρ(diag ∇²ψ(x) + c))d    s.t.  g(x + d) ≤ η
 
-c_j is a typical curvature of ψ along column j. ρ = 0 is Newton's method; it is raised where ψ does not fall as the model
-foretold (Levenberg, Marquardt).
+c_j is a typical curvature of ψ along column j. ρ = 0 is Newton's method; it is raised where ψ does not fall as the
+model foretold (Levenberg, Marquardt).
 """
 
 from __future__ import annotations

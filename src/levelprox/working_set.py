@@ -251,12 +251,17 @@ def _enough(problem: Problem, y: float, violation: Vector, W: Features, toleranc
 
 
 def _violation(problem: Problem, x: Vector, gradient: Vector, y: float) -> Vector:
-    """By how much |ψ'_j| exceeds the price yλω_j, in units of its column, at features that are zero; −inf elsewhere."""
+    """By how much |ψ'_j| exceeds the price yλω_j, in units of its column, at features that are zero.
+
+    −inf for all others, and for columns of zeros.
+    """
     size = np.maximum(pull(problem, in_units(problem, gradient)), 0)
     price = y * problem.constraint.lam * (np.ones(1) if problem.weights is None else problem.weights)
     scale = problem.objective.feature_scale
     size -= price if scale is None else price / scale.size
     size[problem.support(x)] = -np.inf
+    if scale is not None:
+        size[np.isinf(scale.size)] = -np.inf
     return size
 
 
@@ -276,4 +281,4 @@ def _choose(problem: Problem, at: Iterate, violation: Vector, looks: int) -> Fea
         more = max(more, affordable - kept.size if affordable else kept.size)
     more = min(more, problem.n_features - kept.size)
     nearest = np.argpartition(violation, violation.size - more)[violation.size - more :] if more > 0 else kept
-    return np.union1d(kept, nearest)
+    return np.union1d(kept, nearest[violation[nearest] > -np.inf])

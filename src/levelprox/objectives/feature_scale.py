@@ -32,9 +32,9 @@ class FeatureScale:
     ----------
     size : ndarray of shape (n_features,)
         u, about the mean where there is an intercept. Divided by the root mean square of all columns together, so that
-        columns of equal size have u = 1.
+        columns of equal size have u = 1. A column of zeros has u = inf: its gradient is rounding.
     magnitude : ndarray of shape (n_features,)
-        The same about zero.
+        The same about zero; 1 for a column of zeros.
     mean : ndarray of shape (n_features,), optional
         m; None without an intercept.
     intercept : int, optional
@@ -64,7 +64,9 @@ class FeatureScale:
             means[ones] = 0.0
             variance = np.maximum(squares - means**2, _LEAST_VARIANCE * squares)
         typical = float(np.mean(squares[squares > 0])) if np.any(squares > 0) else 1.0
-        size, magnitude = (np.sqrt(np.where(v > 0, v / typical, 1.0)) for v in (variance, squares))
+        zero = squares <= 0
+        size = np.sqrt(np.where(zero, np.inf, variance / typical))
+        magnitude = np.sqrt(np.where(zero, 1.0, squares / typical))
         root = float(np.sqrt(typical))
         if not ones.size:
             return cls(size, magnitude, typical=root)
