@@ -4,7 +4,7 @@ x is a KKT point of min ψ s.t. g ≤ η when there is a multiplier y ≥ 0 with
 
     0 ∈ ∂ψ(x) + y ∂g(x),      y (g(x) − η) = 0,      g(x) ≤ η.
 
-How far that is from holding, and with which y, is found in residual.py.
+How far that is from holding, and with which y, is found in residual.py; what can still be gained, in possible_gain.py.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ class Certificate:
     Attributes
     ----------
     kkt : float
-        What `tol` is compared with: the largest of stationarity/scale, complementarity/max(|ψ|, scale)
-        and (yλ max ω/scale)·(|slack|/η), free of units.
+        What `tol` is compared with: the largest residual of a feature, of stationarity or of complementarity, in units
+        of its own column and divided by `scale`. It does not change when a column is multiplied by a constant and the
+        cost of its coefficient stays the same, nor with the units of ψ, φ and η; a constant added to a column beside an
+        intercept changes nothing, either. At the null fit it is about 1. Where x is infeasible it is at least 1.
     psi, g, level : float
         ψ(x), g(x), η.
     slack : float
@@ -47,15 +49,17 @@ class Certificate:
         y ≥ 0, the best one. It is also the weight at which x is stationary for the penalised
         problem min ψ + y g, and the rate at which ψ falls as the level rises.
     stationarity : float
-        dist∞(0, ∂ψ + y ∂g), absolute.
+        The largest |∂ψ_j + y ∂g_j|, each divided by the size of its column relative to a typical column, and with the
+        intercept taking up the column's mean (`objectives/feature_scale.py`). Equal to dist∞(0, ∂ψ + y ∂g) where all
+        columns have the same size.
     stationarity_squared : float
-        dist₂(0, ∂ψ + y ∂g)², the paper's figure.
+        dist₂(0, ∂ψ + y ∂g)², the paper's figure, in the units of x.
     complementarity : float
         y |g(x) − η|.
     scale : float
-        ‖∇ψ‖∞ at the null fit (only exempt features fitted), or the largest ‖∇ψ_j‖₂ where features have several
-        coefficients; where that is 0 up to rounding, at the origin (extrapolated from the null fit if ψ has no L);
-        1 where that is 0, too.
+        The largest |∂ψ_j| of a feature that counts at the null fit (only exempt features fitted), in the same units as
+        `stationarity`; ‖∇ψ_j‖₂ where features have several coefficients. Where that is 0 up to rounding, at the origin
+        (extrapolated from the null fit if ψ has no L); 1 where that is 0, too.
     active : bool
         Whether the constraint holds x back (y > 0).
     n_nonzero : int
@@ -72,6 +76,12 @@ class Certificate:
     near_epsilon, near_delta : float or None
         The paper's (ε, δ)-KKT statement with an x̄ ≠ x, where that says more than x̄ = x: for ψ with kinks and for
         sampled ψ (`nearby_kkt`).
+    possible_gain : float or None
+        By how much ψ can be lowered at most by moves near x that obey the level. From the second-order model of the
+        Lagrangian over the features that may move, y·slack + ½ρ'M⁻¹ρ with ρ = ∂ψ + y ∂g, with an allowance for
+        curvature that changes; for losses with kinks by linear programming duality. Never more than ψ(x) − inf ψ, which
+        it is where no other bound is found or there was no time to look for one. The rounding of ψ is included. None
+        where ψ is known through its values and gradients only, and in certificates of version 0.1.
     """
 
     kkt: float
@@ -119,6 +129,7 @@ class Certificate:
             degenerate = f"η is {self.degenerate_distance:.3g} caps from the nearest one"
         rows = [
             ("KKT residual (scaled)", f"{self.kkt:.2e}"),
+            ("possible gain in ψ", "not known" if self.possible_gain is None else f"{self.possible_gain:.2e}"),
             ("objective ψ(x)", f"{self.psi:.10g}"),
             ("constraint g(x) ≤ η", f"{self.g:.10g} ≤ {self.level:.10g}"),
             ("infeasibility", f"{self.infeasibility:g}"),
@@ -129,7 +140,7 @@ class Certificate:
             ("degenerate levels", degenerate),
         ]
         if self.gradient_error:
-            rows.insert(6, ("error of the gradient", f"{self.gradient_error:.2e}  (an average over samples)"))
+            rows.insert(7, ("error of the gradient", f"{self.gradient_error:.2e}  (an average over samples)"))
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
@@ -150,11 +161,11 @@ def certify(
     x : array-like of shape (d,)
         Any point, feasible or not.
     null : NullFit, optional
-        The null fit of the same problem, where it is known already; it only sets the scale.
+        The null fit of the same problem, where it is known already; it only sets scales.
     hint : ndarray of shape (n,), optional
         Slopes of the samples from which to look for the best subgradient, where the loss has kinks. Not trusted.
     seconds : float
-        How long to look for it.
+        How long to look for it, and for a bound of the possible gain.
 
     Returns
     -------

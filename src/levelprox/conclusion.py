@@ -123,7 +123,7 @@ class Conclusion:
     def _message(self, status: Status, certificate: Certificate) -> str:
         relation = "<=" if certificate.kkt <= self.run.tol else ">"
         figures = (
-            f"KKT {certificate.kkt:.1e} {relation} tol {self.run.tol:.1e}; "
+            f"KKT {certificate.kkt:.1e} {relation} tol {self.run.tol:.1e}{_gain(certificate)}; "
             f"g(x) = {certificate.g:.6g} <= level = {certificate.level:.6g}"
         )
         if certificate.near_epsilon is not None:
@@ -188,6 +188,10 @@ class Conclusion:
             warnings=tuple(self.run.warned),
             environment={**_environment(), "threads": str(_kernels.thread_count())},
         )
+
+
+def _gain(certificate: Certificate) -> str:
+    return "" if certificate.possible_gain is None else f", possible gain {certificate.possible_gain:.1e}"
 
 
 @functools.cache

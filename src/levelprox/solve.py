@@ -77,9 +77,11 @@ def solve(
         The proximal weight γ, above the weak-convexity constant μ of ψ. By default
         γ = 3μ for nonconvex ψ (the paper's) and 1e-3 · c for convex ψ, where c is a typical
         curvature of ψ: sup ℓ'' (a typical ℓ'' where that is infinite) times the mean over the columns of
-        Σ s_i X_ij² / Σ s_i.
+        Σ s_i X_ij² / Σ s_i. Where "spectral" and "smoothing" work on columns of very different sizes u_j and convex ψ,
+        the proximal term is γ/2 Σ u_j² (x_j − x_j^{k−1})².
     tol : float, default=1e-6
-        On the KKT residual relative to ‖∇ψ‖∞ at the null fit (see `Certificate.kkt`).
+        On the KKT residual: that of each feature in units of its column, relative to the null fit (see
+        `Certificate.kkt`).
     max_iter : int, default=1000
         Outer steps.
     time_limit : float, optional

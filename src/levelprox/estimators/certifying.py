@@ -6,6 +6,7 @@ scale_ are the model's; ψ, its gradient, the null fit and the deviations of the
     ψ, scale of ∇ψ      within 1e-9 of themselves (and 1e-12 of ψ without features)
     g, level, features  g ≤ level and at most k exactly; g within 1e-9 of the level
     KKT, stationarity   no more than claimed, but for 1e-9 and what rounding coef_ and intercept_ does to the margins
+    possible gain       no more than twice what is claimed, and 1e-12 of ψ without features
     multiplier          within 1000 times that, of itself; 1e-3 where the loss has kinks; complementarity likewise
     gain of one more    within 1e-6 of ψ
     columns             scale_ and the constraint's numbers within 1e-9
@@ -168,14 +169,40 @@ class _Level(_Judge):
             Claim("constraint g", told.g, found.g, _close(found.g, told.g, told.level) and found.g <= told.level),
             Claim("level η", told.level, self.model.level_, told.level == self.model.level_),
             Claim("features", told.n_nonzero, found.n_nonzero, told.n_nonzero == found.n_nonzero),
-            Claim("KKT residual", told.kkt, found.kkt, self._is_as_solved(told) and found.kkt <= told.kkt + allowed),
+            self._kkt_claim(told, found, allowed),
+            self._possible_gain_claim(told, found, allowed),
             *self._stationarity_claims(told, found, allowed * told.scale),
             self._multiplier_claim(told.multiplier, found.multiplier, allowed),
             self._complementarity_claim(told, found, allowed),
             *self._neighbour_claims(told),
-            Claim("scale of ∇ψ", told.scale, self.null.scale, _close(self.null.scale, told.scale, told.scale)),
+            self._scale_claim(told),
             self._constraint_claim(),
         ]
+
+    def _kkt_claim(self, told: Certificate, found: Certificate, allowed: float) -> Claim:
+        """No more than claimed; version 0.1 measured it in other units, which are not computed again."""
+        holds: bool | None = self._is_as_solved(told) and found.kkt <= told.kkt + allowed
+        if _is_of_version_0_1(told) and self._is_as_solved(told) and not holds:
+            holds = None
+        return Claim("KKT residual", told.kkt, found.kkt, holds)
+
+    def _possible_gain_claim(self, told: Certificate, found: Certificate, allowed: float) -> Claim:
+        """No more than claimed, but for what rounded coefficients change in residuals and in ψ."""
+        if told.possible_gain is None:
+            return Claim("possible gain", None, None, None)
+        if found.possible_gain is None:
+            return Claim("possible gain", told.possible_gain, None, None)
+        of_residuals = (allowed * told.scale) ** 2 / self.problem.objective.curvature
+        most = 2 * told.possible_gain + _NOTHING * abs(self.null.psi) + self.x.size * of_residuals
+        return Claim("possible gain", told.possible_gain, found.possible_gain, found.possible_gain <= most)
+
+    def _scale_claim(self, told: Certificate) -> Claim:
+        """The scale of residuals; of version 0.1 it is the largest derivative at the null fit, in the units of x."""
+        found = self.null.scale
+        if _is_of_version_0_1(told) and not _close(found, told.scale, told.scale):
+            assert self.null.gradient is not None
+            found = float(np.max(self.problem.sizes(self.null.gradient), initial=0.0))
+        return Claim("scale of ∇ψ", told.scale, found, _close(found, told.scale, told.scale))
 
     def _is_as_solved(self, told: Certificate) -> bool:
         """Whether the residual is a number, and within tol where the fit is called solved."""
@@ -193,7 +220,9 @@ class _Level(_Judge):
         most = told.kkt * told.scale * (1 + _CLOSE)
         bound = told.stationarity if self.problem.objective.smooth else most
         largest = found.stationarity <= bound + allowed and told.stationarity <= most
-        size = math.sqrt(self.x.size)
+        # dist₂ is in the units of x: more than dist∞ by the size of the largest column, too.
+        scale = self.problem.objective.feature_scale
+        size = math.sqrt(self.x.size) * (1.0 if scale is None else scale.largest)
         length = math.sqrt(told.stationarity_squared) if self.problem.objective.smooth else size * most
         squared = math.sqrt(found.stationarity_squared) <= length + size * allowed
         squared = squared and math.sqrt(told.stationarity_squared) <= size * told.stationarity * (1 + _CLOSE)
@@ -229,6 +258,11 @@ class _Level(_Judge):
     def _constraint_claim(self) -> Claim:
         told, found = self.model.constraint_, self.task.constraint
         return Claim("constraint", repr(told), repr(found), _same_numbers(told, found))
+
+
+def _is_of_version_0_1(told: Certificate) -> bool:
+    """Whether residuals were measured in the units of x: there was no possible gain, either."""
+    return told.possible_gain is None
 
 
 class _Count(_Judge):

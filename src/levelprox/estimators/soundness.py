@@ -180,6 +180,8 @@ def _check_residuals(told: Certificate, model: Any) -> None:
     product = told.multiplier * abs(told.slack)
     if told.multiplier < 0 or not abs(told.complementarity - product) <= _ROUNDING * product:
         raise InvalidInputError(f"certificate_ has complementarity = {told.complementarity!r}, not {product!r}")
+    if told.possible_gain is not None and not 0 <= told.possible_gain < np.inf:
+        raise InvalidInputError(f"certificate_ has possible_gain = {told.possible_gain!r}, which is no gain")
     if told.near_epsilon is not None or told.near_delta is not None:
         at_x = max(told.stationarity_squared, told.complementarity)
         if not (told.near_epsilon is not None and 0 <= told.near_epsilon < at_x and 0 <= told.delta < np.inf):

@@ -86,6 +86,13 @@ class FeatureScale:
             rows = rows - self.mean[:, None] * rows[self.intercept]
         return np.asarray((rows / self.size[:, None]).ravel(), np.float64)
 
+    @property
+    def largest(self) -> float:
+        """By how much a gradient is at most larger than in these units."""
+        sizes = self.size[np.isfinite(self.size)]
+        shift = 0.0 if self.mean is None else float(np.max(np.abs(self.mean), initial=0.0))
+        return max(float(np.max(sizes, initial=0.0)) + shift, 1.0)
+
     def pulled_back(self, v: Vector, centred: bool = True) -> Vector:
         """The adjoint of `measured`, for features of one coefficient each."""
         out = v / self.size

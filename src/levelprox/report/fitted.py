@@ -85,7 +85,10 @@ def optimality_words(estimator: Any) -> list[tuple[str, str]]:
             ("one for another", str(certificate.exchanges)),
         ]
     against = "within" if certificate.kkt <= estimator.tol else "above"
-    return [("KKT residual", f"{certificate.kkt:.1e}, {against} tol = {estimator.tol:.1e}")]
+    rows = [("KKT residual", f"{certificate.kkt:.1e}, {against} tol = {estimator.tol:.1e}")]
+    if certificate.possible_gain is not None:
+        rows.append(("possible gain", f"the loss can fall by at most {certificate.possible_gain:.1e} near this fit"))
+    return rows
 
 
 def price_words(estimator: Any) -> str:
