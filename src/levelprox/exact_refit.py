@@ -75,7 +75,7 @@ class ExactRefits:
         begin[np.isin(features, near.features)] = near.x.reshape(-1, width)[np.isin(near.features, features)]
         signs = self.problem.must_be_nonnegative()[features] if width == 1 else np.zeros(features.size, np.bool_)
         found = [
-            minimised(part.restrict(features), columns, signs, np.ascontiguousarray(begin[:, k]), seconds_left)
+            minimised(part, columns, signs, np.ascontiguousarray(begin[:, k]), seconds_left)
             for k, part in enumerate(self.parts)
         ]
         x = np.stack([one.x for one in found], axis=1).ravel()

@@ -45,7 +45,7 @@ Features = NDArray[np.intp]
 
 _WIDTHS = (1.5, 0.3)  # of the size of the residuals at the null fit
 _ROUGH = 1e-6  # how well the envelope is fitted
-_ENUMERATED = 64  # sets up to which all of them are refitted
+_ENUMERATED = 64  # sets, times classes, up to which all of them are refitted
 _EXCHANGES = 50  # refits of exchanges where not all of them are asked for
 _ADDITIONS = 100  # refits of additions where not all of them are asked for
 _LOWER = 1e-10  # of ψ: less is not an improvement
@@ -110,15 +110,20 @@ class KinkedSearch:
         self.n_grad = 2
         self.smooth: Search | None = None
         self._forget()
-        self.null: NullFit = null_fit(problem, self.watch.left())
         exempt = problem.exempt
-        x = self.null.x[problem.coordinates(exempt)]
-        self.best: Fit = Fit(exempt, x, self.null.psi, self.objective.restrict(exempt).margins(x))
-        if self.watch.left() > 0:
-            self.best = self._fitted(exempt, self.best)
+        try:
+            origin = Fit(exempt, np.zeros(problem.coordinates(exempt).size), math.inf, np.empty(0))
+            self.best: Fit = self._fitted(exempt, origin)
+            self.null: NullFit = null_fit(problem, fitted=self.best.x)
+        except TimeoutError as error:
+            if error is self.watch.raised:
+                raise
+            self.null = null_fit(problem, 0.0)
+            x = self.null.x[problem.coordinates(exempt)]
+            self.best = Fit(exempt, x, self.null.psi, self.objective.restrict(exempt).margins(x))
         self.rough = self.best
         self.size = self.refits.distance(self.best)
-        self.resolution = _CHECKED * self.best.psi + 8 * getattr(self.best, "rounding", 0.0)
+        self.resolution = _CHECKED * self.best.psi + 8 * self._rounding()
 
     def _forget(self) -> None:
         """Nothing is examined yet of the best set."""
@@ -135,23 +140,27 @@ class KinkedSearch:
         if self.k > 0 and not self._is_perfect():
             self._begin_with(self.start)
             counted = self.problem.counted(everything)
-            if self.start is None and math.comb(counted.size, self.k) <= _ENUMERATED:
+            if self.start is None and math.comb(counted.size, self.k) * self.problem.width <= _ENUMERATED:
                 self._enumerate(counted)
             else:
                 self._search_with_envelopes()
         self.watch.enter("proof")
-        visited, better = set[bytes](), cast("Fit | None", self.best)
-        while better is not None:
-            self.best = self._without_zeros(better)
-            if self.best.features.tobytes() in visited:
+        self._improve()
+
+    def _improve(self) -> None:
+        """Exchange and add features for as long as ψ falls; a set that comes twice ends this."""
+        visited = set[bytes]()
+        while True:
+            self.best = self._without_zeros(self.best)
+            visited.add(self.best.features.tobytes())
+            better, *figures = self.pieces.once(self._examine)
+            if better is None:
+                self.examined, self.additions_examined, self.multiplier, self.addition = cast(Any, figures)
+                return
+            self._keep(better)
+            if self._without_zeros(better).features.tobytes() in visited:
                 self._forget()
                 return
-            visited.add(self.best.features.tobytes())
-            better, self.examined, self.additions_examined, self.multiplier, self.addition = self.pieces.once(
-                self._examine
-            )
-            if better is not None:
-                self._keep(better)
 
     def _enumerate(self, counted: Features) -> None:
         """Refit every set of k features."""
@@ -401,8 +410,10 @@ class KinkedSearch:
 
     def _is_perfect(self) -> bool:
         """Whether ψ is 0 up to rounding: no set of features gains more."""
-        rounding = getattr(self.best, "rounding", 0.0)
-        return bool(self.best.psi <= 4 * rounding <= self.resolution)
+        return bool(self.best.psi <= 4 * self._rounding() <= self.resolution)
+
+    def _rounding(self) -> float:
+        return self.best.rounding if isinstance(self.best, ExactFit) else 0.0
 
     def _total(self) -> int:
         inside = self.problem.counted(self.best.features).size

@@ -36,7 +36,7 @@ class NullFit:
     scale: float
 
 
-def null_fit(problem: Problem, seconds: float = math.inf) -> NullFit:
+def null_fit(problem: Problem, seconds: float = math.inf, fitted: Vector | None = None) -> NullFit:
     """The origin, but for the exempt features, which are fitted; the scale is ‖∇ψ‖∞ there.
 
     Where ψ is not convex, its convex start (`Loss.convex_start`) is fitted first, and from there ψ itself, unless its
@@ -44,6 +44,14 @@ def null_fit(problem: Problem, seconds: float = math.inf) -> NullFit:
     fit of the convex start is the null fit. Either way it is a function of the problem alone.
 
     Where features have several coefficients, the scale is the largest ‖∇ψ_j‖₂: what keeps a whole feature at zero.
+
+    Parameters
+    ----------
+    problem : Problem
+    seconds : float
+        How long the exempt features may be fitted.
+    fitted : ndarray, optional
+        Their coefficients, where they are known.
     """
     x = np.zeros(problem.dimension)
     exempt = problem.exempt
@@ -51,7 +59,9 @@ def null_fit(problem: Problem, seconds: float = math.inf) -> NullFit:
     if exempt.size:
         at_origin = _size(problem, problem.objective.value_and_gradient(x)[1])
         places = problem.coordinates(exempt)
-        x[places] = _fit(problem.objective.restrict(exempt), problem.must_be_nonnegative()[places], seconds)
+        if fitted is None:
+            fitted = _fit(problem.objective.restrict(exempt), problem.must_be_nonnegative()[places], seconds)
+        x[places] = fitted
     psi, gradient = problem.objective.value_and_gradient(x)
     scale = _size(problem, gradient)
     # Where the exempt features alone fit the data, what is left of the gradient is rounding, not a scale.

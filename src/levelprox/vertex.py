@@ -7,32 +7,29 @@ With g = Σ_{i∉B} u_i a_i, u_i = p_i lo_i or p_i hi_i, such a vertex is a mini
 
     u_B = −A_B⁻ᵀ g      has      p_i lo_i ≤ u_i ≤ p_i hi_i      for all i in B.
 
-Where u_i is beyond its bounds, ψ falls along the edge on which all of B but i stay at their kinks; on it ψ is convex
-and
-piecewise linear, and its minimum is a weighted median of the places where other margins meet their kinks. The one met
-there replaces i in B. This is the simplex method with long steps: Barrodale and Roberts (1973), SIAM J. Numer. Anal.
-10(5).
+Where u_i is beyond its bounds, ψ falls along the edge on which all of B but i stay at their kinks. On it ψ is convex
+and piecewise linear, and its minimum is a weighted median of the places where other margins meet their kinks. The one
+met there replaces i in B. This is the simplex method with long steps: Barrodale and Roberts (1973), SIAM Journal on
+Numerical Analysis 10(5).
 
 **Coordinates.** The method runs in coordinates w, x = Tw, in which the columns are orthonormal with the weights p
 (Gram-Schmidt, twice). Units, large means beside an intercept and nearly equal columns do not matter there. Columns that
-depend on others are left out, unless their coefficients must not be negative. Rows x_j = 0 are added to the samples:
-with
-no weight, to begin with; or with a slope below zero that no minimiser has, where x_j ≥ 0 is asked for.
+depend on others are left out, unless their coefficients must not be negative. Rows x_j are added to the samples: with
+slope 0, to begin with; or, where x_j ≥ 0 is asked for, with a slope below 0 that is steeper than ψ.
 The coefficients are then computed from the columns as they are, with residuals in extended precision.
 
-**Degenerate vertices.** Kinks are moved by 1e-9 of the size of the residuals, each by another amount, so that no two
-are
-met at once. u is feasible wherever the kinks are; the vertex is computed with the kinks where they are.
+**Degenerate vertices.** Kinks are moved by 1e-9 of the mean residual, each by another amount, so that no two are met at
+once. u is feasible wherever the kinks are; the vertex is computed with the kinks where they are.
 
 **Error.** For any u within its bounds and any x*,
 
     ψ(x) − ψ(x*) ≤ Σ_i (p_i ℓ_i(s_i) − u_i s_i) + ⟨A'u, x − x*⟩.
 
 Every term of the sum is at least 0, and A'u is 0 up to rounding. What is left of it, r = T'A'u, costs at most
-max_i |⟨q_i, r⟩| Σ p_i |s_i − s*_i|, q the rows of the orthonormal columns; and Σ p_i |s*_i| ≤ ψ(x)/min(|lo|, hi).
-For the
-hinge loss, where that minimum is 0, Σ p_i |s*_i| is taken to be at most 16 times the size of margins and targets.
-A refit whose error is not small is repeated with smaller moves of the kinks, and at last with a linear program (HiGHS).
+max_i |⟨q_i, r⟩| Σ p_i |s_i − s*_i|, q_i the rows in the coordinates w; and Σ p_i |s*_i| ≤ ψ(x)/min(|lo|, hi). For the
+hinge loss, where that minimum is 0, Σ p_i |s_i − s*_i| is taken to be at most 16 times the mean of |s| and |b|: u is
+then feasible for columns that differ from these by rounding.
+A refit whose error is not small is repeated with smaller moves of the kinks, and then with a linear program (HiGHS).
 """
 
 from __future__ import annotations
@@ -110,15 +107,20 @@ def minimised(
     Parameters
     ----------
     model : LinearModel
-        ψ over a few features, with a loss with kinks.
+        ψ, with a loss with kinks; its design is not used.
     columns : list of ndarray of shape (n,)
-        The columns of its design.
+        The columns of these features.
     nonnegative : ndarray of bool
         Which coordinates must not be negative.
     near : ndarray
         Where to begin: at a vertex whose kinks are near to it.
     seconds_left : callable
         Called before each edge; where it returns 0 or less, the last vertex is returned, with its error.
+
+    Raises
+    ------
+    TimeoutError
+        If no time is left before there is a vertex.
     """
     return _Refit(model, columns, nonnegative, seconds_left)(near)
 
@@ -137,7 +139,7 @@ class _Refit:
         seconds_left: Callable[[], float],
     ) -> None:
         assert isinstance(model.loss, Kinked)
-        self.model, self.nonnegative, self.seconds_left = model, nonnegative, seconds_left
+        self.model, self.whole, self.nonnegative, self.seconds_left = model, columns, nonnegative, seconds_left
         share = np.ones(model.n_margins) if model.sample_weight is None else model.sample_weight
         self.counts = slice(None) if np.all(share > 0) else np.flatnonzero(share > 0)
         self.columns = [column[self.counts] for column in columns]
@@ -163,6 +165,8 @@ class _Refit:
         self.replaced = np.zeros(m, np.bool_)  # by columns that are left out
         rank = 0
         for j in np.argsort(self.nonnegative, kind="stable"):
+            if not self.seconds_left() > 0:
+                raise TimeoutError
             column, combination = self.columns[j] / self.unit[j], np.zeros(m)
             combination[j] = 1.0
             norm = math.sqrt(float(np.sum(self.share * column**2)))
@@ -303,14 +307,17 @@ class _Refit:
 
     def _beside(self, basis: list[int]) -> Matrix:
         """Return what is left of all rows beside those of a part of a basis."""
-        directions = np.linalg.qr(self.rows[:, basis])[0]
-        left = self.rows - directions @ (directions.T @ self.rows)
-        return np.asarray(left - directions @ (directions.T @ left), np.float64)
+        left, directions = self.rows, np.linalg.qr(self.rows[:, basis])[0]
+        for direction in (*directions.T, *directions.T):
+            left = left - np.outer(direction, np.einsum("r,ri->i", direction, left))
+        return np.asarray(left, np.float64)
 
     def _vertex(self, basis: Rows, u: Vector) -> Vertex:
         """Return the vertex of a basis, with the kinks where they are, and its error by u."""
         x = self._coefficients(basis)
-        margins = self.model.margins(x)
+        margins = self.model.origin
+        for column, coefficient in zip(self.whole, x, strict=True):
+            margins += coefficient * column
         psi = self.model.value_of(margins)
         inverse = _inverse(self.rows[:, basis].T)
         for _ in range(2):
@@ -349,6 +356,7 @@ class _Refit:
         else:
             reach = _HINGE_REACH * (self._size(s) + self._size(self.kinks))
         left = self._imbalance(u)
+        gap += 2 * float(np.sum(np.abs(left[self.rank :])) * np.max(np.abs(x * self.unit), initial=0.0))
         return gap + reach * float(np.max(np.abs(self._moved(left)[: self.n]), initial=0.0))
 
     def _rounding(self, x: Vector) -> float:
@@ -361,9 +369,8 @@ class _Refit:
     def _removal(self, x: Vector, basis: Rows, inverse: Matrix, u: Vector) -> Vector:
         """Return a bound on what min ψ rises by where one coefficient is set to 0.
 
-        A u with Σ_i u_i a_i = t e_j bounds ψ where x_j = 0, and −t x_j is added to the bound of t = 0: t may go as
-        far as
-        the first of u_B to reach a bound.
+        Any u with Σ_i u_i a_i = t e_j bounds ψ where x_j = 0, by −t x_j more than u with t = 0. u_B is changed until
+        the first of its numbers reaches a bound.
         """
         found = np.zeros(x.size)
         low, high = np.maximum(u - self.low, 0.0)[basis], np.maximum(self.high - u, 0.0)[basis]
@@ -387,11 +394,11 @@ class _Refit:
             self.kinks / unit,
             A_eq=self.rows,
             b_eq=np.zeros(self.dimension),
-            bounds=np.column_stack([self.low, self.high]) / share,
+            bounds=list(zip((self.low / share).tolist(), (self.high / share).tolist(), strict=True)),
             method="highs",
             options={"time_limit": limit},
         )
-        if found.status != 0:
+        if found.status != 0 or found.x is None:
             return best
         basis = self._basis_near(unit * found.eqlin.marginals)
         at_optimum = self._vertex(basis, np.clip(share * found.x, self.low, self.high))
