@@ -223,7 +223,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         self.history_ = solution.history
         self.__dict__.pop("constraint_", None)
         if budget.features is None:
-            self.constraint_ = task.constraint
+            self.constraint_ = task.constraint_at(budget.value)
 
     def _as_of(self, task: Task, x: Vector) -> dict[str, Any]:
         """What the estimator would need in order to predict by x."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 
 from levelprox.budget import best_subset
 from levelprox.certificate import Certificate, certify
-from levelprox.constraints import Constraint
+from levelprox.constraints import MCP, SCAD, Constraint
 from levelprox.errors import InfeasibleError, InvalidInputError
 from levelprox.estimators.border import Border
 from levelprox.io.checkpoint import Checkpoint
@@ -36,6 +38,7 @@ Observer = Callable[[Record | SubsetRecord, "Vector | None"], bool]
 
 _MANY = 1000  # outer steps, which is no limit
 _NOT_ROUNDED = "The certificate is of coefficients in float64: there was no time for one of those rounded to float32."
+_ROUNDING = Fraction(1, 2**50)  # of the cap, for each coefficient: what rounding may take from a whole number of caps
 SUBSET_TOLERANCE = 1e-2  # of tol: Newton's method gets there in the same number of steps
 
 
@@ -273,8 +276,21 @@ class Task:
             x = np.where(problem.must_be_nonnegative(), np.maximum(x, 0.0), x)
         return problem.cut(x)
 
+    def constraint_at(self, level: float) -> Constraint:
+        """Return the constraint, with a slope smaller by ulps where `level` is a whole number of caps but for rounding.
+
+        m times the cap may round to less than m coefficients at the cap cost: then only m − 1 would fit.
+        """
+        constraint = self.constraint
+        if not isinstance(constraint, MCP | SCAD):
+            return constraint
+        count = round(level / constraint.cap)
+        while 0 < count * Fraction(constraint.cap) - Fraction(level) <= count * _ROUNDING * Fraction(constraint.cap):
+            constraint = replace(constraint, lam=math.nextafter(constraint.lam, 0.0))
+        return constraint
+
     def _problem(self, level: float) -> Problem:
-        return Problem(self.objective, self.constraint, level, self.feature_weight, self.positive)
+        return Problem(self.objective, self.constraint_at(level), level, self.feature_weight, self.positive)
 
     def features(self, x: Vector) -> Features:
         """The features that are not zero, but for the intercept."""
