@@ -9,7 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from levelprox import LinearModel, Problem, SparseClassifier, SparseRegressor, solve
+from levelprox import SparseClassifier, SparseRegressor
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp, Widened
 from tests.constraint_cases import PAPER
 from tests.estimator_cases import may_diverge

@@ -303,5 +303,6 @@ def test_a_set_that_comes_twice_ends_the_search(monkeypatch):
 
     monkeypatch.setattr(kinked_search.KinkedSearch, "_examine", alternate)
     rng = np.random.default_rng(0)
-    found = best_subset(LinearModel(rng.standard_normal((30, 4)), rng.standard_normal(30), "absolute", None, None, True), 2)
+    X, y = rng.standard_normal((30, 4)), rng.standard_normal(30)
+    found = best_subset(LinearModel(X, y, "absolute", None, None, True), 2)
     assert found.exchanges.examined == 0 and np.isnan(found.multiplier)

@@ -171,7 +171,8 @@ def subset_path(objective: Objective, k: Sequence[int] | ArrayLike, **options: A
     k : sequence of int
         How many features may be nonzero; sorted, equal ones taken once.
     **options
-        As in `best_subset`; `time_limit` and `checkpoint` are for all of them together.
+        As in `best_subset`; `time_limit` and `checkpoint` are for all of them together. Those k that are not reached
+        in time are left out of the path, with a warning; so are those after Ctrl-C.
 
     Returns
     -------
@@ -201,8 +202,11 @@ def subset_path(objective: Objective, k: Sequence[int] | ArrayLike, **options: A
         pieces = pieces_of(journal, lambda: None if journal.parts else {}, lambda state: None)
         for count in counts:
             found.append(pieces.once(partial(searched, journal, count)))
-            if found[-1].status is Status.INTERRUPTED:
+            out_of_time = limit is not None and time.monotonic() - began >= limit
+            if found[-1].status is Status.INTERRUPTED or out_of_time:
                 break
+    if len(found) < len(counts) and found[-1].status is not Status.INTERRUPTED:
+        warn(f"{len(counts) - len(found)} of {len(counts)} numbers of features were not reached. Raise time_limit.")
     return Path(
         levels=np.array(counts[: len(found)], np.float64),
         coefficients=scipy.sparse.csr_array(np.array([one.x for one in found]).reshape(len(found), -1)),

@@ -171,8 +171,9 @@ class Refits:
         noise = 0.0 if self.noise is None else 8 * float(np.max(self.noise[features], initial=0.0))
         fits = []
         for k, compiled in enumerate(self.compiled):
-            arguments = (begin[:, k].tolist(), tolerance, below, accuracy, noise)
-            end, x, psi, margins, hessian, gap, resolution = compiled.fit(*stored, *arguments)
+            start = begin[:, k].tolist()
+            found = compiled.fit(*stored, start, tolerance, below, accuracy, noise)
+            end, x, psi, margins, hessian, gap, resolution = found
             if end != "fitted":
                 return end, None
             fits.append(Fit(features, x, psi, margins, hessian, gap, resolution))

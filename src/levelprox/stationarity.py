@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,7 +36,7 @@ def relative_stationarity(problem: Problem, x: Vector, features: Features, null:
     if not isinstance(problem.objective, LinearModel):
         gradient = problem.objective.value_and_gradient(x)[1][places]
         return _largest(gradient, np.zeros_like(gradient), signs) / null.scale
-    part = cast(LinearModel, problem.objective.restrict(features))
+    part = problem.objective.restrict(features)
     z, at_null = part.margins(x[features]), problem.objective.margins(null.x)
     slope, bend = part.slope_of(z), np.abs(part.bend_of(z, True))
     pull = np.abs(problem.objective.slope_of(at_null))

@@ -6,12 +6,16 @@ depends on which other candidates there are, on their order, or on how many proc
 
 from __future__ import annotations
 
+import math
+import multiprocessing
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import Any, Self
 
 import numpy as np
+from joblib import effective_n_jobs  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import is_classifier
@@ -26,17 +30,20 @@ from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.choosing_elsewhere import ChoosingElsewhere
 from levelprox.estimators.information import CRITERIA, check_likelihood, comparable, deviance, price
 from levelprox.estimators.ranking import Ranking
-from levelprox.estimators.scored import LABELS, Samples, Scored, fit_all, score_fold
+from levelprox.estimators.scored import LABELS, Samples, Scored, Share, fit_all, score_fold
 from levelprox.estimators.task import Budget, Task, budgets_of
 from levelprox.estimators.watching import counting
 from levelprox.identity import hashed, identity_without_level
 from levelprox.journal import Journal, keeping
+from levelprox.limits import seconds_left
 from levelprox.path import KINDS
 
 #: Numbers of features tried where neither n_features nor level is given, as far as there are features. An information
 #: criterion takes those with this many samples for each feature: it is for models with few features for their samples.
 DEFAULT_GRID, SAMPLES_FOR_A_FEATURE = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30), 10
 _OF_NO_CONSEQUENCE = ("verbose", "callback", "checkpoint", "resume", "n_jobs")
+_FINAL_FIT = 0.25  # of the time limit: what is kept for the fit of all data
+_LATE = 0.3  # seconds after that at which processes are no longer waited for
 _PERFECT = 1e-14  # of ψ of the smallest model: what a scale of errors is at least
 
 
@@ -168,14 +175,20 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         jobs = [(group, fold) for group in groups for fold in range(len(splits))]
         single = self._single()
         work = (
-            delayed(score_fold)(single, samples, *splits[fold], group, scorer, _rows_of(score_params, splits[fold][1]))
-            for group, fold in jobs
+            delayed(score_fold)(
+                share, single, samples, *splits[fold], group, scorer, _rows_of(score_params, splits[fold][1])
+            )
+            for share, (group, fold) in zip(self._shares(len(jobs)), jobs, strict=False)
         )
         found: dict[tuple[float, int], Scored] = {}
         tests = np.concatenate([np.append(test, train.size) for train, test in splits])
-        for (group, fold), outcome in zip(jobs, self._outcomes(work, len(jobs), "fold", tests, journal), strict=True):
-            found.update({(budget.value, fold): one for budget, one in zip(group, outcome, strict=True)})
+        for (group, fold), outcome in zip(jobs, self._outcomes(work, len(jobs), "fold", tests, journal), strict=False):
+            found.update({(budget.value, fold): one for budget, one in zip(group, outcome, strict=False)})
         folds = range(len(splits))
+        first = budgets[:1]
+        budgets = _examined(budgets, [all((one.value, fold) in found for fold in folds) for one in budgets])
+        if not budgets:
+            return self._unexamined(first, len(splits)), 0
         table = [[found[budget.value, fold] for fold in folds] for budget in budgets]
         left_out = sum(one.left_out for one in table[0])
         if left_out:
@@ -261,12 +274,33 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
             )
         scored = list(known["scored"])
         with counting(self, total, what) as follow:
-            rest = Parallel(n_jobs=self.n_jobs, return_as="generator")(islice(work, len(scored), None))
+            rest = _until_the_limit(self.n_jobs, islice(work, len(scored), None))
             for i, outcome in enumerate(follow(chain(known["scored"], rest))):
-                if i >= len(scored):
+                if i == len(scored) and outcome and not any(one.cut_short for one in outcome):
                     scored.append(outcome)
                     journal.keep({"folds": folds, "scored": tuple(scored)})
                 yield outcome
+
+    def _shares(self, count: int) -> Iterator[Share]:
+        """What each of so many pieces of work may take of the time that is left; no more once there is none.
+
+        A part of it is for the fit of all data. Time that a piece leaves is there for those after it.
+        """
+        # Now, and not when joblib asks for a share: it does so in other threads, which have no limit.
+        until = time.time() + _seconds_to_choose()
+        workers = effective_n_jobs(self.n_jobs)
+        shares = (Share(until, math.ceil((count - i) / workers)) for i in range(count))
+        return takewhile(lambda share: share.seconds > 0, shares)
+
+    def _unexamined(self, first: list[Budget], n_folds: int) -> dict[str, NDArray[Any]]:
+        """The table of the first candidate, of which nothing is known: there was no time."""
+        counts: dict[str, NDArray[Any]] = {}
+        unknown = [self.criterion, "loss", "n_selected", "df"]
+        if self.criterion == "cv":
+            unknown = [f"split{i}_test_score" for i in range(n_folds)]
+            unknown += ["mean_test_score", "std_test_score", "standard_error", "mean_n_selected", "mean_fit_time"]
+            counts = {"rank_test_score": np.ones(1, np.int32), "n_unsolved": np.full(1, n_folds)}
+        return {**_values(first), **{name: np.full(1, np.nan) for name in unknown}, **counts}
 
     # --- by a criterion
 
@@ -275,8 +309,15 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
     ) -> tuple[dict[str, NDArray[Any]], int]:
         single, loss = self._single(), self._loss().name
         groups = [budgets] if budgets[0].features is None else [[budget] for budget in budgets]
-        work = (delayed(fit_all)(single, samples, group) for group in groups)
+        work = (
+            delayed(fit_all)(share, single, samples, group)
+            for share, group in zip(self._shares(len(groups)), groups, strict=False)
+        )
         found = [one for outcome in self._outcomes(work, len(groups), "fit", None, journal) for one in outcome]
+        first = budgets[:1]
+        budgets = _examined(budgets, [i < len(found) for i in range(len(budgets))])
+        if not budgets:
+            return self._unexamined(first, 0), 0
         n = float(samples.y.size if samples.weight is None else samples.weight.sum())
         psi = np.array([one.score for one in found])
         counts = np.array([one.n_selected for one in found])
@@ -342,6 +383,39 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         own = {"n_features", "level", "verbose", "callback", "checkpoint", "resume"}
         shared = (set(kind._get_param_names()) & set(self._get_param_names())) - own
         return kind(**{name: getattr(self, name) for name in shared})
+
+
+def _until_the_limit(n_jobs: int | None, work: Iterator[Any]) -> Iterator[list[Scored]]:
+    """What comes of the pieces of work, as far as there is time; processes that are late are ended."""
+    seconds = _seconds_to_choose()
+    alone = effective_n_jobs(n_jobs) == 1  # then there is nobody to wait for, and joblib takes no timeout
+    until, timeout = time.monotonic() + seconds, None if alone or math.isinf(seconds) else seconds + _LATE
+    try:
+        yield from Parallel(n_jobs=n_jobs, return_as="generator", timeout=timeout)(work)
+    except multiprocessing.TimeoutError:  # joblib's, which has ended the processes, if it is not a scorer's own
+        if time.monotonic() < until:
+            raise
+
+
+def _seconds_to_choose() -> float:
+    """What is left of the time limit, but for a part that is kept for the fit of all data."""
+    return (1 - _FINAL_FIT) * seconds_left()
+
+
+def _examined(budgets: list[Budget], complete: list[bool]) -> list[Budget]:
+    """The budgets that there was time for: those up to the first that is not complete."""
+    count = complete.index(False) if False in complete else len(budgets)
+    if count == 0:
+        warn(
+            f"there was no time to examine any of {len(budgets)} candidates: the smallest, {budgets[0].value:g}, is "
+            "taken. Raise time_limit, or give fewer candidates"
+        )
+    elif count < len(budgets):
+        warn(
+            f"there was no time for {len(budgets) - count} of {len(budgets)} candidates, those above "
+            f"{budgets[count - 1].value:g}: they are not in cv_results_. Raise time_limit, or give fewer candidates"
+        )
+    return budgets[:count]
 
 
 def _rows_of(params: dict[str, Any], rows: NDArray[np.intp]) -> dict[str, Any]:

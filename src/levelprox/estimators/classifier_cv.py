@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from numpy.typing import ArrayLike
 
 from levelprox.constraints import Constraint
-from levelprox.estimators.base import unchanged_if_refused
+from levelprox.estimators.base import unchanged_if_refused, within_time_limit
 from levelprox.estimators.choosing import Choosing
 from levelprox.estimators.classification import Classification
 from levelprox.estimators.classifier import SparseClassifier
@@ -155,6 +155,7 @@ class SparseClassifierCV(Classification, Choosing):
 
     @told_to_callbacks
     @unchanged_if_refused
+    @within_time_limit
     def fit(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None, **params: Any) -> Self:
         """Choose the budget, then fit all data with it.
 

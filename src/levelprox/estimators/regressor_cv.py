@@ -8,7 +8,7 @@ from typing import Any, Self
 from numpy.typing import ArrayLike
 
 from levelprox.constraints import Constraint
-from levelprox.estimators.base import unchanged_if_refused
+from levelprox.estimators.base import unchanged_if_refused, within_time_limit
 from levelprox.estimators.choosing import Choosing
 from levelprox.estimators.regression import Regression
 from levelprox.estimators.regressor import SparseRegressor
@@ -149,6 +149,7 @@ class SparseRegressorCV(Regression, Choosing):
 
     @told_to_callbacks
     @unchanged_if_refused
+    @within_time_limit
     def fit(
         self,
         X: object,

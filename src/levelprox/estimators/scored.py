@@ -17,6 +17,7 @@ from sklearn.base import clone, is_classifier
 from levelprox.errors import InvalidInputError
 from levelprox.estimators.task import Budget, Solution, Task, Vector
 from levelprox.estimators.watching import quiet
+from levelprox.limits import limited
 from levelprox.problem import Problem
 from levelprox.result import Status
 
@@ -69,6 +70,8 @@ class Scored:
         Accuracy of a classifier; nan where `score` is never replaced by it.
     by_length : bool
         Whether the fit diverges and `score` depends on the length of its coefficients.
+    cut_short : bool
+        Whether the time limit ended the fit.
     """
 
     score: float
@@ -80,9 +83,32 @@ class Scored:
     diverging: bool = False
     by_label: float = math.nan
     by_length: bool = False
+    cut_short: bool = False
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a piece of work may take of the time that is left, also in another process.
+
+    Attributes
+    ----------
+    until : float
+        When the time is up, by `time.time`; inf without a limit.
+    parts : int
+        How many pieces are to be done until then, one after another, this one included.
+    """
+
+    until: float
+    parts: int
+
+    @property
+    def seconds(self) -> float:
+        """Seconds for this piece, if it begins now."""
+        return (self.until - time.time()) / self.parts
 
 
 def score_fold(
+    share: Share,
     single: Any,
     samples: Samples,
     train: NDArray[np.intp],
@@ -91,10 +117,12 @@ def score_fold(
     scorer: Any,
     score_params: dict[str, Any],
 ) -> list[Scored]:
-    """Fit the training part under each of the budgets, and score the fits on the test part."""
+    """Fit the training part under each of the budgets, and score the fits on the test part; none without time."""
+    scored: list[Scored] = []
+    if share.seconds <= 0:
+        return scored
     judged = samples.part(test)
-    scored = []
-    for model, seconds, diverging in _fitted(single, samples.part(train), budgets):
+    for model, seconds, diverging in _fitted(share, single, samples, train, budgets):
         classifies, by_label, by_length = is_classifier(model), math.nan, False
         known = np.isin(judged.y, model.classes_) if classifies else np.ones(judged.y.size, np.bool_)
         if scorer is not None:
@@ -121,6 +149,7 @@ def score_fold(
                 diverging=diverging,
                 by_label=by_label,
                 by_length=by_length,
+                cut_short=model.status_ is Status.TIME_LIMIT,
             )
         )
     return scored
@@ -143,39 +172,49 @@ def _told(model: Any, more: dict[str, NDArray[Any]]) -> Any:
     return judged
 
 
-def fit_all(single: Any, samples: Samples, budgets: list[Budget]) -> list[Scored]:
-    """ψ and degrees of freedom of the fits of all data."""
-    scored = []
-    for model, seconds, diverging in _fitted(single, samples, budgets):
+def fit_all(share: Share, single: Any, samples: Samples, budgets: list[Budget]) -> list[Scored]:
+    """Return ψ and degrees of freedom of the fits of all data; none without time."""
+    scored: list[Scored] = []
+    if share.seconds <= 0:
+        return scored
+    for model, seconds, diverging in _fitted(share, single, samples, None, budgets):
         count = model.selected_features_.size
         rows = np.atleast_2d(model.coef_).shape[0]
         each = max(rows - 1, 1) if is_classifier(model) and model._softmax() else rows
         freedom = each * (count + int(model.fit_intercept))
-        psi, solved = model.certificate_.psi, model.status_.success
-        scored.append(Scored(psi, count, seconds, solved, freedom, diverging=diverging))
+        psi, status = model.certificate_.psi, model.status_
+        cut_short = status is Status.TIME_LIMIT
+        scored.append(Scored(psi, count, seconds, status.success, freedom, diverging=diverging, cut_short=cut_short))
     return scored
 
 
-def _fitted(single: Any, samples: Samples, budgets: list[Budget]) -> Iterator[tuple[Any, float, bool]]:
+def _fitted(
+    share: Share, single: Any, samples: Samples, rows: NDArray[np.intp] | None, budgets: list[Budget]
+) -> Iterator[tuple[Any, float, bool]]:
     """Single models under each of the budgets, all by levels or all by features.
 
     Each comes with the seconds it took, and whether its loss has no minimiser.
+
+    Parameters
+    ----------
+    share : Share
+        Of the time that is left.
+    single : estimator
+    samples : Samples
+    rows : ndarray of int, optional
+        Those to be fitted; by default all.
+    budgets : list of Budget
     """
     began, model = time.monotonic(), clone(single)
-    model.n_features_in_ = samples.X.shape[1]
-    task: Task = model._task(samples.X, samples.y, samples.weight, budgets[0], **samples.more)
-    if budgets[0].features is None:
+    with limited(share.seconds):
+        samples = samples if rows is None else samples.part(rows)
+        model.n_features_in_ = samples.X.shape[1]
+        task: Task = model._task(samples.X, samples.y, samples.weight, budgets[0], **samples.more)
         with quiet():
-            solutions = task.fits(np.array([budget.value for budget in budgets]))
-        each = (time.monotonic() - began) / len(budgets)
-        for budget, solution in zip(budgets, solutions, strict=True):
-            yield _with(model, task, budget, solution), each, diverges(task, budget, solution)
-        return
-    for budget in budgets:
-        with quiet():
-            (solution,) = task.each([budget])
-        yield _with(model, task, budget, solution), time.monotonic() - began, diverges(task, budget, solution)
-        began = time.monotonic()
+            solutions = task.each(budgets)
+    each = (time.monotonic() - began) / len(budgets)
+    for budget, solution in zip(budgets, solutions, strict=True):
+        yield _with(model, task, budget, solution), each, diverges(task, budget, solution)
 
 
 def _with(model: Any, task: Task, budget: Budget, solution: Solution) -> Any:
