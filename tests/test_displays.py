@@ -1,5 +1,6 @@
 """Displays: what they draw is what was fitted, they name what they should, and nothing imports matplotlib before."""
 
+import subprocess
 import sys
 import warnings
 
@@ -29,7 +30,6 @@ from levelprox import (
 )
 from levelprox.report.drawing import COLOURS, shortened, spread
 from levelprox.report.scores import name_and_sign
-from tests import children
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # after the backend is chosen
@@ -425,7 +425,7 @@ def test_names_are_cut_and_hold_no_mathematics():
 
 def test_importing_levelprox_imports_neither_matplotlib_nor_rich():
     script = "import sys, levelprox; levelprox.PathDisplay; print({'matplotlib', 'rich'} & set(sys.modules))"
-    assert children.run(script) == children.Ended(0, "set()\n", "")
+    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "set()\n"
 
 
 def test_without_matplotlib_the_error_says_what_to_install(chosen, monkeypatch):

@@ -315,7 +315,7 @@ def test_refits_are_compiled_and_those_over_the_data_themselves(loss):
     refits, features = Refits(problem, how), np.array([0, 1, 7, 20])
     nothing = Fit(np.empty(0, np.intp), np.empty(0), math.inf, model.origin)
     assert len(refits.compiled) == 3
-    end, fit = refits._by_columns(features, nothing, 1e-10, math.inf)
+    end, fit = refits._by_columns(features, nothing, 1e-10, math.inf, 1e-10)
     assert end == "fitted" or loss in ("sigmoid", Hinge().smoothed(0.5))  # whose curvature may be nothing
     if end == "fitted":
         part, plain = model.restrict(features), refits._by_itself(features, nothing, 1e-10)

@@ -66,7 +66,8 @@ def test_the_compiled_fit_is_that_over_the_data_themselves(loss):
         part = objective.restrict(chosen)
         np.testing.assert_allclose(compiled.margins, part.margins(compiled.x), atol=1e-9)
         assert compiled.psi == pytest.approx(part.value_of(compiled.margins), rel=1e-13)
-        assert np.max(np.abs(part.gradient_of(compiled.margins)), initial=0.0) <= 1.01 * refits.tolerance
+        largest = np.max(np.abs(part.gradient_of(compiled.margins)), initial=0.0)
+        assert largest <= 1.01 * refits.tolerance or compiled.gap <= compiled.resolution
         if compiled.hessian is not None:  # compiled Newton steps do not always settle on losses with bends
             np.testing.assert_allclose(compiled.hessian, part.hessian_of(compiled.margins, True), rtol=1e-9, atol=1e-12)
         assert compiled.hessian is not None or loss.concordance == math.inf

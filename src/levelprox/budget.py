@@ -31,12 +31,13 @@ from levelprox.refit import Fit
 from levelprox.result import CUT_SHORT
 from levelprox.search import Search
 from levelprox.subset import Subset, SubsetRecord
+from levelprox.swaps import Addition
 from levelprox.validation import nonnegative as at_least_zero
 from levelprox.validation import whole
 from levelprox.watch import Callback, Watch
 
 #: What the state of a search is made of.
-KINDS: tuple[type, ...] = (Fit, ExactFit, SubsetRecord)
+KINDS: tuple[type, ...] = (Fit, ExactFit, Addition, SubsetRecord)
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]

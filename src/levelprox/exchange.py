@@ -254,9 +254,8 @@ class Exchange:
     def _inexact(self, gain: Vector) -> Vector:
         """Return by how much more may be gained because the fit itself is not exact."""
         gap = self.fit.gap if math.isfinite(self.fit.gap) else 0.0
-        return gap + 2 * np.sqrt(
-            gap * np.maximum(np.where(np.isfinite(gain), gain, 0.0), 0.0) + gap * abs(self.fit.psi)
-        )
+        gained = np.maximum(np.where(np.isfinite(gain), gain, 0.0), 0.0)
+        return gap + 2 * math.sqrt(gap) * np.sqrt(gained + abs(self.fit.psi))
 
     def gains(self, i: int) -> Vector:
         """What exchanging the i-th feature of the fit for each other feature gains; −inf for those in the fit."""

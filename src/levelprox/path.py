@@ -27,7 +27,7 @@ from levelprox.objectives import Objective
 from levelprox.pieces import pieces_of
 from levelprox.problem import Problem
 from levelprox.result import CUT_SHORT, Status
-from levelprox.subset import Exchanges, Subset
+from levelprox.subset import Additions, Exchanges, Subset
 from levelprox.subsolvers import choose
 from levelprox.validation import finite, real_array, whole
 from levelprox.validation import nonnegative as at_least_zero
@@ -36,7 +36,7 @@ from levelprox.working_set import WorkingSet
 Vector = NDArray[np.float64]
 
 #: What the state of a path is made of.
-KINDS: tuple[type, ...] = (*run_state.KINDS, *budget.KINDS, Solution, WorkingSet, Subset, Exchanges)
+KINDS: tuple[type, ...] = (*run_state.KINDS, *budget.KINDS, Solution, WorkingSet, Subset, Exchanges, Additions)
 
 
 @dataclass(frozen=True, eq=False)
