@@ -51,6 +51,7 @@ def test_there_are_two_thousand_problems_and_every_kind_with_every_loss():
     assert set(KINDS) == {case(seed, "squared").kinds[0] for seed in range(SHARES["squared"])}
 
 
+@pytest.mark.cpu_budget(30, "five problems, some of which are hard")
 @pytest.mark.parametrize(("loss", "part"), PARTS)
 def test_claims_hold_by_brute_force(loss, part):
     wrong = []

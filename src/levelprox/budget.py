@@ -26,6 +26,7 @@ from levelprox.journal import Journal, keeping
 from levelprox.kinked_search import KinkedSearch
 from levelprox.limits import limited
 from levelprox.objectives import Asked, LinearModel, Model, Objective
+from levelprox.objectives.by_class import ByClass
 from levelprox.problem import Problem
 from levelprox.refit import Fit
 from levelprox.result import CUT_SHORT
@@ -126,7 +127,7 @@ def best_subset(
     problem = Problem(objective, MCP.from_threshold(1.0), count + 0.5, _weights(objective, keep), nonnegative)
     watch = Watch(seconds, most, callback)
     kind = DistantSearch if isinstance(objective, Asked) else Search if objective.curved else KinkedSearch
-    standardised = objective.standardised() if kind is Search and isinstance(objective, LinearModel) else None
+    standardised = objective.standardised() if kind is Search and isinstance(objective, LinearModel | ByClass) else None
 
     def identity() -> dict[str, str]:
         kept, signs = problem.exempt, problem.must_be_nonnegative()
@@ -138,7 +139,7 @@ def best_subset(
         if standardised is None:
             found = kind(problem, *arguments)()
         else:
-            assert isinstance(objective, LinearModel)
+            assert isinstance(objective, LinearModel | ByClass)
             found = Search(replace(problem, objective=standardised), *arguments, data=objective)()
         return replace(found, message=found.message + journal.advice) if found.status in CUT_SHORT else found
 

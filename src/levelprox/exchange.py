@@ -320,6 +320,14 @@ class Exchange:
             return gain
         j = np.flatnonzero(self.outside & (np.einsum("jaa->j", self.own) > 0))
         ridge = _DEPENDENT * np.einsum("jaa->j", self.own[j])[:, None, None] * np.eye(self.width)
-        step = np.linalg.solve(left[j] + ridge, gradient[j][:, :, None])[:, :, 0]
+        step = _solved(left[j] + ridge, gradient[j][:, :, None])[:, :, 0]
         gain[j] = 0.5 * np.einsum("ja,ja->j", gradient[j], step)
         return gain
+
+
+def _solved(A: Matrix, b: Matrix) -> Matrix:
+    """Return A⁻¹b of several matrices; the shortest solutions where one is singular."""
+    try:
+        return np.asarray(np.linalg.solve(A, b), np.float64)
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.pinv(A, hermitian=True) @ b, np.float64)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
+from levelprox.class_refit import class_fit
 from levelprox.columns import Columns
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
 from levelprox.objectives.by_class import ByClass
@@ -250,6 +251,8 @@ class Refits:
             x = np.zeros(part.dimension)  # large coefficients held each other; without one of them all bounds may break
         if not np.any(part.must_be_nonnegative()):
             model = self._with_columns(objective, features)
+            if isinstance(model, MultinomialModel) and model is not objective:
+                return self._by_class(features, objective, model, x, accuracy)
             found = _by_newton(model, x, tolerance, accuracy)
             if found is not None:
                 return Fit(features, *found, *_gap(model, *found[1:]))
@@ -264,11 +267,25 @@ class Refits:
         hessian = objective.hessian_of(margins, True)
         return Fit(features, end.x, end.psi, margins, hessian, *_gap(objective, end.psi, margins, hessian))
 
+    def _by_class(
+        self, features: Features, objective: Model, model: MultinomialModel, x: Vector, accuracy: float
+    ) -> Fit:
+        """Return the fit of a softmax model over columns that are at hand."""
+        ones = np.flatnonzero(np.isin(features, self.objective.exempt)).astype(np.intp)
+        x, basis = class_fit(model, self._dense(features), ones, x, accuracy)
+        z = objective.margins(x)
+        psi = objective.value_of(z)
+        gap, resolution = _gap(basis, psi, z, basis.hessian_of(z))
+        return Fit(features, x, psi, z, model.hessian_of(z), min(gap, psi), resolution)
+
+    def _dense(self, features: Features) -> Matrix:
+        n = self.objective.n_margins // self.objective.width
+        return np.array([column.dense(n) for column in self.stored(features)]).T
+
     def _with_columns(self, objective: Model, features: Features) -> Model:
         """ψ over these features; of several classes with their columns side by side, for they are looked at often."""
         if isinstance(objective, ByClass) and features.size and self.stored.fit_in(features):
-            n = objective.design.shape[0]
-            return objective.over(np.array([column.dense(n) for column in self.stored(features)]).T)
+            return objective.over(self._dense(features))
         return objective
 
 

@@ -30,6 +30,7 @@ from levelprox.forward import FEW, forward
 from levelprox.journal import Journal
 from levelprox.null_fit import NullFit, null_fit
 from levelprox.objectives import LinearModel, Model
+from levelprox.objectives.by_class import ByClass
 from levelprox.pieces import Directly, Pieces, pieces_of
 from levelprox.problem import Problem
 from levelprox.refit import Fit, last_digits, lowest
@@ -70,10 +71,9 @@ class Search:
         Of what is found, to go on from.
     pieces : Pieces
         How pieces of work are done, where this is part of another search.
-    data : LinearModel, optional
-        ψ over the columns as they are, where `problem` has them standardised (`LinearModel.standardised`): what is
-        returned is
-        in its units.
+    data : LinearModel or ByClass, optional
+        ψ over the columns as they are, where `problem` has them standardised (`standardised`): what is returned is in
+        its units.
     """
 
     problem: Problem
@@ -84,7 +84,7 @@ class Search:
     start: Features | None = None
     journal: Journal = field(default_factory=Journal)
     pieces: Pieces = field(default_factory=Directly)
-    data: LinearModel | None = None
+    data: LinearModel | ByClass | None = None
 
     def __call__(self) -> Subset:
         self.pieces = pieces_of(self.journal, self.as_state, self.take)
@@ -333,7 +333,7 @@ class Search:
         support = self.problem.counted(np.flatnonzero(self.problem.sizes(x)))
         stationarity = relative_stationarity(self.problem, x, fit.features, self.null)
         if self.data is not None:
-            x = cast(LinearModel, self.objective).unstandardised(x)
+            x = cast(LinearModel | ByClass, self.objective).unstandardised(x)
         objective = self.objective if self.data is None else self.data
         psi = objective.value_and_gradient(x)[0]
         exchanges = Exchanges(examined, self.swaps.total(fit))

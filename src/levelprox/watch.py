@@ -42,7 +42,7 @@ def _falls_farther_out(objective: Objective, x: Vector) -> bool:
     if objective.convex_start is None:
         return True
     here, far = (objective.value_and_gradient(t * x)[0] for t in (1.0, _FAR))
-    return here - far > _SHOWS * abs(here)
+    return here == 0 or here - far > _SHOWS * abs(here)
 
 
 class Watch:

@@ -15,8 +15,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
-from levelprox.designs import DenseDesign, Design, InterceptDesign, ScaledDesign, as_design, scaled_by
-from levelprox.designs.moments import moments_of
+from levelprox.designs import (
+    Design,
+    InterceptDesign,
+    ScaledDesign,
+    as_design,
+    scaled_by,
+    standardised,
+    unstandardised,
+)
 from levelprox.errors import InvalidInputError
 from levelprox.limits import TimeLimitError, interruptible, seconds_left
 from levelprox.losses import Loss, check_weights, loss_by_name
@@ -26,8 +33,6 @@ from levelprox.objectives.curved import Matrix
 from levelprox.objectives.model import Model
 from levelprox.validation import finite
 
-# Deviations from zero of a mean, and ratio of units, from which on columns are better standardised.
-_FAR_MEAN, _FAR_UNITS = 100.0, 1000.0
 # Margins this close to a kink, relative to what they are a sum of, count as at it.
 _KINK = 1e-12
 _ALL = slice(None)
@@ -38,8 +43,8 @@ _DERIVED = ("compiled", "by_rows", "row_squares", "curvature", "_column_squares"
 
 
 def gains_for_ever(values: list[float]) -> bool:
-    """Whether a bounded loss only falls, ever farther out on a ray."""
-    return values[-1] < values[0] and bool(np.all(np.diff(values) <= 0))
+    """Whether a bounded loss only falls, ever farther out on a ray; 0 is reached only by rounding."""
+    return (values[-1] < values[0] or values[0] == 0) and bool(np.all(np.diff(values) <= 0))
 
 
 class _ColumnSquares(NamedTuple):
@@ -298,27 +303,14 @@ class LinearModel(Model):
         return self.design.column_magnitudes()
 
     def standardised(self) -> LinearModel | None:
-        """Return the model over centred and scaled columns; None unless their means or units would cost digits.
-
-        Columns are centred where there is an intercept, and divided by a power of two near their standard deviation.
-        """
-        design = self.design
-        base = design.base if isinstance(design, InterceptDesign) else design
-        if not isinstance(base, DenseDesign) or (design is not base and design.ones.tolist() != [base.shape[1]]):
+        """Return the model over centred and scaled columns; None unless their means or units would cost digits."""
+        design = standardised(self.design, self.sample_weight)
+        if design is None:
             return None
-        moments = moments_of(base, self.sample_weight)
-        centred = design is not base
-        size = moments.scale if centred else moments.magnitude
-        varies = ~moments.constant if centred else np.hypot(moments.mean, moments.deviation) > 0
-        offset = centred and bool(np.any((np.abs(moments.mean) > _FAR_MEAN * moments.deviation) & varies))
-        if not np.any(varies) or not (offset or size[varies].max() > _FAR_UNITS * size[varies].min()):
-            return None
-        scale = np.where(varies, np.ldexp(1.0, np.frexp(size)[1] - 1), 1.0)
         whole = copy.copy(self)
         for name in _DERIVED:
             whole.__dict__.pop(name, None)
-        scaled = ScaledDesign(base, np.where(varies, moments.mean, 0.0) if centred else None, scale)
-        whole.design = InterceptDesign(scaled) if centred else scaled
+        whole.design = design
         return whole
 
     def column_noise(self) -> Vector | None:
@@ -333,12 +325,7 @@ class LinearModel(Model):
 
     def unstandardised(self, x: Vector) -> Vector:
         """Return the coefficients for the data themselves, of coefficients for what `standardised` returned."""
-        design = self.design
-        scaled = design.base if isinstance(design, InterceptDesign) else design
-        assert isinstance(scaled, ScaledDesign)
-        d = scaled.shape[1]
-        coefficients, shift = scaled.unscaled(x[:d])
-        return np.concatenate([coefficients, x[d:] + shift])
+        return unstandardised(self.design, x[:, None])[:, 0]
 
     def typical_curvatures(self) -> Vector:
         """Return a typical ℓ'' of the loss times Σ s_i X_ij² / Σ s_i, one number for each coordinate."""
