@@ -166,10 +166,10 @@ def test_weights_signs_kept_features_and_no_intercept(loss, special):
 
 @pytest.mark.parametrize("loss", KINKED)
 def test_what_is_proved_is_true(loss):
-    whole = kinked(loss, 3, n=30, d=25)
-    some, every = fitted(whole, 4), fitted(whole, 4, prove=True)
-    assert 50 <= some.exchanges.examined <= some.exchanges.total == 84 and every.exchanges.proved
-    for i, j in itertools.product(every.support, set(range(25)) - {*every.support.tolist()}):
+    whole = kinked(loss, 3, n=20, d=20)
+    some, every = fitted(whole, 3), fitted(whole, 3, prove=True)
+    assert 30 <= some.exchanges.examined <= some.exchanges.total == 51 and every.exchanges.proved
+    for i, j in itertools.product(every.support, set(range(20)) - {*every.support.tolist()}):
         assert whole.psi({*every.support.tolist(), j} - {i}) >= every.psi * (1 - 1e-9)
 
 
@@ -229,7 +229,7 @@ def test_every_storage_gives_the_same_set():
 
 
 def test_starts_limits_and_callbacks():
-    whole = kinked("absolute", 6, n=60, d=20)
+    whole = kinked("absolute", 6, n=40, d=20)
     cold = fitted(whole, 4)
     warm = fitted(whole, 4, start=cold.support)
     assert np.array_equal(warm.support, cold.support) and warm.n_grad < cold.n_grad

@@ -153,9 +153,10 @@ def test_nearly_solved_has_its_own_name(problem):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_c66_tol_zero_runs_to_max_iter(problem):
-    result = solve(problem, tol=0, max_iter=60)
-    assert result.status in (Status.MAX_ITER, Status.SOLVED)
-    assert result.n_outer == 60 or result.kkt == 0
+    for subsolver, steps in (("auto", 20), ("spectral", 60)):
+        result = solve(problem, tol=0, max_iter=steps, subsolver=subsolver)
+        assert result.status in (Status.MAX_ITER, Status.SOLVED)
+        assert result.n_outer == steps or result.kkt == 0
 
 
 def test_c67_tol_below_resolution_is_said_and_ends():

@@ -386,8 +386,8 @@ def test_data_in_any_unit(loss, unit):
 def test_sparse_data_and_more_features_than_samples():
     rng = np.random.default_rng(4)
     for storage in ("csr", "csc"):
-        X = scipy.sparse.random_array((100, 3000), density=0.02, rng=rng, format=storage)
-        b = np.sign(X @ rng.standard_normal(3000) + 0.1)
+        X = scipy.sparse.random_array((60, 1000), density=0.03, rng=rng, format=storage)
+        b = np.sign(X @ rng.standard_normal(1000) + 0.1)
         for constraint, level in ((MCP.from_threshold(2.0), 8.5), (L1(), 20.0)):
             fit = honest(Problem(LinearModel(X, b, "logistic", fit_intercept=True), constraint, level))
             assert fit.n_outer <= 15
