@@ -106,7 +106,7 @@ def test_nothing_but_useless_columns(loss):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("k", [1, 8])
 def test_more_features_than_samples(loss, k):
-    n, d = (10, 15) if loss == "multinomial" else (15, 60)
+    n, d = (10, 12) if loss == "multinomial" else (15, 60)
     whole = table(loss, 11, n=n, d=d, intercept=True)
     found = searched(whole.objective, k)
     separable = loss in ("logistic", "multinomial") and k == 8
