@@ -107,7 +107,7 @@ def check_theorem_conv_asym_kkt(losses=("squared", "cauchy")):
             problem = problem_for(constraint, loss, seed=2)
             gamma, mu = proximal_weight(problem), problem.objective.weak_convexity
             etas = Geometric(eta0=problem.level / 2, ratio=0.7).sequence(problem.level, 0.0)
-            steps = follow(problem, etas, gamma, Spectral(max_steps=30), 130)
+            steps = follow(problem, etas, gamma, Spectral(max_steps=30), 180)
             for step in steps:
                 zeta = max(problem.objective.smoothness * 0.9**step.k, 1e-12)
                 assert_at_most(step.gap, (gamma - mu) / 4 * step.moved + zeta, f"inexactness, k = {step.k}")
