@@ -75,8 +75,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         slowdown = max(_SLOWDOWN, _slowdown())
         if used > LOADED * budget * slowdown:
             pytest.fail(
-                f"{used:.2f} s of processor time, where {budget:g} s are allowed ({LOADED:g} times as much under load), on a"
-                f" machine {slowdown:.1f} times slower than the reference: make the case smaller, or mark it"
+                f"{used:.2f} s of processor time, where {budget:g} s are allowed ({LOADED:g} times that under load), on"
+                f" a machine {slowdown:.1f} times slower than the reference: make the case smaller, or mark it"
                 " cpu_budget(seconds, why)",
                 pytrace=False,
             )

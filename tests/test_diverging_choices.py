@@ -194,20 +194,15 @@ def test_losses_that_cannot_grow_without_bound_keep_their_score(loss):
     assert model.best_params_ == {"n_features": 1} or loss != "sigmoid"
 
 
-@pytest.fixture(scope="module", params=["softmax", "ovr"])
-def several(request):
-    """A choice between no and two features of data whose classes two features separate; what it warned of."""
+@pytest.mark.parametrize("multi_class", ["softmax", "ovr"])
+def test_several_classes(multi_class):
     rng = np.random.default_rng(0)
     y = np.array(["a", "b", "c"])[np.arange(N) % 3]
     X = rng.standard_normal((N, 2))
     X[:, 0] += 10 * (y == "b")
     X[:, 1] += 10 * (y == "c")
-    model = SparseClassifierCV(n_features=[0, 2], cv=StratifiedKFold(2), multi_class=request.param)
-    return model, of_folds(caught(model, X, y))
-
-
-def test_several_classes(several):
-    model, (text,) = several
+    model = SparseClassifierCV(n_features=[0, 2], cv=StratifiedKFold(2), multi_class=multi_class)
+    (text,) = of_folds(caught(model, X, y))
     assert "scored by accuracy" in text and model.best_params_ == {"n_features": 2}
     assert model.cv_results_["mean_test_score"][1] > 0.9
 
