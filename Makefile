@@ -22,8 +22,8 @@ test: $(VENV)/.built $(VENV)/.tools
 	$(MAKE) --no-print-directory --jobs=2 lint suite
 
 REST := faults or browser or studies or torch or extended
-# A test beyond its limit of time ends its worker. A new worker would run it again, up to 4 times per core (loadfile),
-# and lose the rest or wait for ever (loadgroup): the run ends with what the other workers have begun, and fails.
+# A test beyond its limit of time ends its worker. With a new worker, --dist=loadfile runs the test again and again, or
+# waits for ever (xdist 3.8). Without one, the run fails with what the other workers have begun.
 XDIST := -n $(JOBS) --max-worker-restart=0
 suite: $(VENV)/.built $(VENV)/.tools
 	$(BIN)/python -m pytest $(XDIST) --dist=loadfile -m "not ($(REST))"
