@@ -22,8 +22,11 @@ test: $(VENV)/.built $(VENV)/.tools
 	$(MAKE) --no-print-directory --jobs=2 lint suite
 
 REST := faults or browser or studies or torch or extended
+# A test beyond its limit of time ends its worker. With a new worker, --dist=loadfile runs the test again and again, or
+# waits for ever (xdist 3.8). Without one, the run fails with what the other workers have begun.
+XDIST := -n $(JOBS) --max-worker-restart=0
 suite: $(VENV)/.built $(VENV)/.tools
-	$(BIN)/python -m pytest -n $(JOBS) --dist=loadfile -m "not ($(REST))"
+	$(BIN)/python -m pytest $(XDIST) --dist=loadfile -m "not ($(REST))"
 
 lint: $(VENV)/.built $(VENV)/.tools
 	$(BIN)/ruff check .
@@ -36,7 +39,7 @@ test-all: test
 	$(MAKE) --no-print-directory test-rest
 
 test-rest: $(VENV)/.built $(VENV)/.tools $(VENV)/.all
-	$(BIN)/python -m pytest -n $(JOBS) --dist=loadfile -m "$(REST)"
+	$(BIN)/python -m pytest $(XDIST) --dist=loadfile -m "$(REST)"
 
 # The report page; fails where no Chromium is found. LEVELPROX_SCREENSHOTS=folder keeps what it looks like.
 test-page: $(VENV)/.built $(VENV)/.tools
@@ -44,14 +47,14 @@ test-page: $(VENV)/.built $(VENV)/.tools
 
 # The long versions of the randomised tests, and everything else.
 test-long: $(VENV)/.built $(VENV)/.tools $(VENV)/.all
-	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest -n $(JOBS) --timeout=7200
+	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest $(XDIST) --timeout=7200
 
 # Fits killed a hundred times each, workers of a cluster twenty times, and every bit of files flipped.
 test-faults: $(VENV)/.built $(VENV)/.tools
-	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest -n $(JOBS) --timeout=7200 -rP tests/test_kill.py tests/test_checkpoint.py tests/test_resume.py tests/test_dask_faults.py
+	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest $(XDIST) --timeout=7200 -rP tests/test_kill.py tests/test_checkpoint.py tests/test_resume.py tests/test_dask_faults.py
 
 coverage: $(VENV)/.built $(VENV)/.tools $(VENV)/.all
-	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term-missing --cov-fail-under=95
+	$(BIN)/python -m pytest $(XDIST) --cov --cov-report=term-missing --cov-fail-under=95
 
 # Against other programs, which live in an environment of their own on top of .venv: results/bench. Hours; it resumes.
 BENCH := .venv-bench

@@ -32,6 +32,8 @@ if not LONG:
 
 #: Seconds of processor time of one case, its fixtures excluded.
 CPU_BUDGET = 1.0
+#: A loaded machine has slower caches; cases are written for the budget itself.
+LOADED = 2.0
 #: What `_loop` takes on the machine for which the budget is meant.
 LOOP_SECONDS = 0.018
 #: Tests that `make test` leaves out. They have a limit of time alone.
@@ -63,18 +65,19 @@ def _processor_time() -> float:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a case that takes more than its budget; processor time does not depend on what else the machine does."""
+    """Fail a case that takes more than its budget; processor time depends little on what else the machine does."""
     began = _processor_time()
     result = yield
     used = _processor_time() - began
     marker = item.get_closest_marker("cpu_budget")
     budget = marker.args[0] if marker else CPU_BUDGET
-    if used > budget and not LONG and not any(map(item.get_closest_marker, WITHOUT_BUDGET)):
+    if used > LOADED * budget and not LONG and not any(map(item.get_closest_marker, WITHOUT_BUDGET)):
         slowdown = max(_SLOWDOWN, _slowdown())
-        if used > budget * slowdown:
+        if used > LOADED * budget * slowdown:
             pytest.fail(
-                f"{used:.2f} s of processor time, where {budget:g} s are allowed on a machine {slowdown:.1f} times"
-                " slower than the reference: make the case smaller, or mark it cpu_budget(seconds, why)",
+                f"{used:.2f} s of processor time, where {budget:g} s are allowed ({LOADED:g} times that under load), on"
+                f" a machine {slowdown:.1f} times slower than the reference: make the case smaller, or mark it"
+                " cpu_budget(seconds, why)",
                 pytrace=False,
             )
     return result

@@ -198,7 +198,7 @@ def test_losses_that_cannot_grow_without_bound_keep_their_score(loss):
 def test_several_classes(multi_class):
     rng = np.random.default_rng(0)
     y = np.array(["a", "b", "c"])[np.arange(N) % 3]
-    X = rng.standard_normal((N, 3))
+    X = rng.standard_normal((N, 2))
     X[:, 0] += 10 * (y == "b")
     X[:, 1] += 10 * (y == "c")
     model = SparseClassifierCV(n_features=[0, 2], cv=StratifiedKFold(2), multi_class=multi_class)

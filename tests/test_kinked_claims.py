@@ -19,7 +19,7 @@ from scipy.optimize import linprog
 from levelprox import LinearModel, OneVsRestModel, Status, Subset, best_subset, kinked_search, losses, vertex
 
 PROBLEMS = 6000 if os.environ.get("LEVELPROX_LONG_TESTS") else 300
-BLOCK = 5  # problems per test
+BLOCK = 2  # problems per test
 TOLERANCE = 1e-7  # of the loss without features
 KINDS = ["dense", "rare", "twins", "units", "offset", "powers", "ties", "exact", "nearly exact"]
 

@@ -100,6 +100,7 @@ def test_no_warm_up():
     assert first < later + 0.3
 
 
+@pytest.mark.cpu_budget(15, "the demo itself")
 def test_the_demo_keeps_its_word():
     demo = Path(__file__).parent.parent / "examples" / "demo.py"
     output = children.run(demo.read_text()).stdout

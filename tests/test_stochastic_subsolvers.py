@@ -226,7 +226,7 @@ import numpy as np
 from tests.test_stochastic_subsolvers import SGD, SVRG, check_feasible, sparse_model, subproblem_of
 subproblem, start = subproblem_of(sparse_model())
 long = SGD(passes=1e5) if sys.argv[1] == "SGD" else SVRG(inner_passes=1e5)
-long.limited_to(1).solve(subproblem, start)  # what is computed once is computed now
+type(long)().limited_to(1).solve(subproblem, start)  # what is computed once is computed now
 print("ready", flush=True)
 stopped = long.solve(subproblem, start, rng=np.random.default_rng(0))
 assert stopped.stop == "interrupted" and stopped.n_inner > 0
