@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 
-import cvxpy as cp
 import numpy as np
 import pytest
 
@@ -236,6 +235,9 @@ def test_kinks_give_a_choice_of_subgradients():
     problem = Problem(LinearModel(np.ones((3, 1)), [1.0, 2.0, 4.0], "absolute"), L1(), 10.0)
     assert certify(problem, [2.0]).kkt <= 1e-9
     assert certify(problem, [2.1]).kkt == pytest.approx(1 / 3, rel=1e-6)
+
+
+def test_subgradients_are_chosen_at_the_solution_of_another_solver(cp):
     rng = np.random.default_rng(0)
     X, b = rng.standard_normal((30, 3)), rng.standard_normal(30)
     x = cp.Variable(3)

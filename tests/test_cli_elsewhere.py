@@ -48,7 +48,7 @@ def served():
 def address():
     process, found = served()
     yield found
-    process.communicate(timeout=30)
+    process.communicate()
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +179,7 @@ def test_passes_are_told_of(files, run, monkeypatch):
     assert "chunk" not in err
 
 
+@pytest.mark.torch
 def test_a_device_gives_the_same_model(files, fitted):
     found = fitted(files / "cancer.parquet", *LEVEL, "--device", "cpu")
     expected = fitted(files / "cancer.parquet", *LEVEL)

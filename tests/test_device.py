@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
-import torch
 
 from levelprox.constraints import MCP
 from levelprox.designs import ScaledDesign, as_design, device, namespace
@@ -28,6 +27,7 @@ from levelprox.problem import Problem
 from levelprox.solve import solve
 from tests.registries import LOSSES, targets_of
 
+torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
 
 SMOOTH = [loss for loss in LOSSES if loss.smooth and loss.name != "smoothed"]

@@ -7,7 +7,6 @@ import dataclasses
 from fractions import Fraction
 from itertools import islice, repeat
 
-import cvxpy as cp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -139,7 +138,7 @@ def test_it_agrees_with_bisection(case):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_it_agrees_with_an_independent_solver(seed):
+def test_it_agrees_with_an_independent_solver(seed, cp):
     rng = np.random.default_rng(seed)
     v, weights = rng.standard_normal((5, 3)), rng.uniform(0.5, 2, 5)
     x = cp.Variable((5, 3))
@@ -490,7 +489,7 @@ def test_spectral_steps_reach_kkt_points_on_every_constraint(models, constraint)
 
 
 @pytest.mark.parametrize("subsolver", [Spectral(), Nesterov(), ACSA()], ids=lambda s: s.name)
-def test_all_full_gradient_subsolvers_run_on_groups(subsolver):
+def test_all_full_gradient_subsolvers_run_on_groups(subsolver, cp):
     """The ℓ1 problem is convex: they all end at the same ψ."""
     problem = Problem(GROUPED_OBJECTIVES[0], L1(), 0.8, weights=[1, 1, 1, 1, 1, 1, 1, 0])
     found = steps_of(problem, subsolver, tol=1e-6)

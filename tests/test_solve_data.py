@@ -266,11 +266,11 @@ def test_c25_c59_a_wide_level_gives_the_plain_fit_with_sparse_and_float32_data()
 
 
 def test_c56_many_empty_columns_cost_little():
-    X = scipy.sparse.csr_array(([1.0, 2.0, 3.0], ([0, 1, 2], [5, 77, 2_000_000])), shape=(3, 2**21))
-    began = time.monotonic()
+    X = scipy.sparse.csr_array(([1.0, 2.0, 3.0], ([0, 1, 2], [5, 77, 500_000])), shape=(3, 2**19))
+    began = time.process_time()
     result = solve(Problem(LinearModel(X, [1.0, 2.0, 3.0]), MCP, 1.5))
     assert result.success
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 5
 
 
 def test_a_wide_level_with_signs_gives_nonnegative_least_squares():

@@ -70,7 +70,9 @@ class Certificate:
     degenerate_check : str
         "checked", "no degenerate level" or "not checked: unequal weights".
     dual_bound : float
-        An upper bound on the multiplier of an exact KKT point at x (Lemma "dual_bound" at its fixed point).
+        An upper bound on the multiplier of an exact KKT point at x (Lemma "dual_bound" at its fixed point). For ψ that
+        is not convex it needs λ_max of X'X; where a time limit or Ctrl-C left no time for that, the trace takes its
+        place, and the bound is larger.
     gradient_error : float
         Standard error of ‖∇ψ‖ where ψ is known through samples only; 0 where it is exact.
     near_epsilon, near_delta : float or None
@@ -203,8 +205,13 @@ def _first_order(
     return every[best], subgradients.gradient(found[best]), subgradients.slopes_at(found[best])
 
 
-def assemble(problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit) -> Certificate:
-    """The certificate from ψ and a (sub)gradient at x that are already known; without the possible gain."""
+def assemble(
+    problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit, *, bounded: bool = True
+) -> Certificate:
+    """The certificate from ψ and a (sub)gradient at x that are already known; without the possible gain.
+
+    Without `bounded` the bound on the multiplier is inf: it may need many passes over the data.
+    """
     g = problem.g(x)
     slack = problem.level - g
     residual = Residual(problem, x, gradient)
@@ -233,7 +240,7 @@ def assemble(problem: Problem, x: Vector, psi: float, gradient: Vector, null: Nu
         else int(np.count_nonzero(problem.weights[residual.support])),
         degenerate_distance=distance,
         degenerate_check=check,
-        dual_bound=_dual_bound(problem, x, residual, slack, psi, null),
+        dual_bound=_dual_bound(problem, x, residual, slack, psi, null) if bounded else np.inf,
     )
 
 

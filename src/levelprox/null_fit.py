@@ -48,7 +48,7 @@ class NullFit:
     curvature: float = 0.0
 
 
-def null_fit(problem: Problem, seconds: float = math.inf) -> NullFit:
+def null_fit(problem: Problem, seconds: float = math.inf, fitted: Vector | None = None) -> NullFit:
     """The origin, but for the exempt features, which are fitted; scales are measured there.
 
     Where ψ is not convex, its convex start (`Loss.convex_start`) is fitted first, and from there ψ itself, unless its
@@ -56,6 +56,14 @@ def null_fit(problem: Problem, seconds: float = math.inf) -> NullFit:
     fit of the convex start is the null fit. Either way it is a function of the problem alone.
 
     Where features have several coefficients, the scale is of the largest ‖∇ψ_j‖₂: what keeps a whole feature at zero.
+
+    Parameters
+    ----------
+    problem : Problem
+    seconds : float
+        How long the exempt features may be fitted.
+    fitted : ndarray, optional
+        Their coefficients, where they are known.
     """
     x = np.zeros(problem.dimension)
     exempt = problem.exempt
@@ -63,7 +71,9 @@ def null_fit(problem: Problem, seconds: float = math.inf) -> NullFit:
     if exempt.size:
         at_origin = _size(problem, problem.objective.value_and_gradient(x)[1])
         places = problem.coordinates(exempt)
-        x[places] = _fit(problem.objective.restrict(exempt), problem.must_be_nonnegative()[places], seconds)
+        if fitted is None:
+            fitted = _fit(problem.objective.restrict(exempt), problem.must_be_nonnegative()[places], seconds)
+        x[places] = fitted
     psi, gradient = problem.objective.value_and_gradient(x)
     scale = _size(problem, gradient, counted=True)
     # Where the exempt features alone fit the data, what is left of the gradient is rounding, not a scale.
@@ -81,7 +91,7 @@ def _scale_of_a_fit(problem: Problem, x: Vector, left: float, at_origin: float) 
     unless ψ falls for ever towards x, and has no curvature left.
     """
     objective = problem.objective
-    if math.isfinite(objective.smoothness) or objective.is_separated(x):
+    if objective.bounded_curvature or objective.is_separated(x):
         return at_origin
     near = objective.value_and_gradient((1 - _CLOSE) * x)[1]
     close = _size(problem, near) / _CLOSE

@@ -77,7 +77,7 @@ def _newton_step(
     a = parts.slopes
     if not np.any(a):
         return None  # all of them cost nothing more: the level is no equation in them
-    if at.hessian is None or objective.weak_convexity > 0:  # the model has |ℓ''| where it must be convex
+    if at.hessian is None or not objective.convex:  # the model has |ℓ''| where it must be convex
         hessian = cast(Curved, objective.restrict(support)).hessian_of(at.margins, False)
     else:
         hessian = at.hessian[np.ix_(places, places)]

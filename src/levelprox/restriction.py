@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.lcpp import lcpp, without_level
+from levelprox.limits import TimeLimitError, end_now
 from levelprox.null_fit import NullFit
 from levelprox.objectives import Curved, Quadratic
 from levelprox.polish import polish
@@ -81,7 +82,10 @@ def solve_restriction(problem: Problem, start: Iterate, enough: Enough, how: How
         for step in way(problem, start, residual, y, enough, how):
             at = step
     except KeyboardInterrupt:
+        end_now()
         return replace(at, stop="interrupted")
+    except TimeLimitError:
+        pass  # the limit has passed, and the caller sees that
     return at
 
 
@@ -128,7 +132,7 @@ def by_models(problem: Problem, at: Iterate, residual: float, y: float, enough: 
             assert new.margins is not None
             new = replace(new, hessian=at.hessian if trusted else objective.hessian_of(new.margins, True))
         at = new
-        if objective.weak_convexity > 0:  # its models have |ℓ''|, and cannot give the last digits
+        if not objective.convex:  # its models have |ℓ''|, and cannot give the last digits
             at, residual, y = _polished(problem, at, residual, y, enough, how.null)
         yield replace(at, n_inner=steps, n_proj=projections)
         if _at_the_floor(before, at, last, residual):

@@ -10,10 +10,12 @@ Table 2 of the paper; Zhang (2010), Annals of Statistics 38(2).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
-from levelprox.constraints.base import Constraint, Double, in_interval, unit_cap
+from levelprox.constraints.base import Constraint, Double, above, in_interval, unit_cap
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,10 @@ class MCP(Constraint):
         """θλ, where the slope reaches 0."""
         return self.theta * self.lam
 
-    @property
+    @cached_property
     def cap(self) -> float:
-        """θλ²/2, reached at the threshold."""
-        return self.threshold * self.lam / 2  # θλ·λ, for λ² may underflow where θλ² does not
+        """θλ²/2, reached at the threshold; rounded up, so that m caps are never less than m coefficients cost."""
+        return above(Fraction(self.theta) * Fraction(self.lam) ** 2 / 2)
 
     @property
     def lipschitz(self) -> float:

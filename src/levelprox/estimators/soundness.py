@@ -22,7 +22,7 @@ from levelprox.estimators.task import Budget
 from levelprox.fingerprint import Fingerprint
 from levelprox.projection import group_norms
 from levelprox.result import Record, Status
-from levelprox.subset import Exchanges, SubsetCertificate, SubsetRecord
+from levelprox.subset import Additions, Exchanges, SubsetCertificate, SubsetRecord
 
 #: All that a fit may set, in the order of a file, and what it must be.
 FITTED: dict[str, Callable[[Any], bool]] = {
@@ -122,7 +122,8 @@ def _check_budget(model: Any) -> None:
         if told != model.level_:
             raise InvalidInputError(f"level_ = {model.level_!r}, and certificate_ speaks of {told!r}")
     if hasattr(model, "constraint_"):
-        g = model.constraint_.total(sizes, weight)
+        # `total` is a bound in exact arithmetic; files of earlier versions obey the level as `value` sums it.
+        g = min(model.constraint_.total(sizes, weight), model.constraint_.value(sizes, weight))
         if not g <= model.level_:
             raise InvalidInputError(f"g(scale_ · coef_) = {g!r} is above level_ = {model.level_!r}")
         return
@@ -169,6 +170,9 @@ def _check_search(told: SubsetCertificate) -> None:
         raise InvalidInputError(f"certificate_ says of feature {told.addition} that it gains most, and not how much")
     if not 0 <= told.exchanges.examined <= told.exchanges.total:
         raise InvalidInputError(f"{told.exchanges.examined} of {told.exchanges.total} exchanges cannot be examined")
+    additions: Exchanges | None = getattr(told, "additions", None)
+    if additions is not None and not 0 <= additions.examined <= additions.total:
+        raise InvalidInputError(f"{additions.examined} of {additions.total} additions cannot be examined")
 
 
 def _check_residuals(told: Certificate, model: Any) -> None:
@@ -249,6 +253,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "Phase": (str,),
     "None": (type(None),),
+    "Additions": (Additions,),
     "Exchanges": (Exchanges,),
     "tuple[int, int]": (tuple,),
 }

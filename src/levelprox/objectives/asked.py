@@ -187,6 +187,10 @@ class Asked(Curved):
     def column_squares(self) -> Vector:
         """Σ s_i a_ij² / Σ s of every feature that this is a function of."""
 
+    @abstractmethod
+    def accuracy(self, x: Vector) -> float:
+        """The share of the samples, by weight, whose class has the largest margin at x; of labels only."""
+
     @property
     @abstractmethod
     def column_means(self) -> Vector:

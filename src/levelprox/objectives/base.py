@@ -57,6 +57,11 @@ class Objective(ABC):
         """μ of Assumption 1: ψ + μ/2 ‖·‖² is convex. 0 for convex ψ."""
 
     @property
+    def convex(self) -> bool:
+        """Whether ψ is known to be convex; cheap, where `weak_convexity` may need passes over the data."""
+        return self.weak_convexity == 0
+
+    @property
     @abstractmethod
     def curvature(self) -> float:
         """A typical size of the second derivative of ψ along one coordinate; it sets the scale of γ."""
@@ -70,6 +75,11 @@ class Objective(ABC):
     def smoothness(self) -> float:
         """L: how fast ∇ψ can change. inf where it is not known."""
         return math.inf
+
+    @property
+    def bounded_curvature(self) -> bool:
+        """Whether `smoothness` is finite; cheap, where L itself may need passes over the data."""
+        return math.isfinite(self.smoothness)
 
     @property
     def nonsmoothness(self) -> float:

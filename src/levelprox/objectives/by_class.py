@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox.designs import Design, InterceptDesign, as_design, scaled_by
+from levelprox.designs import Design, InterceptDesign, as_design, scaled_by, standardised, unstandardised
 from levelprox.errors import InvalidInputError
 from levelprox.losses import check_weights
 from levelprox.objectives.base import Vector
@@ -110,6 +110,15 @@ class ByClass(Model):
         """The same samples with other features: the columns of X."""
         return self._with_design(as_design(X))
 
+    def standardised(self) -> Self | None:
+        """Return the model over centred and scaled columns; None unless their means or units would cost digits."""
+        design = standardised(self.design, self.sample_weight)
+        return None if design is None else self._with_design(design)
+
+    def unstandardised(self, x: Vector) -> Vector:
+        """Return the coefficients for the data themselves, of coefficients for what `standardised` returned."""
+        return unstandardised(self.design, x.reshape(-1, self.width)).ravel()
+
     def _with_design(self, design: Design) -> Self:
         """The same samples with other features: all but X is shared, and was checked."""
         other = copy.copy(self)  # without what is derived
@@ -129,6 +138,16 @@ class ByClass(Model):
     def _pulled_back(self, r: Matrix) -> Vector:
         """X'r of every class, as a flat gradient."""
         return np.stack([self.design.rmatvec(column) for column in r.T], axis=1).ravel()
+
+    @property
+    def origin(self) -> Matrix:
+        """The margins at zero."""
+        return np.zeros((self.design.shape[0], self.width)) if self.offset is None else self.offset
+
+    @property
+    def share(self) -> Vector:
+        """s_i / Σ s."""
+        return self._share
 
     @cached_property
     def _share(self) -> Vector:

@@ -15,8 +15,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
-from levelprox.designs import Design, InterceptDesign, as_design, scaled_by
+from levelprox.designs import (
+    Design,
+    InterceptDesign,
+    ScaledDesign,
+    as_design,
+    scaled_by,
+    standardised,
+    unstandardised,
+)
 from levelprox.errors import InvalidInputError
+from levelprox.limits import TimeLimitError, interruptible, seconds_left
 from levelprox.losses import Loss, check_weights, loss_by_name
 from levelprox.losses.base import vector
 from levelprox.objectives.base import Subgradients, Vector
@@ -33,13 +42,13 @@ FARTHER = 2.0 ** np.arange(8)
 # What is computed from X once, and not pickled.
 _DERIVED = (
     *("compiled", "by_rows", "row_squares", "curvature", "feature_scale"),
-    *("_column_squares", "_largest_eigenvalue"),
+    *("_column_squares", "_eigenvalue"),
 )
 
 
 def gains_for_ever(values: list[float]) -> bool:
-    """Whether a bounded loss only falls, ever farther out on a ray."""
-    return values[-1] < values[0] and bool(np.all(np.diff(values) <= 0))
+    """Whether a bounded loss only falls, ever farther out on a ray; 0 is reached only by rounding."""
+    return (values[-1] < values[0] or values[0] == 0) and bool(np.all(np.diff(values) <= 0))
 
 
 class _ColumnSquares(NamedTuple):
@@ -71,6 +80,8 @@ class LinearModel(Model):
     fit_intercept : bool, default=False
         Whether to add a column of ones to X: the last coordinate is then the intercept, which never counts.
     """
+
+    _eigenvalue: float  # once it is known
 
     def __init__(
         self,
@@ -159,19 +170,27 @@ class LinearModel(Model):
     @property
     def weak_convexity(self) -> float:
         """μ_ℓ · λ_max(Xᵀ diag(s) X / Σ s): how far ψ can be from convex."""
-        return self.loss.weak_convexity * self._largest_eigenvalue if self.loss.weak_convexity else 0.0
+        return self.loss.weak_convexity * self._largest_eigenvalue() if self.loss.weak_convexity else 0.0
+
+    @property
+    def convex(self) -> bool:
+        return self.loss.weak_convexity == 0
 
     @property
     def smoothness(self) -> float:
         """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for losses of straight pieces, inf where ℓ'' has no bound."""
-        if self.smooth and math.isinf(self.loss.smoothness):
+        if not self.bounded_curvature:
             return math.inf
-        return self.loss.smoothness * self._largest_eigenvalue if self.smooth else 0.0
+        return self.loss.smoothness * self._largest_eigenvalue() if self.smooth else 0.0
+
+    @property
+    def bounded_curvature(self) -> bool:
+        return not self.smooth or math.isfinite(self.loss.smoothness)
 
     @property
     def nonsmoothness(self) -> float:
         """M = jump of ℓ' · √λ_max(Xᵀ diag(s) X / Σ s), as Σ s_i |⟨a_i, d⟩| / Σ s ≤ √λ_max ‖d‖."""
-        return self.loss.jump * math.sqrt(self._largest_eigenvalue) if self.loss.jump else 0.0
+        return self.loss.jump * math.sqrt(self._largest_eigenvalue()) if self.loss.jump else 0.0
 
     @property
     def noise(self) -> float:
@@ -293,8 +312,43 @@ class LinearModel(Model):
     def concordance(self) -> float:
         return self.loss.concordance
 
+    @property
+    def bounded_by_zero(self) -> bool:
+        return self.loss.kind in ("regression", "margin")
+
     def column_magnitudes(self) -> Vector:
         return self.design.column_magnitudes()
+
+    def standardised(self) -> LinearModel | None:
+        """Return the model over centred and scaled columns; None unless their means or units would cost digits."""
+        design = standardised(self.design, self.sample_weight)
+        if design is None:
+            return None
+        whole = copy.copy(self)
+        for name in _DERIVED:
+            whole.__dict__.pop(name, None)
+        whole.design = design
+        return whole
+
+    def column_noise(self) -> Vector | None:
+        """Return the relative error of centred columns, whose entries have the last digits of their means."""
+        design = self.design
+        scaled = design.base if isinstance(design, InterceptDesign) else design
+        if not isinstance(scaled, ScaledDesign) or scaled.center_ is None:
+            return None
+        noise = np.finfo(np.float64).eps * np.abs(scaled.center_)
+        noise = noise if scaled.scale_ is None else noise / scaled.scale_
+        return np.insert(noise, design.ones - np.arange(design.ones.size), 0.0) if design is not scaled else noise
+
+    def unstandardised(self, x: Vector) -> Vector:
+        """Return the coefficients for the data themselves, of coefficients for what `standardised` returned."""
+        return unstandardised(self.design, x[:, None])[:, 0]
+
+    def typical_curvatures(self) -> Vector:
+        """Return a typical ℓ'' of the loss times Σ s_i X_ij² / Σ s_i, one number for each coordinate."""
+        margins = np.zeros_like(self.target) if self.offset is None else self.offset
+        bend = self.loss.typical_curvature(margins, self.target, self.sample_weight)
+        return np.asarray(bend * self.design.column_squares(self._share), np.float64)
 
     def scaled(self, scale: Vector) -> LinearModel:
         whole = copy.copy(self)
@@ -361,6 +415,11 @@ class LinearModel(Model):
         guess = np.clip(guess, -radius, radius)
         return Subgradients(center, self.design.rows(kinks), radius, guess, middle, kinks, share[kinks])
 
+    @property
+    def share(self) -> Vector:
+        """s_i / Σ s."""
+        return self._share
+
     @cached_property
     def _share(self) -> Vector:
         """s_i / Σ s."""
@@ -385,9 +444,20 @@ class LinearModel(Model):
     def __repr__(self) -> str:
         return f"LinearModel({self.design!r}, loss={self.loss!r})"
 
-    @cached_property
     def _largest_eigenvalue(self) -> float:
-        """λ_max(Xᵀ diag(s) X / Σ s) by Lanczos, with its residual added; at most the trace."""
+        """λ_max(Xᵀ diag(s) X / Σ s), or the trace, which is no less, where the time limit leaves no time to find it."""
+        if "_eigenvalue" not in self.__dict__:
+            if seconds_left() <= 0:
+                return self._column_squares.total
+            try:
+                with interruptible():
+                    self._eigenvalue = self._by_lanczos()
+            except TimeLimitError:
+                return self._column_squares.total
+        return self._eigenvalue
+
+    def _by_lanczos(self) -> float:
+        """The largest eigenvalue with its residual added; at most the trace."""
         from scipy.sparse.linalg import (  # slow to import, and only nonconvex losses need it
             ArpackError,
             LinearOperator,
@@ -402,6 +472,8 @@ class LinearModel(Model):
         wide = d > n
 
         def multiply(p: Vector) -> Vector:
+            if seconds_left() <= 0:
+                raise TimeLimitError
             if wide:
                 return root * self.design.matvec(self.design.rmatvec(root * p.ravel()))
             return self.design.rmatvec(self._share * self.design.matvec(p.ravel()))

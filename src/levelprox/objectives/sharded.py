@@ -139,6 +139,21 @@ class LookingAlong:
         return Outlook(falls, rises)
 
 
+@dataclass(frozen=True, eq=False)
+class CountingRight:
+    """The weight of the samples of a shard whose class is predicted by x over some features."""
+
+    features: Features
+    x: Vector
+
+    def __call__(self, shard: Shard) -> float:
+        assert shard.form is not None and shard.form.classes is not None
+        z = shard.part(self.features).margins(self.x)
+        chosen = (z > 0).astype(np.intp) if z.ndim == 1 else np.argmax(z, axis=1)
+        right = shard.form.classes[chosen] == shard.y
+        return float(np.sum(right if shard.weight is None else shard.weight[right]))
+
+
 class Shards(Source):
     """All samples, in parts; the subclasses say where these are."""
 
@@ -208,6 +223,13 @@ class ShardedModel(Asked):
 
     def answer(self, question: Question) -> Answer:
         return self.shards.total(Evaluation(question)).times(1 / self.summary.total)
+
+    def accuracy(self, x: Vector) -> float:
+        rows = np.asarray(x, np.float64).reshape(-1, self.width)
+        used = np.flatnonzero(np.any(rows, axis=1))
+        used = used if used.size else np.arange(1)  # x = 0: margins that are 0, of any feature
+        right = self.shards.total(CountingRight(self.features[used], rows[used].ravel()))
+        return right / self.summary.total
 
     @property
     def n_margins(self) -> int:

@@ -97,10 +97,12 @@ def price_words(estimator: Any) -> str:
     if isinstance(certificate, SubsetCertificate):
         if math.isnan(certificate.multiplier):
             return "not examined: the fit was stopped before"
+        seen = certificate.additions
+        partly = "" if seen is None or seen.proved else f" ({seen.examined} of {seen.total} features were examined)"
         if certificate.addition is None:
-            return "no single further feature was found that would lower the loss"
+            return f"no single further feature was found that would lower the loss{partly}"
         name = feature_name(estimator, certificate.addition)
-        return f"one more feature, {name!r}, would lower the loss by {certificate.multiplier:.2g}"
+        return f"one more feature, {name!r}, would lower the loss by {certificate.multiplier:.2g}{partly}"
     if certificate.multiplier == 0:
         return "none: the level does not hold the fit back"
     return f"the loss falls by about {certificate.multiplier:.2g} for each unit by which the level rises"
