@@ -31,7 +31,7 @@ def kkt_point(constraint, seed, *, weights=None, nonnegative=None, d=12):
     subgradient = np.where(x != 0, omega * constraint.slope(np.abs(x)) * np.sign(x), omega * constraint.lam * inside)
     c = x + y * subgradient + free_side
     objective = Function(lambda z: (0.5 * float((z - c) @ (z - c)), z - c), d)
-    return Problem(objective, constraint, constraint.value(x, weights), weights, nonnegative), x, y
+    return Problem(objective, constraint, constraint.total(x, weights), weights, nonnegative), x, y
 
 
 def check_zero_at_kkt_points(certificate):

@@ -23,15 +23,20 @@ rng = np.random.default_rng(0)
 X = rng.standard_normal((2000, 800)) + rng.standard_normal((2000, 20)) @ rng.standard_normal((20, 800))
 z = X[:, :60].sum(axis=1) + 20 * rng.standard_normal(2000)
 labels = (z > 0).astype(int)
+told = []
+def tell(record):
+    if not told:
+        told.append(record)
+        print("ready", flush=True)
+how = {"tol": 1e-10, "callback": tell}
 models = {
-    "classifier, k": SparseClassifier(n_features=40, tol=1e-10),
-    "classifier, level": SparseClassifier(level=100.5, tol=1e-10),
-    "regressor, k": SparseRegressor(n_features=40, tol=1e-10),
-    "regressor, level": SparseRegressor(level=100.5, tol=1e-10),
-    "search": GridSearchCV(SparseClassifier(tol=1e-10), {"n_features": [40, 41, 42]}, cv=3),
+    "classifier, k": SparseClassifier(n_features=40, **how),
+    "classifier, level": SparseClassifier(level=100.5, **how),
+    "regressor, k": SparseRegressor(n_features=40, **how),
+    "regressor, level": SparseRegressor(level=100.5, **how),
+    "search": GridSearchCV(SparseClassifier(**how), {"n_features": [40, 41, 42]}, cv=3),
 }
 model = models[sys.argv[1]]
-print("ready", flush=True)
 try:
     model.fit(X, z if "regressor" in sys.argv[1] else labels)
 except KeyboardInterrupt:

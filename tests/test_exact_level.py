@@ -79,6 +79,7 @@ def drawn(seed: int):
     return SparseClassifier(tol=1e-4, **options), X.astype(dtype), y
 
 
+@pytest.mark.cpu_budget(8, "twenty fits, and their levels in 60 digits")
 @pytest.mark.parametrize("part", range(8))
 def test_the_level_holds_in_exact_arithmetic(part):
     for seed in range(part, 2000 if LONG else 160, 8):

@@ -178,9 +178,9 @@ def unit_cap(build: Callable[[float, float], C], first: float, second: float, th
     Rounding leaves the cap of the plain formulas an ulp off in one case of five, and a level that is
     to count features should count exactly. So the two parameters are moved by a few ulps until the
     cap is 1, in exact arithmetic not above 1, and the threshold no more than the one asked for, nor
-    eight ulps less. For a few unusual theta of SCAD there is no such pair, and the plain one stays.
+    1.6e-15 of it less. For a few unusual theta of SCAD there is no such pair, and the plain one stays.
     """
-    lowest = threshold - 8 * math.ulp(threshold)
+    lowest = threshold * (1 - 7 * EPS)
     try:
         for i, j in _ULPS:
             constraint = build(first + i * math.ulp(first), second + j * math.ulp(second))
@@ -192,7 +192,7 @@ def unit_cap(build: Callable[[float, float], C], first: float, second: float, th
         raise InvalidInputError(message) from None
 
 
-_ULPS = sorted(itertools.product(range(-12, 13), repeat=2), key=lambda step: abs(step[0]) + abs(step[1]))
+_ULPS = sorted(itertools.product(range(-16, 17), repeat=2), key=lambda step: abs(step[0]) + abs(step[1]))
 
 
 def log1p_product(theta: float, t: Double) -> Double:

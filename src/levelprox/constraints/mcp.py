@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class MCP(Constraint):
         That is lam = 2/threshold and theta = threshold**2/2, moved by ulps until the cap is exactly 1.
         """
         a = in_interval("threshold", threshold, 0, np.inf)
-        return unit_cap(cls, 2 / a, a / (2 / a), a)
+        return _with_unit_cap(cls, a)
 
     @property
     def threshold(self) -> float:
@@ -79,3 +79,8 @@ class MCP(Constraint):
 
     def _curvature(self, t: Double) -> Double:
         return np.where(t < self.threshold, self.lipschitz, 0)
+
+
+@lru_cache(maxsize=256)
+def _with_unit_cap(kind: type[MCP], threshold: float) -> MCP:
+    return unit_cap(kind, 2 / threshold, threshold / (2 / threshold), threshold)

@@ -182,7 +182,8 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         )
         found: dict[tuple[float, int], Scored] = {}
         tests = np.concatenate([np.append(test, train.size) for train, test in splits])
-        for (group, fold), outcome in zip(jobs, self._outcomes(work, len(jobs), "fold", tests, journal), strict=False):
+        outcomes = self._outcomes(work, len(jobs), "fold", tests, journal)
+        for outcome, (group, fold) in zip(outcomes, jobs, strict=False):  # fewer where a time limit ends them
             found.update({(budget.value, fold): one for budget, one in zip(group, outcome, strict=False)})
         folds = range(len(splits))
         first = budgets[:1]
