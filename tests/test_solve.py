@@ -135,7 +135,7 @@ def test_c68_no_iterations_give_the_start_back(problem):
 
 
 def test_max_iter_warns_with_residual_tolerance_and_remedy(problem):
-    with pytest.warns(ConvergenceWarning, match=r"KKT .* > tol 1.0e-12; .*Raise max_iter or tol"):
+    with pytest.warns(ConvergenceWarning, match=r"KKT .* > tol 1.0e-12, possible gain .*; .*Raise max_iter or tol"):
         result = solve(problem, max_iter=3, tol=1e-12, subsolver="spectral")
     assert result.status is Status.MAX_ITER
     assert result.warnings == (result.message,)

@@ -275,6 +275,7 @@ def honest(problem, may_fail=False, **options):
     return fit
 
 
+@pytest.mark.cpu_budget(3, "two runs of many steps")
 def test_rising_levels():
     for levels, tol in (("geometric", 1e-6), ("harmonic", 1e-3)):  # the slack of the paper's falls as 1/k only
         fit = honest(Problem(logistic(), MCP.from_threshold(0.5), 4.5), levels=levels, tol=tol, max_iter=2000)

@@ -213,6 +213,8 @@ def assemble(
     Without `bounded` the bound on the multiplier is inf: it may need many passes over the data.
     """
     g = problem.g(x)
+    if g > problem.level:  # perhaps only as it is rounded up
+        g = min(g, problem.constraint.value(problem.sizes(x), problem.weights))
     slack = problem.level - g
     residual = Residual(problem, x, gradient)
     best = best_residuals(problem, residual, g, null)

@@ -93,8 +93,9 @@ def possible_gain(
         if slopes is not None:
             bound = _by_duality(problem, objective, x, psi, y, slopes) + rounding
     elif objective.curved and problem.g(x) < math.inf:
-        bound = _Model(problem, x, psi, gradient, y, time.monotonic() + seconds).bound() + rounding
-    least = min(most, bound)
+        with np.errstate(over="ignore", invalid="ignore"):  # in units beyond 1e±150 no bound is found
+            bound = _Model(problem, x, psi, gradient, y, time.monotonic() + seconds).bound() + rounding
+    least = most if math.isnan(bound) else min(most, bound)
     return max(least, 0.0) if math.isfinite(least) else None
 
 
@@ -251,6 +252,8 @@ def _inverse_square(matrix: Vector, force: Vector, error: Vector) -> float:
     """
     if not force.size:
         return 0.0
+    if not np.all(np.isfinite(matrix)):
+        return math.inf
     try:
         factor = np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from levelprox import _kernels
 from levelprox.objectives import Objective
+from levelprox.projection import SMALLEST_WEIGHT
 from levelprox.surrogate import Surrogate
 
 Vector = NDArray[np.float64]
@@ -54,6 +55,7 @@ class Subproblem:
         if self.units is not None:
             of_features = self.units[:: self.objective.width]
             weights = 1 / of_features if weights is None else weights / of_features
+            weights[(weights > 0) & (weights < SMALLEST_WEIGHT)] = SMALLEST_WEIGHT  # a larger price is a smaller set
         return _kernels.Set(self.center.size, weights, s.u, mask, all_nonnegative, s.tau, width=self.objective.width)
 
     def value(self, x: Vector) -> float:

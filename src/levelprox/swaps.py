@@ -37,7 +37,7 @@ _TRIES = 8  # exchanges that are tried for one that lowers ψ
 _PROMISING = 0.1  # of what leaving out costs: by how much an estimate may be off
 _LOWER = 1e-10  # of ψ: less is not an improvement
 _ROUNDING = 4  # times the resolution of ψ
-_SEPARATED = 1e-9  # of ψ at the null fit: separated samples have no loss left
+_SEPARATED = 1e-15  # of ψ at the null fit: separated samples have no loss left
 _FAR = 2.0**10  # times x
 _ILL_CONDITIONED = 1e6  # condition number of a Hessian from which on estimates come from an orthonormal basis
 _STRAIGHT = 256  # features along which ψ is straight whose gain is computed by a line search
@@ -117,6 +117,7 @@ class Swaps:
         self.rough = start
         self.refits = Refits(problem, how)
         self.n_grad = self.n_refits = 0
+        self.least = problem.objective.infimum
         self.known: dict[bytes, float] = {}
         self.columns: dict[int, Vector] = {}
         self.own: Matrix | None = None
@@ -445,7 +446,8 @@ class Swaps:
 
     def threshold(self, fit: Fit) -> float:
         """Return by how much ψ must fall below that of a fit to be lower: less is rounding."""
-        return _LOWER * abs(fit.psi) + _ROUNDING * fit.resolution
+        above = fit.psi - self.least if math.isfinite(self.least) else abs(fit.psi)
+        return _LOWER * max(above, 0.0) + _ROUNDING * fit.resolution
 
     def lowers(self, new: Fit, fit: Fit) -> bool:
         return new.psi < fit.psi - self.threshold(fit)
@@ -473,7 +475,7 @@ class Swaps:
         origin = self.objective.origin
         with np.errstate(over="ignore", invalid="ignore"):
             far = self.objective.value_of(origin + _FAR * (fit.margins - origin))
-        return min(fit.psi, far) <= _SEPARATED * self.null.psi
+        return far <= min(_SEPARATED * self.null.psi, fit.psi)
 
     def total(self, fit: Fit) -> int:
         inside = self.problem.counted(fit.features).size

@@ -65,8 +65,9 @@ class FeatureScale:
             variance = np.maximum(squares - means**2, _LEAST_VARIANCE * squares)
         typical = float(np.mean(squares[squares > 0])) if np.any(squares > 0) else 1.0
         zero = squares <= 0
-        size = np.sqrt(np.where(zero, np.inf, variance / typical))
-        magnitude = np.sqrt(np.where(zero, 1.0, squares / typical))
+        with np.errstate(over="ignore", invalid="ignore"):  # a norm that overflows is told of where it is used
+            size = np.sqrt(np.where(zero, np.inf, variance / typical))
+            magnitude = np.sqrt(np.where(zero, 1.0, squares / typical))
         root = float(np.sqrt(typical))
         if not ones.size:
             return cls(size, magnitude, typical=root)

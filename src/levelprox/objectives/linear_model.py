@@ -165,6 +165,7 @@ class LinearModel(Model):
 
     @cached_property
     def feature_scale(self) -> FeatureScale:
+        assert self._column_squares  # a norm that overflows is an error
         return FeatureScale.of_design(self.design, self._share)
 
     @property
