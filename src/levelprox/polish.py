@@ -24,7 +24,7 @@ from scipy.linalg.lapack import dpotrs as potrs
 from levelprox.level_part import LevelPart
 from levelprox.objectives import Curved
 from levelprox.problem import Problem
-from levelprox.projection import project
+from levelprox.projection import SMALLEST_WEIGHT, project
 from levelprox.result import Iterate
 from levelprox.surrogate import majorise
 
@@ -147,11 +147,13 @@ def _retract(problem: Problem, x: Vector, step: Vector, support: NDArray[np.intp
         return None
     surrogate = majorise(problem.constraint, new, problem.level, problem.weights)
     assert surrogate.weights is not None
+    weights = surrogate.weights / unit
+    weights[(weights > 0) & (weights < SMALLEST_WEIGHT)] = SMALLEST_WEIGHT  # a larger price is a smaller set
     inside = project(
         new * of_coordinates,
         0.0,
         surrogate.tau,
-        weights=surrogate.weights / unit,
+        weights=weights,
         nonnegative=problem.must_be_nonnegative() if problem.width == 1 else None,
         width=problem.width,
     )[0].astype(np.float64, copy=False)

@@ -114,14 +114,17 @@ class Constraint(ABC):
             costs nothing, however large.
         """
         given = real_array("x", x)
-        t, omega = _charged(
-            given.astype(np.float64, copy=False), None if weights is None else _weights(weights, given.shape)
-        )
+        omega = None if weights is None else _weights(weights, given.shape)
+        return self.total(given.astype(np.float64, copy=False), omega)
+
+    def total(self, x: Double, weights: Double | None) -> float:
+        """g(x), as `value` gives it, of arrays that were checked before."""
+        t, omega = _charged(x, weights)
         with np.errstate(over="ignore", under="ignore"):
             cost = self._phi_from_zero(t)
             return float((cost if omega is None else omega * cost).sum())
 
-    def total(self, x: Double, weights: Double | None) -> float:
+    def total_above(self, x: Double, weights: Double | None) -> float:
         """Return g(x) rounded up by a few units in the last place, for arrays that were checked before.
 
         Where it is at most η, so is g(x) in exact arithmetic. It is g(x) itself where that is a float64 and every

@@ -122,8 +122,7 @@ def _check_budget(model: Any) -> None:
         if told != model.level_:
             raise InvalidInputError(f"level_ = {model.level_!r}, and certificate_ speaks of {told!r}")
     if hasattr(model, "constraint_"):
-        # `total` is a bound in exact arithmetic; files of earlier versions obey the level as `value` sums it.
-        g = min(model.constraint_.total(sizes, weight), model.constraint_.value(sizes, weight))
+        g = min(model.constraint_.total(sizes, weight), model.constraint_.total_above(sizes, weight))
         if not g <= model.level_:
             raise InvalidInputError(f"g(scale_ · coef_) = {g!r} is above level_ = {model.level_!r}")
         return

@@ -171,7 +171,8 @@ class Task:
         solutions = []
         for i, certificate in enumerate(found.certificates):
             assert isinstance(certificate, Certificate)
-            coef, intercept = self.border.outside(self._shortest(found.x(i), self._problem(float(levels[i]))))
+            problem = self._problem(float(levels[i]))
+            coef, intercept = self.border.outside(problem.obeying(self._shortest(found.x(i), problem)))
             status = found.statuses[i]
             solutions.append(
                 Solution(coef, intercept, certificate, certificate.multiplier, status, str(status), found.n_grad, ())
@@ -240,7 +241,7 @@ class Task:
             resume=self.resume,
             **options,
         )
-        coef, intercept = self.border.outside(self._shortest(found.x, problem))
+        coef, intercept = self.border.outside(problem.obeying(self._shortest(found.x, problem)))
         certificate, message = found.certificate, found.message
         if coef.dtype == np.float32:  # what is handed out is not what was certified
             rounded = self.border.inside(coef.astype(np.float64), intercept.astype(np.float64))
