@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from dataclasses import replace
 from fractions import Fraction
 from itertools import islice, repeat
 
@@ -366,7 +367,8 @@ def test_the_certificate_is_zero_at_hand_made_kkt_points_and_grows_beside_them(c
         if np.any(constraint.slope(sizes[sizes > 0]) * problem.weights[sizes > 0] > 1e-3):
             assert certificate.multiplier == pytest.approx(y, rel=1e-9)
         direction = np.where(np.repeat(sizes > 0, 3), np.random.default_rng(seed).standard_normal(x.size), 0)
-        beside = [certify(problem, x + size * direction).kkt for size in (1e-6, 1e-5, 1e-4)]
+        points = [x + size * direction for size in (1e-6, 1e-5, 1e-4)]
+        beside = [certify(replace(problem, level=problem.g(point)), point).kkt for point in points]
         assert beside[0] > 1e-9
         np.testing.assert_allclose(np.diff(np.log10(beside)), 1, atol=0.1)
 
@@ -377,8 +379,8 @@ def test_planted_faults_of_the_certificate_are_caught(fault, monkeypatch):
     check_zero_at_kkt_points(certify(problem, x))
     build = Residual.__init__
 
-    def faulty(self, problem, x, gradient):
-        build(self, problem, x, gradient)
+    def faulty(self, problem, x, gradient, measured=True):
+        build(self, problem, x, gradient, measured)
         if fault == "signs for norms":
             live = np.repeat(problem.sizes(x) > 0, 3)
             self.support_slope = (np.repeat(problem.weights, 3) * problem.constraint.lam * np.sign(x))[live]

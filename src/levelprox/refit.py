@@ -378,7 +378,7 @@ def _rounding(objective: Model, z: Vector) -> float:
     if isinstance(objective, MultinomialModel):
         slope = objective.loss.derivative(z, objective.target, objective.sample_weight)
     elif isinstance(objective, OneVsRestModel):
-        slope = np.stack([part.slope_of(column) for part, column in zip(objective.parts, z.T, strict=True)], axis=1)
+        slope = np.stack([part.slope_of(np.ascontiguousarray(column)) for part, column in zip(objective.parts, z.T, strict=True)], axis=1)
     else:
         slope = cast(LinearModel, objective).slope_of(z)
     return float(np.sum(np.abs(slope * z)))
