@@ -80,7 +80,17 @@ EIGHT = [
 REPRS = {repr(one) for one in EIGHT}
 
 
-@parametrize_with_checks(EIGHT)
+def not_defined(estimator):
+    """Checks of figures that are not defined on their data.
+
+    The best feature of the 15 samples of three classes separates one class: the probabilities of a fit without a
+    minimiser depend on where it stops.
+    """
+    names = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
+    return dict.fromkeys(names, "the loss has no minimiser") if repr(estimator) == "SparseClassifier()" else {}
+
+
+@parametrize_with_checks(EIGHT, expected_failed_checks=not_defined)
 def test_scikit_learn_accepts(estimator, check):
     check(estimator)
 

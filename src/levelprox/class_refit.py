@@ -22,6 +22,7 @@ _SPANNED = 1e-12  # of the length of a column: what others leave of it
 _RIDGE = 1e-9  # of the typical curvature
 _LEAST_RIDGE, _MOST_RIDGE = 1e-12, 1e6
 _ARMIJO = 1e-4
+_WORTH = 0.1  # of what a step is foretold to gain, for a step twice as long
 _SHORTEST, _LONGEST = 2.0**-12, 2.0**40
 _SHOWS = 1e-15  # of ψ: what is foretold below it is rounding
 
@@ -126,7 +127,8 @@ def _minimised(model: MultinomialModel, w: Vector, accuracy: float) -> Vector:
                 break
             ridge *= 1e3
             continue
-        while t < _LONGEST and t >= 1 and (farther := model.value_of(z + 2 * t * along)) < reached:
+        worth = _WORTH * foretold  # rounding must not decide how far to go
+        while 1 <= t < _LONGEST and (farther := model.value_of(z + 2 * t * along)) < reached - worth:
             t, reached = 2 * t, farther
         ridge = max(ridge / 1e3, _LEAST_RIDGE) if t >= 1 else ridge
         w = w + t * step

@@ -45,6 +45,7 @@ _NOISE = 32 * float(np.finfo(np.float64).eps)  # of the absolute sum of a compon
 _LAST_STEPS = 3
 _ROUGH = 1e-3  # of the gradient of the null fit, where a convex loss is but a start
 _EQUAL = 1e-10  # of ψ
+_CLOSE = 1e-8  # of ψ
 _WELL_CONDITIONED = 1e-7  # least eigenvalue of a Hessian with a unit diagonal: fits on Gram matrices are exact enough
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 
@@ -251,11 +252,14 @@ class Refits:
             x = np.zeros(part.dimension)  # large coefficients held each other; without one of them all bounds may break
         if not np.any(part.must_be_nonnegative()):
             model = self._with_columns(objective, features)
-            if isinstance(model, MultinomialModel) and model is not objective:
-                return self._by_class(features, objective, model, x, accuracy)
-            found = _by_newton(model, x, tolerance, accuracy)
-            if found is not None:
-                return Fit(features, *found, *_gap(model, *found[1:]))
+            several = isinstance(model, MultinomialModel) and model is not objective
+            # Where classes are separated in part, more steps only lengthen coefficients, and rounding says by how much.
+            found = _by_newton(model, x, tolerance, math.inf if several else accuracy)
+            fit = None if found is None else Fit(features, *found, *_gap(model, *found[1:]))
+            if several and (fit is None or not fit.gap <= accuracy * abs(fit.psi) + fit.resolution):
+                return _better_known(fit, self._by_class(features, objective, model, x, accuracy))
+            if fit is not None:
+                return fit
         part = replace(part, weights=np.zeros(features.size))
         start = Iterate(x, *objective.value_and_gradient(x), step=1 / self.objective.curvature)
         end = solve_restriction(part, start, Enough(tolerance), self.how)
@@ -267,11 +271,10 @@ class Refits:
         hessian = objective.hessian_of(margins, True)
         return Fit(features, end.x, end.psi, margins, hessian, *_gap(objective, end.psi, margins, hessian))
 
-    def _by_class(
-        self, features: Features, objective: Model, model: MultinomialModel, x: Vector, accuracy: float
-    ) -> Fit:
+    def _by_class(self, features: Features, objective: Model, model: Model, x: Vector, accuracy: float) -> Fit:
         """Return the fit of a softmax model over columns that are at hand."""
         ones = np.flatnonzero(np.isin(features, self.objective.exempt)).astype(np.intp)
+        assert isinstance(model, MultinomialModel)
         x, basis = class_fit(model, self._dense(features), ones, x, accuracy)
         z = objective.margins(x)
         psi = objective.value_of(z)
@@ -373,12 +376,22 @@ def _gap(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple[floa
     return (0.5 if concordance == 0 else factor) * decrement, resolution
 
 
+def _better_known(fit: Fit | None, other: Fit) -> Fit:
+    """Return the lower of two fits over the same features, with the better of their bounds."""
+    if fit is None or other.psi < fit.psi - _CLOSE * abs(fit.psi):
+        return other
+    return replace(fit, gap=min(fit.gap, max(fit.psi - other.lower_bound, 0.0)))
+
+
 def _rounding(objective: Model, z: Vector) -> float:
     """Return Σ_i s_i |ℓ'_i z_i| / Σ s: what the last digits of margins do to ψ is a small part of it."""
     if isinstance(objective, MultinomialModel):
         slope = objective.loss.derivative(z, objective.target, objective.sample_weight)
     elif isinstance(objective, OneVsRestModel):
-        slope = np.stack([part.slope_of(np.ascontiguousarray(column)) for part, column in zip(objective.parts, z.T, strict=True)], axis=1)
+        slope = np.stack(
+            [part.slope_of(np.ascontiguousarray(column)) for part, column in zip(objective.parts, z.T, strict=True)],
+            axis=1,
+        )
     else:
         slope = cast(LinearModel, objective).slope_of(z)
     return float(np.sum(np.abs(slope * z)))
