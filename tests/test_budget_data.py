@@ -122,6 +122,7 @@ def test_perfect_fits_leave_nothing_to_gain():
         assert found.exchanges.proved and found.multiplier == 0
 
 
+@pytest.mark.cpu_budget(3, "searches among fits without a minimiser")
 @pytest.mark.parametrize("model", ["logistic", "multinomial"])
 def test_separable_data(model):
     """No minimiser, yet a set of k features, finite coefficients, and an end."""
