@@ -1,51 +1,68 @@
-# Every target sets up what it needs: a virtual environment in .venv with the package, its kernels
-# and the tools of pyproject.toml. After the first run nothing is fetched again.
+# Every target sets up what it needs in .venv: packages and kernels for the library itself (`make demo`), tools for
+# tests and lint (`make test`), torch and solvers to compare with (`make test-all`). Nothing is fetched twice.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 KERNEL_SOURCES := CMakeLists.txt $(wildcard src/levelprox/_kernels/*)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Packages are not compiled to bytecode when they are installed, but when they are first imported, and then kept.
+export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test lint test-long test-faults test-page test-asan fuzz bench bench-quick bench-kernels experiments reproduce coverage install clean
+.PHONY: demo test suite lint test-all test-rest test-long test-faults test-page test-asan fuzz bench bench-quick bench-kernels experiments reproduce coverage install clean
 .DEFAULT_GOAL := test
 # Several test processes share the cores: threads that wait must not spin.
-test test-long test-faults test-page coverage: export OMP_WAIT_POLICY = passive
+test suite test-all test-rest test-long test-faults test-page coverage: export OMP_WAIT_POLICY = passive
 
 demo: $(VENV)/.built
 	$(BIN)/python examples/demo.py
 
-test: lint $(VENV)/.built
-	$(BIN)/python -m pytest -n $(JOBS)
+# Lint; unit, property, estimator, command-line and integration tests. The two run side by side.
+test: $(VENV)/.built $(VENV)/.tools
+	$(MAKE) --no-print-directory --jobs=2 lint suite
 
-lint: $(VENV)/.built
+REST := faults or browser or studies or torch or extended
+# A test beyond its limit of time ends its worker. With a new worker, --dist=loadfile runs the test again and again, or
+# waits for ever (xdist 3.8). Without one, the run fails with what the other workers have begun.
+XDIST := -n $(JOBS) --max-worker-restart=0
+suite: $(VENV)/.built $(VENV)/.tools
+	$(BIN)/python -m pytest $(XDIST) --dist=loadfile -m "not ($(REST))"
+
+lint: $(VENV)/.built $(VENV)/.tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Everything else too: faults, kills, browsers, Dask faults, studies, benchmarks, torch, the whole of each product of cases.
+test-all: test
+	$(MAKE) --no-print-directory test-rest
+
+test-rest: $(VENV)/.built $(VENV)/.tools $(VENV)/.all
+	$(BIN)/python -m pytest $(XDIST) --dist=loadfile -m "$(REST)"
+
 # The report page; fails where no Chromium is found. LEVELPROX_SCREENSHOTS=folder keeps what it looks like.
-test-page: $(VENV)/.built
+test-page: $(VENV)/.built $(VENV)/.tools
 	LEVELPROX_NEEDS_BROWSER=1 $(BIN)/python -m pytest tests/test_page.py tests/test_page_browser.py
 
 # The long versions of the randomised tests, and everything else.
-test-long: $(VENV)/.built
-	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest -n $(JOBS)
+test-long: $(VENV)/.built $(VENV)/.tools $(VENV)/.all
+	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest $(XDIST) --timeout=7200
 
 # Fits killed a hundred times each, workers of a cluster twenty times, and every bit of files flipped.
-test-faults: $(VENV)/.built
-	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest -n $(JOBS) -rP tests/test_kill.py tests/test_checkpoint.py tests/test_resume.py tests/test_dask_faults.py
+test-faults: $(VENV)/.built $(VENV)/.tools
+	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest $(XDIST) --timeout=7200 -rP tests/test_kill.py tests/test_checkpoint.py tests/test_resume.py tests/test_dask_faults.py
 
-coverage: $(VENV)/.built
-	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term-missing --cov-fail-under=95
+coverage: $(VENV)/.built $(VENV)/.tools $(VENV)/.all
+	$(BIN)/python -m pytest $(XDIST) --cov --cov-report=term-missing --cov-fail-under=95
 
 # Against other programs, which live in an environment of their own on top of .venv: results/bench. Hours; it resumes.
 BENCH := .venv-bench
-bench: $(VENV)/.built $(BENCH)/.built
+bench: $(VENV)/.built $(VENV)/.tools $(BENCH)/.built
 	$(BENCH)/bin/python -m benchmarks --resume
 
 # The same on small data, under five minutes.
-bench-quick: $(VENV)/.built $(BENCH)/.built
+bench-quick: $(VENV)/.built $(VENV)/.tools $(BENCH)/.built
 	$(BENCH)/bin/python -m benchmarks --quick --out results/bench-quick
 
 # The path file makes everything in .venv visible, levelprox and its kernels included.
@@ -57,7 +74,7 @@ $(BENCH)/.built: pyproject.toml | $(VENV)/.built
 	touch $@
 
 # Ratios of the kernels and the engine to what they replaced.
-bench-kernels: $(VENV)/.built
+bench-kernels: $(VENV)/.built $(VENV)/.tools
 	$(BIN)/python benchmarks/projection.py
 	$(BIN)/python benchmarks/stochastic.py
 	$(BIN)/python benchmarks/libsvm.py
@@ -68,18 +85,18 @@ bench-kernels: $(VENV)/.built
 EXPERIMENTS := finite_sum convergence selection_quality
 experiments: $(EXPERIMENTS:%=experiments-%)
 
-experiments-%: $(VENV)/.built
+experiments-%: $(VENV)/.built $(VENV)/.experiments
 	$(BIN)/python -m experiments.$* $(QUICK)
 
 # The paper's figures and tables, with its competitors: results/reproduce/index.html. Hours; a run that was stopped goes on
 # where it was. `make reproduce QUICK=--quick` takes minutes, and writes results/reproduce-quick.
-reproduce: $(VENV)/.built $(BENCH)/.built
+reproduce: $(VENV)/.built $(VENV)/.tools $(BENCH)/.built
 	$(BENCH)/bin/python -m experiments reproduce all $(QUICK)
 
 # The kernels under AddressSanitizer and UndefinedBehaviorSanitizer, in an environment of their own.
 ASAN := .venv-asan
 SITE = $(shell $(BIN)/python -c "import site; print(site.getsitepackages()[0])")
-test-asan: $(ASAN)/.built
+test-asan: $(ASAN)/.built $(VENV)/.tools $(VENV)/.all
 	LD_PRELOAD="$$($(or $(CXX),c++) -print-file-name=libasan.so) $$($(or $(CXX),c++) -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	PYTHONPATH=$(SITE) \
@@ -92,22 +109,35 @@ $(ASAN)/.built: $(VENV)/.built $(KERNEL_SOURCES) $(wildcard src/levelprox/*.py s
 	touch $@
 
 # Readers of files under a million mutated inputs; says which branches of the parser were not reached.
-fuzz: $(VENV)/.built
+fuzz: $(VENV)/.built $(VENV)/.tools
 	$(BIN)/python -m fuzz
 
 install: $(VENV)/.built
 
-# Tools and dependencies, other programs to compare with left out: fetched once, and again only when pyproject.toml changes.
-$(VENV)/.dependencies: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -c 'import tomllib, pathlib; p = tomllib.loads(pathlib.Path("pyproject.toml").read_text())["project"]; \
-	  print(*p["dependencies"], *sum((v for k, v in p["optional-dependencies"].items() if k != "bench"), []), sep="\n")' > $(VENV)/requirements.txt
-	$(BIN)/pip install --quiet --requirement $(VENV)/requirements.txt
-	touch $@
+# $(call install,groups): the requirements of these groups of pyproject.toml; "runtime" is what the package depends on.
+define install
+test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+$(BIN)/python -c 'import sys, tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; groups = {**p["optional-dependencies"], "runtime": p["dependencies"]}; print(*sorted({one for name in sys.argv[1:] for one in groups[name]}), sep="\n")' $(1) > $@.txt
+$(BIN)/pip install --quiet --no-compile --requirement $@.txt
+touch $@
+endef
+
+# Each is installed once, and again when its requirements change.
+$(VENV)/.runtime: pyproject.toml
+	$(call install,runtime build)
+
+$(VENV)/.tools: pyproject.toml | $(VENV)/.runtime
+	$(call install,test lint)
+
+$(VENV)/.experiments: pyproject.toml | $(VENV)/.runtime
+	$(call install,experiments)
+
+$(VENV)/.all: pyproject.toml | $(VENV)/.tools $(VENV)/.experiments
+	$(call install,test-all)
 
 # The package itself, editable: Python files are used as they are, kernels are compiled here.
-$(VENV)/.built: $(VENV)/.dependencies $(KERNEL_SOURCES)
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+$(VENV)/.built: $(VENV)/.runtime $(KERNEL_SOURCES)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip install --quiet --no-deps --no-compile --no-build-isolation --editable .
 	touch $@
 
 clean:

@@ -72,6 +72,7 @@ def _parser(given: Sequence[str], studies: Studies) -> argparse.ArgumentParser:
     run.add_argument("--out", type=Path, help=f"folder for what comes out (default: {OUT}, quick: {OUT_QUICK})")
     run.add_argument("--dir", type=Path, help="folder of downloaded originals (`python -m experiments data get`)")
     run.add_argument("--only", metavar="SET,SET", help="these data sets alone")
+    run.add_argument("--repeats", type=_positive, help="repetitions of table-errors (default: 5, quick: 1)")
     run.add_argument("--jobs", type=_positive, default=os.cpu_count() or 1, help="tasks at a time (default: cores)")
     run.set_defaults(handler=lambda parsed: _reproduce(parsed, studies()))
     listing = commands.add_parser("list", help="which experiments there are")
@@ -108,7 +109,7 @@ def _reproduce(parsed: argparse.Namespace, studies: Mapping[str, Study]) -> int:
     if parsed.dir is not None:
         os.environ[ORIGINALS] = str(Path(parsed.dir).resolve())  # for the processes that do the work
     places = Places.from_environment()
-    scope = Scope(places, parsed.quick, _known_sets(parsed.only))
+    scope = Scope(places, parsed.quick, _known_sets(parsed.only), parsed.repeats)
     out = parsed.out or (OUT_QUICK if parsed.quick else OUT)
     _warn_of_missing_data(places)
     try:

@@ -125,7 +125,8 @@ class ConcaveLift(Objective):
         if of_model is None:
             return None
         center = of_model.center + self.lift_gradient(x)
-        return Subgradients(center, of_model.rows, of_model.radius, of_model.guess)
+        of_kinks = (of_model.slopes, of_model.kinks, of_model.share)
+        return Subgradients(center, of_model.rows, of_model.radius, of_model.guess, *of_kinks)
 
     def restrict(self, W: NDArray[np.intp]) -> ConcaveLift:
         return ConcaveLift(self.model.restrict(W), self.mu)

@@ -48,6 +48,10 @@ class Measurement:
         N = K T_k: what the theorem charges for its output, whatever k̂ is.
     stationarity_squared, complementarity, delta : float
         dist(0, ∂ψ(x̄) + ȳ ∂g(x̄))², ȳ|g(x̄) − η| and ‖x − x̄‖².
+    multiplier : float
+        ȳ.
+    beyond : float
+        ȳ|g(x̄) − η_k|, the complementarity without ȳ(η − η_k), the part that the schedule of levels sets.
     """
 
     cell: str
@@ -60,11 +64,8 @@ class Measurement:
     stationarity_squared: float
     complementarity: float
     delta: float
-
-    @property
-    def epsilon(self) -> float:
-        """ε of this one point; the ε of an entry is the larger of the two means."""
-        return max(self.stationarity_squared, self.complementarity)
+    multiplier: float
+    beyond: float
 
 
 def measure(cell: Cell, K: int, run: int, points: int) -> list[Measurement]:
@@ -78,6 +79,8 @@ def measure(cell: Cell, K: int, run: int, points: int) -> list[Measurement]:
             distance_squared(cell.exact, x_bar, y_bar),
             y_bar * abs(cell.exact.g(x_bar) - cell.exact.level),
             float(np.sum((path.x[k] - x_bar) ** 2)),
+            y_bar,
+            y_bar * abs(cell.exact.g(x_bar) - path.eta[k]),
         )
         found.append(Measurement(cell.name, K, run, seed, path.steps, k, K * path.steps, *figures))
     return found

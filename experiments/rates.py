@@ -1,21 +1,29 @@
-"""Table 1, measured: how many (stochastic) gradients an ε-KKT point costs, for each of its eight entries.
+"""Table 1, measured: how many (stochastic) gradients an (ε, δ)-KKT point costs, for each of its eight entries.
 
 For a geometric list of K, `solve(preset="paper", max_iter=K)` spends N = K T_k gradients and ends at x^k̂. With x̄ the
-exact solution of its subproblem and ȳ its multiplier,
+exact solution of its subproblem and ȳ its multiplier, three quantities are measured, each for itself:
 
-    ε(K) = max{E dist(0, ∂ψ(x̄) + ȳ ∂g(x̄))², E ȳ|g(x̄) − η|},      δ(K) = E ‖x^k̂ − x̄‖²,
+    stationarity      E dist(0, ∂ψ(x̄) + ȳ ∂g(x̄))²
+    complementarity   E ȳ|g(x̄) − η|
+    δ                 E ‖x^k̂ − x̄‖²
 
-means over k̂ and over a few runs, each with data and noise of its own. N ∝ ε^{−p} asks for
+means over k̂ and over a few runs, each with data and noise of its own. The paper bounds all three by const/K, so that
+each of them, called q, is to fall as N ∝ q^{−p} with the table's p at most:
 
-    log(1/ε) = a + (log N)/p + c/K.
+    log(1/q) = a + (log N)/p + c/K.
 
-K, and so N, is set and ε is measured, hence it is ε that is regressed; noise in it would flatten the slope of the
+They must not be put into one ε: the schedule η_k = (kη + η_0)/(k+1) alone makes the complementarity fall as ȳ/(k+1), it
+is the largest of the three, and so the slope of the largest one is arithmetic. What is left of the complementarity
+without that part, E ȳ|g(x̄) − η_k|, is measured, too, and so is ȳ, which must stay bounded.
+
+K, and so N, is set and q is measured, hence it is q that is regressed; noise in it would flatten the slope of the
 reverse regression, in favour of the claim. c/K is the next order: levels rise as 1/(k+1), not as 1/K, so that even for
-ε = const/(k+1) the product εK still grows a little with K. The 95 % limits of p come from a jackknife over the runs
-(Student's t) and, added in squares, the change of p when the three smallest K are left out: deterministic entries have
-hardly any spread, and what is uncertain of them is where the asymptotic law begins. An entry is "not worse" than the
-paper says when the lower limit of p is at most the exponent ("undecided": and the upper one is beyond twice it).
-`studies/rates.py` puts the entries together.
+q = const/(k+1) the product qK still grows a little with K. K whose q is down to rounding are left out. The 95 % limits
+of p come from a jackknife over the runs (Student's t) and, added in squares, the change of p when the three smallest K
+are left out: deterministic entries have hardly any spread, and what is uncertain of them is where the asymptotic law
+begins. A quantity is "not worse" than the paper says when the lower limit of p is at most the exponent ("undecided":
+and the upper one is beyond twice it, or fewer than six K are above rounding). `studies/rates.py` puts the entries
+together.
 """
 
 from __future__ import annotations
@@ -38,6 +46,13 @@ Vector = NDArray[np.float64]
 
 _CONFIDENCE = 0.95
 _EARLY = 3  # how many of the smallest K are left out to see whether p depends on them
+_LEAST = 6  # values of K for a slope with limits
+_FLOOR = 1e-20  # squares below this are rounding: x̄ is known to twelve digits
+
+#: What the paper bounds, by its name in `Measurement`, and what it is called.
+QUANTITIES = {"stationarity_squared": "stationarity", "complementarity": "complementarity", "delta": "δ"}
+#: All that has a slope: these three, and the complementarity without what the levels set.
+MEASURED = {**QUANTITIES, "beyond": "complementarity beyond the levels"}
 
 
 @dataclass(frozen=True)
@@ -77,8 +92,8 @@ class Curve:
     ----------
     K, gradients : ndarray of shape (m,)
         K, and N as a mean over the runs: M and σ, and so T_k, depend a little on the data.
-    stationarity_squared, complementarity, delta : ndarray of shape (m, runs)
-        Means over k̂ of each run.
+    stationarity_squared, complementarity, delta, multiplier, beyond : ndarray of shape (m, runs)
+        Means over k̂ of each run; see `Measurement`.
     """
 
     K: Vector
@@ -86,26 +101,41 @@ class Curve:
     stationarity_squared: Vector
     complementarity: Vector
     delta: Vector
+    multiplier: Vector
+    beyond: Vector
+
+    def mean(self, name: str) -> Vector:
+        """One of the quantities, over the runs."""
+        found: Vector = getattr(self, name).mean(axis=1)
+        return found
 
     @property
-    def epsilon(self) -> Vector:
-        """ε(K)."""
-        return np.maximum(self.stationarity_squared.mean(axis=1), self.complementarity.mean(axis=1))
+    def share_of_schedule(self) -> float:
+        """How much of the complementarity is ȳ(η − η_k), over all K: 1 where the schedule sets all of it."""
+        return float(1 - np.mean(self.mean("beyond") / self.mean("complementarity")))
 
     def of(self, values: slice | Vector, runs: slice | Vector) -> Curve:
         """Some of the K, some of the runs."""
-        figures = (self.stationarity_squared, self.complementarity, self.delta)
-        return Curve(self.K[values], self.gradients[values], *(figure[values][:, runs] for figure in figures))
+        figures = (getattr(self, name)[values][:, runs] for name in _FIGURES)
+        return Curve(self.K[values], self.gradients[values], *figures)
+
+
+_FIGURES = ("stationarity_squared", "complementarity", "delta", "multiplier", "beyond")
 
 
 @dataclass(frozen=True)
 class Fit:
-    """p of N ∝ ε^{−p}, with its confidence limits; `plain` is p without the term c/K."""
+    """p of N ∝ q^{−p} from so many `values` of K, with its confidence limits; `plain` is p without the term c/K."""
 
     slope: float
     low: float
     high: float
     plain: float
+    values: int
+
+
+#: Nothing is known.
+UNKNOWN = Fit(math.nan, math.nan, math.nan, math.nan, 0)
 
 
 def curve(found: Sequence[Measurement]) -> Curve:
@@ -118,47 +148,62 @@ def curve(found: Sequence[Measurement]) -> Curve:
             cells.setdefault((m.K, m.run), []).append(getattr(m, name))
         return np.array([[np.mean(cells[K, run]) for run in runs] for K in values])
 
-    figures = [means(name) for name in ("stationarity_squared", "complementarity", "delta")]
-    return Curve(np.array(values, float), means("gradients").mean(axis=1), *figures)
+    return Curve(np.array(values, float), means("gradients").mean(axis=1), *map(means, _FIGURES))
 
 
-def rate(points: Curve, order: int = 2) -> float:
-    """1/p by least squares: how fast ε falls with N; `order` 1 leaves out c/K."""
+def rate(points: Curve, name: str, order: int = 2) -> float:
+    """1/p by least squares: how fast a quantity falls with N; `order` 1 leaves out c/K."""
     columns = np.column_stack([np.log(points.gradients), np.ones_like(points.K), 1 / points.K][: order + 1])
-    return float(np.linalg.lstsq(columns, -np.log(points.epsilon), rcond=None)[0][0])
+    return float(np.linalg.lstsq(columns, -np.log(points.mean(name)), rcond=None)[0][0])
 
 
-def fit(points: Curve) -> Fit:
-    """The slope, and limits that cover the spread of the runs and the choice of the smallest K."""
-    best, runs, everything = rate(points), points.delta.shape[1], slice(None)
-    without = [rate(points.of(everything, np.arange(runs) != run)) for run in range(runs)]
+def above_rounding(points: Curve, name: str) -> Curve:
+    """The K before the first at which a run's quantity is down to rounding."""
+    low = np.any(getattr(points, name) < _FLOOR, axis=1)
+    return points.of(slice(int(np.argmax(low)) if np.any(low) else None), slice(None))
+
+
+def fit(points: Curve, name: str) -> Fit:
+    """The slope of a quantity, and limits that cover the spread of the runs and the choice of the smallest K."""
+    points = above_rounding(points, name)
+    runs, everything = points.delta.shape[1], slice(None)
+    if runs < 2 or points.K.size < _LEAST:
+        return UNKNOWN
+    best = rate(points, name)
+    without = [rate(points.of(everything, np.arange(runs) != run), name) for run in range(runs)]
     error = math.sqrt((runs - 1) * float(np.var(without)))
-    later = rate(points.of(slice(_EARLY, None), everything))
+    later = rate(points.of(slice(_EARLY, None), everything), name)
     reach = math.hypot(float(stats.t.ppf((1 + _CONFIDENCE) / 2, runs - 1)) * error, later - best)
-    # Limits of 1/p, inverted; where ε may not fall at all, p may be infinite.
+    # Limits of 1/p, inverted; where q may not fall at all, p may be infinite.
     slope, low, high, plain = (
-        1 / r if r > 0 else math.inf for r in (best, best + reach, best - reach, rate(points, order=1))
+        1 / r if r > 0 else math.inf for r in (best, best + reach, best - reach, rate(points, name, order=1))
     )
-    return Fit(slope, low, high, plain)
+    return Fit(slope, low, high, plain, points.K.size)
 
 
 def verdict(exponent: int, fitted: Fit) -> str:
     """In a word or two: "not worse" than the paper's exponent, "undecided" or "WORSE"."""
+    if math.isnan(fitted.slope):
+        return "undecided"
     if fitted.low > exponent:
         return "WORSE"
     return "undecided" if fitted.high > 2 * exponent else "not worse"
 
 
-def draw(axis: Axes, cell: Cell, points: Curve, fitted: Fit) -> None:
-    """N against 1/ε, with every run of a stochastic entry, and the paper's slope through the last point."""
-    eps, p = points.epsilon, cell.exponent
-    for run in range(points.delta.shape[1]):
-        one = np.maximum(points.stationarity_squared[:, run], points.complementarity[:, run])
-        axis.loglog(1 / one, points.gradients, ".", color="0.7", markersize=2)
-    axis.loglog(1 / eps, points.gradients, "o-", color=COLORS[0], markersize=3.5, linewidth=1, label="measured")
-    reference = points.gradients[-1] * (eps[-1] / eps) ** p
-    axis.loglog(1 / eps, reference, "--", color=COLORS[1], linewidth=1, label=f"slope {p}, the paper's")
-    axis.set_title(f"{cell.name}\nslope {fitted.slope:.2f} [{fitted.low:.2f}, {fitted.high:.2f}]", size=9)
-    axis.legend(fontsize=7, frameon=False, loc="upper left")
+def draw(axis: Axes, cell: Cell, points: Curve) -> None:
+    """The three quantities against N, each run of them as a dot, and the paper's rate through the first of each."""
+    for color, (name, called) in zip(COLORS, QUANTITIES.items(), strict=False):
+        shown = above_rounding(points, name)
+        if not shown.K.size:
+            continue
+        mean = shown.mean(name)
+        for each in getattr(shown, name).T:
+            axis.loglog(shown.gradients, each, ".", color=color, alpha=0.3, markersize=2)
+        axis.loglog(shown.gradients, mean, "o-", color=color, markersize=3.5, linewidth=1, label=called)
+        reference = mean[0] * (shown.gradients[0] / shown.gradients) ** (1 / cell.exponent)
+        label = "the paper's rate" if name == "delta" else None
+        axis.loglog(shown.gradients, reference, "--", color="0.5", linewidth=0.8, label=label)
+    axis.set_title(cell.name, size=9)
+    axis.legend(fontsize=7, frameon=False, loc="lower left")
     axis.xaxis.set_minor_formatter(NullFormatter())
     axis.yaxis.set_minor_formatter(NullFormatter())

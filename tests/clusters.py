@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import multiprocessing
 import os
 import signal
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -26,13 +28,16 @@ from levelprox.objectives.on_cluster import ClusterShards
 from levelprox.objectives.sharded import ShardedModel
 from levelprox.objectives.shards import Form, Shard
 
+_TO_CLOSE = 30.0  # seconds
+
 
 @contextlib.contextmanager
 def started(workers: int, processes: bool) -> Iterator[Client]:
     """A cluster that listens to this machine alone, and replaces workers however often they die."""
-    with (
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
-        LocalCluster(
+    before = set(multiprocessing.active_children())
+    patient = {"distributed.deploy.lost-worker-timeout": "1 hour", "distributed.comm.timeouts.connect": "120 s"}
+    with dask.config.set(patient):
+        cluster = LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             processes=processes,
@@ -42,35 +47,29 @@ def started(workers: int, processes: bool) -> Iterator[Client]:
             scheduler_kwargs={"dashboard": False},
             memory_limit=None,
             silence_logs=50,
-        ) as cluster,
-        _closing(cluster),
-        Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
+        )
+        client = Client(cluster, set_as_default=False)
+        try:
+            yield client
+        finally:
+            _close(client, cluster)
+            for process in set(multiprocessing.active_children()) - before:
+                process.kill()
 
 
-@contextlib.contextmanager
-def _closing(cluster: LocalCluster) -> Iterator[None]:
-    """Close the cluster in the end; distributed trips over the address of a worker that was replaced just then."""
-    yield
-    with contextlib.suppress(KeyError):
-        cluster.close()
+def _close(client: Client, cluster: LocalCluster) -> None:
+    """Close a cluster; one that is not closed after a minute, as happens after a fault, is left to itself."""
 
+    def closing() -> None:
+        for one in (client, cluster):
+            with contextlib.suppress(Exception):  # distributed trips over workers that were replaced just then
+                one.close(timeout=_TO_CLOSE)
 
-@contextlib.contextmanager
-def time_limit(seconds: int) -> Iterator[None]:
-    """A hang is a failure."""
-
-    def late(*args: object) -> None:
-        raise AssertionError(f"not done after {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+    thread = threading.Thread(target=closing, daemon=True)
+    thread.start()
+    thread.join(2 * _TO_CLOSE)
+    if thread.is_alive():
+        cluster.shutdown_on_close = False  # the end of the interpreter does not wait for it either
 
 
 def samples(n: int, d: int, storage: str = "dense", seed: int = 0) -> tuple[Any, np.ndarray]:
@@ -95,7 +94,7 @@ def cut(X: Any, chunks: int) -> da.Array:
     return da.concatenate(blocks, allow_unknown_chunksizes=True)
 
 
-def keys_left(client: Client, patience: float = 5.0) -> list[str]:
+def keys_left(client: Client, patience: float = 60.0) -> list[str]:
     """Tasks of levelprox's that the scheduler still knows, once all releases have arrived."""
     end = time.monotonic() + patience
     while True:
@@ -112,7 +111,7 @@ def processes_of(client: Client) -> list[int]:
 
 def await_workers(client: Client, count: int) -> None:
     """Wait until there are so many, each with a process of its own."""
-    client.wait_for_workers(count, timeout=60)
+    client.wait_for_workers(count, timeout=150)
 
 
 class Once:

@@ -1,9 +1,13 @@
-"""What holds for every solve of the suite, whatever the test is about."""
+"""What holds for every test: a budget of processor time, and every step of every solve checked."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+import gc
+import resource
+import time
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -12,18 +16,127 @@ from threadpoolctl import threadpool_limits
 
 from levelprox import _kernels
 from levelprox.run import Run
+from tests import children
+from tests.extent import LONG, mark, marker_of
 
 # Several test processes with several BLAS threads each would only wait for one another.
 threadpool_limits(1)
 
 # The same examples on every run, so that a change fails for its own faults only; new ones in the long runs.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
-if not os.environ.get("LEVELPROX_LONG_TESTS"):
+if not LONG:
     settings.load_profile("repeatable")
 
 
-@pytest.fixture(autouse=True)
-def every_step_is_feasible_and_no_worse(monkeypatch):
+# --- processor time -------------------------------------------------------------------------------------
+
+#: Seconds of processor time of one case, its fixtures excluded.
+CPU_BUDGET = 1.0
+#: A loaded machine has slower caches; cases are written for the budget itself.
+LOADED = 2.0
+#: What `_loop` takes on the machine for which the budget is meant.
+LOOP_SECONDS = 0.018
+#: Tests that `make test` leaves out. They have a limit of time alone.
+WITHOUT_BUDGET = {"faults", "browser", "studies", "torch", "gpu", "extended", "slow"}
+
+
+def _loop() -> float:
+    """Processor time of a fixed loop."""
+    began = time.process_time()
+    total = 0
+    for i in range(400_000):
+        total += i & 7
+    return time.process_time() - began
+
+
+def _slowdown() -> float:
+    """How much slower than the machine of the budget this one is now."""
+    return max(1.0, min(_loop() for _ in range(3)) / LOOP_SECONDS)
+
+
+_SLOWDOWN = _slowdown()
+
+
+def _processor_time() -> float:
+    """Of this process, of its threads and of children that have ended, in seconds."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + ended.ru_utime + ended.ru_stime + children.processor_time
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a case that takes more than its budget; processor time depends little on what else the machine does."""
+    began = _processor_time()
+    result = yield
+    used = _processor_time() - began
+    marker = item.get_closest_marker("cpu_budget")
+    budget = marker.args[0] if marker else CPU_BUDGET
+    if used > LOADED * budget and not LONG and not any(map(item.get_closest_marker, WITHOUT_BUDGET)):
+        slowdown = max(_SLOWDOWN, _slowdown())
+        if used > LOADED * budget * slowdown:
+            pytest.fail(
+                f"{used:.2f} s of processor time, where {budget:g} s are allowed ({LOADED:g} times that under load), on"
+                f" a machine {slowdown:.1f} times slower than the reference: make the case smaller, or mark it"
+                " cpu_budget(seconds, why)",
+                pytrace=False,
+            )
+    return result
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import files of which -m "not (…)" leaves nothing."""
+    without = config.option.markexpr.removeprefix("not (").removesuffix(")").split(" or ")
+    if config.option.markexpr.startswith("not (") and marker_of(collection_path) in without:
+        return True
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark cases that `make test` leaves out, before those with a marker are left out."""
+    for item in items:
+        if "cp" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.extended)
+    mark(items, whole=config.args_source is pytest.Config.ArgsSource.TESTPATHS)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of collected items stay to the end: the garbage collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+# --- clocks ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def processor_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits of time count processor time: what can be done within one does not depend on the load."""
+    monkeypatch.setattr(time, "monotonic", time.process_time)
+
+
+class Clock:
+    """A clock that goes on only where a test says so."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock by which limits of time are kept."""
+    clock = Clock()
+    monkeypatch.setattr(time, "monotonic", clock)
+    return clock
+
+
+# --- every solve ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _every_step_is_feasible_and_no_worse() -> Iterator[None]:
     """g(x^k) <= η_k <= η, signs hold, x is finite, and ψ does not rise, at every outer step."""
     judge = Run._judge
 
@@ -36,7 +149,15 @@ def every_step_is_feasible_and_no_worse(monkeypatch):
             assert iterate.psi <= last.psi + 8 * np.finfo(float).eps * abs(last.psi)
         return judge(self, eta_k, last, iterate)
 
-    monkeypatch.setattr(Run, "_judge", watched)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "_judge", watched)
+        yield
+
+
+@pytest.fixture(scope="session")
+def cp() -> ModuleType:
+    """cvxpy, an independent solver; tests that compare with it belong to `make test-all`."""
+    return pytest.importorskip("cvxpy")
 
 
 @pytest.fixture

@@ -78,6 +78,7 @@ def killed_after(seconds: float, kind: str, file: Path, begun: bool) -> None:
 
 
 def main(times: int, seed: int, kind: str, directory: Path) -> dict[str, object]:
+    warnings.filterwarnings("ignore", "the best n_features is", UserWarning)  # a small grid
     rng = np.random.default_rng(seed)
     steps, end = steps_and_end(kind, directory / "whole")
     assert end == fit_of(kind)

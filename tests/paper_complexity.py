@@ -6,7 +6,6 @@ import itertools
 import math
 from dataclasses import replace
 
-import cvxpy as cp
 import numpy as np
 
 from levelprox import LinearModel, Problem, lcpp, surrogate, theory
@@ -119,6 +118,8 @@ def sampled(exact, sigma):
 
 def solved_with_kinks(subproblem, X, b):
     """x̄^k for mean|b − Xx|, by an interior-point method."""
+    import cvxpy as cp
+
     g_k, x = subproblem.surrogate, cp.Variable(X.shape[1])
     psi_k = cp.norm1(b - X @ x) / len(b) + subproblem.gamma / 2 * cp.sum_squares(x - subproblem.center)
     exact = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 from scipy import optimize
@@ -52,6 +53,7 @@ def check_proposition_mfcq_necessary_condition():
         best = np.where(np.abs(best) < 1e-9, 0.0, best)
         t = np.abs(best)
         assert max(constraint.slope(t) * t) > 0.01 * level, "MFCQ does not hold here"
+        level = max(level, constraint.value(best))  # the walk ends at the level but for rounding
         problem = Problem(Function(lambda x, H=H, c=c, psi=psi: (psi(x), H @ (x - c)), 2), constraint, level)
         assert_at_most(certify(problem, best).kkt, 0.0, f"KKT residual of a minimiser, {constraint}", 1e-6)
 
@@ -82,14 +84,14 @@ def check_proposition_kkt_subseq():
                 assert_at_most(g_k.value(step.before.x) + rise, step.eta, f"g_k(x^{{k-1}}) + δ_k <= η_k, k = {step.k}")
 
 
-def check_proposition_square_sum_2():
+def check_proposition_square_sum_2(losses=("squared", "cauchy")):
     """ζ_k + ψ(x^{k−1}) >= ψ(x^k) + γ/2|x^k − x^{k−1}|² + (γ−μ−ρ)/2|x^{k−1} − x̄^k|², hence limits."""
     for constraint in SIX:
-        for loss in ("squared", "cauchy"):
+        for loss in losses:
             problem = problem_for(constraint, loss, seed=1)
             gamma, mu = proximal_weight(problem), problem.objective.weak_convexity
             rho = (gamma - mu) / 2
-            steps = follow(problem, harmonic(problem), gamma, AsInexactAsAllowed(rho), 60)
+            steps = follow(problem, harmonic(problem), gamma, AsInexactAsAllowed(rho), 40)
             assert_inexactness(steps, rho)
             for step in steps:
                 length = float(np.sum((step.after.x - step.before.x) ** 2))
@@ -100,14 +102,14 @@ def check_proposition_square_sum_2():
             assert_at_most(steps[-1].moved, 1e-3 * steps[0].moved, "lim |x^{k-1} - x̄^k| = 0")
 
 
-def check_theorem_conv_asym_kkt():
+def check_theorem_conv_asym_kkt(losses=("squared", "cauchy")):
     """Limit points are KKT points, with inexact steps and rising levels."""
     for constraint in SIX:
-        for loss in ("squared", "cauchy"):
+        for loss in losses:
             problem = problem_for(constraint, loss, seed=2)
             gamma, mu = proximal_weight(problem), problem.objective.weak_convexity
             etas = Geometric(eta0=problem.level / 2, ratio=0.7).sequence(problem.level, 0.0)
-            steps = follow(problem, etas, gamma, Spectral(max_steps=30), 200)
+            steps = follow(problem, etas, gamma, Spectral(max_steps=30), 180)
             for step in steps:
                 zeta = max(problem.objective.smoothness * 0.9**step.k, 1e-12)
                 assert_at_most(step.gap, (gamma - mu) / 4 * step.moved + zeta, f"inexactness, k = {step.k}")
@@ -125,7 +127,7 @@ def check_theorem_bound_dual_mfcq():
     for constraint in SIX:
         problem = problem_for(constraint, seed=3)
         steps = follow(problem, harmonic(problem), proximal_weight(problem), Spectral(max_steps=20), 120)
-        limit = certify(problem, steps[-1].after.x)
+        limit = certify(replace(problem, level=problem.g(steps[-1].after.x)), steps[-1].after.x)
         assert np.max(constraint.slope(np.abs(steps[-1].after.x)) * np.abs(steps[-1].after.x)) > 0.01
         late = max(step.best.multiplier for step in steps[40:])
         assert_at_most(late, 1.2 * limit.multiplier, f"sup of the late multipliers, {constraint}")
@@ -145,7 +147,7 @@ def degenerate_problem():
 
 def check_lemma_bound_dual_value():
     """λ|x| − h(x̄) − h'(x̄)(x − x̄) is least at x = 0."""
-    grid = np.linspace(-40, 40, 4001)[:, None]
+    grid = np.linspace(-40, 40, 1601)[:, None]
     for constraint in SIX:
         for at in (0.0, 0.01, -0.3, 1.0, -2.5, 30.0):
             g_k = surrogate.linearise(constraint, np.array([at]), 100.0)
@@ -206,8 +208,8 @@ def check_proposition_scad_eta_setting():
                 half = float(theory.z_paper(constraint, level)) / 2
                 rules.append((theory.eta0_scad(constraint, level), min(constraint.lam * constraint.knee, half)))
             for eta0, least in rules:
-                for before, eta in itertools.pairwise([eta0, *itertools.islice(etas_from(eta0, level), 8)]):
-                    for spent in np.linspace(0, before, 9):
+                for before, eta in itertools.pairwise([eta0, *itertools.islice(etas_from(eta0, level), 4)]):
+                    for spent in np.linspace(0, before, 5):
                         for x, alpha in worst_points(constraint, spent, rng):
                             if alpha <= before:
                                 # The proof has η_{k−1} here, which is less.

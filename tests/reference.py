@@ -372,9 +372,26 @@ def largest_residual(lines: list[tuple[float, float]], y: float) -> float:
     return max([0.0, *(offset + slope * y for offset, slope in lines)])
 
 
-def best_multiplier(lines: list[tuple[float, float]], price: float) -> float:
-    """The smallest y ≥ 0 minimising max(largest_residual(y), price·y): the best of all crossings of two lines."""
-    all_lines = [*lines, (0.0, 0.0), (0.0, price)]
+def complementarity(
+    features: list[tuple[float, float, float]], slack: float, level: float, curvature: float, y: float
+) -> float:
+    """The largest part of a force that the level holds back although the slack would pay for following it.
+
+    `features` are force, price and the room that is left below the cap.
+    """
+    most = 0.0
+    for force, price, room in features:
+        held = min(price * y, force)
+        if held <= 0 or slack <= 0:
+            continue
+        cost = min(level, room, price * held / curvature if curvature > 0 else float("inf"))
+        most = max(most, held * min(1.0, slack / cost) if cost > 0 else held)
+    return most
+
+
+def most_stationary(lines: list[tuple[float, float]]) -> float:
+    """The smallest y ≥ 0 minimising largest_residual(y): the best of all crossings of two lines."""
+    all_lines = [*lines, (0.0, 0.0)]
     crossings = [0.0]
     for offset, slope in all_lines:
         crossings += [(offset - other) / (steeper - slope) for other, steeper in all_lines if steeper != slope]

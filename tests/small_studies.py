@@ -113,4 +113,5 @@ def studies() -> dict[str, Study]:
 if __name__ == "__main__":
     from experiments.__main__ import main
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job would inherit "ignore"
     sys.exit(main(studies=studies))

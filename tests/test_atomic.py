@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from levelprox.io import atomic
+from tests import children
 
 OLD, NEW = b"what was there before", [b"what is there", b" now"]
 
@@ -92,7 +91,7 @@ def test_a_full_disk_leaves_the_old_file_alone(tmp_path):
         "try: atomic.write(sys.argv[1], [bytes(5000)] * 10)\n"
         "except OSError as error: print(error.errno, error.filename)"
     )
-    found = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True)
+    found = children.run(script, path)
     assert found.stdout == f"{errno.EFBIG} {path}\n", found.stderr
     assert path.read_bytes() == OLD and names(tmp_path) == ["file"]
     assert resource.RLIMIT_FSIZE is not None

@@ -106,7 +106,8 @@ def test_nothing_but_useless_columns(loss):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("k", [1, 8])
 def test_more_features_than_samples(loss, k):
-    whole = table(loss, 11, n=15, d=30 if loss == "multinomial" else 60, intercept=True)
+    n, d = (10, 12) if loss == "multinomial" else (15, 60)
+    whole = table(loss, 11, n=n, d=d, intercept=True)
     found = searched(whole.objective, k)
     separable = loss in ("logistic", "multinomial") and k == 8
     assert found.status is (Status.DIVERGING if separable else Status.SOLVED) and found.psi < whole.psi(())
@@ -121,6 +122,7 @@ def test_perfect_fits_leave_nothing_to_gain():
         assert found.exchanges.proved and found.multiplier == 0
 
 
+@pytest.mark.cpu_budget(3, "searches among fits without a minimiser")
 @pytest.mark.parametrize("model", ["logistic", "multinomial"])
 def test_separable_data(model):
     """No minimiser, yet a set of k features, finite coefficients, and an end."""
@@ -151,6 +153,7 @@ def test_time_limits_leave_the_best_so_far(monkeypatch):
     assert values[-1] == complete.psi and values[0] > complete.psi and len(set(values)) > 2
 
 
+@pytest.mark.usefixtures("processor_clock")
 @pytest.mark.parametrize("limit", [0, 0.0, 1e-9, 0.01])
 def test_short_time_limits(limit):
     whole = table("logistic", n=400, d=200, intercept=True)

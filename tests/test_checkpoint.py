@@ -7,8 +7,6 @@ import resource
 import signal
 import stat
 import subprocess
-import sys
-import textwrap
 import threading
 import time
 import warnings
@@ -35,6 +33,8 @@ from levelprox import (
 from levelprox.errors import CheckpointLockedError, CheckpointWarning, FileFormatError
 from levelprox.io import atomic, checkpoint, container
 from levelprox.io.checkpoint import CheckpointFile
+from tests import children
+from tests.children import Child, Ended
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -422,23 +422,17 @@ def test_a_directory_that_is_removed_meanwhile_is_a_warning(tmp_path):
 def test_two_runs_do_not_share_a_file(tmp_path):
     file = tmp_path / "state"
     script = f"""
-        import sys, time
+        import signal
         from levelprox.io.checkpoint import CheckpointFile
         held = CheckpointFile({str(file)!r})
         print("held", flush=True)
-        sys.stdin.read()
+        signal.pause()
     """
-    other = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert other.stdout.readline() == "held\n"
+    with Child(script) as other:  # killed in the end, which must not leave it locked
+        assert other.line() == "held"
         with pytest.raises(CheckpointLockedError, match=f"another run, process {other.pid}, keeps its state there"):
             solve(PROBLEM, checkpoint=file)
         assert others(tmp_path) == ["state.lock"]
-    finally:
-        other.kill()  # which must not leave it locked
-        other.communicate()
     assert solve(PROBLEM, checkpoint=file).status is Status.SOLVED
     assert others(tmp_path, file) == ["state.previous"]
 
@@ -464,7 +458,7 @@ def test_threads_that_want_one_file_get_it_one_after_another(tmp_path):
     for one in threads:
         one.start()
     for one in threads:
-        one.join(30)
+        one.join()
     assert most == [1] * 8
     assert others(tmp_path) == []
 
@@ -472,7 +466,7 @@ def test_threads_that_want_one_file_get_it_one_after_another(tmp_path):
 # --- signals
 
 
-def fit_and_send(tmp_path: Path, number: int, more: str = "") -> subprocess.CompletedProcess:
+def fit_and_send(tmp_path: Path, number: int, more: str = "") -> Ended:
     """A process that fits, and sends itself a signal at the tenth step."""
     script = f"""
         import os, signal, sys
@@ -496,9 +490,7 @@ def fit_and_send(tmp_path: Path, number: int, more: str = "") -> subprocess.Comp
             print("interrupted:", error, model.selected_features_.size)
         print("after")
     """
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", textwrap.dedent(script)]
-    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, env=env)
+    return children.run(script, cwd=tmp_path)
 
 
 def finished(tmp_path: Path):

@@ -25,6 +25,7 @@ from levelprox.objectives.asked import Question
 from levelprox.objectives.in_turn import InTurn
 from levelprox.objectives.sharded import ShardedModel
 from levelprox.objectives.shards import Form
+from tests.children import Child
 
 N, D = 203, 30
 SIZES = {"one row": 1, "a few": 4000, "one chunk": 10**9}
@@ -400,7 +401,7 @@ def test_an_error_in_the_text_leaves_nothing(tmp_path):
 
 
 CONVERTING = """
-import sys, time
+import signal, sys
 from levelprox.io import converted
 read = converted.batches
 def slowly(reading, rows):
@@ -408,7 +409,7 @@ def slowly(reading, rows):
         yield batch
         if i == 3:
             print("in the middle", flush=True)
-            time.sleep(60)
+            signal.pause()
 converted.batches = slowly
 converted.converted_libsvm(sys.argv[1])
 """
@@ -416,11 +417,10 @@ converted.converted_libsvm(sys.argv[1])
 
 def test_a_killed_conversion_is_not_used(tmp_path):
     _, y, (path, _) = _libsvm(tmp_path, np.float64)
-    run = subprocess.Popen([sys.executable, "-c", CONVERTING, path], stdout=subprocess.PIPE, text=True)
-    assert run.stdout.readline() == "in the middle\n"
-    run.send_signal(signal.SIGKILL)
-    run.wait()
-    run.stdout.close()
+    with Child(CONVERTING, path) as run:
+        assert run.line() == "in the middle"
+        run.send_signal(signal.SIGKILL)
+        assert run.wait() == -signal.SIGKILL
     assert len(list(tmp_path.iterdir())) == 2 and not (tmp_path / "X.svm.csr-form").exists()  # a part of one
     chunked = open_chunked(path)
     assert chunked.shape == (N, D) and np.array_equal(chunked.target(0), y)

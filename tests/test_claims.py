@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -23,6 +24,11 @@ from tests.estimator_cases import psi as psi_by_hand
 
 LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 SLOW = () if LONG else ("hinge ovr", "sigmoid ovr", "sigmoid", "hinge")
+
+
+PROVED = ("squared", "logistic", "absolute")
+#: Figures that a smaller number makes a stronger claim of.
+NO_MORE_THAN = ("possible_gain", "kkt", "stationarity", "stationarity_squared")
 
 
 def data(task: str = "logistic", n: int = 80, d: int = 7, seed: int = 0):
@@ -164,26 +170,130 @@ def test_whatever_was_tampered_with_is_found_out(change, budget):
     assert "DOES NOT HOLD" in str(claims) and failed(claims)
 
 
-def test_a_set_that_an_exchange_improves_is_found_out_on_request():
+def refitted_psi(model, X, y, features):
+    """ψ of the model's loss minimised over some features, by a fit in which all of them are kept."""
+    weight = np.ones(X.shape[1])
+    weight[features] = 0.0
+    return fitted(clone(model).set_params(n_features=0, feature_weight=weight), X, y).certificate_.psi
+
+
+def with_gain(model, gain: float, feature: int | None):
+    """The model with another claim of what one more feature gains."""
+    lie = from_a_file(model)
+    lie.certificate_, lie.multiplier_ = replace(model.certificate_, multiplier=gain, addition=feature), gain
+    check_soundness(lie, "file")
+    return from_a_file(lie)
+
+
+@pytest.mark.parametrize(
+    ("task", "prove"),
+    [
+        (task, prove)
+        for task in TASKS
+        if task not in SLOW
+        for prove in (False, True)
+        if LONG or prove == (task in PROVED)
+    ],
+)
+def test_a_gain_of_one_more_that_is_not_the_largest_is_found_out(task, prove):
+    """One more feature is said to gain nothing, or the gain of another than the best is given, truly or not."""
+    X, y = data(task, n=60, d=6, seed=3)
+    model = fitted(estimator(task, n_features=1), X, y)
+    inside = np.flatnonzero(np.any(np.atleast_2d(model.coef_), axis=0))
+    others = [j for j in range(6) if j not in inside]
+    gains = {j: model.certificate_.psi - refitted_psi(model, X, y, [*inside, j]) for j in others}
+    best = max(gains, key=gains.__getitem__)
+    weak = min(gains, key=gains.__getitem__)
+    assert gains[best] - gains[weak] > 1e-4 * model.certificate_.psi
+    truth = with_gain(model, max(gains[best], 0.0), best)
+    assert certify_model(truth, X, y, prove=prove).hold, str(certify_model(truth, X, y, prove=prove))
+    lies = [(0.0, None), (max(gains[weak], 0.0), weak), (gains[best], weak), (0.9 * gains[best], best)]
+    for gain, feature in [*lies, (1.1 * gains[best], best)] if LONG or task in ("squared", "softmax") else lies[:3]:
+        claims = certify_model(with_gain(model, gain, feature), X, y, prove=prove)
+        assert not claims.hold and {"one more would gain", "best addition"} >= set(failed(claims)), str(claims)
+
+
+def test_features_that_were_not_refitted_are_counted_as_such(monkeypatch):
+    """Where refits of all further features are much work, the claim is not decided, unless those refitted refute it."""
+    X, y = data("squared")
+    model = from_a_file(SparseRegressor(n_features=2).fit(X, y))
+    monkeypatch.setattr("levelprox.estimators.subset_claims._FEWEST_REFITS", 2)
+    monkeypatch.setattr("levelprox.estimators.subset_claims._REFIT_WORK", 0)
+    claims = certify_model(model, X, y)
+    assert claims.hold and "best addition" in claims.not_examined and "2 of 5 refitted" in str(claims)
+    assert certify_model(model, X, y, prove=True).not_examined == ("message_, history_, n_iter_",)
+    assert not certify_model(with_gain(model, 0.0, None), X, y).hold
+
+
+def forged_with(model, worse, places):
+    """The model with the coefficients of a fit to some of the columns, and figures that are right for them."""
+    forged = from_a_file(model)
+    forged.coef_ = np.zeros_like(model.coef_)
+    forged.coef_[places[worse.selected_features_]] = worse.coef_[worse.selected_features_]
+    forged.intercept_ = worse.intercept_
+    figures = {"psi": worse.certificate_.psi, "stationarity": worse.certificate_.stationarity}
+    forged.certificate_ = replace(model.certificate_, **figures)
+    return forged
+
+
+def test_a_set_that_a_swap_improves_is_found_out_on_request():
     X, y = data("squared")
     model = SparseRegressor(n_features=2).fit(X, y)
     assert certify_model(model, X, y, prove=True).hold
-    worse = SparseRegressor(n_features=2).fit(X[:, [0, 3, 4, 5, 6]], y)  # the best are not there
-    forged = from_a_file(model)
-    places = np.array([0, 3, 4, 5, 6])[worse.selected_features_]
-    forged.coef_ = np.zeros_like(model.coef_)
-    forged.coef_[places], forged.intercept_ = worse.coef_[worse.selected_features_], worse.intercept_
-    forged.certificate_ = replace(
-        model.certificate_,
-        psi=worse.certificate_.psi,
-        stationarity=worse.certificate_.stationarity,
-        addition=None,
-        multiplier=0.0,
-    )
-    forged.multiplier_ = 0.0
-    assert certify_model(forged, X, y).hold  # nobody has looked
+    places = np.array([0, 3, 4, 5, 6])  # the best are not there
+    forged = forged_with(model, SparseRegressor(n_features=2).fit(X[:, places], y), places)
+    outside = np.flatnonzero(forged.coef_ == 0)
+    kept = np.flatnonzero(forged.coef_)
+    gains = [forged.certificate_.psi - refitted_psi(model, X, y, [*kept, j]) for j in outside]
+    forged = with_gain(forged, max(gains), int(outside[np.argmax(gains)]))
+    claims = certify_model(forged, X, y)
+    assert claims.hold and "one for another" in claims.not_examined
     claims = certify_model(forged, X, y, prove=True)
-    assert failed(claims) == ["one for another"] and "exchanges lower ψ" in str(claims)
+    assert failed(claims) == ["one for another"] and "swaps lower ψ" in str(claims)
+
+
+def test_fewer_features_than_allowed_are_no_swap():
+    """One feature of at most two: that a second one would help does not refute what is claimed of swaps."""
+    X, y = data("squared")
+    model = SparseRegressor(n_features=1).fit(X, y)
+    model.level_ = 2.0
+    model.certificate_ = replace(model.certificate_, k=2)
+    claims = certify_model(from_a_file(model), X, y, prove=True)
+    assert claims.hold, str(claims)
+
+
+@pytest.mark.parametrize("budget", [{"n_features": 2}, {"level": 1.5}], ids=["features", "level"])
+def test_every_figure_of_a_certificate_is_compared_or_listed(budget):
+    """Any figure changed by far is found out, or its claim is among those that were not examined."""
+    X, y = data()
+    model = from_a_file(SparseClassifier(**budget, **({"tol": 1e-4} if "level" in budget else {})).fit(X, y))
+    honest = certify_model(model, X, y)
+    assert honest.hold, str(honest)
+    for field in fields(model.certificate_):
+        value = getattr(model.certificate_, field.name)
+        if isinstance(value, bool):
+            other = not value
+        elif isinstance(value, int):
+            other = value + 1
+        elif isinstance(value, float):
+            smaller = "level" in budget and field.name in NO_MORE_THAN
+            other = 1e-3 * value if smaller else 1e3 * value + 1.0
+        elif isinstance(value, str):
+            other = value + "?"
+        else:
+            continue  # None, and swaps, of which other tests speak
+        lie = copy.deepcopy(model)
+        lie.certificate_ = replace(model.certificate_, **{field.name: other})
+        claims = certify_model(lie, X, y)
+        assert not claims.hold or field.name in claims.not_examined, f"{field.name}: {value} -> {other}\n{claims}"
+
+
+def test_what_only_the_run_knows_is_listed_as_not_examined():
+    X, y = data()
+    chosen = fitted(SparseClassifierCV(n_features=[1, 2], cv=2), X, y)
+    names = certify_model(chosen, X, y).not_examined
+    assert {"message_, history_, n_iter_", "cv_results_, best_score_", "one for another"} <= set(names)
+    assert certify_model(chosen, X, y).as_dict()["not_examined"] == list(names)
 
 
 def test_a_gain_that_nobody_looked_for_is_not_claimed():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import pickle
-import time
 import warnings
 from collections.abc import Callable
 
@@ -389,7 +388,7 @@ def test_exempt_features_do_not_count():
     assert module._count(Problem(groups, MCP.from_threshold(0.5), 4.4), x) == 2
 
 
-def test_a_time_limit_that_ends_the_continuation_is_told(monkeypatch):
+def test_a_time_limit_that_ends_the_continuation_is_told(monkeypatch, clock):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((100, 20))
     b = X[:, :8] @ rng.standard_normal(8) + rng.standard_normal(100)
@@ -397,7 +396,7 @@ def test_a_time_limit_that_ends_the_continuation_is_told(monkeypatch):
     direct = solve(problem, start="direct")
 
     def too_slow(*args, **options):
-        time.sleep(1.1)
+        clock.now += 1.1
         return iter(())
 
     monkeypatch.setattr(run, "continued", too_slow)

@@ -24,7 +24,7 @@ from levelprox.objectives import on_cluster
 from levelprox.objectives.on_cluster import Changes, ClusterShards, Held
 from levelprox.objectives.sharded import ShardedModel
 from levelprox.objectives.shards import Form, Forming, Shard
-from tests.clusters import cut, fitted, fitted_here, keys_left, samples, started, time_limit
+from tests.clusters import cut, fitted, fitted_here, keys_left, samples, started
 
 LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 N, D, FEW = 40, 12, 20
@@ -36,12 +36,6 @@ def clients():
     """One client for each number of workers, all in this process."""
     with started(1, False) as one, started(2, False) as two, started(4, False) as four:
         yield dict(zip(WORKERS, (one, two, four), strict=True))
-
-
-@pytest.fixture(autouse=True)
-def _limit():
-    with time_limit(60):
-        yield
 
 
 def some_point(size: int) -> np.ndarray:

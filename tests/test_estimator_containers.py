@@ -59,8 +59,10 @@ def test_c34_c35_c36_c42_the_layout_of_x_does_not_matter(way, layout):
     X, y = samples(), way.y
     given = LAYOUTS[layout](X)
     expected, model = plain_fit(way, X), way().fit(given, y)
-    assert_same_fit(model, expected)
-    np.testing.assert_allclose(model.predict(given), expected.predict(X), rtol=1e-12)
+    # Sums in another order round differently: a fit under a level may end a step earlier, within tol.
+    rtol = 1e-6 if "level" in str(way) else 1e-12
+    assert_same_fit(model, expected, rtol)
+    np.testing.assert_allclose(model.predict(given), expected.predict(X), rtol=rtol)
     np.testing.assert_array_equal(np.asarray(model.transform(given), float), expected.transform(X))
 
 

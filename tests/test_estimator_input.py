@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -24,6 +22,7 @@ from levelprox import (
 )
 from levelprox.estimators.border import Border
 from levelprox.estimators.named_losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
+from tests import children
 from tests.input_cases import (
     CLASSIFIER,
     ONE_OF_EACH,
@@ -388,7 +387,7 @@ def test_c31_subnormal_numbers_survive_import_and_fit():
         "X = np.random.default_rng(0).standard_normal((99, 4)); SparseRegressor(n_features=2).fit(X, X[:, 0])\n"
         "assert (tiny * 1.0)[0] != 0 and 5e-324 * float(1) != 0 and np.sum(tiny) != 0"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert children.run(code) == children.Ended(0, "", "")
 
 
 @pytest.mark.parametrize("unit", [1e-150, 1e-8, 1e8, 1e150])

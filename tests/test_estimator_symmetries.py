@@ -85,6 +85,9 @@ def test_rows_and_columns_in_another_order_and_with_other_signs(task, budget):
     rows, columns, signs = rng.permutation(y.size), rng.permutation(X.shape[1]), rng.choice([-1.0, 1.0], X.shape[1])
     model = fitted(estimator(task, **BUDGETS[budget]), X, y)
     other = fitted(estimator(task, **BUDGETS[budget]), (X * signs)[np.ix_(rows, columns)], y[rows])
+    assert other.certificate_.psi == pytest.approx(model.certificate_.psi, rel=1e-6, abs=1e-9)
+    if task == "sigmoid" and budget == "level":
+        return  # the loss attains no minimum: how long coefficients are is where a fit stops
     back = np.zeros_like(np.atleast_2d(model.coef_))
     back[:, columns] = np.atleast_2d(other.coef_)
     np.testing.assert_allclose(back * signs, np.atleast_2d(model.coef_), rtol=1e-6, atol=1e-7)

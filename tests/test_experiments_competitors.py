@@ -12,12 +12,13 @@ import scipy.sparse
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import levelprox
 from experiments.competitors import COMPETITORS, Samples, competitor
 from experiments.competitors.base import MissingError, require
 from experiments.competitors.convex_concave import solver_ready, steps
 from experiments.competitors.gist import GIST, AuthorsGIST, gist
 from experiments.competitors.lasso import Lasso, logistic_grid
-from experiments.competitors.lcpp import LCPP
+from experiments.competitors.lcpp import LCPP, LCPPBB
 from experiments.competitors.proximal_maps import authors_prox, prox
 from experiments.competitors.skglm_mcp import SkglmMCP, largest_lambda, penalised, smallest_gamma
 from levelprox import Function, Problem, certify, solve
@@ -221,6 +222,30 @@ def test_lcpp_notes_degenerate_levels_and_limits():
     assert "is 3 times 1" in fit.note and "time" in fit.note
 
 
+@pytest.mark.parametrize("warm", [True, False])
+def test_lcpp_bb_is_the_papers_method(monkeypatch, warm):
+    """Spectral steps, ten at most for a subproblem, the paper's surrogate and rule for stopping, the γ of the point."""
+    results, asked = [], []
+
+    def watched(problem, **options):
+        asked.append(options)
+        results.append(levelprox.solve(problem, **options))
+        return results[-1]
+
+    monkeypatch.setattr("experiments.competitors.lcpp.solve", watched)
+    points = [{"lam": 2.0, "theta": 0.5, "eta": eta, "gamma": gamma} for eta, gamma in ((1.3, 1e-3), (2.3, 1e-2))]
+    fits = list(LCPPBB(tol=1e-6, warm=warm).fits(samples(), points))
+    for point, fit, result, options in zip(points, fits, results, asked, strict=True):
+        assert (result.subsolver, result.surrogate, result.levels) == ("spectral", "paper", "constant")
+        assert result.start == "direct" and result.gamma == point["gamma"]
+        assert options["stopping"] == "change" and options["subsolver"].max_steps == 10
+        assert result.history[-1].change <= 1e-6 and MCP(2.0, 0.5).value(fit.x) <= point["eta"]
+        # Where the paper's rule ends a run, x is near a KKT point.
+        problem = Problem(samples().model(), MCP(2.0, 0.5), point["eta"])
+        assert certify(problem, fit.x).kkt <= 1e-3
+    assert asked[0]["x0"] is None and (asked[1]["x0"] is not None) == warm
+
+
 # --- The convex-concave procedure ---
 
 EXACT = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11}
@@ -367,10 +392,10 @@ def test_abess_is_spared_the_constant_columns_it_refuses(sparse):
 
 
 def test_names_are_those_of_the_registry():
-    assert list(COMPETITORS) == ["LCPP", "GIST", "GIST (authors' scaling)", "Lasso", "skglm MCP", "abess"]
-    with pytest.raises(ValueError, match="no competitor is called 'gits'; there are LCPP, GIST"):
+    assert list(COMPETITORS) == ["LCPP", "LCPP-BB", "GIST", "GIST (authors' scaling)", "Lasso", "skglm MCP", "abess"]
+    with pytest.raises(ValueError, match="no competitor is called 'gits'; there are LCPP, LCPP-BB, GIST"):
         competitor("gits")
-    for name in ("LCPP", "GIST", "Lasso"):
+    for name in ("LCPP", "LCPP-BB", "GIST", "Lasso"):
         competitor(name).ready()
 
 

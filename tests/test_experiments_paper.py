@@ -78,17 +78,20 @@ def test_grids_are_the_papers_in_the_order_said():
     train = Samples(data.X, data.b, data.loss)
     n, d = train.X.shape
     thetas = (100, 10, 5, 1, 0.1, 0.01, 0.001)
-    assert chains("GIST", train) == [
+    assert chains("mnist", "GIST", train) == [
         [{"alpha": 1, "lam": pytest.approx(lam / n, rel=1e-15), "theta": t} for lam in (10, 1, 0.1) for t in thetas]
     ]
     levels = [0.001, 0.0031622776601683794, 0.01, 0.031622776601683794, 0.1]
-    assert chains("LCPP", train) == [
-        [{"lam": 2, "theta": t, "eta": pytest.approx(level * d, rel=1e-14)} for level in levels] for t in thetas
-    ]
+    grid = [[{"lam": 2, "theta": t, "eta": pytest.approx(level * d, rel=1e-14)} for level in levels] for t in thetas]
+    assert chains("mnist", "LCPP", train) == grid
+    for name, gamma in (("mnist", 1e-4), ("gisette", 1e-5)):  # those of the paper's Figure 2
+        with_gamma = [[point | {"gamma": gamma} for point in chain] for chain in grid]
+        assert chains(name, "LCPP-BB", train) == with_gamma
     least = 2 / np.max(np.abs(train.X.T @ train.b))  # beyond C = 1/|∇Σℓ(0)| a coefficient is not 0
     powers = [1, 5 / 3, 7 / 3, 3, 11 / 3, 13 / 3, 5, 17 / 3, 19 / 3, 7]
-    assert chains("Lasso", train) == [[{"C": pytest.approx(least * 10**s, rel=1e-12)}] for s in powers]
-    assert [sum(map(len, chains(method, train))) for method in ("GIST", "LCPP", "Lasso")] == [21, 35, 10]
+    assert chains("mnist", "Lasso", train) == [[{"C": pytest.approx(least * 10**s, rel=1e-12)}] for s in powers]
+    sizes = {method: sum(map(len, chains("mnist", method, train))) for method in table_errors.METHODS}
+    assert sizes == {"GIST": 21, "Lasso": 10, "LCPP-BB": 35, "LCPP": 35}
 
 
 def folds(errors, method="LCPP", repeat=0, name="mnist", label=None):
@@ -130,12 +133,12 @@ def test_points_of_which_a_fold_is_missing_are_not_chosen():
 def test_retraining_follows_when_the_folds_are_known():
     study, scope = TableErrors(), Scope(Places(), sets=("mnist",))
     first = study.tasks(scope, [])
-    assert len(first) == 3 * 5 * 5 and {task.function.partition(":")[2] for task in first} == {"fold_errors"}
+    assert len(first) == 4 * 5 * 5 and {task.function.partition(":")[2] for task in first} == {"fold_errors"}
     rows = [row for repeat in range(3) for row in folds({(0, 0): [2] * 5, (1, repeat // 2): [1] * 5}, repeat=repeat)]
     then = [task for task in study.tasks(scope, rows) if task not in first]
     assert [task.key for task in then] == [("mnist", "LCPP", "chain=1", f"place={place}") for place in (0, 1)]
     assert all(task.function.endswith(":retrained") for task in then)
-    assert len({task.key for task in [*first, *then]}) == 77
+    assert len({task.key for task in [*first, *then]}) == 102
     assert study.outcome(rows, scope).claims == []  # nothing was tested yet
 
 
@@ -148,40 +151,73 @@ def table(errors, name="mnist", label=None):
     ]
 
 
+def errors_of(gist, lasso, bb, lcpp):
+    return dict(zip(("GIST", "Lasso", "LCPP-BB", "LCPP"), (gist, lasso, bb, lcpp), strict=True))
+
+
 @pytest.mark.parametrize(
-    ("errors", "place", "holds"),
+    ("errors", "orders", "holds"),
     [
-        ({"GIST": 2.57, "LCPP": 2.52, "Lasso": 2.56}, 1, [True, True, True, True]),
-        ({"GIST": 2.72, "LCPP": 2.67, "Lasso": 2.71}, 1, [True, True, True, True]),
-        ({"GIST": 2.73, "LCPP": 2.68, "Lasso": 2.72}, 1, [False, False, False, True]),
-        ({"GIST": 2.50, "LCPP": 2.60, "Lasso": 2.50}, 3, [True, True, True, False]),
-        ({"GIST": 2.50, "LCPP": 2.60, "Lasso": 2.60}, 2, [True, True, True, False]),
-        ({"GIST": 2.60, "LCPP": 2.60, "Lasso": 2.60}, 1, [True, True, True, True]),
+        ((2.57, 2.56, 2.52, 2.52), ("LCPP-BB < Lasso < GIST", "LCPP < Lasso < GIST"), [True] * 6),
+        ((2.72, 2.71, 2.67, 2.67), ("LCPP-BB < Lasso < GIST", "LCPP < Lasso < GIST"), [True] * 6),
+        ((2.73, 2.72, 2.68, 2.68), ("LCPP-BB < Lasso < GIST", "LCPP < Lasso < GIST"), [False] * 4 + [True] * 2),
+        ((2.50, 2.50, 2.60, 2.40), ("GIST = Lasso < LCPP-BB", "LCPP < GIST = Lasso"), [True] * 4 + [False] * 2),
+        ((2.60, 2.50, 2.40, 2.55), ("LCPP-BB < Lasso < GIST", "Lasso < LCPP < GIST"), [True] * 5 + [False]),
+        ((2.60, 2.60, 2.60, 2.60), ("GIST = Lasso = LCPP-BB", "GIST = Lasso = LCPP"), [True] * 4 + [False] * 2),
     ],
 )
-def test_errors_are_held_against_the_papers(errors, place, holds):
+def test_errors_are_held_against_the_papers(errors, orders, holds):
+    errors = errors_of(*errors)
     outcome = TableErrors().outcome(table(errors), SCOPE)
     assert verdicts(TableErrors(), table(errors)) == holds
-    assert outcome.claims[-1].ours == f"number {place} of 3"
-    here = [f"{errors[method]:.2f} ± 0.00" for method in ("GIST", "LCPP", "Lasso")]
+    assert tuple(claim.ours for claim in outcome.claims[-2:]) == orders
+    here = [f"{error:.2f} ± 0.00 (1)" for error in errors.values()]
+    theirs = ["2.57 ± 0.01", "2.56 ± 0.00", "2.52 ± 0.02", "2.52 ± 0.02"]
     [line] = outcome.tables[0].rows
-    assert line[:4] == ("mnist", "2.57 ± 0.01", here[0], "2.52 ± 0.02")
-    assert line[4:] == (here[1], "2.56 ± 0.00", here[2], f"{place} of 3", "1")
+    assert line == ("mnist", *(cell for pair in zip(theirs, here, strict=True) for cell in pair), *line[9:])
+    assert line[9:] == ("LCPP < Lasso < GIST", *orders)
     chosen = ("mnist", "LCPP", "eta = 1.5", "1", "1.00", f"{errors['LCPP']:.2f}", "3", "")
-    assert outcome.tables[1].rows[1] == chosen
+    assert outcome.tables[1].rows[3] == chosen
+
+
+def test_one_sentence_says_on_which_sets_the_order_is_the_papers():
+    good, bad = errors_of(2.5, 2.4, 2.3, 2.3), errors_of(2.5, 2.4, 2.3, 2.45)
+    rows = [*table(good, "real-sim", "real-sim (stand-in: x)"), *table(bad), *table({"LCPP": 1.0}, "gisette")]
+    summary = TableErrors().outcome(rows, SCOPE).summary
+    assert summary.endswith(
+        "The paper's order is not reproduced on mnist with LCPP (Lasso < LCPP < GIST); it is reproduced on real-sim "
+        "(stand-in: x) with LCPP-BB (LCPP-BB < Lasso < GIST), real-sim (stand-in: x) with LCPP (LCPP < Lasso < GIST), "
+        "mnist with LCPP-BB (LCPP-BB < Lasso < GIST)."
+    )
+    none = TableErrors().outcome(table({"LCPP": 1.0}), SCOPE).summary
+    assert none.endswith("No set has the errors of all methods yet.")
 
 
 def test_other_data_are_ranked_but_not_held_against_the_papers_errors():
-    rows = table({"GIST": 90.0, "LCPP": 1.0, "Lasso": 2.0}, label="mnist (a likeness)")
-    outcome = TableErrors().outcome(rows, SCOPE)
-    assert [claim.holds for claim in outcome.claims] == [None] * 4
-    assert outcome.claims[-1].ours == "number 1 of 3" and "Other data" in outcome.claims[0].remark
+    for errors, same in ((errors_of(90.0, 2.0, 1.0, 1.0), "the same"), (errors_of(90.0, 2.0, 3.0, 3.0), "another")):
+        outcome = TableErrors().outcome(table(errors, label="mnist (a likeness)"), SCOPE)
+        assert [claim.holds for claim in outcome.claims] == [None] * 6
+        assert all("Other data" in claim.remark for claim in outcome.claims)
+        assert all(f"{same} order" in claim.remark for claim in outcome.claims[-2:])
 
 
-def test_without_one_of_the_methods_there_is_no_rank():
-    outcome = TableErrors().outcome(table({"LCPP": 2.5, "Lasso": 2.5}), SCOPE)
-    assert [claim.paper[:12] for claim in outcome.claims] == ["mnist: LCPP ", "mnist: Lasso"]
-    assert outcome.tables[0].rows[0][2] == "-" and outcome.tables[0].rows[0][-2:] == ("-", "1")
+def test_without_one_of_the_methods_there_is_no_order():
+    outcome = TableErrors().outcome(table({"Lasso": 2.5, "LCPP": 2.5}), SCOPE)
+    assert [claim.paper[:12] for claim in outcome.claims] == ["mnist: Lasso", "mnist: LCPP "]
+    assert outcome.tables[0].rows[0][2] == "-" and outcome.tables[0].rows[0][-2:] == ("-", "-")
+    # The order with one of the two LCPPs does not wait for the other.
+    two = TableErrors().outcome(table({"GIST": 2.0, "Lasso": 2.5, "LCPP-BB": 2.6}), SCOPE)
+    assert two.tables[0].rows[0][-2:] == ("GIST < Lasso < LCPP-BB", "-")
+
+
+@pytest.mark.parametrize(
+    ("scope", "repeats"), [(Scope(Places()), 5), (Scope(Places(), quick=True), 1), (Scope(Places(), repeats=2), 2)]
+)
+def test_every_set_and_method_has_as_many_repetitions(scope, repeats):
+    found = [(*task.key[:2], task.arguments["repeat"]) for task in TableErrors().tasks(scope, [])]
+    names = ("gisette", "mnist", "rcv1.binary", "real-sim")
+    asked = {(name, method, r) for name in names for method in table_errors.METHODS for r in range(repeats)}
+    assert set(found) == asked and len(found) == 5 * len(asked)
 
 
 def test_repetitions_average_the_errors_of_their_own_choices():
@@ -189,15 +225,16 @@ def test_repetitions_average_the_errors_of_their_own_choices():
     rows += [retrained(2.0), retrained(5.0, (0, 3)), retrained(0.0, (0, 4)), retrained(0.0, method="GIST")]
     assert table_errors.final_errors(rows, "mnist", "LCPP") == [2.0, 5.0, 5.0]
     outcome = TableErrors().outcome(rows, SCOPE)
-    assert outcome.tables[0].rows[0][4] == "4.00 ± 1.41" and outcome.tables[0].rows[0][-1] == "3"
+    assert outcome.tables[0].rows[0][8] == "4.00 ± 1.41 (3)"
     assert [line[3] for line in outcome.tables[1].rows] == ["1", "2"]  # what nobody chose is not told
 
 
 def test_the_papers_order_is_that_of_its_table():
     names = ("gisette", "mnist", "rcv1.binary", "real-sim")
-    rows = [row for name in names for row in table({"GIST": 1, "LCPP": 1, "Lasso": 1}, name)]
-    said = [claim.paper for claim in TableErrors().outcome(rows, SCOPE).claims if "number" in claim.paper]
-    assert said == [f"{name}: LCPP is number {2 if name == 'rcv1.binary' else 1} of 3" for name in names]
+    rows = [row for name in names for row in table(errors_of(1, 1, 1, 1), name)]
+    said = [claim.paper for claim in TableErrors().outcome(rows, SCOPE).claims if "<" in claim.paper]
+    expected = dict.fromkeys(names, "{} < Lasso < GIST") | {"rcv1.binary": "Lasso < {} < GIST"}
+    assert said == [f"{name}: {expected[name].format(lcpp)}" for name in names for lcpp in ("LCPP-BB", "LCPP")]
 
 
 @pytest.mark.parametrize("method", table_errors.METHODS)
@@ -209,19 +246,19 @@ def test_errors_of_folds_and_of_retraining_are_those_of_the_fits(method):
     rows = stored(table_errors.fold_errors(asked, method, 2, 3))
     fits = [
         ((number, place), fit)
-        for number, chain in enumerate(chains(method, part))
+        for number, chain in enumerate(chains("mnist", method, part))
         for place, fit in enumerate(competitor.fits(part, chain))
     ]
     assert len(set(held)) == 36 and [(row["chain"], row["place"]) for row in rows] == [at for at, _ in fits]
     for row, (_, fit) in zip(rows, fits, strict=True):
         assert row["error"] == pytest.approx(percent_wrong(data.X[held], data.b[held], fit.x))
         assert row["nonzeros"] == np.count_nonzero(fit.x) and (row["repeat"], row["fold"]) == (2, 3)
-    assert len({row["error"] for row in rows}) > 1
-    number, place = (0, 4) if method == "GIST" else (4, 3) if method == "LCPP" else (6, 0)
+    assert len({(row["error"], row["nonzeros"]) for row in rows}) > 1
+    number, place = (0, 4) if method == "GIST" else (6, 0) if method == "Lasso" else (4, 3)
     [row] = stored(table_errors.retrained(asked, method, number, place))
     # The whole chain comes by the same point as the part of it that ends there.
-    fit = list(competitor.fits(whole, chains(method, whole)[number]))[place]
-    assert json.loads(row["point"]) == fit.point == chains(method, whole)[number][place]
+    fit = list(competitor.fits(whole, chains("mnist", method, whole)[number]))[place]
+    assert json.loads(row["point"]) == fit.point == chains("mnist", method, whole)[number][place]
     assert row["error"] == pytest.approx(percent_wrong(data.X_test, data.b_test, fit.x))
     assert row["nonzeros"] == np.count_nonzero(fit.x) and (row["chain"], row["place"]) == (number, place)
 

@@ -78,7 +78,7 @@ def shifted(problem, shift):
 
     def subgradients(x):
         found = problem.objective.subgradients(x)
-        return found and Subgradients(found.center + shift, found.rows, found.radius, found.guess)
+        return found and Subgradients(**{**vars(found), "center": found.center + shift})
 
     objective = SimpleNamespace(value_and_gradient=value_and_gradient, subgradients=subgradients)
     return SimpleNamespace(objective=objective, constraint=problem.constraint)
@@ -108,7 +108,7 @@ def test_the_distance_of_a_smooth_objective_is_the_residual_of_the_certificate()
         x[::2] = 0
         _, gradient = problem.objective.value_and_gradient(x)
         for y in (0.0, 0.1, 1.0):
-            expected = float(np.sum(Residual(problem, x, gradient).each(y) ** 2))
+            expected = float(np.sum(Residual(problem, x, gradient, measured=False).each(y) ** 2))
             assert distance_squared(problem, x, y) == pytest.approx(expected, rel=1e-9)
 
 
@@ -120,29 +120,51 @@ def test_a_run_that_draws_the_last_step_passes_through_all_other_answers():
 
 
 def planted(p, runs=4, spread=0.02, correction=-1.0):
-    """A curve with N = ε^{−p}, up to a next order and the spread of the runs."""
+    """A curve whose quantities all have N = q^{−p}, up to a factor, a next order and the spread of the runs."""
     K = np.geomspace(6, 240, 10)
     gradients = 3 * K**2
     eps = gradients ** (-1 / p) * np.exp(correction / K)
     each = eps[:, None] * np.exp(spread * np.random.default_rng(0).standard_normal((10, runs)))
-    return rates.Curve(K, gradients, each, each / 2, each)
+    return rates.Curve(K, gradients, each, each / 2, each / 3, np.ones_like(each), each / 8)
 
 
+@pytest.mark.parametrize("name", rates.MEASURED)
 @pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
-def test_the_fit_finds_a_planted_exponent(p):
-    fitted = rates.fit(planted(p))
+def test_the_fit_finds_a_planted_exponent(p, name):
+    fitted = rates.fit(planted(p), name)
     assert fitted.low <= p <= fitted.high
     assert fitted.high - fitted.low < 0.5 * p
-    assert fitted.slope == pytest.approx(p, rel=0.1)
-    exact = rates.fit(planted(p, spread=0.0))
+    assert fitted.slope == pytest.approx(p, rel=0.1) and fitted.values == 10
+    exact = rates.fit(planted(p, spread=0.0), name)
     assert abs(exact.slope - p) < 1e-9 < abs(exact.plain - p)
 
 
 def test_the_verdict_falls_where_the_exponent_is_larger_than_the_papers():
     not_falling = replace(planted(2.0), stationarity_squared=np.ones((10, 4)))
     noisy = planted(2.0, spread=1.0)
-    verdicts = [rates.verdict(2, rates.fit(found)) for found in (planted(2.0), planted(2.5), not_falling, noisy)]
-    assert verdicts == ["not worse", "WORSE", "WORSE", "undecided"]
+    found = [rates.fit(curve, "stationarity_squared") for curve in (planted(2.0), planted(2.5), not_falling, noisy)]
+    assert [rates.verdict(2, fitted) for fitted in found] == ["not worse", "WORSE", "WORSE", "undecided"]
+
+
+def test_one_quantity_does_not_speak_for_another():
+    """The largest of them, falling as it should, must not hide that a smaller one does not fall at all."""
+    still = replace(planted(1.0), delta=np.full((10, 4), 1e-12))
+    words = {name: rates.verdict(1, rates.fit(still, name)) for name in rates.QUANTITIES}
+    assert words == {"stationarity_squared": "not worse", "complementarity": "not worse", "delta": "WORSE"}
+
+
+def test_what_is_down_to_rounding_is_left_out():
+    falling = planted(1.0, spread=0.0)
+    low = np.where(np.arange(10)[:, None] < 7, falling.delta, 1e-27)
+    cut = rates.fit(replace(falling, delta=low), "delta")
+    assert cut.values == 7 and cut.slope == pytest.approx(1.0)
+    early = np.where(np.arange(10)[:, None] < 5, falling.delta, 0.0)  # too few K are left, and no log of 0 is taken
+    assert rates.verdict(1, rates.fit(replace(falling, delta=early), "delta")) == "undecided"
+
+
+def test_the_share_of_the_schedule_is_what_is_not_beyond_it():
+    assert planted(1.0).share_of_schedule == pytest.approx(0.75)
+    assert replace(planted(1.0), beyond=np.zeros((10, 4))).share_of_schedule == 1.0
 
 
 @pytest.fixture(scope="module")
@@ -153,37 +175,68 @@ def measured():
         row
         for entry, cell in enumerate(CELLS)
         for run in range(size.runs)
-        for row in studies_rates.measurements(entry, run, size.outer_steps(cell), size.points)
+        for row in studies_rates.statements(entry, run, size.outer_steps(cell), size.points)
     ]
 
 
-def test_three_times_as_many_steps_bring_epsilon_down(measured):
+def test_three_times_as_many_steps_bring_the_complementarity_down(measured):
     """And not by much more than the paper says."""
     for row in measured:
         assert row["gradients"] == row["K"] * row["steps"]
         assert (row["K"] + 1) // 2 <= row["k"] <= row["K"]
     for cell in CELLS:
         own = [row for row in measured if row["cell"] == cell.name]
-        first, last = ([r["epsilon"] for r in own if r["K"] == K] for K in (own[0]["K"], own[-1]["K"]))
+        first, last = ([r["complementarity"] for r in own if r["K"] == K] for K in (own[0]["K"], own[-1]["K"]))
         assert 1.5 < np.mean(first) / np.mean(last) < 40
 
 
-def test_every_entry_has_a_line_a_panel_and_a_verdict_that_can_fall(measured):
+def test_complementarity_is_what_the_levels_set_and_what_is_beyond(measured):
+    """ȳ(η − g(x̄)) = ȳ(η − η_k) + ȳ(η_k − g(x̄)), with η − η_k = (η − η_0)/(k+1) and η_0 half-way in η's cell."""
+    problem = CELLS[0].exact
+    eta, cap = problem.level, problem.constraint.cap
+    eta_0 = eta - (eta % cap) / 2
+    for row in measured:
+        scheduled = row["multiplier"] * (eta - eta_0) / (row["k"] + 1)
+        assert row["complementarity"] == pytest.approx(scheduled + row["beyond"], rel=1e-9)
+
+
+@pytest.mark.parametrize("cell", CELLS[:4], ids=lambda cell: cell.name)
+def test_in_deterministic_entries_the_schedule_sets_nearly_all_of_the_complementarity(measured, cell):
+    """So its slope is no measurement of the method."""
+    entry = studies_rates.Entry(cell, measured)
+    [line] = [row for row in entry.lines() if row[1] == "complementarity"]
+    assert entry.curve.share_of_schedule > 0.9 and float(line[6].rstrip("%")) > 90
+
+
+def test_every_entry_has_lines_a_panel_and_claims_that_can_fall(measured):
     study, scope = studies_rates.Rates(), Scope(Places(), quick=True)
     outcome = study.outcome(measured, scope)
     names = [cell.name for cell in CELLS]
-    assert [line[0] for line in outcome.tables[0].rows] == names
-    assert [claim.paper.partition(":")[0] for claim in outcome.claims] == names
+    called = [(name, quantity) for name in names for quantity in rates.MEASURED.values()]
+    assert [line[:2] for line in outcome.tables[0].rows] == called
+    assert [line[0] for line in outcome.tables[1].rows] == names
+    claimed = [f"{name}: {quantity} at most" for name in names for quantity in rates.QUANTITIES.values()]
+    assert [claim.paper.partition(" ε")[0] for claim in outcome.claims] == claimed
     [(_, figure, _)] = outcome.figures
-    assert [axis.get_title().partition("\n")[0] for axis in figure.axes] == names
-    # What has been measured of the first entry, as if ε did not fall any more: its claim falls, and no other changes.
-    doctored = [row | {"complementarity": 1.0} if row["cell"] == names[0] else row for row in measured]
-    claims = study.outcome(doctored, scope).claims
-    assert claims[0].holds is False and outcome.claims[0].holds
-    assert claims[1:] == outcome.claims[1:]
+    assert [axis.get_title() for axis in figure.axes] == names
+    # Each quantity of the first entry, as if it did not fall any more: its own claim falls, and no other changes.
+    assert False not in [claim.holds for claim in outcome.claims[:3]]
+    for place, quantity in enumerate(rates.QUANTITIES):
+        doctored = [row | {quantity: 1.0} for row in measured]
+        claims = list(studies_rates.Entry(CELLS[0], doctored).claims())
+        assert claims[place].holds is False
+        others = [i for i in range(3) if i != place]
+        assert [claims[i].holds for i in others] == [outcome.claims[i].holds for i in others]
     # One run alone has no spread, and decides nothing.
-    alone = study.outcome([row for row in measured if row["run"] == 0], scope)
-    assert [claim.holds for claim in alone.claims] == [None] * 8
+    alone = [row for row in measured if row["run"] == 0]
+    assert [claim.holds for cell in CELLS for claim in studies_rates.Entry(cell, alone).claims()] == [None] * 24
+
+
+def test_a_complementarity_that_the_schedule_sets_is_said_to_be_no_measurement(measured):
+    for beyond, said in ((0.0, True), (0.5, False)):
+        rows = [row | {"beyond": beyond * row["complementarity"]} for row in measured]
+        [claim] = [c for c in studies_rates.Entry(CELLS[0], rows).claims() if "complementarity" in c.paper]
+        assert ("the schedule sets" in claim.remark) is said
 
 
 def test_tasks_of_the_rates_name_every_run_once():

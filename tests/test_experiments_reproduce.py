@@ -9,7 +9,6 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 from contextlib import closing, suppress
 from multiprocessing import Pipe
@@ -30,6 +29,7 @@ from experiments.reproduce.study import Outcome, Scope, Study
 from experiments.reproduce.task import Answer, SkippedError, Task
 from experiments.reproduce.workers import Worker, answers
 from tests import small_studies
+from tests.children import Child, Ended
 from tests.small_studies import task
 
 ROOT = Path(__file__).parent.parent
@@ -90,7 +90,7 @@ def test_a_limit_ends_a_task_and_keeps_its_rows(log):
     assert found["slow"].rows == [{"value": 0}] and found["slow"].reason == "ended after 0.2 s"
     fast = found["fast"].rows
     assert len(fast) > 1 and fast == [{"value": i} for i in range(len(fast))]
-    assert all(answer.ended == "limit" and 0.2 <= answer.seconds < 30 for k, answer in found.items() if k != "next")
+    assert all(answer.ended == "limit" and 0.2 <= answer.seconds < 60 for k, answer in found.items() if k != "next")
     assert found["next"].ended == "done"
 
 
@@ -196,8 +196,11 @@ def test_no_process_outlives_a_killed_run_and_the_next_one_does_the_rest(tmp_pat
     assert status == 0 and "tasks" not in told.err
 
 
-def wait_until(condition, patience=30.0):
-    end = time.monotonic() + patience
+PATIENCE = 120.0  # seconds
+
+
+def wait_until(condition):
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -217,23 +220,36 @@ def command(monkeypatch, capsys, tasks, *arguments):
     return status, capsys.readouterr()
 
 
-def test_ctrl_c_ends_what_is_at_work_and_says_how_to_go_on(tmp_path, capsys, monkeypatch):
+def test_ctrl_c_ends_what_is_at_work_and_says_how_to_go_on(tmp_path):
     notes = tmp_path / "pids"
     notes.mkdir()
     tasks = [[[str(i)], "tests.small_studies:hangs", {"note": str(notes)}] for i in range(2)]
-
-    def press():
-        with suppress(AssertionError):
-            wait_until(lambda: len(list(notes.iterdir())) == 2)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=press)
-    thread.start()
     out = tmp_path / "out"
-    status, told = command(monkeypatch, capsys, tasks, "reproduce", "small", "--out", out, "--jobs", 2)
-    thread.join()
-    assert status == 130 and f"the same command goes on where it was: what was done is in {out}" in told.err
+    command = [sys.executable, "-m", "tests.small_studies", "reproduce", "small", "--out", str(out), "--jobs", "2"]
+    environment = {**os.environ, "SMALL_TASKS": json.dumps(tasks)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as run:
+        try:
+            wait_until(lambda: len(list(notes.iterdir())) == 2)
+            run.send_signal(signal.SIGINT)
+            _, told = run.communicate(timeout=PATIENCE)
+        finally:
+            run.kill()
+    assert run.returncode == 130 and f"the same command goes on where it was: what was done is in {out}" in told
     assert len(list(notes.iterdir())) == 2 and not any(is_alive(int(one.name)) for one in notes.iterdir())
+
+
+def test_a_signal_just_before_a_wait_ends_it():
+    """Python looks for signals before it waits: one that comes after that look must be seen all the same."""
+    script = """
+        import os, signal
+        from experiments.reproduce import workers
+        signal.signal(signal.SIGUSR1, lambda *_: None)
+        with workers._signals() as signals:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            print(len(workers.wait(signals, timeout=60)))
+    """
+    with Child(script, cwd=ROOT) as child:
+        assert child.ended() == Ended(0, "1\n", "")
 
 
 # --- what is kept
@@ -378,7 +394,9 @@ def test_the_scope_and_the_folder_follow_from_the_options(monkeypatch, tmp_path)
         main(["reproduce", "all", "--quick", "--only", "mnist, gisette,mnist", "--jobs", "3"], small_studies.studies)
         == 0
     )
-    (_, names, scope, out, jobs), (studies, every, quick, quick_out, three) = asked
+    assert main(["reproduce", "small", "--repeats", "2"], small_studies.studies) == 0
+    (_, names, scope, out, jobs), (studies, every, quick, quick_out, three), twice = asked
+    assert twice[2] == Scope(Places(), repeats=2)
     assert names == ["broken", "small"] and scope == Scope(Places()) and out == Path("results/reproduce")
     assert jobs == os.cpu_count() and three == 3 and [one.name for one in studies] == every == ["small", "broken"]
     assert quick == Scope(Places(), True, ("mnist", "gisette")) and quick_out == Path("results/reproduce-quick")
@@ -422,6 +440,24 @@ def test_an_answer_to_another_question_takes_nobodys_place(tmp_path):
         parts.keep(task("rows", "same", values=values), Answer([{"value": values[0]}], 0.0))
     assert [parts.answer(task("rows", "same", values=[v])).rows for v in (1, 2)] == [[{"value": 1}], [{"value": 2}]]
     assert parts.answer(task("rows", "same", values=[3])) is None
+
+
+class Repeated(Study):
+    """A task for each repetition, three of them unless asked otherwise."""
+
+    name, title = "repeated", "Repetitions"
+
+    def tasks(self, scope, rows):
+        return [task("rows", str(i), values=[i]) for i in range(scope.repeats or 3)]
+
+    def outcome(self, rows, scope):
+        return Outcome(" ".join(str(row["value"]) for row in rows), "")
+
+
+def test_a_run_of_fewer_or_more_repetitions_reports_on_all_there_are(tmp_path):
+    for repeats, known, left in ((1, "0", 2), (2, "0 1", 1), (1, "0 1", 1), (4, "0 1 2 3", 0)):
+        report = Session(Repeated(), Scope(Places(), repeats=repeats), Parts(tmp_path), 1).run()
+        assert (report.outcome.summary, report.left) == (known, left)
 
 
 class TwoSets(Study):

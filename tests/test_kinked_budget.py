@@ -166,10 +166,10 @@ def test_weights_signs_kept_features_and_no_intercept(loss, special):
 
 @pytest.mark.parametrize("loss", KINKED)
 def test_what_is_proved_is_true(loss):
-    whole = kinked(loss, 3, n=30, d=25)
-    some, every = fitted(whole, 4), fitted(whole, 4, prove=True)
-    assert some.exchanges.examined == 50 < some.exchanges.total == 84 and every.exchanges.proved
-    for i, j in itertools.product(every.support, set(range(25)) - {*every.support.tolist()}):
+    whole = kinked(loss, 3, n=20, d=12)
+    some, every = fitted(whole, 3), fitted(whole, 3, prove=True)
+    assert 20 <= some.exchanges.examined <= some.exchanges.total == 27 and every.exchanges.proved
+    for i, j in itertools.product(every.support, set(range(12)) - {*every.support.tolist()}):
         assert whole.psi({*every.support.tolist(), j} - {i}) >= every.psi * (1 - 1e-9)
 
 
@@ -229,14 +229,14 @@ def test_every_storage_gives_the_same_set():
 
 
 def test_starts_limits_and_callbacks():
-    whole = kinked("absolute", 6, n=60, d=20)
+    whole = kinked("absolute", 6, n=40, d=14)
     cold = fitted(whole, 4)
     warm = fitted(whole, 4, start=cold.support)
     assert np.array_equal(warm.support, cold.support) and warm.n_grad < cold.n_grad
-    for start in ([], [17], range(20), [16, 17, 18, 19]):
+    for start in ([], [11], range(14), [10, 11, 12, 13]):
         assert fitted(whole, 4, start=list(start)).status is Status.SOLVED
-    limited = fitted(whole, 4, start=[16, 17, 18, 19], max_iter=0)
-    assert limited.status is Status.MAX_ITER and limited.support.tolist() == [16, 17, 18, 19]
+    limited = fitted(whole, 4, start=[10, 11, 12, 13], max_iter=0)
+    assert limited.status is Status.MAX_ITER and limited.support.tolist() == [10, 11, 12, 13]
     calls = []
     stopped = searched(whole.objective, 4, callback=lambda record: calls.append(record) or len(calls) == 6)
     assert stopped.status is Status.CALLBACK_STOP and len(calls) == 6
@@ -244,12 +244,13 @@ def test_starts_limits_and_callbacks():
         best_subset(whole.objective, 4, callback=lambda record: (_ for _ in ()).throw(TimeoutError("mine")))
 
 
-@pytest.mark.parametrize("limit", [0.0, 0.05, 0.7])
+@pytest.mark.usefixtures("processor_clock")
+@pytest.mark.parametrize("limit", [0.0, 0.05, 0.4])
 def test_the_time_limit_is_kept(limit):
     whole = kinked("hinge", n=3000, d=400)
     found = searched(whole.objective, 30, time_limit=limit)
     assert found.status is Status.TIME_LIMIT and found.wall_s <= limit + 0.5
-    assert found.support.size > 0 or limit < 0.7
+    assert found.support.size > 0 or limit < 0.4
 
 
 def test_oracles_are_refused():

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
-import textwrap
-import time
 import warnings
 
 import numpy as np
@@ -17,6 +13,7 @@ from levelprox.errors import InvalidInputError
 from levelprox.losses import Absolute, Hinge, Quantile
 from levelprox.nearby import nearby_kkt
 from levelprox.subsolvers import ACSA
+from tests.children import Child, Ended
 
 KINKED = [Absolute(), Quantile(0.9), Hinge()]
 
@@ -96,6 +93,7 @@ def test_house_prices(loss):
     assert set(np.flatnonzero(np.abs(fit.x[:20]) > 1e4)) == {0, 1, 2}
 
 
+@pytest.mark.usefixtures("processor_clock")
 def test_a_certificate_keeps_to_its_time():
     X, b = data(2, n=300, d=100)
     problem = Problem(LinearModel(1e-4 * X, b, Absolute()), constraints.MCP.from_threshold(1e4), 20.5)
@@ -183,15 +181,14 @@ def test_a_batch_size_above_n_is_said_once_by_the_run():
 
 
 INTERRUPTED = """
-import signal, sys, warnings
+import warnings
 import numpy as np
 from levelprox import Problem, Stochastic, constraints, solve, nearby, conclusion
-signal.signal(signal.SIGINT, signal.default_int_handler)
 warnings.simplefilter("ignore")
 find = nearby.nearby_kkt
 def slow(*args, **kwargs):
     print("ready", flush=True)
-    for _ in range(1000):
+    while True:
         find(*args, **kwargs)
 conclusion.nearby_kkt = slow
 rng = np.random.default_rng(0)
@@ -204,14 +201,11 @@ print(fit.status, bool(np.any(fit.x)), flush=True)
 
 
 def test_ctrl_c_while_a_neighbour_is_sought_keeps_the_result():
-    with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(INTERRUPTED)], stdout=subprocess.PIPE, text=True
-    ) as run:
-        assert run.stdout.readline().strip() == "ready"
-        time.sleep(0.3)
+    with Child(INTERRUPTED) as run:
+        assert run.line() == "ready"
+        run.work(0.1)
         run.send_signal(signal.SIGINT)
-        assert run.stdout.readline().split() == ["interrupted", "True"]
-        run.wait(timeout=10)
+        assert run.ended() == Ended(0, "interrupted True\n", "")
 
 
 # --- what a new user met

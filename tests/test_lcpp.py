@@ -6,7 +6,6 @@ import os
 from dataclasses import replace
 from itertools import islice, pairwise
 
-import cvxpy as cp
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -168,7 +167,7 @@ def test_a_surrogate_blurred_by_rounding_is_tightened():
 @pytest.mark.filterwarnings("ignore:Solution may be inaccurate")  # of the rival, at tolerances of 1e-12
 @pytest.mark.parametrize("loss", ["squared", "logistic", "huber"])
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
-def test_i31_subproblems_agree_with_clarabel(constraint, loss):
+def test_i31_subproblems_agree_with_clarabel(constraint, loss, cp):
     rng = np.random.default_rng(7)
     n, d, gamma = 40, 9, 0.05
     X = rng.standard_normal((n, d))
@@ -245,7 +244,7 @@ def test_the_subsolver_never_ends_above_its_start(seed):
         assert subproblem.value(end.x) <= psi * (1 + 1e-14)
 
 
-def test_i33_the_l1_constraint_gives_the_constrained_lasso():
+def test_i33_the_l1_constraint_gives_the_constrained_lasso(cp):
     rng = np.random.default_rng(3)
     X, b = rng.standard_normal((50, 20)), rng.standard_normal(50)
     result = solve(Problem(LinearModel(X, b), L1(), 0.8), tol=1e-10)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from sklearn.datasets import load_svmlight_file
 
 from levelprox import FileFormatError, InvalidInputError, SparseClassifier
 from levelprox.io import libsvm, libsvm_batches, opened, read_libsvm
+from tests.children import Child
 from tests.libsvm_cases import twin
 
 
@@ -235,6 +234,16 @@ def test_batches_before_an_error_have_been_yielded(tmp_path):
 # --- endless and large files
 
 
+READING = """
+import sys, time
+from levelprox.io import read_libsvm
+try:
+    read_libsvm(sys.argv[1])
+except KeyboardInterrupt:
+    print(time.process_time())
+"""
+
+
 def test_ctrl_c_ends_the_reading_of_an_endless_pipe_within_a_second(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
@@ -244,20 +253,11 @@ def test_ctrl_c_ends_the_reading_of_an_endless_pipe_within_a_second(tmp_path):
             while True:
                 pipe.write(b"1 1:1 2:2 3:3\n" * 5000)
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    before = signal.signal(signal.SIGALRM, interrupt)
-    begin = time.perf_counter()
-    signal.setitimer(signal.ITIMER_REAL, 0.3)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            read_libsvm(path)
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    assert time.perf_counter() - begin < 1.3
+    with Child(READING, path) as child:
+        writer = threading.Thread(target=write, daemon=True)
+        writer.start()
+        child.work(0.1)
+        assert child.interrupt() < 1
     writer.join()
 
 
@@ -272,8 +272,8 @@ def peak():
 before = peak()
 parser = _kernels.LibsvmParser(10, False, False)
 parser.feed(np.frombuffer(b"1 1:1", np.uint8))
-for byte in (b" ", b"#"):  # one line of 1 GB
-    for _ in range(512):
+for byte in (b" ", b"#"):  # one line of 256 MB
+    for _ in range(128):
         parser.feed(np.frombuffer(byte * 2**20, np.uint8))
 parser.finish()
 assert parser.trouble is None and parser.rows == 1
@@ -291,6 +291,7 @@ print(sum(array.nbytes for array in (X.data, X.indices, X.indptr, y)))
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
+@pytest.mark.cpu_budget(2, "a process of its own, which imports the library")
 def test_memory_is_what_is_returned_whatever_the_length_of_file_and_lines(tmp_path):
     os.truncate(written(tmp_path, b"1 1:1", "line.svm"), 1 << 30)  # the rest are NUL bytes
     rng = np.random.default_rng(0)
@@ -298,9 +299,9 @@ def test_memory_is_what_is_returned_whatever_the_length_of_file_and_lines(tmp_pa
     for _ in range(500):
         columns = 1 + np.cumsum(rng.integers(1, 1600, 60))
         lines.append("1 " + " ".join(f"{j}:{v:.6g}" for j, v in zip(columns, rng.random(60), strict=True)) + "\n")
-    written(tmp_path, "".join(lines).encode() * 100, "rows.svm")
+    written(tmp_path, "".join(lines).encode() * 50, "rows.svm")
     child = subprocess.run([sys.executable, "-c", GROWTH], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr
     little, whole, csr = map(int, child.stdout.split())
     few = 12 << 20
-    assert little < few and csr > 30e6 and whole < 1.1 * csr + few, child.stdout
+    assert little < few and csr > 15e6 and whole < 1.1 * csr + few, child.stdout

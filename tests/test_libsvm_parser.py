@@ -49,13 +49,13 @@ def test_cuts_at_every_byte_change_nothing(asked):
 
 def test_mutated_texts_neither_crash_nor_hang_nor_differ_from_the_twin():
     rng = random.Random(7)
-    begin = time.perf_counter()
-    for _ in range(200_000 if LONG else 6_000):
+    begin = time.process_time()
+    for _ in range(200_000 if LONG else 1_500):
         text = mutated(rng, SEEDS)
         asked = rng.choice((3, 20, 10**9, 2**40)), rng.random() < 0.5, rng.random() < 0.5
         places = [rng.randrange(10**6) for _ in range(rng.randrange(5))]
         assert kernel(cut(text, places), *asked) == twin(text, *asked), (text, asked, places)
-    assert time.perf_counter() - begin < (1200 if LONG else 120)
+    assert time.process_time() - begin < (1200 if LONG else 120)
 
 
 def values_read(words: list[str]) -> list[str]:

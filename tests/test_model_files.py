@@ -9,8 +9,6 @@ import math
 import os
 import pickle
 import random
-import subprocess
-import sys
 import time
 import tracemalloc
 import warnings
@@ -35,6 +33,7 @@ from levelprox.estimators.soundness import FITTED, check_soundness
 from levelprox.io import container, plain
 from levelprox.losses import LOSS_TYPES
 from levelprox.subsolvers import SUBSOLVERS
+from tests.children import Child, Ended
 from tests.estimator_cases import TASKS, estimator, fitted, targets
 from tests.registries import CONSTRAINTS
 
@@ -292,16 +291,17 @@ def test_of_two_processes_one_whole_file_is_left(tmp_path):
     script = (
         "import sys, os, levelprox\n"
         "model = levelprox.load(sys.argv[1]); open(sys.argv[3], 'w').close()\n"
-        "for _ in range(40): model.save(sys.argv[2], overwrite=True); levelprox.load(sys.argv[2])\n"
+        "for _ in range(20): model.save(sys.argv[2], overwrite=True); levelprox.load(sys.argv[2])\n"
     )
-    other = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "other"), str(path), str(start)])
-    while not start.exists() and other.poll() is None:
-        time.sleep(0.001)
     seen = set()
-    while other.poll() is None:
-        models[0].save(path, overwrite=True)
-        seen.add(levelprox.load(path).n_features)
-    assert other.returncode == 0 and seen <= {1, 2} and levelprox.load(path).n_features in (1, 2)
+    with Child(script, tmp_path / "other", path, start) as other:
+        while not start.exists() and other.is_alive():
+            time.sleep(0.001)
+        while other.is_alive():
+            models[0].save(path, overwrite=True)
+            seen.add(levelprox.load(path).n_features)
+        assert other.ended() == Ended(0, "", "")
+    assert seen <= {1, 2} and levelprox.load(path).n_features in (1, 2)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "other", "start"]
 
 

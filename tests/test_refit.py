@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from levelprox.refit import Fit, Refits
 from levelprox.restriction import How
 from levelprox.subsolvers import Newton
 from levelprox.surrogate import surrogate_by_name
+from tests import children
 from tests.registries import LOSSES, targets_of
 from tests.subset_cases import table, weighted
 
@@ -66,7 +66,8 @@ def test_the_compiled_fit_is_that_over_the_data_themselves(loss):
         part = objective.restrict(chosen)
         np.testing.assert_allclose(compiled.margins, part.margins(compiled.x), atol=1e-9)
         assert compiled.psi == pytest.approx(part.value_of(compiled.margins), rel=1e-13)
-        assert np.max(np.abs(part.gradient_of(compiled.margins)), initial=0.0) <= 1.01 * refits.tolerance
+        largest = np.max(np.abs(part.gradient_of(compiled.margins)), initial=0.0)
+        assert largest <= 1.01 * refits.tolerance or compiled.gap <= compiled.resolution
         if compiled.hessian is not None:  # compiled Newton steps do not always settle on losses with bends
             np.testing.assert_allclose(compiled.hessian, part.hessian_of(compiled.margins, True), rtol=1e-9, atol=1e-12)
         assert compiled.hessian is not None or loss.concordance == math.inf
@@ -126,25 +127,27 @@ def test_columns_that_are_almost_equal_may_be_below_though_their_first_step_is_s
 
 
 def test_ctrl_c_is_seen_inside_a_look_at_the_columns():
-    """A timer every 2 ms, and two looks: at their ends it would be heard but twice, and once after them."""
-    heard = []
-
-    def handler(*_):
-        heard.append(1)
-        if len(heard) == 5:
-            raise KeyboardInterrupt
-
-    n, m = 1 << 18, 256  # seconds of work, where a quarter of one is enough
-    column, b = np.linspace(-1, 1, n), np.tile([-1.0, 1.0], n // 2)
-    fits = _kernels.ColumnFits("logistic", 0.0, 0.0, 1.0, b, None, None)
-    before = signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
-    try:
-        with pytest.raises(KeyboardInterrupt):
+    """A timer every 2 ms of work, and two looks: at their ends it would be heard but twice, and once after them."""
+    script = """
+        import math, signal
+        import numpy as np
+        from levelprox import _kernels
+        heard = []
+        def handler(*_):
+            heard.append(1)
+            if len(heard) == 5:
+                raise KeyboardInterrupt
+        n, m = 1 << 18, 256  # seconds of work, where a quarter of one is enough
+        column, b = np.linspace(-1, 1, n), np.tile([-1.0, 1.0], n // 2)
+        fits = _kernels.ColumnFits("logistic", 0.0, 0.0, 1.0, b, None, None)
+        signal.signal(signal.SIGVTALRM, handler)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.002, 0.002)
+        try:
             fits.fit([column] * m, [None] * m, [0.0] * m, math.inf, math.inf)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    assert children.run(script) == children.Ended(0, "interrupted\n", "")
 
 
 def test_most_hopeless_fits_end_before_they_are_exact():
@@ -225,7 +228,7 @@ def test_every_instruction_set_gives_the_same_fit_to_the_last_bit(instruction_se
         for name in instruction_sets:
             _kernels.use_simd(name)
             fits = _kernels.ColumnFits("logistic", 0.0, 0.0, 1.0, b, None, None)
-            end, x, psi, margins, hessian = fits.fit(list(A), [None] * m, [0.0] * m, 1e-9, math.inf)
+            end, x, psi, margins, hessian, *_ = fits.fit(list(A), [None] * m, [0.0] * m, 1e-9, math.inf)
             found.append((end, psi, x.tobytes(), margins.tobytes(), hessian.tobytes()))
         assert len(set(found)) == 1
 

@@ -26,7 +26,7 @@ from levelprox import (
     solve,
     subset_path,
 )
-from levelprox.estimators.choosing import _Scored
+from levelprox.estimators.scored import Scored
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.io.plain import decode, encode
 from levelprox.journal import Journal
@@ -68,7 +68,7 @@ class Every(Journal):
 
     def keep(self, state: object) -> None:
         self.state = state
-        self.root.kept.append(encode(self.root.as_tree(), (*KINDS, _Scored)))
+        self.root.kept.append(encode(self.root.as_tree(), (*KINDS, Scored)))
 
     def part(self, name: str) -> Journal:
         return self.parts.setdefault(name, Every(self.root))
@@ -76,7 +76,7 @@ class Every(Journal):
     @classmethod
     def of(cls, kept: tuple[str, dict]) -> Every:
         journal = cls()
-        journal.take(decode(*kept, (*KINDS, _Scored), "test"))
+        journal.take(decode(*kept, (*KINDS, Scored), "test"))
         return journal
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import time
 
 import numpy as np
 import pytest
@@ -136,7 +135,7 @@ def test_c68_no_iterations_give_the_start_back(problem):
 
 
 def test_max_iter_warns_with_residual_tolerance_and_remedy(problem):
-    with pytest.warns(ConvergenceWarning, match=r"KKT .* > tol 1.0e-12; .*Raise max_iter or tol"):
+    with pytest.warns(ConvergenceWarning, match=r"KKT .* > tol 1.0e-12, possible gain .*; .*Raise max_iter or tol"):
         result = solve(problem, max_iter=3, tol=1e-12, subsolver="spectral")
     assert result.status is Status.MAX_ITER
     assert result.warnings == (result.message,)
@@ -154,9 +153,10 @@ def test_nearly_solved_has_its_own_name(problem):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_c66_tol_zero_runs_to_max_iter(problem):
-    result = solve(problem, tol=0, max_iter=60)
-    assert result.status in (Status.MAX_ITER, Status.SOLVED)
-    assert result.n_outer == 60 or result.kkt == 0
+    for subsolver, steps in (("auto", 20), ("spectral", 60)):
+        result = solve(problem, tol=0, max_iter=steps, subsolver=subsolver)
+        assert result.status in (Status.MAX_ITER, Status.SOLVED)
+        assert result.n_outer == steps or result.kkt == 0
 
 
 def test_c67_tol_below_resolution_is_said_and_ends():
@@ -167,21 +167,22 @@ def test_c67_tol_below_resolution_is_said_and_ends():
     assert result.n_outer < 3000
 
 
-def test_c70_time_limits(problem):
+def test_c70_time_limits(problem, clock):
     with pytest.warns(ConvergenceWarning, match="time_limit 0 s"):
         result = solve(problem, time_limit=0)
     assert result.status is Status.TIME_LIMIT
     np.testing.assert_array_equal(result.x, 0)
 
     def slow(x):
-        time.sleep(0.01)
+        clock.now += 0.01
         return quadratic(x)
 
-    began = time.monotonic()
+    # Some 30 evaluations reach a fixed point; steps there evaluate nothing, and this clock stands still for them.
+    began = clock.now
     with pytest.warns(ConvergenceWarning, match="time_limit"):
-        result = minimize(slow, constraints.Exp(1.0), 1.1, n=4, tol=0, max_iter=10**6, time_limit=0.3)
+        result = minimize(slow, constraints.Exp(1.0), 1.1, n=4, tol=0, max_iter=1000, time_limit=0.15)
     assert result.status is Status.TIME_LIMIT
-    assert time.monotonic() - began < 0.3 + 0.5
+    assert clock.now - began < 0.15 + 0.1  # ten evaluations
 
 
 def test_callbacks_see_every_step_and_may_stop(problem):
@@ -213,6 +214,7 @@ def test_the_paper_s_stopping_rule(problem):
     assert all(record.change > 1e-6 for record in result.history[:-1])
 
 
+@pytest.mark.filterwarnings("ignore:x changes by less than tol")  # the rule is milder than the certificate
 @pytest.mark.parametrize("subsolver", ["newton", "spectral", "nesterov", "acsa"])
 @pytest.mark.parametrize("levels", ["constant", "harmonic"])
 def test_the_paper_s_stopping_rule_is_not_met_where_the_level_holds_x_back(problem, subsolver, levels):

@@ -206,12 +206,14 @@ def test_c24_collinear_columns():
         assert np.isfinite(result.x).all()
 
 
-def test_c28_badly_scaled_columns_get_the_right_advice():
+def test_c28_badly_scaled_columns_are_solved_or_get_the_right_advice():
     rng = np.random.default_rng(3)
     X = rng.standard_normal((60, 6)) * np.logspace(-4, 4, 6)
     b = X @ (rng.standard_normal(6) / np.logspace(-4, 4, 6))
+    problem = Problem(LinearModel(X, b), constraints.Exp(1.0), 1.5)
+    assert solve(problem, max_iter=20, subsolver="spectral").success
     with pytest.warns(ConvergenceWarning, match=r"columns of X differ in scale by a factor of .e\+0.: scale them"):
-        solve(Problem(LinearModel(X, b), constraints.Exp(1.0), 1.5), max_iter=20, subsolver="spectral")
+        solve(problem, max_iter=1, subsolver="spectral", tol=1e-12)
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "cauchy"])
@@ -266,11 +268,11 @@ def test_c25_c59_a_wide_level_gives_the_plain_fit_with_sparse_and_float32_data()
 
 
 def test_c56_many_empty_columns_cost_little():
-    X = scipy.sparse.csr_array(([1.0, 2.0, 3.0], ([0, 1, 2], [5, 77, 2_000_000])), shape=(3, 2**21))
-    began = time.monotonic()
+    X = scipy.sparse.csr_array(([1.0, 2.0, 3.0], ([0, 1, 2], [5, 77, 500_000])), shape=(3, 2**19))
+    began = time.process_time()
     result = solve(Problem(LinearModel(X, [1.0, 2.0, 3.0]), MCP, 1.5))
     assert result.success
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 5
 
 
 def test_a_wide_level_with_signs_gives_nonnegative_least_squares():

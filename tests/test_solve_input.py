@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 
 import numpy as np
@@ -321,13 +320,15 @@ def test_c78_an_interrupt_at_any_evaluation_keeps_the_best_point(constraint):
     def interrupts(x):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        minimize(fails_after(0, interrupts), constraint, 0.9, n=4)
     statuses = set()
-    for calls in range(1, 80):
+    for calls in range(80):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # an interrupted certificate is the run's own
-            result = minimize(fails_after(calls, interrupts), constraint, 0.9, n=4, tol=1e-12)
+            try:
+                result = minimize(fails_after(calls, interrupts), constraint, 0.9, n=4, tol=1e-12)
+            except KeyboardInterrupt:
+                assert calls < 10  # the null fit, and the curvature there: no step is taken yet
+                continue
         statuses.add(result.status)
         assert constraint.value(result.x) <= 0.9
         assert quadratic(result.x)[0] <= quadratic(np.zeros(4))[0]
@@ -348,17 +349,17 @@ def test_a_function_that_is_not_defined_everywhere_can_be_minimised():
     np.testing.assert_allclose(result.x, [0.5, 1.5, 0], atol=1e-5)
 
 
-def test_f11_time_limits_hold_while_exempt_coordinates_are_fitted():
+def test_f11_time_limits_hold_while_exempt_coordinates_are_fitted(clock):
     scales = np.logspace(0, 4, 6)
 
     def stiff(x):
-        time.sleep(0.02)
+        clock.now += 0.02
         return float(scales @ (x - 1) ** 2), 2 * scales * (x - 1)
 
-    began = time.monotonic()
+    began = clock.now
     with pytest.warns(ConvergenceWarning, match="time_limit"):
         result = minimize(stiff, MCP, 1.5, n=6, weights=[1, 0, 0, 0, 0, 0], time_limit=0.3, tol=1e-14)
-    assert time.monotonic() - began < 0.3 + 0.5
+    assert clock.now - began < 0.3 + 0.2  # ten evaluations
     assert result.status is Status.TIME_LIMIT
 
 

@@ -22,6 +22,7 @@ from levelprox.subsolvers import SGD, SVRG, Newton, Spectral, choose
 from levelprox.subsolvers.minibatch import batch_size, draw
 from levelprox.surrogate import linearise
 from tests import reference
+from tests.children import Child, Ended
 from tests.registries import BOUNDED_LOSSES, targets_of
 
 MCP = constraints.MCP(lam=2.0, theta=0.25)
@@ -206,6 +207,7 @@ def test_a_loss_of_unbounded_curvature_is_for_the_line_search_alone(loss):
 
 
 @STOCHASTIC
+@pytest.mark.usefixtures("processor_clock")
 def test_limits_are_kept(kind):
     subproblem, start = subproblem_of(sparse_model())
     late = kind().solve(subproblem, start, seconds=-1.0, rng=np.random.default_rng(0))
@@ -218,27 +220,30 @@ def test_limits_are_kept(kind):
     check_feasible(subproblem, stopped.x)
 
 
+INTERRUPTED = """
+import sys
+import numpy as np
+from tests.test_stochastic_subsolvers import SGD, SVRG, check_feasible, sparse_model, subproblem_of
+subproblem, start = subproblem_of(sparse_model())
+long = SGD(passes=1e5) if sys.argv[1] == "SGD" else SVRG(inner_passes=1e5)
+type(long)().limited_to(1).solve(subproblem, start)  # what is computed once is computed now
+print("ready", flush=True)
+stopped = long.solve(subproblem, start, rng=np.random.default_rng(0))
+assert stopped.stop == "interrupted" and stopped.n_inner > 0
+if stopped.x is not start.x:
+    check_feasible(subproblem, stopped.x)
+psi, gradient = subproblem.objective.value_and_gradient(stopped.x)
+assert stopped.psi == psi and np.array_equal(stopped.gradient, gradient)
+"""
+
+
 @STOCHASTIC
 def test_ctrl_c_ends_the_steps_with_a_feasible_point(kind):
-    subproblem, start = subproblem_of(sparse_model())
-    long = SGD(passes=1e5) if kind is SGD else SVRG(inner_passes=1e5)
-    kind().limited_to(1).solve(subproblem, start)  # what is computed once is computed now
-
-    def interrupt(number, frame):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.4)
-    try:
-        stopped = long.solve(subproblem, start, rng=np.random.default_rng(0))
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert stopped.stop == "interrupted" and stopped.n_inner > 0
-    if stopped.x is not start.x:
-        check_feasible(subproblem, stopped.x)
-    psi, gradient = subproblem.objective.value_and_gradient(stopped.x)
-    assert stopped.psi == psi and np.array_equal(stopped.gradient, gradient)
+    with Child(INTERRUPTED, kind.__name__) as child:
+        assert child.line() == "ready"
+        child.work(0.2)
+        child.send_signal(signal.SIGINT)
+        assert child.ended() == Ended(0, "", "")
 
 
 @STOCHASTIC

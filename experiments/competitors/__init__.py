@@ -6,11 +6,11 @@ from experiments.competitors.abess_subset import Abess
 from experiments.competitors.base import Competitor, Fit, MissingError, Point, Samples
 from experiments.competitors.gist import GIST, AuthorsGIST
 from experiments.competitors.lasso import Lasso
-from experiments.competitors.lcpp import LCPP
+from experiments.competitors.lcpp import LCPP, LCPPBB
 from experiments.competitors.skglm_mcp import SkglmMCP
 
 COMPETITORS: dict[str, Competitor] = {
-    one.name: one for one in (LCPP(), GIST(), AuthorsGIST(), Lasso(), SkglmMCP(), Abess())
+    one.name: one for one in (LCPP(), LCPPBB(), GIST(), AuthorsGIST(), Lasso(), SkglmMCP(), Abess())
 }
 
 

@@ -134,9 +134,10 @@ class Session:
             (self.skipped if answer.ended == "skipped" else self.failed)[task.name] = answer.reason
 
     def _report(self) -> Report:
-        """The CSV file and the figures, from what is on disk alone: of all sets, whichever were asked for now."""
-        everything = replace(self.scope, sets=())
-        tasks = self._known(everything)
+        """The CSV file and the figures, from what is on disk alone: all sets, whatever was asked for now."""
+        everything = replace(self.scope, sets=(), repeats=None)
+        scopes = (everything, replace(everything, repeats=self.scope.repeats))  # more repetitions than usual, too
+        tasks = {task.name: task for scope in scopes for task in self._known(scope)}.values()
         known = {task.name: answer for task in tasks if (answer := self.parts.answer(task))}
         rows = [row for answer in known.values() for row in answer.rows]
         report = self._empty()

@@ -26,11 +26,14 @@ class Scope:
         Small settings: all of them in ten minutes on two cores.
     sets : tuple of str
         The data sets to take part; all of them by default.
+    repeats : int, optional
+        Repetitions, where an experiment has any; by default its own number.
     """
 
     places: Places
     quick: bool = False
     sets: tuple[str, ...] = ()
+    repeats: int | None = None
 
 
 @dataclass(frozen=True)

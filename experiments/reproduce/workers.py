@@ -11,9 +11,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Generator, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -41,20 +42,42 @@ def answers(tasks: Sequence[Task], workers: int, threads: int, log: Path) -> Gen
     """
     waiting = list(reversed(tasks))
     crew = [Worker(threads, log) for _ in range(min(workers, len(tasks)))]
-    try:
-        while waiting or any(worker.task for worker in crew):
+    with _signals() as signals:
+        try:
+            while waiting or any(worker.task for worker in crew):
+                for worker in crew:
+                    if worker.task is None and waiting:
+                        worker.give(waiting.pop())
+                busy = [worker for worker in crew if worker.task]
+                limits = [left for worker in busy if (left := worker.left) is not None]
+                wait([*(worker.pipe for worker in busy), *signals], timeout=min(limits, default=None))
+                for one in signals:
+                    with suppress(BlockingIOError):
+                        os.read(one, 4096)
+                for worker in busy:
+                    if answer := worker.hear():
+                        yield worker.release(), answer
+        finally:
             for worker in crew:
-                if worker.task is None and waiting:
-                    worker.give(waiting.pop())
-            busy = [worker for worker in crew if worker.task]
-            limits = [left for worker in busy if (left := worker.left) is not None]
-            wait([worker.pipe for worker in busy], timeout=min(limits, default=None))
-            for worker in busy:
-                if answer := worker.hear():
-                    yield worker.release(), answer
+                worker.end()
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Descriptors that become readable when a signal comes, so that one just before a wait is not slept through."""
+    if threading.current_thread() is not threading.main_thread():
+        yield []  # signals are the main thread's
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        yield [reader]
     finally:
-        for worker in crew:
-            worker.end()
+        signal.set_wakeup_fd(before)
+        os.close(reader)
+        os.close(writer)
 
 
 class Worker:

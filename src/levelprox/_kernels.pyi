@@ -8,6 +8,13 @@ from numpy.typing import NDArray
 
 _F64 = NDArray[np.float64]
 
+# Deadlines (bind_deadline.cpp)
+
+class TimeLimitError(TimeoutError): ...
+
+def clock() -> float: ...
+def set_deadline(at: float, grace: float) -> tuple[float, float]: ...
+
 # Designs (bind_designs.cpp)
 
 def simd_name() -> str: ...
@@ -204,6 +211,7 @@ def spectral(
     relative: float,
     absolute: float,
     seconds: float,
+    units: _F64 | None = None,
 ) -> SpectralOutcome: ...
 
 # The multinomial model (bind_multinomial.cpp)
@@ -280,8 +288,10 @@ class ColumnFits:
         offset: _F64 | None,
         convex: bool = True,
         attained: bool = True,
+        curvature_bound: float = ...,
     ) -> None: ...
-    # "fitted", "not below" or "failed", then x, psi, margins and Hessian there.
+    # "fitted", "not below" or "failed", then x, psi, margins and Hessian there, a bound on what is left to gain, and
+    # what rounding may change.
     # Column j is values[j], or where rows[j] are given has values[j] there and is 0 elsewhere.
     def fit(
         self,
@@ -290,12 +300,31 @@ class ColumnFits:
         x: list[float],
         tolerance: float,
         below: float,
-    ) -> tuple[str, _F64, float, _F64, _F64]: ...
+        accuracy: float = ...,
+        noise: float = ...,
+    ) -> tuple[str, _F64, float, _F64, _F64, float, float]: ...
+    # The least psi along each column by itself, from given margins.
+    def least_along(self, values: list[_F64], rows: list[NDArray[np.int64] | None], margins: _F64) -> _F64: ...
+
+# Vectors that are orthonormal for the weights, one a row, and the coordinates of each column in them, one column a row.
+def orthonormal_basis(values: list[_F64], rows: list[NDArray[np.int64] | None], weight: _F64) -> tuple[_F64, _F64]: ...
+
+# (rho + (1 - rho) ln(1 - rho)) / rho^2, rounded up; inf for rho > 1.
+def self_concordant_factor(rho: _F64) -> _F64: ...
 
 # max(|offset + slope y| over the support, offset + slope y over zeros, 0); zeros have a slope each, or one for all.
+# y, stationarity and complementarity
 def best_multiplier(
-    support_offset: _F64, support_slope: _F64, zero_offset: _F64, zero_slope: _F64, price: float
-) -> float: ...
+    support_offset: _F64,
+    support_slope: _F64,
+    zero_offset: _F64,
+    zero_slope: _F64,
+    support_room: _F64,
+    zero_room: _F64,
+    slack: float,
+    level: float,
+    curvature: float,
+) -> tuple[float, float, float]: ...
 def largest_residual(
     support_offset: _F64, support_slope: _F64, zero_offset: _F64, zero_slope: _F64, y: float
 ) -> float: ...

@@ -24,18 +24,21 @@ from levelprox.identity import identity_without_level
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.journal import Journal, keeping
 from levelprox.kinked_search import KinkedSearch
-from levelprox.objectives import Asked, Model, Objective
+from levelprox.limits import limited
+from levelprox.objectives import Asked, LinearModel, Model, Objective
+from levelprox.objectives.by_class import ByClass
 from levelprox.problem import Problem
 from levelprox.refit import Fit
 from levelprox.result import CUT_SHORT
 from levelprox.search import Search
 from levelprox.subset import Subset, SubsetRecord
+from levelprox.swaps import Addition
 from levelprox.validation import nonnegative as at_least_zero
 from levelprox.validation import whole
 from levelprox.watch import Callback, Watch
 
 #: What the state of a search is made of.
-KINDS: tuple[type, ...] = (Fit, ExactFit, SubsetRecord)
+KINDS: tuple[type, ...] = (Fit, ExactFit, Addition, SubsetRecord)
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
@@ -124,14 +127,20 @@ def best_subset(
     problem = Problem(objective, MCP.from_threshold(1.0), count + 0.5, _weights(objective, keep), nonnegative)
     watch = Watch(seconds, most, callback)
     kind = DistantSearch if isinstance(objective, Asked) else Search if objective.curved else KinkedSearch
+    standardised = objective.standardised() if kind is Search and isinstance(objective, LinearModel | ByClass) else None
 
     def identity() -> dict[str, str]:
         kept, signs = problem.exempt, problem.must_be_nonnegative()
         held = {"keep": kept, "nonnegative": signs if np.any(signs) else None}
         return identity_without_level(objective, k=count, tol=tol, prove=bool(prove), start=begin, **held)
 
-    with keeping(checkpoint, resume, identity, KINDS) as journal:
-        found = kind(problem, count, at_least_zero("tol", tol), bool(prove), watch, begin, journal)()
+    with limited(seconds), keeping(checkpoint, resume, identity, KINDS) as journal:
+        arguments = (count, at_least_zero("tol", tol), bool(prove), watch, begin, journal)
+        if standardised is None:
+            found = kind(problem, *arguments)()
+        else:
+            assert isinstance(objective, LinearModel | ByClass)
+            found = Search(replace(problem, objective=standardised), *arguments, data=objective)()
         return replace(found, message=found.message + journal.advice) if found.status in CUT_SHORT else found
 
 

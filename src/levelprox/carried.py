@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,6 +27,7 @@ from levelprox.candidates import Candidates
 from levelprox.certificate import Certificate, assemble
 from levelprox.continuation import affordable
 from levelprox.journal import Journal
+from levelprox.limits import TimeLimitError, end_now, interrupted, interruptible
 from levelprox.null_fit import null_fit
 from levelprox.pieces import pieces_of
 from levelprox.problem import Problem
@@ -87,16 +89,22 @@ class Levels:
         assert null.gradient is not None
         start = Iterate(null.x, null.psi, null.gradient, step=1 / self.problems[0].objective.curvature)
         try:
-            tracker = Tracker(self.problems[0], start, self.how)
-            self._carry(tracker, range(len(self.problems)), exchanges=continuation)
-            for i in _halfway(len(self.problems), _ANCHORS) if continuation else ():
-                if self._left() <= 0:
-                    break
-                self._anchor(i)
+            with interruptible():
+                tracker = Tracker(self.problems[0], start, self.how)
+                self._carry(tracker, range(len(self.problems)), exchanges=continuation)
+                for i in _halfway(len(self.problems), _ANCHORS) if continuation else ():
+                    if self._left() <= 0:
+                        break
+                    self._anchor(i)
         except KeyboardInterrupt:
             if self.best[0] is None:
                 raise
-        self._level_out()
+            end_now()
+        except TimeLimitError:
+            if interrupted() and self.best[0] is None:
+                raise KeyboardInterrupt from None
+        with suppress(TimeLimitError), interruptible():
+            self._level_out()
         return [(p, s) for p, s in zip(self.problems, self.best, strict=True) if s is not None], self.n_grad
 
     def as_state(self) -> dict[str, Any] | None:

@@ -4,13 +4,14 @@ x is a KKT point of min ψ s.t. g ≤ η when there is a multiplier y ≥ 0 with
 
     0 ∈ ∂ψ(x) + y ∂g(x),      y (g(x) − η) = 0,      g(x) ≤ η.
 
-How far that is from holding, and with which y, is found in residual.py.
+How far that is from holding, and with which y, is found in residual.py; what can still be gained, in possible_gain.py.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+import time
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,13 @@ from numpy.typing import NDArray
 
 from levelprox.errors import InvalidInputError, NumericalError
 from levelprox.null_fit import NullFit, null_fit
+from levelprox.objectives import LinearModel
+from levelprox.possible_gain import possible_gain
 from levelprox.problem import Problem
-from levelprox.residual import Residual, best_subgradient, price_of
+from levelprox.residual import Residual, best_residuals, best_subgradient
 from levelprox.theory import degenerate_distance
 
 Vector = NDArray[np.float64]
-
-_CLEARLY = 1e-6
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,10 @@ class Certificate:
     Attributes
     ----------
     kkt : float
-        What `tol` is compared with: the largest of stationarity/scale, complementarity/max(|ψ|, scale)
-        and (yλ max ω/scale)·(|slack|/η), free of units.
+        What `tol` is compared with: the largest residual of a feature, of stationarity or of complementarity, in units
+        of its own column and divided by `scale`. It does not change when a column is multiplied by a constant and the
+        cost of its coefficient stays the same, nor with the units of ψ, φ and η; a constant added to a column beside an
+        intercept changes nothing, either. At the null fit it is about 1. Where x is infeasible it is at least 1.
     psi, g, level : float
         ψ(x), g(x), η.
     slack : float
@@ -46,15 +49,17 @@ class Certificate:
         y ≥ 0, the best one. It is also the weight at which x is stationary for the penalised
         problem min ψ + y g, and the rate at which ψ falls as the level rises.
     stationarity : float
-        dist∞(0, ∂ψ + y ∂g), absolute.
+        The largest |∂ψ_j + y ∂g_j|, each divided by the size of its column relative to a typical column, and with the
+        intercept taking up the column's mean (`objectives/feature_scale.py`). Equal to dist∞(0, ∂ψ + y ∂g) where all
+        columns have the same size.
     stationarity_squared : float
-        dist₂(0, ∂ψ + y ∂g)², the paper's figure.
+        dist₂(0, ∂ψ + y ∂g)², the paper's figure, in the units of x.
     complementarity : float
         y |g(x) − η|.
     scale : float
-        ‖∇ψ‖∞ at the null fit (only exempt features fitted), or the largest ‖∇ψ_j‖₂ where features have several
-        coefficients; where that is 0 up to rounding, at the origin (extrapolated from the null fit if ψ has no L);
-        1 where that is 0, too.
+        The largest |∂ψ_j| of a feature that counts at the null fit (only exempt features fitted), in the same units as
+        `stationarity`; ‖∇ψ_j‖₂ where features have several coefficients. Where that is 0 up to rounding, at the origin
+        (extrapolated from the null fit if ψ has no L); 1 where that is 0, too.
     active : bool
         Whether the constraint holds x back (y > 0).
     n_nonzero : int
@@ -65,12 +70,20 @@ class Certificate:
     degenerate_check : str
         "checked", "no degenerate level" or "not checked: unequal weights".
     dual_bound : float
-        An upper bound on the multiplier of an exact KKT point at x (Lemma "dual_bound" at its fixed point).
+        An upper bound on the multiplier of an exact KKT point at x (Lemma "dual_bound" at its fixed point). For ψ that
+        is not convex it needs λ_max of X'X; where a time limit or Ctrl-C left no time for that, the trace takes its
+        place, and the bound is larger.
     gradient_error : float
         Standard error of ‖∇ψ‖ where ψ is known through samples only; 0 where it is exact.
     near_epsilon, near_delta : float or None
         The paper's (ε, δ)-KKT statement with an x̄ ≠ x, where that says more than x̄ = x: for ψ with kinks and for
         sampled ψ (`nearby_kkt`).
+    possible_gain : float or None
+        By how much ψ can be lowered at most by moves near x that obey the level. From the second-order model of the
+        Lagrangian over the features that may move, y·slack + ½ρ'M⁻¹ρ with ρ = ∂ψ + y ∂g, with an allowance for
+        curvature that changes; for losses with kinks by linear programming duality. Never more than ψ(x) − inf ψ, which
+        it is where no other bound is found or there was no time to look for one. The rounding of ψ is included. None
+        where ψ is known through its values and gradients only, and in certificates of version 0.1.
     """
 
     kkt: float
@@ -92,6 +105,7 @@ class Certificate:
     gradient_error: float = 0.0
     near_epsilon: float | None = None
     near_delta: float | None = None
+    possible_gain: float | None = None
 
     @property
     def epsilon(self) -> float:
@@ -117,6 +131,7 @@ class Certificate:
             degenerate = f"η is {self.degenerate_distance:.3g} caps from the nearest one"
         rows = [
             ("KKT residual (scaled)", f"{self.kkt:.2e}"),
+            ("possible gain in ψ", "not known" if self.possible_gain is None else f"{self.possible_gain:.2e}"),
             ("objective ψ(x)", f"{self.psi:.10g}"),
             ("constraint g(x) ≤ η", f"{self.g:.10g} ≤ {self.level:.10g}"),
             ("infeasibility", f"{self.infeasibility:g}"),
@@ -127,7 +142,7 @@ class Certificate:
             ("degenerate levels", degenerate),
         ]
         if self.gradient_error:
-            rows.insert(6, ("error of the gradient", f"{self.gradient_error:.2e}  (an average over samples)"))
+            rows.insert(7, ("error of the gradient", f"{self.gradient_error:.2e}  (an average over samples)"))
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
@@ -148,11 +163,11 @@ def certify(
     x : array-like of shape (d,)
         Any point, feasible or not.
     null : NullFit, optional
-        The null fit of the same problem, where it is known already; it only sets the scale.
+        The null fit of the same problem, where it is known already; it only sets scales.
     hint : ndarray of shape (n,), optional
         Slopes of the samples from which to look for the best subgradient, where the loss has kinks. Not trusted.
     seconds : float
-        How long to look for it.
+        How long to look for it, and for a bound of the possible gain.
 
     Returns
     -------
@@ -165,42 +180,60 @@ def certify(
     if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
         raise NumericalError("the objective or its gradient is not finite at x")
     null = null or null_fit(problem)
-    subgradients = problem.objective.subgradients(point, hint)
+    deadline = time.monotonic() + seconds
+    certificate, gradient, slopes = _first_order(problem, point, psi, gradient, null, hint, seconds)
+    left = max(deadline - time.monotonic(), 0.0)
+    gain = possible_gain(problem, point, psi, gradient, certificate.multiplier, slopes, left)
     error = problem.objective.gradient_error(point)
+    return replace(certificate, possible_gain=gain, gradient_error=error)
+
+
+def _first_order(
+    problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit, hint: Vector | None, seconds: float
+) -> tuple[Certificate, Vector, Vector | None]:
+    """The residuals at x with the best subgradient, that subgradient, and the slopes of the samples that make it."""
+    objective = problem.objective
+    subgradients = objective.subgradients(x, hint)
     if subgradients is None:
-        return assemble(problem, point, psi, gradient, null, error)
-    # The best one by the 2-norm, or the one that was hinted at, should it be better by the largest residual.
-    found = best_subgradient(problem, point, psi, null, subgradients, seconds)
-    hinted = subgradients.center + subgradients.rows.rmatvec(subgradients.guess)
-    both = (assemble(problem, point, psi, slope, null, error) for slope in (found, hinted))
-    return min(both, key=lambda certificate: certificate.kkt)
+        slopes = objective.slopes(x) if isinstance(objective, LinearModel) and not objective.smooth else None
+        return assemble(problem, x, psi, gradient, null), gradient, slopes
+    # The best one by the 2-norm, with the level or without, or the one that was hinted at.
+    found = [subgradients.guess]
+    found += [best_subgradient(problem, x, null, subgradients, seconds / 2, free) for free in (True, False)]
+    every = [assemble(problem, x, psi, subgradients.gradient(rho), null) for rho in found]
+    best = min(range(len(every)), key=lambda i: every[i].kkt)
+    return every[best], subgradients.gradient(found[best]), subgradients.slopes_at(found[best])
 
 
 def assemble(
-    problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit, gradient_error: float = 0.0
+    problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit, *, bounded: bool = True
 ) -> Certificate:
-    """The certificate from ψ and a (sub)gradient at x that are already known."""
+    """The certificate from ψ and a (sub)gradient at x that are already known; without the possible gain.
+
+    Without `bounded` the bound on the multiplier is inf: it may need many passes over the data.
+    """
     g = problem.g(x)
+    if g > problem.level:  # perhaps only as it is rounded up
+        g = min(g, problem.constraint.value(problem.sizes(x), problem.weights))
     slack = problem.level - g
     residual = Residual(problem, x, gradient)
-    price = price_of(problem, g, psi, null)
-    y = residual.best_multiplier(price)
-    # Clearly below the level and stationary without it: the constraint does not hold x back.
-    if slack > _CLEARLY * problem.level and residual.largest(0.0) <= _CLEARLY * null.scale:
-        y = 0.0
-    stationarity = residual.largest(y)
+    best = best_residuals(problem, residual, g, null)
+    y = best.y
     distance, check = degenerate_distance(problem)
-    negative = -np.min(x[problem.must_be_nonnegative()], initial=0.0)
+    negative = -float(np.min(x[problem.must_be_nonnegative()], initial=0.0))
+    kkt = best.largest / null.scale
+    if slack < 0 or negative > 0:
+        kkt = max(kkt, 1 + _relative(-slack, problem.level) + _relative(negative, float(np.max(np.abs(x)))))
     return Certificate(
-        kkt=max(stationarity, y * price) / null.scale,
+        kkt=kkt,
         psi=psi,
         g=g,
         level=problem.level,
         slack=slack,
-        infeasibility=max(0.0, -slack, float(negative)),
+        infeasibility=max(0.0, -slack, negative),
         multiplier=y,
-        stationarity=stationarity,
-        stationarity_squared=residual.squared(y),
+        stationarity=best.stationarity,
+        stationarity_squared=Residual(problem, x, gradient, measured=False).squared(y),
         complementarity=y * abs(slack),
         scale=null.scale,
         active=y > 0,
@@ -209,9 +242,13 @@ def assemble(
         else int(np.count_nonzero(problem.weights[residual.support])),
         degenerate_distance=distance,
         degenerate_check=check,
-        dual_bound=_dual_bound(problem, x, residual, slack, psi, null),
-        gradient_error=gradient_error,
+        dual_bound=_dual_bound(problem, x, residual, slack, psi, null) if bounded else np.inf,
     )
+
+
+def _relative(excess: float, whole: float) -> float:
+    """By how much something is exceeded, as a part of it; 0 where it is not."""
+    return max(excess, 0.0) / whole if whole > 0 else float(excess > 0)
 
 
 def _dual_bound(problem: Problem, x: Vector, residual: Residual, slack: float, psi: float, null: NullFit) -> float:

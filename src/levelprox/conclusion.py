@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from levelprox import _kernels
 from levelprox.certificate import Certificate, assemble, certify
 from levelprox.errors import BackendError
+from levelprox.limits import TimeLimitError, end_now, finishing, seconds_to_finish
 from levelprox.nearby import nearby_kkt
 from levelprox.objectives.declared import Declared
 from levelprox.result import CUT_SHORT, Iterate, Result, Status
+from levelprox.surrogate import surrogate_used
 
 if TYPE_CHECKING:
     from levelprox.run import Run
@@ -29,6 +31,7 @@ STILL = 10  # outer steps without any movement that make a stall
 _EPS = float(np.finfo(np.float64).eps)
 _ACCEPTABLE = 100  # a point within this factor of tol is "solved_inaccurate"
 _NEARBY = 10.0  # seconds that the (ε, δ)-KKT statement may take; it rarely takes one
+_GROUP = " The paper's surrogate is not defined where a feature has several coefficients: the group surrogate was used."
 _CERTIFICATE = 0.25  # seconds that a certificate may always take
 
 
@@ -42,6 +45,7 @@ class Conclusion:
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        self.notes: list[str] = []  # what there was no time for
 
     def __call__(self, status: Status) -> Result:
         """Certify the last point from the data, name the outcome, warn where it is not what was asked for."""
@@ -60,11 +64,12 @@ class Conclusion:
                 status = Status.SOLVED
             elif status is Status.SOLVED or certificate.kkt <= acceptable:
                 status = Status.SOLVED_INACCURATE  # also where only the paper's milder rule was met
-        message = self._message(status, certificate)
+        separated = self._is_separated(self.run.best.x)
+        message = " ".join([self._message(status, certificate), *self.notes])
         if status not in (Status.SOLVED, Status.CALLBACK_STOP, Status.INTERRUPTED):
             message = f"{message} {self.run.problem.objective.advice()}".rstrip()
             self.run.warn(message)
-        if self._is_separated(self.run.best.x):
+        if separated:
             self.run.warn(
                 "the data are separable, or the loss gains for ever, by coefficients that cost nothing more as they "
                 "grow: it has no minimiser within the level, and their size is set by tol or max_iter alone. Lower "
@@ -73,16 +78,23 @@ class Conclusion:
         return self.result(status, message, certificate)
 
     def _certificate(self, best: Iterate) -> tuple[Certificate, bool]:
-        """Recomputed from the data; what the run knew, should the objective fail or Ctrl-C (True) come now.
+        """Recomputed from the data; what the run knew, should the objective fail, the time or Ctrl-C (True) end it.
 
         The scale is that of the null fit, a function of the problem alone, and is not computed twice.
         """
         try:
             hint = None if best.kinks is None else best.kinks.slopes
-            seconds = max(_CERTIFICATE, self.run.left())
-            return certify(self.run.problem, best.x, self.run.null, hint=hint, seconds=seconds), False
+            seconds = max(min(_CERTIFICATE, seconds_to_finish()), self.run.left())
+            with finishing():
+                return certify(self.run.problem, best.x, self.run.null, hint=hint, seconds=seconds), False
         except (KeyboardInterrupt, Exception) as error:
-            self.run.warn(f"the certificate is the run's own; recomputing it failed: {type(error).__name__}: {error}")
+            if isinstance(error, TimeLimitError):
+                self.notes.append("The certificate is the run's own: there was no time to recompute it.")
+            else:
+                failed = f"recomputing it failed: {type(error).__name__}: {error}"
+                self.run.warn(f"the certificate is the run's own; {failed}")
+            if isinstance(error, KeyboardInterrupt):
+                end_now()
             known = assemble(self.run.problem, best.x, best.psi, best.gradient, self.run.null)
             return known, isinstance(error, KeyboardInterrupt)
 
@@ -94,16 +106,20 @@ class Conclusion:
             return certificate
         center, eta_k = self.run.came_from
         try:
-            near = nearby_kkt(
-                self.run.problem,
-                best.x,
-                center=center,
-                level=eta_k,
-                gamma=self.run.gamma,
-                surrogate=self.run.surrogate,
-                seconds=min(self.run.left(), _NEARBY),
-                rng=self.run.rng,
-            )
+            with finishing():
+                near = nearby_kkt(
+                    self.run.problem,
+                    best.x,
+                    center=center,
+                    level=eta_k,
+                    gamma=self.run.gamma,
+                    surrogate=self.run.surrogate,
+                    seconds=min(self.run.left(), _NEARBY),
+                    rng=self.run.rng,
+                )
+        except TimeLimitError:
+            self.notes.append("There was no time to look for an (ε, δ)-KKT statement.")
+            return certificate
         except Exception as error:
             self.run.warn(f"no (ε, δ)-KKT statement; looking for one failed: {type(error).__name__}: {error}")
             return certificate
@@ -115,7 +131,11 @@ class Conclusion:
         """Whether ψ falls for ever along the part of x that is exempt or past its threshold."""
         free = self.run.problem.free(x)
         try:
-            return bool(np.any(free)) and self.run.problem.objective.is_separated(np.where(free, x, 0.0))
+            with finishing():
+                return bool(np.any(free)) and self.run.problem.objective.is_separated(np.where(free, x, 0.0))
+        except TimeLimitError:
+            self.notes.append("There was no time to see whether the data are separable.")
+            return False
         except BackendError as error:  # the answer is there, and certified
             self.run.warn(f"whether the data are separable was not looked at: {error}")
             return False
@@ -123,7 +143,7 @@ class Conclusion:
     def _message(self, status: Status, certificate: Certificate) -> str:
         relation = "<=" if certificate.kkt <= self.run.tol else ">"
         figures = (
-            f"KKT {certificate.kkt:.1e} {relation} tol {self.run.tol:.1e}; "
+            f"KKT {certificate.kkt:.1e} {relation} tol {self.run.tol:.1e}{_gain(certificate)}; "
             f"g(x) = {certificate.g:.6g} <= level = {certificate.level:.6g}"
         )
         if certificate.near_epsilon is not None:
@@ -152,7 +172,8 @@ class Conclusion:
             Status.STALLED: f"Stalled {steps}: {figures}. {self._why_stalled()}",
             Status.DIVERGING: f"Diverging {steps}: {figures}. psi has no minimiser within the level; lower the level.",
         }
-        return stopped[status] + (self.run.journal.advice if status in CUT_SHORT else "")
+        group = _GROUP if self.run.parameters is not None and self.run.problem.width > 1 else ""
+        return stopped[status] + group + (self.run.journal.advice if status in CUT_SHORT else "")
 
     def _why_stalled(self) -> str:
         objective = self.run.problem.objective
@@ -187,7 +208,13 @@ class Conclusion:
             random_state=self.run.random_state,
             warnings=tuple(self.run.warned),
             environment={**_environment(), "threads": str(_kernels.thread_count())},
+            surrogate=surrogate_used(self.run.surrogate, self.run.problem.width),
+            null=self.run.null,
         )
+
+
+def _gain(certificate: Certificate) -> str:
+    return "" if certificate.possible_gain is None else f", possible gain {certificate.possible_gain:.1e}"
 
 
 @functools.cache

@@ -35,7 +35,7 @@ from levelprox.null_fit import null_fit
 from levelprox.objectives import Asked, Model
 from levelprox.problem import Problem
 from levelprox.refit import Fit
-from levelprox.residual import distance
+from levelprox.residual import distance, in_units
 from levelprox.restriction import How
 from levelprox.result import Iterate, Stage, relative_change
 from levelprox.swaps import Swaps
@@ -49,6 +49,7 @@ _STRAIGHT = 0.75  # of λ: a slope that has hardly bent
 _WIDEST = 30  # times c may be doubled
 _FEW, _MANY = 10, 100  # nonzeros that a stage may have in any case, and up to which four times those at the end
 _MOST_STEPS = 20  # of a stage
+_MOST_ROUGH = 100  # inner steps of a rough stage; where curvature vanishes each gains little, and there is no end
 _FROM_HERE, _FROM_DIRECT = 50, 20  # features: exchanges among more take long, and rarely pay
 _CANDIDATES, _SHARE = 100, 4  # that may take the place of another feature, or so many times those there are
 _STOPS = ("interrupted", "not finite")
@@ -208,7 +209,7 @@ def _candidates(problem: Problem, ends: list[Iterate]) -> Features:
     W = problem.exempt
     for end in ends:
         most = min(max(_CANDIDATES, _SHARE * _count(problem, end.x)), problem.n_features // 2)
-        nearest = np.argsort(-problem.sizes(end.gradient), kind="stable")[:most]
+        nearest = np.argsort(-problem.sizes(in_units(problem, end.gradient)), kind="stable")[:most]
         W = np.union1d(W, np.union1d(nearest, problem.support(end.x)))
     return W.astype(np.intp)
 
@@ -295,12 +296,13 @@ def _iterates(
         at = Iterate(begin[0], *objective.value_and_gradient(begin[0]), n_grad=objective.evaluation_cost)
         at = replace(at, step=1 / objective.curvature)
     yield at
-    following = steps(problem, at, repeat(problem.level), tol, how)
+    following, inner = steps(problem, at, repeat(problem.level), tol, how), 0
     for _ in range(_MOST_STEPS):
         done = distance(problem, at.x, at.psi, at.gradient, how.null)[0] <= tolerance
-        if done or at.stop in _STOPS or how.seconds_left() <= 0:
+        if done or at.stop in _STOPS or how.seconds_left() <= 0 or (tol >= _ROUGH and inner >= _MOST_ROUGH):
             return
         last, (_, at) = at, next(following)
+        inner += at.n_inner
         yield at
         if relative_change(last.x, at.x) <= tol and not how.working_sets:
             return

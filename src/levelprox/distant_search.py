@@ -30,7 +30,7 @@ from levelprox.problem import Problem
 from levelprox.restriction import Enough, How, solve_restriction
 from levelprox.result import Iterate, Status
 from levelprox.search import Search
-from levelprox.subset import Exchanges, Subset
+from levelprox.subset import Additions, Exchanges, Subset
 from levelprox.subsolvers import Newton
 from levelprox.surrogate import surrogate_by_name
 from levelprox.watch import Watch
@@ -94,6 +94,7 @@ class DistantSearch:
         self.n_grad = 2 if exempt.size else 1
         null = _Fit(exempt, self.null.x[exempt], self.null.psi, self.null.gradient)
         multiplier, addition = math.nan, None
+        self.watch.arm()
         try:
             self._keep(null)
             for start in self._starts(null):
@@ -107,6 +108,8 @@ class DistantSearch:
             status = Status.TIME_LIMIT
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
+        finally:
+            self.watch.disarm()
         assert self.best is not None
         return self._subset(self.best, multiplier, addition, status)
 
@@ -325,6 +328,9 @@ class DistantSearch:
             self.n_refits,
             self.watch.elapsed,
             tuple(self.watch.history),
+            None
+            if math.isnan(multiplier)
+            else Additions(min(1, outside), outside),  # the most promising one was refitted
         )
 
 

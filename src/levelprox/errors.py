@@ -82,4 +82,8 @@ def warn(message: str, category: type[Warning] = ConvergenceWarning) -> None:
     depth, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _BETWEEN:
         depth, frame = depth + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=depth)
+    try:
+        warnings.warn(message, category, stacklevel=depth)
+    except ValueError:  # a standard error that is closed, where warnings expect a file or none
+        if not getattr(sys.stderr, "closed", False):
+            raise

@@ -31,9 +31,24 @@ _ROUNDING = 1e-9  # of all weights
 
 @dataclass(frozen=True, eq=False)
 class ExactFit(Fit):
-    """ψ minimised exactly, with the slopes of the samples that show it, one array for each class."""
+    """ψ minimised exactly, and what shows it.
+
+    Attributes
+    ----------
+    slopes : tuple of ndarray of shape (n,)
+        Elements of ∂ℓ, one for each sample, with which ψ is stationary; one array for each class.
+    error : float
+        A bound on how far ψ is above its minimum over these features, rounding included.
+    rounding : float
+        How far ψ may be off by rounding.
+    removal : ndarray
+        For each feature, what the minimum rises by at least if it is left out.
+    """
 
     slopes: tuple[Vector, ...] = field(default_factory=tuple)
+    error: float = math.inf
+    rounding: float = 0.0
+    removal: Vector = field(default_factory=lambda: np.empty(0))
 
 
 class ExactRefits:
@@ -60,13 +75,21 @@ class ExactRefits:
         begin[np.isin(features, near.features)] = near.x.reshape(-1, width)[np.isin(near.features, features)]
         signs = self.problem.must_be_nonnegative()[features] if width == 1 else np.zeros(features.size, np.bool_)
         found = [
-            minimised(part.restrict(features), columns, signs, np.ascontiguousarray(begin[:, k]), seconds_left)
+            minimised(part, columns, signs, np.ascontiguousarray(begin[:, k]), seconds_left)
             for k, part in enumerate(self.parts)
         ]
-        psi = math.fsum(part.value_of(one.margins) for part, one in zip(self.parts, found, strict=True))
         x = np.stack([one.x for one in found], axis=1).ravel()
         margins = found[0].margins if width == 1 else np.stack([one.margins for one in found]).T
-        return ExactFit(features, x, psi, margins, slopes=tuple(one.slopes for one in found))
+        return ExactFit(
+            features,
+            x,
+            math.fsum(one.psi for one in found),
+            margins,
+            slopes=tuple(one.slopes for one in found),
+            error=math.fsum(one.error for one in found),
+            rounding=math.fsum(one.rounding for one in found),
+            removal=np.sum([one.removal for one in found], axis=0),
+        )
 
     def distance(self, fit: Fit) -> float:
         """How far margins are from their kinks: the median by weights, or the mean where most are at their kinks."""

@@ -54,6 +54,7 @@ def forward(swaps: Swaps, fit: Fit, most: int, without: int | None = None, shown
         if swaps.is_perfect(fit) or chosen.size == most:
             break
         exchange.gradient = swaps.gradient(fit).reshape(problem.n_features, -1)
+        swaps.look_along(exchange, fit)
         if problem.width == 1:
             column = swaps.columns_of(Fit(np.array([j], np.intp), np.zeros(1), 0.0, z))[:, 0]
             column = column - exchange.B @ exchange.cross[j]

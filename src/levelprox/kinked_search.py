@@ -1,18 +1,22 @@
-"""One search for the best k features, where the loss has kinks.
+"""Search for the best k features where the loss has kinks.
 
-There ψ is piecewise linear: it has no curvature that would tell which exchange gains. Its Moreau envelope has, as a
-parabola takes the place of each kink, over a width of the size of the residuals. So
+ψ is piecewise linear there: it has no curvature that tells which exchange gains. Its Moreau envelope has, as a parabola
+replaces each kink, over a width of the size of the residuals. So
 
 1. sets are found with the envelope at a few widths (`search.py`), and each is refitted exactly with the loss itself
    (`exact_refit.py`);
-2. from the best of them exchanges are tried with the loss itself, in the order in which the envelope promises most, and
-   taken for as long as ψ falls.
+2. from the best of them exchanges of one feature for another are tried with the loss itself, and taken for as long as ψ
+   falls; where fewer than k features are in the set, one more is added for as long as one gains more than rounding.
 
-What comes back is a set that none of the exchanges tried improves; each was refitted exactly.
+The last set is examined with exact refits alone. Each feature j outside is added, which gives its gain. The solution of
+the dual of that refit bounds what leaving out another feature i then costs at least (`vertex.py`); where that is not
+less than the gain, the exchange of i for j is ruled out, else it is refitted. A refit counts as examined only if its
+error, computed from the data, is small. The envelope only decides on the order.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -21,29 +25,31 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.exact_refit import ExactRefits
+from levelprox.exact_refit import ExactFit, ExactRefits
 from levelprox.exchange import Exchange
 from levelprox.journal import Journal
 from levelprox.null_fit import NullFit, null_fit
-from levelprox.objectives import LinearModel, OneVsRestModel
+from levelprox.objectives import LinearModel, Model, OneVsRestModel
 from levelprox.pieces import pieces_of
 from levelprox.problem import Problem
 from levelprox.refit import Fit
 from levelprox.result import Status
 from levelprox.search import Search
-from levelprox.subset import Exchanges, Subset, SubsetRecord
+from levelprox.subset import Additions, Exchanges, Subset, SubsetRecord
 from levelprox.swaps import known_as_arrays, known_of_arrays
 from levelprox.watch import Watch
 
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 Features = NDArray[np.intp]
 
 _WIDTHS = (1.5, 0.3)  # of the size of the residuals at the null fit
 _ROUGH = 1e-6  # how well the envelope is fitted
-_TOP = 50  # exchanges that are tried where not all of them are
-_ADDITIONS = 5  # that are tried for the best one
+_ENUMERATED = 64  # sets, times classes, up to which all of them are refitted
+_EXCHANGES = 50  # refits of exchanges where not all of them are asked for
+_ADDITIONS = 100  # refits of additions where not all of them are asked for
 _LOWER = 1e-10  # of ψ: less is not an improvement
-_PERFECT = 1e-9  # of ψ at the null fit: nothing is left to explain
+_CHECKED = 2.5e-7  # of ψ at the null fit: the error of a refit that shows something
 _SECOND = 0.25  # that the certificate may take at the end, where there is no time left
 
 
@@ -79,50 +85,97 @@ class KinkedSearch:
     def __call__(self) -> Subset:
         self.pieces = pieces_of(self.journal, self.as_state, self.take)
         self._begin()
-        multiplier, addition, status = math.nan, None, Status.SOLVED
+        status = Status.SOLVED
+        self.watch.arm()
         try:
             self.watch.improved(self.best.psi, 0)
             self._search()
-            multiplier, addition = (0.0, None) if self._is_perfect() else self.pieces.once(self._best_addition)
         except TimeoutError as error:
             if error is self.watch.raised:
                 raise
             status = Status.TIME_LIMIT
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-        return self._subset(multiplier, addition, status)
+        finally:
+            self.watch.disarm()
+        return self._subset(status)
 
     def _begin(self) -> None:
-        """The null fit, exactly."""
+        """Compute the null fit, exactly."""
         problem = self.problem
         self.objective = cast("LinearModel | OneVsRestModel", problem.objective)
         self.refits = ExactRefits(problem)
+        self.standardised = self.refits.parts[0].standardised()
         self.known: dict[bytes, float] = {}
-        self.examined, self.n_grad = 0, 2
+        self.n_grad = 2
         self.smooth: Search | None = None
-        self.null: NullFit = null_fit(problem, self.watch.left())
+        self._forget()
         exempt = problem.exempt
-        x = self.null.x[problem.coordinates(exempt)]
-        self.best: Fit = Fit(exempt, x, self.null.psi, self.objective.restrict(exempt).margins(x))
-        if exempt.size and self.watch.left() > 0:
-            self.best = self._fitted(exempt, self.best)
+        try:
+            origin = Fit(exempt, np.zeros(problem.coordinates(exempt).size), math.inf, np.empty(0))
+            self.best: Fit = self._fitted(exempt, origin)
+            self.null: NullFit = null_fit(problem, fitted=self.best.x)
+        except TimeoutError as error:
+            if error is self.watch.raised:
+                raise
+            self.null = null_fit(problem, 0.0)
+            x = self.null.x[problem.coordinates(exempt)]
+            self.best = Fit(exempt, x, self.null.psi, self.objective.restrict(exempt).margins(x))
         self.rough = self.best
         self.size = self.refits.distance(self.best)
+        self.resolution = _CHECKED * self.best.psi + 8 * self._rounding()
+
+    def _forget(self) -> None:
+        """Nothing is examined yet of the best set."""
+        self.examined = self.additions_examined = 0
+        self.multiplier, self.addition = math.nan, cast("int | None", None)
 
     def _search(self) -> None:
+        self._check_time()
         everything = np.arange(self.problem.n_features)
         if self.problem.counted(everything).size <= self.k:
             self._keep(self._fitted_once(everything, self.best))
-        elif self.k > 0 and not self._is_perfect():
+            self.multiplier = 0.0
+            return
+        if self.k > 0 and not self._is_perfect():
             self._begin_with(self.start)
-            for width in _WIDTHS if self.start is None else _WIDTHS[-1:]:
-                for fit in self._sets(width):
-                    if fit.features.tobytes() not in self.known:
-                        self._keep(self._fitted_once(fit.features, fit))
-                if self.watch.held_back or self._is_perfect():
-                    break
-            self.watch.enter("proof")
-            self.examined = self._exchange()
+            counted = self.problem.counted(everything)
+            if self.start is None and math.comb(counted.size, self.k) * self.problem.width <= _ENUMERATED:
+                self._enumerate(counted)
+            else:
+                self._search_with_envelopes()
+        self.watch.enter("proof")
+        self._improve()
+
+    def _improve(self) -> None:
+        """Exchange and add features for as long as ψ falls; a set that comes twice ends this."""
+        visited = set[bytes]()
+        while True:
+            self.best = self._without_zeros(self.best)
+            visited.add(self.best.features.tobytes())
+            better, *figures = self.pieces.once(self._examine)
+            if better is None:
+                self.examined, self.additions_examined, self.multiplier, self.addition = cast(Any, figures)
+                return
+            self._keep(better)
+            if self._without_zeros(better).features.tobytes() in visited:
+                self._forget()
+                return
+
+    def _enumerate(self, counted: Features) -> None:
+        """Refit every set of k features."""
+        self.watch.enter("exchanges")
+        for chosen in itertools.combinations(counted.tolist(), self.k):
+            self._keep(self._fitted_once(np.union1d(chosen, self.problem.exempt).astype(np.intp), self.best))
+
+    def _search_with_envelopes(self) -> None:
+        """Refit the sets that are found with the envelope at a few widths."""
+        for width in _WIDTHS if self.start is None else _WIDTHS[-1:]:
+            for fit in self._sets(width):
+                if fit.features.tobytes() not in self.known:
+                    self._keep(self._fitted_once(fit.features, fit))
+            if self.watch.held_back or self._is_perfect():
+                break
 
     def _begin_with(self, start: Features | None) -> None:
         """The features that are given, where they are not too many."""
@@ -159,13 +212,23 @@ class KinkedSearch:
             for fit in search.sets():
                 self._count(search)
                 self._remember(fit)
-                yield fit
+                yield self._of_data(fit)
             self._count(search)
-            yield search.swaps.best  # from where nothing is left to explain no exchange begins
+            yield self._of_data(search.swaps.best)  # from where nothing is left to explain no exchange begins
         except TimeoutError:
             self._remember(search.swaps.best_so_far())
             raise
         self.watch.held_back |= search.watch.held_back
+
+    def _of_data(self, fit: Fit) -> Fit:
+        """Return a fit with the envelope with coefficients for the columns as they are."""
+        if self.standardised is None:
+            return fit
+        width = len(self.refits.parts)
+        x = np.zeros((self.problem.n_features, width))
+        x[fit.features] = fit.x.reshape(-1, width)
+        x = np.stack([self.standardised.unstandardised(column) for column in x.T], axis=1)
+        return replace(fit, x=x[fit.features].ravel())
 
     def _count(self, search: Search) -> None:
         """What a search with the envelope took, and how many exchanges are left to it."""
@@ -175,7 +238,10 @@ class KinkedSearch:
 
     def _with_envelope(self, width: float) -> Search:
         """A search with the envelope, begun."""
-        smooth = self.objective.with_loss(self.objective.loss.smoothed(width * self.size))
+        loss, columns = self.objective.loss.smoothed(width * self.size), self.standardised
+        smooth: Model = self.objective.with_loss(loss) if columns is None else columns.with_loss(loss)
+        if columns is not None and isinstance(self.objective, OneVsRestModel):
+            smooth = self.objective.with_loss(loss).over(cast(Matrix, columns.design))
         watch = Watch(self.watch.left(), self.watch.max_iter - self.watch.step, self._is_to_stop)
         search = Search(
             replace(self.problem, objective=smooth), self.k, _ROUGH, False, watch, self.start, pieces=self.pieces
@@ -191,83 +257,143 @@ class KinkedSearch:
                 self.watch.enter(inner.phase)
         return self.watch.left() <= 0
 
-    def _exchange(self) -> int:
-        """Exchanges with the loss itself, those that the envelope promises most of first, for as long as ψ falls.
+    def _without_zeros(self, fit: Fit) -> Fit:
+        """Leave out features whose coefficients are 0: ψ is the same, and bounds on it hold for fewer features."""
+        assert isinstance(fit, ExactFit)
+        width = len(self.refits.parts)
+        x = fit.x.reshape(-1, width)
+        stays = np.any(x != 0, axis=1) | np.isin(fit.features, self.problem.exempt)
+        return replace(fit, features=fit.features[stays], x=x[stays].ravel(), removal=fit.removal[stays])
 
-        How many of the last fit's do not help.
+    def _examine(self) -> tuple[Fit | None, int, int, float, int | None]:
+        """Add features to the best set and exchange them.
+
+        Returns
+        -------
+        better : Fit or None
+            A fit with lower ψ, by one exchange, or by one more feature where there is room.
+        examined, additions_examined : int
+            How many exchanges and additions are shown not to give one, where there is none.
+        multiplier, addition : float, int or None
+            The largest gain of an addition, and its feature.
         """
-        while not self._is_perfect():
-            better, examined = self.pieces.once(self._better)
-            if better is None:
-                return examined
-            self._keep(better)
-        return self._total()
-
-    def _better(self) -> tuple[Fit | None, int]:
-        """A fit with one feature for another that is lower than the best; or none, and how many do not help."""
-        fit, promising = self.best, self._promising(self.best)
-        for tried, features in enumerate(promising):
-            self.watch.done = tried / len(promising)
-            if not self.watch.may_exchange():
-                return None, 0
-            better = self._lower(fit, features)
-            if better is not None:
-                self.watch.step += 1
-                return better, 0
-        return None, len(promising)
-
-    def _lower(self, fit: Fit, features: Features) -> Fit | None:
-        """The fit over other features, where its ψ is lower."""
-        enough = fit.psi - _LOWER * abs(fit.psi)
-        if self.known.get(features.tobytes(), -math.inf) >= enough:
-            return None
-        new = self._fitted(features, fit)
-        return new if new.psi < enough else None
-
-    def _promising(self, fit: Fit) -> list[Features]:
-        """The sets with one feature for another that gain most by the envelope; all of them where all are asked for."""
-        exchange, found = self._envelope(fit), list[tuple[float, int, int]]()
-        most = self._total() if self.prove else _TOP
-        for i in exchange.droppable:
-            gain = exchange.gains(i)
-            j = np.flatnonzero(np.isfinite(gain))
-            j = j[np.argsort(-gain[j], kind="stable")[:most]]
-            found += zip((-gain[j]).tolist(), [int(i)] * j.size, j.tolist(), strict=True)
-        return [np.union1d(np.delete(fit.features, i), [j]).astype(np.intp) for _, i, j in sorted(found)[:most]]
-
-    def _best_addition(self) -> tuple[float, int | None]:
-        """What one more feature gains, and which."""
         fit = self.best
-        gain = self._envelope(fit).additions()
-        best: tuple[float, int | None] = (0.0, None)
-        for j in np.argsort(-gain, kind="stable")[:_ADDITIONS]:
-            if np.isfinite(gain[j]):
-                gained = fit.psi - self._fitted(np.union1d(fit.features, [j]).astype(np.intp), fit).psi
-                if gained > max(best[0], _LOWER * abs(fit.psi)):
-                    best = gained, int(j)
-        return best
+        assert isinstance(fit, ExactFit)
+        outside = self._outside(fit)
+        self._forget()
+        if self._is_perfect():  # no set has a ψ below 0
+            return None, self._total(), outside.size, 0.0, None
+        order, gains = self._promising(fit, outside)
+        larger = dict[int, ExactFit]()
+        better = self._added(fit, outside[order], larger)
+        if better is None and self.problem.counted(fit.features).size and self.watch.may_exchange():
+            better = self._exchanged(fit, outside, gains, larger)
+        return better, self.examined, self.additions_examined, self.multiplier, self.addition
+
+    def _added(self, fit: ExactFit, candidates: Features, larger: dict[int, ExactFit]) -> ExactFit | None:
+        """Add each of the first candidates; return the best result where there is room for it and ψ falls."""
+        room = self.problem.counted(fit.features).size < self.k
+        candidates = candidates if self.prove or room else candidates[:_ADDITIONS]
+        best: ExactFit | None = None
+        self.multiplier = 0.0
+        for tried, j in enumerate(candidates.tolist()):
+            self.watch.done = tried / (2 * candidates.size)
+            new = self._fitted(np.union1d(fit.features, [j]).astype(np.intp), fit)
+            self.additions_examined += new.error <= self.resolution
+            if fit.psi - new.psi > self.multiplier and self._is_lower(new, fit):
+                self.multiplier, self.addition, best = fit.psi - new.psi, j, new
+            larger[j] = replace(new, margins=np.empty(0), slopes=())
+            if room and best is not None and tried + 1 >= _ADDITIONS:
+                break
+        return best if room else None
+
+    def _exchanged(
+        self, fit: ExactFit, outside: Features, gains: Matrix, larger: dict[int, ExactFit]
+    ) -> ExactFit | None:
+        """Exchange one feature for another, the most promising ones first; return the first result whose ψ is lower."""
+        left = list[tuple[float, int, int]]()
+        places = self._droppable(fit)
+        enough = fit.psi - _LOWER * fit.psi
+        for column, j in enumerate(outside.tolist()):
+            if j in larger:
+                least = larger[j].psi - larger[j].error + np.delete(larger[j].removal, self._place(larger[j], j))
+                for row, i in enumerate(places):
+                    if least[i] >= enough:
+                        self.examined += 1
+                    else:
+                        left.append((-float(gains[row, column]), i, j))
+        left = sorted(left) if self.prove else sorted(left)[:_EXCHANGES]
+        for tried, (_, i, j) in enumerate(left):
+            self.watch.done = (1 + tried / len(left)) / 2
+            features = np.setdiff1d(larger[j].features, fit.features[[i]])
+            if self.known.get(features.tobytes(), -math.inf) < enough:
+                new = self._fitted(features, larger[j])
+                if self._is_lower(new, fit):
+                    self.watch.step += 1
+                    return new
+                self.examined += new.error <= self.resolution
+            else:
+                self.examined += 1
+        return None
+
+    def _promising(self, fit: Fit, outside: Features) -> tuple[Features, Matrix]:
+        """Estimate gains by the envelope, unless all of them are computed exactly.
+
+        Returns
+        -------
+        order : ndarray of int
+            Places in `outside`, those first that gain much when they are added or exchanged.
+        gains : ndarray of shape (features that may be left out, outside.size)
+            What exchanges gain.
+        """
+        places = self._droppable(fit)
+        if outside.size <= _ADDITIONS and len(places) * outside.size <= _EXCHANGES:
+            return np.arange(outside.size), np.zeros((len(places), outside.size))
+        exchange = self._envelope(fit)
+        estimates = [exchange.additions()[outside], *(exchange.gains(i)[outside] for i in places)]
+        found = np.where(np.isfinite(estimates), estimates, -np.inf)
+        ranks = [
+            np.argsort(np.argsort(-one, kind="stable"))
+            for one in (found[0], np.max(found[1:], axis=0, initial=-np.inf))
+        ]
+        return np.argsort(np.minimum(*ranks), kind="stable"), found[1:]
+
+    def _outside(self, fit: Fit) -> Features:
+        """Return the features that count and are not in a fit."""
+        return np.setdiff1d(self.problem.counted(np.arange(self.problem.n_features)), fit.features)
+
+    def _droppable(self, fit: Fit) -> list[int]:
+        """Return the places of the features of a fit that count."""
+        return np.flatnonzero(np.isin(fit.features, self.problem.exempt, invert=True)).tolist()
+
+    def _place(self, fit: Fit, j: int) -> int:
+        return int(np.searchsorted(fit.features, j))
+
+    def _is_lower(self, new: ExactFit, fit: ExactFit) -> bool:
+        """Whether ψ is lower by more than rounding."""
+        return new.psi < fit.psi - _LOWER * fit.psi - 2 * new.rounding
 
     def _envelope(self, fit: Fit) -> Exchange:
         """Second-order estimates of the envelope around a set."""
         if self.smooth is None:
             self.smooth = self._with_envelope(_WIDTHS[-1])
         swaps = self.smooth.swaps
-        exchange = swaps.exchange(swaps.fitted(fit.features, fit))
+        exchange = swaps.exchange(swaps.fitted(fit.features, fit if self.standardised is None else None))
         self._count(self.smooth)
         return exchange
 
-    def _fitted_once(self, features: Features, near: Fit) -> Fit:
-        """The same as a piece of work of its own."""
+    def _fitted_once(self, features: Features, near: Fit) -> ExactFit:
+        """Minimise ψ over these features, as a piece of work of its own."""
         fit = self.pieces.once(lambda: self._fitted(features, near))
-        self.known[features.tobytes()] = fit.psi
+        self.known[features.tobytes()] = fit.psi - fit.error
         return fit
 
-    def _fitted(self, features: Features, near: Fit) -> Fit:
-        """ψ minimised over these features, begun near the coefficients of another fit."""
+    def _fitted(self, features: Features, near: Fit) -> ExactFit:
+        """Minimise ψ over these features, begun near the coefficients of another fit."""
         self._check_time()
         self.watch.n_refits += 1
         fit = self.refits(features, near, self.watch.left)
-        self.known[features.tobytes()] = fit.psi
+        self.known[features.tobytes()] = fit.psi - fit.error
         return fit
 
     def _keep(self, fit: Fit) -> None:
@@ -279,24 +405,35 @@ class KinkedSearch:
         """Keep a fit with the envelope, should there be no time for one with the loss itself."""
         psi = self.objective.value_of(fit.margins)
         if psi < min(self.rough.psi, self.best.psi):
-            self.rough = replace(fit, psi=psi)
+            self.rough = replace(self._of_data(fit), psi=psi)
             self.watch.improved(psi, self.problem.counted(fit.features).size)
 
     def _is_perfect(self) -> bool:
-        return self.best.psi <= _PERFECT * self.null.psi
+        """Whether ψ is 0 up to rounding: no set of features gains more."""
+        return bool(self.best.psi <= 4 * self._rounding() <= self.resolution)
+
+    def _rounding(self) -> float:
+        return self.best.rounding if isinstance(self.best, ExactFit) else 0.0
 
     def _total(self) -> int:
         inside = self.problem.counted(self.best.features).size
-        return inside * (self.problem.n_features - self.problem.exempt.size - inside)
+        return inside * self.additions_total
+
+    @property
+    def additions_total(self) -> int:
+        """How many features can be added to the best set."""
+        return self._outside(self.best).size
 
     def _check_time(self) -> None:
         if self.watch.left() <= 0:
             raise TimeoutError
 
-    def _subset(self, multiplier: float, addition: int | None, ended: Status) -> Subset:
+    def _subset(self, ended: Status) -> Subset:
         problem, fit = self.problem, self.best
         if ended is not Status.SOLVED and self.rough.psi < fit.psi:
             fit = self.best = self.rough
+            self._forget()
+        multiplier, addition = self.multiplier, self.addition
         x = np.zeros(problem.dimension)
         x[problem.coordinates(fit.features)] = fit.x
         psi = self.objective.value_and_gradient(x)[0]
@@ -320,4 +457,5 @@ class KinkedSearch:
             self.watch.n_refits,
             self.watch.elapsed,
             tuple(self.watch.history),
+            None if math.isnan(multiplier) else Additions(self.additions_examined, self.additions_total),
         )

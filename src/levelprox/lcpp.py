@@ -50,16 +50,16 @@ def lcpp(
     surrogate : callable
         How g_k is made.
     tolerance : float
-        Residuals below this, in units of ∇ψ, need not be improved.
+        Residuals below this, in units of ∇ψ along a typical column, need not be improved.
     seconds_left : callable
         Asked before each step.
     rng : Generator, optional
         For subsolvers that sample.
     """
-    iterate = start
+    iterate, units = start, subsolver.units(problem.objective)
     for eta_k in levels:
         g_k = surrogate(problem.constraint, iterate.x, eta_k, problem.weights)
-        subproblem = Subproblem(problem.objective, g_k, iterate.x, gamma, problem.signs)
+        subproblem = Subproblem(problem.objective, g_k, iterate.x, gamma, problem.signs, units)
         iterate = _feasible_step(problem, subproblem, subsolver, iterate, tolerance, seconds_left, rng)
         yield eta_k, iterate
 
@@ -82,10 +82,10 @@ def without_level(
     and "left" for why it stopped. `done`: how many of these steps have been taken to come to `start`.
     """
     everything = Surrogate(problem.weights, None, math.inf, problem.constraint.lam, math.inf, problem.width)
-    iterate = start
+    iterate, units = start, subsolver.units(problem.objective)
     # Short steps at first: where the level binds, most of what is done here is done again.
     for limited in islice(chain(map(subsolver.limited_to, (1, 2, 4)), repeat(subsolver)), done, None):
-        free = Subproblem(problem.objective, everything, iterate.x, gamma, problem.signs)
+        free = Subproblem(problem.objective, everything, iterate.x, gamma, problem.signs, units)
         step = limited.solve(free, iterate, tolerance, seconds_left(), rng)
         if problem.g(step.x) > problem.level:
             left = replace(iterate, stop="interrupted" if step.stop == "interrupted" else LEFT)

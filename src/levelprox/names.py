@@ -26,7 +26,7 @@ from levelprox.projection import project
 from levelprox.report import ConvergenceDisplay, CVDisplay, PathDisplay
 from levelprox.result import Iterate, Record, Result, Status
 from levelprox.solve import minimize, solve
-from levelprox.subset import Exchanges, Subset, SubsetCertificate, SubsetRecord
+from levelprox.subset import Additions, Exchanges, Subset, SubsetCertificate, SubsetRecord
 
 if TYPE_CHECKING:
     from levelprox import estimators
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Additions",
     "BackendError",
     "CVDisplay",
     "Certificate",

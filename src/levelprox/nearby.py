@@ -123,9 +123,8 @@ def nearby_kkt(
     weight = subsolver.proximal_weight(objective) if gamma is None else gamma
     if not weight > objective.weak_convexity:
         raise InvalidInputError(f"gamma must be above the weak convexity {objective.weak_convexity:g}, got {weight:g}")
-    subproblem = Subproblem(
-        objective, surrogate(problem.constraint, middle, eta_k, problem.weights), middle, weight, problem.signs
-    )
+    g_k = surrogate(problem.constraint, middle, eta_k, problem.weights)
+    subproblem = Subproblem(objective, g_k, middle, weight, problem.signs, subsolver.units(objective))
     deadline = time.monotonic() + seconds
     solution = _feasible_solution(problem, subproblem, point, subsolver, deadline, rng)
     if isinstance(subsolver, ACSA):
@@ -205,7 +204,7 @@ def _at(problem: Problem, solution: Iterate, delta: float, seconds: float) -> tu
     """The statement at x̄ with the subproblem's own multiplier and gradient, and with the certificate's."""
     x, y = solution.x, solution.multiplier
     slack = abs(problem.g(x) - problem.level)
-    apart = Residual(problem, x, solution.gradient).squared(y)
+    apart = Residual(problem, x, solution.gradient, measured=False).squared(y)
     # The scale does not matter for absolute figures.
     hint = None if solution.kinks is None else solution.kinks.slopes
     at = certify(problem, x, NullFit(x, solution.psi, solution.gradient, 1.0), hint=hint, seconds=seconds)

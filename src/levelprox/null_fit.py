@@ -27,23 +27,43 @@ _CLOSE = 1e-3  # to the null fit, relative to its distance from the origin
 class NullFit:
     """The fit without any feature that counts: where scales are measured.
 
-    The gradient is of use at the start only, and None where nobody needs it any more: it may be large.
+    Attributes
+    ----------
+    x : ndarray of shape (d,)
+    psi : float
+        ψ there.
+    gradient : ndarray of shape (d,), optional
+        ∇ψ there; of use at the start only, and None afterwards: it may be large.
+    scale : float
+        The largest entry of ∇ψ there over the features that count, each in units of its column, relative to a typical
+        column (`objectives/feature_scale.py`): what a residual is compared with.
+    curvature : float
+        Of ψ along a typical column; 0 where it is not known.
     """
 
     x: Vector
     psi: float
     gradient: Vector | None
     scale: float
+    curvature: float = 0.0
 
 
-def null_fit(problem: Problem, seconds: float = math.inf) -> NullFit:
-    """The origin, but for the exempt features, which are fitted; the scale is ‖∇ψ‖∞ there.
+def null_fit(problem: Problem, seconds: float = math.inf, fitted: Vector | None = None) -> NullFit:
+    """The origin, but for the exempt features, which are fitted; scales are measured there.
 
     Where ψ is not convex, its convex start (`Loss.convex_start`) is fitted first, and from there ψ itself, unless its
     loss attains no minimum, as sigmoid: an intercept then gains for ever, towards where all gradients vanish. There the
     fit of the convex start is the null fit. Either way it is a function of the problem alone.
 
-    Where features have several coefficients, the scale is the largest ‖∇ψ_j‖₂: what keeps a whole feature at zero.
+    Where features have several coefficients, the scale is of the largest ‖∇ψ_j‖₂: what keeps a whole feature at zero.
+
+    Parameters
+    ----------
+    problem : Problem
+    seconds : float
+        How long the exempt features may be fitted.
+    fitted : ndarray, optional
+        Their coefficients, where they are known.
     """
     x = np.zeros(problem.dimension)
     exempt = problem.exempt
@@ -51,13 +71,16 @@ def null_fit(problem: Problem, seconds: float = math.inf) -> NullFit:
     if exempt.size:
         at_origin = _size(problem, problem.objective.value_and_gradient(x)[1])
         places = problem.coordinates(exempt)
-        x[places] = _fit(problem.objective.restrict(exempt), problem.must_be_nonnegative()[places], seconds)
+        if fitted is None:
+            fitted = _fit(problem.objective.restrict(exempt), problem.must_be_nonnegative()[places], seconds)
+        x[places] = fitted
     psi, gradient = problem.objective.value_and_gradient(x)
-    scale = _size(problem, gradient)
+    scale = _size(problem, gradient, counted=True)
     # Where the exempt features alone fit the data, what is left of the gradient is rounding, not a scale.
     if scale <= _ROUNDING * at_origin:
         scale = _scale_of_a_fit(problem, x, scale, at_origin)
-    return NullFit(x, psi, gradient, scale if np.isfinite(scale) and scale > 0 else 1.0)
+    scale = scale if np.isfinite(scale) and scale > 0 else 1.0
+    return NullFit(x, psi, gradient, scale, problem.objective.curvature)
 
 
 def _scale_of_a_fit(problem: Problem, x: Vector, left: float, at_origin: float) -> float:
@@ -68,14 +91,20 @@ def _scale_of_a_fit(problem: Problem, x: Vector, left: float, at_origin: float) 
     unless ψ falls for ever towards x, and has no curvature left.
     """
     objective = problem.objective
-    if math.isfinite(objective.smoothness) or objective.is_separated(x):
+    if objective.bounded_curvature or objective.is_separated(x):
         return at_origin
-    close = _size(problem, objective.value_and_gradient((1 - _CLOSE) * x)[1]) / _CLOSE
+    near = objective.value_and_gradient((1 - _CLOSE) * x)[1]
+    close = _size(problem, near) / _CLOSE
     return min(at_origin, close) if left <= _ROUNDING * close else left
 
 
-def _size(problem: Problem, gradient: Vector) -> float:
-    return float(np.max(problem.sizes(gradient), initial=0.0))
+def _size(problem: Problem, gradient: Vector, counted: bool = False) -> float:
+    """The largest entry of a gradient in units of its columns: of all features, or of those that count."""
+    scale = problem.objective.feature_scale
+    sizes = problem.sizes(gradient if scale is None else scale.measured(gradient, problem.width))
+    if counted and problem.weights is not None:
+        sizes = sizes[problem.weights > 0]
+    return float(np.max(sizes, initial=0.0))
 
 
 def _fit(objective: Objective, nonnegative: NDArray[np.bool_], seconds: float) -> Vector:
@@ -90,7 +119,7 @@ def _fit(objective: Objective, nonnegative: NDArray[np.bool_], seconds: float) -
 
 
 def _fit_unconstrained(objective: Objective, begin: Vector, nonnegative: NDArray[np.bool_], deadline: float) -> Vector:
-    """The minimiser of ψ alone, or the best point found in the time given."""
+    """The minimiser of ψ alone, or the best point found in the time given, over columns scaled to one size."""
     from scipy import optimize  # a tenth of a second to import, and only exempt coordinates need it
 
     bounds = [(0.0, None) if asked else (None, None) for asked in nonnegative]
@@ -100,18 +129,21 @@ def _fit_unconstrained(objective: Objective, begin: Vector, nonnegative: NDArray
         if left <= _GONE:
             return begin
 
-    def timed(x: Vector) -> tuple[float, Vector]:
+    unit = _working_units(objective)
+
+    def timed(scaled: Vector) -> tuple[float, Vector]:
         nonlocal best
         if time.monotonic() > deadline:
             raise TimeoutError
+        x = scaled / unit
         value, gradient = objective.value_and_gradient(x)
         best = (value, np.array(x)) if value < best[0] else best
-        return value, gradient
+        return value, gradient / unit
 
     with suppress(TimeoutError):
         optimize.minimize(
             timed,
-            begin,
+            begin * unit,
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,
@@ -122,6 +154,14 @@ def _fit_unconstrained(objective: Objective, begin: Vector, nonnegative: NDArray
     return best[1]
 
 
+def _working_units(objective: Objective) -> Vector:
+    """Sizes of columns, one for each coordinate; 1 for the largest."""
+    scale = objective.feature_scale
+    if scale is None or not scale.magnitude.size:
+        return np.ones(objective.dimension)
+    return np.asarray(np.repeat(scale.magnitude / scale.magnitude.max(), objective.width), np.float64)
+
+
 def _by_newton(objective: Curved, x: Vector, deadline: float) -> tuple[Vector, float]:
     """Newton steps from where a quasi-Newton method left off, for as long as they still gain a part of ψ that shows.
 
@@ -129,18 +169,21 @@ def _by_newton(objective: Curved, x: Vector, deadline: float) -> tuple[Vector, f
     gradient at the origin never get there. Also: which part of the gradient is left, none where no step would show.
     """
     z = objective.margins(x)
-    psi, first = objective.value_of(z), float(np.max(np.abs(objective.gradient_of(z))))
+    unit = _working_units(objective)
+    psi, first = objective.value_of(z), float(np.max(np.abs(objective.gradient_of(z) / unit)))
     for _ in range(_NEWTON_STEPS):
         gradient, hessian = objective.gradient_of(z), objective.hessian_of(z, True)
         if not (np.all(np.isfinite(gradient)) and np.all(np.isfinite(hessian))) or time.monotonic() > deadline:
             break
+        gradient, hessian = gradient / unit, hessian / unit / unit[:, None]
         size = float(np.max(np.abs(hessian))) or 1.0  # squares of 1e250 are beyond all numbers
         step = -np.asarray(np.linalg.lstsq(hessian / size, gradient / size, rcond=None)[0], np.float64)
         if not -float(np.sum((gradient / size) * step)) * size > _SHOWS * abs(psi):
             return x, 0.0
+        step /= unit
         new = z + objective.moved(step)
         after = objective.value_of(new)
         if not after < psi:
             break
         x, z, psi = x + step, new, after
-    return x, float(np.max(np.abs(objective.gradient_of(z)))) / first if first > 0 else 0.0
+    return x, float(np.max(np.abs(objective.gradient_of(z) / unit))) / first if first > 0 else 0.0

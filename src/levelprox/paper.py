@@ -1,7 +1,9 @@
 """What the paper's theorems assume, as settings of a run: `solve(..., preset="paper")`.
 
-Algorithm 1 with levels η_k = (kη + η_0)/(k+1), AC-SA with T_k steps, γ and T_k of the corollary that fits ψ, and
-x^k̂ with k̂ uniform on {⌊(K+1)/2⌋, …, K} for an answer. k̂ is drawn first: what comes after it would not change x^k̂.
+Algorithm 1 with levels η_k = (kη + η_0)/(k+1), the paper's surrogate, AC-SA with T_k steps, γ and T_k of the corollary
+that fits ψ, and x^k̂ with k̂ uniform on {⌊(K+1)/2⌋, …, K} for an answer. k̂ is drawn first: what comes after it would not
+change x^k̂. Where a feature has several coefficients (several classes) the paper has no surrogate: the group surrogate
+takes its place, and `Result.message` says so.
 """
 
 from __future__ import annotations

@@ -22,11 +22,12 @@ from levelprox.errors import InvalidInputError, warn
 from levelprox.identity import identity_of, identity_without_level
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.journal import Journal, keeping
+from levelprox.limits import limited
 from levelprox.objectives import Objective
 from levelprox.pieces import pieces_of
 from levelprox.problem import Problem
 from levelprox.result import CUT_SHORT, Status
-from levelprox.subset import Exchanges, Subset
+from levelprox.subset import Additions, Exchanges, Subset
 from levelprox.subsolvers import choose
 from levelprox.validation import finite, real_array, whole
 from levelprox.validation import nonnegative as at_least_zero
@@ -35,7 +36,7 @@ from levelprox.working_set import WorkingSet
 Vector = NDArray[np.float64]
 
 #: What the state of a path is made of.
-KINDS: tuple[type, ...] = (*run_state.KINDS, *budget.KINDS, Solution, WorkingSet, Subset, Exchanges)
+KINDS: tuple[type, ...] = (*run_state.KINDS, *budget.KINDS, Solution, WorkingSet, Subset, Exchanges, Additions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +153,7 @@ def path(
     def identity() -> dict[str, str]:
         return identity_of(problems[-1], levels=np.array([one.level for one in problems]), tol=tol, start=start)
 
-    with keeping(checkpoint, resume, identity, KINDS) as journal:
+    with limited(seconds), keeping(checkpoint, resume, identity, KINDS) as journal:
         if choose("auto", problem.objective).on_working_sets:
             found, n_grad = Levels(problems, tol, seconds, journal)(continuation)
         else:
@@ -170,7 +171,8 @@ def subset_path(objective: Objective, k: Sequence[int] | ArrayLike, **options: A
     k : sequence of int
         How many features may be nonzero; sorted, equal ones taken once.
     **options
-        As in `best_subset`; `time_limit` and `checkpoint` are for all of them together.
+        As in `best_subset`; `time_limit` and `checkpoint` are for all of them together. Those k that are not reached
+        in time are left out of the path, with a warning; so are those after Ctrl-C.
 
     Returns
     -------
@@ -200,8 +202,11 @@ def subset_path(objective: Objective, k: Sequence[int] | ArrayLike, **options: A
         pieces = pieces_of(journal, lambda: None if journal.parts else {}, lambda state: None)
         for count in counts:
             found.append(pieces.once(partial(searched, journal, count)))
-            if found[-1].status is Status.INTERRUPTED:
+            out_of_time = limit is not None and time.monotonic() - began >= limit
+            if found[-1].status is Status.INTERRUPTED or out_of_time:
                 break
+    if len(found) < len(counts) and found[-1].status is not Status.INTERRUPTED:
+        warn(f"{len(counts) - len(found)} of {len(counts)} numbers of features were not reached. Raise time_limit.")
     return Path(
         levels=np.array(counts[: len(found)], np.float64),
         coefficients=scipy.sparse.csr_array(np.array([one.x for one in found]).reshape(len(found), -1)),

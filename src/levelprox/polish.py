@@ -7,7 +7,8 @@ On S = supp(x), with the level binding and a_j = ω_j φ'(|x_j|) sign x_j = ∂g
 
 converges quadratically near a solution where the matrix has inertia (|S|, 1, 0). The step leaves the level by about
 ½ dx'h''dx, so ψ alone would often call it bad (Maratos' effect). Hence a second-order correction along a, and a
-retraction: the surrogate set of the new point lies inside {g ≤ η}, and the new point is projected onto it.
+retraction: the surrogate set of the new point lies inside {g ≤ η}, and the new point is projected onto it. Both work
+on columns scaled to one size: else the shortest way back would be along those of small coefficients.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf as potrf
 from scipy.linalg.lapack import dpotrs as potrs
 
+from levelprox.level_part import LevelPart
 from levelprox.objectives import Curved
 from levelprox.problem import Problem
-from levelprox.projection import project
+from levelprox.projection import SMALLEST_WEIGHT, project
 from levelprox.result import Iterate
 from levelprox.surrogate import majorise
 
@@ -71,11 +73,11 @@ def _newton_step(
 ) -> Vector | None:
     """dx on the support; None where the KKT matrix has another inertia than that of a strict local minimum."""
     assert at.margins is not None
-    places, parts = problem.coordinates(support), _Parts(problem, at.x, support)
+    places, parts = problem.coordinates(support), LevelPart(problem, at.x, support)
     a = parts.slopes
     if not np.any(a):
         return None  # all of them cost nothing more: the level is no equation in them
-    if at.hessian is None or objective.weak_convexity > 0:  # the model has |ℓ''| where it must be convex
+    if at.hessian is None or not objective.convex:  # the model has |ℓ''| where it must be convex
         hessian = cast(Curved, objective.restrict(support)).hessian_of(at.margins, False)
     else:
         hessian = at.hessian[np.ix_(places, places)]
@@ -125,59 +127,37 @@ def _within_level(matrix: Vector, a: Vector, gradient: Vector, gap: float) -> Ve
     return to_level + reflected(np.append(0.0, potrs(factor, -slope, lower=True)[0]))
 
 
-class _Parts:
-    """The features of a support at x, one a row: sizes t_j, directions u_j = x_j / t_j, and ω_j φ'(t_j)."""
-
-    def __init__(self, problem: Problem, x: Vector, support: NDArray[np.intp]) -> None:
-        self.problem = problem
-        parts = x[problem.coordinates(support)]
-        self.t = t = problem.sizes(parts)
-        self.u = parts.reshape(-1, problem.width) / np.where(t > 0, t, 1.0)[:, None]
-        self.weights = np.ones(support.size) if problem.weights is None else problem.weights[support]
-        self.slope = self.weights * problem.constraint.slope(t)
-
-    @property
-    def slopes(self) -> Vector:
-        """a = ∇g on the support: ω_j φ'(t_j) u_j."""
-        return (self.slope[:, None] * self.u).ravel()
-
-    def bent(self, hessian: Vector, y: float) -> Vector:
-        """The matrix + y∇²g: y ω_j [φ'(t_j)/t_j (I − uu') − h''(t_j) uu'] for each feature."""
-        count, width = self.u.shape
-        along = -y * self.weights * self.problem.constraint.curvature(self.t)
-        uu = self.u[:, :, None] * self.u[:, None, :]
-        blocks = along[:, None, None] * uu
-        if width > 1:  # there is nothing across a single coefficient
-            across = y * self.slope / np.where(self.t > 0, self.t, np.inf)
-            blocks += across[:, None, None] * (np.eye(width) - uu)
-        matrix, each = hessian.copy().reshape(count, width, count, width), np.arange(count)
-        matrix[each, :, each, :] += blocks
-        return matrix.reshape(hessian.shape)
-
-
 def _retract(problem: Problem, x: Vector, step: Vector, support: NDArray[np.intp]) -> Vector | None:
     """x + step, corrected to second order, in the surrogate set of itself; None where a sign changes."""
     new, places = x.copy(), problem.coordinates(support)
     new[places] += step
     if _turned(problem, x, new, support):
         return None
-    a = _Parts(problem, new, support).slopes
+    scale = problem.objective.feature_scale
+    unit = None if scale is None else scale.working_units
+    unit = np.ones(problem.n_features) if unit is None else unit
+    of_coordinates = np.repeat(unit, problem.width)
+    a = LevelPart(problem, new, support).slopes / of_coordinates[places]
     square = float(np.sum(a * a))
     if square > 0:
-        new[places] += (problem.level - problem.g(new)) / square * a
+        new[places] += (problem.level - problem.g(new)) / square * a / of_coordinates[places]
         if _turned(problem, x, new, support):
             return None
     if not np.all(np.isfinite(new)):
         return None
     surrogate = majorise(problem.constraint, new, problem.level, problem.weights)
+    assert surrogate.weights is not None
+    weights = surrogate.weights / unit
+    weights[(weights > 0) & (weights < SMALLEST_WEIGHT)] = SMALLEST_WEIGHT  # a larger price is a smaller set
     inside = project(
-        new,
+        new * of_coordinates,
         0.0,
         surrogate.tau,
-        weights=surrogate.weights,
+        weights=weights,
         nonnegative=problem.must_be_nonnegative() if problem.width == 1 else None,
         width=problem.width,
     )[0].astype(np.float64, copy=False)
+    inside = inside / of_coordinates
     return inside if problem.is_feasible(inside) else None
 
 

@@ -17,6 +17,8 @@ from levelprox.projection import feature_weights, group_norms, nonnegative_mask
 from levelprox.validation import finite, real, real_array
 
 Vector = NDArray[np.float64]
+_ULP = float(np.finfo(np.float64).eps)
+_LEAST_SHORTENED = 1e-9  # of x
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +157,23 @@ class Problem:
             raise InvalidInputError(f"{name} must have shape ({self.dimension},), got {array.shape}")
         finite(name, array)
         return array
+
+    def obeying(self, x: Vector) -> Vector:
+        """Return x, shortened by units in the last place where g(x) ≤ η holds only up to the rounding of g.
+
+        Then g(x) ≤ η holds in exact arithmetic.
+        """
+        sizes = self.sizes(x)
+        excess = self.constraint.total_above(sizes, self.weights) - self.level
+        charge = sizes * self.constraint.slope(sizes) * (1.0 if self.weights is None else self.weights)
+        total, shorter = float(np.sum(charge)), x
+        factor = 2 * excess / total if total > 0 else 1.0
+        moves = np.repeat(charge > 0, self.width)
+        while excess > 0 and factor < _LEAST_SHORTENED:
+            shorter = np.where(moves, (1 - max(factor, _ULP)) * x, x)
+            excess = self.constraint.total_above(self.sizes(shorter), self.weights) - self.level
+            factor *= 2
+        return shorter if excess <= 0 else x
 
     def cut(self, x: Vector) -> Vector:
         """x without its smallest features: as few dropped as make it obey the level; x itself where it does."""

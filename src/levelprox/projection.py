@@ -4,7 +4,8 @@
 
 For u = −∇h(x^{k−1})/λ and τ = (η_k + h(x^{k−1}) − ⟨∇h(x^{k−1}), x^{k−1}⟩)/λ this is the set
 {g_k ≤ η_k} of the paper's subproblem; with u = 0 it is the weighted ℓ1 ball. The paper sorts
-breakpoints in O(d log d); for |u| ≤ 1, always so in LCPP, a few passes over the data suffice.
+breakpoints in O(d log d); for |u| ≤ 1, always so in LCPP, a few passes over the data suffice. Rounding moves x by a few
+units of the last place of max |v| for |u| ≤ 1, and of each x_i for other u, however far apart the weights are.
 
 Where a feature has several coefficients the set is the group ball {Σ_j ω_j ‖x_j‖₂ ≤ τ}: the norms are projected
 onto the weighted ℓ1 ball, and every row is shortened to its new norm.
@@ -49,7 +50,8 @@ def project(
     v : array-like of shape (d,) or (m, d)
         The point, or one point a row. float32 and float64 are kept; anything else becomes float64.
     u : array-like of shape (d,) or (m, d), or scalar
-        The linear part, in the paper's sign. Any values up to 1e50; |u| ≤ 1 is the fast case.
+        The linear part, in the paper's sign. Any values up to 1e50; |u| ≤ 1 is the fast case. A scalar is used as it
+        is given, whatever the type of v.
     tau : float or array-like of shape (m,)
         The level. With every |u_i| ≤ 1 it must be nonnegative, for the set is empty otherwise.
     weights : array-like of shape (d / width,), optional
@@ -98,11 +100,13 @@ def project(
     linear = _linear_part(u, point)
     features = _number_of_groups(d, width, linear, nonnegative)
     omega = None if weights is None else feature_weights(weights, features)
-    dtype = np.result_type(*(array for array in (point, linear, omega) if array is not None))
+    dtype = np.result_type(point, *(() if omega is None else (omega,)), *(() if np.ndim(u) == 0 else (linear,)))
+    # A number u that float32 does not hold leaves x in float32, and is projected with in float64.
+    working = dtype if linear is None else np.result_type(dtype, linear)
     target = _target(out, point.shape, dtype)
-    rows = np.ascontiguousarray(point, dtype).reshape(m, d)
-    linear_rows = None if linear is None else np.ascontiguousarray(linear, dtype).reshape(-1, d)
-    omega = None if omega is None else omega.astype(dtype)
+    rows = np.ascontiguousarray(point, working).reshape(m, d)
+    linear_rows = None if linear is None else np.ascontiguousarray(linear, working).reshape(-1, d)
+    omega = None if omega is None else omega.astype(working)
     if np.shares_memory(target, rows):  # out may be v
         rows = rows.copy()
     if linear_rows is not None and np.shares_memory(target, linear_rows):  # or u
@@ -113,7 +117,7 @@ def project(
     finite("start", guesses)
     multiplier = np.empty(m)
 
-    x = target.reshape(m, d)
+    x = target.reshape(m, d) if working == dtype else np.empty((m, d), working)
     piece = max(1, _PIECE // max(d, 1))
     for begin in range(0, m, piece):
         part = slice(begin, begin + piece)
@@ -132,6 +136,9 @@ def project(
         )
         if failed >= 0:
             _explain(status, point, linear, float(levels[begin + failed]))
+    if working != dtype:
+        assert linear is not None
+        target.reshape(m, d)[...] = _rounded_to_cheaper(x, linear, dtype, levels)
     return target, float(multiplier[0]) if point.ndim == 1 else multiplier
 
 
@@ -187,11 +194,30 @@ def _number_of_groups(d: int, width: int, linear: Array | None, nonnegative: Arr
 
 def _linear_part(u: ArrayLike, point: Array) -> Array | None:
     linear, shape = real_array("u", u), point.shape
-    if linear.ndim == 0:  # a number takes the type of v
-        return None if linear == 0 else np.full(shape[-1:], linear, dtype=point.dtype)
+    if linear.ndim == 0:  # a number takes the type of v, where that holds it
+        if linear == 0:
+            return None
+        with np.errstate(over="ignore", under="ignore"):
+            narrow = np.full(shape[-1:], linear, dtype=point.dtype)
+        return narrow if narrow[0] == linear else np.full(shape[-1:], linear, np.float64)
     if linear.shape not in (shape, shape[-1:]):
         raise InvalidInputError(f"u must have shape {shape[-1:]} or v's shape {shape}, got {linear.shape}")
     return linear
+
+
+def _rounded_to_cheaper(x: Array, u: Array, dtype: np.dtype[Any], levels: NDArray[np.float64]) -> Array:
+    """Return x in a narrower type, each coordinate rounded to the side where Σ ω(|x| + ux) is smaller."""
+    with np.errstate(over="ignore", under="ignore"):
+        narrow = x.astype(dtype)
+    priced = 1 + np.sign(x) * u >= 0  # |x| costs something: rounded towards zero
+    size, wide = np.abs(x), np.abs(narrow.astype(np.float64))
+    limit = np.where(priced, 0.0, np.copysign(np.inf, x)).astype(dtype)
+    narrow = np.where(np.where(priced, wide > size, wide < size), np.nextafter(narrow, limit), narrow)
+    beyond = ~np.isfinite(narrow)
+    if np.any(beyond):
+        row = int(np.argmax(np.any(beyond, axis=1)))
+        raise InfeasibleError(f"no feasible point within the range of {dtype}; got tau={levels[row]:g}")
+    return narrow
 
 
 def _one_a_row(name: str, value: ArrayLike, ndim: int, m: int) -> NDArray[np.float64]:

@@ -1,11 +1,12 @@
-"""ψ minimised over a few features, without a level: Newton's method on margins.
+"""Refits: ψ minimised over a few features, without a level.
 
-One look at the columns of these features gives ψ, gradient and Hessian after a step, and margins are linear in the
-step. Where signs must hold, or Newton's method does not settle, the engine of working sets takes over, with no feature
-counted.
+Newton's method on margins, compiled where ψ is a loss of linear predictions. Near-equal columns are fitted in an
+orthonormal
+basis. Where signs must hold, the active-set method of Lawson and Hanson runs over fits without signs; other cases go
+to the engine of working sets, with no feature counted.
 
-A fit that is only wanted where it is below some value ends as soon as that is out of the question: with d the Newton
-step and |ℓ‴| ≤ Mℓ″, no fit over these features has ψ < ψ(x) + ½⟨∇ψ, d⟩/(1 − M max|Ad|) (the bound of `exchange.py`).
+A fit carries a bound on what is left to gain (`Fit.gap`), from a point that is feasible in the dual problem. A fit that
+is only of interest below some value ends as soon as that bound shows that it stays above.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
+from levelprox.class_refit import class_fit
 from levelprox.columns import Columns
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
 from levelprox.objectives.by_class import ByClass
@@ -30,15 +32,21 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Features = NDArray[np.intp]
 
+#: Relative to ψ: how much a refit may leave to gain, and a rough one on the way.
+ACCURACY, ROUGH_ACCURACY = 1e-13, 1e-6
+
 _STEPS = 40
 _SHOWS = 1e-12  # of ψ
 _RIDGE = 1e-9  # of the curvature at the start
 _FAR = 8.0  # by how much the log of the curvature may change in a step
 _ARMIJO = 1e-4
 _SHORTEST = 2.0**-10  # of a Newton step
+_NOISE = 32 * float(np.finfo(np.float64).eps)  # of the absolute sum of a component of the gradient
 _LAST_STEPS = 3
 _ROUGH = 1e-3  # of the gradient of the null fit, where a convex loss is but a start
 _EQUAL = 1e-10  # of ψ
+_CLOSE = 1e-8  # of ψ
+_WELL_CONDITIONED = 1e-7  # least eigenvalue of a Hessian with a unit diagonal: fits on Gram matrices are exact enough
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 
 
@@ -56,6 +64,10 @@ class Fit:
     margins : ndarray
     hessian : ndarray, optional
         ∇²ψ over these features, where it is at hand.
+    gap : float
+        ψ exceeds the minimum over these features by at most this much; inf where no bound is known.
+    resolution : float
+        By how much the rounding of margins may change ψ.
     """
 
     features: Features
@@ -63,6 +75,13 @@ class Fit:
     psi: float
     margins: Vector
     hessian: Matrix | None = None
+    gap: float = math.inf
+    resolution: float = 0.0
+
+    @property
+    def lower_bound(self) -> float:
+        """What ψ over these features is at least; −inf where no bound is known."""
+        return self.psi - self.gap - self.resolution
 
 
 _NOTHING = Fit(np.empty(0, np.intp), np.empty(0), math.inf, np.empty(0))
@@ -99,15 +118,20 @@ class Refits:
         convex = objective.convex_start
         self.convex = None if convex is None else Refits(replace(problem, objective=convex), how, self.columns)
         self.compiled: list[_kernels.ColumnFits] = []
-        if isinstance(objective, LinearModel | OneVsRestModel) and not np.any(problem.must_be_nonnegative()):
+        self.signs = problem.must_be_nonnegative()
+        self.noise = objective.column_noise() if isinstance(objective, LinearModel) else None
+        convex_part = isinstance(objective, LinearModel) and objective.loss.weak_convexity == 0
+        if isinstance(objective, LinearModel | OneVsRestModel) and (convex_part or not np.any(self.signs)):
             parts = (objective,) if isinstance(objective, LinearModel) else objective.parts
             self.compiled = [_compiled(part) for part in parts]
             self.stored = self.columns if len(parts) == 1 else Columns(parts[0])  # of X, which they share
         elif isinstance(objective, MultinomialModel):
             self.stored = Columns(objective.one_class)
 
-    def __call__(self, features: Features, near: Fit, tolerance: float, below: float = math.inf) -> Fit | None:
-        """ψ minimised over these features; None where it is shown not to be below a value.
+    def __call__(
+        self, features: Features, near: Fit, tolerance: float, below: float = math.inf, accuracy: float = ACCURACY
+    ) -> Fit | None:
+        """Return ψ minimised over these features; None if it is shown not to be below a value.
 
         Parameters
         ----------
@@ -116,67 +140,162 @@ class Refits:
         near : Fit
             At whose coefficients to begin.
         tolerance : float
-            On ‖∇ψ‖∞ over these features.
+            On ‖∇ψ‖∞ over these features, where no bound on the gap is known.
         below : float
-            What the minimum is to undercut; by default, whatever it is, it is wanted.
+            The value to undercut; by default the fit is always of interest.
+        accuracy : float
+            How much may be left to gain, relative to ψ.
         """
         if self.convex is None:
-            return self.downhill(features, near, tolerance, below)
-        convex = self.convex(features, _NOTHING, max(tolerance, _ROUGH * self.how.null.scale))
+            return self.downhill(features, near, tolerance, below, accuracy)
+        convex = self.convex(features, _NOTHING, max(tolerance, _ROUGH * self.how.null.scale), accuracy=ROUGH_ACCURACY)
         starts = (convex, near) if convex is not None else (near,)
-        return lowest(self.downhill(features, start, tolerance, below) for start in starts)
+        return lowest(self.downhill(features, start, tolerance, below, accuracy) for start in starts)
 
-    def downhill(self, features: Features, near: Fit, tolerance: float, below: float) -> Fit | None:
-        """The minimum that is found from the coefficients of another fit; the only one where ψ is convex."""
+    def downhill(
+        self, features: Features, near: Fit, tolerance: float, below: float, accuracy: float = ACCURACY
+    ) -> Fit | None:
+        """Return the minimum found from the coefficients of another fit; the only one where ψ is convex."""
         if self.compiled and self.stored.fit_in(features):
-            end, fit = self._by_columns(features, near, tolerance, below)
+            if np.any(self.signs[features]):
+                return self._with_signs(features, near, tolerance, accuracy)
+            end, fit = self._by_columns(features, near, tolerance, below, accuracy)
             if end != "failed":
                 return fit
-        return self._by_itself(features, near, tolerance)
+        return self._by_itself(features, near, tolerance, accuracy)
 
-    def _by_columns(self, features: Features, near: Fit, tolerance: float, below: float) -> tuple[str, Fit | None]:
-        """How the compiled fits end, and the fit; that of each class is by itself, for only the features tie them."""
+    def _by_columns(
+        self, features: Features, near: Fit, tolerance: float, below: float, accuracy: float
+    ) -> tuple[str, Fit | None]:
+        """Return how the compiled fits end, and the fit. Classes are fitted one by one: only the features tie them."""
         begin = _begun_at(near, features, len(self.compiled)).reshape(-1, len(self.compiled))
-        columns = self.stored(features)
-        stored = [column.values for column in columns], [column.rows for column in columns]
+        stored = self._stored(features)
+        noise = 0.0 if self.noise is None else 8 * float(np.max(self.noise[features], initial=0.0))
         fits = []
         for k, compiled in enumerate(self.compiled):
-            end, x, psi, margins, hessian = compiled.fit(*stored, begin[:, k].tolist(), tolerance, below)
+            start = begin[:, k].tolist()
+            found = compiled.fit(*stored, start, tolerance, below, accuracy, noise)
+            end, x, psi, margins, hessian, gap, resolution = found
             if end != "fitted":
                 return end, None
-            fits.append(Fit(features, x, psi, margins, hessian))
+            fits.append(Fit(features, x, psi, margins, hessian, gap, resolution))
             below -= psi  # a margin loss is nowhere negative: the other classes may have what is left
         return "fitted", fits[0] if len(fits) == 1 else _together(fits)
 
-    def _by_itself(self, features: Features, near: Fit, tolerance: float) -> Fit:
-        """Over the data as they are; where signs must hold, or Newton's method does not settle, by working sets."""
+    def _stored(self, features: Features) -> tuple[list[Vector], list[NDArray[np.int64] | None]]:
+        """Return the columns of these features as the kernels take them."""
+        columns = self.stored(features)
+        return [column.values for column in columns], [column.rows for column in columns]
+
+    def least_along(self, features: Features, margins: Vector) -> Vector | None:
+        """Return the least ψ along each feature by itself from given margins; None if columns do not fit in memory."""
+        if len(self.compiled) != 1 or not self.stored.fit_in(features):
+            return None
+        return self.compiled[0].least_along(*self._stored(features), np.ascontiguousarray(margins))
+
+    def _with_signs(self, features: Features, near: Fit, tolerance: float, accuracy: float) -> Fit:
+        """Return ψ minimised with signs, by Lawson and Hanson's method.
+
+        Features that are not at their bound are fitted without signs. A step towards that fit ends at the first
+        bound that
+        it meets; at a fit that obeys all signs, the feature with the steepest descent leaves its bound.
+        """
+        signs, x = self.signs[features], _begun_at(near, features, 1)
+        x[signs] = np.maximum(x[signs], 0.0)
+        free, refused = ~signs | (x > 0), np.zeros(features.size, np.bool_)
+        entered = -1
+        for _ in range(_STEPS + 10 * features.size):
+            _, fit = self._by_columns(features[free], Fit(features, x, 0.0, x), tolerance, math.inf, accuracy)
+            if fit is None:
+                break
+            to = np.zeros(features.size)
+            to[free] = fit.x
+            wrong = free & signs & (to < 0)
+            if entered >= 0 and to[entered] <= 0:  # descends by rounding alone
+                refused[entered], free[entered], entered = True, False, -1
+                continue
+            if np.any(wrong):
+                ratio = np.where(wrong, x / np.where(wrong, x - to, 1.0), math.inf)
+                x = np.maximum(x + float(ratio.min()) * (to - x), np.where(signs, 0.0, -math.inf))
+                held = wrong & (ratio <= ratio.min())
+                x[held], free[held], entered = 0.0, False, -1
+                continue
+            refused &= fit.psi >= near.psi
+            x, entered = to, -1
+            steepest = self._steepest(features, free | refused, fit.margins)
+            if steepest is None:
+                return Fit(features, x, fit.psi, fit.margins, None, fit.gap, fit.resolution)
+            entered = steepest
+            free[entered] = True
+        return self._by_itself(features, near, tolerance, accuracy)
+
+    def _steepest(self, features: Features, without: NDArray[np.bool_], margins: Vector) -> int | None:
+        """Return the feature at its bound along which ψ falls fastest, relative to the length of its column."""
+        slope = cast(LinearModel, self.objective).slope_of(margins)
+        best: tuple[float, int | None] = (0.0, None)
+        for place in np.flatnonzero(~without):
+            (column,) = self.stored(features[[place]])
+            pulls = column.values * (slope if column.rows is None else slope[column.rows])
+            length = float(np.sqrt(np.sum((column.values / (np.max(np.abs(column.values), initial=0.0) or 1.0)) ** 2)))
+            descent = -float(np.sum(pulls))
+            if descent > _NOISE * float(np.sum(np.abs(pulls))) and length > 0:
+                scale = length * float(np.max(np.abs(column.values)))
+                best = max(best, (descent / scale, int(place)), key=lambda pair: pair[0])
+        return best[1]
+
+    def _by_itself(self, features: Features, near: Fit, tolerance: float, accuracy: float = ACCURACY) -> Fit:
+        """Return the fit over the data as they are: by Newton's method or, failing that, by working sets."""
         part = self.problem.restrict(features)
         objective = cast(Model, part.objective)
         x = _begun_at(near, features, part.width)
         if not objective.value_of(objective.margins(x)) <= objective.value_of(objective.origin):
             x = np.zeros(part.dimension)  # large coefficients held each other; without one of them all bounds may break
         if not np.any(part.must_be_nonnegative()):
-            found = _by_newton(self._with_columns(objective, features), x, tolerance)
-            if found is not None:
-                return Fit(features, *found)
+            model = self._with_columns(objective, features)
+            several = isinstance(model, MultinomialModel) and model is not objective
+            # Where classes are separated in part, more steps only lengthen coefficients, and rounding says by how much.
+            found = _by_newton(model, x, tolerance, math.inf if several else accuracy)
+            fit = None if found is None else Fit(features, *found, *_gap(model, *found[1:]))
+            if several and (fit is None or not fit.gap <= accuracy * abs(fit.psi) + fit.resolution):
+                return _better_known(fit, self._by_class(features, objective, model, x, accuracy))
+            if fit is not None:
+                return fit
         part = replace(part, weights=np.zeros(features.size))
         start = Iterate(x, *objective.value_and_gradient(x), step=1 / self.objective.curvature)
         end = solve_restriction(part, start, Enough(tolerance), self.how)
         if end.stop == "interrupted":
             raise KeyboardInterrupt
-        return Fit(features, end.x, end.psi, objective.margins(end.x) if end.margins is None else end.margins)
+        margins = objective.margins(end.x) if end.margins is None else end.margins
+        if np.any(part.must_be_nonnegative()):
+            return Fit(features, end.x, end.psi, margins)
+        hessian = objective.hessian_of(margins, True)
+        return Fit(features, end.x, end.psi, margins, hessian, *_gap(objective, end.psi, margins, hessian))
+
+    def _by_class(self, features: Features, objective: Model, model: Model, x: Vector, accuracy: float) -> Fit:
+        """Return the fit of a softmax model over columns that are at hand."""
+        ones = np.flatnonzero(np.isin(features, self.objective.exempt)).astype(np.intp)
+        assert isinstance(model, MultinomialModel)
+        x, basis = class_fit(model, self._dense(features), ones, x, accuracy)
+        z = objective.margins(x)
+        psi = objective.value_of(z)
+        gap, resolution = _gap(basis, psi, z, basis.hessian_of(z))
+        return Fit(features, x, psi, z, model.hessian_of(z), min(gap, psi), resolution)
+
+    def _dense(self, features: Features) -> Matrix:
+        n = self.objective.n_margins // self.objective.width
+        return np.array([column.dense(n) for column in self.stored(features)]).T
 
     def _with_columns(self, objective: Model, features: Features) -> Model:
         """ψ over these features; of several classes with their columns side by side, for they are looked at often."""
         if isinstance(objective, ByClass) and features.size and self.stored.fit_in(features):
-            n = objective.design.shape[0]
-            return objective.over(np.array([column.dense(n) for column in self.stored(features)]).T)
+            return objective.over(self._dense(features))
         return objective
 
 
 def _compiled(part: LinearModel) -> _kernels.ColumnFits:
     about, samples = (*part.loss.kernel, part.concordance), (part.target, part.sample_weight)
-    return _kernels.ColumnFits(*about, *samples, part.offset, part.loss.weak_convexity == 0, part.attained)
+    convex, smoothness = part.loss.weak_convexity == 0, part.loss.smoothness
+    return _kernels.ColumnFits(*about, *samples, part.offset, convex, part.attained, smoothness)
 
 
 def _together(fits: list[Fit]) -> Fit:
@@ -186,7 +305,8 @@ def _together(fits: list[Fit]) -> Fit:
     for k, fit in enumerate(fits):
         hessian[:, k, :, k] = fit.hessian
     x, margins = np.stack([fit.x for fit in fits], axis=1), np.stack([fit.margins for fit in fits]).T
-    return Fit(fits[0].features, x.ravel(), math.fsum(fit.psi for fit in fits), margins, hessian.reshape(m * K, m * K))
+    psi, gap, resolution = (math.fsum(getattr(fit, name) for fit in fits) for name in ("psi", "gap", "resolution"))
+    return Fit(fits[0].features, x.ravel(), psi, margins, hessian.reshape(m * K, m * K), gap, resolution)
 
 
 def _begun_at(near: Fit, features: Features, width: int) -> Vector:
@@ -199,18 +319,21 @@ def _begun_at(near: Fit, features: Features, width: int) -> Vector:
     return x.ravel()
 
 
-def _by_newton(objective: Model, x: Vector, tolerance: float) -> tuple[Vector, float, Vector, Matrix] | None:
-    """x, ψ, margins and Hessian where ‖∇ψ‖∞ or what is left to gain is small; None where that is not soon reached."""
+def _by_newton(
+    objective: Model, x: Vector, tolerance: float, accuracy: float
+) -> tuple[Vector, float, Vector, Matrix] | None:
+    """Return x, ψ, margins and Hessian once ‖∇ψ‖∞ and what is left to gain are small; None if that takes many steps."""
     z = objective.margins(x)
     psi, gradient, hessian = objective.value_of(z), objective.gradient_of(z), objective.hessian_of(z, True)
     ridge = np.diag(_RIDGE * np.diagonal(hessian))
     for _ in range(_STEPS):
-        if float(np.max(np.abs(gradient), initial=0.0)) <= tolerance:
-            return x, psi, z, hessian
+        flat = float(np.max(np.abs(gradient), initial=0.0)) <= tolerance
         step = _newton_step(hessian, gradient, ridge, objective.width if objective.only_contrasts else 1)
         if step is None:
-            return None
+            return (x, psi, z, hessian) if flat else None
         foretold = -float(np.sum(step * gradient))
+        if flat and foretold <= 2 * accuracy * abs(psi):
+            return x, psi, z, hessian
         if foretold <= _SHOWS * abs(psi):  # as where classes are separated: coefficients grow for ever and gain nothing
             return x, psi, z, hessian
         along = objective.moved(step)
@@ -224,6 +347,54 @@ def _by_newton(objective: Model, x: Vector, tolerance: float) -> tuple[Vector, f
             return None
         x, z, psi, hessian = x + t * step, new, objective.value_of(new), following
     return None
+
+
+def _gap(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple[float, float]:
+    """Return a bound on what is left to gain at margins z, and the rounding of ψ; inf where no bound is known.
+
+    The bound is that of `exchange.py`: g'H⁻¹g times a factor of how far the Newton step changes margins.
+    """
+    concordance = 1.0 if isinstance(objective, MultinomialModel) else objective.concordance
+    resolution = _LAST_DIGITS * (abs(psi) + _rounding(objective, z))
+    if not math.isfinite(concordance) or not hessian.size:
+        return (math.inf if hessian.size else 0.0), resolution
+    gradient, width = objective.gradient_of(z), objective.width if objective.only_contrasts else 1
+    diagonal = np.diagonal(hessian)
+    if not np.all(diagonal > 0):
+        return math.inf, resolution
+    unit = 1 / np.sqrt(diagonal)
+    values, vectors = np.linalg.eigh(unit[:, None] * ((hessian + hessian.T) / 2) * unit)
+    seen = values > _WELL_CONDITIONED
+    if np.count_nonzero(~seen) > (diagonal.size // width if width > 1 else 0):
+        return math.inf, resolution  # other directions than those that ψ does not see
+    coordinates = vectors.T @ (unit * gradient)
+    step = -unit * (vectors[:, seen] @ (coordinates[seen] / values[seen]))
+    moved = objective.moved(step)
+    change = float(np.max(np.ptp(moved, axis=1) if moved.ndim > 1 and width > 1 else np.abs(moved), initial=0.0))
+    factor = float(_kernels.self_concordant_factor(np.array([concordance * change]))[0])
+    decrement = float(np.sum(coordinates[seen] ** 2 / values[seen]))
+    return (0.5 if concordance == 0 else factor) * decrement, resolution
+
+
+def _better_known(fit: Fit | None, other: Fit) -> Fit:
+    """Return the lower of two fits over the same features, with the better of their bounds."""
+    if fit is None or other.psi < fit.psi - _CLOSE * abs(fit.psi):
+        return other
+    return replace(fit, gap=min(fit.gap, max(fit.psi - other.lower_bound, 0.0)))
+
+
+def _rounding(objective: Model, z: Vector) -> float:
+    """Return Σ_i s_i |ℓ'_i z_i| / Σ s: what the last digits of margins do to ψ is a small part of it."""
+    if isinstance(objective, MultinomialModel):
+        slope = objective.loss.derivative(z, objective.target, objective.sample_weight)
+    elif isinstance(objective, OneVsRestModel):
+        slope = np.stack(
+            [part.slope_of(np.ascontiguousarray(column)) for part, column in zip(objective.parts, z.T, strict=True)],
+            axis=1,
+        )
+    else:
+        slope = cast(LinearModel, objective).slope_of(z)
+    return float(np.sum(np.abs(slope * z)))
 
 
 def last_digits(objective: Model, x: Vector) -> dict[str, Any]:

@@ -6,8 +6,8 @@ model, and only where they lead is ψ asked again:
 
     x⁺ ≈ argmin  ⟨∇ψ(x), d⟩ + ½ d'(∇²ψ(x) + ρ(diag ∇²ψ(x) + c))d    s.t.  g(x + d) ≤ η
 
-c is a typical curvature of ψ. ρ = 0 is Newton's method; it is raised where ψ does not fall as the model foretold
-(Levenberg, Marquardt).
+c_j is a typical curvature of ψ along column j. ρ = 0 is Newton's method; it is raised where ψ does not fall as the
+model foretold (Levenberg, Marquardt).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.lcpp import lcpp, without_level
+from levelprox.limits import TimeLimitError, end_now
 from levelprox.null_fit import NullFit
 from levelprox.objectives import Curved, Quadratic
 from levelprox.polish import polish
@@ -81,7 +82,10 @@ def solve_restriction(problem: Problem, start: Iterate, enough: Enough, how: How
         for step in way(problem, start, residual, y, enough, how):
             at = step
     except KeyboardInterrupt:
+        end_now()
         return replace(at, stop="interrupted")
+    except TimeLimitError:
+        pass  # the limit has passed, and the caller sees that
     return at
 
 
@@ -128,7 +132,7 @@ def by_models(problem: Problem, at: Iterate, residual: float, y: float, enough: 
             assert new.margins is not None
             new = replace(new, hessian=at.hessian if trusted else objective.hessian_of(new.margins, True))
         at = new
-        if objective.weak_convexity > 0:  # its models have |ℓ''|, and cannot give the last digits
+        if not objective.convex:  # its models have |ℓ''|, and cannot give the last digits
             at, residual, y = _polished(problem, at, residual, y, enough, how.null)
         yield replace(at, n_inner=steps, n_proj=projections)
         if _at_the_floor(before, at, last, residual):
@@ -194,8 +198,17 @@ def _model(problem: Problem, at: Iterate, damping: float) -> Quadratic:
     if damping > 0:
         # Where ψ does not bend at all its diagonal is no measure of anything: then a typical curvature is.
         hessian = hessian.copy()
-        hessian[np.diag_indices_from(hessian)] += damping * (np.diagonal(hessian) + problem.objective.curvature)
-    return Quadratic(at.x, at.psi, at.gradient, hessian, problem.width)
+        hessian[np.diag_indices_from(hessian)] += damping * (np.diagonal(hessian) + _typical_curvature(problem))
+    return Quadratic(at.x, at.psi, at.gradient, hessian, problem.width, problem.objective.feature_scale)
+
+
+def _typical_curvature(problem: Problem) -> Vector:
+    """That of ψ along each coordinate: as the squares of its column, and on the whole that of ψ."""
+    scale = problem.objective.feature_scale
+    if scale is None:
+        return np.full(problem.dimension, problem.objective.curvature)
+    squares = np.repeat(scale.magnitude**2, problem.width)
+    return np.asarray(problem.objective.curvature / float(np.mean(squares)) * squares)
 
 
 def by_steps(problem: Problem, at: Iterate, residual: float, y: float, enough: Enough, how: How) -> Iterator[Iterate]:

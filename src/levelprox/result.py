@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from levelprox.certificate import Certificate
+    from levelprox.null_fit import NullFit
     from levelprox.theory import Parameters
 
 Vector = NDArray[np.float64]
@@ -194,6 +195,8 @@ class Result:
         The proximal weight γ used.
     subsolver, levels, start : str
         What was run.
+    surrogate : {"paper", "concave", "group"}
+        How g was replaced by a convex function; "group" is "concave" where a feature has several coefficients.
     stages : tuple of Stage
         The wider problems that a continuation went through.
     parameters : theory.Parameters, optional
@@ -205,6 +208,8 @@ class Result:
         What was warned of.
     environment : dict of str to str
         What it ran on: dtype of the arithmetic, backend, threads, and the versions of levelprox, NumPy and Python.
+    null : NullFit, optional
+        The fit without any feature that counts, with which `certify` need not fit it once more.
     """
 
     x: Vector
@@ -228,6 +233,8 @@ class Result:
     random_state: Any = field(default=None, repr=False)
     warnings: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict, repr=False)
+    surrogate: str = ""
+    null: NullFit | None = field(default=None, repr=False)
 
     @property
     def success(self) -> bool:

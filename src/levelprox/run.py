@@ -23,6 +23,7 @@ from levelprox.errors import BackendError, InfeasibleError, InvalidInputError, N
 from levelprox.journal import Journal
 from levelprox.lcpp import LEFT, without_level
 from levelprox.levels import Constant, Levels
+from levelprox.limits import TimeLimitError, end_now, interrupted, interruptible, seconds_left, suspended
 from levelprox.null_fit import null_fit
 from levelprox.problem import Problem
 from levelprox.restriction import How
@@ -117,15 +118,19 @@ class Run:
             self.warn(f"preset='paper' takes T = {p.steps} steps in each of up to K = {p.K} outer steps")
         try:
             start = self.best = self._start(x0)
-            status = self._go_on() if self.journal.state is not None else self._begin(start)
-            self.note_phase("start")
-            status = self._through_the_phases(start, status)
-        except KeyboardInterrupt:
+            with interruptible():
+                status = self._go_on() if self.journal.state is not None else self._begin(start)
+                self.note_phase("start")
+                status = self._through_the_phases(start, status)
+        except (KeyboardInterrupt, TimeLimitError) as error:
             if self.best is None:
                 raise
+            if isinstance(error, KeyboardInterrupt):
+                end_now()
             if "start" not in self.phase_s and self.journal.state is not None:
                 self._go_on()
-            status = Status.INTERRUPTED
+            status = Status.TIME_LIMIT
+        status = Status.INTERRUPTED if interrupted() else status
         self.note_phase("steps")
         if status is Status.NUMERICAL_ERROR:
             self._fail("the objective or its gradient is not finite near the last good point", None)
@@ -230,7 +235,7 @@ class Run:
 
     def _solved(self, start: Iterate) -> Status | None:
         """SOLVED where there is nothing to do."""
-        certificate = assemble(self.problem, start.x, start.psi, start.gradient, self.null)
+        certificate = assemble(self.problem, start.x, start.psi, start.gradient, self.null, bounded=False)
         done = certificate.kkt <= self.tol and self.max_iter > 0 and self.time_limit > 0 and self.stopping != "never"
         return Status.SOLVED if done else None
 
@@ -239,7 +244,7 @@ class Run:
         """Whatever fails inside is the objective's fault: say so, with the last good point."""
         try:
             yield
-        except NumericalError:
+        except (NumericalError, TimeLimitError):
             raise
         except BackendError as error:
             error.result = self._so_far(str(error))
@@ -337,13 +342,15 @@ class Run:
 
     def _judge(self, eta_k: float, last: Iterate, iterate: Iterate) -> Status | None:
         """Why to stop after this step, or None."""
-        certificate = assemble(self.problem, iterate.x, iterate.psi, iterate.gradient, self.null)
+        certificate = assemble(self.problem, iterate.x, iterate.psi, iterate.gradient, self.null, bounded=False)
         length, change = length_of(iterate.x), relative_change(last.x, iterate.x)
         self._record(eta_k, iterate, certificate, change)
         if self.callback is not None:
             shown = iterate.x.view()
             shown.flags.writeable = False
-            if self.callback(self.history[-1], shown):
+            with suspended():
+                wants_end = self.callback(self.history[-1], shown)
+            if wants_end:
                 return Status.CALLBACK_STOP
         if iterate.stop == "interrupted":
             return Status.INTERRUPTED
@@ -355,10 +362,19 @@ class Run:
             return Status.SOLVED
         if np.max(iterate.x, initial=0.0) > _PAST_ALL_BOUNDS or np.min(iterate.x, initial=0.0) < -_PAST_ALL_BOUNDS:
             return Status.DIVERGING
-        self.still = self.still + 1 if change <= 4 * _EPS and eta_k == self.problem.level else 0
+        stands = change <= 4 * _EPS and self._change_of_margins(last.x, iterate.x) <= 4 * _EPS
+        self.still = self.still + 1 if stands and eta_k == self.problem.level else 0
         if self.still >= STILL and self.tol > 0 and self.stopping != "never":
             return Status.STALLED
         return None
+
+    def _change_of_margins(self, last: Vector, x: Vector) -> float:
+        """The relative change of x in units of its columns: what large coefficients of small columns would hide."""
+        scale = self.problem.objective.feature_scale
+        if scale is None:
+            return relative_change(last, x)
+        sizes = np.repeat(scale.magnitude, self.problem.width)
+        return relative_change(sizes * last, sizes * x)
 
     def _count(self, iterate: Iterate) -> Iterate:
         self.n_inner += iterate.n_inner
@@ -387,7 +403,7 @@ class Run:
 
     def left(self) -> float:
         """Seconds left of this call."""
-        return self.time_limit - (time.monotonic() - self.called)
+        return min(self.time_limit - (time.monotonic() - self.called), seconds_left())
 
     def warn(self, message: str) -> None:
         """Warn, and remember it."""

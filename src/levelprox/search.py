@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -28,16 +29,18 @@ from levelprox.exchange import costs
 from levelprox.forward import FEW, forward
 from levelprox.journal import Journal
 from levelprox.null_fit import NullFit, null_fit
-from levelprox.objectives import Model
+from levelprox.objectives import LinearModel, Model
+from levelprox.objectives.by_class import ByClass
 from levelprox.pieces import Directly, Pieces, pieces_of
 from levelprox.problem import Problem
 from levelprox.refit import Fit, last_digits, lowest
 from levelprox.restriction import How
 from levelprox.result import Iterate, Status
-from levelprox.subset import Exchanges, Subset
+from levelprox.stationarity import relative_stationarity
+from levelprox.subset import Additions, Exchanges, Subset
 from levelprox.subsolvers import Newton
 from levelprox.surrogate import surrogate_by_name
-from levelprox.swaps import Swaps
+from levelprox.swaps import Addition, Swaps
 from levelprox.watch import Watch
 
 Vector = NDArray[np.float64]
@@ -68,6 +71,9 @@ class Search:
         Of what is found, to go on from.
     pieces : Pieces
         How pieces of work are done, where this is part of another search.
+    data : LinearModel or ByClass, optional
+        ψ over the columns as they are, where `problem` has them standardised (`standardised`): what is returned is in
+        its units.
     """
 
     problem: Problem
@@ -78,30 +84,51 @@ class Search:
     start: Features | None = None
     journal: Journal = field(default_factory=Journal)
     pieces: Pieces = field(default_factory=Directly)
+    data: LinearModel | ByClass | None = None
 
     def __call__(self) -> Subset:
         self.pieces = pieces_of(self.journal, self.as_state, self.take)
         self.begin()
-        examined, multiplier, addition, status = 0, math.nan, None, Status.SOLVED
+        examined, addition, status = 0, None, Status.SOLVED
+        self.watch.arm()
         try:
             self.watch.improved(self.swaps.best.psi, 0)
             for _ in self.sets():
                 pass
             if self.k > 0:
-                self.watch.enter("proof")
-                examined = self.swaps.examined()
-                while self._one_less_and_one_more():
-                    examined = self.swaps.examined()
+                examined = self._examined()
+            addition = self.pieces.once(self.swaps.best_addition)
+            while self._takes_in(addition):
+                examined = self._examined()
+                addition = self.pieces.once(self.swaps.best_addition)
             self.swaps.best = self._to_the_last_digits(self.swaps.best)
-            multiplier, addition = self.pieces.once(self.swaps.best_addition)
         except TimeoutError as error:
             if error is self.watch.raised:
                 raise
             status = Status.TIME_LIMIT
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
+        finally:
+            self.watch.disarm()
         fit = self.swaps.best if status is Status.SOLVED else self.swaps.best_so_far()
-        return self._subset(fit, examined, multiplier, addition, status)
+        return self._subset(fit, examined, addition, status)
+
+    def _examined(self) -> int:
+        """Return how many exchanges are shown not to lower ψ, after taking all that do."""
+        self.watch.enter("proof")
+        examined = self.swaps.examined()
+        while self._one_less_and_one_more():
+            examined = self.swaps.examined()
+        return examined
+
+    def _takes_in(self, addition: Addition) -> bool:
+        """Take in one more feature if there is room for it and it gains more than rounding. Return whether it is so."""
+        best = self.swaps.best
+        if addition.feature is None or self.problem.counted(best.features).size >= self.k:
+            return False
+        features = np.union1d(best.features, [addition.feature]).astype(np.intp)
+        self.swaps.keep(self.pieces.once(lambda: self.swaps.fitted(features, best)))
+        return self.swaps.best is not best
 
     def begin(self) -> None:
         """The null fit, from which everything begins."""
@@ -113,6 +140,9 @@ class Search:
         tolerance = self.tol * self.null.scale
         self.swaps = Swaps(problem, null, self.null, tolerance, self._how(), self.prove)
         self.swaps.watch, self.swaps.pieces = self.watch, self.pieces
+        if self.objective.convex_start is None:
+            with suppress(TimeoutError):  # the search itself says that there is no time
+                self.swaps.best = self.swaps.rough = self.swaps.fitted(exempt, null)
         self.swaps.n_grad = 2 if exempt.size else 1
 
     def sets(self) -> Iterator[Fit]:
@@ -270,7 +300,10 @@ class Search:
         objective = cast(Model, part.objective)
         if np.any(part.must_be_nonnegative()) or objective.is_separated(fit.x):
             return fit
-        return replace(fit, **last_digits(objective, fit.x))
+        digits = last_digits(objective, fit.x)
+        # Of near-equal columns, coefficients are large and cancel: margins from a fit in a basis have more digits
+        # than theirs.
+        return replace(fit, **digits) if digits["psi"] <= fit.psi + fit.resolution else fit
 
     def _how(self) -> How:
         surrogate = surrogate_by_name("concave")
@@ -293,23 +326,26 @@ class Search:
     def _left(self) -> float:
         return self.watch.left()
 
-    def _subset(self, fit: Fit, examined: int, multiplier: float, addition: int | None, ended: Status) -> Subset:
+    def _subset(self, fit: Fit, examined: int, addition: Addition | None, ended: Status) -> Subset:
         x = np.zeros(self.problem.dimension)
         places = self.problem.coordinates(fit.features)
         x[places] = fit.x
-        psi, gradient = self.objective.value_and_gradient(x)
         support = self.problem.counted(np.flatnonzero(self.problem.sizes(x)))
+        stationarity = relative_stationarity(self.problem, x, fit.features, self.null)
+        if self.data is not None:
+            x = cast(LinearModel | ByClass, self.objective).unstandardised(x)
+        objective = self.objective if self.data is None else self.data
+        psi = objective.value_and_gradient(x)[0]
         exchanges = Exchanges(examined, self.swaps.total(fit))
-        stationarity = self._stationarity(x[places], gradient[places], self.problem.must_be_nonnegative()[places])
         figures = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}"
-        status, message = self.watch.conclude(ended, figures, self.objective, x, stationarity, self.tol)
+        status, message = self.watch.conclude(ended, figures, objective, x, stationarity, self.tol)
         return Subset(
             x,
             psi,
             support,
             self.k,
-            multiplier,
-            addition,
+            math.nan if addition is None else addition.gain,
+            None if addition is None else addition.feature,
             exchanges,
             stationarity,
             status,
@@ -318,8 +354,5 @@ class Search:
             self.swaps.n_refits,
             self.watch.elapsed,
             tuple(self.watch.history),
+            None if addition is None else Additions(addition.examined, addition.total),
         )
-
-    def _stationarity(self, x: Vector, gradient: Vector, signs: NDArray[np.bool_]) -> float:
-        held = signs & (x == 0)
-        return float(np.max(np.where(held, np.maximum(-gradient, 0), np.abs(gradient)), initial=0.0)) / self.null.scale

@@ -18,6 +18,7 @@ from levelprox.identity import identity_of
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.journal import Journal, keeping
 from levelprox.levels import Constant, Levels, levels_by_name
+from levelprox.limits import limited, seconds_left
 from levelprox.objectives import Asked, Function
 from levelprox.objectives.function import ValueAndGradient
 from levelprox.paper import paper_run
@@ -77,9 +78,11 @@ def solve(
         The proximal weight γ, above the weak-convexity constant μ of ψ. By default
         γ = 3μ for nonconvex ψ (the paper's) and 1e-3 · c for convex ψ, where c is a typical
         curvature of ψ: sup ℓ'' (a typical ℓ'' where that is infinite) times the mean over the columns of
-        Σ s_i X_ij² / Σ s_i.
+        Σ s_i X_ij² / Σ s_i. Where "spectral" and "smoothing" work on columns of very different sizes u_j and convex ψ,
+        the proximal term is γ/2 Σ u_j² (x_j − x_j^{k−1})².
     tol : float, default=1e-6
-        On the KKT residual relative to ‖∇ψ‖∞ at the null fit (see `Certificate.kkt`).
+        On the KKT residual: that of each feature in units of its column, relative to the null fit (see
+        `Certificate.kkt`).
     max_iter : int, default=1000
         Outer steps.
     time_limit : float, optional
@@ -100,7 +103,7 @@ def solve(
     surrogate : {"auto", "paper", "concave"}, default="auto"
         How g is replaced by a convex function: by linearising h (the paper's), or by majorising the
         concave φ, which gives a larger convex set where a coefficient changes sign. "auto" is "concave" for "newton"
-        and where a feature has several coefficients, else "paper".
+        and where a feature has several coefficients, else "paper". `Result.surrogate` says which was used.
     working_set : bool, optional
         Whether to solve over a few features at a time, and to look at all of them only to choose the next few. By
         default "newton" does; any subsolver that sees all of a differentiable ψ can.
@@ -109,9 +112,11 @@ def solve(
         ‖x^k − x^{k−1}‖ ≤ tol ‖x^k‖.
     preset : {"paper"}, optional
         "paper" runs exactly what the paper's complexity theorem and its corollaries assume: levels
-        η_k = (kη + η_0)/(k+1), AC-SA with T_k steps, γ = 3μ (or L/10 where ψ is convex, or `gamma`), K = `max_iter`
-        fixed in advance, and x^k̂ with k̂ drawn from {⌊(K+1)/2⌋, …, K} as the answer. It leaves nothing to `levels`,
-        `surrogate` and `stopping`; `subsolver` may be an `ACSA` without steps. See `theory` for the bounds.
+        η_k = (kη + η_0)/(k+1), the paper's surrogate, AC-SA with T_k steps, γ = 3μ (or L/10 where ψ is convex, or
+        `gamma`), K = `max_iter` fixed in advance, and x^k̂ with k̂ drawn from {⌊(K+1)/2⌋, …, K} as the answer. It leaves
+        nothing to `levels`, `surrogate` and `stopping`; `subsolver` may be an `ACSA` without steps. See `theory` for
+        the bounds. Where a feature has several coefficients, as for several classes, the paper has no surrogate: the
+        group surrogate is used, and `Result.message` says so.
     checkpoint : path-like or Checkpoint, optional
         A file in which the state of the run is kept: every minute (or as `Checkpoint` says), and when it ends, by
         whatever that comes. Ctrl-C and SIGTERM count as ends. See docs/checkpoints.md.
@@ -145,50 +150,58 @@ def solve(
         raise InvalidInputError(f"problem must be a Problem, got {type(problem).__name__}")
     if callback is not None and not callable(callback):
         raise InvalidInputError(f"callback must be a function of (record, x), got {callback!r}")
-    weight, steps = _proximal_weight(problem, gamma), whole("max_iter", max_iter)
-    rng = generator(random_state)
-    chosen, schedule, rule = _chosen(subsolver, problem), levels_by_name(levels), stopping
-    parameters: Parameters | None = None
-    if preset is not None:
-        _one_of("preset", preset, ("paper",))
-        if checkpoint is not None and not isinstance(random_state, int | np.integer):
-            raise InvalidInputError("preset='paper' draws k̂: with a checkpoint, random_state must be an integer")
-        _nothing_else(levels="constant" if levels == "harmonic" else levels, surrogate=surrogate, stopping=stopping)
-        paper = paper_run(problem, steps, rng, _acsa(subsolver), weight)
-        chosen, schedule, rule = choose(paper.subsolver, problem.objective), paper.levels, "never"
-        parameters, steps, weight = paper.parameters, paper.k_hat, paper.parameters.gamma
-    else:
-        _one_of("stopping", stopping, ("kkt", "change"))
-    settled = x0 is not None or rule != "kkt"
-    free = parameters is None and _chooses_start(start, problem, chosen, schedule, settled)
-    beginning = None if x0 is None else problem.point("x0", x0)
-    run = functools.partial(
-        Run,
-        problem=problem,
-        subsolver=chosen,
-        levels=schedule,
-        gamma=weight,
-        tol=at_least_zero("tol", tol),
-        max_iter=steps,
-        time_limit=math.inf if time_limit is None else at_least_zero("time_limit", time_limit),
-        callback=callback,
-        surrogate=surrogate_by_name(_surrogate(surrogate, chosen, problem)),
-        stopping=rule,
-        random_state=random_state,
-        rng=rng,
-        parameters=parameters,
-        working_set=_working_set(working_set, chosen, problem) and parameters is None,
-        continuation=free and problem.constraint.lipschitz > 0,
-        from_convex=free,
-    )
+    seconds = math.inf if time_limit is None else at_least_zero("time_limit", time_limit)
+    with limited(seconds):
+        weight, steps = _proximal_weight(problem, gamma), whole("max_iter", max_iter)
+        rng = generator(random_state)
+        chosen, schedule, rule = _chosen(subsolver, problem), levels_by_name(levels), stopping
+        parameters: Parameters | None = None
+        if preset is not None:
+            _one_of("preset", preset, ("paper",))
+            if checkpoint is not None and not isinstance(random_state, int | np.integer):
+                raise InvalidInputError("preset='paper' draws k̂: with a checkpoint, random_state must be an integer")
+            _nothing_else(levels="constant" if levels == "harmonic" else levels, surrogate=surrogate, stopping=stopping)
+            paper = paper_run(problem, steps, rng, _acsa(subsolver), weight)
+            chosen, schedule, rule = choose(paper.subsolver, problem.objective), paper.levels, "never"
+            parameters, steps, weight = paper.parameters, paper.k_hat, paper.parameters.gamma
+        else:
+            _one_of("stopping", stopping, ("kkt", "change"))
+        settled = x0 is not None or rule != "kkt"
+        free = parameters is None and _chooses_start(start, problem, chosen, schedule, settled)
+        beginning = None if x0 is None else problem.point("x0", x0)
+        run = functools.partial(
+            Run,
+            problem=problem,
+            subsolver=chosen,
+            levels=schedule,
+            gamma=weight,
+            tol=at_least_zero("tol", tol),
+            max_iter=steps,
+            time_limit=seconds,
+            callback=callback,
+            surrogate=surrogate_by_name(_surrogate(surrogate, chosen, problem)),
+            stopping=rule,
+            random_state=random_state,
+            rng=rng,
+            parameters=parameters,
+            working_set=_working_set(working_set, chosen, problem) and parameters is None,
+            continuation=free and problem.constraint.lipschitz > 0,
+            from_convex=free,
+        )
 
-    def identity() -> dict[str, str]:
-        options = {"subsolver": chosen, "levels": schedule, "gamma": gamma, "tol": run.keywords["tol"], "start": start}
-        more = {"surrogate": surrogate, "working_set": working_set, "stopping": stopping, "preset": preset}
-        return identity_of(problem, x0=beginning, random_state=random_state, **options, **more)
+        def identity() -> dict[str, str]:
+            options = {
+                "subsolver": chosen,
+                "levels": schedule,
+                "gamma": gamma,
+                "tol": run.keywords["tol"],
+                "start": start,
+            }
+            more = {"surrogate": surrogate, "working_set": working_set, "stopping": stopping, "preset": preset}
+            return identity_of(problem, x0=beginning, random_state=random_state, **options, **more)
 
-    with keeping(checkpoint, resume, identity, KINDS) as journal:
-        return run(journal=journal)(beginning)
+        with keeping(checkpoint, resume, identity, KINDS) as journal:
+            return run(journal=journal)(beginning)
 
 
 def minimize(
@@ -251,10 +264,11 @@ def _proximal_weight(problem: Problem, gamma: float | None) -> float | None:
     """γ as given, checked; None leaves the choice to the run."""
     if gamma is None:
         return None
-    weight, mu = real("gamma", gamma), problem.objective.weak_convexity
+    weight = real("gamma", gamma)
     if not 0 < weight < math.inf:
         raise InvalidInputError(f"gamma must be in (0, inf), got {gamma!r}")
-    if weight <= mu:
+    mu = problem.objective.weak_convexity
+    if weight <= mu and seconds_left() > 0:  # without time mu is a bound of itself, and says nothing
         raise InvalidInputError(
             f"gamma must be above the weak-convexity constant {mu:g} of the objective, got {weight:g}"
         )

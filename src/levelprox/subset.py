@@ -33,9 +33,9 @@ class Exchanges:
 
     @property
     def proved(self) -> bool:
-        """Whether no exchange at all lowers ψ, as exactly as `tol` has each set fitted.
+        """Whether no exchange at all lowers ψ by more than 1e-10 of it, or its rounding.
 
-        Where columns are equal but for their sixth digit, a gradient within tol may leave some 1e-5 of ψ to gain.
+        Where ψ is not convex this is a statement about local refits, begun at the fit.
         """
         return self.examined == self.total
 
@@ -44,8 +44,29 @@ class Exchanges:
             return "there is no exchange of one feature for another"
         if not self.examined:
             return "exchanges of one feature for another were not examined"
-        which = f"any of the {self.total}" if self.proved else f"the {self.examined} most promising of {self.total}"
+        which = f"any of the {self.total}" if self.proved else f"any of the {self.examined} examined of {self.total}"
         return f"not improved by {which} exchanges of one feature for another"
+
+
+@dataclass(frozen=True)
+class Additions:
+    """Of how many features it is shown that none gains more than the best single addition that was found.
+
+    Attributes
+    ----------
+    examined : int
+        Features for which it is: ruled out by a bound, or refitted.
+    total : int
+        All features outside the set.
+    """
+
+    examined: int
+    total: int
+
+    @property
+    def proved(self) -> bool:
+        """Whether no feature at all gains more."""
+        return self.examined == self.total
 
 
 @dataclass(frozen=True)
@@ -69,6 +90,8 @@ class SubsetCertificate:
         limit ended the search before that was looked for.
     addition : int or None
         That feature; None where there is none that gains.
+    additions : Additions or None
+        How many features were examined for it; None where that is not recorded.
     """
 
     psi: float
@@ -78,20 +101,32 @@ class SubsetCertificate:
     exchanges: Exchanges
     multiplier: float
     addition: int | None
+    additions: Additions | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Every figure, for JSON."""
-        return {**asdict(self), "exchanges": {**asdict(self.exchanges), "proved": self.exchanges.proved}}
+        """Return every figure, for JSON."""
+        figures = {**asdict(self), "exchanges": {**asdict(self.exchanges), "proved": self.exchanges.proved}}
+        if self.additions is not None:
+            figures["additions"]["proved"] = self.additions.proved
+        return figures
+
+    @property
+    def gain(self) -> str:
+        """What one more feature gains, in words."""
+        if math.isnan(self.multiplier):
+            return "not examined"
+        gain = "nothing" if self.addition is None else f"{self.multiplier:.6g}, feature {self.addition}"
+        if self.additions is None or self.additions.proved:
+            return gain
+        return f"{gain} ({self.additions.examined} of {self.additions.total} features examined)"
 
     def __str__(self) -> str:
-        gain = "nothing" if self.addition is None else f"{self.multiplier:.6g}, feature {self.addition}"
-        gain = "not examined" if math.isnan(self.multiplier) else gain
         rows = [
             ("objective ψ(x)", f"{self.psi:.10g}"),
             ("features ≤ k", f"{self.n_nonzero} ≤ {self.k}"),
             ("stationarity (scaled)", f"{self.stationarity:.2e}"),
             ("one for another", str(self.exchanges)),
-            ("one more would gain", gain),
+            ("one more would gain", self.gain),
         ]
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
@@ -165,6 +200,8 @@ class Subset:
         Seconds of wall-clock time.
     history : tuple of SubsetRecord
         The last times the best fit improved, at most 1000 of them.
+    additions : Additions or None
+        How many features were examined for the best single addition; None where a limit ended the search before.
     """
 
     x: Vector
@@ -181,6 +218,7 @@ class Subset:
     n_refits: int = 0
     wall_s: float = 0.0
     history: tuple[SubsetRecord, ...] = ()
+    additions: Additions | None = None
 
     @property
     def success(self) -> bool:
@@ -198,6 +236,7 @@ class Subset:
             self.exchanges,
             self.multiplier,
             self.addition,
+            self.additions,
         )
 
     def __repr__(self) -> str:

@@ -11,6 +11,9 @@ so {g_k ≤ η_k} = {Σ ω_i(|x_i| + u_i x_i) ≤ τ} with u = −∇h(x^{k−1}
 while signs are kept and is larger where a sign flips. It is the tighter surrogate of g. Where a feature has several
 coefficients t_j = ‖x_j^{k−1}‖₂, and the set is a weighted group ball {Σ_j ω_j φ'(t_j)/λ ‖x_j‖₂ ≤ τ}.
 
+`solve` takes the paper's set unless it runs Newton steps, or a feature has several coefficients: then h is no function
+of each coordinate, and the group ball stands for the paper's set, under preset="paper", too.
+
 There is one weight for each feature: as many coordinates as weights are features of one coefficient, twice as many
 are features of two, and so on.
 """
@@ -139,3 +142,9 @@ def surrogate_by_name(name: str) -> Linearise:
     if not isinstance(name, str) or name not in SURROGATES:
         raise InvalidInputError(f"surrogate must be one of {', '.join(sorted(SURROGATES))}, got {name!r}")
     return SURROGATES[name]
+
+
+def surrogate_used(build: Linearise, width: int) -> str:
+    """What `Result.surrogate` calls it: "paper", "concave" or, for features of several coefficients, "group"."""
+    name = next(name for name, known in SURROGATES.items() if known is build)
+    return "group" if name == "concave" and width > 1 else name

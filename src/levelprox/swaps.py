@@ -1,20 +1,27 @@
-"""Exchanges of one feature for another, for as long as ψ falls, and what is shown when it no longer does."""
+"""Exchanges of one feature for another, for as long as ψ falls, and what is shown when it no longer does.
+
+What is shown rests on refits whose optimality was checked (`Fit.gap`) or on bounds with their rounding (`exchange.py`).
+An exchange for which there is neither counts as not examined. Where ψ is not convex a refit is a local one, and so is
+what it shows.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.exchange import Exchange, least_costs
+from levelprox import _kernels
+from levelprox.exchange import Exchange, condition, least_costs
 from levelprox.null_fit import NullFit
-from levelprox.objectives import Model
+from levelprox.objectives import LinearModel, Model
 from levelprox.pieces import Directly, Pieces
 from levelprox.problem import Problem
-from levelprox.refit import Fit, Refits
+from levelprox.refit import ROUGH_ACCURACY, Fit, Refits
 from levelprox.restriction import How
 from levelprox.watch import Watch
 
@@ -28,12 +35,35 @@ _TOP = 50  # that are tried where not all of them are
 _ROUGH = 1e-3  # of the gradient of the null fit
 _TRIES = 8  # exchanges that are tried for one that lowers ψ
 _PROMISING = 0.1  # of what leaving out costs: by how much an estimate may be off
-_ADDITIONS = 5  # that are tried for the best one
 _LOWER = 1e-10  # of ψ: less is not an improvement
-_PERFECT = 1e-9  # of ψ at the null fit: nothing is left to explain
+_ROUNDING = 4  # times the resolution of ψ
+_SEPARATED = 1e-15  # of ψ at the null fit: separated samples have no loss left
 _FAR = 2.0**10  # times x
+_ILL_CONDITIONED = 1e6  # condition number of a Hessian from which on estimates come from an orthonormal basis
+_STRAIGHT = 256  # features along which ψ is straight whose gain is computed by a line search
 _FEW, _SHARE = 512, 8  # coordinates whose whole Hessian is cheap, and how many times those of a fit they may be
 _REMEMBERED = 2**25  # numbers of columns of the Hessian
+
+
+@dataclass(frozen=True)
+class Addition:
+    """The best single addition to a fit.
+
+    Attributes
+    ----------
+    gain : float
+        ψ of the fit less ψ with the feature, both refitted; 0 where no feature gains more than rounding.
+    feature : int or None
+    examined : int
+        Features that are shown not to gain more: by a refit whose optimality was checked, or by a bound.
+    total : int
+        Features outside the fit.
+    """
+
+    gain: float
+    feature: int | None
+    examined: int
+    total: int
 
 
 class Swaps:
@@ -87,9 +117,12 @@ class Swaps:
         self.rough = start
         self.refits = Refits(problem, how)
         self.n_grad = self.n_refits = 0
+        self.least = problem.objective.infimum
         self.known: dict[bytes, float] = {}
         self.columns: dict[int, Vector] = {}
         self.own: Matrix | None = None
+        self._magnitudes: Vector | None = None
+        self._typical: Vector | None = None
 
     def fitted(self, features: Features, near: Fit | None = None) -> Fit:
         """ψ minimised over these features, begun at the coefficients of another fit."""
@@ -112,7 +145,7 @@ class Swaps:
     def roughly(self, features: Features, near: Fit) -> Fit:
         """The same to about three digits, where it is but a step on the way."""
         self._count_refit()
-        fit = self.refits(features, near, max(self.tolerance, _ROUGH * self.null.scale))
+        fit = self.refits(features, near, max(self.tolerance, _ROUGH * self.null.scale), accuracy=ROUGH_ACCURACY)
         assert fit is not None
         return fit
 
@@ -150,7 +183,7 @@ class Swaps:
     def _exchanged(self, fit: Fit, leaves: int, enters: int) -> Fit | None:
         """The fit with one feature for another, where its ψ is lower."""
         features = np.union1d(np.setdiff1d(fit.features, [leaves]), [enters]).astype(np.intp)
-        if self.known.get(features.tobytes(), -math.inf) >= fit.psi:
+        if self.known.get(features.tobytes(), -math.inf) >= fit.psi - self.threshold(fit):
             return None
         new = self.fitted_below(fit.psi, features, fit)
         self.known[features.tobytes()] = fit.psi if new is None else new.psi
@@ -170,46 +203,54 @@ class Swaps:
     def _allowance(self, exchange: Exchange, i: int, fit: Fit) -> float:
         """How little an exchange may gain by the estimates, to be tried all the same."""
         if self._estimates_are_exact():
-            return _LOWER * abs(fit.psi)
+            return self.threshold(fit)
         return -_PROMISING * exchange.cost(i)
 
     def _estimates_are_exact(self) -> bool:
         return self.objective.concordance == 0 and not np.any(self.problem.must_be_nonnegative())
 
     def examined(self) -> int:
-        """Show, as far as it can be shown, that no exchange lowers ψ; go on where one does. How many were examined."""
+        """Examine exchanges, taking those that lower ψ. Return how many are shown not to lower it in the end.
+
+        ψ falls by more than rounding with each exchange that is taken, so no set comes twice.
+        """
         while not self.watch.held_back:
             examined, better = self.pieces.once(lambda: self._examine(self.best))
             if better is None:
                 return examined
             if self.watch.may_exchange():
                 self.watch.step += 1
+                before = self.best
                 self.improved(better)
+                if self.best is before:  # rounding: the set that seemed better is not
+                    return 0
         return 0
 
     def _examine(self, fit: Fit) -> tuple[int, Fit | None]:
-        """How many exchanges cannot lower ψ, and one that does where there is one."""
+        """Return how many exchanges cannot lower ψ, and the fit after one that does, if there is one."""
         total = self.total(fit)
         if self.is_perfect(fit):
             return total, None  # nothing is left to gain
-        ruled_out, left = self._not_ruled_out(fit)
+        if self._is_convex() and not fit.gap <= self.threshold(fit):
+            return 0, None  # nothing can be shown of a fit that is not known to be optimal
+        shown, left = self._not_ruled_out(fit)
         tries = _Tries(self, fit)
         for tried, (i, j) in enumerate(left):
             self.watch.done = tried / len(left)
             if tries.n_refits >= self._most_tries(fit):
                 break
-            better = tries(i, j)
+            better, excluded = tries(i, j)
             if better is not None:
                 return 0, better
-            ruled_out += 1
-        return ruled_out, None
+            shown += excluded
+        return shown, None
 
     def _not_ruled_out(self, fit: Fit) -> tuple[int, list[tuple[int, int]]]:
-        """How many exchanges the bound rules out, and the others, those that gain most by the estimates first.
+        """Return how many exchanges a bound rules out, and the others, those that gain most by the estimates first.
 
         Those with the same newcomer j follow each other: it is then taken in only once.
         """
-        exchange, magnitudes = self.exchange(fit), self.objective.column_magnitudes()
+        exchange, magnitudes = self.exchange(fit), self.magnitudes
         few = self.problem.counted(fit.features).size * self.problem.n_features <= _ALL
         found: list[tuple[Vector, Features, Features]] = [(np.empty(0), np.empty(0, np.intp), np.empty(0, np.intp))]
         ruled_out = 0
@@ -217,9 +258,9 @@ class Swaps:
             gain = exchange.gains(i)
             left = exchange.outside
             if self._estimates_are_exact():
-                left = exchange.unclear(i) | (gain > _LOWER * abs(fit.psi))
+                left = left & (exchange.exact_gains(i) > self.threshold(fit))
             elif self.has_bounds():
-                left = exchange.bounds(i, magnitudes, self.objective.concordance) > _LOWER * abs(fit.psi)
+                left = left & (exchange.bounds(i, magnitudes, self.objective.concordance) > self.threshold(fit))
             ruled_out += self.problem.n_features - fit.features.size - int(np.count_nonzero(left))
             j = np.flatnonzero(left)
             j = j if few else j[np.argsort(-gain[j], kind="stable")[:_TOP]]
@@ -242,25 +283,107 @@ class Swaps:
             return _TOP
         return max(_TOP, _WORK // (self.objective.n_margins * (fit.x.size + 1) ** 2 + _ONE))
 
-    def best_addition(self) -> tuple[float, int | None]:
-        """What one more feature gains, and which."""
+    def best_addition(self) -> Addition:
+        """Return what one more feature gains.
+
+        Features are refitted in the order of their bounds, until no bound of another is above the best gain, or the
+        refits are
+        more work than is worth it.
+        """
         fit = self.best
-        if self.is_perfect(fit):
-            return 0.0, None
-        gain = self.exchange(fit).additions()
+        outside = self._outside(fit)
+        total = self.problem.n_features - fit.features.size
+        zero = total - int(np.count_nonzero(outside))  # columns of zeros gain nothing
+        if self.is_perfect(fit) or not np.any(outside):
+            return Addition(0.0, None, total, total)
+        exchange = self.exchange(fit)
+        estimate = exchange.additions()
+        bound = np.where(outside, np.inf, -np.inf)
+        if self._estimates_are_exact() or self.has_bounds():
+            bound = exchange.addition_bounds(self.magnitudes, self.objective.concordance)
         best: tuple[float, int | None] = (0.0, None)
-        for j in np.argsort(-gain, kind="stable")[:_ADDITIONS]:
-            if gain[j] > 0:
-                gained = fit.psi - self.fitted(np.union1d(fit.features, [j]), fit).psi
-                best = max(best, (gained, int(j)), key=lambda pair: pair[0])
-        return best
+        shown = zero
+        order = np.lexsort((-estimate, -bound))[: total - zero]
+        for place, j in enumerate(order.tolist()):
+            if bound[j] <= max(best[0], self.threshold(fit)):
+                shown += order.size - place
+                break
+            if place >= self._most_tries(fit):
+                shown += int(np.count_nonzero(bound[order[place:]] <= max(best[0], self.threshold(fit))))
+                break
+            larger = self.fitted(np.union1d(fit.features, [j]).astype(np.intp), fit)
+            gain = fit.psi - larger.psi
+            if gain > max(best[0], self.threshold(fit)):
+                best = (gain, j)
+            shown += self.excludes(larger, fit, max(best[0], 0.0))
+        return Addition(*best, shown, total)
 
     def exchange(self, fit: Fit) -> Exchange:
+        """Return second-order estimates at a fit."""
         constant = self.objective.concordance == 0
         if not constant or self.own is None:
             self.own = self.objective.feature_hessians_of(fit.margins)
             self.n_grad += 1
-        return Exchange(self.problem, fit, self.gradient(fit), self.columns_of(fit), self.own)
+        gradient, cross = self.gradient(fit), self.columns_of(fit)
+        basis = None
+        if self.problem.width == 1 and condition(cross[fit.features]) > _ILL_CONDITIONED:
+            cross, basis = self._in_basis(fit, cross)
+        typical, outside = self._typical_curvature(), self._outside(fit)
+        exchange = Exchange(self.problem, fit, gradient, cross, self.own, outside, typical, basis)
+        self.look_along(exchange, fit)
+        return exchange
+
+    def _in_basis(self, fit: Fit, cross: Matrix) -> tuple[Matrix, Matrix | None]:
+        """Return A'∇²F v for an orthonormal basis v of the features of a fit, and their coordinates in it."""
+        objective = self.objective
+        if not isinstance(objective, LinearModel) or not self.refits.columns.fit_in(fit.features):
+            return cross, None
+        columns = self.refits.columns(fit.features)
+        weight = np.ascontiguousarray(objective.bend_of(fit.margins, True))
+        values, rows = [column.values for column in columns], [column.rows for column in columns]
+        vectors, coordinates = _kernels.orthonormal_basis(values, rows, weight)
+        self.n_grad += vectors.shape[0]
+        return objective.cross_hessian_of(fit.margins, self._timed(iter(vectors)), vectors.shape[0], True), coordinates
+
+    def look_along(self, exchange: Exchange, fit: Fit) -> None:
+        """Compute what features gain at least along which ψ is straight at a fit, by a line search along each."""
+        straight = exchange.straight
+        if not straight.size or not isinstance(self.objective, LinearModel):
+            return
+        if straight.size > _STRAIGHT:
+            size = np.abs(exchange.gradient[straight, 0]) / np.sqrt(exchange.own[straight, 0, 0])
+            straight = np.sort(straight[np.argsort(-size, kind="stable")[:_STRAIGHT]])
+        self.check_time()
+        least = self.refits.least_along(straight, fit.margins)
+        exchange.least_gain[:] = 0.0
+        if least is not None:
+            gain = fit.psi - least
+            signs = self.problem.must_be_nonnegative()[straight] & (exchange.gradient[straight, 0] >= 0)
+            exchange.least_gain[straight] = np.where(signs | ~np.isfinite(gain), 0.0, np.maximum(gain, 0.0))
+
+    def _typical_curvature(self) -> Vector | None:
+        """Return a typical curvature of ψ along each feature, for a loss whose curvature changes."""
+        objective = self.objective
+        if not isinstance(objective, LinearModel) or objective.concordance == 0:
+            return None if objective.concordance else np.zeros(self.problem.n_features)
+        if self._typical is None:
+            self._typical = objective.typical_curvatures()
+            self.n_grad += 1
+        return self._typical
+
+    @property
+    def magnitudes(self) -> Vector:
+        """By how much a coordinate of 1 changes a margin at most."""
+        if self._magnitudes is None:
+            self._magnitudes = self.objective.column_magnitudes()
+        return self._magnitudes
+
+    def _outside(self, fit: Fit) -> NDArray[np.bool_]:
+        """Return which features are not in a fit and have a column that is not zero."""
+        size = np.max(self.magnitudes.reshape(self.problem.n_features, -1), axis=1)
+        outside: NDArray[np.bool_] = size > 0
+        outside[fit.features] = False
+        return outside
 
     def columns_of(self, fit: Fit) -> Matrix:
         """The columns of ∇²ψ that belong to the fit; where they are the same everywhere, computed once each."""
@@ -283,7 +406,10 @@ class Swaps:
 
     def _moves(self, features: Features) -> Iterator[Vector]:
         """Columns of the data, with a look at the clock before each: a product with all others follows."""
-        for move in self.refits.columns.moves(features):
+        yield from self._timed(self.refits.columns.moves(features))
+
+    def _timed(self, moves: Iterator[Vector]) -> Iterator[Vector]:
+        for move in moves:
             self.check_time()
             yield move
 
@@ -293,9 +419,20 @@ class Swaps:
         return self.objective.gradient_of(fit.margins)
 
     def keep(self, fit: Fit) -> None:
+        """Record a fit if it is the best so far. Features whose coefficients are zero are left out of it."""
         if fit.psi < self.best.psi if self.refits.convex is None else self.lowers(fit, self.best):
-            self.best = fit
-            self.watch.improved(fit.psi, self.problem.counted(fit.features).size)
+            self.best = self._without_zeros(fit)
+            self.watch.improved(fit.psi, self.problem.counted(self.best.features).size)
+
+    def _without_zeros(self, fit: Fit) -> Fit:
+        width = self.problem.width
+        counted = np.isin(fit.features, self.problem.counted(fit.features))
+        used = ~counted | np.any(fit.x.reshape(-1, width) != 0, axis=1)
+        if np.all(used):
+            return fit
+        places = np.repeat(used, width)
+        hessian = None if fit.hessian is None else fit.hessian[np.ix_(places, places)]
+        return replace(fit, features=fit.features[used], x=fit.x[places], hessian=hessian)
 
     def remember(self, fit: Fit) -> None:
         """Keep a fit on the way, for want of a better one."""
@@ -307,17 +444,38 @@ class Swaps:
         """What to return where the search is cut short: a fit on the way, should that be the best."""
         return min(self.best, self.rough, key=lambda fit: fit.psi)
 
+    def threshold(self, fit: Fit) -> float:
+        """Return by how much ψ must fall below that of a fit to be lower: less is rounding."""
+        above = fit.psi - self.least if math.isfinite(self.least) else abs(fit.psi)
+        return _LOWER * max(above, 0.0) + _ROUNDING * fit.resolution
+
     def lowers(self, new: Fit, fit: Fit) -> bool:
-        return new.psi < fit.psi - _LOWER * abs(fit.psi)
+        return new.psi < fit.psi - self.threshold(fit)
+
+    def excludes(self, new: Fit, fit: Fit, gain: float = 0.0) -> bool:
+        """Return whether a refit shows that its features do not lower ψ of another fit by more than a gain."""
+        if not self._is_convex():
+            return True  # a local refit: what it shows is of its neighbourhood
+        return new.psi - new.gap >= fit.psi - gain - 2 * self.threshold(fit)
+
+    def _is_convex(self) -> bool:
+        return self.objective.convex_start is None
 
     def is_perfect(self, fit: Fit) -> bool:
-        """Whether nothing is left to explain, here or far out along x, as where x separates the classes."""
-        if not self.null.psi > 0:  # some losses go below 0
+        """Return whether no fit is lower by more than rounding: ψ has reached the infimum 0 of the loss.
+
+        Far out along x counts, where x separates the classes.
+        """
+        if not (self.objective.bounded_by_zero and self.null.psi > 0):
+            return False
+        if fit.psi <= self.threshold(fit):
+            return True
+        if self.objective.attained:
             return False
         origin = self.objective.origin
         with np.errstate(over="ignore", invalid="ignore"):
             far = self.objective.value_of(origin + _FAR * (fit.margins - origin))
-        return min(fit.psi, far) <= _PERFECT * self.null.psi and min(fit.psi, far) >= 0
+        return far <= min(_SEPARATED * self.null.psi, fit.psi)
 
     def total(self, fit: Fit) -> int:
         inside = self.problem.counted(fit.features).size
@@ -372,29 +530,30 @@ class _Tries:
 
     def __init__(self, search: Swaps, fit: Fit) -> None:
         self.search, self.fit, self.n_refits = search, fit, 0
-        self.magnitudes = search.objective.column_magnitudes()
         self.taken_in: tuple[int, Fit, Vector] | None = None
 
-    def __call__(self, i: int, j: int) -> Fit | None:
-        """The fit with feature j for the i-th one, where its ψ is lower."""
+    def __call__(self, i: int, j: int) -> tuple[Fit | None, bool]:
+        """Return the fit with feature j for the i-th one if its ψ is lower, and whether it is shown not to be."""
         search, fit = self.search, self.fit
         larger, costs = self._with(j)
         dropped = fit.features[i]
-        enough = fit.psi - larger.psi + _LOWER * abs(fit.psi)
-        if costs[np.searchsorted(larger.features, dropped)] >= enough:
-            return None
+        above = larger.lower_bound + costs[np.searchsorted(larger.features, dropped)] >= fit.psi - search.threshold(fit)
+        if above and search.has_bounds():
+            return None, True
         self.n_refits += 1
         new = search.fitted_below(fit.psi, np.setdiff1d(larger.features, [dropped]), larger)
-        return new if new is not None and search.lowers(new, fit) else None
+        if new is None:
+            return None, True
+        return (new, False) if search.lowers(new, fit) else (None, search.excludes(new, fit))
 
     def _with(self, j: int) -> tuple[Fit, Vector]:
-        """The fit with feature j as well, and what leaving out each of its features costs at least."""
+        """Return the fit with feature j as well, and what leaving out each of its features costs at least."""
         if self.taken_in is None or self.taken_in[0] != j:
             search = self.search
-            larger = search.fitted(np.union1d(self.fit.features, [j]), self.fit)
+            larger = search.fitted(np.union1d(self.fit.features, [j]).astype(np.intp), self.fit)
             self.n_refits += 1
             costs = np.zeros(larger.features.size)
             if search.has_bounds():
-                costs = least_costs(search.problem, larger, self.magnitudes, search.objective.concordance)
+                costs = least_costs(search.problem, larger, search.magnitudes, search.objective.concordance)
             self.taken_in = j, larger, costs
         return self.taken_in[1:]

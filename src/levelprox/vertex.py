@@ -1,21 +1,35 @@
-"""A loss with kinks over a few features, minimised exactly: from vertex to vertex of a piecewise linear ψ.
+"""Minimise a loss with kinks over a few features exactly, and bound the error of the result.
 
     ψ(x) = Σ_i p_i max(lo_i s_i, hi_i s_i),      s_i = ⟨a_i, x⟩ + o_i − b_i,      p_i = sample weight / Σ
 
 has a minimiser at which as many margins as there are features are at their kinks: the basis B, with A_B invertible.
-With g = Σ_{i∉B} p_i ℓ'_i a_i, such a vertex is a minimiser where
+With g = Σ_{i∉B} u_i a_i, u_i = p_i lo_i or p_i hi_i, such a vertex is a minimiser if
 
-    y = −A_B⁻ᵀ g      has      p_i lo_i ≤ y_i ≤ p_i hi_i      for all i in B:
+    u_B = −A_B⁻ᵀ g      has      p_i lo_i ≤ u_i ≤ p_i hi_i      for all i in B.
 
-y are then subgradients with which Σ p ∂ℓ a = 0. Where y_i is beyond its bounds, ψ falls along the edge on which all of
-B but i stay at their kinks; on it ψ is convex and piecewise linear, and its lowest point is a weighted median of the
-places where other margins meet their kinks. The one met there takes the place of i in B.
-That is the simplex method, past many vertices at a time: Barrodale and Roberts (1973), SIAM J. Numer. Anal. 10(5).
+Where u_i is beyond its bounds, ψ falls along the edge on which all of B but i stay at their kinks. On it ψ is convex
+and piecewise linear, and its minimum is a weighted median of the places where other margins meet their kinks. The one
+met there replaces i in B. This is the simplex method with long steps: Barrodale and Roberts (1973), SIAM Journal on
+Numerical Analysis 10(5).
 
-Two kinds of rows are added to the samples: |x_j| with a weight too small to show, so that there is always a vertex,
-x = 0 among them; and where x_j ≥ 0 is asked a slope below zero so steep that no minimiser is there.
-Kinks are moved by a billionth of the size of the residuals, each by another amount, so that no two are met at once; the
-vertex that results is then taken with the kinks where they are.
+**Coordinates.** The method runs in coordinates w, x = Tw, in which the columns are orthonormal with the weights p
+(Gram-Schmidt, twice). Units, large means beside an intercept and nearly equal columns do not matter there. Columns that
+depend on others are left out, unless their coefficients must not be negative. Rows x_j are added to the samples: with
+slope 0, to begin with; or, where x_j ≥ 0 is asked for, with a slope below 0 that is steeper than ψ.
+The coefficients are then computed from the columns as they are, with residuals in extended precision.
+
+**Degenerate vertices.** Kinks are moved by 1e-9 of the mean residual, each by another amount, so that no two are met at
+once. u is feasible wherever the kinks are; the vertex is computed with the kinks where they are.
+
+**Error.** For any u within its bounds and any x*,
+
+    ψ(x) − ψ(x*) ≤ Σ_i (p_i ℓ_i(s_i) − u_i s_i) + ⟨A'u, x − x*⟩.
+
+Every term of the sum is at least 0, and A'u is 0 up to rounding. What is left of it, r = T'A'u, costs at most
+max_i |⟨q_i, r⟩| Σ p_i |s_i − s*_i|, q_i the rows in the coordinates w; and Σ p_i |s*_i| ≤ ψ(x)/min(|lo|, hi). For the
+hinge loss, where that minimum is 0, Σ p_i |s_i − s*_i| is taken to be at most 16 times the mean of |s| and |b|: u is
+then feasible for columns that differ from these by rounding.
+A refit whose error is not small is repeated with smaller moves of the kinks, and then with a linear program (HiGHS).
 """
 
 from __future__ import annotations
@@ -34,15 +48,23 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
-_TINY = 1e-13  # of the steepest ψ can be in a coordinate: the slope of |x_j|
-_STEEP = 4.0  # times that: the slope where x_j < 0 must not be
-_APART = 1e-9  # of the size of the residuals: by how much kinks are moved
-_SMALLER = 0.1  # times the size at the start: then kinks were moved too far
-_SMALLEST = 1e-3  # of the kinks: residuals that are smaller are not told apart
+_EPS = 2.0**-52
+_DEPENDENT = 2.0**-43  # of the norm of a column: what must be left of it beside the others
+_REPLACED = 1e-12  # the part of a column in another that depends on it
+_STEEP = 4.0  # times the steepest ψ can be in x_j: the slope where x_j < 0 must not be
+_MOVE = 1e-9  # of the mean residual: by how much kinks are moved
+_SMALLER_MOVE = 1e-3  # times that: where it was too far
+_REPETITIONS = 3
 _GOLDEN = 0.6180339887498949
-_SMALL = 1e-9  # of the largest: what a pivot must not be below
-_FEASIBLE = 1e-11  # of the steepest ψ can be: by how much y may miss its bounds
+_PIVOT = 1e-9  # of ‖row‖‖edge‖: what a pivot must not be below
+_LEVEL = 1e-10  # of the slope along an edge: beyond the last kink ψ may be level
+_INDEPENDENT = 1e-3  # of the norm of a row: what must be left of it beside others of the first basis
+_EXACT = 1e-11  # of ψ: an error that needs no repetition
+_POOR = 1e-7  # of ψ: an error that needs a linear program
 _LONG, _EACH = 200, 50  # edges, and for each feature
+_FIRST_KINKS = 64  # that are sorted along an edge, for a start
+_HINGE_REACH = 16.0
+_PROGRAM_SIZE, _PROGRAM_SECONDS = 2 * 10**6, 0.5  # of a linear program: it does not answer Ctrl-C
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,17 +74,25 @@ class Vertex:
     Attributes
     ----------
     x : ndarray
+    psi : float
     margins : ndarray of shape (n,)
     slopes : ndarray of shape (n,)
         Elements of ∂ℓ, one for each sample, with which ψ is stationary at x.
-    basis : ndarray of int
-        The samples that are at their kinks.
+    error : float
+        A bound on ψ(x) − min ψ, rounding included.
+    rounding : float
+        How far ψ(x) may be off by rounding.
+    removal : ndarray
+        For each coordinate, what min ψ rises by at least if it is set to 0.
     """
 
     x: Vector
+    psi: float
     margins: Vector
     slopes: Vector
-    basis: Rows
+    error: float
+    rounding: float
+    removal: Vector
 
 
 def minimised(
@@ -72,26 +102,34 @@ def minimised(
     near: Vector,
     seconds_left: Callable[[], float] = lambda: math.inf,
 ) -> Vertex:
-    """The minimiser of ψ, reached along edges.
+    """Minimise ψ over a few features.
 
     Parameters
     ----------
     model : LinearModel
-        ψ over a few features, with a loss with kinks.
+        ψ, with a loss with kinks; its design is not used.
     columns : list of ndarray of shape (n,)
-        The columns of its design.
+        The columns of these features.
     nonnegative : ndarray of bool
         Which coordinates must not be negative.
     near : ndarray
         Where to begin: at a vertex whose kinks are near to it.
     seconds_left : callable
-        Asked before each edge; where there are none, the last vertex is returned.
+        Called before each edge; where it returns 0 or less, the last vertex is returned, with its error.
+
+    Raises
+    ------
+    TimeoutError
+        If no time is left before there is a vertex.
     """
-    return _Descent(model, columns, nonnegative, seconds_left)(near)
+    return _Refit(model, columns, nonnegative, seconds_left)(near)
 
 
-class _Descent:
-    """Edges, one after another, in coordinates in which every column has about the same size."""
+class _Refit:
+    """One refit.
+
+    Rows are the samples of positive weight, n of them, and then the coordinates x_j that are not left out.
+    """
 
     def __init__(
         self,
@@ -101,114 +139,288 @@ class _Descent:
         seconds_left: Callable[[], float],
     ) -> None:
         assert isinstance(model.loss, Kinked)
-        self.model, self.columns, self.seconds_left = model, columns, seconds_left
-        self.n, self.m = model.n_margins, model.dimension
-        share = np.ones(self.n) if model.sample_weight is None else model.sample_weight
-        self.share = share / share.sum()
-        size = np.array([float(np.max(np.abs(column), initial=0.0)) for column in columns])
+        self.model, self.whole, self.nonnegative, self.seconds_left = model, columns, nonnegative, seconds_left
+        share = np.ones(model.n_margins) if model.sample_weight is None else model.sample_weight
+        self.counts = slice(None) if np.all(share > 0) else np.flatnonzero(share > 0)
+        self.columns = [column[self.counts] for column in columns]
+        self.share = share[self.counts] / share.sum()
+        self.n = self.share.size
+        low, high = model.loss.slopes(model.target[self.counts])
+        self.flattest = float(min(np.min(-low), np.min(high)))
+        kinks = (model.target - model.origin)[self.counts]
+        self._orthonormalise()
+        # The slopes where x_j < 0 must not be: ψ is less steep in x_j.
+        steep = [_STEEP * float(np.sum(self.share * np.abs(self.columns[j]))) / self.unit[j] for j in self.kept]
+        held = np.where(nonnegative[self.kept], model.loss.lipschitz * np.array(steep) * self.length, 0.0)
+        self.low = np.concatenate([self.share * low, -held])
+        self.high = np.concatenate([self.share * high, np.zeros(self.kept.size)])
+        self.kinks = np.concatenate([kinks, np.zeros(self.kept.size)])
+
+    def _orthonormalise(self) -> None:
+        """Compute T and the rows in the coordinates w: samples, then the coordinates x_j scaled to norm 1."""
+        m = len(self.columns)
+        size = np.array([float(np.max(np.abs(column), initial=0.0)) for column in self.columns])
         self.unit = np.ldexp(1.0, np.frexp(np.where(size > 0, size, 1.0))[1])  # powers of two round nothing
-        self.offset = model.origin
-        low, high = model.loss.slopes(model.target)
-        steepest = model.loss.lipschitz  # of ψ in these coordinates, at most
-        below = np.where(nonnegative, -_STEEP * steepest, -_TINY * steepest)
-        self.low = np.concatenate([self.share * low, below])
-        self.high = np.concatenate([self.share * high, np.full(self.m, _TINY * steepest)])
-        self.enough = _FEASIBLE * steepest
-        self.kinks = np.concatenate([model.target - self.offset, np.zeros(self.m)])
+        samples, T, dependent = np.empty((m, self.n)), np.zeros((m, m)), list[Vector]()
+        self.replaced = np.zeros(m, np.bool_)  # by columns that are left out
+        rank = 0
+        for j in np.argsort(self.nonnegative, kind="stable"):
+            if not self.seconds_left() > 0:
+                raise TimeoutError
+            column, combination = self.columns[j] / self.unit[j], np.zeros(m)
+            combination[j] = 1.0
+            norm = math.sqrt(float(np.sum(self.share * column**2)))
+            for _ in range(2):
+                along = np.einsum("ri,i->r", samples[:rank], self.share * column)
+                column = column - np.einsum("r,ri->i", along, samples[:rank])
+                combination = combination - T[:, :rank] @ along
+            left = math.sqrt(float(np.sum(self.share * column**2)))
+            if left > _DEPENDENT * norm:
+                samples[rank], T[:, rank] = column / left, combination / left
+                rank += 1
+            elif self.nonnegative[j] and norm > 0:
+                dependent.append(combination)
+            else:
+                self.replaced |= np.abs(combination) > _REPLACED
+        self.rank, self.dimension = rank, rank + len(dependent)
+        T[:, rank : self.dimension] = np.array(dependent).reshape(len(dependent), m).T
+        self.T = T[:, : self.dimension]
+        length = np.sqrt(np.sum(self.T**2, axis=1))
+        self.kept = np.flatnonzero(length > 0)
+        self.length = length[self.kept]
+        self.rows = np.zeros((self.dimension, self.n + self.kept.size))
+        self.rows[:rank, : self.n] = samples[:rank]
+        self.rows[:, self.n :] = (self.T[self.kept] / self.length[:, None]).T
+        self.row_length = np.sqrt(np.einsum("ri,ri->i", self.rows, self.rows))
 
     def __call__(self, near: Vector) -> Vertex:
-        exact, x, size = self.kinks, near * self.unit, math.inf
-        # Kinks are to be moved by a billionth of the residuals that are left, which are not known before the end.
-        while self.m and (residuals := self._residuals(x, exact)) < _SMALLER * size:
-            size = residuals
-            self.kinks = exact + _APART * size * (0.5 + np.modf(_GOLDEN * np.arange(1, exact.size + 1))[0] / 2)
-            basis, y, above = self._descend(self._basis_near(x))
-            x = np.linalg.solve(self._rows(basis), exact[basis])
-            x[basis[basis >= self.n] - self.n] = 0.0
-        if not self.m or math.isinf(size):
-            basis, y, above = np.empty(0, np.intp), np.empty(0), self._moved(x) > exact
-        slopes = np.where(above, self.high, self.low)
-        slopes[basis] = np.clip(y, self.low[basis], self.high[basis])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            each = np.where(self.share > 0, slopes[: self.n] / self.share, 0.0)
-        x = x / self.unit
-        return Vertex(x, self.model.margins(x), each, np.sort(basis[basis < self.n]))
-
-    def _residuals(self, x: Vector, kinks: Vector) -> float:
-        """The size of the residuals; not below what rounding leaves of margins."""
-        counts = self.share > 0
-        off, about = np.abs(self._moved(x) - kinks)[: self.n][counts], np.abs(kinks)[: self.n][counts]
-        return max(float(np.mean(off)), _SMALLEST * float(np.mean(about))) or 1.0
-
-    def _descend(self, basis: Rows) -> tuple[Rows, Vector, NDArray[np.bool_]]:
-        """Edges for as long as one falls; the last basis, its y, and which margins are above their kinks."""
-        for _ in range(_LONG + _EACH * self.m):
-            inverse = np.asarray(np.linalg.inv(self._rows(basis)), np.float64)
-            s = self._moved(inverse @ self.kinks[basis]) - self.kinks
-            above = s > 0
-            slopes = np.where(above, self.high, self.low)
-            slopes[basis] = 0.0
-            gradient = self._pulled(slopes)
-            y = -(gradient @ inverse)
-            beyond = np.maximum(y - self.high[basis], self.low[basis] - y)
-            leaves = int(np.argmax(beyond / np.sqrt(np.sum(inverse**2, axis=0))))
-            if not beyond[leaves] > self.enough or self.seconds_left() <= 0:
+        if not self.dimension:
+            return self._vertex(np.empty(0, np.intp), np.where(self.kinks < 0, self.high, self.low))
+        w = self._coordinates(near)
+        move = _MOVE * self._size(self._moved(w) - self.kinks)
+        basis, u = self._descended(self._basis_near(w), move)
+        best = self._vertex(basis, u)
+        for _ in range(_REPETITIONS):
+            if best.error <= _EXACT * best.psi + 8 * best.rounding or self.seconds_left() <= 0:
                 break
-            up = y[leaves] > self.high[basis[leaves]]
-            enters = self._met(s, inverse[:, leaves] * (1.0 if up else -1.0), basis, float(beyond[leaves]))
+            # ψ may be far smaller than at the start, and the moves of the kinks too large for it.
+            move = min(_SMALLER_MOVE * move, _MOVE * self._size(best.margins[self.counts] - self._targets()))
+            basis, u = self._descended(basis, move)
+            vertex = self._vertex(basis, u)
+            if not vertex.error < best.error / 2:
+                break
+            best = vertex
+        if best.error > _POOR * best.psi + 64 * best.rounding:
+            best = self._by_linear_program(best)
+        return best
+
+    def _targets(self) -> Vector:
+        return self.model.target[self.counts]
+
+    def _size(self, residuals: Vector) -> float:
+        """Return the mean residual."""
+        return float(np.sum(self.share * np.abs(residuals[: self.n])))
+
+    def _coordinates(self, x: Vector) -> Vector:
+        """Return w with Tw = x, as near as the columns that are not left out allow."""
+        w, scaled = np.zeros(self.dimension), x * self.unit
+        margins = np.zeros(self.n)
+        for column, step in zip(self.columns, x, strict=True):
+            margins += step * column
+        w[: self.rank] = np.einsum("ri,i->r", self.rows[: self.rank, : self.n], self.share * margins)
+        if self.rank < self.dimension:
+            rest = scaled - self.T[:, : self.rank] @ w[: self.rank]
+            w[self.rank :] = np.linalg.lstsq(self.T[:, self.rank :], rest, rcond=None)[0]
+        return w
+
+    def _moved(self, w: Vector) -> Vector:
+        """Return how all rows change with w."""
+        return np.asarray(np.einsum("r,ri->i", w, self.rows), np.float64)
+
+    def _descended(self, basis: Rows, move: float) -> tuple[Rows, Vector]:
+        """Follow edges for as long as ψ falls, with moved kinks; return the last basis and its u."""
+        kinks = self.kinks + move * (0.5 + np.modf(_GOLDEN * np.arange(1, self.kinks.size + 1))[0] / 2)
+        flat = 4 * _EPS * (math.sqrt(self.n) + 100) * self.model.loss.lipschitz
+        u = np.zeros(kinks.size)
+        for _ in range(_LONG + _EACH * self.dimension):
+            matrix = self.rows[:, basis].T
+            inverse = _inverse(matrix)
+            w = inverse @ kinks[basis]
+            w = w + inverse @ (kinks[basis] - matrix @ w)
+            s = self._moved(w) - kinks
+            u = np.where(s > 0, self.high, self.low)
+            u[basis] = 0.0
+            gradient = np.einsum("ri,i->r", self.rows, u)
+            y = -(gradient @ inverse)
+            y = y - (gradient + y @ matrix) @ inverse
+            low, high = self.low[basis], self.high[basis]
+            beyond = np.maximum(y - high, low - y)
+            slope = beyond / np.sqrt(np.sum(inverse**2, axis=0))  # of ψ along each edge
+            u[basis] = np.clip(y, low, high)
+            leaves = int(np.argmax(slope))
+            if not slope[leaves] > flat or self.seconds_left() <= 0:
+                break
+            edge = inverse[:, leaves] * (1.0 if y[leaves] > high[leaves] else -1.0)
+            enters = self._met(s, edge, basis, float(beyond[leaves]))
             if enters is None:
                 break
             basis = basis.copy()
             basis[leaves] = enters
-        return basis, y, above
+        return basis, u
 
     def _met(self, s: Vector, edge: Vector, basis: Rows, falls: float) -> int | None:
-        """The row whose kink is at the lowest point of ψ along an edge; None where rounding leaves none."""
+        """Return the row whose kink is at the minimum of ψ along an edge; None where rounding leaves none."""
         v = self._moved(edge)
         v[basis] = 0.0
-        ahead = np.flatnonzero((s * v < 0) & (np.abs(v) > _SMALL * np.max(np.abs(v))))
+        pivot = _PIVOT * math.sqrt(float(np.sum(edge**2)))
+        ahead = np.flatnonzero((s * v < 0) & (np.abs(v) > pivot * self.row_length))
         t = -s[ahead] / v[ahead]
-        order = np.argsort(t, kind="stable")
-        rises = np.cumsum(((self.high - self.low)[ahead] * np.abs(v[ahead]))[order])
-        place = int(np.searchsorted(rises, falls))
-        return int(ahead[order[place]]) if place < order.size else None
+        rise = (self.high - self.low)[ahead] * np.abs(v[ahead])
+        count = min(_FIRST_KINKS, t.size)
+        while count:
+            first = np.flatnonzero(t <= np.partition(t, count - 1)[count - 1])
+            first = first[np.argsort(t[first], kind="stable")]
+            place = int(np.searchsorted(np.cumsum(rise[first]), (1 - _LEVEL) * falls))
+            if place < first.size:
+                return int(ahead[first[place]])
+            count = min(4 * count, t.size) if count < t.size else 0
+        return None
 
-    def _basis_near(self, x: Vector) -> Rows:
-        """Independent rows that are near their kinks at x, the nearest first; x_j = 0 for what they leave open."""
-        s = np.abs(self._moved(x) - self.kinks)
-        s[: self.n][self.share == 0] = np.inf
-        nearest = np.argsort(s[: self.n], kind="stable")[: 3 * self.m]
-        candidates = np.concatenate([nearest[np.isfinite(s[nearest])], self.n + np.argsort(np.abs(x), kind="stable")])
-        left, basis = self._rows(candidates.astype(np.intp)), list[int]()
-        size = np.maximum(np.sqrt(np.sum(left**2, axis=1)), np.finfo(np.float64).tiny)
-        for row in range(candidates.size):
-            length = float(np.sqrt(np.sum(left[row] ** 2)))
-            if length > 1e-3 * size[row]:
-                basis.append(int(candidates[row]))
-                along = left[row] / length
-                left = left - np.outer(left @ along, along)
-            if len(basis) == self.m:
-                break
+    def _basis_near(self, w: Vector) -> Rows:
+        """Return independent rows that are near their kinks at w, the nearest first, completed by any others."""
+        s = np.abs(self._moved(w) - self.kinks)
+        nearest = np.argsort(s[: self.n], kind="stable")[: 3 * self.dimension]
+        candidates = np.concatenate([nearest, self.n + np.argsort(s[self.n :], kind="stable")])
+        left, size, basis = self.rows[:, candidates], self.row_length[candidates], list[int]()
+        while len(basis) < self.dimension:
+            norm = np.sqrt(np.sum(left**2, axis=0))
+            suitable = norm > _INDEPENDENT * size
+            if not np.any(suitable):  # of all rows the most independent one
+                candidates, left, size = np.arange(self.row_length.size), self._beside(basis), np.zeros(1)
+                norm = np.sqrt(np.sum(left**2, axis=0))
+                suitable = norm == np.max(norm)
+            place = int(np.argmax(suitable))
+            basis.append(int(candidates[place]))
+            direction = left[:, place] / norm[place]
+            left = left - np.outer(direction, np.einsum("r,ri->i", direction, left))
         return np.array(basis, np.intp)
 
-    def _rows(self, rows: Rows) -> Matrix:
-        """Rows of the samples, then of the coordinates."""
-        found, samples = np.zeros((rows.size, self.m)), rows < self.n
-        for j, column in enumerate(self.columns):
-            found[samples, j] = column[rows[samples]] / self.unit[j]
-        found[np.flatnonzero(~samples), rows[~samples] - self.n] = 1.0
-        return found
+    def _beside(self, basis: list[int]) -> Matrix:
+        """Return what is left of all rows beside those of a part of a basis."""
+        left, directions = self.rows, np.linalg.qr(self.rows[:, basis])[0]
+        for direction in (*directions.T, *directions.T):
+            left = left - np.outer(direction, np.einsum("r,ri->i", direction, left))
+        return np.asarray(left, np.float64)
 
-    def _pulled(self, slopes: Vector) -> Vector:
-        """The gradient with these slopes of all rows."""
-        samples = slopes[: self.n]
-        return slopes[self.n :] + np.array([np.sum(samples * column) for column in self.columns]) / self.unit
+    def _vertex(self, basis: Rows, u: Vector) -> Vertex:
+        """Return the vertex of a basis, with the kinks where they are, and its error by u."""
+        x = self._coefficients(basis)
+        margins = self.model.origin
+        for column, coefficient in zip(self.whole, x, strict=True):
+            margins += coefficient * column
+        psi = self.model.value_of(margins)
+        inverse = _inverse(self.rows[:, basis].T)
+        for _ in range(2):
+            u = u.copy()
+            u[basis] = np.clip(u[basis] - self._imbalance(u) @ inverse, self.low[basis], self.high[basis])
+        slopes = np.zeros(self.model.n_margins)
+        slopes[self.counts] = u[: self.n] / self.share
+        rounding = self._rounding(x)
+        gap = self._gap(x, margins, psi, u)
+        removal = self._removal(x, basis, inverse, u) if gap < psi else np.zeros(x.size)
+        return Vertex(x, psi, margins, slopes, min(gap, psi) + rounding, rounding, removal)  # no ψ is below 0
 
-    def _moved(self, x: Vector) -> Vector:
-        """How all rows change with x: column by column, for all columns are at hand and few."""
-        moved = np.zeros(self.n + self.m)
-        moved[self.n :] = x
-        for column, step in zip(self.columns, x / self.unit, strict=True):
-            if step != 0:
-                moved[: self.n] += step * column
-        return moved
+    def _coefficients(self, basis: Rows) -> Vector:
+        """Return the coefficients at which all rows of a basis are at their kinks."""
+        x, samples = np.zeros(len(self.columns)), basis[basis < self.n]
+        free = np.setdiff1d(self.kept, self.kept[basis[basis >= self.n] - self.n])
+        if free.size:
+            matrix = np.array([self.columns[j][samples] / self.unit[j] for j in free]).T
+            x[free] = _solved(matrix, self.kinks[samples])
+        x[self.nonnegative] = np.maximum(x[self.nonnegative], 0.0)
+        return np.asarray(x / self.unit, np.float64)
+
+    def _imbalance(self, u: Vector) -> Vector:
+        """Return the sum of all rows times u, from the columns as they are."""
+        sums = np.array([float(np.sum(u[: self.n] * column)) for column in self.columns]) / self.unit
+        return np.asarray(self.T.T @ sums + self.rows[:, self.n :] @ u[self.n :], np.float64)
+
+    def _gap(self, x: Vector, margins: Vector, psi: float, u: Vector) -> float:
+        """Return a bound on ψ(x) − min ψ, but for the rounding of ψ(x)."""
+        s = margins[self.counts] - self._targets()
+        low, high = self.low[: self.n], self.high[: self.n]
+        gap = float(np.sum(np.maximum(low * s, high * s) - u[: self.n] * s))
+        gap += float(np.sum(-u[self.n :] * (x * self.unit)[self.kept] / self.length))
+        if self.flattest > 0:
+            reach = 2 * psi / self.flattest
+        else:
+            reach = _HINGE_REACH * (self._size(s) + self._size(self.kinks))
+        left = self._imbalance(u)
+        gap += 2 * float(np.sum(np.abs(left[self.rank :])) * np.max(np.abs(x * self.unit), initial=0.0))
+        return gap + reach * float(np.max(np.abs(self._moved(left)[: self.n]), initial=0.0))
+
+    def _rounding(self, x: Vector) -> float:
+        """Return how far ψ(x) may be off by rounding."""
+        terms = np.abs(self._targets()) + np.abs(self.model.origin[self.counts])
+        for column, coefficient in zip(self.columns, x, strict=True):
+            terms = terms + np.abs(coefficient * column)
+        return 2 * _EPS * self.model.loss.lipschitz * float(np.sum(self.share * terms))
+
+    def _removal(self, x: Vector, basis: Rows, inverse: Matrix, u: Vector) -> Vector:
+        """Return a bound on what min ψ rises by where one coefficient is set to 0.
+
+        Any u with Σ_i u_i a_i = t e_j bounds ψ where x_j = 0, by −t x_j more than u with t = 0. u_B is changed until
+        the first of its numbers reaches a bound.
+        """
+        found = np.zeros(x.size)
+        low, high = np.maximum(u - self.low, 0.0)[basis], np.maximum(self.high - u, 0.0)[basis]
+        places = np.flatnonzero((x != 0) & ~self.replaced)
+        if places.size:
+            step = -np.sign(x[places])[:, None] * (self.T[places] @ inverse)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                room = np.where(step > 0, high / step, np.where(step < 0, -low / step, np.inf))
+            found[places] = np.abs(x[places]) * self.unit[places] * np.min(room, axis=1)
+        return np.where(np.isfinite(found), found * (1 - _MOVE), 0.0)
+
+    def _by_linear_program(self, best: Vertex) -> Vertex:
+        """Return the best of a vertex and those that HiGHS leads to, where there is time for it."""
+        limit = min(_PROGRAM_SECONDS, self.seconds_left())
+        if self.rows.size > _PROGRAM_SIZE or not limit > 0:
+            return best
+        from scipy.optimize import linprog  # a tenth of a second to import, and rarely needed
+
+        unit, share = self._size(self.kinks) or 1.0, float(np.mean(self.share))
+        found = linprog(
+            self.kinks / unit,
+            A_eq=self.rows,
+            b_eq=np.zeros(self.dimension),
+            bounds=list(zip((self.low / share).tolist(), (self.high / share).tolist(), strict=True)),
+            method="highs",
+            options={"time_limit": limit},
+        )
+        if found.status != 0 or found.x is None:
+            return best
+        basis = self._basis_near(unit * found.eqlin.marginals)
+        at_optimum = self._vertex(basis, np.clip(share * found.x, self.low, self.high))
+        descended = self._vertex(*self._descended(basis, 0.0))
+        return min(best, at_optimum, descended, key=lambda vertex: vertex.error)
+
+
+def _inverse(matrix: Matrix) -> Matrix:
+    """Return the inverse of a small matrix; a pseudo-inverse where it has none."""
+    try:
+        return np.asarray(np.linalg.inv(matrix), np.float64)
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.pinv(matrix), np.float64)
+
+
+def _solved(matrix: Matrix, right: Vector) -> Vector:
+    """Solve a small linear system, with residuals in extended precision."""
+    try:
+        x = np.linalg.solve(matrix, right)
+        for _ in range(2):
+            residual = right.astype(np.longdouble) - matrix.astype(np.longdouble) @ x.astype(np.longdouble)
+            x = x + np.linalg.solve(matrix, residual.astype(np.float64))
+    except np.linalg.LinAlgError:
+        x = np.linalg.lstsq(matrix, right, rcond=None)[0]
+    return np.asarray(x, np.float64)

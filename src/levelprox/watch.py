@@ -10,9 +10,11 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from levelprox.errors import warn
+from levelprox.limits import TimeLimitError, end_now, finishing, interruptible, seconds_left, suspended
 from levelprox.objectives import Objective
 from levelprox.result import Status
 from levelprox.subset import Phase, SubsetRecord, Vector
@@ -26,8 +28,9 @@ _RESOLUTION = 1e3 * 2.0**-52
 
 _FAR, _SHOWS = 128.0, 1e-9  # times x; of ψ
 _SEPARABLE = (
-    "The data are separable: the loss can be made as small as one likes with these features, and coefficients are "
-    "limited by precision only. Fewer features, or a level of a constraint without a cap, such as l1, keep them finite."
+    "The data are separable: with these features the loss has no minimiser. It falls as coefficients grow, and only "
+    "precision limits them: their sizes, and probabilities, are arbitrary. Fewer features, or a level of a constraint "
+    "without a cap, such as l1, keep them finite."
 )
 
 
@@ -39,7 +42,7 @@ def _falls_farther_out(objective: Objective, x: Vector) -> bool:
     if objective.convex_start is None:
         return True
     here, far = (objective.value_and_gradient(t * x)[0] for t in (1.0, _FAR))
-    return here - far > _SHOWS * abs(here)
+    return here == 0 or here - far > _SHOWS * abs(here)
 
 
 class Watch:
@@ -79,6 +82,7 @@ class Watch:
         self._psi = math.inf
         self.held_back = self._stopped = False
         self.raised: BaseException | None = None
+        self._arms = ExitStack()
 
     @property
     def elapsed(self) -> float:
@@ -89,12 +93,23 @@ class Watch:
         """Seconds left; none once the callback has asked for an end."""
         if self.callback is not None and time.monotonic() - self._told >= _OFTEN:
             self._tell(self._record())
-        return 0.0 if self._stopped else self.seconds - (time.monotonic() - self.began)
+        return 0.0 if self._stopped else self._left()
+
+    def _left(self) -> float:
+        return min(self.seconds - (time.monotonic() - self.began), seconds_left())
 
     @property
     def cut_short(self) -> bool:
         """Whether a limit has held the search back."""
-        return self.held_back or self._stopped or time.monotonic() - self.began >= self.seconds
+        return self.held_back or self._stopped or self._left() <= 0
+
+    def arm(self) -> None:
+        """Let compiled code raise `TimeLimitError`, a TimeoutError, where one step takes too long beyond the limit."""
+        self._arms.enter_context(interruptible())
+
+    def disarm(self) -> None:
+        """Let compiled code run as long as it takes, for what is done at the end in any case."""
+        self._arms.close()
 
     def enter(self, phase: Phase) -> None:
         """Another phase begins."""
@@ -125,7 +140,13 @@ class Watch:
     ) -> tuple[Status, str]:
         """What the end is called, and in a sentence; a warning where it is not what was asked for."""
         status = self.status(ended)
-        separated = objective.is_separated(x) and _falls_farther_out(objective, x)
+        if ended is Status.INTERRUPTED:
+            end_now()
+        try:
+            with finishing():
+                separated = objective.is_separated(x) and _falls_farther_out(objective, x)
+        except TimeLimitError:
+            separated, figures = False, f"{figures}; whether the data are separable was not examined"
         if separated and status is Status.SOLVED:
             status = Status.DIVERGING
         elif status is Status.SOLVED and stationarity > max(_ACCEPTABLE * tol, _RESOLUTION):
@@ -170,7 +191,8 @@ class Watch:
         if self.callback is None or self._stopped:
             return
         try:
-            self._stopped = bool(self.callback(record))
+            with suspended():
+                self._stopped = bool(self.callback(record))
         except BaseException as error:
             self.raised = error
             raise

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from levelprox.lcpp import lcpp
 from levelprox.null_fit import NullFit
 from levelprox.problem import Problem
-from levelprox.residual import distance
+from levelprox.residual import distance, in_units, pull
 from levelprox.restriction import INSIDE, Enough, How, solve_restriction
 from levelprox.result import Iterate
 
@@ -245,19 +245,23 @@ def _enough(problem: Problem, y: float, violation: Vector, W: Features, toleranc
     if violation[worst] == -np.inf:
         return Enough(_ALL * tolerance)  # nothing is outside
     price = problem.constraint.lam * (1.0 if problem.weights is None else float(problem.weights[worst]))
+    scale = problem.objective.feature_scale
+    price = price if scale is None else price / float(scale.size[worst])
     return Enough(_ENOUGH * tolerance, _ENOUGH * (float(violation[worst]) + y * price), _ENOUGH * price)
 
 
 def _violation(problem: Problem, x: Vector, gradient: Vector, y: float) -> Vector:
-    """By how much |ψ'_j| exceeds the price yλω_j, at features that are zero; 0 elsewhere."""
-    size = problem.sizes(gradient)
-    mask, all_nonnegative = problem.signs
-    if all_nonnegative:
-        size = np.maximum(-gradient, 0)
-    elif mask is not None:
-        size = np.where(mask, np.maximum(-gradient, 0), size)
-    size -= y * problem.constraint.lam * (1.0 if problem.weights is None else problem.weights)
+    """By how much |ψ'_j| exceeds the price yλω_j, in units of its column, at features that are zero.
+
+    −inf for all others, and for columns of zeros.
+    """
+    size = np.maximum(pull(problem, in_units(problem, gradient)), 0)
+    price = y * problem.constraint.lam * (np.ones(1) if problem.weights is None else problem.weights)
+    scale = problem.objective.feature_scale
+    size -= price if scale is None else price / scale.size
     size[problem.support(x)] = -np.inf
+    if scale is not None:
+        size[np.isinf(scale.size)] = -np.inf
     return size
 
 
@@ -277,4 +281,4 @@ def _choose(problem: Problem, at: Iterate, violation: Vector, looks: int) -> Fea
         more = max(more, affordable - kept.size if affordable else kept.size)
     more = min(more, problem.n_features - kept.size)
     nearest = np.argpartition(violation, violation.size - more)[violation.size - more :] if more > 0 else kept
-    return np.union1d(kept, nearest)
+    return np.union1d(kept, nearest[violation[nearest] > -np.inf])

@@ -140,9 +140,7 @@ void acsa(Sampler &sampler, Ball<double> set, const double *center, const AcsaSe
     try {
         run.run();
     } catch (nanobind::python_error &error) {
-        nanobind::gil_scoped_acquire acquire;
-        if (!error.matches(PyExc_KeyboardInterrupt)) throw;
-        state.stop = AcsaStop::interrupted;
+        state.stop = ended_by(error) == Ended::interrupted ? AcsaStop::interrupted : AcsaStop::seconds;
     }
     run.finish();
 }

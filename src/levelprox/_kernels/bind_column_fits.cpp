@@ -4,6 +4,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <limits>
+
 #include "column_fits.hpp"
 #include "module.hpp"
 #include "subproblem.hpp"
@@ -22,6 +24,19 @@ nb::object as_array(std::vector<double> values, std::vector<std::size_t> shape) 
     return nb::cast(nb::ndarray<nb::numpy, double>(owned->data(), shape.size(), shape.data(), owner));
 }
 
+Columns checked(const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, std::int64_t n) {
+    require(rows.size() == values.size(), "there must be rows, or none, for each column");
+    Columns columns;
+    for (std::size_t j = 0; j < values.size(); ++j) {
+        const auto stored = std::int64_t(values[j].shape(0));
+        require(rows[j] ? rows[j]->shape(0) == values[j].shape(0) : stored == n, "a column does not fit the samples");
+        for (std::int64_t p = 0; rows[j] && p < stored; ++p)
+            require(rows[j]->data()[p] >= 0 && rows[j]->data()[p] < n, "a column does not fit the samples");
+        columns.push_back({values[j].data(), rows[j] ? rows[j]->data() : nullptr, stored});
+    }
+    return columns;
+}
+
 }  // namespace
 
 void bind_column_fits(nb::module_ &m) {
@@ -29,38 +44,76 @@ void bind_column_fits(nb::module_ &m) {
         .def(
             "__init__",
             [](ColumnFits *self, const std::string &loss, double parameter, double width, double concordance, In target, std::optional<In> weight,
-               std::optional<In> offset, bool convex, bool attained) {
+               std::optional<In> offset, bool convex, bool attained, double curvature_bound) {
                 const std::size_t n = target.shape(0);
                 require(!weight || weight->shape(0) == n, "the weights do not fit the samples");
                 require(!offset || offset->shape(0) == n, "the offsets do not fit the samples");
-                new (self) ColumnFits(std::int64_t(n), make_loss(loss, parameter, width), concordance, target.data(),
+                new (self) ColumnFits(std::int64_t(n), loss, parameter, width, concordance, curvature_bound, target.data(),
                                       weight ? weight->data() : nullptr, offset ? offset->data() : nullptr, convex, attained);
             },
             "loss"_a, "parameter"_a, "width"_a, "concordance"_a, "target"_a.noconvert(), "weight"_a.noconvert().none(),
-            "offset"_a.noconvert().none(), "convex"_a = true, "attained"_a = true, nb::keep_alive<1, 6>(), nb::keep_alive<1, 7>(), nb::keep_alive<1, 8>())
+            "offset"_a.noconvert().none(), "convex"_a = true, "attained"_a = true,
+            "curvature_bound"_a = std::numeric_limits<double>::infinity(), nb::keep_alive<1, 6>(), nb::keep_alive<1, 7>(), nb::keep_alive<1, 8>())
         .def(
             "fit",
             [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, std::vector<double> x,
-               double tolerance, double below) -> nb::object {
+               double tolerance, double below, double accuracy, double noise) -> nb::object {
                 const std::size_t count = values.size();
-                require(x.size() == count && rows.size() == count, "there must be a coefficient for each column");
-                ColumnFits::Columns columns;
-                for (std::size_t j = 0; j < count; ++j) {
-                    const auto stored = std::int64_t(values[j].shape(0));
-                    require(rows[j] ? rows[j]->shape(0) == values[j].shape(0) : stored == self.rows(), "a column does not fit the samples");
-                    for (std::int64_t p = 0; rows[j] && p < stored; ++p)
-                        require(rows[j]->data()[p] >= 0 && rows[j]->data()[p] < self.rows(), "a column does not fit the samples");
-                    columns.push_back({values[j].data(), rows[j] ? rows[j]->data() : nullptr, stored});
-                }
+                require(x.size() == count, "there must be a coefficient for each column");
+                const Columns columns = checked(values, rows, self.rows());
                 ColumnFit found;
                 {
                     Poll poll;
                     nb::gil_scoped_release release;
-                    found = self.fit(columns, std::move(x), tolerance, below, poll);
+                    found = self.fit(columns, std::move(x), tolerance, accuracy, below, noise, poll);
                 }
                 constexpr const char *names[] = {"fitted", "not below", "failed"};
                 return nb::make_tuple(names[int(found.end)], as_array(std::move(found.x), {count}), found.psi,
-                                      as_array(std::move(found.margins), {std::size_t(self.rows())}), as_array(std::move(found.hessian), {count, count}));
+                                      as_array(std::move(found.margins), {std::size_t(self.rows())}), as_array(std::move(found.hessian), {count, count}),
+                                      found.gap, found.resolution);
             },
-            "values"_a, "rows"_a, "x"_a, "tolerance"_a, "below"_a);
+            "values"_a, "rows"_a, "x"_a, "tolerance"_a, "below"_a, "accuracy"_a = 1e-13, "noise"_a = 0.0)
+        .def(
+            "least_along",
+            [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, In margins) -> nb::object {
+                require(std::int64_t(margins.shape(0)) == self.rows(), "the margins do not fit the samples");
+                const Columns columns = checked(values, rows, self.rows());
+                std::vector<double> found;
+                {
+                    Poll poll;
+                    nb::gil_scoped_release release;
+                    found = self.least_along(columns, margins.data(), poll);
+                }
+                return as_array(std::move(found), {values.size()});
+            },
+            "values"_a, "rows"_a, "margins"_a.noconvert());
+    m.def(
+        "orthonormal_basis",
+        [](const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, In weight) -> nb::object {
+            const auto n = std::int64_t(weight.shape(0));
+            const Columns columns = checked(values, rows, n);
+            std::vector<double> vectors, coordinates;
+            std::size_t rank = 0;
+            {
+                Poll poll;
+                nb::gil_scoped_release release;
+                const OrthonormalBasis basis(n, columns, weight.data(), OrthonormalBasis::ROUNDING, poll);
+                rank = basis.rank();
+                for (std::size_t p = 0; p < rank; ++p) vectors.insert(vectors.end(), basis.vector(p), basis.vector(p) + n);
+                for (std::size_t j = 0; j < columns.size(); ++j) {
+                    const std::vector<double> own = basis.of_column(j);
+                    coordinates.insert(coordinates.end(), own.begin(), own.end());
+                }
+            }
+            return nb::make_tuple(as_array(std::move(vectors), {rank, std::size_t(n)}), as_array(std::move(coordinates), {columns.size(), rank}));
+        },
+        "values"_a, "rows"_a, "weight"_a.noconvert());
+    m.def(
+        "self_concordant_factor",
+        [](In rho) {
+            std::vector<double> factors(rho.shape(0));
+            for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = self_concordant_factor(rho.data()[i]);
+            return as_array(std::move(factors), {rho.shape(0)});
+        },
+        "rho"_a.noconvert());
 }

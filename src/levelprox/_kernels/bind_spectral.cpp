@@ -25,9 +25,27 @@ const char *name_of(levelprox::SpectralStop stop) {
     return "steps";
 }
 
+// psi as a function of the coordinates u_j x_j.
+class InUnits final : public levelprox::Objective {
+public:
+    InUnits(const levelprox::Objective &psi, const double *units) : psi_(psi), units_(units) {}
+    std::int64_t dimension() const override { return psi_.dimension(); }
+    double value_and_gradient(const double *scaled, double *gradient, levelprox::Poll &poll) const override {
+        std::vector<double> x(static_cast<std::size_t>(dimension()));
+        for (std::size_t j = 0; j < x.size(); ++j) x[j] = scaled[j] / units_[j];
+        const double value = psi_.value_and_gradient(x.data(), gradient, poll);
+        for (std::size_t j = 0; j < x.size(); ++j) gradient[j] /= units_[j];
+        return value;
+    }
+
+private:
+    const levelprox::Objective &psi_;
+    const double *units_;
+};
+
 nb::dict run_spectral(nb::object objective, const levelprox::Set &set, In center, In x, In gradient, double psi, double step,
                       double multiplier, double gamma, int max_steps, int memory, double decrease, double relative, double absolute,
-                      double seconds) {
+                      double seconds, std::optional<In> units) {
     set.check(x), set.check(center), set.check(gradient);
     const levelprox::SpectralSettings settings{max_steps, memory, decrease, relative, absolute, seconds};
     levelprox::SpectralState state;
@@ -35,7 +53,13 @@ nb::dict run_spectral(nb::object objective, const levelprox::Set &set, In center
     state.gradient.assign(gradient.data(), gradient.data() + gradient.shape(0));
     state.psi = psi, state.step = step, state.multiplier = multiplier;
 
-    levelprox::with_objective(objective, x.shape(0), [&](const levelprox::Objective &of) { levelprox::spectral(of, set.ball, center.data(), gamma, settings, state); });
+    require(!units || units->shape(0) == x.shape(0), "the units do not have the dimension of x");
+    levelprox::with_objective(objective, x.shape(0), [&](const levelprox::Objective &psi) {
+        if (units)
+            levelprox::spectral(InUnits(psi, units->data()), set.ball, center.data(), gamma, settings, state);
+        else
+            levelprox::spectral(psi, set.ball, center.data(), gamma, settings, state);
+    });
     nb::dict outcome;
     outcome["x"] = to_numpy(std::move(state.x));
     outcome["gradient"] = to_numpy(std::move(state.gradient));
@@ -73,5 +97,6 @@ void bind_spectral(nb::module_ &m) {
              "omega"_a.noconvert().none(), "u"_a.noconvert().none(), "nonnegative"_a.noconvert().none(), "all_nonnegative"_a, "tau"_a,
              "width"_a = 1);
     m.def("spectral", &run_spectral, "objective"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(), "gradient"_a.noconvert(), "psi"_a,
-          "step"_a, "multiplier"_a, "gamma"_a, "max_steps"_a, "memory"_a, "decrease"_a, "relative"_a, "absolute"_a, "seconds"_a);
+          "step"_a, "multiplier"_a, "gamma"_a, "max_steps"_a, "memory"_a, "decrease"_a, "relative"_a, "absolute"_a, "seconds"_a,
+          "units"_a.noconvert().none() = nb::none());
 }

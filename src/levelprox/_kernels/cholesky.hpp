@@ -8,15 +8,15 @@
 
 namespace levelprox {
 
-// The lower triangle of a matrix of order m becomes its Cholesky factor; false where it is not positive definite.
-inline bool factorise(std::size_t m, std::vector<double> &matrix) {
-    constexpr double SINGULAR = 1e-14;  // a pivot, of a matrix with a unit diagonal
+// The lower triangle of a matrix of order m becomes its Cholesky factor; false where a pivot is not above `least`. The default is
+// for a matrix with a unit diagonal.
+inline bool factorise(std::size_t m, std::vector<double> &matrix, double least = 1e-14) {
     const auto &dense = simd().dense<double>();
     for (std::size_t i = 0; i < m; ++i) {
         double *row = &matrix[i * m];
         for (std::size_t j = 0; j < i; ++j) row[j] = (row[j] - dense.dot(std::int64_t(j), row, &matrix[j * m])) / matrix[j * m + j];
         const double pivot = row[i] - dense.dot(std::int64_t(i), row, row);
-        if (!(pivot > SINGULAR)) return false;
+        if (!(pivot > least)) return false;
         row[i] = std::sqrt(pivot);
     }
     return true;

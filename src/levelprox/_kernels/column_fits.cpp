@@ -21,7 +21,9 @@ constexpr double FAR = 20.0;              // by how much the log of the curvatur
 constexpr double ARMIJO = 1e-4;
 constexpr double SHORTEST = 1.0 / 1024;   // of a Newton step
 constexpr double SHORTEST_OF_FAR = 0x1p-60;  // the same where a step may lead anywhere
-constexpr double LAST_DIGITS = 4 * std::numeric_limits<double>::epsilon();
+constexpr double EPSILON = std::numeric_limits<double>::epsilon();
+constexpr double INFINITE = std::numeric_limits<double>::infinity();
+constexpr double LAST_DIGITS = 4 * EPSILON;
 
 double largest(const std::vector<double> &v) {
     double most = 0;
@@ -64,7 +66,7 @@ double fall_along(const std::vector<double> &step, const std::vector<double> &gr
 }
 
 double lowest(double psi, double foretold, double change) {
-    return change < 1 ? psi - 0.5 * foretold / (1 - change) : -std::numeric_limits<double>::infinity();
+    return psi - foretold * self_concordant_factor(change);
 }
 
 void mirror(std::size_t m, std::vector<double> &H) {
@@ -72,15 +74,149 @@ void mirror(std::size_t m, std::vector<double> &H) {
         for (std::size_t k = 0; k < j; ++k) H[k * m + j] = H[j * m + k];
 }
 
+// (1 + t) ln(1 + t) - t, for t >= -1.
+double relative_entropy(double t) {
+    if (std::abs(t) < 1e-3) return t * t * (0.5 - t * (1.0 / 6 - t * (1.0 / 12 - t * (1.0 / 20 - t / 30))));
+    return t <= -1 ? 1.0 : (1 + t) * std::log1p(t) - t;
+}
+
+// A fit in a basis, as one over the columns.
+void in_units_of(const OrthonormalBasis &basis, ColumnFit &found) {
+    const std::size_t m = basis.columns(), rank = basis.rank();
+    std::vector<std::vector<double>> own;
+    for (std::size_t j = 0; j < m; ++j) own.push_back(basis.of_column(j));
+    std::vector<double> hessian(m * m), product(rank);
+    for (std::size_t j = 0; j < m; ++j) {
+        for (std::size_t p = 0; p < rank; ++p) {
+            product[p] = 0;
+            for (std::size_t q = 0; q < rank; ++q) product[p] += found.hessian[p * rank + q] * own[j][q];
+        }
+        for (std::size_t k = 0; k < m; ++k)
+            for (std::size_t p = 0; p < rank; ++p) hessian[j * m + k] += product[p] * own[k][p];
+    }
+    found.x = basis.coefficients(found.x);
+    found.hessian = std::move(hessian);
+}
+
+struct NewtonStep {
+    std::vector<double> step;        // empty where the matrix is not positive definite
+    std::vector<std::size_t> flat;   // coordinates without a pivot, whose step is 0
+    std::vector<double> slope;       // of the model along these, after the step
+    double decrement = 0;            // g' H^-1 g
+};
+
+// -(H + mu diag(reference))^-1 g, in units in which the diagonal is 1, by Cholesky's method with diagonal pivoting. Coordinates whose
+// pivots are not above `least` are left out.
+NewtonStep newton_step_of(std::vector<double> H, double mu, const std::vector<double> &reference, const std::vector<double> &g, double least) {
+    const std::size_t m = g.size();
+    std::vector<double> unit(m), pivot(m), rhs(m);
+    for (std::size_t j = 0; j < m; ++j) {
+        const double diagonal = H[j * m + j] + (mu > 0 ? mu * reference[j] : 0.0);
+        if (!std::isfinite(diagonal)) return {};
+        unit[j] = diagonal > 0 ? std::sqrt(diagonal) : 0.0;
+        pivot[j] = diagonal > 0 ? 1.0 : 0.0;
+        for (std::size_t k = 0; k < j; ++k) {
+            H[j * m + k] = unit[j] > 0 && unit[k] > 0 ? H[j * m + k] / unit[j] / unit[k] : 0.0;
+            H[k * m + j] = H[j * m + k];
+        }
+        H[j * m + j] = pivot[j];
+        rhs[j] = unit[j] > 0 ? -g[j] / unit[j] : 0.0;
+    }
+    // Column p of L overwrites column order[p] of H; v = L^-1 rhs on the way.
+    std::vector<std::size_t> order;
+    std::vector<bool> used(m);
+    std::vector<double> v;
+    while (order.size() < m) {
+        std::size_t next = m;
+        for (std::size_t j = 0; j < m; ++j)
+            if (!used[j] && pivot[j] > least && (next == m || pivot[j] > pivot[next])) next = j;
+        if (next == m) break;
+        used[next] = true;
+        const double root = std::sqrt(pivot[next]);
+        for (std::size_t j = 0; j < m; ++j) {
+            if (used[j]) continue;
+            double entry = H[j * m + next];
+            for (std::size_t p = 0; p < order.size(); ++p) entry -= H[j * m + order[p]] * H[next * m + order[p]];
+            H[j * m + next] = entry / root;
+            pivot[j] -= H[j * m + next] * H[j * m + next];
+        }
+        double value = rhs[next];
+        for (std::size_t p = 0; p < order.size(); ++p) value -= H[next * m + order[p]] * v[p];
+        v.push_back(value / root);
+        H[next * m + next] = root;
+        order.push_back(next);
+    }
+    NewtonStep found{std::vector<double>(m), {}, {}, 0};
+    for (std::size_t j = 0; j < m; ++j) {
+        if (used[j]) continue;
+        double slope = rhs[j];
+        for (std::size_t p = 0; p < order.size(); ++p) slope -= H[j * m + order[p]] * v[p];
+        found.flat.push_back(j);
+        found.slope.push_back(unit[j] > 0 ? slope * unit[j] : -g[j]);
+    }
+    for (std::size_t p = order.size(); p-- > 0;) {
+        double value = v[p];
+        for (std::size_t q = p + 1; q < order.size(); ++q) value -= H[order[q] * m + order[p]] * found.step[order[q]];
+        found.step[order[p]] = value / H[order[p] * m + order[p]];
+    }
+    for (std::size_t j = 0; j < m; ++j) {
+        if (unit[j] > 0) found.step[j] /= unit[j];
+        if (!std::isfinite(found.step[j])) return {};
+        found.decrement -= found.step[j] * g[j];
+    }
+    found.decrement = std::max(found.decrement, 0.0);
+    return found;
+}
+
 }  // namespace
 
-ColumnFits::ColumnFits(std::int64_t n, std::unique_ptr<Loss> loss, double concordance, const double *target, const double *weight, const double *offset,
-                       bool convex, bool attained)
-    : n_(n), loss_(std::move(loss)), concordance_(concordance), total_(double(n)), target_(target), weight_(weight), offset_(offset),
-      falls_(!convex && !attained), bends_both_ways_(!convex && attained) {
+double self_concordant_factor(double rho) {
+    constexpr double UP = 1 + 1e-14;
+    if (!(rho <= 1)) return INFINITE;
+    if (rho == 1) return 1.0;
+    if (rho >= 0.1) return UP * (rho + (1 - rho) * std::log1p(-rho)) / (rho * rho) + 4 * EPSILON / rho;
+    double power = 1, sum = 0;
+    int m = 0;
+    for (; m < 14; ++m, power *= rho) sum += power / ((m + 1.0) * (m + 2.0));
+    return UP * (sum + power / ((m + 1.0) * (m + 2.0) * (1 - rho)));  // the remainder, as a geometric series
+}
+
+ColumnFits::ColumnFits(std::int64_t n, const std::string &loss, double parameter, double width, double concordance, double curvature_bound,
+                       const double *target, const double *weight, const double *offset, bool convex, bool attained)
+    : n_(n), loss_(make_loss(loss, parameter, width)), conjugate_(Conjugate::none), parameter_(parameter), curvature_bound_(curvature_bound),
+      concordance_(concordance), total_(double(n)), target_(target), weight_(weight), offset_(offset), falls_(!convex && !attained),
+      bends_both_ways_(!convex && attained) {
+    if (loss == "squared") conjugate_ = Conjugate::squared;
+    if (loss == "poisson") conjugate_ = Conjugate::rising_exponential;
+    if (loss == "gamma") conjugate_ = Conjugate::falling_exponential;
+    if (loss == "logistic") conjugate_ = Conjugate::logistic;
+    if (loss == "huber") conjugate_ = Conjugate::huber;
+    if (loss == "squared_hinge") conjugate_ = Conjugate::squared_hinge;
     if (!weight) return;
     const HeadTail sum = compensated_sum(n, weight);
     total_ = sum.head + sum.tail;
+}
+
+// psi alone.
+double ColumnFits::value(const double *margins, Poll &poll) const {
+    HeadTail sum{0, 0};
+    double value[BLOCK];
+    for (std::int64_t begin = 0; begin < n_; begin += BLOCK) {
+        const std::int64_t rows = std::min(BLOCK, n_ - begin);
+        loss_->value(rows, margins + begin, target_ + begin, value);
+        for (std::int64_t i = 0; weight_ && i < rows; ++i) value[i] = weight_[begin + i] == 0 ? 0.0 : weight_[begin + i] * value[i];
+        const HeadTail part = compensated_sum(rows, value);
+        add_to(sum, part.head);
+        add_to(sum, part.tail);
+        poll.check();
+    }
+    return (sum.head + sum.tail) / total_;
+}
+
+std::vector<double> ColumnFits::origin() const {
+    std::vector<double> margins(n_);
+    if (offset_) std::copy_n(offset_, n_, margins.data());
+    return margins;
 }
 
 std::vector<double> ColumnFits::combined(const Columns &columns, const std::vector<double> &x) const {
@@ -118,7 +254,8 @@ double ColumnFits::derivatives(const double *margins, bool convex, double *slope
 }
 
 // The dense columns among themselves.
-void ColumnFits::add_dense(const Columns &columns, const double *slope, const double *bend, Look &seen, Poll &poll) const {
+void ColumnFits::add_dense(const Columns &columns, Look &seen, Poll &poll) const {
+    const double *slope = seen.slope.data(), *bend = seen.bend.data();
     const std::size_t m = columns.size();
     std::vector<std::size_t> places;
     for (std::size_t j = 0; j < m; ++j)
@@ -138,7 +275,8 @@ void ColumnFits::add_dense(const Columns &columns, const double *slope, const do
 }
 
 // Each sparse column with all others: bent, and spread over all rows while the others look up theirs.
-void ColumnFits::add_sparse(const Columns &columns, const double *slope, const double *bend, Look &seen, Poll &poll) const {
+void ColumnFits::add_sparse(const Columns &columns, Look &seen, Poll &poll) const {
+    const double *slope = seen.slope.data(), *bend = seen.bend.data();
     const std::size_t m = columns.size();
     std::vector<double> bent(n_);
     const auto dot = [](const Column &column, const double *other) {
@@ -179,11 +317,10 @@ ColumnFits::Look ColumnFits::look(const Columns &columns, const double *margins,
 
 ColumnFits::Look ColumnFits::look(const Columns &columns, const double *margins, bool convex, Poll &poll) const {
     const std::size_t m = columns.size();
-    Look seen{0, std::vector<double>(m), std::vector<double>(m * m)};
-    std::vector<double> slope(n_), bend(n_);
-    seen.psi = derivatives(margins, convex, slope.data(), bend.data(), poll);
-    add_dense(columns, slope.data(), bend.data(), seen, poll);
-    add_sparse(columns, slope.data(), bend.data(), seen, poll);
+    Look seen{0, std::vector<double>(m), std::vector<double>(m * m), std::vector<double>(n_), std::vector<double>(n_)};
+    seen.psi = derivatives(margins, convex, seen.slope.data(), seen.bend.data(), poll);
+    add_dense(columns, seen, poll);
+    add_sparse(columns, seen, poll);
     return seen;
 }
 
@@ -197,10 +334,10 @@ bool ColumnFits::stays_above(const Columns &columns, const Look &at, double belo
     return !step.empty() && lowest(at.psi, fall_along(step, at.gradient), change_along(combined(columns, step))) >= below;
 }
 
-ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double tolerance, double below, Poll &poll) const {
+// Newton's method for a loss that is not convex, from x or, where that is far from where it leads, from 0.
+ColumnFit ColumnFits::descend(const Columns &columns, std::vector<double> x, double tolerance, double below, Poll &poll) const {
     const std::size_t m = columns.size();
-    std::vector<double> origin(n_);
-    if (offset_) std::copy_n(offset_, n_, origin.data());
+    const std::vector<double> origin = this->origin();
     std::vector<double> z = combined(columns, x), trial(n_);
     for (std::int64_t i = 0; i < n_; ++i) z[i] += origin[i];
 
@@ -220,7 +357,8 @@ ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double 
     const double psi_of_origin = look({}, origin.data(), poll).psi;
     const auto ended = [&](FitEnd how) {
         mirror(m, at.hessian);
-        return ColumnFit{how, std::move(x), std::move(z), std::move(at.hessian), at.psi};
+        const double rounding = resolution(at, z);
+        return ColumnFit{how, std::move(x), std::move(z), std::move(at.hessian), at.psi, INFINITE, rounding};
     };
 
     for (int steps = 0; steps < MOST_STEPS; ++steps) {
@@ -264,6 +402,231 @@ ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double 
         if (falls_) set_ridge();  // the curvature is going to 0, and psi is not
     }
     return ended(falls_ && largest(at.gradient) <= tolerance ? FitEnd::fitted : FitEnd::failed);
+}
+
+// How far psi is above the dual value at v = l'(z) + l''(z) along, if v is orthogonal to the columns. A sample that leaves the domain
+// of the conjugate by a small part of its slope is put back, and what that may change is added; infinite if it leaves it by more.
+double ColumnFits::gap(const Look &at, const std::vector<double> &margins, const std::vector<double> &along) const {
+    constexpr double SLIGHTLY = 1e-3;  // of a slope
+    constexpr double REACH = 40.0;     // in margins: farther out, an exponential tail has nothing left to gain
+    const auto outside = [](double by, double slope) { return by <= SLIGHTLY * slope ? by * REACH : INFINITE; };
+    double sum = 0;
+    for (std::int64_t i = 0; i < n_; ++i) {
+        const double weight = share(i), bend = weight > 0 ? at.bend[i] / weight : 0.0, move = along[i];
+        if (!(bend > 0)) continue;
+        double own = INFINITE;
+        switch (conjugate_) {
+            case Conjugate::none: break;
+            case Conjugate::squared: own = move * move; break;
+            case Conjugate::rising_exponential:
+            case Conjugate::falling_exponential: {
+                const double t = conjugate_ == Conjugate::rising_exponential ? move : -move;
+                own = bend * relative_entropy(t);
+                if (t < -1) own += outside((-1 - t) * bend, bend);
+                break;
+            }
+            case Conjugate::logistic: {
+                const double u = std::min(1.0, std::abs(at.slope[i]) / weight), rest = u > 0.5 ? bend / u : 1 - u;
+                const double change = target_[i] * move, first = -rest * change, second = u * change;
+                own = u * relative_entropy(first) + rest * relative_entropy(second);
+                if (first < -1) own += outside((-1 - first) * u, u);
+                if (second < -1) own += outside((-1 - second) * rest, rest);
+                break;
+            }
+            case Conjugate::huber: {
+                const double by = std::abs(target_[i] - margins[i] - move) - parameter_;
+                own = 0.5 * move * move;
+                if (by > 0) own += by <= SLIGHTLY * parameter_ ? 4 * by * std::abs(move) : INFINITE;
+                break;
+            }
+            case Conjugate::squared_hinge: {
+                const double by = target_[i] * (margins[i] + move) - 1;
+                own = move * move;
+                if (by > 0) own += by <= SLIGHTLY ? 8 * by * std::abs(move) : INFINITE;
+                break;
+            }
+        }
+        sum += weight * own;
+        if (!(sum < INFINITE)) return INFINITE;
+    }
+    return sum * (1 + 1e-12);
+}
+
+// By how much psi may change where each margin is rounded.
+double ColumnFits::resolution(const Look &at, const std::vector<double> &margins) const {
+    double sum = 0;
+    for (std::int64_t i = 0; i < n_; ++i) {
+        const double offset = offset_ ? std::abs(offset_[i]) : 0.0;
+        const double target = concordance_ == 1 ? 0.0 : std::abs(target_[i]);  // subtracted from the margin, or not
+        const double rounding = LAST_DIGITS * (std::abs(margins[i]) + offset + target);
+        sum += std::abs(at.slope[i]) * rounding + 0.5 * std::abs(at.bend[i]) * rounding * rounding;
+    }
+    return std::isfinite(sum) ? sum + EPSILON * std::abs(at.psi) : INFINITE;
+}
+
+// What takes the place of curvature that is gone: a typical one of the loss, in the units of each column.
+std::vector<double> ColumnFits::reference_curvature(const Columns &columns, const Look &at) const {
+    double typical = curvature_bound_;
+    if (!std::isfinite(typical)) {
+        typical = 0;
+        for (std::int64_t i = 0; i < n_; ++i) typical += std::abs(at.bend[i]) + std::abs(at.slope[i]);
+    }
+    std::vector<double> reference(columns.size());
+    for (std::size_t j = 0; j < columns.size(); ++j) {
+        const Column &column = columns[j];
+        double square = 0;
+        for (std::int64_t p = 0; p < column.count; ++p) square += share(column.rows ? column.rows[p] : p) * column.values[p] * column.values[p];
+        reference[j] = typical * square;
+    }
+    return reference;
+}
+
+// Whether a component of the gradient is within the rounding of its sum.
+bool ColumnFits::is_noise(const Look &at, const Column &column, double gradient) const {
+    double size = 0;
+    for (std::int64_t p = 0; p < column.count; ++p) size += std::abs(at.slope[column.rows ? column.rows[p] : p] * column.values[p]);
+    return std::abs(gradient) <= 64 * EPSILON * size;
+}
+
+// Newton's method for a convex loss. Where the curvature in some direction is gone (margins so far out that it underflows, or
+// beyond the parabola of Huber's loss), or a step would change margins by too much, a multiple of a typical curvature is added, and the
+// step is doubled as long as psi falls. Of orthonormal columns, a small pivot is a property of the curvature and not of rounding.
+ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bool orthonormal, double tolerance, double accuracy, double below,
+                              Poll &poll) const {
+    constexpr int MOST = 250;
+    const double least = orthonormal ? 1e-13 : 1e-7;
+    const bool exponential = std::isfinite(concordance_) && concordance_ > 0;
+    const bool nonnegative = conjugate_ == Conjugate::logistic || conjugate_ == Conjugate::squared_hinge || conjugate_ == Conjugate::huber;
+    const std::size_t m = columns.size();
+    const std::vector<double> origin = this->origin();
+    std::vector<double> z = combined(columns, x), trial(n_);
+    for (std::int64_t i = 0; i < n_; ++i) z[i] += origin[i];
+    Look at = look(columns, z.data(), true, poll);
+    const double psi_of_origin = value(origin.data(), poll);
+    if (!(at.psi <= psi_of_origin) && largest(x) > 0) {  // large coefficients held each other; without one of them, margins are far out
+        std::fill(x.begin(), x.end(), 0.0);
+        z = origin;
+        at = look(columns, z.data(), true, poll);
+    }
+    std::vector<double> reference;
+    double rounding = resolution(at, z), left = INFINITE, before = INFINITE, mu = 0;
+    const auto ended = [&](FitEnd how) {
+        mirror(m, at.hessian);
+        return ColumnFit{how, std::move(x), std::move(z), std::move(at.hessian), at.psi, left, rounding};
+    };
+    const auto settled = [&] { return left <= std::max(SHOWS * std::abs(at.psi), rounding); };
+    if (m == 0) {
+        left = 0;
+        return ended(std::isfinite(at.psi) ? FitEnd::fitted : FitEnd::failed);
+    }
+    for (int steps = 0; steps < MOST; ++steps) {
+        if (!std::isfinite(at.psi) || !std::isfinite(largest(at.gradient)) || !std::isfinite(largest(at.hessian))) break;
+        rounding = resolution(at, z);
+        NewtonStep newton = newton_step_of(at.hessian, 0.0, reference, at.gradient, least);
+        if (!orthonormal && (newton.step.empty() || !newton.flat.empty())) return ended(FitEnd::failed);
+        for (std::size_t p = 0; p < newton.flat.size(); ++p)  // psi neither bends nor falls in this direction, or a step must be made
+            if (!is_noise(at, columns[newton.flat[p]], newton.slope[p])) newton.step.clear();
+        std::vector<double> along;
+        double change = 0;
+        left = INFINITE;
+        if (!newton.step.empty()) {
+            along = combined(columns, newton.step);
+            change = change_along(along);
+            left = gap(at, z, along);
+        }
+        if (nonnegative) left = std::min(left, at.psi);
+        if (at.psi - left - rounding >= below) return ended(FitEnd::not_below);
+        const double measure = conjugate_ == Conjugate::none && !newton.step.empty() ? 0.5 * newton.decrement : left;
+        const bool enough = measure <= std::max(accuracy * std::abs(at.psi), rounding);
+        // Where only the last digits are left to gain, go on for as long as steps shorten: what they gain shows in x, if not in psi.
+        const bool flat = measure <= EPSILON * std::abs(at.psi) && largest(at.gradient) <= tolerance;
+        if (enough && (accuracy > SHOWS || flat || !(measure < 0.25 * before))) return ended(FitEnd::fitted);
+        if (conjugate_ == Conjugate::logistic && at.psi <= PERFECT * psi_of_origin) return ended(FitEnd::fitted);
+        before = measure;
+
+        const bool restricted = newton.step.empty() || (exponential && change > FAR);
+        if (restricted) {
+            if (reference.empty()) reference = reference_curvature(columns, at);
+            mu = std::max(mu / 16, 1e-10);
+            for (int tries = 0;; ++tries, mu *= 8) {
+                if (tries > 80) return ended(FitEnd::failed);
+                newton = newton_step_of(at.hessian, mu, reference, at.gradient, least);
+                if (newton.step.empty() || !newton.flat.empty()) continue;
+                along = combined(columns, newton.step);
+                if (!exponential || change_along(along) <= FAR) break;
+            }
+        }
+        if (!(newton.decrement > 0)) return ended(settled() ? FitEnd::fitted : FitEnd::failed);
+        const auto psi_at = [&](double t) {
+            for (std::int64_t i = 0; i < n_; ++i) trial[i] = z[i] + t * along[i];
+            return value(trial.data(), poll);
+        };
+        double t = 1, psi = psi_at(t);
+        while (!(psi <= at.psi - ARMIJO * t * newton.decrement + LAST_DIGITS * std::abs(at.psi))) {
+            t /= 2;
+            if (t < 0x1p-40) return ended(settled() ? FitEnd::fitted : FitEnd::failed);
+            psi = psi_at(t);
+        }
+        if (restricted && t == 1)
+            for (double next = psi_at(2 * t); next < psi && t < 0x1p60; next = psi_at(2 * t)) {
+                t *= 2;
+                psi = next;
+            }
+        const double previous = at.psi;
+        std::vector<double> moved(z);
+        for (std::int64_t i = 0; i < n_; ++i) moved[i] += t * along[i];
+        Look next = look(columns, moved.data(), true, poll);
+        if (!(next.psi < previous) && settled()) return ended(FitEnd::fitted);  // no step lowers psi any more
+        z.swap(moved);
+        for (std::size_t j = 0; j < m; ++j) x[j] += t * newton.step[j];
+        at = std::move(next);
+    }
+    return ended(settled() ? FitEnd::fitted : FitEnd::failed);
+}
+
+// The same in an orthonormal basis of the columns. Coefficients of nearly dependent columns are large and cancel; where that costs
+// psi more than its last digits, columns that are nearly dependent are left out.
+ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vector<double> &x, double accuracy, double below, double noise,
+                                        Poll &poll) const {
+    constexpr double PARTS[] = {OrthonormalBasis::ROUNDING, 1e-10, 1e-8};
+    const std::vector<double> origin = this->origin();
+    ColumnFit best;
+    double least = INFINITE;
+    std::size_t last_rank = SIZE_MAX;
+    for (const double part : PARTS) {
+        const OrthonormalBasis basis(n_, columns, weight_, std::max(part, noise), poll);
+        if (basis.rank() == last_rank) continue;
+        last_rank = basis.rank();
+        ColumnFit found = minimise(basis.vectors(), basis.coordinates(x), true, INFINITE, accuracy, below, poll);
+        in_units_of(basis, found);
+        std::vector<double> margins = combined(columns, found.x);
+        for (std::int64_t i = 0; i < n_; ++i) margins[i] += origin[i];
+        const double psi = value(margins.data(), poll);
+        const bool kept = psi <= found.psi + std::max(1e-8 * std::abs(found.psi), 64 * found.resolution);
+        if (psi < least || best.margins.empty()) {
+            least = psi;
+            best = std::move(found);
+        }
+        if (kept || best.end == FitEnd::not_below || basis.smallest_ratio() > PARTS[2]) break;
+    }
+    return best;
+}
+
+ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double tolerance, double accuracy, double below, double noise, Poll &poll) const {
+    if (falls_ || bends_both_ways_) return descend(columns, std::move(x), tolerance, below, poll);
+    ColumnFit found = minimise(columns, x, false, tolerance, accuracy, below, poll);
+    return found.end == FitEnd::failed ? minimise_in_basis(columns, x, accuracy, below, noise, poll) : found;
+}
+
+std::vector<double> ColumnFits::least_along(const Columns &columns, const double *margins, Poll &poll) const {
+    const bool convex = !falls_ && !bends_both_ways_;
+    std::vector<double> least;
+    for (const Column &column : columns) {
+        const ColumnFits here(*this, margins);
+        const ColumnFit found = convex ? here.minimise_in_basis({column}, {0.0}, 1e-6, -INFINITE, 0.0, poll) : here.descend({column}, {0.0}, 0.0, -INFINITE, poll);
+        least.push_back(std::isfinite(found.psi) ? found.psi : INFINITE);
+    }
+    return least;
 }
 
 }  // namespace levelprox

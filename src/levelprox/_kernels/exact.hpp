@@ -31,6 +31,37 @@ inline HeadTail two_product(double a, double b) {
     return {head, ((p.head * q.head - head) + p.head * q.tail + p.tail * q.head) + p.tail * q.tail};
 }
 
+// Double-double arithmetic: a head, and a tail below half a unit of its last place; relative errors of a few 2^-104.
+inline HeadTail normalized(double head, double tail) {
+    const double sum = head + tail;
+    return {sum, tail - (sum - head)};
+}
+
+inline HeadTail plus(HeadTail a, HeadTail b) {
+    const HeadTail heads = two_sum(a.head, b.head), tails = two_sum(a.tail, b.tail);
+    const HeadTail first = normalized(heads.head, heads.tail + tails.head);
+    return normalized(first.head, first.tail + tails.tail);
+}
+
+inline HeadTail times(HeadTail a, HeadTail b) {
+    const HeadTail heads = two_product(a.head, b.head);
+    return normalized(heads.head, heads.tail + (a.head * b.tail + a.tail * b.head));
+}
+
+inline HeadTail negative(HeadTail a) { return {-a.head, -a.tail}; }
+
+inline HeadTail over(HeadTail a, HeadTail b) {
+    const double first = a.head / b.head;
+    const HeadTail rest = plus(a, negative(times(b, {first, 0})));
+    const double second = rest.head / b.head;
+    const HeadTail left = plus(rest, negative(times(b, {second, 0})));
+    return plus(normalized(first, second), {left.head / b.head, 0});
+}
+
+inline HeadTail scaled(HeadTail a, int exponent) { return {std::ldexp(a.head, exponent), std::ldexp(a.tail, exponent)}; }
+
+inline bool less(HeadTail a, HeadTail b) { return a.head < b.head || (a.head == b.head && a.tail < b.tail); }
+
 // sum + term, with what the addition rounds away; after an overflow the sum is its head alone.
 inline void add_to(HeadTail &sum, double term) {
     const HeadTail next = two_sum(sum.head, term);

@@ -5,6 +5,7 @@ NB_MODULE(_kernels, m) {
     m.doc() = "levelprox's compiled kernels; use the Python modules that wrap them.";
     // Objects that live in a module until the interpreter ends are no leaks worth a page of warnings.
     nanobind::set_leak_warnings(false);
+    bind_deadline(m);
     bind_projection(m);
     bind_designs(m);
     bind_fingerprint(m);

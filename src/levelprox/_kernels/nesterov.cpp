@@ -90,9 +90,7 @@ void nesterov(const Objective &objective, Ball<double> set, const double *center
     try {
         run.run();
     } catch (nanobind::python_error &error) {
-        nanobind::gil_scoped_acquire acquire;
-        if (!error.matches(PyExc_KeyboardInterrupt)) throw;
-        state.stop = NesterovStop::interrupted;
+        state.stop = ended_by(error) == Ended::interrupted ? NesterovStop::interrupted : NesterovStop::seconds;
     }
 }
 

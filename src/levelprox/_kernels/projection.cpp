@@ -6,46 +6,21 @@
 #include <limits>
 #include <vector>
 
-#include "exact.hpp"
+#include "feasible.hpp"
 #include "simd.hpp"
 
 namespace levelprox {
 namespace {
 
 constexpr double EPS = std::numeric_limits<double>::epsilon();
-constexpr double UNDERFLOWING = 1e-280;                      // tails of such products are below the smallest number
 constexpr double LARGEST_U = 1e50;                           // squares of prices stay in range; said in projection.py
 constexpr double HUGE_EXTENT = 1e150, TINY_EXTENT = 1e-150;  // squares stay clear of overflow and underflow
-
-template <class T>
-bool must_be_nonnegative(const Ball<T> &ball, std::int64_t i) {
-    return ball.all_nonnegative || (ball.nonnegative && ball.nonnegative[i]);
-}
 
 // What |z_i| costs on the side of zero where z is.
 template <class T>
 double price(const Ball<T> &ball, std::int64_t i, double z) {
     const double u = ball.u ? double(ball.u[i]) : 0.0, omega = ball.omega ? double(ball.omega[i]) : 1.0;
     return omega * (1 + (z < 0 && !must_be_nonnegative(ball, i) ? -u : u));
-}
-
-// Does z obey every sign and the level? Decided without rounding.
-template <class T>
-bool is_feasible(const Ball<T> &ball, const T *z) {
-    ExactSum level;
-    level.add(-ball.tau);
-    for (std::int64_t i = 0; i < ball.d; ++i) {
-        const double zi = z[i], omega = ball.omega ? double(ball.omega[i]) : 1.0;
-        if (zi < 0 && must_be_nonnegative(ball, i)) return false;
-        const double u = ball.u ? double(ball.u[i]) : 0.0;
-        if (omega == 0 || zi == 0 || u == (zi > 0 ? -1.0 : 1.0)) continue;  // costs nothing, however large
-        // Products that underflow lose their tails: count what may be lost against z.
-        const double smallest = std::fabs(zi) * std::min(omega, 1.0) * (u == 0 ? 1.0 : std::min(std::fabs(u), 1.0));
-        if (smallest < UNDERFLOWING) level.add(1e-320 * (1 + omega) * (1 + std::fabs(u)));
-        level.add_product(std::fabs(zi), omega);
-        if (u != 0) level.add_product(zi, u, omega);
-    }
-    return level.leading() <= 0;
 }
 
 template <class T>
@@ -146,120 +121,6 @@ double write_feasible(const Ball<T> &ball, double y, const Level &at, T *x, int 
 }
 
 // ---------------------------------------------------------------------------------------------------
-// Any u: breakpoints
-
-// One branch of a coordinate, x = [a - w y]_+ with sign +1 or -1; the price w may be negative.
-struct Branch {
-    double a, w;
-    bool active(double y) const { return a - w * y > 0; }
-};
-
-class Breakpoints {
-public:
-    template <class T>
-    explicit Breakpoints(const Ball<T> &ball) : tau_(ball.tau) {
-        for (std::int64_t i = 0; i < ball.d; ++i) {
-            const double v = ball.v[i], u = ball.u ? double(ball.u[i]) : 0.0, omega = ball.omega ? double(ball.omega[i]) : 1.0;
-            add({v, omega * (1 + u)});
-            if (!must_be_nonnegative(ball, i)) add({-v, omega * (1 - u)});
-        }
-        std::sort(turns_.begin(), turns_.end());
-        turns_.erase(std::unique(turns_.begin(), turns_.end()), turns_.end());
-    }
-
-    // The smallest y with l(y) <= tau, and -l' on the linear piece that holds it; false when there is none.
-    bool solve(double &y, double &square) const {
-        // Pieces: [0, t_0], [t_0, t_1], ..., [t_last, inf). Find the first whose right end is low enough.
-        const auto low_enough = [&](double t) { return level(t) <= tau_; };
-        const auto right = std::partition_point(turns_.begin(), turns_.end(), [&](double t) { return !low_enough(t); });
-        const double begin = right == turns_.begin() ? 0.0 : *(right - 1);
-        const double end = right == turns_.end() ? std::numeric_limits<double>::infinity() : *right;
-        const double inside = std::isinf(end) ? 2 * begin + 1 : begin + (end - begin) / 2;
-        double product = 0, product_lost = 0;
-        square = 0;
-        for (const Branch &branch : branches_) {
-            if (!branch.active(inside)) continue;
-            const HeadTail sum = two_sum(product, branch.w * branch.a);
-            product = sum.head, product_lost += sum.tail;
-            square += branch.w * branch.w;
-        }
-        if (!(square > 0)) {  // flat: low enough from its left end on, or (by rounding) only at its right end
-            const bool low = level(inside) <= tau_;
-            y = low ? begin : end;
-            return low || !std::isinf(end);
-        }
-        y = std::clamp((product + product_lost - tau_) / square, begin, end);
-        return true;
-    }
-
-    // sum |w a| over the branches alive at y: the scale of rounding in l(y).
-    double scale(double y) const {
-        double sum = 0;
-        for (const Branch &branch : branches_)
-            if (branch.active(y)) sum += std::fabs(branch.w) * (std::fabs(branch.a) + std::fabs(branch.w) * y);
-        return sum + std::fabs(tau_);
-    }
-
-private:
-    void add(Branch branch) {
-        if (branch.w == 0) return;  // x = [a]_+ whatever y is, and it costs nothing
-        branches_.push_back(branch);
-        const double turn = branch.a / branch.w;
-        if (turn > 0) turns_.push_back(turn);
-    }
-    double level(double y) const {
-        double sum = 0, lost = 0;
-        for (const Branch &branch : branches_) {
-            if (!branch.active(y)) continue;
-            const HeadTail next = two_sum(sum, branch.w * (branch.a - branch.w * y));
-            sum = next.head, lost += next.tail;
-        }
-        return sum + lost;
-    }
-    double tau_;
-    std::vector<Branch> branches_;
-    std::vector<double> turns_;
-};
-
-template <class T>
-T towards_zero(double value) {
-    const T rounded = T(value);
-    return std::fabs(double(rounded)) > std::fabs(value) ? std::nextafter(rounded, T(0)) : rounded;
-}
-
-template <class T>
-void write_point(const Ball<T> &ball, double y, T *x) {
-    for (std::int64_t i = 0; i < ball.d; ++i) {
-        const double v = ball.v[i], u = ball.u ? double(ball.u[i]) : 0.0, omega = ball.omega ? double(ball.omega[i]) : 1.0;
-        const double plus = v - omega * (1 + u) * y, minus = -v - omega * (1 - u) * y;
-        const double free = must_be_nonnegative(ball, i) ? std::max(plus, 0.0) : plus > 0 ? plus : minus > 0 ? -minus : 0.0;
-        // A branch with a negative price lowers the level as it grows: round it away from zero.
-        const double price = free > 0 ? 1 + u : 1 - u;
-        x[i] = towards_zero<T>(free);
-        if (price < 0 && double(x[i]) != free && omega > 0)
-            x[i] = std::nextafter(x[i], free > 0 ? std::numeric_limits<T>::infinity() : -std::numeric_limits<T>::infinity());
-    }
-}
-
-template <class T>
-Projection project_by_breakpoints(const Ball<T> &ball, T *x, int passes) {
-    const Breakpoints breakpoints(ball);
-    double y = 0, square = 0;
-    if (!breakpoints.solve(y, square)) return {Projected::infeasible, 0, passes};
-    write_point(ball, y, x);
-    // Raise y by what rounding may have cost, and more until the level holds. Not by solving for a lower
-    // level: l may be flat just below tau, and the next lower level far away.
-    const double unit = 2 * EPS * breakpoints.scale(y);
-    double shift = unit;
-    for (int trial = 0; !is_feasible(ball, x); ++trial, shift *= 2) {
-        if (trial == 128) return {Projected::infeasible, 0, passes};  // no floating-point number is large enough
-        y = std::max(y + (square > 0 ? shift / square : 0.0), std::nextafter(y * (1 + EPS), std::numeric_limits<double>::infinity()));
-        write_point(ball, y, x);
-    }
-    return {Projected::done, y, passes};
-}
-
-// ---------------------------------------------------------------------------------------------------
 
 template <class T>
 Projection leave_in_place(const Ball<T> &ball, T *x, int passes) {
@@ -267,7 +128,8 @@ Projection leave_in_place(const Ball<T> &ball, T *x, int passes) {
     return {Projected::done, 0, passes};
 }
 
-// Magnitudes whose squares leave the floating-point range: project 2^k v instead (only float64 can hold them).
+// |u| <= 1 and magnitudes whose squares leave the floating-point range: project 2^k v instead (only float64 can hold
+// them).
 Projection project_rescaled(const Ball<double> &ball, double extent, double *x) {
     const int exponent = -std::ilogb(extent);
     std::vector<double> v(ball.d);
@@ -295,11 +157,9 @@ Projection project_rescaled(const Ball<double> &ball, double extent, double *x) 
         // Where the way back rounds, round towards the side that costs less.
         const double cost = price(ball, i, x[i]), exact = x[i];
         x[i] = std::ldexp(exact, -exponent);
-        if (std::isinf(x[i])) return {Projected::infeasible, 0, outcome.passes};  // |u| > 1 may ask for more than there is
         const double rounding = std::fabs(std::ldexp(x[i], exponent)) - std::fabs(exact);
         if (cost > 0 && rounding > 0) x[i] = std::nextafter(x[i], 0.0);
         if (cost > 0 && x[i] * ball.v[i] > 0 && std::fabs(x[i]) > std::fabs(ball.v[i])) x[i] = ball.v[i];
-        if (cost < 0 && rounding < 0) x[i] = std::nextafter(x[i], std::copysign(HUGE_EXTENT, exact));
     }
     const double multiplier = std::ldexp(outcome.multiplier, -exponent);
     return {Projected::done, std::min(multiplier, std::numeric_limits<double>::max()), outcome.passes};
@@ -316,16 +176,12 @@ Projection project(const Ball<T> &ball, double start, T *x) {
     if (!seen.finite || seen.u_max > LARGEST_U) return {Projected::not_finite, 0, passes};
     if (std::isinf(ball.tau) && ball.tau > 0 && signs_hold(ball)) return leave_in_place(ball, x, passes);
 
-    if constexpr (sizeof(T) == 8) {
-        // With |u| > 1 a negative level asks for an answer as large as itself.
-        const double extent = seen.u_max > 1 && ball.tau < 0 ? std::max(seen.extent, -ball.tau) : seen.extent;
-        if (extent > HUGE_EXTENT || (extent > 0 && extent < TINY_EXTENT)) return project_rescaled(ball, extent, x);
-    }
-
     if (seen.u_max > 1) {
         if (is_feasible(ball, ball.v)) return leave_in_place(ball, x, passes);
         return project_by_breakpoints(ball, x, passes);
     }
+    if constexpr (sizeof(T) == 8)
+        if (seen.extent > HUGE_EXTENT || (seen.extent > 0 && seen.extent < TINY_EXTENT)) return project_rescaled(ball, seen.extent, x);
     if (ball.tau < 0) return {Projected::infeasible, 0, passes};
 
     // Is v inside? The plain sum decides unless it is within its own rounding error of tau.

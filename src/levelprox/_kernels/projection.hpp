@@ -9,7 +9,7 @@
 //
 // convex, decreasing, piecewise linear: Newton from the left is monotone and finite, and one step from
 // anywhere lands on the left. For other u, l is still decreasing but not convex; its breakpoints are
-// sorted instead.
+// sorted instead (projection_breakpoints.cpp).
 //
 // What comes back obeys the constraint in exact arithmetic, not merely up to rounding: the level is
 // taken a few units in the last place below tau, the result is measured with compensated sums, and
@@ -31,6 +31,10 @@ struct Projection {
 // For balls of width 1.
 template <class T>
 Projection project(const Ball<T> &ball, double start, T *x);
+
+// The same by sorting breakpoints, for any u and weights however far apart: in double-double arithmetic.
+template <class T>
+Projection project_by_breakpoints(const Ball<T> &ball, T *x, int passes);
 
 // The same onto {x : sum_j omega_j |x_j|_2 <= tau} (projection_groups.cpp).
 template <class T>

@@ -1,6 +1,11 @@
-// How far a KKT system is from holding, as a function of the multiplier y: the largest of |offset + slope y| over the
-// coordinates of the support, of offset + slope y, slope <= 0, over the features at zero, and of 0; and the best y.
+// How far a KKT system is from holding, as a function of the multiplier y, and the best y. All figures are in the units
+// of their features. With force |offset| and price |slope| of a feature:
+//   stationarity     the largest of |offset + slope y| over the coordinates of the support, of offset + slope y, slope <= 0,
+//                    over the features at zero, and of 0;
+//   complementarity  the largest force that the level is said to hold back, min(price y, force), times the part of the cost
+//                    of the move it stands for that the slack would pay.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -14,7 +19,7 @@ struct Line {
     bool operator==(const Line &) const = default;
 };
 
-// Lines as Python holds them; one slope at zero stands for all of them.
+// Lines as Python holds them, and what each feature can cost more than it does now; one slope or room at zero stands for all.
 struct Lines {
     std::int64_t on_support, at_zero;
     const double *support_offset, *support_slope, *zero_offset, *zero_slope;
@@ -22,6 +27,24 @@ struct Lines {
 
     Line support(std::int64_t k) const { return {support_offset[k], support_slope[k]}; }
     Line zero(std::int64_t j) const { return {zero_offset[j], zero_slope[one_slope ? 0 : j]}; }
+};
+
+// What the slack of the level would pay for.
+struct Slack {
+    double slack, level, curvature;  // curvature of psi along a typical column
+    const double *support_room, *zero_room;
+    bool one_room;
+
+    // The part of the cost of a move that would be paid: all of it where the slack is as large as the level, too.
+    double part(double price, double force, double room) const {
+        double cost = std::min(level, room);
+        if (curvature > 0) cost = std::min(cost, price * force / curvature);
+        return slack < cost ? slack / cost : 1.0;
+    }
+};
+
+struct Best {
+    double y, stationarity, complementarity;
 };
 
 class Residual {
@@ -55,24 +78,52 @@ public:
         return best;
     }
 
-    // The smallest y >= 0 minimising max(residual(y), price y), by cutting planes: the maximum of lines is bracketed by
-    // one that falls and one that rises; each look at their crossing finds a higher line there, which replaces one of the
-    // two, or finds none, and the crossing is best.
-    double best_multiplier(double price) const {
+    double stationarity(double y) const { return highest(y).at(y); }
+
+    double complementarity(double y, const Slack &slack) const {
+        if (!(y > 0) || !(slack.slack > 0)) return 0;
+        double most = 0;
+        const auto look = [&](double force, double price, double room) {
+            const double held = std::min(price * y, force);
+            if (held > most) most = std::max(most, held * slack.part(price, held, room));
+        };
+        for (std::int64_t k = 0; k < lines_.on_support; ++k)
+            look(std::fabs(lines_.support_offset[k]), std::fabs(lines_.support_slope[k]), slack.support_room[k]);
+        for (std::int64_t j = 0; j < lines_.at_zero; ++j)
+            look(lines_.zero_offset[j], -lines_.zero(j).slope, slack.zero_room[slack.one_room ? 0 : j]);
+        return most;
+    }
+
+    // The smallest y >= 0 minimising the stationarity, by cutting planes: the maximum of lines is bracketed by one that
+    // falls and one that rises; each look at their crossing finds a higher line there, which replaces one of the two, or
+    // finds none, and the crossing is best.
+    double most_stationary() const {
         constexpr int MANY = 200;
-        const Line cost{0, price};
-        Line fall = highest(0), rise = cost;
+        Line fall = highest(0), rise;
         if (fall.slope >= 0) return 0;
         double y = 0;
         for (int look = 0; look < MANY; ++look) {
             y = (fall.offset - rise.offset) / (rise.slope - fall.slope);
             const double height = fall.at(y);
-            Line line = highest(y);
-            if (cost.at(y) > line.at(y)) line = cost;
+            const Line line = highest(y);
             if (line.at(y) <= height * (1 + 1e-14) + 1e-300 || line == fall || line == rise) return y;  // again: rounding
             (line.slope < 0 ? fall : rise) = line;
         }
         return y;
+    }
+
+    // The y >= 0 minimising the larger of both residuals. Up to the most stationary y one falls and the other rises.
+    Best best(const Slack &slack) const {
+        constexpr int HALVINGS = 50;
+        const auto at = [&](double y) { return Best{y, stationarity(y), complementarity(y, slack)}; };
+        const auto height = [](const Best &b) { return std::max(b.stationarity, b.complementarity); };
+        Best high = at(most_stationary()), low = at(0);
+        if (high.complementarity <= high.stationarity) return high;
+        for (int look = 0; look < HALVINGS && high.y - low.y > 1e-12 * high.y; ++look) {
+            const Best middle = at(low.y + (high.y - low.y) / 2);
+            (middle.complementarity > middle.stationarity ? high : low) = middle;
+        }
+        return height(low) <= height(high) ? low : high;
     }
 
 private:

@@ -191,9 +191,7 @@ void spectral(const Objective &objective, Ball<double> set, const double *center
     try {
         run.run();
     } catch (nanobind::python_error &error) {
-        nanobind::gil_scoped_acquire acquire;
-        if (!error.matches(PyExc_KeyboardInterrupt)) throw;
-        state.stop = SpectralStop::interrupted;
+        state.stop = ended_by(error) == Ended::interrupted ? SpectralStop::interrupted : SpectralStop::seconds;
     }
     run.finish();
 }

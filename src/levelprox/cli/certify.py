@@ -29,7 +29,11 @@ def certify(
     zero_based: options.ZeroBased = False,
     prove: Annotated[
         bool,
-        typer.Option("--prove", rich_help_panel=OUTPUT, help="Examine all exchanges of features, whatever that takes."),
+        typer.Option(
+            "--prove",
+            rich_help_panel=OUTPUT,
+            help="Refit with every further feature and examine all swaps, however long that takes.",
+        ),
     ] = False,
     threads_: options.Threads = None,
     json: options.Json = False,
@@ -39,7 +43,7 @@ def certify(
 
     [bold]levelprox certify model.levelprox train.csv --target price[/bold]
 
-    Ends with 0 where every claim holds, with 4 where one does not.
+    Ends with 0 where every claim holds that was examined, with 4 where one does not.
     """
     for path in (model, data):
         files.check_input(path)
@@ -67,11 +71,7 @@ def _print(model: Path, found: Claims) -> None:
     from levelprox.cli.output import print_line, print_table
 
     print_line(str(found).splitlines()[0])  # which data these are
-    words = {True: "holds", False: "DOES NOT HOLD", None: "not examined again (--prove)"}
-    rows = [(one.name, _figure(one.claimed), _figure(one.found), words[one.holds]) for one in found.claims]
-    print_table(["claim", "in the file", "from the data", ""], rows)
-    print_line(f"{model}: {'every claim holds' if found.hold else 'NOT every claim holds'}.")
-
-
-def _figure(figure: float | int | str | None) -> str:
-    return "" if figure is None else f"{figure:.10g}" if isinstance(figure, float) else str(figure)
+    print_table(["claim", "in the file", "from the data", ""], [one.words for one in found.claims])
+    verdict = "every claim that was examined holds" if found.hold else "NOT every claim holds"
+    rest = f"; not examined: {', '.join(found.not_examined)}" if found.not_examined else ""
+    print_line(f"{model}: {verdict}{rest}.")

@@ -120,7 +120,7 @@ class Fitting:
         if self.settings.features is not None or self.settings.level is not None or self.settings.quiet:
             return
         if self.cv is not None:
-            grid = ", ".join(f"{budget.value:g}" for budget in model._grid(width))
+            grid = ", ".join(f"{budget.value:g}" for budget in model._grid(y.size, width))
             say(f"levelprox: choosing from {grid} features (--features says otherwise)")
             return
         from levelprox.estimators.classification import rarest

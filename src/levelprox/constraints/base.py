@@ -21,16 +21,20 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from fractions import Fraction
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox.errors import InvalidInputError
+from levelprox.rounding import products_above, sum_above
 from levelprox.validation import Array, finite, real, real_array
 
 Double = NDArray[np.float64]
 EPS = float(np.finfo(np.float64).eps)
+_PHI_ERROR = 6 * EPS  # of φ, relative
+_TINY = 4 * float(np.finfo(np.float64).smallest_subnormal)
 
 
 class Constraint(ABC):
@@ -48,7 +52,7 @@ class Constraint(ABC):
     lam : float
         λ, the slope of φ at 0.
     cap : float
-        sup φ, what one coordinate can cost at most; inf where φ is unbounded.
+        sup φ, what one coordinate can cost at most, rounded up; inf where φ is unbounded.
     lipschitz : float
         L_h, the smallest Lipschitz constant of h'.
     threshold : float
@@ -69,7 +73,7 @@ class Constraint(ABC):
 
     @property
     def cap(self) -> float:
-        """The supremum of φ; inf where φ is unbounded."""
+        """The supremum of φ, not rounded down; inf where φ is unbounded."""
         return math.inf
 
     @property
@@ -115,13 +119,26 @@ class Constraint(ABC):
 
     def total(self, x: Double, weights: Double | None) -> float:
         """g(x), as `value` gives it, of arrays that were checked before."""
-        nonzero = (x != 0).nonzero()  # most are zero in a sparse point, and cost nothing
-        t, omega = np.abs(x[nonzero]), None if weights is None else weights[nonzero]
+        t, omega = _charged(x, weights)
         with np.errstate(over="ignore", under="ignore"):
-            if omega is None:
-                return float(self._phi_from_zero(t).sum())
-            charged = omega > 0  # not omega * phi: an exempt coefficient may cost inf, and 0 * inf is NaN
-            return float((omega[charged] * self._phi_from_zero(t[charged])).sum())
+            cost = self._phi_from_zero(t)
+            return float((cost if omega is None else omega * cost).sum())
+
+    def total_above(self, x: Double, weights: Double | None) -> float:
+        """Return g(x) rounded up by a few units in the last place, for arrays that were checked before.
+
+        Where it is at most η, so is g(x) in exact arithmetic. It is g(x) itself where that is a float64 and every
+        coefficient is at the cap, so that a level which counts features counts exactly.
+        """
+        t, omega = _charged(x, weights)
+        with np.errstate(over="ignore", under="ignore"):
+            cost = self._phi_above(t)
+        return sum_above(cost if omega is None else products_above(omega, cost))
+
+    def _phi_above(self, t: Double) -> Double:
+        """Return φ(t) rounded up; `phi` is within 1e-15 of itself, and the smallest numbers within their last digit."""
+        above = self._phi_from_zero(t) * (1 + _PHI_ERROR) + _TINY
+        return np.minimum(above, self.cap)
 
     def _phi_from_zero(self, t: Double) -> Double:
         # φ(t) = λt(1 − δ) with δ ≤ L_h t/(2λ). Where that is below rounding λt is the better formula:
@@ -163,10 +180,10 @@ def unit_cap(build: Callable[[float, float], C], first: float, second: float, th
 
     Rounding leaves the cap of the plain formulas an ulp off in one case of five, and a level that is
     to count features should count exactly. So the two parameters are moved by a few ulps until the
-    cap is 1 and the threshold no more than the one asked for, nor eight ulps less. For a few unusual
-    theta of SCAD there is no such pair, and the plain one stays.
+    cap is 1, in exact arithmetic not above 1, and the threshold no more than the one asked for, nor
+    1.6e-15 of it less. For a few unusual theta of SCAD there is no such pair, and the plain one stays.
     """
-    lowest = threshold - 8 * math.ulp(threshold)
+    lowest = threshold * (1 - 7 * EPS)
     try:
         for i, j in _ULPS:
             constraint = build(first + i * math.ulp(first), second + j * math.ulp(second))
@@ -178,7 +195,7 @@ def unit_cap(build: Callable[[float, float], C], first: float, second: float, th
         raise InvalidInputError(message) from None
 
 
-_ULPS = sorted(itertools.product(range(-12, 13), repeat=2), key=lambda step: abs(step[0]) + abs(step[1]))
+_ULPS = sorted(itertools.product(range(-16, 17), repeat=2), key=lambda step: abs(step[0]) + abs(step[1]))
 
 
 def log1p_product(theta: float, t: Double) -> Double:
@@ -192,6 +209,24 @@ def _in_double(function: Callable[[Double], Double], t: ArrayLike) -> Array:
     with np.errstate(over="ignore", under="ignore"):
         result = np.asarray(function(given.astype(np.float64, copy=False))).astype(given.dtype)
     return result[()]  # a number for a number, as NumPy's own functions do
+
+
+def above(number: Fraction) -> float:
+    """Return the smallest float64 that is not below a positive rational number; 0 or inf beyond their range."""
+    try:
+        nearest = float(number)
+    except OverflowError:
+        return math.inf
+    return math.nextafter(nearest, math.inf) if 0 < nearest < number else nearest
+
+
+def _charged(x: Double, weights: Double | None) -> tuple[Double, Double | None]:
+    """Return |x| and the weights where neither is zero: most of a sparse point costs nothing.
+
+    An exempt coefficient may cost inf, and 0 * inf is NaN.
+    """
+    places = (x != 0 if weights is None else (x != 0) & (weights > 0)).nonzero()
+    return np.abs(x[places]), None if weights is None else weights[places]
 
 
 def _weights(weights: ArrayLike, shape: tuple[int, ...]) -> Double:

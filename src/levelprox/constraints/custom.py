@@ -21,6 +21,7 @@ from levelprox.errors import InvalidInputError
 
 # What the user's functions may be off by, relative to λ and to λt, before they are called wrong.
 SLACK = 1e-9
+SLACK_OF_H = 4 * EPS
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,6 +87,10 @@ class Custom(Constraint):
         if math.isinf(self.cap):
             return difference
         return np.where(self._call("grad_h", t) >= self.lam, self.cap, difference)
+
+    def _phi_above(self, t: Double) -> Double:
+        # As exact as the user's h: where that is right but for its last digits.
+        return np.minimum(self._phi_from_zero(t) + SLACK_OF_H * self.lam * t, self.cap)
 
     def _slope(self, t: Double) -> Double:
         # At 0 by definition: grad_h may leave a rounding error there.

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from levelprox.constraints.base import Constraint, Double
+from levelprox.rounding import products_above
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,9 @@ class L1(Constraint):
 
     def _phi(self, t: Double) -> Double:
         return self.lam * t
+
+    def _phi_above(self, t: Double) -> Double:
+        return t if self.lam == 1 else products_above(np.full_like(t, self.lam), t)
 
     def _slope(self, t: Double) -> Double:
         return np.full_like(t, self.lam)

@@ -10,10 +10,12 @@ Table 2 of the paper; Zhang (2010), Annals of Statistics 38(2).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
 
 import numpy as np
 
-from levelprox.constraints.base import Constraint, Double, in_interval, unit_cap
+from levelprox.constraints.base import Constraint, Double, above, in_interval, unit_cap
 
 
 @dataclass(frozen=True)
@@ -46,17 +48,17 @@ class MCP(Constraint):
         That is lam = 2/threshold and theta = threshold**2/2, moved by ulps until the cap is exactly 1.
         """
         a = in_interval("threshold", threshold, 0, np.inf)
-        return unit_cap(cls, 2 / a, a / (2 / a), a)
+        return _with_unit_cap(cls, a)
 
     @property
     def threshold(self) -> float:
         """θλ, where the slope reaches 0."""
         return self.theta * self.lam
 
-    @property
+    @cached_property
     def cap(self) -> float:
-        """θλ²/2, reached at the threshold."""
-        return self.threshold * self.lam / 2  # θλ·λ, for λ² may underflow where θλ² does not
+        """θλ²/2, reached at the threshold; rounded up, so that m caps are never less than m coefficients cost."""
+        return above(Fraction(self.theta) * Fraction(self.lam) ** 2 / 2)
 
     @property
     def lipschitz(self) -> float:
@@ -77,3 +79,8 @@ class MCP(Constraint):
 
     def _curvature(self, t: Double) -> Double:
         return np.where(t < self.threshold, self.lipschitz, 0)
+
+
+@lru_cache(maxsize=256)
+def _with_unit_cap(kind: type[MCP], threshold: float) -> MCP:
+    return unit_cap(kind, 2 / threshold, threshold / (2 / threshold), threshold)

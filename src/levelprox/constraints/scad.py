@@ -13,10 +13,12 @@ Table 2 of the paper; Fan and Li (2001), Journal of the American Statistical Ass
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
-from levelprox.constraints.base import Constraint, Double, in_interval, unit_cap
+from levelprox.constraints.base import Constraint, Double, above, in_interval, unit_cap
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,10 @@ class SCAD(Constraint):
         """θκ, where the slope reaches 0."""
         return self.theta * self.knee
 
-    @property
+    @cached_property
     def cap(self) -> float:
-        """(θ+1)λκ/2, reached at the threshold."""
-        return (self.threshold + self.knee) * self.lam / 2
+        """(θ+1)λκ/2, reached at the threshold; rounded up, so that m caps are never less than m coefficients cost."""
+        return above((Fraction(self.theta) + 1) * Fraction(self.lam) ** 2 / (2 * Fraction(self.factor)))
 
     @property
     def lipschitz(self) -> float:

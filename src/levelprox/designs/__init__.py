@@ -26,6 +26,7 @@ from levelprox.designs.running_moments import RunningMoments
 from levelprox.designs.scaled import ScaledDesign
 from levelprox.designs.selected import SelectedDesign
 from levelprox.designs.sparse import SparseDesign
+from levelprox.designs.standardised import standardised, unstandardised
 
 __all__ = [
     "Chunked",
@@ -40,4 +41,6 @@ __all__ = [
     "as_design",
     "open_chunked",
     "scaled_by",
+    "standardised",
+    "unstandardised",
 ]

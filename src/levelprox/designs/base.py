@@ -28,6 +28,7 @@ Names = Sequence[str] | NDArray[Any]
 
 _CACHED = 2**23  # bytes of X that are still in cache when they are read again
 _SMALL = 2**27  # bytes that a copy may take besides its share
+_PIECE = 2**20  # entries of X that are copied at a time
 
 
 class Design(ABC):
@@ -96,9 +97,19 @@ class Design(ABC):
         """X's, as `rmatvec`, but with the digits of each column's spread even where its mean is far greater."""
         return self.rmatvec(weight)
 
-    def row_magnitudes(self) -> Vector:
-        """What the rounding of ⟨a_i, x⟩ is proportional to, for every sample i; of shape (n,). Here ‖a_i‖."""
-        return np.sqrt(self.row_squares())
+    def row_magnitudes(self, x: ArrayLike) -> Vector:
+        """Σ_j |X_ij x_j| of the terms that Xx is summed from, to which its rounding is proportional; of shape (n,)."""
+        sizes, n = np.abs(vector("x", x, self.shape[1])), self.shape[0]
+        used = np.flatnonzero(sizes).astype(np.int64, copy=False)
+        out, step = np.empty(n), max(1, _PIECE // max(used.size, 1))
+        for begin in range(0, n, step):
+            end = min(n, begin + step)
+            out[begin:end] = self._piece(used, begin, end)._absolute_matvec(sizes[used])
+        return out
+
+    def _absolute_matvec(self, sizes: Vector) -> Vector:
+        """Σ_j |X_ij| sizes_j, of a small piece of X."""
+        raise NotImplementedError
 
     def column_magnitudes(self) -> Vector:
         """max_i |X_ij| of every feature j, or more; of shape (d,). Here ‖X_j‖."""

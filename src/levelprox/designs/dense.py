@@ -59,6 +59,9 @@ class DenseDesign(Design):
         low, high = np.min(self.array, axis=0), np.max(self.array, axis=0)
         return np.asarray(np.maximum(-low, high), np.float64)
 
+    def _absolute_matvec(self, sizes: Vector) -> Vector:
+        return np.asarray(np.sum(np.abs(self.array) * sizes, axis=1), np.float64)
+
     def row_major(self) -> Design:
         if self.kernel.by_rows:
             return self

@@ -74,8 +74,9 @@ class InterceptDesign(Design):
     def row_squares(self) -> Vector:
         return self.base.row_squares() + self._ones.size
 
-    def row_magnitudes(self) -> Vector:
-        return np.hypot(self.base.row_magnitudes(), np.sqrt(self._ones.size))
+    def row_magnitudes(self, x: ArrayLike) -> Vector:
+        v = vector("x", x, self.shape[1])
+        return self.base.row_magnitudes(v[self._others]) + float(np.sum(np.abs(v[self._ones])))
 
     def column_magnitudes(self) -> Vector:
         return self._merged(self.base.column_magnitudes(), 1.0)

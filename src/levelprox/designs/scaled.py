@@ -151,10 +151,11 @@ class ScaledDesign(Design):
     def row_squares(self) -> Vector:
         return self._row_squares(self.center_)
 
-    def row_magnitudes(self) -> Vector:
-        """‖X_i/s‖ + ‖c/s‖: products are sums of X_ij x_j / s_j, and of c_j x_j / s_j."""
-        of_center = 0.0 if self.center_ is None else float(np.linalg.norm(self._scaled(self.center_)))
-        return np.sqrt(self._row_squares(None)) + of_center
+    def row_magnitudes(self, x: ArrayLike) -> Vector:
+        """Σ_j |X_ij x_j / s_j| + Σ_j |c_j x_j / s_j|: products are summed from these."""
+        terms = self._scaled(vector("x", x, self.shape[1]))
+        of_center = 0.0 if self.center_ is None else float(np.sum(np.abs(self.center_ * terms)))
+        return self.base.row_magnitudes(terms) + of_center
 
     def column_magnitudes(self) -> Vector:
         """(max |X_ij| + |c_j|) / s_j."""

@@ -102,6 +102,9 @@ class SparseDesign(Design):
             np.maximum.at(largest, columns, values)
         return largest
 
+    def _absolute_matvec(self, sizes: Vector) -> Vector:
+        return SparseDesign(np.abs(self.data), self.indices, self.indptr, self.shape, self.by_rows).matvec(sizes)
+
     def row_major(self) -> SparseDesign:
         return self if self.by_rows else self._piece(np.arange(self.shape[1]), 0, self.shape[0])
 

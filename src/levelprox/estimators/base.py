@@ -29,6 +29,7 @@ from levelprox.estimators.sklearn_callbacks import CallbackSupportMixin
 from levelprox.estimators.task import Budget, Solution, Task
 from levelprox.estimators.watching import watching
 from levelprox.fingerprint import fingerprint
+from levelprox.limits import limited
 from levelprox.losses import check_weights
 from levelprox.objectives import Asked, Model
 from levelprox.result import Status
@@ -222,7 +223,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         self.history_ = solution.history
         self.__dict__.pop("constraint_", None)
         if budget.features is None:
-            self.constraint_ = task.constraint
+            self.constraint_ = task.constraint_at(budget.value)
 
     def _as_of(self, task: Task, x: Vector) -> dict[str, Any]:
         """What the estimator would need in order to predict by x."""
@@ -270,6 +271,17 @@ def unchanged_if_refused(method: Method) -> Method:
             raise
 
     return cast(Method, kept)
+
+
+def within_time_limit(method: Method) -> Method:
+    """Decorate a fit: `time_limit` is for all of it, from reading the data to the certificate."""
+
+    @functools.wraps(method)
+    def within(self: SparseLinearModel, *args: Any, **options: Any) -> Any:
+        with limited(math.inf if self.time_limit is None else at_least_zero("time_limit", self.time_limit)):
+            return method(self, *args, **options)
+
+    return cast(Method, within)
 
 
 def boolean(name: str, value: object) -> bool:

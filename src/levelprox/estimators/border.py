@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from levelprox.designs import Design, RunningMoments, ScaledDesign, as_design
 from levelprox.designs.moments import moments_of
 from levelprox.errors import InvalidInputError, NumericalError
+from levelprox.rounding import products_above
 from levelprox.validation import Array
 
 Vector = NDArray[np.float64]
@@ -83,17 +84,19 @@ class Border:
     def outside(self, x: Vector) -> tuple[Array, Array]:
         """Coefficients of shape (width, d), in the precision of X, and intercepts of shape (width,).
 
-        |scale_ · coef_| ≤ |x| holds in floating point, so that what x obeys is obeyed by them.
+        |scale_ · coef_| ≤ |x| holds in exact arithmetic, so that what x obeys is obeyed by them.
         """
         rows = x.reshape(-1, self.width)
         inner = rows[: self.scale.size].T
         with np.errstate(over="ignore", under="ignore"):
             coef = (inner / self.scale).astype(self.dtype)
         self._check_coefficients(coef)
-        with np.errstate(under="ignore"):
-            for _ in range(3):  # divisions, products and float32 round by at most an ulp each
-                beyond = np.abs(coef.astype(np.float64) * self.scale) > np.abs(inner)
-                coef[beyond] = np.nextafter(coef[beyond], np.zeros(1, self.dtype))
+        used = np.nonzero(coef)
+        found, scale, largest = coef[used], self.scale[used[1]], np.abs(inner[used])
+        for _ in range(3):  # divisions, products and float32 round by at most an ulp each
+            beyond = products_above(np.abs(found).astype(np.float64), scale) > largest
+            found[beyond] = np.nextafter(found[beyond], np.zeros(1, self.dtype))
+        coef[used] = found
         coef += 0.0  # no −0.0
         return coef, self._intercepts(rows, coef)
 

@@ -6,61 +6,45 @@ depends on which other candidates there are, on their order, or on how many proc
 
 from __future__ import annotations
 
-import copy
-import functools
 import math
+import multiprocessing
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from itertools import chain, islice
+from dataclasses import replace
+from itertools import chain, islice, takewhile
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from joblib import effective_n_jobs  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 from sklearn import get_config
-from sklearn.base import clone, is_classifier
+from sklearn.base import is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted
 
 from levelprox.errors import CheckpointError, InvalidInputError, warn
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.choosing_elsewhere import ChoosingElsewhere
-from levelprox.estimators.information import CRITERIA, check_likelihood, deviance, price
-from levelprox.estimators.task import Budget, Solution, Task, budgets_of
-from levelprox.estimators.watching import counting, quiet
+from levelprox.estimators.information import CRITERIA, check_likelihood, comparable, deviance, price
+from levelprox.estimators.ranking import Ranking
+from levelprox.estimators.scored import LABELS, Samples, Scored, Share, fit_all, score_fold
+from levelprox.estimators.task import Budget, Task, budgets_of
+from levelprox.estimators.watching import counting
 from levelprox.identity import hashed, identity_without_level
 from levelprox.journal import Journal, keeping
+from levelprox.limits import seconds_left
 from levelprox.path import KINDS
 
-#: Numbers of features tried where neither n_features nor level is given, as far as there are features.
-DEFAULT_GRID = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
+#: Numbers of features tried where neither n_features nor level is given, as far as there are features. An information
+#: criterion takes those with this many samples for each feature: it is for models with few features for their samples.
+DEFAULT_GRID, SAMPLES_FOR_A_FEATURE = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30), 10
 _OF_NO_CONSEQUENCE = ("verbose", "callback", "checkpoint", "resume", "n_jobs")
+_FINAL_FIT = 0.25  # of the time limit: what is kept for the fit of all data
+_LATE = 0.3  # seconds after that at which processes are no longer waited for
 _PERFECT = 1e-14  # of ψ of the smallest model: what a scale of errors is at least
-
-
-@dataclass(frozen=True, eq=False)
-class Samples:
-    """What a model is fitted to or judged by.
-
-    Attributes
-    ----------
-    X, y : the data, validated
-    weight : ndarray of shape (n,), optional
-    more : dict of str to ndarray of shape (n,)
-        What else there is for each sample: offset, exposure.
-    """
-
-    X: Any
-    y: NDArray[Any]
-    weight: Vector | None
-    more: dict[str, NDArray[Any]]
-
-    def part(self, rows: NDArray[np.intp]) -> Samples:
-        """Some of the samples."""
-        more = {name: values[rows] for name, values in self.more.items()}
-        return Samples(self.X[rows], self.y[rows], None if self.weight is None else self.weight[rows], more)
 
 
 class Choosing(ChoosingElsewhere, SparseLinearModel):
@@ -76,26 +60,34 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
 
         def identity() -> dict[str, str]:
             options = {name: value for name, value in self.get_params().items() if name not in _OF_NO_CONSEQUENCE}
-            return identity_without_level(task(self._grid(samples.X.shape[1])[0]).objective, **options)
+            return identity_without_level(task(self._grid(*samples.X.shape)[0]).objective, **options)
 
-        with keeping(self.checkpoint, self.resume, identity, (*KINDS, _Scored)) as journal:
+        with keeping(self.checkpoint, self.resume, identity, (*KINDS, Scored)) as journal:
             budget = self._search(samples, params, journal.part("choosing"))
-            return self._fit(replace(task(budget), checkpoint=journal.part("fit")), budget)
+            return self._fit_chosen(replace(task(budget), checkpoint=journal.part("fit")), budget)
 
     def _search(self, samples: Samples, params: dict[str, Any], journal: Journal) -> Budget:
         """The best of the grid, with `cv_results_` and what goes with it."""
-        d = samples.X.shape[1]
+        n, d = samples.X.shape
         self._check_criterion()
         if self.criterion == "cv":
             scorer, splits, score_params = self._judges(samples, params)
-            budgets = self._grid(d)
+            budgets = self._grid(n, d)
             results, best = self._by_folds(samples, budgets, splits, scorer, score_params, journal)
         else:
             check_likelihood(self.criterion, self._loss().name)
-            budgets = self._grid(d)
+            budgets = self._grid(n, d)
             results, best = self._by_criterion(samples, budgets, journal)
         self._set_choice(budgets, results, best)
+        self._warn_at_the_edge(n, d)
         return budgets[best]
+
+    def _fit_chosen(self, task: Task, budget: Budget) -> Self:
+        """Fit all data with the chosen budget. `message_` says where it was not chosen as usual."""
+        self._fit(task, budget)
+        if self.scoring_ != self.scoring:
+            self.message_ += f" The budget was chosen by {self.scoring_}: fits of folds diverge."
+        return self
 
     def _check_criterion(self) -> None:
         if self.criterion not in ("cv", *CRITERIA):
@@ -110,13 +102,38 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         self.best_index_ = best
         name = "n_features" if budgets[0].features is not None else "level"
         self.best_params_ = {name: results[name][best].item()}
-        self.best_score_ = float(results["mean_test_score" if self.criterion == "cv" else self.criterion][best])
+        by = self.criterion
+        if by == "cv":
+            by = "median_test_score" if "median_test_score" in results else "mean_test_score"
+        self.best_score_ = float(results[by][best])
+
+    @property
+    def scoring_(self) -> Any:
+        """The score by which the budget was chosen: `scoring`, or "accuracy" where the held-out loss is undefined."""
+        check_is_fitted(self, "cv_results_")
+        diverging = self.scoring is None and is_classifier(self) and np.any(self.cv_results_.get("n_diverging", 0))
+        return LABELS if diverging else self.scoring
+
+    def _warn_at_the_edge(self, n: int, d: int) -> None:
+        """Warn where the best budget is the largest of the grid and a larger one was possible."""
+        ((name, value),) = self.best_params_.items()
+        last = len(self.cv_results_[name]) - 1
+        if last == 0 or self.best_index_ < last or (name == "n_features" and value >= d):
+            return
+        advice = f"A larger one may be better: give a wider grid by {name}"
+        if self.criterion != "cv":
+            advice += (
+                f", or choose by criterion='cv'. {self.criterion} needs many more samples than features; there are {n} "
+                "samples"
+            )
+        warn(f"the best {name} is {value:g}, the largest of the grid. {advice}", UserWarning)
 
     # --- the grid
 
-    def _grid(self, d: int) -> list[Budget]:
-        """The candidates in ascending order, each once."""
-        return budgets_of(self.n_features, self.level) or [Budget(features=k) for k in DEFAULT_GRID if k <= d]
+    def _grid(self, n: float, d: int) -> list[Budget]:
+        """The candidates for n samples of d features in ascending order, each once."""
+        most = min(d, max(n / SAMPLES_FOR_A_FEATURE, 1)) if self.criterion != "cv" else d
+        return budgets_of(self.n_features, self.level) or [Budget(features=k) for k in DEFAULT_GRID if k <= most]
 
     # --- by folds
 
@@ -158,64 +175,97 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         jobs = [(group, fold) for group in groups for fold in range(len(splits))]
         single = self._single()
         work = (
-            delayed(_score_fold)(single, samples, *splits[fold], group, scorer, _rows_of(score_params, splits[fold][1]))
-            for group, fold in jobs
+            delayed(score_fold)(
+                share, single, samples, *splits[fold], group, scorer, _rows_of(score_params, splits[fold][1])
+            )
+            for share, (group, fold) in zip(self._shares(len(jobs)), jobs, strict=False)
         )
-        found: dict[tuple[float, int], _Scored] = {}
+        found: dict[tuple[float, int], Scored] = {}
         tests = np.concatenate([np.append(test, train.size) for train, test in splits])
-        for (group, fold), outcome in zip(jobs, self._outcomes(work, len(jobs), "fold", tests, journal), strict=True):
-            found.update({(budget.value, fold): one for budget, one in zip(group, outcome, strict=True)})
+        outcomes = self._outcomes(work, len(jobs), "fold", tests, journal)
+        for outcome, (group, fold) in zip(outcomes, jobs, strict=False):  # fewer where a time limit ends them
+            found.update({(budget.value, fold): one for budget, one in zip(group, outcome, strict=False)})
         folds = range(len(splits))
-        scores = np.array([[found[budget.value, fold].score for fold in folds] for budget in budgets])
-        counts = np.array([[found[budget.value, fold].n_selected for fold in folds] for budget in budgets])
-        seconds = np.array([[found[budget.value, fold].seconds for fold in folds] for budget in budgets])
-        unsolved = np.array([sum(not found[budget.value, fold].solved for fold in folds) for budget in budgets])
-        left_out = sum(found[budgets[0].value, fold].left_out for fold in folds)
+        first = budgets[:1]
+        budgets = _examined(budgets, [all((one.value, fold) in found for fold in folds) for one in budgets])
+        if not budgets:
+            return self._unexamined(first, len(splits)), 0
+        table = [[found[budget.value, fold] for fold in folds] for budget in budgets]
+        left_out = sum(one.left_out for one in table[0])
         if left_out:
             warn(
                 f"{left_out} samples are of classes that the training part of their fold does not have; they are left "
                 "out of the score. Use stratified folds, or fewer of them"
             )
-        results, best = self._table(budgets, scores, counts, seconds)
-        results["n_unsolved"] = unsolved
-        self._warn_of_unsolved(budgets, unsolved)
+        return self._by_scores(budgets, table)
+
+    def _by_scores(self, budgets: list[Budget], table: list[list[Scored]]) -> tuple[dict[str, NDArray[Any]], int]:
+        """The results of all candidates on all folds, and the best of them; `table` has a row for each candidate."""
+
+        def column(name: str) -> NDArray[Any]:
+            return np.array([[getattr(one, name) for one in row] for row in table])
+
+        diverging = column("diverging")
+        by_label = self.scoring is None and is_classifier(self) and bool(np.any(diverging))
+        ranking = Ranking.of(column("by_label" if by_label else "score"))
+        if ranking is None:
+            raise InvalidInputError(f"scoring={self.scoring!r} gave no finite score for any candidate")
+        best = ranking.best(self.one_standard_error)
+        results = {
+            **_values(budgets),
+            **ranking.columns(),
+            "mean_n_selected": column("n_selected").mean(axis=1),
+            "mean_fit_time": column("seconds").mean(axis=1),
+            "n_unsolved": np.sum(~column("solved") | diverging, axis=1),
+            "n_diverging": np.sum(diverging, axis=1),
+        }
+        self._warn_of_fits(budgets, results, bool(np.any(column("by_length"))))
+        self._warn_of_scores(budgets, ranking)
         return results, best
 
-    def _warn_of_unsolved(self, budgets: list[Budget], unsolved: NDArray[Any]) -> None:
-        if np.any(unsolved):
-            which = ", ".join(f"{budget.value:g}" for budget, count in zip(budgets, unsolved, strict=True) if count)
+    def _warn_of_fits(self, budgets: list[Budget], results: dict[str, NDArray[Any]], by_length: bool) -> None:
+        """Warn of fits of folds that have no minimiser, or did not reach it; each with the remedy for its cause."""
+        diverging = results["n_diverging"]
+        early = results["n_unsolved"] - diverging
+        if np.any(diverging):
+            cause = (
+                f"with {_names(budgets, diverging > 0)} the loss of the training part of some folds has no minimiser, "
+                "as on separable data, and coefficients grow without bound (cv_results_['n_diverging'])"
+            )
+            remedy = "Fewer features, or a level of constraint='l1', keep coefficients finite"
+            if self.scoring is None and is_classifier(self):
+                warn(
+                    f"{cause}. The held-out loss depends on where such a fit stops, so all budgets are scored by "
+                    f"accuracy. {remedy}; scoring sets another score"
+                )
+            elif by_length:
+                labels = "; scoring='accuracy' depends on labels alone" if is_classifier(self) else ""
+                warn(f"{cause}. Their scores depend on where the fit stops. {remedy}{labels}")
+        if np.any(early):
             warn(
-                f"of the budgets {which} some fits of folds did not end at a minimiser, as on separable data: "
-                "their scores say little (cv_results_['n_unsolved']). Leave them out, or raise max_iter and time_limit"
+                f"with {_names(budgets, early > 0)} some fits of folds stopped before they reached tol "
+                "(cv_results_['n_unsolved']). Raise max_iter or time_limit, or tol"
             )
 
-    def _table(
-        self, budgets: list[Budget], scores: Vector, counts: NDArray[Any], seconds: Vector
-    ) -> tuple[dict[str, NDArray[Any]], int]:
-        n_folds = scores.shape[1]
-        mean, spread = scores.mean(axis=1), scores.std(axis=1)
-        error = scores.std(axis=1, ddof=1) / math.sqrt(n_folds) if n_folds > 1 else np.zeros(len(budgets))
-        if np.all(np.isnan(mean)):
-            raise InvalidInputError(f"scoring={self.scoring!r} gave no number for any candidate")
-        ranked = np.where(np.isnan(mean), -np.inf, mean)
-        best = int(np.argmax(ranked))  # of equal ones the smallest
-        if self.one_standard_error:
-            best = int(np.argmax(ranked >= ranked[best] - error[best]))
-        rank = np.array([1 + int(np.count_nonzero(ranked > one)) for one in ranked], np.int32)
-        return {
-            **_values(budgets),
-            **{f"split{i}_test_score": scores[:, i] for i in range(n_folds)},
-            "mean_test_score": mean,
-            "std_test_score": spread,
-            "standard_error": error,
-            "rank_test_score": rank,
-            "mean_n_selected": counts.mean(axis=1),
-            "mean_fit_time": seconds.mean(axis=1),
-        }, best
+    def _warn_of_scores(self, budgets: list[Budget], ranking: Ranking) -> None:
+        """Warn of scores that are not finite, naming the folds."""
+        if ranking.left_out.size:
+            warn(
+                f"no candidate has a finite score in fold {_listed(ranking.left_out)}; it is left out of the scores",
+                UserWarning,
+            )
+        if ranking.by_median:
+            rows, folds = np.nonzero(~ranking.finite)
+            warn(
+                f"with {_names(budgets, np.isin(np.arange(len(budgets)), rows))} the score of fold "
+                f"{_listed(np.unique(folds))} is not finite. Candidates are ranked by the median over folds, where "
+                "such a score is the lowest (cv_results_['median_test_score'])",
+                UserWarning,
+            )
 
     def _outcomes(
         self, work: Iterable[Any], total: int, what: str, splits: NDArray[Any] | None, journal: Journal
-    ) -> Iterator[list[_Scored]]:
+    ) -> Iterator[list[Scored]]:
         """What comes of the pieces of work, in their order; those that the journal knows are not done again."""
         folds = "none" if splits is None else hashed(splits)
         known = journal.state or {"folds": folds, "scored": ()}
@@ -225,12 +275,33 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
             )
         scored = list(known["scored"])
         with counting(self, total, what) as follow:
-            rest = Parallel(n_jobs=self.n_jobs, return_as="generator")(islice(work, len(scored), None))
+            rest = _until_the_limit(self.n_jobs, islice(work, len(scored), None))
             for i, outcome in enumerate(follow(chain(known["scored"], rest))):
-                if i >= len(scored):
+                if i == len(scored) and outcome and not any(one.cut_short for one in outcome):
                     scored.append(outcome)
                     journal.keep({"folds": folds, "scored": tuple(scored)})
                 yield outcome
+
+    def _shares(self, count: int) -> Iterator[Share]:
+        """What each of so many pieces of work may take of the time that is left; no more once there is none.
+
+        A part of it is for the fit of all data. Time that a piece leaves is there for those after it.
+        """
+        # Now, and not when joblib asks for a share: it does so in other threads, which have no limit.
+        until = time.time() + _seconds_to_choose()
+        workers = effective_n_jobs(self.n_jobs)
+        shares = (Share(until, math.ceil((count - i) / workers)) for i in range(count))
+        return takewhile(lambda share: share.seconds > 0, shares)
+
+    def _unexamined(self, first: list[Budget], n_folds: int) -> dict[str, NDArray[Any]]:
+        """The table of the first candidate, of which nothing is known: there was no time."""
+        counts: dict[str, NDArray[Any]] = {}
+        unknown = [self.criterion, "loss", "n_selected", "df"]
+        if self.criterion == "cv":
+            unknown = [f"split{i}_test_score" for i in range(n_folds)]
+            unknown += ["mean_test_score", "std_test_score", "standard_error", "mean_n_selected", "mean_fit_time"]
+            counts = {"rank_test_score": np.ones(1, np.int32), "n_unsolved": np.full(1, n_folds)}
+        return {**_values(first), **{name: np.full(1, np.nan) for name in unknown}, **counts}
 
     # --- by a criterion
 
@@ -239,14 +310,22 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
     ) -> tuple[dict[str, NDArray[Any]], int]:
         single, loss = self._single(), self._loss().name
         groups = [budgets] if budgets[0].features is None else [[budget] for budget in budgets]
-        work = (delayed(_fit_all)(single, samples, group) for group in groups)
+        work = (
+            delayed(fit_all)(share, single, samples, group)
+            for share, group in zip(self._shares(len(groups)), groups, strict=False)
+        )
         found = [one for outcome in self._outcomes(work, len(groups), "fit", None, journal) for one in outcome]
+        first = budgets[:1]
+        budgets = _examined(budgets, [i < len(found) for i in range(len(budgets))])
+        if not budgets:
+            return self._unexamined(first, 0), 0
         n = float(samples.y.size if samples.weight is None else samples.weight.sum())
         psi = np.array([one.score for one in found])
         counts = np.array([one.n_selected for one in found])
         freedom = np.array([one.freedom for one in found])
+        diverging = np.array([one.diverging for one in found])
         log_y = float(np.average(np.log(samples.y), weights=samples.weight)) if loss == "gamma" else 0.0
-        return self._by_price(budgets, psi, counts, freedom, n, samples.X.shape[1], log_y)
+        return self._by_price(budgets, psi, counts, freedom, diverging, n, samples.X.shape[1], log_y)
 
     def _by_price(
         self,
@@ -254,6 +333,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         psi: Vector,
         counts: NDArray[Any],
         freedom: NDArray[Any],
+        diverging: NDArray[np.bool_],
         n: float,
         d: int,
         log_y: float,
@@ -261,14 +341,22 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         """The table of fits of all data, by what they lose and what their features cost."""
         loss = self._loss().name
         least = max(_PERFECT * float(np.max(psi)), np.finfo(np.float64).tiny)
+        usable = comparable(diverging, counts)
         values = np.array(
             [
                 deviance(loss, one, n, least, log_y) + price(self.criterion, int(df), n, int(count), d)
-                for one, df, count in zip(psi, freedom, counts, strict=True)
+                if has
+                else np.nan
+                for one, df, count, has in zip(psi, freedom, counts, usable, strict=True)
             ]
         )
+        if not np.all(usable):
+            warn(
+                f"with {_names(budgets, ~usable)} the loss has no minimiser, as on separable data: {self.criterion} is "
+                "not defined there, and these are left out. criterion='cv' compares them by accuracy"
+            )
         results = {**_values(budgets), self.criterion: values, "loss": psi, "n_selected": counts, "df": freedom}
-        return results, int(np.argmin(values))
+        return {**results, "diverging": diverging}, int(np.nanargmin(values))
 
     def get_metadata_routing(self) -> Any:
         """What of the metadata given to `fit` goes where: to the fits, to the folds, to the scorer."""
@@ -288,7 +376,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         return router
 
     def _budgets(self, n: int, d: int) -> list[Budget]:
-        return self._grid(d)
+        return self._grid(n, d)
 
     def _single(self) -> Any:
         """The estimator for one budget, with the same parameters."""
@@ -298,97 +386,52 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         return kind(**{name: getattr(self, name) for name in shared})
 
 
-@dataclass(frozen=True)
-class _Scored:
-    """One candidate on one fold, or on all data: its score, or ψ, and what it used."""
-
-    score: float
-    n_selected: int
-    seconds: float
-    solved: bool
-    freedom: int = 0
-    left_out: int = 0
-
-
-def _score_fold(
-    single: Any,
-    samples: Samples,
-    train: NDArray[np.intp],
-    test: NDArray[np.intp],
-    budgets: list[Budget],
-    scorer: Any,
-    score_params: dict[str, Any],
-) -> list[_Scored]:
-    judged = samples.part(test)
-    scored = []
-    for model, seconds in _fitted(single, samples.part(train), budgets):
-        known = np.isin(judged.y, model.classes_) if is_classifier(model) else np.ones(judged.y.size, np.bool_)
-        if scorer is not None:
-            score = float(scorer(_told(model, judged.more), judged.X, judged.y, **score_params))
-        elif not np.any(known):
-            raise InvalidInputError(
-                f"cv has a fold with none of the classes of its training part, {model.classes_.tolist()}; use "
-                "stratified folds"
-            )
-        elif np.all(known):
-            score = -model._mean_loss(judged.X, judged.y, judged.weight, **judged.more)
-        else:
-            part = judged.part(np.flatnonzero(known))
-            score = -model._mean_loss(part.X, part.y, part.weight, **part.more)
-        left_out = 0 if scorer is not None else int(np.count_nonzero(~known))
-        scored.append(_Scored(score, model.selected_features_.size, seconds, model.status_.success, left_out=left_out))
-    return scored
+def _until_the_limit(n_jobs: int | None, work: Iterator[Any]) -> Iterator[list[Scored]]:
+    """What comes of the pieces of work, as far as there is time; processes that are late are ended."""
+    seconds = _seconds_to_choose()
+    alone = effective_n_jobs(n_jobs) == 1  # then there is nobody to wait for, and joblib takes no timeout
+    until, timeout = time.monotonic() + seconds, None if alone or math.isinf(seconds) else seconds + _LATE
+    try:
+        yield from Parallel(n_jobs=n_jobs, return_as="generator", timeout=timeout)(work)
+    except multiprocessing.TimeoutError:  # joblib's, which has ended the processes, if it is not a scorer's own
+        if time.monotonic() < until:
+            raise
 
 
-def _told(model: Any, more: dict[str, NDArray[Any]]) -> Any:
-    """The model, whose predictions know the offsets and exposures of the samples that it is judged by."""
-    if not more:
-        return model
-    judged = copy.copy(model)
-    judged.predict = functools.partial(model.predict, **more)
-    judged.score = functools.partial(model.score, **more)
-    return judged
+def _seconds_to_choose() -> float:
+    """What is left of the time limit, but for a part that is kept for the fit of all data."""
+    return (1 - _FINAL_FIT) * seconds_left()
 
 
-def _fit_all(single: Any, samples: Samples, budgets: list[Budget]) -> list[_Scored]:
-    """ψ and degrees of freedom of the fits of all data."""
-    scored = []
-    for model, seconds in _fitted(single, samples, budgets):
-        count = model.selected_features_.size
-        rows = np.atleast_2d(model.coef_).shape[0]
-        each = max(rows - 1, 1) if is_classifier(model) and model._softmax() else rows
-        freedom = each * (count + int(model.fit_intercept))
-        scored.append(_Scored(model.certificate_.psi, count, seconds, model.status_.success, freedom))
-    return scored
-
-
-def _fitted(single: Any, samples: Samples, budgets: list[Budget]) -> Iterator[tuple[Any, float]]:
-    """Single models under each of the budgets, all by levels or all by features, and the seconds each took."""
-    began, model = time.monotonic(), clone(single)
-    model.n_features_in_ = samples.X.shape[1]
-    task: Task = model._task(samples.X, samples.y, samples.weight, budgets[0], **samples.more)
-    if budgets[0].features is None:
-        with quiet():
-            solutions = task.fits(np.array([budget.value for budget in budgets]))
-        each = (time.monotonic() - began) / len(budgets)
-        for budget, solution in zip(budgets, solutions, strict=True):
-            yield _with(model, task, budget, solution), each
-        return
-    for budget in budgets:
-        with quiet():
-            (solution,) = task.each([budget])
-        yield _with(model, task, budget, solution), time.monotonic() - began
-        began = time.monotonic()
-
-
-def _with(model: Any, task: Task, budget: Budget, solution: Solution) -> Any:
-    fitted = copy.copy(model)
-    fitted._keep(task, budget, solution)
-    return fitted
+def _examined(budgets: list[Budget], complete: list[bool]) -> list[Budget]:
+    """The budgets that there was time for: those up to the first that is not complete."""
+    count = complete.index(False) if False in complete else len(budgets)
+    if count == 0:
+        warn(
+            f"there was no time to examine any of {len(budgets)} candidates: the smallest, {budgets[0].value:g}, is "
+            "taken. Raise time_limit, or give fewer candidates"
+        )
+    elif count < len(budgets):
+        warn(
+            f"there was no time for {len(budgets) - count} of {len(budgets)} candidates, those above "
+            f"{budgets[count - 1].value:g}: they are not in cv_results_. Raise time_limit, or give fewer candidates"
+        )
+    return budgets[:count]
 
 
 def _rows_of(params: dict[str, Any], rows: NDArray[np.intp]) -> dict[str, Any]:
     return {name: np.asarray(value)[rows] for name, value in params.items()}
+
+
+def _names(budgets: list[Budget], which: NDArray[np.bool_]) -> str:
+    """Some of the budgets, as they are called in messages."""
+    name = "level" if budgets[0].features is None else "n_features"
+    values = [f"{budget.value:g}" for budget, here in zip(budgets, which, strict=True) if here]
+    return f"{name} {values[0]}" if len(values) == 1 else f"{name} {', '.join(values[:-1])} and {values[-1]}"
+
+
+def _listed(numbers: NDArray[Any]) -> str:
+    return ", ".join(map(str, numbers.tolist()))
 
 
 def _values(budgets: list[Budget]) -> dict[str, NDArray[Any]]:
@@ -396,8 +439,3 @@ def _values(budgets: list[Budget]) -> dict[str, NDArray[Any]]:
     if budgets[0].features is None:
         return {"level": np.array([budget.value for budget in budgets])}
     return {"n_features": np.array([budget.features for budget in budgets])}
-
-
-def more_of(**given: ArrayLike | None) -> dict[str, NDArray[Any]]:
-    """What was given for each sample besides its weight."""
-    return {name: np.asarray(values) for name, values in given.items() if values is not None}

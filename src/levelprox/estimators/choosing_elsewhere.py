@@ -1,11 +1,12 @@
 """Choosing the budget for data that are elsewhere: folds are weights of 0 and 1, and the data stay where they are.
 
 Of each chunk about as many rows are in every fold, by a seed: which are held out depends on nothing else. The score of
-a fold is minus the mean loss of the rows held out, one round for each candidate.
+a fold is minus the mean loss of the rows held out, or their accuracy where fits diverge; a round for each candidate.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from numbers import Integral
@@ -18,9 +19,11 @@ from sklearn.base import clone, is_classifier
 from levelprox.errors import InvalidInputError
 from levelprox.estimators.elsewhere import Prepared
 from levelprox.estimators.information import check_likelihood
+from levelprox.estimators.scored import Scored, diverges
 from levelprox.estimators.task import Budget
 from levelprox.estimators.watching import counting, quiet
 from levelprox.objectives.source import Source
+from levelprox.result import Status
 
 _FOLDS = 5
 
@@ -34,7 +37,7 @@ class ChoosingElsewhere:
         folds = self._folds_elsewhere(params)
         source = model._source(X, y, weight, offset)
         found = model._prepared(source)
-        budgets = model._grid(source.n_features)
+        budgets = model._grid(found.survey.count, source.n_features)
         if model.criterion == "cv":
             if found.survey.count < folds:
                 raise InvalidInputError(f"cv={folds} is more than the {found.survey.count} samples there are")
@@ -42,7 +45,8 @@ class ChoosingElsewhere:
         else:
             results, best = self._by_criterion_elsewhere(found, budgets)
         model._set_choice(budgets, results, best)
-        model._fit(model._task_elsewhere(found, budgets[best]), budgets[best])
+        model._warn_at_the_edge(found.survey.count, source.n_features)
+        model._fit_chosen(model._task_elsewhere(found, budgets[best]), budgets[best])
         return self
 
     def _folds_elsewhere(self: Any, params: dict[str, Any]) -> int:
@@ -63,23 +67,15 @@ class ChoosingElsewhere:
     def _by_folds_elsewhere(
         self: Any, source: Source, budgets: list[Budget], folds: int
     ) -> tuple[dict[str, NDArray[Any]], int]:
-        scores = np.empty((len(budgets), folds))
-        counts, seconds = np.empty(scores.shape, np.int64), np.empty(scores.shape)
-        unsolved = np.zeros(len(budgets), np.int64)
         with counting(self, folds, "fold") as follow:
-            for fold, outcome in enumerate(follow(self._scored_elsewhere(source, budgets, folds))):
-                for i, (score, count, time_taken, solved) in enumerate(outcome):
-                    scores[i, fold], counts[i, fold], seconds[i, fold] = score, count, time_taken
-                    unsolved[i] += not solved
-        results, best = self._table(budgets, scores, counts, seconds)
-        results["n_unsolved"] = unsolved
-        self._warn_of_unsolved(budgets, unsolved)
-        return results, best
+            columns = list(follow(self._scored_elsewhere(source, budgets, folds)))
+        results: tuple[dict[str, NDArray[Any]], int] = self._by_scores(
+            budgets, list(map(list, zip(*columns, strict=True)))
+        )
+        return results
 
-    def _scored_elsewhere(
-        self: Any, source: Source, budgets: list[Budget], folds: int
-    ) -> Iterator[list[tuple[float, int, float, bool]]]:
-        """For each fold, of every candidate: score, features, seconds, and whether it was solved."""
+    def _scored_elsewhere(self: Any, source: Source, budgets: list[Budget], folds: int) -> Iterator[list[Scored]]:
+        """For each fold, the scores of every candidate."""
         seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
         for fold in range(folds):
             began, single = time.monotonic(), clone(self._single())
@@ -90,11 +86,23 @@ class ChoosingElsewhere:
                 fits = task.each(budgets)
             each = (time.monotonic() - began) / len(budgets)
             judge = source.part(fold, folds, seed, True).model(task.objective.form)
+            may_diverge = is_classifier(self) and not task.objective.attained
             outcome = []
-            for fit in fits:
+            for budget, fit in zip(budgets, fits, strict=True):
                 x = task.border.inside(fit.coef.astype(np.float64), fit.intercept.astype(np.float64))
-                loss = judge.value_and_gradient(x)[0]
-                outcome.append((-loss, int(np.any(fit.coef, axis=0).sum()), each, fit.status.success))
+                count, solved = int(np.any(fit.coef, axis=0).sum()), fit.status.success
+                diverging = diverges(task, budget, fit)
+                outcome.append(
+                    Scored(
+                        -judge.value_and_gradient(x)[0],
+                        count,
+                        each,
+                        solved or fit.status is Status.DIVERGING,
+                        diverging=diverging,
+                        by_label=judge.accuracy(x) if may_diverge else math.nan,
+                        by_length=diverging,
+                    )
+                )
             yield outcome
 
     def _prepared_fold(self: Any, single: Any, rest: Source, fold: int) -> Prepared:
@@ -122,7 +130,8 @@ class ChoosingElsewhere:
         width = found.form.width
         each = max(width - 1, 1) if found.form.softmax else width
         freedom = each * (counts + int(found.form.fit_intercept))
+        diverging = np.array([diverges(task, budget, fit) for budget, fit in zip(budgets, fits, strict=True)])
         table: tuple[dict[str, NDArray[Any]], int] = self._by_price(
-            budgets, psi, counts, freedom, found.total, found.source.n_features, 0.0
+            budgets, psi, counts, freedom, diverging, found.total, found.source.n_features, 0.0
         )
         return table

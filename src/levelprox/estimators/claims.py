@@ -9,7 +9,7 @@ import numpy as np
 
 Figure = float | int | str | None
 
-_WORDS = {True: "holds", False: "DOES NOT HOLD", None: "not examined again"}
+_WORDS = {True: "holds", False: "DOES NOT HOLD", None: "not examined"}
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Claim:
     claimed, found : float, int, str or None
         What the model says, None where it claims nothing; and what the data say.
     holds : bool or None
-        None where it was not examined again.
+        None where it was not examined, or not so far that it could be decided.
     """
 
     name: str
@@ -64,6 +64,11 @@ class Claims:
         return all(claim.holds is not False for claim in self.claims)
 
     @property
+    def not_examined(self) -> tuple[str, ...]:
+        """The claims that were not examined, or not so far that they could be decided."""
+        return tuple(claim.name for claim in self.claims if claim.holds is None and claim.claimed is not None)
+
+    @property
     def same_data(self) -> bool | None:
         """Whether the data are those of the fit; None where that is not known."""
         return None if self.differences is None else not self.differences
@@ -72,6 +77,7 @@ class Claims:
         """For JSON."""
         return {
             "hold": self.hold,
+            "not_examined": list(self.not_examined),
             "same_data": self.same_data,
             "differences": None if self.differences is None else list(self.differences),
             "claims": [asdict(claim) for claim in self.claims],

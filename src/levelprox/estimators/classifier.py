@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.metaestimators import available_if
 
 from levelprox.constraints import Constraint
-from levelprox.estimators.base import unchanged_if_refused
+from levelprox.estimators.base import unchanged_if_refused, within_time_limit
 from levelprox.estimators.classification import Classification, rarest
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.streaming import Streaming, counts_features
@@ -193,6 +193,7 @@ class SparseClassifier(Classification, Streaming):
 
     @told_to_callbacks
     @unchanged_if_refused
+    @within_time_limit
     def fit(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 

@@ -8,10 +8,11 @@ from typing import Any, Literal, Self
 from numpy.typing import ArrayLike
 
 from levelprox.constraints import Constraint
-from levelprox.estimators.base import unchanged_if_refused
-from levelprox.estimators.choosing import Choosing, Samples
+from levelprox.estimators.base import unchanged_if_refused, within_time_limit
+from levelprox.estimators.choosing import Choosing
 from levelprox.estimators.classification import Classification
 from levelprox.estimators.classifier import SparseClassifier
+from levelprox.estimators.scored import Samples
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.task import Callback
 from levelprox.io.checkpoint import Checkpoint
@@ -33,16 +34,19 @@ class SparseClassifierCV(Classification, Choosing):
         As in `SparseClassifier`.
     n_features : int or sequence of int, optional
         Numbers of features to choose from, in any order. Without n_features and level: 0, 1, 2, 3, 4, 5, 6, 8, 10, 12,
-        15, 20, 25 and 30, as far as there are features.
+        15, 20, 25 and 30, as far as there are features; for an information criterion at most one for every ten samples.
     level : float or sequence of float, optional
         Levels to choose from.
     criterion : {"cv", "aic", "bic", "ebic"}, default="cv"
         "cv" chooses the highest mean score over folds; the others the lowest information criterion of the fits of all
-        data, without folds, for losses that are likelihoods (docs/estimators.md).
+        data, without folds, for losses that are likelihoods (docs/estimators.md). Fits without a minimiser, as on
+        separable data, have no criterion and are left out.
     cv : int, splitter or iterable, optional
         Folds, as everywhere in scikit-learn; 5 by default, stratified.
     scoring : str or callable, optional
-        A scorer, as everywhere in scikit-learn. By default the negative mean loss ψ of the held-out samples.
+        A scorer, as everywhere in scikit-learn. By default the negative mean loss ψ of the held-out samples; if the fit
+        of some fold has no minimiser, as on separable data, the accuracy of all candidates instead, with a warning.
+        Where scores are not finite, candidates are ranked by the median over folds, with a warning.
     one_standard_error : bool, default=False
         Whether to choose the smallest budget whose mean score is within one standard error of the best.
     n_jobs : int, optional
@@ -60,15 +64,18 @@ class SparseClassifierCV(Classification, Choosing):
     ----------
     cv_results_ : dict of ndarrays
         "n_features" or "level", and for criterion="cv" "split0_test_score", …, "mean_test_score", "std_test_score",
-        "standard_error", "rank_test_score", "mean_n_selected", "mean_fit_time" and "n_unsolved", the number of folds
-        whose fit did not end at a minimiser; else the criterion by its name,
-        "loss" (ψ), "n_selected" and "df".
+        "standard_error", "rank_test_score", "mean_n_selected", "mean_fit_time", "n_unsolved", the number of folds whose
+        fit did not end at a minimiser, and "n_diverging", the number of those that have none; where scores are not
+        finite also "median_test_score". Else the criterion by its name, nan where it is not defined, "loss" (ψ),
+        "n_selected", "df" and "diverging".
     best_index_ : int
         The row of `cv_results_` that was chosen.
     best_params_ : dict
         {"n_features": …} or {"level": …}.
     best_score_ : float
         Its mean score, or its criterion.
+    scoring_ : str, callable or None
+        The score by which it was chosen: `scoring`, or "accuracy" where fits diverge.
     coef_, intercept_, classes_, certificate_, multiplier_, level_, scale_, constraint_
         Of the fit of all data, as in `SparseClassifier`.
     status_, message_, n_iter_, history_
@@ -148,6 +155,7 @@ class SparseClassifierCV(Classification, Choosing):
 
     @told_to_callbacks
     @unchanged_if_refused
+    @within_time_limit
     def fit(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None, **params: Any) -> Self:
         """Choose the budget, then fit all data with it.
 

@@ -13,12 +13,18 @@ likelihood whose −log is the loss; where the loss leaves a scale open, it is t
     gamma                         of shape a:      −2n max_a [a log a − log Γ(a) − aψ + (a − 1) mean(log y)]
 
 up to constants that do not depend on the fit. Other losses are no likelihoods.
+
+All three are expansions about the most likely coefficients. Where the loss has no minimiser, as on separable data,
+there are none, and a criterion is not defined (`comparable`).
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln
 
@@ -35,6 +41,25 @@ def check_likelihood(criterion: str, loss: str) -> None:
             f"criterion={criterion!r} needs a likelihood, and the loss {loss!r} is none; use criterion='cv', or one of "
             f"the losses {', '.join(_LIKELIHOODS)}"
         )
+
+
+def comparable(diverging: NDArray[np.bool_], counts: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which fits a criterion compares: those whose loss has a minimiser.
+
+    If all of these are without features, the smallest of the other fits is compared too, at the loss it reached:
+    features that separate the samples are then all there is besides the model without features.
+
+    Parameters
+    ----------
+    diverging : ndarray of bool of shape (m,)
+        Which fits have no minimiser, in ascending order of their budgets.
+    counts : ndarray of int of shape (m,)
+        Features that each fit uses.
+    """
+    usable = ~diverging
+    if not np.any(usable & (counts > 0)) and np.any(diverging):
+        usable[np.argmax(diverging)] = True
+    return usable
 
 
 def deviance(loss: str, psi: float, n: float, least: float, mean_log: float = 0.0) -> float:

@@ -32,7 +32,7 @@ from levelprox.fingerprint import Fingerprint
 from levelprox.io import container, plain
 from levelprox.losses import LOSS_TYPES, Smoothed
 from levelprox.result import Record, Status
-from levelprox.subset import Exchanges, SubsetCertificate, SubsetRecord
+from levelprox.subset import Additions, Exchanges, SubsetCertificate, SubsetRecord
 from levelprox.subsolvers import SUBSOLVERS
 
 FORMAT, VERSION = "levelprox model", 1
@@ -85,7 +85,7 @@ _KINDS: tuple[type, ...] = (
     *LOSS_TYPES,
     Smoothed,
     *SUBSOLVERS.values(),
-    *(Certificate, SubsetCertificate, Exchanges, Status, Record, SubsetRecord, Columns),
+    *(Certificate, SubsetCertificate, Additions, Exchanges, Status, Record, SubsetRecord, Columns),
 )
 
 

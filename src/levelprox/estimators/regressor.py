@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.metaestimators import available_if
 
 from levelprox.constraints import Constraint
-from levelprox.estimators.base import unchanged_if_refused
+from levelprox.estimators.base import unchanged_if_refused, within_time_limit
 from levelprox.estimators.regression import Regression
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.streaming import Streaming, counts_features
@@ -183,6 +183,7 @@ class SparseRegressor(Regression, Streaming):
 
     @told_to_callbacks
     @unchanged_if_refused
+    @within_time_limit
     def fit(
         self,
         X: object,

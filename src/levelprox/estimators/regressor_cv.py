@@ -8,10 +8,11 @@ from typing import Any, Self
 from numpy.typing import ArrayLike
 
 from levelprox.constraints import Constraint
-from levelprox.estimators.base import unchanged_if_refused
-from levelprox.estimators.choosing import Choosing, Samples, more_of
+from levelprox.estimators.base import unchanged_if_refused, within_time_limit
+from levelprox.estimators.choosing import Choosing
 from levelprox.estimators.regression import Regression
 from levelprox.estimators.regressor import SparseRegressor
+from levelprox.estimators.scored import Samples, more_of
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.task import Callback
 from levelprox.io.checkpoint import Checkpoint
@@ -33,7 +34,7 @@ class SparseRegressorCV(Regression, Choosing):
         As in `SparseRegressor`.
     n_features : int or sequence of int, optional
         Numbers of features to choose from, in any order. Without n_features and level: 0, 1, 2, 3, 4, 5, 6, 8, 10, 12,
-        15, 20, 25 and 30, as far as there are features.
+        15, 20, 25 and 30, as far as there are features; for an information criterion at most one for every ten samples.
     level : float or sequence of float, optional
         Levels to choose from.
     criterion : {"cv", "aic", "bic", "ebic"}, default="cv"
@@ -42,7 +43,8 @@ class SparseRegressorCV(Regression, Choosing):
     cv : int, splitter or iterable, optional
         Folds, as everywhere in scikit-learn; 5 by default.
     scoring : str or callable, optional
-        A scorer, as everywhere in scikit-learn. By default the negative mean loss ψ of the held-out samples.
+        A scorer, as everywhere in scikit-learn. By default the negative mean loss ψ of the held-out samples. Where
+        scores are not finite, candidates are ranked by the median over folds, with a warning.
     one_standard_error : bool, default=False
         Whether to choose the smallest budget whose mean score is within one standard error of the best.
     n_jobs : int, optional
@@ -60,15 +62,18 @@ class SparseRegressorCV(Regression, Choosing):
     ----------
     cv_results_ : dict of ndarrays
         "n_features" or "level", and for criterion="cv" "split0_test_score", …, "mean_test_score", "std_test_score",
-        "standard_error", "rank_test_score", "mean_n_selected", "mean_fit_time" and "n_unsolved", the number of folds
-        whose fit did not end at a minimiser; else the criterion by its name,
-        "loss" (ψ), "n_selected" and "df".
+        "standard_error", "rank_test_score", "mean_n_selected", "mean_fit_time", "n_unsolved", the number of folds whose
+        fit did not end at a minimiser, and "n_diverging", the number of those that have none; where scores are not
+        finite also "median_test_score". Else the criterion by its name, nan where it is not defined, "loss" (ψ),
+        "n_selected", "df" and "diverging".
     best_index_ : int
         The row of `cv_results_` that was chosen.
     best_params_ : dict
         {"n_features": …} or {"level": …}.
     best_score_ : float
         Its mean score, or its criterion.
+    scoring_ : str, callable or None
+        The score by which it was chosen: `scoring`.
     coef_, intercept_, certificate_, multiplier_, level_, scale_, constraint_
         Of the fit of all data, as in `SparseRegressor`.
     status_, message_, n_iter_, history_
@@ -144,6 +149,7 @@ class SparseRegressorCV(Regression, Choosing):
 
     @told_to_callbacks
     @unchanged_if_refused
+    @within_time_limit
     def fit(
         self,
         X: object,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, TypeVar
 
 try:
@@ -107,7 +108,7 @@ def steps_of(estimator: Any) -> Iterator[Steps | None]:
 
 
 def each_as_task(estimator: Any, work: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-    """The results of `total` pieces of work, each a subtask of the search; a wish to stop is not heard there.
+    """The results of at most `total` pieces of work, each a subtask of the search; a wish to stop is not heard there.
 
     Parameters
     ----------
@@ -127,7 +128,9 @@ def each_as_task(estimator: Any, work: Iterable[Item], total: int, what: str) ->
     search = root.subcontext(task_name="search", max_subtasks=total).call_on_fit_task_begin(**given)
     for _ in range(total):
         piece = search.subcontext(task_name=what).call_on_fit_task_begin(**given)
-        result = next(results)
+        found = list(islice(results, 1))  # none where a time limit has ended the work
         piece.call_on_fit_task_end(**given)
-        yield result
+        yield from found
+        if not found:
+            break
     search.call_on_fit_task_end(**given)

@@ -22,7 +22,7 @@ from levelprox.estimators.task import Budget
 from levelprox.fingerprint import Fingerprint
 from levelprox.projection import group_norms
 from levelprox.result import Record, Status
-from levelprox.subset import Exchanges, SubsetCertificate, SubsetRecord
+from levelprox.subset import Additions, Exchanges, SubsetCertificate, SubsetRecord
 
 #: All that a fit may set, in the order of a file, and what it must be.
 FITTED: dict[str, Callable[[Any], bool]] = {
@@ -122,7 +122,7 @@ def _check_budget(model: Any) -> None:
         if told != model.level_:
             raise InvalidInputError(f"level_ = {model.level_!r}, and certificate_ speaks of {told!r}")
     if hasattr(model, "constraint_"):
-        g = model.constraint_.total(sizes, weight)
+        g = min(model.constraint_.total(sizes, weight), model.constraint_.total_above(sizes, weight))
         if not g <= model.level_:
             raise InvalidInputError(f"g(scale_ · coef_) = {g!r} is above level_ = {model.level_!r}")
         return
@@ -169,6 +169,9 @@ def _check_search(told: SubsetCertificate) -> None:
         raise InvalidInputError(f"certificate_ says of feature {told.addition} that it gains most, and not how much")
     if not 0 <= told.exchanges.examined <= told.exchanges.total:
         raise InvalidInputError(f"{told.exchanges.examined} of {told.exchanges.total} exchanges cannot be examined")
+    additions: Exchanges | None = getattr(told, "additions", None)
+    if additions is not None and not 0 <= additions.examined <= additions.total:
+        raise InvalidInputError(f"{additions.examined} of {additions.total} additions cannot be examined")
 
 
 def _check_residuals(told: Certificate, model: Any) -> None:
@@ -180,6 +183,8 @@ def _check_residuals(told: Certificate, model: Any) -> None:
     product = told.multiplier * abs(told.slack)
     if told.multiplier < 0 or not abs(told.complementarity - product) <= _ROUNDING * product:
         raise InvalidInputError(f"certificate_ has complementarity = {told.complementarity!r}, not {product!r}")
+    if told.possible_gain is not None and not 0 <= told.possible_gain < np.inf:
+        raise InvalidInputError(f"certificate_ has possible_gain = {told.possible_gain!r}, which is no gain")
     if told.near_epsilon is not None or told.near_delta is not None:
         at_x = max(told.stationarity_squared, told.complementarity)
         if not (told.near_epsilon is not None and 0 <= told.near_epsilon < at_x and 0 <= told.delta < np.inf):
@@ -247,6 +252,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "Phase": (str,),
     "None": (type(None),),
+    "Additions": (Additions,),
     "Exchanges": (Exchanges,),
     "tuple[int, int]": (tuple,),
 }

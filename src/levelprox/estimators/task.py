@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,11 +15,12 @@ from numpy.typing import NDArray
 
 from levelprox.budget import best_subset
 from levelprox.certificate import Certificate, certify
-from levelprox.constraints import Constraint
+from levelprox.constraints import MCP, SCAD, Constraint
 from levelprox.errors import InfeasibleError, InvalidInputError
 from levelprox.estimators.border import Border
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.journal import Journal
+from levelprox.limits import TimeLimitError, end_now, finishing, limited, seconds_left, seconds_to_finish
 from levelprox.objectives import Asked, Model
 from levelprox.path import path
 from levelprox.problem import Problem
@@ -33,6 +37,8 @@ Callback = Callable[[Record | SubsetRecord], "bool | None"]
 Observer = Callable[[Record | SubsetRecord, "Vector | None"], bool]
 
 _MANY = 1000  # outer steps, which is no limit
+_NOT_ROUNDED = "The certificate is of coefficients in float64: there was no time for one of those rounded to float32."
+_ROUNDING = Fraction(1, 2**50)  # of the cap, for each coefficient: what rounding may take from a whole number of caps
 SUBSET_TOLERANCE = 1e-2  # of tol: Newton's method gets there in the same number of steps
 
 
@@ -158,14 +164,15 @@ class Task:
         All of them: Ctrl-C is raised.
         """
         if self.time_limit is not None or self.options["subsolver"] != "auto" or self.max_iter < _MANY:
-            return [self._uninterrupted(Budget(level=float(level))) for level in levels]  # each under its own limits
+            return self._one_by_one([Budget(level=float(level)) for level in levels])  # each under its own limits
         found = path(self._problem(float(levels[0])), levels, tol=self.tol, start=self.options["start"])
         if len(found) < len(levels):  # nothing else ends a path without a limit
             raise KeyboardInterrupt
         solutions = []
         for i, certificate in enumerate(found.certificates):
             assert isinstance(certificate, Certificate)
-            coef, intercept = self.border.outside(self._shortest(found.x(i), self._problem(float(levels[i]))))
+            problem = self._problem(float(levels[i]))
+            coef, intercept = self.border.outside(problem.obeying(self._shortest(found.x(i), problem)))
             status = found.statuses[i]
             solutions.append(
                 Solution(coef, intercept, certificate, certificate.multiplier, status, str(status), found.n_grad, ())
@@ -176,13 +183,17 @@ class Task:
         """The fits under several budgets, all of one kind and in ascending order; all of them: Ctrl-C is raised."""
         if budgets[0].features is None:
             return self.fits(np.array([budget.value for budget in budgets]))
-        return [self._uninterrupted(budget) for budget in budgets]
+        return self._one_by_one(budgets)
 
-    def _uninterrupted(self, budget: Budget) -> Solution:
-        solution = self.fit(budget)
-        if solution.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt(solution.message)
-        return solution
+    def _one_by_one(self, budgets: list[Budget]) -> list[Solution]:
+        """The fits, each with its share of the time that is left, where there is a limit for all of them."""
+        solutions = []
+        for i, budget in enumerate(budgets):
+            with limited(seconds_left() / (len(budgets) - i)):
+                solutions.append(self.fit(budget))
+            if solutions[-1].status is Status.INTERRUPTED:
+                raise KeyboardInterrupt(solutions[-1].message)
+        return solutions
 
     @property
     def keep(self) -> Features | None:
@@ -205,12 +216,16 @@ class Task:
             resume=self.resume,
         )
         coef, intercept = self.border.outside(found.x)
-        certificate = found.certificate
+        certificate, message = found.certificate, found.message
         if coef.dtype == np.float32:  # ψ of what is handed out; where it has kinks, rounding shows
             rounded = self.border.inside(coef.astype(np.float64), intercept.astype(np.float64))
-            certificate = replace(certificate, psi=self.objective.value_and_gradient(rounded)[0])
+            try:
+                with _at_the_end(found.status):
+                    certificate = replace(certificate, psi=self.objective.value_and_gradient(rounded)[0])
+            except TimeLimitError:
+                message = f"{message} {_NOT_ROUNDED}"
         return Solution(
-            coef, intercept, certificate, found.multiplier, found.status, found.message, found.n_refits, found.history
+            coef, intercept, certificate, found.multiplier, found.status, message, found.n_refits, found.history
         )
 
     def _within(self, level: float, previous: Vector | None) -> Solution:
@@ -226,18 +241,22 @@ class Task:
             resume=self.resume,
             **options,
         )
-        coef, intercept = self.border.outside(self._shortest(found.x, problem))
-        certificate = found.certificate
+        coef, intercept = self.border.outside(problem.obeying(self._shortest(found.x, problem)))
+        certificate, message = found.certificate, found.message
         if coef.dtype == np.float32:  # what is handed out is not what was certified
             rounded = self.border.inside(coef.astype(np.float64), intercept.astype(np.float64))
-            certificate = certify(problem, rounded)
+            try:
+                with _at_the_end(found.status):
+                    certificate = certify(problem, rounded, found.null, seconds=max(seconds_to_finish(), 0.0))
+            except TimeLimitError:
+                message = f"{message} {_NOT_ROUNDED}"
         return Solution(
             coef,
             intercept,
             certificate,
             certificate.multiplier,
             found.status,
-            found.message,
+            message,
             found.n_outer,
             found.history,
         )
@@ -258,8 +277,21 @@ class Task:
             x = np.where(problem.must_be_nonnegative(), np.maximum(x, 0.0), x)
         return problem.cut(x)
 
+    def constraint_at(self, level: float) -> Constraint:
+        """Return the constraint, with a slope smaller by ulps where `level` is a whole number of caps but for rounding.
+
+        m times the cap may round to less than m coefficients at the cap cost: then only m − 1 would fit.
+        """
+        constraint = self.constraint
+        if not isinstance(constraint, MCP | SCAD):
+            return constraint
+        count = round(level / constraint.cap)
+        while 0 < count * Fraction(constraint.cap) - Fraction(level) <= count * _ROUNDING * Fraction(constraint.cap):
+            constraint = replace(constraint, lam=math.nextafter(constraint.lam, 0.0))
+        return constraint
+
     def _problem(self, level: float) -> Problem:
-        return Problem(self.objective, self.constraint, level, self.feature_weight, self.positive)
+        return Problem(self.objective, self.constraint_at(level), level, self.feature_weight, self.positive)
 
     def features(self, x: Vector) -> Features:
         """The features that are not zero, but for the intercept."""
@@ -269,3 +301,12 @@ class Task:
     def observed_by(self, observer: Observer | None) -> Task:
         """The same, with somebody to be told."""
         return replace(self, observer=observer)
+
+
+@contextmanager
+def _at_the_end(status: Status) -> Iterator[None]:
+    """Do what is left to do after a fit that ended so, as far as there is time."""
+    if status is Status.INTERRUPTED:
+        end_now()
+    with finishing():
+        yield

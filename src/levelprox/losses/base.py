@@ -105,6 +105,10 @@ class Loss(ABC):
         """Whether ℓ(z + t·direction, b) falls for ever as t grows, sample by sample; asked where not `attained`."""
         return b * direction > 0
 
+    def infimum(self, b: Vector) -> Vector:
+        """inf over z of ℓ(z, b), for each target."""
+        return np.zeros_like(b)
+
     @property
     def convex_start(self) -> Loss | None:
         """For a loss that is not convex, a convex one L that leads to good minima of it; None for a convex loss.

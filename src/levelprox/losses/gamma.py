@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from levelprox.losses.base import Vector
 from levelprox.losses.log_link import LogLink
 
 
@@ -19,6 +22,9 @@ class Gamma(LogLink):
 
     name = "gamma"
     kind = "positive"
+
+    def infimum(self, b: Vector) -> Vector:
+        return np.asarray(1 + np.log(b))
 
     def pointwise(self, xp: Any, z: Any, b: Any) -> tuple[Any, Any, Any]:
         root = xp.exp(-0.5 * z)  # exp(-z) alone may leave the range where the product with b does not

@@ -32,6 +32,9 @@ class Poisson(LogLink):
     def falls_for_ever(self, direction: Vector, b: Vector) -> NDArray[np.bool_]:
         return np.asarray((b == 0) & (direction < 0), dtype=np.bool_)
 
+    def infimum(self, b: Vector) -> Vector:
+        return np.asarray(b - b * np.log(np.where(b > 0, b, 1.0)))
+
     def pointwise(self, xp: Any, z: Any, b: Any) -> tuple[Any, Any, Any]:
         e = xp.exp(z)
         part = xp.exp(z - 10.0)  # exp(z) may be out of range where its difference to bz is not

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from levelprox.losses import Loss
 from levelprox.objectives.base import Vector
 from levelprox.objectives.curved import Curved, Matrix
+from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.shards import Form
 
@@ -125,11 +126,12 @@ class Traffic:
 
 
 class Ledger:
-    """What a model and all its restrictions share: what has been asked, and where last."""
+    """What a model and all its restrictions share: what has been asked, and where last; the size of all columns."""
 
     def __init__(self) -> None:
         self.traffic = Traffic()
         self.place: Place | None = None
+        self.feature_scale: FeatureScale | None = None  # of all features
 
 
 class Place:
@@ -185,6 +187,25 @@ class Asked(Curved):
     def column_squares(self) -> Vector:
         """Σ s_i a_ij² / Σ s of every feature that this is a function of."""
 
+    @abstractmethod
+    def accuracy(self, x: Vector) -> float:
+        """The share of the samples, by weight, whose class has the largest margin at x; of labels only."""
+
+    @property
+    @abstractmethod
+    def column_means(self) -> Vector:
+        """Σ s_i a_ij / Σ s of every feature that this is a function of."""
+
+    @property
+    def feature_scale(self) -> FeatureScale:
+        if self.ledger.feature_scale is None:
+            whole = copy.copy(self)
+            whole.features = np.arange(self.n_all)
+            means = whole.column_means if self.form.fit_intercept and self.form.center is None else None
+            squares = np.ones(self.n_all) if self.form.standardized else whole.column_squares
+            self.ledger.feature_scale = FeatureScale.of_moments(squares, means, whole.exempt)
+        return self.ledger.feature_scale.restrict(self.features)
+
     @property
     def traffic(self) -> Traffic:
         """Rounds and bytes so far, of this model and all its restrictions."""
@@ -204,6 +225,10 @@ class Asked(Curved):
     def exempt(self) -> NDArray[np.intp]:
         last = np.flatnonzero(self.features == self.n_all - 1)
         return last if self.form.fit_intercept else last[:0]
+
+    @property
+    def infimum(self) -> float:
+        return 0.0 if self.loss.kind in ("regression", "margin") else -np.inf
 
     @property
     def attained(self) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.designs import Design
+from levelprox.objectives.feature_scale import FeatureScale
 
 Vector = NDArray[np.float64]
 
@@ -56,14 +57,29 @@ class Objective(ABC):
         """μ of Assumption 1: ψ + μ/2 ‖·‖² is convex. 0 for convex ψ."""
 
     @property
+    def convex(self) -> bool:
+        """Whether ψ is known to be convex; cheap, where `weak_convexity` may need passes over the data."""
+        return self.weak_convexity == 0
+
+    @property
     @abstractmethod
     def curvature(self) -> float:
         """A typical size of the second derivative of ψ along one coordinate; it sets the scale of γ."""
 
     @property
+    def feature_scale(self) -> FeatureScale | None:
+        """In which units ∇ψ is measured, feature by feature; None where nothing is known of the features."""
+        return None
+
+    @property
     def smoothness(self) -> float:
         """L: how fast ∇ψ can change. inf where it is not known."""
         return math.inf
+
+    @property
+    def bounded_curvature(self) -> bool:
+        """Whether `smoothness` is finite; cheap, where L itself may need passes over the data."""
+        return math.isfinite(self.smoothness)
 
     @property
     def nonsmoothness(self) -> float:
@@ -79,6 +95,11 @@ class Objective(ABC):
     def compiled(self) -> object:
         """What the compiled subsolvers evaluate: a kernel, or `value_and_gradient` itself."""
         return self.value_and_gradient
+
+    @property
+    def infimum(self) -> float:
+        """A lower bound of ψ; −inf where none is known."""
+        return -math.inf
 
     @property
     def attained(self) -> bool:
@@ -134,10 +155,38 @@ class Subgradients:
     radius : ndarray of shape (m,)
     guess : ndarray of shape (m,)
         Some ρ of the set, perhaps a good one.
+    slopes : ndarray of shape (n,)
+        The slopes of all samples at ρ = 0.
+    kinks : ndarray of int of shape (m,)
+        Which samples sit at a kink.
+    share : ndarray of shape (m,)
+        Their weights in the mean.
     """
 
-    def __init__(self, center: Vector, rows: Design, radius: Vector, guess: Vector) -> None:
+    def __init__(
+        self,
+        center: Vector,
+        rows: Design,
+        radius: Vector,
+        guess: Vector,
+        slopes: Vector,
+        kinks: NDArray[np.intp],
+        share: Vector,
+    ) -> None:
         self.center = center
         self.rows = rows
         self.radius = radius
         self.guess = guess
+        self.slopes = slopes
+        self.kinks = kinks
+        self.share = share
+
+    def gradient(self, rho: Vector) -> Vector:
+        """The subgradient that ρ stands for."""
+        return np.asarray(self.center + self.rows.rmatvec(rho), np.float64)
+
+    def slopes_at(self, rho: Vector) -> Vector:
+        """The slopes of all samples that make it."""
+        slopes = self.slopes.copy()
+        slopes[self.kinks] += rho / self.share
+        return slopes

@@ -14,11 +14,12 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox.designs import Design, InterceptDesign, as_design, scaled_by
+from levelprox.designs import Design, InterceptDesign, as_design, scaled_by, standardised, unstandardised
 from levelprox.errors import InvalidInputError
 from levelprox.losses import check_weights
 from levelprox.objectives.base import Vector
 from levelprox.objectives.curved import Matrix
+from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.model import Model
 from levelprox.validation import as_array, finite, real_array
 
@@ -61,7 +62,7 @@ class ByClass(Model):
         self.offset = None if offset is None else _check_offset(offset, (n, self.width))
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in self.__dict__.items() if name not in self.derived}
+        return {name: value for name, value in self.__dict__.items() if name not in (*self.derived, "feature_scale")}
 
     @property
     def dimension(self) -> int:
@@ -70,6 +71,14 @@ class ByClass(Model):
     @property
     def exempt(self) -> NDArray[np.intp]:
         return self.design.ones.astype(np.intp, copy=False)
+
+    @property
+    def infimum(self) -> float:
+        return 0.0
+
+    @cached_property
+    def feature_scale(self) -> FeatureScale:
+        return FeatureScale.of_design(self.design, self._share)
 
     @property
     def n_margins(self) -> int:
@@ -89,7 +98,10 @@ class ByClass(Model):
 
     def restrict(self, W: NDArray[np.intp]) -> Self:
         """ψ as a function of the features in W, of K coefficients each, the others held at zero."""
-        return self._with_design(self.design.view(W))
+        part = self._with_design(self.design.view(W))
+        if "feature_scale" in self.__dict__:  # in units of a typical column of the whole
+            part.__dict__["feature_scale"] = self.feature_scale.restrict(W)
+        return part
 
     def scaled(self, scale: Vector) -> Self:
         return self._with_design(scaled_by(self.design, scale))
@@ -97,6 +109,15 @@ class ByClass(Model):
     def over(self, X: Matrix) -> Self:
         """The same samples with other features: the columns of X."""
         return self._with_design(as_design(X))
+
+    def standardised(self) -> Self | None:
+        """Return the model over centred and scaled columns; None unless their means or units would cost digits."""
+        design = standardised(self.design, self.sample_weight)
+        return None if design is None else self._with_design(design)
+
+    def unstandardised(self, x: Vector) -> Vector:
+        """Return the coefficients for the data themselves, of coefficients for what `standardised` returned."""
+        return unstandardised(self.design, x.reshape(-1, self.width)).ravel()
 
     def _with_design(self, design: Design) -> Self:
         """The same samples with other features: all but X is shared, and was checked."""
@@ -117,6 +138,16 @@ class ByClass(Model):
     def _pulled_back(self, r: Matrix) -> Vector:
         """X'r of every class, as a flat gradient."""
         return np.stack([self.design.rmatvec(column) for column in r.T], axis=1).ravel()
+
+    @property
+    def origin(self) -> Matrix:
+        """The margins at zero."""
+        return np.zeros((self.design.shape[0], self.width)) if self.offset is None else self.offset
+
+    @property
+    def share(self) -> Vector:
+        """s_i / Σ s."""
+        return self._share
 
     @cached_property
     def _share(self) -> Vector:

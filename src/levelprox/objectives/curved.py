@@ -64,7 +64,8 @@ class Curved(Objective):
         From the margins before it: the rounding of A·dx is that of a small number, so ψ at both ends can be compared.
         """
         z = z + self.moved(dx)
-        return z, self.gradient_of(z), self.hessian_of(z, True) if with_hessian else None
+        bends = with_hessian and bool(np.all(np.isfinite(z)))
+        return z, self.gradient_of(z), self.hessian_of(z, True) if bends else None
 
     def along(self, before: Vector, after: Vector) -> Callable[[float], float]:
         """t ↦ F(z + t(z⁺ − z)) for margins z before and z⁺ after a step: margins are linear in the step."""

@@ -15,27 +15,40 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
-from levelprox.designs import Design, InterceptDesign, as_design, scaled_by
+from levelprox.designs import (
+    Design,
+    InterceptDesign,
+    ScaledDesign,
+    as_design,
+    scaled_by,
+    standardised,
+    unstandardised,
+)
 from levelprox.errors import InvalidInputError
+from levelprox.limits import TimeLimitError, interruptible, seconds_left
 from levelprox.losses import Loss, check_weights, loss_by_name
 from levelprox.losses.base import vector
 from levelprox.objectives.base import Subgradients, Vector
 from levelprox.objectives.curved import Matrix
+from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.model import Model
 from levelprox.validation import finite
 
-# Margins this close to a kink, relative to what they are a sum of, count as at it.
+# Margins this close to a kink, relative to the terms that they are summed from, count as at it.
 _KINK = 1e-12
 _ALL = slice(None)
 #: Times x: where to look whether a bounded loss still falls.
 FARTHER = 2.0 ** np.arange(8)
 # What is computed from X once, and not pickled.
-_DERIVED = ("compiled", "by_rows", "row_squares", "curvature", "_column_squares", "_largest_eigenvalue")
+_DERIVED = (
+    *("compiled", "by_rows", "row_squares", "curvature", "feature_scale"),
+    *("_column_squares", "_eigenvalue"),
+)
 
 
 def gains_for_ever(values: list[float]) -> bool:
-    """Whether a bounded loss only falls, ever farther out on a ray."""
-    return values[-1] < values[0] and bool(np.all(np.diff(values) <= 0))
+    """Whether a bounded loss only falls, ever farther out on a ray; 0 is reached only by rounding."""
+    return (values[-1] < values[0] or values[0] == 0) and bool(np.all(np.diff(values) <= 0))
 
 
 class _ColumnSquares(NamedTuple):
@@ -67,6 +80,8 @@ class LinearModel(Model):
     fit_intercept : bool, default=False
         Whether to add a column of ones to X: the last coordinate is then the intercept, which never counts.
     """
+
+    _eigenvalue: float  # once it is known
 
     def __init__(
         self,
@@ -136,6 +151,8 @@ class LinearModel(Model):
     def restrict(self, W: NDArray[np.intp]) -> LinearModel:
         part = copy.copy(self)  # all but X is shared: the samples are the same, and were checked
         part.design = self.design.view(W)
+        if "feature_scale" in self.__dict__:  # in units of a typical column of the whole
+            part.__dict__["feature_scale"] = self.feature_scale.restrict(W)
         return part
 
     @cached_property
@@ -146,28 +163,46 @@ class LinearModel(Model):
         bend = self.loss.typical_curvature(margins, self.target, self.sample_weight)
         return float(bend * squares.mean) if squares.total > 0 else 1.0
 
+    @cached_property
+    def feature_scale(self) -> FeatureScale:
+        assert self._column_squares  # a norm that overflows is an error
+        return FeatureScale.of_design(self.design, self._share)
+
     @property
     def weak_convexity(self) -> float:
         """μ_ℓ · λ_max(Xᵀ diag(s) X / Σ s): how far ψ can be from convex."""
-        return self.loss.weak_convexity * self._largest_eigenvalue if self.loss.weak_convexity else 0.0
+        return self.loss.weak_convexity * self._largest_eigenvalue() if self.loss.weak_convexity else 0.0
+
+    @property
+    def convex(self) -> bool:
+        return self.loss.weak_convexity == 0
 
     @property
     def smoothness(self) -> float:
         """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for losses of straight pieces, inf where ℓ'' has no bound."""
-        if self.smooth and math.isinf(self.loss.smoothness):
+        if not self.bounded_curvature:
             return math.inf
-        return self.loss.smoothness * self._largest_eigenvalue if self.smooth else 0.0
+        return self.loss.smoothness * self._largest_eigenvalue() if self.smooth else 0.0
+
+    @property
+    def bounded_curvature(self) -> bool:
+        return not self.smooth or math.isfinite(self.loss.smoothness)
 
     @property
     def nonsmoothness(self) -> float:
         """M = jump of ℓ' · √λ_max(Xᵀ diag(s) X / Σ s), as Σ s_i |⟨a_i, d⟩| / Σ s ≤ √λ_max ‖d‖."""
-        return self.loss.jump * math.sqrt(self._largest_eigenvalue) if self.loss.jump else 0.0
+        return self.loss.jump * math.sqrt(self._largest_eigenvalue()) if self.loss.jump else 0.0
 
     @property
     def noise(self) -> float:
         """σ = sup |ℓ'| · √(Σ s_i ‖a_i‖² / Σ s) for a sample drawn with probability s_i / Σ s."""
         total = self._column_squares.total
         return self.loss.lipschitz * math.sqrt(total) if total > 0 else 0.0
+
+    @property
+    def infimum(self) -> float:
+        """The mean of what each sample would have if it were fitted perfectly."""
+        return float(np.sum(self._share * self.loss.infimum(self.target)))
 
     @property
     def attained(self) -> bool:
@@ -183,6 +218,8 @@ class LinearModel(Model):
         other = copy.copy(self)
         other.loss = loss
         other.smooth = other.curved = loss.smooth
+        if "feature_scale" in self.__dict__:
+            other.__dict__["feature_scale"] = self.feature_scale
         return other
 
     def first_guess(self) -> Vector:
@@ -276,8 +313,43 @@ class LinearModel(Model):
     def concordance(self) -> float:
         return self.loss.concordance
 
+    @property
+    def bounded_by_zero(self) -> bool:
+        return self.loss.kind in ("regression", "margin")
+
     def column_magnitudes(self) -> Vector:
         return self.design.column_magnitudes()
+
+    def standardised(self) -> LinearModel | None:
+        """Return the model over centred and scaled columns; None unless their means or units would cost digits."""
+        design = standardised(self.design, self.sample_weight)
+        if design is None:
+            return None
+        whole = copy.copy(self)
+        for name in _DERIVED:
+            whole.__dict__.pop(name, None)
+        whole.design = design
+        return whole
+
+    def column_noise(self) -> Vector | None:
+        """Return the relative error of centred columns, whose entries have the last digits of their means."""
+        design = self.design
+        scaled = design.base if isinstance(design, InterceptDesign) else design
+        if not isinstance(scaled, ScaledDesign) or scaled.center_ is None:
+            return None
+        noise = np.finfo(np.float64).eps * np.abs(scaled.center_)
+        noise = noise if scaled.scale_ is None else noise / scaled.scale_
+        return np.insert(noise, design.ones - np.arange(design.ones.size), 0.0) if design is not scaled else noise
+
+    def unstandardised(self, x: Vector) -> Vector:
+        """Return the coefficients for the data themselves, of coefficients for what `standardised` returned."""
+        return unstandardised(self.design, x[:, None])[:, 0]
+
+    def typical_curvatures(self) -> Vector:
+        """Return a typical ℓ'' of the loss times Σ s_i X_ij² / Σ s_i, one number for each coordinate."""
+        margins = np.zeros_like(self.target) if self.offset is None else self.offset
+        bend = self.loss.typical_curvature(margins, self.target, self.sample_weight)
+        return np.asarray(bend * self.design.column_squares(self._share), np.float64)
 
     def scaled(self, scale: Vector) -> LinearModel:
         whole = copy.copy(self)
@@ -313,12 +385,12 @@ class LinearModel(Model):
 
     def near_a_kink(self, x: Vector) -> Vector:
         """How close to its kink a margin counts as at it: some of the last digits that it can have at x."""
-        size = np.abs(self.target) + self._row_magnitudes * float(np.sqrt(np.sum(x * x)))
-        return _KINK * (size if self.offset is None else size + np.abs(self.offset))
+        return _KINK * self.margin_magnitudes(x)
 
-    @cached_property
-    def _row_magnitudes(self) -> Vector:
-        return self.design.row_magnitudes()
+    def margin_magnitudes(self, x: Vector) -> Vector:
+        """Σ_j |a_ij x_j| + |o_i| + |b_i|: the terms of z_i − b_i, to which its rounding is proportional."""
+        size = np.abs(self.target) + self.design.row_magnitudes(x)
+        return size if self.offset is None else size + np.abs(self.offset)
 
     def counted(self, values: Vector) -> Vector:
         """Those of the samples that have a weight."""
@@ -341,7 +413,13 @@ class LinearModel(Model):
         middle, radius = (low + high) / 2, (share * (high - low) / 2)[kinks]
         guess = np.zeros(kinks.size) if hint is None else (share * (hint - middle))[kinks]
         center = self.design.rmatvec(share * middle)
-        return Subgradients(center, self.design.rows(kinks), radius, np.clip(guess, -radius, radius))
+        guess = np.clip(guess, -radius, radius)
+        return Subgradients(center, self.design.rows(kinks), radius, guess, middle, kinks, share[kinks])
+
+    @property
+    def share(self) -> Vector:
+        """s_i / Σ s."""
+        return self._share
 
     @cached_property
     def _share(self) -> Vector:
@@ -367,9 +445,20 @@ class LinearModel(Model):
     def __repr__(self) -> str:
         return f"LinearModel({self.design!r}, loss={self.loss!r})"
 
-    @cached_property
     def _largest_eigenvalue(self) -> float:
-        """λ_max(Xᵀ diag(s) X / Σ s) by Lanczos, with its residual added; at most the trace."""
+        """λ_max(Xᵀ diag(s) X / Σ s), or the trace, which is no less, where the time limit leaves no time to find it."""
+        if "_eigenvalue" not in self.__dict__:
+            if seconds_left() <= 0:
+                return self._column_squares.total
+            try:
+                with interruptible():
+                    self._eigenvalue = self._by_lanczos()
+            except TimeLimitError:
+                return self._column_squares.total
+        return self._eigenvalue
+
+    def _by_lanczos(self) -> float:
+        """The largest eigenvalue with its residual added; at most the trace."""
         from scipy.sparse.linalg import (  # slow to import, and only nonconvex losses need it
             ArpackError,
             LinearOperator,
@@ -384,6 +473,8 @@ class LinearModel(Model):
         wide = d > n
 
         def multiply(p: Vector) -> Vector:
+            if seconds_left() <= 0:
+                raise TimeLimitError
             if wide:
                 return root * self.design.matvec(self.design.rmatvec(root * p.ravel()))
             return self.design.rmatvec(self._share * self.design.matvec(p.ravel()))

@@ -30,6 +30,11 @@ class Model(Curved):
         """sup |ℓ‴|/ℓ″ of the loss; inf where that has no bound, or is not known."""
         return math.inf
 
+    @property
+    def bounded_by_zero(self) -> bool:
+        """Whether ψ ≥ 0 everywhere."""
+        return True
+
     @abstractmethod
     def column_magnitudes(self) -> Vector:
         """By how much a coordinate of 1 can change a margin; of shape (d,)."""

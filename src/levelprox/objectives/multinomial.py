@@ -87,6 +87,10 @@ class MultinomialModel(ByClass):
         return 0.0
 
     @property
+    def bounded_curvature(self) -> bool:
+        return True
+
+    @property
     def smoothness(self) -> float:
         """L = 1/2 · λ_max(Xᵀ diag(s) X / Σ s)."""
         return Multinomial.smoothness / 0.25 * self.one_class.smoothness

@@ -349,6 +349,12 @@ class DeviceModel(Asked):
         return np.asarray(whole[self.features], np.float64)
 
     @property
+    def column_means(self) -> Vector:
+        weights, total = self.samples.weights, self.samples.total
+        whole = self._once("means", lambda: self.namespace.to_host(self.design.rmatvec(weights) / total))
+        return np.asarray(whole[self.features], np.float64)
+
+    @property
     def _whole_squares(self) -> Any:
         """Of all features, on the device; a pass over X, the first time it is asked for."""
         return self._once("squares", lambda: self.design.column_squares(self.samples.weights) / self.samples.total)
@@ -436,6 +442,12 @@ class DeviceModel(Asked):
             return gains_for_ever(self.ask(far).values.tolist())
         falls, rises = self.losses.outlook(self.design.columns(features).matvec(point))
         return falls and not rises
+
+    def accuracy(self, x: Vector) -> float:
+        rows = np.asarray(x, np.float64).reshape(-1, self.width)
+        used = np.flatnonzero(np.any(rows, axis=1))
+        used = used if used.size else np.arange(1)  # x = 0: margins that are 0, of any feature
+        return self.losses.accuracy(self.design.columns(self.features[used]).matvec(rows[used]))
 
     def advice(self) -> str:
         squares = self._squares
@@ -538,6 +550,16 @@ class Losses:
         left = self.target[:, 0] if self.offset is None else self.target[:, 0] - self.offset[:, 0]
         weight = self.namespace.zeros((self.n,), _DOUBLE) + 1 if self.weight is None else self.weight
         return float(self.namespace.to_host(weighted_median(self.namespace, left, weight)))
+
+    def accuracy(self, z: Any) -> float:
+        """The share of the samples whose class has the largest margin, o being added to z."""
+        z = z if self.offset is None else z + self.offset
+        if self.width == 1:
+            right = (z[:, 0] > 0) == (self.target[:, 0] > 0)
+        else:
+            own = self.namespace.cast(self.target, _DOUBLE)
+            right = self.xp.argmax(z, axis=1) == self.xp.argmax(own, axis=1)
+        return float(self.namespace.to_host(self.weighted(self.namespace.cast(right, _DOUBLE)).sum())) / self.total
 
     def outlook(self, direction: Any) -> tuple[bool, bool]:
         """Whether some losses fall for ever as margins move in a direction, and whether some rise."""

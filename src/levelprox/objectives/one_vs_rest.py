@@ -131,6 +131,14 @@ class OneVsRestModel(ByClass):
         return self.parts[0].weak_convexity
 
     @property
+    def convex(self) -> bool:
+        return self.loss.weak_convexity == 0
+
+    @property
+    def bounded_curvature(self) -> bool:
+        return self.parts[0].bounded_curvature
+
+    @property
     def smoothness(self) -> float:
         """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for losses of straight pieces."""
         return self.parts[0].smoothness

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from levelprox.objectives.base import Vector
 from levelprox.objectives.curved import Curved, Matrix
+from levelprox.objectives.feature_scale import FeatureScale
 
 
 class Quadratic(Curved):
@@ -30,16 +31,31 @@ class Quadratic(Curved):
         H.
     width : int, default=1
         Coefficients per feature.
+    feature_scale : FeatureScale, optional
+        That of the ψ of which this is a model.
     """
 
     curved = True
 
-    def __init__(self, center: Vector, value: float, gradient: Vector, hessian: Matrix, width: int = 1) -> None:
+    def __init__(
+        self,
+        center: Vector,
+        value: float,
+        gradient: Vector,
+        hessian: Matrix,
+        width: int = 1,
+        feature_scale: FeatureScale | None = None,
+    ) -> None:
         self.center = center
         self.value = value
         self.gradient = gradient
         self.hessian = hessian
         self.width = width
+        self._feature_scale = feature_scale
+
+    @property
+    def feature_scale(self) -> FeatureScale | None:
+        return self._feature_scale
 
     @property
     def dimension(self) -> int:
@@ -61,6 +77,7 @@ class Quadratic(Curved):
             gradient[coordinates],
             self.hessian[np.ix_(coordinates, coordinates)],
             self.width,
+            None if self._feature_scale is None else self._feature_scale.restrict(W),
         )
 
     @property

@@ -74,6 +74,8 @@ class Summary:
         Samples.
     squares : ndarray of shape (d,)
         Σ s_i a_ij².
+    sums : ndarray of shape (d,)
+        Σ s_i a_ij.
     bend : float
         A typical ℓ'' where ψ begins, times Σ s.
     middle : float
@@ -83,6 +85,7 @@ class Summary:
     total: float
     count: int
     squares: Vector
+    sums: Vector
     bend: float
     middle: float
 
@@ -91,6 +94,7 @@ class Summary:
             self.total + other.total,
             self.count + other.count,
             self.squares + other.squares,
+            self.sums + other.sums,
             self.bend + other.bend,
             self.middle + other.middle,
         )
@@ -107,7 +111,9 @@ class Summarising:
             bend = model.loss.typical_curvature(model.origin, model.target, model.sample_weight)
             guess = model.first_guess()
             middle = float(guess[model.exempt[0]]) if model.exempt.size else 0.0
-        return Summary(S, model.design.shape[0], model.design.column_squares(weight), S * bend, S * middle)
+        design = model.design
+        squares, sums = design.column_squares(weight), design.weighted_sums(weight)
+        return Summary(S, design.shape[0], squares, sums, S * bend, S * middle)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +137,21 @@ class LookingAlong:
     def __call__(self, shard: Shard) -> Outlook:
         falls, rises = shard.part(self.features).outlook(self.x)
         return Outlook(falls, rises)
+
+
+@dataclass(frozen=True, eq=False)
+class CountingRight:
+    """The weight of the samples of a shard whose class is predicted by x over some features."""
+
+    features: Features
+    x: Vector
+
+    def __call__(self, shard: Shard) -> float:
+        assert shard.form is not None and shard.form.classes is not None
+        z = shard.part(self.features).margins(self.x)
+        chosen = (z > 0).astype(np.intp) if z.ndim == 1 else np.argmax(z, axis=1)
+        right = shard.form.classes[chosen] == shard.y
+        return float(np.sum(right if shard.weight is None else shard.weight[right]))
 
 
 class Shards(Source):
@@ -203,6 +224,13 @@ class ShardedModel(Asked):
     def answer(self, question: Question) -> Answer:
         return self.shards.total(Evaluation(question)).times(1 / self.summary.total)
 
+    def accuracy(self, x: Vector) -> float:
+        rows = np.asarray(x, np.float64).reshape(-1, self.width)
+        used = np.flatnonzero(np.any(rows, axis=1))
+        used = used if used.size else np.arange(1)  # x = 0: margins that are 0, of any feature
+        right = self.shards.total(CountingRight(self.features[used], rows[used].ravel()))
+        return right / self.summary.total
+
     @property
     def n_margins(self) -> int:
         return self.summary.count * self.width
@@ -210,6 +238,10 @@ class ShardedModel(Asked):
     @property
     def column_squares(self) -> Vector:
         return self.summary.squares[self.features] / self.summary.total
+
+    @property
+    def column_means(self) -> Vector:
+        return self.summary.sums[self.features] / self.summary.total
 
     @property
     def curvature(self) -> float:

@@ -116,6 +116,11 @@ class Form:
         """Coefficients of a feature."""
         return 1 if self.classes is None or self.classes.size == 2 else self.classes.size
 
+    @property
+    def standardized(self) -> bool:
+        """Whether columns are taken to have mean square 1, with mean 0 where there is an intercept."""
+        return self.scale is not None and (self.center is not None or not self.fit_intercept)
+
     def model(self, design: Design, y: NDArray[Any], weight: Vector | None, offset: Vector | None) -> Model:
         """ψ of some of the samples; X was checked."""
         if self.center is not None or self.scale is not None:

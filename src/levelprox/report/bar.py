@@ -6,10 +6,10 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
-from levelprox.report.progress import Line, in_words
+from levelprox.report.progress import Line, in_words, is_terminal
 from levelprox.result import Record
 from levelprox.subset import SubsetRecord
 
@@ -73,7 +73,7 @@ class Passes:
 
     def __init__(self, title: str, stream: TextIO | None = None) -> None:
         self.title, self.line = title, Line(stream)
-        self.line.every = _ON_A_TERMINAL if _is_terminal(self.line.stream) else _ELSEWHERE
+        self.line.every = _ON_A_TERMINAL if is_terminal(self.line.stream) else _ELSEWHERE
 
     def __call__(self, done: int, total: int, what: str) -> None:
         """So many chunks of a pass are done."""
@@ -98,7 +98,7 @@ class Lines(Progress):
     def __init__(self, title: str, total: int | None, what: str, stream: TextIO | None = None) -> None:
         self.title, self.total, self.what = title, total, what
         self.line = Line(stream)
-        self.line.every = _ON_A_TERMINAL if _is_terminal(self.line.stream) else _ELSEWHERE
+        self.line.every = _ON_A_TERMINAL if is_terminal(self.line.stream) else _ELSEWHERE
         self.began, self.done = time.monotonic(), 0
         self.told = title
 
@@ -123,7 +123,7 @@ class Lines(Progress):
 
 
 class RichBar(Progress):
-    """Progress as a bar that disappears in the end.
+    """Progress as a bar that disappears in the end; a terminal that is gone is not written to again.
 
     Parameters
     ----------
@@ -152,26 +152,30 @@ class RichBar(Progress):
     def step(self, record: Record | SubsetRecord, used: str = "") -> None:
         part = record.done if isinstance(record, SubsetRecord) else None
         self.bar.tasks[0].total = None if part is None else 1.0  # update() takes None for "as before"
-        self.bar.update(self.task, completed=part or 0.0, told=in_words(record, used))
+        self._update(completed=part or 0.0, told=in_words(record, used))
 
     def aside(self, text: str) -> None:
-        self.bar.update(self.task, besides=text)
+        self._update(besides=text)
 
     def advance(self) -> None:
         self.done += 1
-        self.bar.update(self.task, completed=self.done, told=f"{self.done} of {self.total} {self.what}")
+        self._update(completed=self.done, told=f"{self.done} of {self.total} {self.what}")
 
     def close(self) -> None:
-        self.bar.stop()
+        with suppress(Exception):  # whatever a terminal that is gone may raise
+            self.bar.stop()
+
+    def _update(self, **fields: Any) -> None:
+        with suppress(Exception):
+            self.bar.update(self.task, **fields)
 
 
 def _rich_bar(title: str, total: int | None, what: str, stream: TextIO | None) -> RichBar | None:
     """A bar, where there is a terminal to draw it on, rich to draw it with, and no other live display."""
-    if not _is_terminal(sys.stderr if stream is None else stream):
+    if not is_terminal(sys.stderr if stream is None else stream):
         return None
     try:
         from rich.console import Console
-        from rich.errors import LiveError
     except ImportError:
         return None
     console = Console(stderr=True) if stream is None else Console(file=stream)
@@ -179,9 +183,5 @@ def _rich_bar(title: str, total: int | None, what: str, stream: TextIO | None) -
         return None
     try:
         return RichBar(console, title, total, what)
-    except LiveError:
+    except Exception:  # rich's LiveError where there is another bar, or a terminal that is gone
         return None
-
-
-def _is_terminal(stream: TextIO | None) -> bool:
-    return stream is not None and stream.isatty()

@@ -16,6 +16,7 @@ from levelprox.report.scores import name_and_sign
 Vector = NDArray[np.float64]
 
 _BLUE, _ORANGE = COLOURS[:2]
+_TIE_TOLERANCE = 1e-12  # relative, as where the budget is chosen
 
 
 class CVDisplay:
@@ -35,6 +36,8 @@ class CVDisplay:
         Which one was chosen.
     by : {"n_features", "level"}, default="n_features"
         What the budgets are.
+    diverging : array-like of bool of shape (m,), optional
+        Candidates of which some fits have no minimiser; their points are drawn open.
     score_name : str, default="Score"
         What the y axis is called.
     lower_is_better : bool, default=False
@@ -50,6 +53,8 @@ class CVDisplay:
         Those of the folds.
     band_ : FillBetweenPolyCollection or None
         One standard error to either side.
+    diverging_ : Line2D or None
+        The points of candidates of which some fits diverge.
     chosen_ : Line2D
         The mark of the chosen one.
     other_ : Line2D or None
@@ -68,6 +73,7 @@ class CVDisplay:
         errors: ArrayLike | None = None,
         folds: ArrayLike | None = None,
         by: Axis = "n_features",
+        diverging: ArrayLike | None = None,
         score_name: str = "Score",
         lower_is_better: bool = False,
     ) -> None:
@@ -77,6 +83,9 @@ class CVDisplay:
         self.folds = None if folds is None else np.asarray(folds, np.float64)
         self.chosen = chosen
         self.by = check_axis(by)
+        self.diverging = (
+            np.zeros(self.budgets.shape, np.bool_) if diverging is None else np.asarray(diverging, np.bool_)
+        )
         self.score_name = score_name
         self.lower_is_better = lower_is_better
         if self.scores.shape != self.budgets.shape or not self.budgets.size:
@@ -89,7 +98,8 @@ class CVDisplay:
         """Draw what a fitted estimator chose from.
 
         Scores that are negative losses, as the default and scikit-learn's "neg_…", are drawn as losses. The y axis
-        shows the means and their errors; folds far off leave it.
+        shows the means, or the medians where these decided, and their errors; folds far off leave it. A fit without a
+        minimiser has no information criterion, and no point.
 
         Parameters
         ----------
@@ -110,15 +120,17 @@ class CVDisplay:
         by: Axis = "n_features" if "n_features" in results else "level"
         shared = {"budgets": results[by], "by": by, "chosen": estimator.best_index_}
         if estimator.criterion != "cv":
-            name = f"{estimator.criterion.upper()}, lower is better"
-            display = cls(scores=results[estimator.criterion], score_name=name, lower_is_better=True, **shared)
+            name, diverging = f"{estimator.criterion.upper()}, lower is better", results.get("diverging")
+            scores = results[estimator.criterion]
+            display = cls(scores=scores, diverging=diverging, score_name=name, lower_is_better=True, **shared)
             return display.plot(ax, **options)
-        name, sign = name_and_sign(estimator.scoring)
+        name, sign = name_and_sign(estimator.scoring_)
         n_folds = sum(key.startswith("split") for key in results)
         display = cls(
-            scores=sign * results["mean_test_score"],
+            scores=sign * results.get("median_test_score", results["mean_test_score"]),
             errors=results["standard_error"],
             folds=sign * np.column_stack([results[f"split{i}_test_score"] for i in range(n_folds)]),
+            diverging=results.get("n_diverging", np.zeros(len(results[by]))) > 0,
             score_name=name,
             lower_is_better=sign < 0,
             **shared,
@@ -127,8 +139,10 @@ class CVDisplay:
 
     @property
     def best(self) -> int:
-        """The best score; of equal ones the smallest budget."""
-        return int(np.nanargmin(self.scores) if self.lower_is_better else np.nanargmax(self.scores))
+        """The best score; of those equal up to rounding, the smallest budget."""
+        values = -self.scores if self.lower_is_better else self.scores
+        highest = float(np.nanmax(values))
+        return int(np.argmax(values >= highest - (_TIE_TOLERANCE * abs(highest) if np.isfinite(highest) else 0.0)))
 
     @property
     def within_one_standard_error(self) -> int:
@@ -162,6 +176,12 @@ class CVDisplay:
             self.band_ = panel.fill_between(self.budgets, low, high, color=_BLUE, alpha=0.16, lw=0, zorder=2)
         style = {"color": _BLUE, "lw": 1.8, "marker": "o", "ms": 3.5, "zorder": 3, **(line_kw or {})}
         (self.line_,) = panel.plot(self.budgets, self.scores, **style)
+        self.diverging_ = None
+        if np.any(self.diverging):
+            points = self.budgets[self.diverging], self.scores[self.diverging]
+            open_circles = {"mfc": "white", "mec": style["color"], "ms": 4.5, "zorder": 3.5}
+            (self.diverging_,) = panel.plot(*points, "o", label="some fits diverge", **open_circles)
+            panel.legend(handles=[self.diverging_], frameon=False, fontsize="small", labelcolor=INK)
         panel.margins(x=0.03)
         self._mark(panel, before)
         panel.set_xlabel(label_of(self.by), color=INK)

@@ -85,7 +85,10 @@ def optimality_words(estimator: Any) -> list[tuple[str, str]]:
             ("one for another", str(certificate.exchanges)),
         ]
     against = "within" if certificate.kkt <= estimator.tol else "above"
-    return [("KKT residual", f"{certificate.kkt:.1e}, {against} tol = {estimator.tol:.1e}")]
+    rows = [("KKT residual", f"{certificate.kkt:.1e}, {against} tol = {estimator.tol:.1e}")]
+    if certificate.possible_gain is not None:
+        rows.append(("possible gain", f"the loss can fall by at most {certificate.possible_gain:.1e} near this fit"))
+    return rows
 
 
 def price_words(estimator: Any) -> str:
@@ -94,10 +97,12 @@ def price_words(estimator: Any) -> str:
     if isinstance(certificate, SubsetCertificate):
         if math.isnan(certificate.multiplier):
             return "not examined: the fit was stopped before"
+        seen = certificate.additions
+        partly = "" if seen is None or seen.proved else f" ({seen.examined} of {seen.total} features were examined)"
         if certificate.addition is None:
-            return "no single further feature was found that would lower the loss"
+            return f"no single further feature was found that would lower the loss{partly}"
         name = feature_name(estimator, certificate.addition)
-        return f"one more feature, {name!r}, would lower the loss by {certificate.multiplier:.2g}"
+        return f"one more feature, {name!r}, would lower the loss by {certificate.multiplier:.2g}{partly}"
     if certificate.multiplier == 0:
         return "none: the level does not hold the fit back"
     return f"the loss falls by about {certificate.multiplier:.2g} for each unit by which the level rises"

@@ -37,8 +37,19 @@ def in_words(record: Record | SubsetRecord, used: str = "") -> str:
     )
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a stream is a terminal; one that is closed or broken is none."""
+    try:
+        return stream is not None and stream.isatty()
+    except Exception:  # whatever a stream may raise
+        return False
+
+
 class Line:
     """A line of text that changes: rewritten in place on a terminal, else one line after another.
+
+    A stream that cannot be written to, because it is closed, full or broken, is not written to again: no run ends
+    because its progress cannot be shown.
 
     Parameters
     ----------
@@ -49,7 +60,7 @@ class Line:
     """
 
     def __init__(self, stream: TextIO | None = None, every: float = 0.2) -> None:
-        self.stream = sys.stderr if stream is None else stream
+        self.stream: TextIO | None = sys.stderr if stream is None else stream
         self.every = every
         self._next = 0.0
         self._withheld: str | None = None
@@ -69,21 +80,26 @@ class Line:
         if self._withheld is not None:
             self._write(self._withheld)
         if self._open:
-            self.stream.write("\n")
-            self.stream.flush()
+            self._put("\n")
             self._open = False
 
     def _write(self, text: str) -> None:
         self._withheld = None
-        if self.stream is None:
-            return
-        if self.stream.isatty():
+        if is_terminal(self.stream):
             self._open = True
             text = text[: shutil.get_terminal_size().columns - 1]  # one that wraps is not rewritten by \r
-            self.stream.write(f"\r{text}\x1b[K")
+            self._put(f"\r{text}\x1b[K")
         else:
-            self.stream.write(f"{text}\n")
-        self.stream.flush()
+            self._put(f"{text}\n")
+
+    def _put(self, text: str) -> None:
+        if self.stream is None:
+            return
+        try:
+            self.stream.write(text)
+            self.stream.flush()
+        except Exception:  # whatever a stream may raise
+            self.stream = None
 
 
 class ProgressLine(Line):

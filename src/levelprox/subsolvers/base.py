@@ -51,6 +51,10 @@ class Subsolver(ABC):
         """Whether it works with second-order models of ψ that can be held as matrices."""
         return False
 
+    def units(self, objective: Objective) -> Vector | None:
+        """In which units of columns it measures lengths, one for each coordinate; None is 1 everywhere."""
+        return None
+
     def proximal_weight(self, objective: Objective) -> float:
         """γ where none is asked for: 3μ for nonconvex ψ (the paper's), else a small part of its curvature."""
         return 3 * objective.weak_convexity or 1e-3 * objective.curvature

@@ -8,7 +8,6 @@ Nesterov (2004), Introductory Lectures on Convex Optimization, scheme 2.2.19; O'
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -51,7 +50,7 @@ class Nesterov(Subsolver):
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
-        return objective.smooth and not objective.sampled and math.isfinite(objective.smoothness)
+        return objective.smooth and not objective.sampled and objective.bounded_curvature
 
     def limited_to(self, steps: int) -> Nesterov:
         return replace(self, max_steps=steps)

@@ -31,6 +31,7 @@ _PRODUCTS = 500  # with the model; more of them where they are small,
 _WORK, _MOST_PRODUCTS = 3e8, 5_000  # up to so many multiplications
 _FORETOLD = 0.1  # how far the fall of ψ_k may be from what the model foretold
 _SMALL = 1000  # a matrix of this order is always formed
+_SHORTENINGS = 8
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,11 @@ def _search(
 
 
 def _inside(subproblem: Subproblem, x: Vector) -> Vector:
-    """A point between two of the set, where rounding may have carried it out, back in."""
+    """A point between two of the set, where rounding may have carried it out, back in.
+
+    A shorter x is in the set as well, and every coordinate keeps its digits, whatever the units of columns; only where
+    that does not help is it projected.
+    """
     surrogate, (mask, all_nonnegative) = subproblem.surrogate, subproblem.signs
     if surrogate.tau == np.inf:
         return x
@@ -176,5 +181,11 @@ def _inside(subproblem: Subproblem, x: Vector) -> Vector:
     width = subproblem.objective.width
     if width > 1:
         nonnegative = None
-    inside, _ = project(x, u, surrogate.tau, weights=surrogate.weights, nonnegative=nonnegative, width=width)
+    counts = 1.0 if surrogate.weights is None else np.repeat(surrogate.weights > 0, width)
+    inside, excess = project(x, u, surrogate.tau, weights=surrogate.weights, nonnegative=nonnegative, width=width)
+    for _ in range(_SHORTENINGS):
+        if not excess > 0:
+            break
+        x = x * (1 - _LAST_DIGITS * counts)
+        inside, excess = project(x, u, surrogate.tau, weights=surrogate.weights, nonnegative=nonnegative, width=width)
     return cast(Vector, inside)

@@ -28,6 +28,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from levelprox.limits import TimeLimitError
 from levelprox.objectives import LinearModel, Objective
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
@@ -114,6 +115,8 @@ class SGD(Subsolver):
                 )
         except KeyboardInterrupt:
             stop = "interrupted"
+        except TimeLimitError:
+            stop = "seconds"
         return _conclude(subproblem, model, start, progress, stop, longest)
 
     def _longest_step(self, subproblem: Subproblem, model: LinearModel, start: Iterate, batch: int) -> float:
@@ -155,8 +158,8 @@ def _conclude(
             x, multiplier = polished
             psi, gradient = model.value_and_gradient(x)
             evaluations = 2
-    except KeyboardInterrupt:
-        stop = "interrupted"
+    except (KeyboardInterrupt, TimeLimitError) as error:
+        stop = "seconds" if isinstance(error, TimeLimitError) else "interrupted"
         x, psi, gradient = start.x, start.psi, start.gradient
     if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
         stop = "not finite"

@@ -57,6 +57,9 @@ class Smoothing(Subsolver):
     def can_take(cls, objective: Objective) -> bool:
         return isinstance(objective, LinearModel) and not objective.smooth
 
+    def units(self, objective: Objective) -> Vector | None:
+        return self._inner().units(objective)
+
     def limited_to(self, steps: int) -> Smoothing:
         return replace(self, max_steps=steps)
 

@@ -2,7 +2,8 @@
 
     x⁺ = P(x − t ∇ψ_k(x)),   t = ⟨Δx, Δx⟩ / ⟨Δx, Δ∇ψ_k⟩,
 
-accepted when ψ_k(x⁺) ≤ max of the last 5 values − σ/(2t) ‖x⁺ − x‖², else t is halved.
+accepted when ψ_k(x⁺) ≤ max of the last 5 values − σ/(2t) ‖x⁺ − x‖², else t is halved. Where columns differ much in
+size, the same is done in coordinates in which they do not.
 Gong et al. (2013), ICML; Birgin, Martínez, Raydan (2000), SIAM J. Optim. 10(4).
 """
 
@@ -18,7 +19,7 @@ from levelprox.errors import InvalidInputError
 from levelprox.objectives import Objective
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
-from levelprox.subsolvers.base import Subsolver
+from levelprox.subsolvers.base import Subsolver, Vector
 from levelprox.validation import real, whole
 
 
@@ -57,6 +58,12 @@ class Spectral(Subsolver):
     def can_take(cls, objective: Objective) -> bool:
         return objective.smooth and not objective.sampled
 
+    def units(self, objective: Objective) -> Vector | None:
+        """Sizes of columns where these differ much and ψ is convex; else γ > μ is a statement about x itself."""
+        scale = objective.feature_scale
+        units = None if scale is None or objective.weak_convexity > 0 else scale.working_units
+        return None if units is None else np.repeat(units, objective.width)
+
     def limited_to(self, steps: int) -> Spectral:
         return replace(self, max_steps=steps)
 
@@ -68,13 +75,13 @@ class Spectral(Subsolver):
         seconds: float = 1e300,
         rng: np.random.Generator | None = None,
     ) -> Iterate:
-        surrogate = subproblem.surrogate
+        surrogate, units = subproblem.surrogate, subproblem.units
         outcome = _kernels.spectral(
             subproblem.objective.compiled,
             subproblem.set,
-            subproblem.center,
-            start.x,
-            start.gradient,
+            subproblem.center if units is None else units * subproblem.center,
+            start.x if units is None else units * start.x,
+            start.gradient if units is None else start.gradient / units,
             start.psi,
             start.step,
             start.multiplier * surrogate.lam,
@@ -85,11 +92,12 @@ class Spectral(Subsolver):
             self.accuracy,
             tolerance,
             seconds,
+            units,
         )
         return Iterate(
-            x=outcome["x"],
+            x=outcome["x"] if units is None else outcome["x"] / units,
             psi=outcome["psi"],
-            gradient=outcome["gradient"],
+            gradient=outcome["gradient"] if units is None else outcome["gradient"] * units,
             # The projection's multiplier is per unit step and of the constraint divided by λ.
             multiplier=outcome["multiplier"] / surrogate.lam,
             step=outcome["step"],

@@ -25,6 +25,7 @@ import numpy as np
 
 from levelprox import _kernels
 from levelprox.errors import InvalidInputError
+from levelprox.limits import TimeLimitError
 from levelprox.objectives import LinearModel, Objective
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
@@ -113,6 +114,8 @@ class SVRG(Subsolver):
             stop = self._epochs(run, tolerance, seconds)
         except KeyboardInterrupt:
             stop = "interrupted"
+        except TimeLimitError:
+            stop = "seconds"
         return run.iterate(stop)
 
     def _epochs(self, run: _Run, tolerance: float, seconds: float) -> str:

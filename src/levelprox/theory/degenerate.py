@@ -19,18 +19,26 @@ from levelprox.problem import Problem
 Double = NDArray[np.float64]
 
 _EPS = float(np.finfo(np.float64).eps)
+_ROUNDING = 16 * _EPS  # of a level and of the cap, relative to the level
 _FINEST = 1e-3  # a common unit of the weights below this share of the smallest says nothing
 _LARGEST = 10_000  # weights, in common units, up to which their sums are looked through
 _MOST = 100_000  # a level above so many units has a sum within half a unit, near enough
 
 
 def cell(constraint: Constraint, alpha: ArrayLike) -> tuple[Double, Double]:
-    """β and the rest α − β·cap in [0, cap), β the largest whole number; (0, α) without a cap."""
+    """β and the rest α − β·cap in [0, cap), β the largest whole number; (0, α) without a cap.
+
+    The cap and a level of so many caps are both rounded: an α within a few last digits of a whole number of caps is
+    one, and has rest 0.
+    """
     given = np.asarray(alpha, dtype=np.float64)
     if math.isinf(constraint.cap):
         return np.zeros_like(given), given
     rest = np.fmod(given, constraint.cap)  # exact
-    return np.rint((given - rest) / constraint.cap), rest
+    whole = np.rint((given - rest) / constraint.cap)
+    rounding = _ROUNDING * given
+    above = constraint.cap - rest <= rounding
+    return np.where(above, whole + 1, whole), np.where(above | ((rest <= rounding) & (whole > 0)), 0.0, rest)
 
 
 def counted_weights(weights: ArrayLike) -> Double:
@@ -50,7 +58,7 @@ def common_unit(weights: ArrayLike) -> float | None:
     if not counted.size:
         return None
     unit = smallest = float(counted.min())
-    rounding = 16 * _EPS * float(counted.max())
+    rounding = _ROUNDING * float(counted.max())
     while unit >= _FINEST * smallest:
         rest = np.abs(counted - unit * np.rint(counted / unit))
         if np.all(rest <= rounding):

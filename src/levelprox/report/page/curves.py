@@ -62,11 +62,11 @@ def choice_of(family: Family) -> Choice | None:
     if model.criterion != "cv":
         values = _picked(results[model.criterion], rows)
         return Choice(f"{model.criterion.upper()}, lower is better", "", values, [None] * len(rows), 0)
-    name, sign = name_and_sign(model.scoring)
+    name, sign = name_and_sign(model.scoring_)
     scores, joins = sign * results["mean_test_score"], ""
-    if model.scoring is None or _MEAN_LOSS.get(str(model.scoring)) == model._loss().name:
+    if model.scoring_ is None or _MEAN_LOSS.get(str(model.scoring_)) == model._loss().name:
         joins = "loss"
-    elif model.scoring in _ERROR_RATE:
+    elif model.scoring_ in _ERROR_RATE:
         name, scores, joins = "Share of wrong answers of held-out samples", 1 - scores, "error"
     folds = sum(key.startswith("split") for key in results)
     return Choice(name, joins, _picked(scores, rows), _picked(results["standard_error"], rows), folds)

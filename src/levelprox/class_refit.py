@@ -1,0 +1,156 @@
+"""A softmax model fitted over a few columns, whatever their units, means and angles.
+
+The columns are replaced by a basis that is orthonormal with the weights of the samples: centred first where there is
+an intercept, then a QR decomposition with pivoting. Newton steps run over the coefficients of that basis. Where ψ
+hardly bends, as far from the data's own margins, a typical curvature is added, and steps are doubled as long as ψ
+falls.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import qr, solve_triangular
+
+from levelprox.objectives import MultinomialModel
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+_STEPS = 200
+_SPANNED = 1e-12  # of the length of a column: what others leave of it
+_RIDGE = 1e-9  # of the typical curvature
+_LEAST_RIDGE, _MOST_RIDGE = 1e-12, 1e6
+_ARMIJO = 1e-4
+_WORTH = 0.1  # of what a step is foretold to gain, for a step twice as long
+_SHORTEST, _LONGEST = 2.0**-12, 2.0**40
+_SHOWS = 1e-15  # of ψ: what is foretold below it is rounding
+
+
+class Basis:
+    """A basis of the span of columns, orthonormal with the weights of the samples.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n, m)
+    share : ndarray of shape (n,)
+        The weights, which add up to 1.
+    ones : ndarray of int
+        Which columns are constant: the others are centred.
+
+    Attributes
+    ----------
+    columns : ndarray of shape (n, r)
+        The basis.
+    """
+
+    def __init__(self, columns: Matrix, share: Vector, ones: NDArray[np.intp]) -> None:
+        self.ones = ones
+        self.mean = np.zeros(columns.shape[1])
+        self.size = np.max(np.abs(columns), axis=0, initial=0.0)
+        self.size[self.size == 0] = 1.0
+        centred = columns / self.size
+        if ones.size:
+            others = np.delete(np.arange(columns.shape[1]), ones)
+            self.mean[others] = share @ centred[:, others]
+            centred[:, others] -= self.mean[others]
+            centred[:, others] -= share @ centred[:, others]  # what rounding has left of the mean
+        weighted = np.sqrt(share)[:, None] * centred
+        self.length = np.sqrt(np.sum(weighted**2, axis=0))
+        # A column that is constant but for the last digits of its mean is not in the basis.
+        seen = self.length > _SPANNED * np.maximum(1.0, np.abs(self.mean))
+        self.length[~seen] = 1.0
+        _, R, order = qr(np.where(seen, weighted / self.length, 0.0), mode="economic", pivoting=True)
+        rank = int(np.count_nonzero(np.abs(np.diagonal(R)) > _SPANNED))
+        self.R, self.kept = R[:rank, :rank], order[:rank]
+        self.columns = solve_triangular(self.R, (centred / self.length)[:, self.kept].T, trans="T").T
+
+    def inside(self, share: Vector, moved: Matrix) -> Matrix:
+        """Return the coefficients of the basis that move margins as given."""
+        return np.asarray(self.columns.T @ (share[:, None] * moved))
+
+    def outside(self, w: Matrix) -> Matrix:
+        """Return the coefficients of the columns; zero for those that the others span."""
+        x = np.zeros((self.size.size, w.shape[1]))
+        x[self.kept] = solve_triangular(self.R, w) / self.length[self.kept, None]
+        if self.ones.size:
+            x[self.ones[0]] -= self.mean @ x
+        return np.asarray(x / self.size[:, None], np.float64)
+
+
+def class_fit(
+    objective: MultinomialModel, columns: Matrix, ones: NDArray[np.intp], x: Vector, accuracy: float
+) -> tuple[Vector, MultinomialModel]:
+    """Return x that minimises ψ up to `accuracy` of ψ or rounding, and ψ over the basis.
+
+    Parameters
+    ----------
+    objective : MultinomialModel
+        Over these columns.
+    columns : ndarray of shape (n, m)
+    ones : ndarray of int
+        Which of them are the intercept's.
+    x : ndarray of shape (m * K,)
+        Where to begin.
+    accuracy : float
+    """
+    K, share = objective.width, objective.share
+    basis = Basis(columns, share, ones)
+    model = objective.over(np.asfortranarray(basis.columns))
+    W = basis.inside(share, objective.moved(x))
+    if not model.value_of(model.margins(W.ravel())) <= model.value_of(model.origin):
+        W = np.zeros_like(W)
+    W = _minimised(model, W.ravel(), accuracy).reshape(-1, K)
+    return basis.outside(W).ravel(), model
+
+
+def _minimised(model: MultinomialModel, w: Vector, accuracy: float) -> Vector:
+    """Return where Newton steps from w end."""
+    K = model.width
+    typical = (K - 1) / K**2
+    z = model.margins(w)
+    psi, ridge = model.value_of(z), _RIDGE
+    for _ in range(_STEPS):
+        gradient, hessian = model.gradient_of(z), model.hessian_of(z)
+        along, step, foretold = _direction(model, gradient, hessian, ridge * typical)
+        if not foretold > max(accuracy, _SHOWS) * abs(psi):
+            if ridge <= _LEAST_RIDGE or not foretold > 0:
+                break
+            ridge = max(ridge / 1e3, _LEAST_RIDGE)  # with less of it, more may be foretold
+            continue
+        t, reached = 1.0, model.value_of(z + along)
+        while not reached <= psi - _ARMIJO * t * foretold and t > _SHORTEST:
+            t /= 2
+            reached = model.value_of(z + t * along)
+        if not reached < psi:
+            if ridge >= _MOST_RIDGE:
+                break
+            ridge *= 1e3
+            continue
+        worth = _WORTH * foretold  # rounding must not decide how far to go
+        while 1 <= t < _LONGEST and (farther := model.value_of(z + 2 * t * along)) < reached - worth:
+            t, reached = 2 * t, farther
+        ridge = max(ridge / 1e3, _LEAST_RIDGE) if t >= 1 else ridge
+        w = w + t * step
+        z, last = model.margins(w), psi
+        psi = model.value_of(z)
+        if not psi < last:
+            break
+    return w
+
+
+def _direction(
+    model: MultinomialModel, gradient: Vector, hessian: Matrix, ridge: float
+) -> tuple[Matrix, Vector, float]:
+    """Return how margins move along a Newton step, the step, and twice what it is foretold to gain."""
+    K = model.width
+    # ψ does not see coefficients of all classes shifted alike: what is added there moves nothing.
+    m = gradient.size // K
+    bent = hessian + ridge * np.eye(m * K) + np.kron(np.eye(m), np.full((K, K), 1.0 / K))
+    try:
+        step = -np.asarray(np.linalg.solve(bent, gradient), np.float64)
+    except np.linalg.LinAlgError:
+        step = -gradient
+    if not np.all(np.isfinite(step)):
+        step = -gradient
+    return model.moved(step), step, -float(step @ gradient)

@@ -1,0 +1,50 @@
+"""Columns that are centred and scaled where their means or units would cost digits."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.designs.base import Design
+from levelprox.designs.dense import DenseDesign
+from levelprox.designs.intercept import InterceptDesign
+from levelprox.designs.moments import moments_of
+from levelprox.designs.scaled import ScaledDesign
+
+Vector = NDArray[np.float64]
+# Deviations from zero of a mean, and ratio of units, from which on columns are better standardised.
+_FAR_MEAN, _FAR_UNITS = 100.0, 1000.0
+
+
+def standardised(design: Design, sample_weight: Vector | None) -> Design | None:
+    """Return the design with centred and scaled columns; None unless their means or units would cost digits.
+
+    Dense columns are centred where there is an intercept, and divided by a power of two near their standard deviation.
+    """
+    base = design.base if isinstance(design, InterceptDesign) else design
+    if not isinstance(base, DenseDesign) or (design is not base and design.ones.tolist() != [base.shape[1]]):
+        return None
+    moments = moments_of(base, sample_weight)
+    centred = design is not base
+    size = moments.scale if centred else moments.magnitude
+    varies = ~moments.constant if centred else np.hypot(moments.mean, moments.deviation) > 0
+    offset = centred and bool(np.any((np.abs(moments.mean) > _FAR_MEAN * moments.deviation) & varies))
+    if not np.any(varies) or not (offset or size[varies].max() > _FAR_UNITS * size[varies].min()):
+        return None
+    scale = np.where(varies, np.ldexp(1.0, np.frexp(size)[1] - 1), 1.0)
+    scaled = ScaledDesign(base, np.where(varies, moments.mean, 0.0) if centred else None, scale)
+    return InterceptDesign(scaled) if centred else scaled
+
+
+def unstandardised(design: Design, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the coefficients for the data themselves, of coefficients for what `standardised` returned.
+
+    `x` has a row for each feature, the last one for the intercept where there is one.
+    """
+    scaled = design.base if isinstance(design, InterceptDesign) else design
+    assert isinstance(scaled, ScaledDesign)
+    d = scaled.shape[1]
+    both = [scaled.unscaled(column[:d]) for column in x.T]
+    return np.stack(
+        [np.concatenate([own, column[d:] + shift]) for (own, shift), column in zip(both, x.T, strict=True)]
+    ).T

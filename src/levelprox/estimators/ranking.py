@@ -1,0 +1,116 @@
+"""Ranking of candidates by their scores on folds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+_TIE_TOLERANCE = 1e-12  # relative: scores that differ by less are equal, whatever the order of their sums
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Candidates, ranked by the mean of their scores.
+
+    A fold in which no candidate has a finite score is left out. If another score is not finite, candidates are ranked
+    by a median over folds instead, in which such a score counts as the lowest: a minority of folds cannot decide. The
+    median is that of the differences to the typical score of each fold, since some folds are harder than others.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (m, n_folds)
+        Of m candidates, in ascending order of their budgets; higher is better.
+    left_out : ndarray of int
+        The folds that are left out.
+    center : ndarray of shape (m,)
+        What candidates are ranked by.
+    """
+
+    scores: Vector
+    left_out: NDArray[np.intp]
+    center: Vector
+
+    @classmethod
+    def of(cls, scores: Vector) -> Self | None:
+        """The ranking; None where no score is finite."""
+        finite = np.isfinite(scores)
+        if not np.any(finite):
+            return None
+        left_out = np.flatnonzero(~np.any(finite, axis=0))
+        kept = np.delete(scores, left_out, axis=1)
+        every = bool(np.all(np.isfinite(kept)))
+        return cls(scores, left_out, np.asarray(kept.mean(axis=1)) if every else _median_center(kept))
+
+    @property
+    def finite(self) -> NDArray[np.bool_]:
+        """Which scores are finite; those of folds that are left out count as such."""
+        finite = np.isfinite(self.scores)
+        finite[:, self.left_out] = True
+        return finite
+
+    @property
+    def by_median(self) -> bool:
+        """Whether candidates are ranked by the median over folds."""
+        return not bool(np.all(self.finite))
+
+    @property
+    def error(self) -> Vector:
+        """The standard error of the mean of the finite scores; 0 where there are fewer than two."""
+        return np.array([_standard_error(row[np.isfinite(row)]) for row in self.scores])
+
+    def best(self, one_standard_error: bool) -> int:
+        """The best candidate, of equal ones the smallest.
+
+        Parameters
+        ----------
+        one_standard_error : bool
+            Whether to take the smallest candidate within one standard error of the best.
+        """
+        best = int(np.argmax(self._at_least(float(np.max(self.center)))))
+        return int(np.argmax(self._at_least(self.center[best] - self.error[best]))) if one_standard_error else best
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """What `cv_results_` has of it."""
+        kept = np.delete(self.scores, self.left_out, axis=1)
+        with np.errstate(invalid="ignore"):  # infinite scores have no mean and no deviation
+            mean, spread = kept.mean(axis=1), kept.std(axis=1)
+        found = {f"split{i}_test_score": column for i, column in enumerate(self.scores.T)}
+        found |= {"mean_test_score": mean, "std_test_score": spread, "standard_error": self.error}
+        if self.by_median:
+            found["median_test_score"] = self.center
+        rank = [1 + int(np.count_nonzero(~self._at_most(one))) for one in self.center]
+        return {**found, "rank_test_score": np.array(rank, np.int32)}
+
+    def _at_least(self, value: float) -> NDArray[np.bool_]:
+        """Which candidates have this value or more, up to rounding."""
+        return np.asarray(self.center >= value - _slack(value))
+
+    def _at_most(self, value: float) -> NDArray[np.bool_]:
+        return np.asarray(self.center <= value + _slack(value))
+
+
+def _slack(value: float) -> float:
+    return _TIE_TOLERANCE * abs(value) if math.isfinite(value) else 0.0
+
+
+def _median_center(scores: Vector) -> Vector:
+    """The median over folds of each candidate, relative to the typical score of a fold; every fold has a finite one."""
+    finite = np.isfinite(scores)
+    typical = np.nanmedian(np.where(finite, scores, np.nan), axis=0)
+    middle = np.median(np.where(finite, scores - typical, -np.inf), axis=1) + np.median(typical)
+    if np.any(np.isfinite(middle)):
+        return np.asarray(middle)
+    # No candidate has a finite score in most folds: take those with the most finite ones, by the mean of these.
+    counts = np.count_nonzero(finite, axis=1)
+    mean = np.where(finite, scores, 0.0).sum(axis=1) / np.maximum(counts, 1)
+    return np.where(counts == counts.max(), mean, -np.inf)
+
+
+def _standard_error(scores: Vector) -> float:
+    return float(scores.std(ddof=1)) / math.sqrt(scores.size) if scores.size > 1 else 0.0

@@ -1,0 +1,92 @@
+"""A fitted model's problem and point, rebuilt from data: what the checks of both kinds of budget share."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.constraints import Constraint
+from levelprox.estimators.border import Border
+from levelprox.estimators.claims import Claim
+from levelprox.estimators.soundness import budget_of
+from levelprox.estimators.task import Task
+from levelprox.null_fit import NullFit, null_fit
+from levelprox.problem import Problem
+
+Vector = NDArray[np.float64]
+
+RELATIVE_TOLERANCE = 1e-9  # for figures that must agree
+NULL_TOLERANCE = 1e-12  # of psi at the null fit: what psi may be off by where it is nearly 0
+_ULPS = 64  # that coefficients may be off, in the gradient
+
+
+def task_of(
+    model: Any, design: Any, y: NDArray[Any], weight: Vector | None, more: dict[str, Any]
+) -> tuple[Task, Vector]:
+    """Return the task of the fit with the model's own scale and constraint, and the scale of the data's columns."""
+    judge, found = copy.copy(model), []
+
+    def border(X: object, weight: Vector | None, width: int) -> Border:
+        fresh = type(model)._border(model, X, weight, width)
+        found.append(fresh.scale)
+        return Border(X, fresh.center, model.scale_ if model.standardize else None, fresh.fit_intercept, width)
+
+    judge._border = border
+    return judge._task(design, y, weight, budget_of(model), **more), found[0]
+
+
+class RecomputedFit:
+    """The problem of a fit, with psi, its gradient and the null fit computed from the data.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    task : Task
+        Of the data and the model's own scale.
+    constraint : Constraint
+    level : float
+    """
+
+    def __init__(self, model: Any, task: Task, constraint: Constraint, level: float) -> None:
+        self.model, self.task = model, task
+        self.problem = Problem(task.objective, constraint, level, task.feature_weight, task.positive)
+        coef, intercept = np.atleast_2d(model.coef_).astype(np.float64), np.atleast_1d(model.intercept_)
+        self.x = task.border.inside(coef, intercept.astype(np.float64))
+        self.null: NullFit = null_fit(self.problem)
+        self.psi, self.gradient = self.problem.objective.value_and_gradient(self.x)
+
+    def psi_claim(self, claimed: float) -> Claim:
+        """Compare psi."""
+        allowed = RELATIVE_TOLERANCE * abs(claimed) + NULL_TOLERANCE * abs(self.null.psi)
+        if not self.problem.objective.smooth:  # with kinks, what rounding does to margins is not of second order
+            allowed += _ULPS * float(np.finfo(np.float64).eps) * self._shift()
+        return Claim("objective ψ", claimed, self.psi, abs(self.psi - claimed) <= allowed < math.inf)
+
+    def sign_claims(self) -> list[Claim]:
+        """Check `positive=True`, where the model has it."""
+        if not self.model.positive:
+            return []
+        least = float(np.min(self.model.coef_))
+        return [Claim("positive", "no coefficient < 0", f"smallest {least:.6g}", least >= 0)]
+
+    def residual_tolerance(self, eps: float) -> float:
+        """Return what rounding does to a residual: more where intercept and centre exceed the coefficients by far."""
+        largest = float(np.max(np.abs(self.x), initial=0.0))
+        return RELATIVE_TOLERANCE + _ULPS * eps * (1 + self._shift() / largest if largest > 0 else 1.0)
+
+    def _shift(self) -> float:
+        """Return the size of what cancels in the margins: the intercept and the products with the columns' centres."""
+        center = self.task.border.center
+        shift = float(np.max(np.abs(np.atleast_1d(self.model.intercept_)), initial=0.0))
+        if center is not None:
+            shift += float(np.max(np.abs(np.atleast_2d(self.model.coef_)) @ np.abs(center), initial=0.0))
+        return shift
+
+
+def close(found: float, claimed: float, size: float, tolerance: float = RELATIVE_TOLERANCE) -> bool:
+    """Whether two figures differ by at most `tolerance` times `size`."""
+    return abs(found - claimed) <= tolerance * abs(size) < math.inf

@@ -1,0 +1,248 @@
+"""Fits of candidates to the training part of a fold, or to all data, and their scores."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone, is_classifier
+
+from levelprox.errors import InvalidInputError
+from levelprox.estimators.task import Budget, Solution, Task, Vector
+from levelprox.estimators.watching import quiet
+from levelprox.limits import limited
+from levelprox.problem import Problem
+from levelprox.result import Status
+
+#: The score in place of the held-out loss where fits of classes diverge: labels do not depend on where a fit stops.
+LABELS = "accuracy"
+_SHORTER = 2.0**-10  # a score that is the same so much nearer to 0 does not depend on the length of coefficients
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """What a model is fitted to or judged by.
+
+    Attributes
+    ----------
+    X, y : the data, validated
+    weight : ndarray of shape (n,), optional
+    more : dict of str to ndarray of shape (n,)
+        What else there is for each sample: offset, exposure.
+    """
+
+    X: Any
+    y: NDArray[Any]
+    weight: Vector | None
+    more: dict[str, NDArray[Any]]
+
+    def part(self, rows: NDArray[np.intp]) -> Samples:
+        """Some of the samples."""
+        more = {name: values[rows] for name, values in self.more.items()}
+        return Samples(self.X[rows], self.y[rows], None if self.weight is None else self.weight[rows], more)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One candidate on one fold, or on all data.
+
+    Attributes
+    ----------
+    score : float
+        On the held-out samples; of a fit of all data, ψ.
+    n_selected : int
+    seconds : float
+    solved : bool
+    freedom : int
+        Degrees of freedom, of a fit of all data.
+    left_out : int
+        Held-out samples of classes that the training part does not have.
+    diverging : bool
+        Whether the loss has no minimiser.
+    by_label : float
+        Accuracy of a classifier; nan where `score` is never replaced by it.
+    by_length : bool
+        Whether the fit diverges and `score` depends on the length of its coefficients.
+    cut_short : bool
+        Whether the time limit ended the fit.
+    """
+
+    score: float
+    n_selected: int
+    seconds: float
+    solved: bool
+    freedom: int = 0
+    left_out: int = 0
+    diverging: bool = False
+    by_label: float = math.nan
+    by_length: bool = False
+    cut_short: bool = False
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a piece of work may take of the time that is left, also in another process.
+
+    Attributes
+    ----------
+    until : float
+        When the time is up, by `time.time`; inf without a limit.
+    parts : int
+        How many pieces are to be done until then, one after another, this one included.
+    """
+
+    until: float
+    parts: int
+
+    @property
+    def seconds(self) -> float:
+        """Seconds for this piece, if it begins now."""
+        return (self.until - time.time()) / self.parts
+
+
+def score_fold(
+    share: Share,
+    single: Any,
+    samples: Samples,
+    train: NDArray[np.intp],
+    test: NDArray[np.intp],
+    budgets: list[Budget],
+    scorer: Any,
+    score_params: dict[str, Any],
+) -> list[Scored]:
+    """Fit the training part under each of the budgets, and score the fits on the test part; none without time."""
+    scored: list[Scored] = []
+    if share.seconds <= 0:
+        return scored
+    judged = samples.part(test)
+    for model, seconds, diverging in _fitted(share, single, samples, train, budgets):
+        classifies, by_label, by_length = is_classifier(model), math.nan, False
+        known = np.isin(judged.y, model.classes_) if classifies else np.ones(judged.y.size, np.bool_)
+        if scorer is not None:
+            score = float(scorer(_told(model, judged.more), judged.X, judged.y, **score_params))
+            if diverging:
+                shorter = float(scorer(_told(_shortened(model), judged.more), judged.X, judged.y, **score_params))
+                by_length = not math.isclose(score, shorter, rel_tol=1e-9, abs_tol=1e-12)
+        elif not np.any(known):
+            raise InvalidInputError(
+                f"cv has a fold with none of the classes of its training part, {model.classes_.tolist()}; use "
+                "stratified folds"
+            )
+        else:
+            part = judged if np.all(known) else judged.part(np.flatnonzero(known))
+            score = -model._mean_loss(part.X, part.y, part.weight, **part.more)
+            by_label, by_length = model.score(part.X, part.y, part.weight) if classifies else math.nan, diverging
+        scored.append(
+            Scored(
+                score,
+                model.selected_features_.size,
+                seconds,
+                model.status_.success or model.status_ is Status.DIVERGING,
+                left_out=0 if scorer is not None else int(np.count_nonzero(~known)),
+                diverging=diverging,
+                by_label=by_label,
+                by_length=by_length,
+                cut_short=model.status_ is Status.TIME_LIMIT,
+            )
+        )
+    return scored
+
+
+def _shortened(model: Any) -> Any:
+    """The model with much smaller coefficients and intercepts: the same labels and order of margins."""
+    shorter = copy.copy(model)
+    shorter.coef_, shorter.intercept_ = _SHORTER * model.coef_, _SHORTER * model.intercept_
+    return shorter
+
+
+def _told(model: Any, more: dict[str, NDArray[Any]]) -> Any:
+    """The model, whose predictions know the offsets and exposures of the samples that it is judged by."""
+    if not more:
+        return model
+    judged = copy.copy(model)
+    judged.predict = functools.partial(model.predict, **more)
+    judged.score = functools.partial(model.score, **more)
+    return judged
+
+
+def fit_all(share: Share, single: Any, samples: Samples, budgets: list[Budget]) -> list[Scored]:
+    """Return ψ and degrees of freedom of the fits of all data; none without time."""
+    scored: list[Scored] = []
+    if share.seconds <= 0:
+        return scored
+    for model, seconds, diverging in _fitted(share, single, samples, None, budgets):
+        count = model.selected_features_.size
+        rows = np.atleast_2d(model.coef_).shape[0]
+        each = max(rows - 1, 1) if is_classifier(model) and model._softmax() else rows
+        freedom = each * (count + int(model.fit_intercept))
+        psi, status = model.certificate_.psi, model.status_
+        cut_short = status is Status.TIME_LIMIT
+        scored.append(Scored(psi, count, seconds, status.success, freedom, diverging=diverging, cut_short=cut_short))
+    return scored
+
+
+def _fitted(
+    share: Share, single: Any, samples: Samples, rows: NDArray[np.intp] | None, budgets: list[Budget]
+) -> Iterator[tuple[Any, float, bool]]:
+    """Single models under each of the budgets, all by levels or all by features.
+
+    Each comes with the seconds it took, and whether its loss has no minimiser.
+
+    Parameters
+    ----------
+    share : Share
+        Of the time that is left.
+    single : estimator
+    samples : Samples
+    rows : ndarray of int, optional
+        Those to be fitted; by default all.
+    budgets : list of Budget
+    """
+    began, model = time.monotonic(), clone(single)
+    with limited(share.seconds):
+        samples = samples if rows is None else samples.part(rows)
+        model.n_features_in_ = samples.X.shape[1]
+        task: Task = model._task(samples.X, samples.y, samples.weight, budgets[0], **samples.more)
+        with quiet():
+            solutions = task.each(budgets)
+    each = (time.monotonic() - began) / len(budgets)
+    for budget, solution in zip(budgets, solutions, strict=True):
+        yield _with(model, task, budget, solution), each, diverges(task, budget, solution)
+
+
+def _with(model: Any, task: Task, budget: Budget, solution: Solution) -> Any:
+    fitted = copy.copy(model)
+    fitted._keep(task, budget, solution)
+    return fitted
+
+
+def diverges(task: Task, budget: Budget, solution: Solution) -> bool:
+    """Return whether the loss has no minimiser under the budget, so that only the solver bounds the coefficients.
+
+    A loss with a bound, such as sigmoid, never diverges in this sense: its mean over other samples hardly depends on
+    the length of coefficients that are long already.
+    """
+    objective = task.objective
+    if objective.convex_start is not None:
+        return False
+    if budget.features is not None and solution.status in (Status.SOLVED, Status.SOLVED_INACCURATE):
+        return False  # the search has looked at it
+    if solution.status is Status.DIVERGING:
+        return True
+    x = task.border.inside(solution.coef.astype(np.float64), solution.intercept.astype(np.float64))
+    if budget.features is None:
+        problem = Problem(objective, task.constraint, budget.value, task.feature_weight, task.positive)
+        x = np.where(problem.free(x), x, 0.0)
+    return bool(np.any(x)) and objective.is_separated(x)
+
+
+def more_of(**given: ArrayLike | None) -> dict[str, NDArray[Any]]:
+    """What was given for each sample besides its weight."""
+    return {name: np.asarray(values) for name, values in given.items() if values is not None}

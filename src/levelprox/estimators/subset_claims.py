@@ -1,0 +1,217 @@
+"""Recompute what a fit of at most k features claims: every figure of its `SubsetCertificate`.
+
+The claim that no further feature gains more is recomputed by refits: of all features outside the model, or, where that
+is much work, of those with the largest gradients relative to the size of their columns. How many were refitted is part
+of the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.budget import best_subset
+from levelprox.constraints import L1
+from levelprox.estimators.claims import Claim
+from levelprox.estimators.recomputed import NULL_TOLERANCE, RecomputedFit
+from levelprox.estimators.task import SUBSET_TOLERANCE, Task
+from levelprox.exact_refit import ExactRefits
+from levelprox.objectives import Model
+from levelprox.refit import Fit
+from levelprox.result import Status
+from levelprox.search import Search
+from levelprox.stationarity import relative_stationarity
+from levelprox.subset import Exchanges, SubsetCertificate
+from levelprox.watch import Watch
+
+Features = NDArray[np.intp]
+
+_GAIN_TOLERANCE = 1e-6  # of psi: what a refit may miss of a gain
+_SWAP_TOLERANCE = 1e-9  # of psi: less is not an improvement
+_SOLVED_FACTOR = 100  # times the tolerance of the search: the largest stationarity that is called solved
+_SOLVED_FLOOR = 1e-12
+_REFIT_SECONDS = 60.0  # for one refit, where the loss has kinks
+_REFIT_WORK, _REFIT_OVERHEAD = 10**9, 10**5  # of all refits, in n (k + 1)² multiplications, and of one besides
+_KINKED_REFIT = 10  # times as much work as without kinks
+_FEWEST_REFITS = 50
+
+#: Figures that have a row of their own below; any other is listed as not examined.
+_COMPARED = {"psi", "n_nonzero", "k", "stationarity", "exchanges", "multiplier", "addition", "additions"}
+
+
+@dataclass(frozen=True)
+class _Additions:
+    """Gains of single further features, by refits.
+
+    Attributes
+    ----------
+    gain, feature : float, int or None
+        The largest, and whose it is.
+    claimed_gain : float
+        Of the feature that the model names; 0 where it names none.
+    refitted, total : int
+    """
+
+    gain: float
+    feature: int | None
+    claimed_gain: float
+    refitted: int
+    total: int
+
+    def __str__(self) -> str:
+        best = "none gains" if self.feature is None else f"feature {self.feature} gains {self.gain:.6g}"
+        return f"{best}; {self.refitted} of {self.total} refitted"
+
+
+class SubsetClaims(RecomputedFit):
+    """Claims of a fit of at most k features."""
+
+    def __init__(self, model: Any, task: Task) -> None:
+        super().__init__(model, task, L1(), 0.0)  # neither is used: nothing here evaluates g
+        self.features = self.problem.support(self.x)
+        self.counted = self.problem.counted(self.features)
+        self.own = np.union1d(self.features, self.problem.exempt).astype(np.intp)
+        self.fit = Fit(self.own, self.x[self.problem.coordinates(self.own)], self.psi, np.empty(0))
+        self.tol = SUBSET_TOLERANCE * model.tol
+        if self.problem.objective.smooth:
+            self.search = Search(self.problem, int(model.level_), self.tol, False, Watch())
+            self.search.begin()
+        else:
+            self.exact_refits = ExactRefits(self.problem)
+
+    def claims(self, prove: bool) -> list[Claim]:
+        """Return one claim for each figure; `prove` refits all further features and examines all swaps."""
+        told: SubsetCertificate = self.model.certificate_
+        count = self.counted.size
+        stationarity = self._stationarity_claim(told.stationarity)
+        return [
+            self.psi_claim(told.psi),
+            Claim("features", told.n_nonzero, count, count == told.n_nonzero and count <= told.k),
+            Claim("at most k", told.k, int(self.model.level_), told.k == self.model.level_),
+            *self.sign_claims(),
+            stationarity,
+            *self._gain_claims(told, prove),
+            self._swap_claim(told, prove),
+            self._status_claim(stationarity),
+            *(
+                Claim(field.name, str(getattr(told, field.name)), None, None)
+                for field in fields(told)
+                if field.name not in _COMPARED
+            ),
+        ]
+
+    def _stationarity_claim(self, told: float) -> Claim:
+        """Compare dist∞(0, ∂ψ) over the features of the fit; with kinks, see what a refit gains."""
+        if not self.problem.objective.smooth:  # rounded coefficients are off the kinks, where slopes say nothing
+            left = self.psi - self._refitted(self.own)
+            return Claim("stationarity", told, f"ψ within {max(left, 0.0):.1e}", left <= self._gain_tolerance())
+        largest = relative_stationarity(self.problem, self.x, self.own, self.null)
+        # With float32 it was measured before coefficients were rounded.
+        allowed = self.residual_tolerance(float(np.finfo(self.model.coef_.dtype).eps))
+        return Claim("stationarity", told, largest, largest <= told + allowed < math.inf)
+
+    def _status_claim(self, stationarity: Claim) -> Claim:
+        """Check that a solved fit is stationary: what else may have ended a search, the data do not tell."""
+        status = self.model.status_
+        if status is not Status.SOLVED:
+            return Claim("status", str(status), None, None)
+        enough = max(_SOLVED_FACTOR * self.tol, _SOLVED_FLOOR)
+        within = bool(stationarity.holds) and self.model.certificate_.stationarity <= enough
+        return Claim("status", str(status), "stationary" if within else "not stationary", within)
+
+    def _refitted(self, features: Features) -> float:
+        """Return ψ minimised over these features, begun at the model."""
+        if not self.problem.objective.smooth:
+            return self.exact_refits(features, self.fit, lambda: _REFIT_SECONDS).psi
+        return self.search.swaps.fitted(features, self.fit).psi
+
+    def _gain_tolerance(self, gain: float = 0.0) -> float:
+        return _GAIN_TOLERANCE * (abs(self.psi) + abs(gain)) + NULL_TOLERANCE * abs(self.null.psi)
+
+    def _gain_claims(self, told: SubsetCertificate, prove: bool) -> list[Claim]:
+        """Compare what one more feature gains, and whether it is the best one."""
+        gain, best = "one more would gain", "best addition"
+        if math.isnan(told.multiplier):  # a limit ended the fit before this was examined
+            nothing = math.isnan(self.model.multiplier_) and told.addition is None
+            return [Claim(gain, None, None, None if nothing else False)]
+        if self.model.multiplier_ != told.multiplier:
+            return [Claim(gain, told.multiplier, f"multiplier_ = {self.model.multiplier_:.10g}", False)]
+        if told.addition is None and told.multiplier != 0:
+            return [Claim(gain, told.multiplier, "no feature is named", False)]
+        if told.addition is not None and told.addition not in self._outside():
+            return [Claim(gain, told.multiplier, f"feature {told.addition} cannot be added", False)]
+        found = self._additions(told.addition, prove)
+        named = "no feature" if told.addition is None else f"feature {told.addition}"
+        tolerance = self._gain_tolerance(found.gain)
+        is_best = self._is_best(told, found, tolerance)
+        if told.addition is None:
+            return [Claim(gain, told.multiplier, found.gain, is_best), Claim(best, named, str(found), is_best)]
+        right = abs(found.claimed_gain - told.multiplier) <= tolerance < math.inf
+        return [Claim(gain, told.multiplier, found.claimed_gain, right), Claim(best, named, str(found), is_best)]
+
+    def _is_best(self, told: SubsetCertificate, found: _Additions, tolerance: float) -> bool | None:
+        """Whether no further feature gains more than claimed; None where not all were refitted."""
+        additions: Exchanges | None = getattr(told, "additions", None)
+        if additions is not None and additions.total != found.total:
+            return False
+        if found.gain > told.multiplier + tolerance:  # only of a claim about all features is this a contradiction
+            return False if additions is None or additions.proved else None
+        return True if found.refitted == found.total else None
+
+    def _outside(self) -> Features:
+        """Return the features that are not in the model."""
+        return np.setdiff1d(np.arange(self.problem.n_features), self.own).astype(np.intp)
+
+    def _additions(self, named: int | None, prove: bool) -> _Additions:
+        """Refit with each further feature, the most promising and the named one first."""
+        outside = self._outside()
+        size = cast(Model, self.task.objective).column_magnitudes()[:: self.problem.width][outside]
+        slope = self.problem.sizes(self.gradient)[outside]
+        promise = np.where(size > 0, slope / np.where(size > 0, size, 1.0), 0.0)
+        ordered = outside[np.lexsort((outside, -promise, outside != (-1 if named is None else named)))]
+        most = ordered.size if prove else self._most_refits()
+        best: tuple[float, int | None] = (0.0, None)
+        claimed = 0.0
+        for j in ordered[:most].tolist():
+            gain = self.psi - self._refitted(np.union1d(self.own, [j]).astype(np.intp))
+            best = max(best, (gain, j), key=lambda pair: pair[0])
+            claimed = gain if j == named else claimed
+        return _Additions(*best, claimed, min(most, ordered.size), ordered.size)
+
+    def _most_refits(self) -> int:
+        """Return how many refits are done without `prove`."""
+        objective = cast(Model, self.task.objective)
+        one = objective.n_margins * ((self.own.size + 1) * self.problem.width) ** 2 + _REFIT_OVERHEAD
+        one *= 1 if objective.smooth else _KINKED_REFIT
+        return max(_FEWEST_REFITS, _REFIT_WORK // one)
+
+    def _swap_claim(self, told: SubsetCertificate, prove: bool) -> Claim:
+        """Examine swaps again on request; else only their number."""
+        name, said = "one for another", str(told.exchanges)
+        least, most = self.counted.size, int(self.model.level_)
+        free = self.task.border.scale.size - (0 if self.task.keep is None else self.task.keep.size)
+        totals = {inside * (free - inside) for inside in range(least, min(most, free) + 1)}  # some may be in it and 0
+        if told.exchanges == Exchanges(0, 0) and 0 not in totals and self.model.status_ is not Status.SOLVED:
+            return Claim(name, None, None, None)  # the search was cut short before it counted them
+        if told.exchanges.total not in totals or not 0 <= told.exchanges.examined <= told.exchanges.total:
+            return Claim(name, said, f"there are {least * (free - least)}", False)
+        if not prove:
+            return Claim(name, said, None, None)
+        start = min(self.psi, self._refitted(self.own))
+        found = best_subset(
+            self.task.objective,
+            least,
+            keep=self.task.keep,
+            nonnegative=self.task.positive,
+            tol=self.tol,
+            prove=True,
+            start=self.counted,
+        )
+        if found.psi < start - _SWAP_TOLERANCE * abs(start) - NULL_TOLERANCE * abs(self.null.psi):
+            words = f"swaps lower ψ to {found.psi:.10g}"
+            return Claim(name, said, words, False if told.exchanges.proved else None)
+        return Claim(name, said, str(found.exchanges), True if found.exchanges.proved else None)
