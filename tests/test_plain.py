@@ -11,7 +11,7 @@ from enum import Enum
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelprox.errors import FileFormatError
@@ -67,6 +67,7 @@ trees = st.recursive(
 )
 
 
+@settings(max_examples=50)
 @given(trees)
 def test_any_plain_data_come_back_the_same(data):
     assert same(there_and_back(data), data)
