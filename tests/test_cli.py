@@ -460,3 +460,9 @@ def test_warnings_are_lines_and_in_the_document(files, run):
     code, out, err = run("fit", files / "dia.parquet", "--level", 2, "--json")
     (warning,) = json.loads(out)["warnings"]
     assert code == 0 and f"levelprox: warning: {warning}\n" in err
+
+
+@pytest.mark.parametrize("separator", ["xx", "", "\n", '"'])
+def test_a_separator_is_one_character(separator, files, run):
+    code, _, err = run("fit", files / "cancer.csv", "--features", 1, "--separator", separator)
+    assert code == 2 and "--separator must be one character" in err

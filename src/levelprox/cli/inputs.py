@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from levelprox.cli.exits import CommandError, Exit
+from levelprox.cli.exits import CommandError, Exit, UsageError
 from levelprox.cli.files import reading
 from levelprox.cli.options import Format
 from levelprox.cli.streams import say
@@ -29,6 +29,8 @@ def how_to_read(
     from levelprox.io.data import Reading
 
     separator = {"\\t": "\t", "tab": "\t"}.get(separator or "", separator)
+    if separator is not None and (len(separator) != 1 or separator in '\r\n"'):
+        raise UsageError(f"--separator must be one character, got {separator!r}")
     kind: Any = None if format is None else format.value
     return Reading(target, kind, tuple(drop or ()), weight, not no_header, separator, zero_based)
 
