@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from levelprox import InvalidInputError, LinearModel, MultinomialModel, best_subset
+from levelprox import InvalidInputError, LinearModel, MultinomialModel, SparseRegressor, best_subset
 from levelprox.designs import InterceptDesign, RunningMoments, ScaledDesign, as_design
 from levelprox.losses import LOSS_TYPES, loss_by_name
 from levelprox.recollection import Recollection
@@ -289,3 +289,19 @@ def test_batches_must_fit_those_before_them():
         stream.rescale(np.ones(4))
     with pytest.raises(InvalidInputError, match="positive"):
         stream.rescale(np.zeros(3))
+
+
+@pytest.mark.parametrize("size", [1e3, 1e4, 1e8])
+@pytest.mark.parametrize("loss", ["poisson", "gamma"])
+def test_a_batch_with_an_outlying_row_leaves_finite_coefficients(loss, size):
+    rng = np.random.default_rng(0)
+
+    def batch(n):
+        X = rng.standard_normal((n, 3))
+        return X, rng.poisson(np.exp(0.8 * X[:, 0])) + (0.5 if loss == "gamma" else 0.0)
+
+    model = SparseRegressor(loss, n_features=1).partial_fit(*batch(200))
+    X, y = batch(50)
+    X[7, 0] = size if loss == "poisson" else -size
+    model.partial_fit(X, y)
+    assert np.all(np.isfinite(model.coef_)) and np.all(np.isfinite(model.predict(X[:7])))

@@ -36,6 +36,7 @@ from levelprox.validation import finite
 
 # Margins this close to a kink, relative to the terms that they are summed from, count as at it.
 _KINK = 1e-12
+_LARGE = 1e200  # squares beyond it count as this
 _ALL = slice(None)
 #: Times x: where to look whether a bounded loss still falls.
 FARTHER = 2.0 ** np.arange(8)
@@ -304,7 +305,8 @@ class LinearModel(Model):
     def gradient_squares_of(self, z: Vector) -> Vector:
         share = self._share
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            return self.design.column_squares(np.where(share > 0, self.slope_of(z) ** 2 / share, 0.0))
+            squares = np.where(share > 0, self.slope_of(z) ** 2 / share, 0.0)
+        return self.design.column_squares(np.minimum(squares, _LARGE))  # of an outlier they may overflow
 
     def feature_hessians_of(self, z: Vector) -> Matrix:
         return self.hessian_diagonal_of(z, True)[:, None, None]
