@@ -18,7 +18,9 @@ demo: $(VENV)/.built
 	$(BIN)/python examples/demo.py
 
 # Lint; unit, property, estimator, command-line and integration tests. The two run side by side.
-test: $(VENV)/.built $(VENV)/.tools
+# Tools are installed while the kernels are compiled.
+test: $(VENV)/.runtime
+	$(MAKE) --no-print-directory --jobs=2 $(VENV)/.built $(VENV)/.tools
 	$(MAKE) --no-print-directory --jobs=2 lint suite
 
 REST := faults or browser or studies or torch or extended
