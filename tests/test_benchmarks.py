@@ -158,7 +158,7 @@ time.sleep(60)
     began = time.monotonic()
     (answer,) = processes.run("any", tmp_path, [{}], limit=0.3, command=child(tmp_path, code))
     assert answer.status == "timeout" and answer.seconds == [0.3]
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50  # not the 60 s of the child, on a loaded machine either
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     wait_until(lambda: all(map(ended, pids)))
 
