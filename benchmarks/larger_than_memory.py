@@ -122,7 +122,7 @@ def fit(folder: Path, tol: float, start: str, memory: int, cold: bool) -> dict[s
 
     def forget(done: int, n: int, what: str) -> None:
         if done % DROPPED == 0 or done == n:
-            drop(folder / "X.npy")  # but for the chunk that is mapped now
+            drop(folder / "X.npy")
 
     source = InTurn.of(chunked, memory=memory, progress=forget if cold else None)
     constraint = MCP(2.0, 0.25)

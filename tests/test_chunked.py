@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +16,12 @@ import pytest
 import scipy.sparse
 
 import levelprox
-from levelprox import LinearModel, MultinomialModel, OneVsRestModel, Problem, open_chunked, solve
+from levelprox import LinearModel, MultinomialModel, OneVsRestModel, Problem, Status, open_chunked, solve
 from levelprox.constraints import MCP
 from levelprox.designs import Chunked, ScaledDesign
 from levelprox.errors import BackendError, FileFormatError, InvalidInputError
 from levelprox.io import converted
-from levelprox.io.mapped import MappedArray
+from levelprox.io.stored import StoredArray
 from levelprox.losses import Logistic, loss_by_name
 from levelprox.objectives.asked import Question
 from levelprox.objectives.in_turn import InTurn
@@ -306,7 +308,7 @@ def sample():
         most[0] = max(most[0], anonymous())
 threading.Thread(target=sample, daemon=True).start()
 before = anonymous()
-source = InTurn.of(open_chunked(sys.argv[1], sys.argv[2], chunk_bytes=2**24), memory=30 * 2**20)
+source = InTurn.of(open_chunked(sys.argv[1], sys.argv[2], chunk_bytes=2**23), memory=30 * 2**20)
 constraint = MCP(2.0, 0.25)
 problem = Problem(ShardedModel(source, Form(Logistic(), True)), constraint, 4.5 * constraint.cap)
 found = solve(problem, tol=1e-4, start="direct")
@@ -388,9 +390,9 @@ def test_wide_indices_in_a_later_part_widen_all(tmp_path, monkeypatch):
     (tmp_path / "X.svm").write_text("1 1:2\n-1 2:3 7:1\n1\n-1 5000000000:4\n1 3:1\n")
     form = converted.converted_libsvm(tmp_path / "X.svm")
     assert form.shape == (5, 5_000_000_000)
-    assert form.arrays["indices"].array.tolist() == [0, 1, 6, 4_999_999_999, 2]
-    assert form.arrays["indptr"].array.tolist() == [0, 1, 3, 3, 4, 5]
-    assert form.arrays["data"].array.tolist() == [2, 3, 1, 4, 1]
+    assert form.arrays["indices"].all().tolist() == [0, 1, 6, 4_999_999_999, 2]
+    assert form.arrays["indptr"].all().tolist() == [0, 1, 3, 3, 4, 5]
+    assert form.arrays["data"].all().tolist() == [2, 3, 1, 4, 1]
 
 
 def test_an_error_in_the_text_leaves_nothing(tmp_path):
@@ -558,11 +560,52 @@ def test_csr_that_contradicts_itself(tmp_path):
             fitted(open_chunked(tmp_path / "S.npz", chunk_bytes=4000))
 
 
-def test_arrays_at_odd_places_of_a_file_are_copied(tmp_path):
+def test_memory_is_used_again_once_nothing_refers_to_it(tmp_path):
     (tmp_path / "odd").write_bytes(b"abc" + np.arange(5.0).tobytes())
-    mapped = MappedArray(tmp_path / "odd", 3, np.dtype(float), (5,), "odd")
-    part = mapped.rows(1, 4)
-    assert part.flags.aligned and part.tolist() == [1, 2, 3]
+    stored = StoredArray(tmp_path / "odd", 3, np.dtype(float), (5,), "odd")
+    part = stored.rows(1, 4)
+    assert part.flags.aligned and not part.flags.writeable and part.tolist() == [1, 2, 3]
+    view, other = part[1:].reshape(2, 1).T, stored.rows(0, 3)
+    place = part.ctypes.data
+    del part
+    again = stored.rows(2, 5)  # a view of the first is still in use
+    assert view.tolist() == [[2, 3]] and other.tolist() == [0, 1, 2] and again.tolist() == [2, 3, 4]
+    assert len({place, other.ctypes.data, again.ctypes.data}) == 3
+    del view
+    assert stored.rows(0, 2).ctypes.data == place
+    assert stored.rows(0, 0).shape == (0,) and stored.all().tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz"])
+@pytest.mark.parametrize("memory", [0, 10**8])
+def test_two_chunks_are_in_memory_at_a_time(tmp_path, monkeypatch, kind, memory):
+    """Also without the garbage collector: no cycle of references keeps one."""
+    _, _, (path, target) = FORMATS[kind](tmp_path, np.float64)
+    chunked = open_chunked(path, target, chunk_bytes=4000)
+    stored = chunked._x if kind == "npy" else chunked._data
+    alive, most, lent = weakref.WeakSet(), [0], stored.rows
+
+    def rows(begin, end):
+        array = lent(begin, end)
+        alive.add(base_of(array))
+        most[0] = max(most[0], len(alive))
+        return array
+
+    monkeypatch.setattr(stored, "rows", rows)
+    gc.disable()
+    try:
+        model = ShardedModel(InTurn.of(chunked, memory=memory), Form(Logistic(), True))
+        constraint = MCP(2.0, 0.25)
+        assert solve(Problem(model, constraint, 3.5 * constraint.cap)).status == Status.SOLVED
+    finally:
+        gc.enable()
+    assert most[0] == 2 and not alive
+
+
+def base_of(array):
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array.base
 
 
 def test_one_row(tmp_path):

@@ -16,6 +16,7 @@ from levelprox.cli import main, options
 from levelprox.cli.output import plain
 from levelprox.cli.path import _csv as path_table
 from levelprox.cli.settings import Task, guessed_task
+from levelprox.cli.spreadsheet import is_formula, safe
 from levelprox.cli.streams import in_shell_words, say_error
 from levelprox.estimators.named_constraints import NAMED_CONSTRAINTS
 from levelprox.estimators.named_losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
@@ -129,7 +130,60 @@ def test_path_prints_and_writes_a_table(files, run, tmp_path):
 
 def test_names_with_semicolons_are_a_json_list_in_the_table():
     rows = [{"k": 1, "features": ["a"]}, {"k": 2, "features": ["a", "b;c"]}]
-    assert list(csv.reader(path_table(rows).splitlines()))[1:] == [["1", "a"], ["2", '["a", "b;c"]']]
+    found = list(csv.reader(path_table(rows).splitlines()))[1:]
+    assert found == [["1", "a"], ["2", '["a", "b\\u003bc"]']] and json.loads(found[1][1]) == ["a", "b;c"]
+
+
+FORMULAS = ["=1+2", "+a", "-b", "@SUM(A1)", "\t=x", " =x", "-inf", "\uff1d1", '=HYPERLINK("http://x","y")', "-1_0"]
+
+
+@pytest.mark.parametrize("name", [*FORMULAS, "-1", "+1.5e3", "a=b", "a;=b", "a\n=b", 'a"\n=b', "'=x", "_"])
+def test_no_cell_of_the_table_is_a_formula(name):
+    """Wherever fields are taken to end, and names are read back as they were."""
+    rows = [{"k": 1, "loss": -0.5, "features": names} for names in ([name], ["a", name], [name, name])]
+    text = path_table(rows)
+    for separator in ",;\t":
+        cells = [cell for line in csv.reader(text.splitlines(), delimiter=separator) for cell in line]
+        assert [cell for cell in cells if is_formula(cell)] == []
+    for row, cells in zip(rows, list(csv.reader(text.splitlines()))[1:], strict=True):
+        assert cells[:2] == ["1", "-0.5"]
+        cell = cells[2]
+        assert (json.loads(cell) if cell.startswith("[") else cell.split(";")) == row["features"]
+
+
+def test_classes_are_written_as_they_are_or_safe_in_a_spreadsheet(run, tmp_path):
+    labels = ["=1+2", "-1", "word", "-b"] * 10
+    pl.DataFrame({"a": np.tile([0.0, 1, 0, 1], 10), "b": np.tile([0.0, 0, 1, 1], 10), "y": labels}).write_csv(
+        tmp_path / "X.csv"
+    )
+    fitted = SparseClassifier(level=5.0, constraint="l1").fit(pl.read_csv(tmp_path / "X.csv")[["a", "b"]], labels)
+    assert fitted.predict(pl.read_csv(tmp_path / "X.csv")[["a", "b"]]).tolist() == labels
+    fitted.save(tmp_path / "m")
+    code, out, _ = run("predict", tmp_path / "m", tmp_path / "X.csv", "--proba")
+    plain = list(csv.DictReader(out.splitlines()))
+    assert code == 0 and [row["prediction"] for row in plain] == labels
+    code, out, _ = run("predict", tmp_path / "m", tmp_path / "X.csv", "--proba", "--spreadsheet-safe")
+    changed = list(csv.DictReader(out.splitlines()))
+    assert code == 0 and [row["prediction"] for row in changed] == ["'=1+2", "-1", "word", "'-b"] * 10
+    assert [{**row, "prediction": ""} for row in changed] == [{**row, "prediction": ""} for row in plain]
+    assert not any(is_formula(cell) for row in changed for cell in (*row, *row.values()))
+    assert run("predict", tmp_path / "m", tmp_path / "X.csv", "--json", "--spreadsheet-safe")[0] == 2
+
+
+def test_numbers_are_never_altered_for_a_spreadsheet(files, run, tmp_path):
+    model = tmp_path / "m"
+    assert run("fit", files / "dia.parquet", "--features", "1", "--out", model, "-q")[0] == 0
+    plain = run("predict", model, files / "dia.parquet")
+    assert plain[0] == 0 and run("predict", model, files / "dia.parquet", "--spreadsheet-safe") == plain
+    assert [safe(x) for x in (-0.5, -1, float("-inf"), True, "-1", "+2.5", "x")] == [
+        -0.5,
+        -1,
+        float("-inf"),
+        True,
+        "-1",
+        "+2.5",
+        "x",
+    ]
 
 
 def test_info_of_data(files, run):

@@ -131,6 +131,7 @@ EXAMPLES = [
         "projection",
         "designs.scaled",
         "designs.running_moments",
+        "cli.spreadsheet",
         "estimators.classifier",
         "estimators.classifier_cv",
         "estimators.regressor",

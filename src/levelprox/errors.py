@@ -60,7 +60,7 @@ class NumericalError(LevelproxError, ArithmeticError):
 
 
 class BackendError(LevelproxError, RuntimeError):
-    """Whoever holds the data does not answer any more: workers, a scheduler, a device; the message says what is left.
+    """Workers, a scheduler or a device do not answer any more, or a file changes while it is used.
 
     Attributes
     ----------

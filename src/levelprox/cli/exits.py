@@ -19,7 +19,9 @@ class Exit(IntEnum):
     BUG = 70  #: an error in levelprox itself; the traceback is in a file
     CANNOT_CREATE = 73  #: a file to be written cannot be, or is there already
     IO = 74  #: reading or writing failed on the way: a full disk, no memory
-    TRY_AGAIN = 75  #: another process holds the checkpoint, or a cluster does not answer
+    TRY_AGAIN = (
+        75  #: another process holds the checkpoint, a cluster does not answer, or a file changed while it was read
+    )
     INTERRUPTED = 130  #: Ctrl-C
     CLOSED = 141  #: whoever read the output has gone
     TERMINATED = 143  #: SIGTERM

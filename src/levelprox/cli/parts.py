@@ -93,6 +93,7 @@ class TextPart(_TablePart):
     end: int | None
 
     def table(self, columns: list[str] | None = None) -> Table:
+        from levelprox.errors import BackendError
         from levelprox.io.csv import read_csv
         from levelprox.io.opened import shown
 
@@ -103,6 +104,8 @@ class TextPart(_TablePart):
             file.seek(self.begin)
             text = file.read(self.end - self.begin)
         name = f"{shown(self.path)} from byte {self.begin} on"
+        if len(text) < self.end - self.begin:
+            raise BackendError(f"{name}: the file was cut short since it was opened: {len(text)} bytes are left")
         return _parsed(self.first + text, name, separator, self.how.header)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json as json_
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +17,7 @@ from levelprox.cli.fitting import guessing, labels_of, read_test
 from levelprox.cli.options import OUTPUT, Task
 from levelprox.cli.results import judged_by
 from levelprox.cli.settings import Settings
+from levelprox.cli.spreadsheet import csv_lines, is_formula
 from levelprox.cli.streams import say, warnings_in_lines
 
 if TYPE_CHECKING:
@@ -206,17 +205,19 @@ def _written(
 
 
 def _csv(rows: list[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(rows[0])
-    for row in rows:
-        writer.writerow(_cell(value) if isinstance(value, list) else value for value in row.values())
-    return text.getvalue()
+    cells = ([_cell(value) if isinstance(value, list) else value for value in row.values()] for row in rows)
+    return csv_lines([list(rows[0]), *cells])
 
 
 def _cell(names: list[str]) -> str:
-    """Names with ; between them, or as a JSON list where one of them has it inside."""
-    return json_.dumps(names) if any(";" in name for name in names) else ";".join(names)
+    """Names with ; between them, or as a JSON list where that would be ambiguous, or a formula.
+
+    The list is lossless, and no spreadsheet takes it for a formula, wherever it separates fields: ; is escaped.
+    """
+    joined = ";".join(names)
+    if is_formula(joined) or any(";" in name or not name.isprintable() or is_formula(name) for name in names):
+        return json_.dumps(names).replace(";", "\\u003b")
+    return joined
 
 
 def _print(along: _Along, rows: list[dict[str, Any]], score: str, json: bool, warned: list[str]) -> None:

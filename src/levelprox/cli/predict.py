@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ import typer
 from levelprox.cli import files, inputs, options, threads
 from levelprox.cli.exits import CommandError, Exit, UsageError
 from levelprox.cli.options import OUTPUT
+from levelprox.cli.spreadsheet import csv_lines, safe
 from levelprox.cli.streams import say, warnings_in_lines
 
 _ROWS = 10_000  # that are put into words at a time
@@ -30,6 +29,14 @@ def predict(
     ] = None,
     proba: Annotated[
         bool, typer.Option("--proba", rich_help_panel=OUTPUT, help="Also the probability of each class.")
+    ] = False,
+    spreadsheet_safe: Annotated[
+        bool,
+        typer.Option(
+            "--spreadsheet-safe",
+            rich_help_panel=OUTPUT,
+            help="An apostrophe before classes that a spreadsheet would take for formulas.",
+        ),
     ] = False,
     format: options.FileFormat = None,
     no_header: options.NoHeader = False,
@@ -48,6 +55,8 @@ def predict(
     """
     if json and out is not None:
         raise UsageError("give --json or --out, not both")
+    if json and spreadsheet_safe:
+        raise UsageError("--spreadsheet-safe is for CSV: give it without --json")
     for path in (model, data):
         files.check_input(path)
     files.check_outputs((out,), (model, data), force)
@@ -61,10 +70,10 @@ def predict(
 
         print_json({"levelprox": __version__, "command": "predict", **columns, "warnings": warned})
     elif out is None:
-        for part in _lines(columns):
+        for part in _lines(columns, spreadsheet_safe):
             sys.stdout.write(part)
     else:
-        files.write_text(out, _lines(columns), force)
+        files.write_text(out, _lines(columns, spreadsheet_safe), force)
         if not quiet:
             say(f"levelprox: wrote {out}")
     return Exit.OK
@@ -107,15 +116,12 @@ def _columns(model: Any, data: Any, proba: bool) -> dict[str, Any]:
     return columns
 
 
-def _lines(columns: dict[str, Any]) -> Iterator[str]:
+def _lines(columns: dict[str, Any], spreadsheet_safe: bool) -> Iterator[str]:
     """The lines of a CSV file, many at a time; numbers with all their digits."""
     heads, values = list(columns), list(columns.values())
-    yield _csv([heads])
+    yield csv_lines([heads])
     for begin in range(0, len(values[0]), _ROWS):
-        yield _csv(zip(*(column[begin : begin + _ROWS].tolist() for column in values), strict=True))
-
-
-def _csv(rows: Any) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
+        parts = [column[begin : begin + _ROWS].tolist() for column in values]
+        if spreadsheet_safe:
+            parts = [[safe(cell) for cell in part] for part in parts]
+        yield csv_lines(zip(*parts, strict=True))

@@ -29,12 +29,14 @@ def streamed(
 
     from levelprox.io.data import format_of
     from levelprox.io.libsvm import libsvm_batches
+    from levelprox.io.stored import FileState
 
     if (how.format or format_of(path)) != "libsvm":
         raise UsageError("--stream is for LIBSVM files")
     if settings.level is None and settings.features is None:
         raise UsageError("--stream needs --features")
     with reading(path):
+        state = FileState(path)
         n, width, labels = _surveyed(path, rows, how)
         task = task_of(labels)
         more = {"classes": as_classes(labels)} if task is Task.CLASSIFICATION else {}
@@ -44,6 +46,7 @@ def streamed(
                 with judging_data():
                     model.partial_fit(X, as_classes(y) if more else np.asarray(y, np.float64), **more)
                 advance()
+        state.check()
     return model, (n, width), task
 
 

@@ -2,11 +2,12 @@
 
 | class           | file                                                       | module             |
 |-----------------|------------------------------------------------------------|--------------------|
-| `ChunkedArray`  | .npy in C order, mapped                                    | here               |
-| `ChunkedSparse` | CSR: .npz or a folder of .npy, mapped; LIBSVM, converted   | chunked_sparse.py  |
+| `ChunkedArray`  | .npy in C order                                            | here               |
+| `ChunkedSparse` | CSR: .npz or a folder of .npy; LIBSVM, converted           | chunked_sparse.py  |
 | `ChunkedTable`  | Parquet, some row groups at a time                         | chunked_table.py   |
 
 `levelprox.open_chunked` chooses. A chunk is a design as any other. What is in it is checked when it is first read.
+Chunks are copied to memory, not mapped: a file that is cut short while it is read is an error, not a signal.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from numpy.typing import NDArray
 from levelprox.designs.base import Design, check_shape, column_name
 from levelprox.designs.dense import DenseDesign
 from levelprox.errors import FileFormatError, InvalidInputError
-from levelprox.io.mapped import FileState, MappedArray, map_npy
 from levelprox.io.opened import shown
+from levelprox.io.stored import FileState, StoredArray, open_npy
 
 #: Bytes of a chunk, about.
 CHUNK_BYTES = 2**27
@@ -68,6 +69,7 @@ class Chunked(ABC):
     ) -> None:
         self.path, self.shape, self.dtype, self.bounds, self.names = Path(path), shape, dtype, bounds, names
         self._states, self._checked = tuple(states), set[int]()
+        self._ready: dict[int, Any] = {}
         try:
             check_shape(shape)
         except InvalidInputError as error:
@@ -91,7 +93,7 @@ class Chunked(ABC):
         return int(self.bounds[i + 1] - self.bounds[i])
 
     def chunk(self, i: int) -> Design:
-        """X of the rows of chunk i, in place where that is possible.
+        """X of the rows of chunk i, read unless `bring` has done so.
 
         Raises
         ------
@@ -100,7 +102,8 @@ class Chunked(ABC):
         BackendError
             Where the file is not any more what was opened.
         """
-        design = self._chunk(i)
+        ready = self._ready.get(i)
+        design = self._design(i, self._read(i) if ready is None else ready)
         if i not in self._checked:
             self._check(i, design)
             self._checked.add(i)
@@ -119,13 +122,13 @@ class Chunked(ABC):
     def target(self, i: int) -> NDArray[Any]:
         """Targets of the rows of chunk i."""
 
-    @abstractmethod
     def bring(self, i: int) -> None:
-        """Have chunk i read, so that nobody waits for it later; to be called from any thread."""
+        """Read chunk i ahead, for `chunk`; to be called from any thread."""
+        self._ready[i] = self._read(i)
 
-    @abstractmethod
     def leave(self, i: int) -> None:
-        """Let go what is in memory of chunk i."""
+        """Let go what `bring` has read; its memory is free once no design refers to it."""
+        self._ready.pop(i, None)
 
     def check_unchanged(self) -> None:
         """Raise a `BackendError` where a file is not any more what was opened."""
@@ -133,7 +136,12 @@ class Chunked(ABC):
             state.check()
 
     @abstractmethod
-    def _chunk(self, i: int) -> Design: ...
+    def _read(self, i: int) -> Any:
+        """What the file holds of chunk i; to be called from any thread."""
+
+    @abstractmethod
+    def _design(self, i: int, read: Any) -> Design:
+        """X of the rows of chunk i, from what was read."""
 
     def _check(self, i: int, design: Design) -> None:
         count, row, column, value = design.kernel.nonfinite()
@@ -166,17 +174,17 @@ class ChunkedArray(Chunked):
         target: str | os.PathLike[str] | None = None,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
-        self._x = map_npy(path)
-        shape, dtype = self._x.array.shape, self._x.array.dtype
+        self._x = open_npy(path)
+        shape, dtype = self._x.shape, self._x.dtype
         if len(shape) != 2:
             raise FileFormatError(f"{shown(path)}: X must have rows and columns, got shape {shape}")
         check_type(dtype, shown(path))
-        self._y = None if target is None else Targets(map_npy(target), shown(target), shape[0], shown(path))
-        states = [self._x.state] if self._y is None else [self._x.state, self._y.mapped.state]
+        self._y = None if target is None else Targets(open_npy(target), shown(target), shape[0], shown(path))
+        states = [self._x.state] if self._y is None else [self._x.state, self._y.stored.state]
         super().__init__(
             path, states, (shape[0], shape[1]), dtype, even_bounds(shape[0], self._x.row_bytes, chunk_bytes)
         )
-        self.nbytes = self._x.array.nbytes
+        self.nbytes = self._x.nbytes
 
     def chunk_bytes(self, i: int) -> int:
         return self.n_rows(i) * self._x.row_bytes
@@ -188,14 +196,11 @@ class ChunkedArray(Chunked):
     def target(self, i: int) -> NDArray[Any]:
         return targets_of(self, self._y)[self.rows(i)]
 
-    def bring(self, i: int) -> None:
-        self._x.bring(self.rows(i).start, self.rows(i).stop)
+    def _read(self, i: int) -> NDArray[Any]:
+        return self._x.rows(self.rows(i).start, self.rows(i).stop)
 
-    def leave(self, i: int) -> None:
-        self._x.leave(self.rows(i).start, self.rows(i).stop)
-
-    def _chunk(self, i: int) -> Design:
-        return DenseDesign(self._x.rows(self.rows(i).start, self.rows(i).stop))
+    def _design(self, i: int, read: NDArray[Any]) -> Design:
+        return DenseDesign(read)
 
 
 class Targets:
@@ -203,7 +208,7 @@ class Targets:
 
     Parameters
     ----------
-    mapped : MappedArray
+    stored : StoredArray
     name : str
         What errors call them.
     n : int
@@ -212,16 +217,15 @@ class Targets:
         What errors call X.
     """
 
-    def __init__(self, mapped: MappedArray, name: str, n: int, of: str) -> None:
-        array = mapped.array
-        if array.shape != (n,):
-            raise FileFormatError(f"{of} has {n} rows, but the targets in {name} have shape {array.shape}")
-        if array.dtype.kind not in "buifUS":
-            raise FileFormatError(f"{name}: targets must be numbers, truth values or words, got {array.dtype}")
-        self.mapped = mapped
+    def __init__(self, stored: StoredArray, name: str, n: int, of: str) -> None:
+        if stored.shape != (n,):
+            raise FileFormatError(f"{of} has {n} rows, but the targets in {name} have shape {stored.shape}")
+        if stored.dtype.kind not in "buifUS":
+            raise FileFormatError(f"{name}: targets must be numbers, truth values or words, got {stored.dtype}")
+        self.stored = stored
 
     def __getitem__(self, rows: slice) -> NDArray[Any]:
-        return np.array(self.mapped.array[rows])
+        return np.array(self.stored.rows(rows.start, rows.stop))
 
 
 def targets_of(chunked: Chunked, targets: Targets | None) -> Targets:
@@ -232,10 +236,10 @@ def targets_of(chunked: Chunked, targets: Targets | None) -> Targets:
 
 
 def check_type(dtype: np.dtype[Any], name: str) -> None:
-    """Raise unless X can be used as it lies in the file."""
+    """Raise unless X can be used as it is stored."""
     if dtype not in _ALLOWED:
         raise FileFormatError(
-            f"{name}: X has type {dtype}; float32 and float64 are read in place: save X.astype(np.float32)"
+            f"{name}: X has type {dtype}; only float32 and float64 are read: save X.astype(np.float32)"
         )
 
 

@@ -17,8 +17,8 @@ from levelprox.designs.base import Design
 from levelprox.designs.chunked import CHUNK_BYTES, Chunked, Targets, check_type, targets_of
 from levelprox.designs.sparse import SparseDesign
 from levelprox.errors import FileFormatError, InvalidInputError
-from levelprox.io.mapped import MappedArray, map_npy, map_npz
 from levelprox.io.opened import PathLike, shown
+from levelprox.io.stored import StoredArray, open_npy, open_npz
 
 _MEMBERS = ("data", "indices", "indptr", "shape")
 _BLOCK = 2**20  # rows whose bounds are looked at at a time
@@ -31,52 +31,52 @@ class ChunkedSparse(Chunked):
     ----------
     path : path-like
         What errors name.
-    arrays : mapping of str to MappedArray
+    arrays : mapping of str to StoredArray
         "data", "indices" and "indptr".
     shape : (int, int)
-    target : MappedArray, optional
+    target : StoredArray, optional
     chunk_bytes : int
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
-        arrays: Mapping[str, MappedArray],
+        arrays: Mapping[str, StoredArray],
         shape: tuple[int, int],
-        target: MappedArray | None = None,
+        target: StoredArray | None = None,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         name = shown(path)
         self._data, self._indices, self._indptr = (arrays[key] for key in _MEMBERS[:3])
-        check_type(self._data.array.dtype, name)
+        check_type(self._data.dtype, name)
         for key in ("indices", "indptr"):
-            kind = arrays[key].array.dtype
+            kind = arrays[key].dtype
             if kind not in (np.dtype(np.int32), np.dtype(np.int64)):
                 raise FileFormatError(f"{name}: {key} must be int32 or int64, got {kind}")
-        stored = self._data.array.shape
-        if len(stored) != 1 or self._indices.array.shape != stored or self._indptr.array.shape != (shape[0] + 1,):
+        stored = self._data.shape
+        if len(stored) != 1 or self._indices.shape != stored or self._indptr.shape != (shape[0] + 1,):
             raise FileFormatError(
-                f"{name}: data, indices and indptr have shapes {stored}, {self._indices.array.shape} and "
-                f"{self._indptr.array.shape}, which is no CSR matrix of {shape[0]} rows"
+                f"{name}: data, indices and indptr have shapes {stored}, {self._indices.shape} and "
+                f"{self._indptr.shape}, which is no CSR matrix of {shape[0]} rows"
             )
         self._y = None if target is None else Targets(target, "the same file", shape[0], name)
         used = [self._data, self._indices, self._indptr, *([] if target is None else [target])]
         states = {one.state.path: one.state for one in used}
-        bounds = _bounds(self._indptr.array, stored[0], self._entry_bytes, chunk_bytes, name)
-        super().__init__(path, list(states.values()), shape, self._data.array.dtype, bounds)
-        self.nbytes = sum(one.array.nbytes for one in (self._data, self._indices, self._indptr))
+        bounds, self._begins = _bounds(self._indptr, stored[0], self._entry_bytes, chunk_bytes, name)
+        super().__init__(path, list(states.values()), shape, self._data.dtype, bounds)
+        self.nbytes = sum(one.nbytes for one in (self._data, self._indices, self._indptr))
 
     @classmethod
     def from_npz(cls, path: str | os.PathLike[str], target: str | None = None, chunk_bytes: int = CHUNK_BYTES) -> Self:
         """A file of `scipy.sparse.save_npz(..., compressed=False)`, perhaps with an array "y" besides."""
-        return cls._of_members(path, map_npz(path), target, chunk_bytes)
+        return cls._of_members(path, open_npz(path), target, chunk_bytes)
 
     @classmethod
     def from_folder(
         cls, path: str | os.PathLike[str], target: str | None = None, chunk_bytes: int = CHUNK_BYTES
     ) -> Self:
         """data.npy, indices.npy, indptr.npy, and perhaps shape.npy and y.npy."""
-        members = {one.stem: map_npy(one) for one in sorted(Path(path).glob("*.npy"))}
+        members = {one.stem: open_npy(one) for one in sorted(Path(path).glob("*.npy"))}
         return cls._of_members(path, members, target, chunk_bytes)
 
     @classmethod
@@ -98,7 +98,7 @@ class ChunkedSparse(Chunked):
 
     @classmethod
     def _of_members(
-        cls, path: str | os.PathLike[str], members: Mapping[str, MappedArray], target: str | None, chunk_bytes: int
+        cls, path: str | os.PathLike[str], members: Mapping[str, StoredArray], target: str | None, chunk_bytes: int
     ) -> Self:
         name = shown(path)
         missing = [key for key in _MEMBERS[:3] if key not in members]
@@ -107,7 +107,7 @@ class ChunkedSparse(Chunked):
                 f"{name}: there is no array {missing[0]!r} of a CSR matrix, but "
                 f"{', '.join(sorted(members)) or 'nothing'}"
             )
-        kind = _word(members["format"].array) if "format" in members else "csr"
+        kind = _word(members["format"]) if "format" in members else "csr"
         if kind != "csr":
             raise FileFormatError(f"{name}: the matrix is {kind}, and is read some rows at a time: save X.tocsr()")
         if target is not None and target not in members:
@@ -119,11 +119,10 @@ class ChunkedSparse(Chunked):
 
     @property
     def _entry_bytes(self) -> int:
-        return self._data.array.dtype.itemsize + self._indices.array.dtype.itemsize
+        return self._data.row_bytes + self._indices.row_bytes
 
     def _entries(self, i: int) -> slice:
-        rows = self.rows(i)
-        return slice(int(self._indptr.array[rows.start]), int(self._indptr.array[rows.stop]))
+        return slice(int(self._begins[i]), int(self._begins[i + 1]))
 
     def chunk_bytes(self, i: int) -> int:
         entries = self._entries(i)
@@ -136,24 +135,15 @@ class ChunkedSparse(Chunked):
     def target(self, i: int) -> NDArray[Any]:
         return targets_of(self, self._y)[self.rows(i)]
 
-    def bring(self, i: int) -> None:
-        rows = self.rows(i)
-        self._indptr.bring(rows.start, rows.stop + 1)
-        entries = self._entries(i)
-        self._data.bring(entries.start, entries.stop)
-        self._indices.bring(entries.start, entries.stop)
-
-    def leave(self, i: int) -> None:
+    def _read(self, i: int) -> tuple[NDArray[Any], ...]:
         rows, entries = self.rows(i), self._entries(i)
-        self._data.leave(entries.start, entries.stop)
-        self._indices.leave(entries.start, entries.stop)
-        self._indptr.leave(rows.start, rows.stop + 1)
-
-    def _chunk(self, i: int) -> Design:
-        rows, entries = self.rows(i), self._entries(i)
-        indptr = self._indptr.array[rows.start : rows.stop + 1].astype(np.int64)
+        indptr = self._indptr.rows(rows.start, rows.stop + 1).astype(np.int64)
         indptr -= entries.start
         data, indices = self._data.rows(entries.start, entries.stop), self._indices.rows(entries.start, entries.stop)
+        return data, indices, indptr
+
+    def _design(self, i: int, read: tuple[NDArray[Any], ...]) -> Design:
+        rows, (data, indices, indptr) = self.rows(i), read
         try:
             return SparseDesign(data, indices, indptr, (self.n_rows(i), self.shape[1]), True)
         except InvalidInputError as error:
@@ -170,11 +160,13 @@ class ChunkedSparse(Chunked):
         super()._check(i, design)
 
 
-def _bounds(indptr: NDArray[Any], stored: int, entry_bytes: int, chunk_bytes: int, name: str) -> NDArray[np.int64]:
-    """Chunks of about `chunk_bytes`, of at least one row each."""
-    n, bounds, begun, last = indptr.size - 1, [0], 0, 0
+def _bounds(
+    indptr: StoredArray, stored: int, entry_bytes: int, chunk_bytes: int, name: str
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Chunks of about `chunk_bytes`, of at least one row each: where rows and where entries of each begin."""
+    n, bounds, begins, begun, last = indptr.size - 1, [0], [0], 0, 0
     for begin in range(0, n, _BLOCK):
-        ends = indptr[begin : begin + _BLOCK + 1].astype(np.int64)
+        ends = indptr.rows(begin, min(begin + _BLOCK, n) + 1).astype(np.int64)
         if int(ends[0]) != last or np.any(np.diff(ends) < 0) or int(ends[-1]) > stored:
             raise FileFormatError(f"{name}: indptr does not ascend from 0 to the {stored} entries that are stored")
         last = int(ends[-1])
@@ -186,25 +178,36 @@ def _bounds(indptr: NDArray[Any], stored: int, entry_bytes: int, chunk_bytes: in
             if place >= ends.size - 1:
                 break
             bounds.append(begin + place)
+            begins.append(int(ends[place]))
             begun = int(size[place])
     if last != stored:
         raise FileFormatError(f"{name}: indptr ends at {last}, but {stored} entries are stored")
-    return np.array([*bounds, n], np.int64) if n else np.zeros(1, np.int64)
+    if not n:
+        return np.zeros(1, np.int64), np.zeros(1, np.int64)
+    return np.array([*bounds, n], np.int64), np.array([*begins, stored], np.int64)
 
 
-def _shape(members: Mapping[str, MappedArray], name: str) -> tuple[int, int]:
-    n = members["indptr"].array.size - 1
+def _shape(members: Mapping[str, StoredArray], name: str) -> tuple[int, int]:
+    n = members["indptr"].size - 1
     if "shape" not in members:
-        indices = members["indices"].array
-        # all of them are looked at, some at a time
-        largest = max((int(indices[p : p + _BLOCK].max()) for p in range(0, indices.size, _BLOCK)), default=-1)
-        return n, largest + 1
-    shape = tuple(int(length) for length in members["shape"].array.ravel())
-    if len(shape) != 2 or shape[0] != n:
+        return n, _largest(members["indices"], name) + 1
+    stored = members["shape"]
+    if stored.dtype.kind not in "iu" or stored.size != 2:
+        raise FileFormatError(f"{name}: the shape must be two whole numbers, got {stored.size} of {stored.dtype}")
+    shape = tuple(int(length) for length in stored.all().ravel())
+    if shape[0] != n:
         raise FileFormatError(f"{name}: the shape is {shape}, but indptr says {n} rows")
     return n, shape[1]
 
 
-def _word(array: NDArray[Any]) -> str:
-    word = array.item() if array.size == 1 else ""
+def _largest(indices: StoredArray, name: str) -> int:
+    """The largest index; all of them are looked at, some at a time."""
+    if len(indices.shape) != 1 or indices.dtype.kind not in "iu":
+        raise FileFormatError(f"{name}: indices must be a vector of int32 or int64, got {indices.dtype}")
+    blocks = (indices.rows(p, min(p + _BLOCK, indices.size)) for p in range(0, indices.size, _BLOCK))
+    return max((int(block.max()) for block in blocks), default=-1)
+
+
+def _word(array: StoredArray) -> str:
+    word = array.all().item() if array.size == 1 else ""
     return word.decode("ascii", "replace") if isinstance(word, bytes) else str(word)

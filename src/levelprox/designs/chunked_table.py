@@ -13,8 +13,8 @@ from levelprox.designs.base import Design
 from levelprox.designs.chunked import CHUNK_BYTES, Chunked
 from levelprox.designs.dense import DenseDesign
 from levelprox.errors import BackendError, FileFormatError, InvalidInputError
-from levelprox.io.mapped import FileState
 from levelprox.io.opened import shown
+from levelprox.io.stored import FileState
 from levelprox.io.table import TARGETS, listed
 
 _NARROW = ("float", "halffloat", "int8", "uint8", "int16", "uint16", "bool")  # what float32 holds without rounding
@@ -60,7 +60,6 @@ class ChunkedTable(Chunked):
         bounds = np.cumsum([0, *(sum(rows[i] for i in some) for some in self._groups)], dtype=np.int64)
         super().__init__(path, [state], (int(bounds[-1]), len(names)), dtype, bounds, names)
         self.nbytes = self.shape[0] * self.shape[1] * dtype.itemsize
-        self._ready: dict[int, Design] = {}
 
     def chunk_bytes(self, i: int) -> int:
         return self.n_rows(i) * self.shape[1] * self.dtype.itemsize
@@ -72,32 +71,25 @@ class ChunkedTable(Chunked):
     def target(self, i: int) -> NDArray[Any]:
         if self.target_name is None:
             raise InvalidInputError(f"{self.name} holds no targets: name the column, or give y")
-        column = self._column(i, self._read(i, [self.target_name]), self.target_name)
+        column = self._column(i, self._table(i, [self.target_name]), self.target_name)
         if column.dtype.kind == "O":
             column = np.asarray(column.tolist())
         if column.dtype.kind not in "buifUS":
             raise FileFormatError(f"{self.name}: column {self.target_name!r} holds neither numbers nor words")
         return column
 
-    def bring(self, i: int) -> None:
+    def _read(self, i: int) -> NDArray[Any]:
         assert self.names is not None
-        table = self._read(i, self.names)
+        table = self._table(i, self.names)
         X = np.empty((table.num_rows, self.shape[1]), self.dtype)
         for j, name in enumerate(self.names):
             X[:, j] = self._column(i, table, name)
-        self._ready[i] = DenseDesign(X)
+        return X
 
-    def leave(self, i: int) -> None:
-        self._ready.pop(i, None)
+    def _design(self, i: int, read: NDArray[Any]) -> Design:
+        return DenseDesign(read)
 
-    def _chunk(self, i: int) -> Design:
-        ready = self._ready.get(i)
-        if ready is None:
-            self.bring(i)
-            ready = self._ready.pop(i)
-        return ready
-
-    def _read(self, i: int, columns: list[str]) -> Any:
+    def _table(self, i: int, columns: list[str]) -> Any:
         self.check_unchanged()
         try:
             with self._open() as file:
@@ -105,6 +97,7 @@ class ChunkedTable(Chunked):
         except self._errors as error:
             self.check_unchanged()
             raise BackendError(f"{self.name}: row groups {self._groups[i]} cannot be read: {error}") from error
+        self.check_unchanged()
         return table
 
     def _column(self, i: int, table: Any, name: str) -> NDArray[Any]:

@@ -25,7 +25,8 @@ class DeferredDesign(Design):
     read : callable
         X itself; called once.
     columns : callable
-        Some of its columns, for their indices: those who have them at hand need not read X.
+        Some of its columns: called with their indices and a callable that gives X, which it need not read where it has
+        them at hand.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class DeferredDesign(Design):
         dtype: np.dtype[Any],
         nbytes: int,
         read: Callable[[], Design],
-        columns: Callable[[Index], Design],
+        columns: Callable[[Index, Callable[[], Design]], Design],
     ) -> None:
         self.shape, self.dtype, self.nbytes = shape, dtype, nbytes
         self._read, self._few = read, columns
@@ -80,7 +81,7 @@ class DeferredDesign(Design):
     def _columns(self, chosen: Index) -> Design:
         if not chosen.size:
             return DenseDesign(np.empty((self.shape[0], 0), self.dtype))
-        return self._few(chosen)
+        return self._few(chosen, lambda: self.at_hand)
 
     def _rows(self, chosen: Index) -> Design:
         return self.at_hand._rows(chosen)

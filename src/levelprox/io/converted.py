@@ -1,4 +1,4 @@
-r"""A LIBSVM file in a binary form that can be mapped: converted once, in one pass and little memory, and kept.
+r"""A LIBSVM file in a binary form that can be read in parts: converted once, in one pass and little memory, and kept.
 
     16 bytes    "levelprox CSR 1\n"
     arrays      data, indices, indptr, y, each beginning at a multiple of 64 bytes
@@ -28,8 +28,8 @@ from numpy.typing import DTypeLike
 from levelprox.errors import FileFormatError
 from levelprox.io import atomic
 from levelprox.io.libsvm import MAX_FEATURES, LibsvmPass, batches
-from levelprox.io.mapped import FileState, MappedArray
 from levelprox.io.opened import PathLike, shown
+from levelprox.io.stored import FileState, StoredArray
 
 ENDING = ".csr-form"
 _MAGIC = b"levelprox CSR 1\n"
@@ -46,14 +46,14 @@ class Converted:
 
     Attributes
     ----------
-    arrays : dict of str to MappedArray
+    arrays : dict of str to StoredArray
         "data", "indices", "indptr" and "y".
     shape : (int, int)
     path : Path
         Where it is.
     """
 
-    arrays: dict[str, MappedArray]
+    arrays: dict[str, StoredArray]
     shape: tuple[int, int]
     path: Path
 
@@ -145,7 +145,7 @@ def _found(place: Path, key: dict[str, Any]) -> Converted | None:
         if told["of"] != key:
             return None
         arrays = {
-            name: MappedArray(place, int(at), np.dtype(kind), (int(count),), shown(place))
+            name: StoredArray(place, int(at), np.dtype(kind), (int(count),), shown(place))
             for name, (at, kind, count) in told["arrays"].items()
         }
         n, d = told["shape"]

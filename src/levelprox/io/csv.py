@@ -38,6 +38,8 @@ def read_csv(path: str | os.PathLike[str], *, separator: str = ",", header: bool
     ------
     FileFormatError
         Where lines have more fields than the first, names are not unique, or the text is not UTF-8.
+    BackendError
+        Where the file changes while it is read.
     """
     polars_for("CSV", shown(path))  # before anything is read
     return parse_csv(b"".join(block.tobytes() for block in blocks(path)), shown(path), separator, header)

@@ -153,6 +153,8 @@ def read_data(
     ------
     FileFormatError
         Where the file is not of its kind, or holds what cannot be used; the place is named.
+    BackendError
+        Where the file changes while it is read.
     """
     how = Reading(target) if how is None else how
     kind = how.format or format_of(path)

@@ -68,6 +68,8 @@ def read_libsvm(
     FileFormatError
         `file:line:column: what`, columns counted in bytes from 1. Labels and values must be finite decimal numbers,
         indices must ascend, and there must be at least one sample.
+    BackendError
+        The file was cut short, or written to, while it was read.
     OSError
         The file is not there, may not be read, or is a directory.
     """

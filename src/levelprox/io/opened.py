@@ -1,12 +1,14 @@
 """Files as blocks of bytes: plain, or unpacked from .gz, .bz2 and .xz, which are known by their first bytes.
 
 At most `BLOCK` bytes are in memory at once, whatever the file says about itself. A packed file ends in an error where
-it unpacks to more than `RATIO` times its size (after `FREE` bytes) or to more than `max_bytes`.
+it unpacks to more than `RATIO` times its size (after `FREE` bytes) or to more than `max_bytes`. So does a plain file
+that changes while it is read.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from io import FileIO
@@ -15,7 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.errors import FileFormatError
+from levelprox.errors import BackendError, FileFormatError
 
 PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -86,9 +88,14 @@ def blocks(path: PathLike, *, max_bytes: int = MAX_BYTES) -> Generator[NDArray[n
         Opened as it is given, and read once from beginning to end: it may be a pipe.
     max_bytes : int
         A packed file that unpacks to more is an error; plain files may have any length.
+
+    Raises
+    ------
+    BackendError
+        After the last block, where the file was cut short or written to since it was opened.
     """
     with open(path, "rb", buffering=0) as file:
-        raw = _raw(file)
+        raw = _raw(file, path)
         first = next(raw, None)
         if first is None:
             return
@@ -99,21 +106,45 @@ def blocks(path: PathLike, *, max_bytes: int = MAX_BYTES) -> Generator[NDArray[n
         yield from _then(first, raw)
 
 
+def all_bytes(path: PathLike) -> bytes:
+    """All bytes of the file as they are; errors as of `blocks`."""
+    with open(path, "rb", buffering=0) as file:
+        before = os.fstat(file.fileno())
+        data = file.read()
+        _check_unchanged(file, path, before, len(data))
+    return data
+
+
 def shown(path: PathLike) -> str:
     """The path as a message shows it: nothing that a terminal would obey."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in os.fsdecode(path))
 
 
-def _raw(file: FileIO) -> Iterator[NDArray[np.uint8]]:
+def _raw(file: FileIO, path: PathLike) -> Iterator[NDArray[np.uint8]]:
+    before = os.fstat(file.fileno())
     memory = bytearray(BLOCK)
     block = np.frombuffer(memory, np.uint8)
-    size = 1
+    size, taken = 1, 0
     while size:
         filled = 0  # a pipe gives a little at a time
         while filled < BLOCK and (size := file.readinto(memoryview(memory)[filled:])):
             filled += size
+        taken += filled
         if filled:
             yield block[:filled]
+    _check_unchanged(file, path, before, taken)
+
+
+def _check_unchanged(file: FileIO, path: PathLike, before: os.stat_result, taken: int) -> None:
+    """Raise where a file of this state before it was read is not what was read: `taken` bytes of it."""
+    now = os.fstat(file.fileno())
+    if not stat.S_ISREG(now.st_mode):  # a pipe
+        return
+    if taken < before.st_size or (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+        raise BackendError(
+            f"{shown(path)}: the file changed while it was read: it had {before.st_size} bytes, {taken} were read, and "
+            f"it has {now.st_size} now"
+        )
 
 
 def _then(first: NDArray[np.uint8], rest: Iterator[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:

@@ -228,17 +228,17 @@ class Pass:
         """Chunk i, which is read where that is asked of it."""
         return _Opened(self, i)
 
-    def columns(self, i: int, design: DeferredDesign, chosen: Index) -> Design:
+    def columns(self, i: int, chosen: Index, read: Callable[[], Design]) -> Design:
         """Some columns of chunk i, from memory where they are there."""
         self._chosen = chosen
-        return self._samples.kept.columns(i, chosen, lambda: design.at_hand, self._keep)
+        return self._samples.kept.columns(i, chosen, read, self._keep)
 
     def read(self, i: int) -> Design:
-        """Chunk i itself; the next one is brought in meanwhile."""
+        """Chunk i itself; the next one is read meanwhile."""
         if self._ahead is not None and self._ahead[0] == i:
             ahead, self._ahead = self._ahead[1], None
             ahead.result()
-            self._chunked.check_unchanged()  # a page that was cut off since would kill this process
+            self._chunked.check_unchanged()
         else:
             self._bring(i)
         following = i + (1 if self.forward else -1)
@@ -274,14 +274,14 @@ class _Opened:
 
     def __enter__(self) -> Design:
         chunked, i = self._pass._chunked, self._i
-        design = DeferredDesign(
+        # nothing in it refers back to it: a cycle would keep the chunk in memory until it is collected
+        return DeferredDesign(
             (chunked.n_rows(i), chunked.shape[1]),
             chunked.dtype,
             chunked.chunk_bytes(i),
             self._read,
-            lambda chosen: self._pass.columns(i, design, chosen),
+            lambda chosen, read: self._pass.columns(i, chosen, read),
         )
-        return design
 
     def __exit__(self, *error: object) -> None:
         if self._was_read:

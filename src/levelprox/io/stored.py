@@ -1,0 +1,214 @@
+"""Arrays in files: some entries along the first axis at a time are read into memory.
+
+Files are not mapped: a process that touches a page of a map that the file no longer has is killed by SIGBUS. A read of
+a file that was cut short is an error.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import zipfile
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.errors import BackendError, FileFormatError
+from levelprox.io.opened import shown
+
+_PIECE = 2**25  # bytes that are read by one call: signals are answered between calls
+_HEADER = 10_000  # bytes
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_LOCAL_HEADER, _LENGTHS = 30, 26  # of a zip member: its fixed part, and where in it the lengths of the rest are
+
+
+class FileState:
+    """A file as it was when it was opened.
+
+    Parameters
+    ----------
+    path : path-like
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        found = os.stat(path)
+        self.size, self.mtime_ns, self._inode = found.st_size, found.st_mtime_ns, found.st_ino
+
+    def check(self) -> None:
+        """Raise a `BackendError` where it is another one now."""
+        try:
+            found = os.stat(self.path)
+        except OSError as error:
+            raise self._gone(error) from error
+        self._compare(found)
+
+    def read(self, offset: int, memory: memoryview) -> None:
+        """Fill memory with the bytes from `offset` on; to be called from any thread.
+
+        Raises
+        ------
+        BackendError
+            Where the file is another one than when it was opened, before or after the read, or cannot be read.
+        """
+        try:
+            file = open(self.path, "rb", buffering=0)  # noqa: SIM115  # closed below
+        except OSError as error:
+            raise self._gone(error) from error
+        with file:
+            self._compare(os.fstat(file.fileno()))
+            try:
+                file.seek(offset)
+                done = 0
+                while done < memory.nbytes and (size := file.readinto(memory[done : done + _PIECE])):
+                    done += size
+            except OSError as error:
+                raise BackendError(f"{shown(self.path)}: the file cannot be read: {error.strerror}") from error
+        self.check()
+        if done < memory.nbytes:
+            raise BackendError(f"{shown(self.path)}: the file ended at byte {offset + done} while it was read")
+
+    def _compare(self, now: os.stat_result) -> None:
+        if now.st_size != self.size:
+            raise BackendError(
+                f"{shown(self.path)}: the file had {self.size} bytes when it was opened and has {now.st_size} now: "
+                "open it again"
+            )
+        if (now.st_mtime_ns, now.st_ino) != (self.mtime_ns, self._inode):
+            raise BackendError(f"{shown(self.path)}: the file has changed since it was opened: open it again")
+
+    def _gone(self, error: OSError) -> BackendError:
+        return BackendError(f"{shown(self.path)}: the file is gone: {error.strerror}")
+
+
+class StoredArray:
+    """An array in C order in a file.
+
+    Parameters
+    ----------
+    path : path-like
+    offset : int
+        Where in the file its first byte is.
+    dtype : dtype
+    shape : tuple of int
+    name : str
+        What errors call it.
+
+    Attributes
+    ----------
+    dtype, shape, state : dtype, tuple of int, FileState
+    size, nbytes : int
+        Number of entries and of bytes, as of an ndarray.
+    row_bytes : int
+        Bytes of one entry along the first axis.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], offset: int, dtype: np.dtype[Any], shape: Sequence[int], name: str
+    ) -> None:
+        self.state, self.dtype, self.shape = FileState(path), dtype, tuple(shape)
+        self.size = math.prod(shape)
+        self.nbytes, self.row_bytes = self.size * dtype.itemsize, math.prod(self.shape[1:]) * dtype.itemsize
+        end = offset + self.nbytes
+        if min(shape, default=0) < 0 or end > self.state.size:
+            raise FileFormatError(
+                f"{name}: an array of shape {self.shape} and type {dtype} ends at byte {end}, the file at "
+                f"{self.state.size}: it was cut short"
+            )
+        self._offset = offset
+        self._spare: deque[NDArray[np.uint8]] = deque(maxlen=1)
+
+    def rows(self, begin: int, end: int) -> NDArray[Any]:
+        """Read some entries along the first axis; to be called from any thread.
+
+        Returns
+        -------
+        ndarray
+            Read-only. Its memory is used for another read once no array refers to it any more.
+        """
+        size = (end - begin) * self.row_bytes
+        memory = self._memory(size)
+        self.state.read(self._offset + begin * self.row_bytes, memory.data[:size])
+        flat = np.asarray(_Lent(memory, self._spare))[:size].view(self.dtype)
+        return flat.reshape(end - begin, *self.shape[1:])
+
+    def all(self) -> NDArray[Any]:
+        """Read all of it."""
+        flat = np.empty(self.nbytes, np.uint8)
+        self.state.read(self._offset, flat.data)
+        return flat.view(self.dtype).reshape(self.shape)
+
+    def _memory(self, size: int) -> NDArray[np.uint8]:
+        """At least so many bytes: fresh pages cost more than the copy of a file in the page cache."""
+        try:
+            spare = self._spare.pop()
+        except IndexError:
+            spare = np.empty(0, np.uint8)
+        return spare if spare.size >= size else np.empty(size + size // 8, np.uint8)
+
+
+class _Lent:
+    """Memory that arrays refer to; spare again when the last of them is gone."""
+
+    def __init__(self, memory: NDArray[np.uint8], spare: deque[NDArray[np.uint8]]) -> None:
+        self._memory, self._spare = memory, spare
+        told = memory.__array_interface__
+        self.__array_interface__ = {**told, "data": (told["data"][0], True)}
+
+    def __del__(self) -> None:
+        self._spare.append(self._memory)
+
+
+def open_npy(path: str | os.PathLike[str]) -> StoredArray:
+    """The array of an .npy file."""
+    with open(path, "rb") as file:
+        return _stored(file, path, 0, shown(path))
+
+
+def open_npz(path: str | os.PathLike[str]) -> dict[str, StoredArray]:
+    """The arrays of an .npz file by their names."""
+    name, arrays = shown(path), {}
+    with open(path, "rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                infos = archive.infolist()
+        except (zipfile.BadZipFile, NotImplementedError, OSError) as error:
+            raise FileFormatError(f"{name}: this is no npz file, or it is damaged: {error}") from error
+        for info in infos:
+            key = info.filename.removesuffix(".npy")
+            if info.compress_type != zipfile.ZIP_STORED:
+                raise FileFormatError(
+                    f"{name}: array {key!r} is compressed, and cannot be read in parts: save it uncompressed "
+                    "(np.savez, scipy.sparse.save_npz(..., compressed=False))"
+                )
+            file.seek(info.header_offset + _LENGTHS)
+            lengths = file.read(4)
+            if len(lengths) < 4:
+                raise FileFormatError(f"{name}: array {key!r} is cut short")
+            named, extra = int.from_bytes(lengths[:2], "little"), int.from_bytes(lengths[2:], "little")
+            begin = info.header_offset + _LOCAL_HEADER + named + extra
+            arrays[key] = _stored(file, path, begin, f"{name}: array {key!r}")
+    return arrays
+
+
+def _stored(file: BinaryIO, path: str | os.PathLike[str], begin: int, name: str) -> StoredArray:
+    file.seek(begin)
+    try:
+        version = np.lib.format.read_magic(file)
+        shape, fortran, dtype = _HEADERS[version](file, max_header_size=_HEADER)
+    except (KeyError, ValueError, SyntaxError, TypeError) as error:
+        raise FileFormatError(f"{name} has no header of an array: {error}") from error
+    if dtype.itemsize == 0:
+        raise FileFormatError(f"{name} has entries of type {dtype}, which have no bytes")
+    if dtype.hasobject:
+        raise FileFormatError(f"{name} holds Python objects, which are not read: they could run code")
+    if fortran and len(shape) > 1 and min(shape) > 1:
+        raise FileFormatError(
+            f"{name} is stored column after column (Fortran order), and is read some rows at a time: save "
+            "np.ascontiguousarray(X)"
+        )
+    return StoredArray(path, file.tell(), dtype, shape, name)
