@@ -6,6 +6,7 @@ import itertools
 import pickle
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -201,6 +202,27 @@ def test_runs_repeat_to_the_last_bit_whatever_the_threads(constraint):
 
 
 # --- who may ask for it -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_crowded_stages_make_no_look_at_all_features_and_end_where_they_would_have(loss, monkeypatch):
+    """A stage with more nonzeros than it may have ends at once: nobody needs its gradient over all features."""
+    X, signal, _, rng = data(120, 300, planted=6, correlation=0.3)
+    b = signal + 4 * rng.standard_normal(120)
+    objective = LinearModel(X, np.sign(b) if loss == "logistic" else b, loss)
+    problem = Problem(objective, MCP.from_threshold(0.2), 3.5)
+    result = solve(problem)
+    most = module._most(3)
+    crowded = [stage for stage in result.stages if stage.n_nonzero > most and stage.factor > 1]
+    assert any(stage.n_grad == 0 for stage in crowded[1:]) and crowded
+    original = module._iterates
+    monkeypatch.setattr(
+        module, "_iterates", lambda wider, begin, tol, how: original(wider, begin, tol, replace(how, most=None))
+    )
+    looked = solve(problem)
+    np.testing.assert_array_equal(result.x, looked.x)
+    assert result.n_grad < looked.n_grad and result.n_inner == looked.n_inner
+    assert [stage.n_nonzero for stage in result.stages] == [stage.n_nonzero for stage in looked.stages]
 
 
 def test_convex_constraints_have_no_stages():

@@ -9,9 +9,10 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.sparse
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from levelprox import InvalidInputError, LinearModel, MultinomialModel, Problem, _kernels, certify
+from levelprox import InvalidInputError, LinearModel, MultinomialModel, Problem, Status, _kernels, best_subset, certify
 from levelprox.constraints import L1, MCP
 from levelprox.designs import DenseDesign
 from levelprox.losses import Multinomial, loss_by_name
@@ -281,6 +282,22 @@ def test_separable_classes_have_no_best_fit():
     assert not third.is_separated(np.array([0, 0, 0, 0, 0, 1.0]))
     lone = MultinomialModel(np.array([[1.0, 0], [1, 0], [0, 1], [0, 1]]), [0, 1, 2, 2])
     assert lone.is_separated(np.array([0, 0, 0, 0, 0, 1.0]))
+
+
+@pytest.mark.parametrize("k", [3, 6])
+def test_separable_classes_take_no_more_features_than_separate_them(k):
+    """With two features nothing is left to gain; any others would be taken in by chance."""
+    rng = np.random.default_rng(0)
+    label = np.arange(30) % 3
+    X = rng.standard_normal((30, 8))
+    X[:, 0] += 12 * (label == 1)
+    X[:, 1] += 12 * (label == 2)
+    model = MultinomialModel(X, label, fit_intercept=True)
+    assert not model.attained
+    with pytest.warns(ConvergenceWarning, match="Diverging"):
+        found = best_subset(model, k)
+    np.testing.assert_array_equal(found.support, [0, 1])
+    assert found.status is Status.DIVERGING
 
 
 @pytest.mark.parametrize(

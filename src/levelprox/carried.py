@@ -142,8 +142,9 @@ class Levels:
         if not self._is_better(i, solution):
             return
         self.best[i] = solution
+        start = self._at(i)
         for others in (range(i + 1, len(self.problems)), range(i - 1, -1, -1)):
-            self._carry(self._from(i), others, exchanges=True)
+            self._carry(Tracker(self.problems[i], start, self.how), others, exchanges=True)
 
     def _level_out(self) -> None:
         """What a lower level has found serves the next one, too, where that has nothing lower: ψ never rises."""
@@ -152,17 +153,17 @@ class Levels:
             if self.best[i] is None or below is None:
                 return
             if self._is_better(i, below):
-                self.tracker = tracker = self._from(i - 1)
+                self.tracker = tracker = Tracker(self.problems[i - 1], self._at(i - 1), self.how)
                 self.best[i] = self.pieces.once(partial(self._solved, tracker, self.problems[i], exchanges=False))
 
-    def _from(self, i: int) -> Tracker:
-        """The solution at level i, to be carried on."""
+    def _at(self, i: int) -> Iterate:
+        """The solution at level i with ψ and its gradient, to be carried on."""
         problem, solution = self.problems[i], self.best[i]
         assert solution is not None
         x = solution.x.todense().ravel()
         self.n_grad += 1
         psi, gradient = problem.objective.value_and_gradient(x)
-        return Tracker(problem, Iterate(x, psi, gradient, step=1 / problem.objective.curvature), self.how)
+        return Iterate(x, psi, gradient, step=1 / problem.objective.curvature)
 
     def _carry(self, tracker: Tracker, order: range, exchanges: bool) -> None:
         """From level to level, for as long as that is better than what is there."""

@@ -44,7 +44,7 @@ from levelprox.working_set import resumed, steps
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
 _ROUGH = 1e-3  # tol of all stages but the last
-_HOPELESS = 0.05  # of what the direct start gained: too far above it for the last digits to matter
+_HOPELESS = 0.05  # of what has been gained: too far above it for the last digits to matter
 _STRAIGHT = 0.75  # of λ: a slope that has hardly bent
 _WIDEST = 30  # times c may be doubled
 _FEW, _MANY = 10, 100  # nonzeros that a stage may have in any case, and up to which four times those at the end
@@ -97,7 +97,7 @@ def continued(
         factor = 2.0**doublings
         wider = widened(problem, factor)
         begin = start if at is None else (wider.cut(at.x), at.features)
-        steps_here = _iterates(wider, begin, max(tol, _ROUGH), how)
+        steps_here = _iterates(wider, begin, max(tol, _ROUGH), replace(how, most=most if doublings else None))
         at, n_grad = _stage(wider, steps_here, most if doublings else problem.n_features)
         if doublings == 0 and at.psi <= direct.psi + _HOPELESS * (start.psi - direct.psi):
             at, more = _stage(problem, _iterates(problem, replace(at, n_grad=0), tol, how), problem.n_features)
@@ -191,16 +191,23 @@ def _exchanged(
 def _lowest(
     problem: Problem, W: Features, found: dict[bytes, Fit], at: Iterate, how: How, tol: float
 ) -> tuple[Iterate | None, int]:
-    """The lowest KKT point from these fits over features of W, if it is lower than `at`, and the passes that took."""
-    best, passes = None, 0
-    for fit in found.values():
+    """The lowest KKT point from these fits over features of W, if it is lower than `at`, and the passes that took.
+
+    The lowest fit comes first. What the level pays for beyond its features lowers ψ by about as much for the others:
+    those that are far above the best point even then are left out.
+    """
+    best, passes, more = None, 0, math.inf
+    for fit in sorted(found.values(), key=lambda fit: fit.psi):
+        lowest = (at if best is None else best).psi
+        if fit.psi - 2 * more > lowest + _HOPELESS * (how.null.psi - lowest):
+            break
         x, features = np.zeros(problem.dimension), W[fit.features]
         x[problem.coordinates(features)] = fit.x
         end, n_grad = _stage(problem, _iterates(problem, (problem.cut(x), features), tol, how), problem.n_features)
         if end.stop == "interrupted":
             raise KeyboardInterrupt
-        passes += n_grad
-        best = end if end.psi < (at if best is None else best).psi else best
+        passes, more = passes + n_grad, max(fit.psi - end.psi, 0.0)
+        best = end if end.psi < lowest else best
     return best, passes
 
 

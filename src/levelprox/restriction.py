@@ -62,7 +62,21 @@ class Enough:
 
 @dataclass(frozen=True)
 class How:
-    """How problems are solved: what a run has settled on."""
+    """How problems are solved: what a run has settled on.
+
+    Attributes
+    ----------
+    subsolver : Subsolver
+    gamma : float
+    surrogate : Linearise
+    null : NullFit
+    seconds_left : callable
+    rng : Generator, optional
+    working_sets : bool
+    most : int, optional
+        Nonzero features, of those that count, beyond which a point on a working set ends the work: nobody will look at
+        all features there, and its gradient is left empty.
+    """
 
     subsolver: Subsolver
     gamma: float
@@ -71,6 +85,7 @@ class How:
     seconds_left: Callable[[], float]
     rng: np.random.Generator | None
     working_sets: bool = True
+    most: int | None = None
 
 
 def solve_restriction(problem: Problem, start: Iterate, enough: Enough, how: How) -> Iterate:

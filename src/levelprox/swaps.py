@@ -368,7 +368,6 @@ class Swaps:
             return None if objective.concordance else np.zeros(self.problem.n_features)
         if self._typical is None:
             self._typical = objective.typical_curvatures()
-            self.n_grad += 1
         return self._typical
 
     @property

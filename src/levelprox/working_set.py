@@ -83,6 +83,8 @@ def on_working_sets(
     for eta_k in levels:
         state = advance(problem, state, eta_k, tolerance, how)
         yield eta_k, state.at
+        if _is_unseen(state.at):
+            return
 
 
 def first(problem: Problem, start: Iterate, null: NullFit) -> WorkingSet:
@@ -95,10 +97,12 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
     """Choose W, solve the restriction to it, look at all features."""
     at = state.at
     W, enough = _look(problem, state, tolerance)
-    new = _seen(problem, W, _on(problem, state, W, eta_k, enough, how))
+    new = _seen(problem, W, _on(problem, state, W, eta_k, enough, how), how.most)
     if not new.psi <= at.psi + _LAST_DIGITS * abs(at.psi):  # steps that gained nothing can add up their rounding
         stays = replace(at, stop=new.stop, features=W).at_cost_of(new)
         return replace(state, at=stays, features=W, looks=state.looks + 1)
+    if _is_unseen(new):
+        return WorkingSet(new, W, math.inf, new.multiplier, state.looks)
     residual, y = distance(problem, new.x, new.psi, new.gradient, how.null)
     return WorkingSet(new, W, residual, y, state.looks + 1)
 
@@ -198,18 +202,30 @@ def resumed(problem: Problem, x: Vector, W: Features, tolerance: float, how: How
     small = solve_restriction(
         part, Iterate(x[places], psi, gradient, step=1 / problem.objective.curvature), Enough(_ENOUGH * tolerance), how
     )
-    new = _seen(problem, W, small)
+    new = _seen(problem, W, small, how.most)
+    if _is_unseen(new):
+        return WorkingSet(new, W, math.inf, new.multiplier)
     residual, y = distance(problem, new.x, new.psi, new.gradient, how.null)
     return WorkingSet(new, W, residual, y, 1)
 
 
-def _seen(problem: Problem, W: Features, small: Iterate) -> Iterate:
-    """Where the work on W ended, as a point over all features, with ψ and ∇ψ there."""
+def _is_unseen(at: Iterate) -> bool:
+    """Whether there was no look at all features at this point."""
+    return at.gradient.size < at.x.size
+
+
+def _seen(problem: Problem, W: Features, small: Iterate, most: int | None = None) -> Iterate:
+    """Where the work on W ended, as a point over all features, with ψ and ∇ψ there.
+
+    With more than `most` nonzero features that count, without a look at all of them: ∇ψ is empty.
+    """
     x = np.zeros(problem.dimension)  # memory that is not written to takes no room
     nonzero = np.flatnonzero(small.x)
     x[problem.coordinates(W)[nonzero]] = small.x[nonzero]
     if W.size == problem.n_features:  # all of them were looked at all the time
         psi, gradient, looks = small.psi, small.gradient, small.n_inner
+    elif most is not None and problem.counted(problem.support(x)).size > most:
+        psi, gradient, looks = small.psi, np.empty(0), 0
     else:
         (psi, gradient), looks = problem.objective.value_and_gradient(x), 1
     small = replace(small, n_grad=looks)

@@ -493,7 +493,7 @@ bool ColumnFits::is_noise(const Look &at, const Column &column, double gradient)
 // step is doubled as long as psi falls. Of orthonormal columns, a small pivot is a property of the curvature and not of rounding.
 ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bool orthonormal, double tolerance, double accuracy, double below,
                               Poll &poll) const {
-    constexpr int MOST = 250;
+    constexpr int MOST = 250, MOST_IN_VAIN = 8;
     const double least = orthonormal ? 1e-13 : 1e-7;
     const bool exponential = std::isfinite(concordance_) && concordance_ > 0;
     const bool nonnegative = conjugate_ == Conjugate::logistic || conjugate_ == Conjugate::squared_hinge || conjugate_ == Conjugate::huber;
@@ -510,6 +510,7 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
     }
     std::vector<double> reference;
     double rounding = resolution(at, z), left = INFINITE, before = INFINITE, mu = 0;
+    int in_vain = 0;  // restricted steps, one after another, that lowered psi by no more than rounding
     const auto ended = [&](FitEnd how) {
         mirror(m, at.hessian);
         return ColumnFit{how, std::move(x), std::move(z), std::move(at.hessian), at.psi, left, rounding};
@@ -577,6 +578,8 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
         for (std::int64_t i = 0; i < n_; ++i) moved[i] += t * along[i];
         Look next = look(columns, moved.data(), true, poll);
         if (!(next.psi < previous) && settled()) return ended(FitEnd::fitted);  // no step lowers psi any more
+        in_vain = restricted && !(next.psi < previous - rounding) ? in_vain + 1 : 0;
+        if (in_vain > MOST_IN_VAIN) return ended(settled() ? FitEnd::fitted : FitEnd::failed);
         z.swap(moved);
         for (std::size_t j = 0; j < m; ++j) x[j] += t * newton.step[j];
         at = std::move(next);

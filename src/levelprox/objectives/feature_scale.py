@@ -88,6 +88,11 @@ class FeatureScale:
         return np.asarray((rows / self.size[:, None]).ravel(), np.float64)
 
     @property
+    def squares(self) -> Vector:
+        """Mean squares of the columns."""
+        return np.where(np.isinf(self.size), 0.0, np.square(self.typical * self.magnitude))
+
+    @property
     def largest(self) -> float:
         """By how much a gradient is at most larger than in these units."""
         sizes = self.size[np.isfinite(self.size)]

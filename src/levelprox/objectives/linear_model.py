@@ -53,12 +53,19 @@ def gains_for_ever(values: list[float]) -> bool:
 
 
 class _ColumnSquares(NamedTuple):
-    """What is asked of Σ s_i X_ij² / Σ s_i over the columns that are not zero; nobody needs all of them."""
+    """What is asked of Σ s_i X_ij² / Σ s_i over the columns that are not zero."""
 
     total: float
     mean: float
     smallest: float
     largest: float
+
+    @classmethod
+    def of(cls, squares: Vector) -> _ColumnSquares:
+        squares = squares[squares > 0]
+        if not squares.size:
+            return cls(0.0, 0.0, 1.0, 1.0)
+        return cls(float(squares.sum()), float(squares.mean()), float(squares.min()), float(squares.max()))
 
 
 class LinearModel(Model):
@@ -166,8 +173,12 @@ class LinearModel(Model):
 
     @cached_property
     def feature_scale(self) -> FeatureScale:
-        assert self._column_squares  # a norm that overflows is an error
-        return FeatureScale.of_design(self.design, self._share)
+        squares, ones = self.design.column_squares(self._share), self.design.ones
+        if not np.all(np.isfinite(squares)):
+            j = int(np.argmax(~np.isfinite(squares)))
+            raise InvalidInputError(f"the norm of column {j} of X overflows; scale the columns")
+        self.__dict__.setdefault("_column_squares", _ColumnSquares.of(squares))  # of the same pass
+        return FeatureScale.of_moments(squares, self.design.weighted_sums(self._share) if ones.size else None, ones)
 
     @property
     def weak_convexity(self) -> float:
@@ -351,7 +362,7 @@ class LinearModel(Model):
         """Return a typical ℓ'' of the loss times Σ s_i X_ij² / Σ s_i, one number for each coordinate."""
         margins = np.zeros_like(self.target) if self.offset is None else self.offset
         bend = self.loss.typical_curvature(margins, self.target, self.sample_weight)
-        return np.asarray(bend * self.design.column_squares(self._share), np.float64)
+        return np.asarray(bend * self.feature_scale.squares, np.float64)
 
     def scaled(self, scale: Vector) -> LinearModel:
         whole = copy.copy(self)
@@ -431,14 +442,8 @@ class LinearModel(Model):
 
     @cached_property
     def _column_squares(self) -> _ColumnSquares:
-        squares = self.design.column_squares(self._share)
-        if not np.all(np.isfinite(squares)):
-            j = int(np.argmax(~np.isfinite(squares)))
-            raise InvalidInputError(f"the norm of column {j} of X overflows; scale the columns")
-        squares = squares[squares > 0]
-        if not squares.size:
-            return _ColumnSquares(0.0, 0.0, 1.0, 1.0)
-        return _ColumnSquares(float(squares.sum()), float(squares.mean()), float(squares.min()), float(squares.max()))
+        scale = self.feature_scale  # which knows them, too, if it made a pass of its own
+        return self.__dict__.get("_column_squares") or _ColumnSquares.of(scale.squares)
 
     def advice(self) -> str:
         spread = math.sqrt(self._column_squares.largest / self._column_squares.smallest)

@@ -108,6 +108,10 @@ class MultinomialModel(ByClass):
     def advice(self) -> str:
         return self.one_class.advice()
 
+    @property
+    def attained(self) -> bool:
+        return False  # where classes are separated, ψ falls for ever
+
     def is_separated(self, x: Vector) -> bool:
         """Whether far out along x the class of every sample is among its largest margins, and for some alone."""
         falls, rises = self.outlook(x)
