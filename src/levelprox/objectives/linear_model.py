@@ -43,7 +43,7 @@ FARTHER = 2.0 ** np.arange(8)
 # What is computed from X once, and not pickled.
 _DERIVED = (
     *("compiled", "by_rows", "row_squares", "curvature", "feature_scale"),
-    *("_column_squares", "_eigenvalue"),
+    *("_column_squares", "_eigenvalue", "_squares"),
 )
 
 
@@ -167,7 +167,8 @@ class LinearModel(Model):
     @cached_property
     def feature_scale(self) -> FeatureScale:
         assert self._column_squares  # a norm that overflows is an error
-        return FeatureScale.of_design(self.design, self._share)
+        ones = self.design.ones
+        return FeatureScale.of_moments(self._squares, self.design.weighted_sums(self._share) if ones.size else None, ones)
 
     @property
     def weak_convexity(self) -> float:
@@ -219,8 +220,9 @@ class LinearModel(Model):
         other = copy.copy(self)
         other.loss = loss
         other.smooth = other.curved = loss.smooth
-        if "feature_scale" in self.__dict__:
-            other.__dict__["feature_scale"] = self.feature_scale
+        for name in ("feature_scale", "_squares", "_eigenvalue"):  # of X and the weights alone
+            if name in self.__dict__:
+                other.__dict__[name] = self.__dict__[name]
         return other
 
     def first_guess(self) -> Vector:
@@ -430,8 +432,13 @@ class LinearModel(Model):
         return np.full(n, 1 / n) if self.sample_weight is None else self.sample_weight / self.sample_weight.sum()
 
     @cached_property
+    def _squares(self) -> Vector:
+        """Σ s_i X_ij² / Σ s_i of every column."""
+        return self.design.column_squares(self._share)
+
+    @cached_property
     def _column_squares(self) -> _ColumnSquares:
-        squares = self.design.column_squares(self._share)
+        squares = self._squares
         if not np.all(np.isfinite(squares)):
             j = int(np.argmax(~np.isfinite(squares)))
             raise InvalidInputError(f"the norm of column {j} of X overflows; scale the columns")
