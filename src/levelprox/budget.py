@@ -24,7 +24,7 @@ from levelprox.identity import identity_without_level
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.journal import Journal, keeping
 from levelprox.kinked_search import KinkedSearch
-from levelprox.limits import limited
+from levelprox.limits import TimeLimitError, end_now, finishing, limited
 from levelprox.objectives import Asked, LinearModel, Model, Objective
 from levelprox.objectives.by_class import ByClass
 from levelprox.problem import Problem
@@ -127,7 +127,6 @@ def best_subset(
     problem = Problem(objective, MCP.from_threshold(1.0), count + 0.5, _weights(objective, keep), nonnegative)
     watch = Watch(seconds, most, callback)
     kind = DistantSearch if isinstance(objective, Asked) else Search if objective.curved else KinkedSearch
-    standardised = objective.standardised() if kind is Search and isinstance(objective, LinearModel | ByClass) else None
 
     def identity() -> dict[str, str]:
         kept, signs = problem.exempt, problem.must_be_nonnegative()
@@ -136,12 +135,27 @@ def best_subset(
 
     with limited(seconds), keeping(checkpoint, resume, identity, KINDS) as journal:
         arguments = (count, at_least_zero("tol", tol), bool(prove), watch, begin, journal)
+        standardised = _standardised(objective) if kind is Search else None
         if standardised is None:
             found = kind(problem, *arguments)()
         else:
             assert isinstance(objective, LinearModel | ByClass)
             found = Search(replace(problem, objective=standardised), *arguments, data=objective)()
         return replace(found, message=found.message + journal.advice) if found.status in CUT_SHORT else found
+
+
+def _standardised(objective: Model | Asked) -> LinearModel | ByClass | None:
+    """The model over standardised columns, where these are needed and there is time to look at them."""
+    if not isinstance(objective, LinearModel | ByClass):
+        return None
+    try:
+        with finishing():
+            return objective.standardised()
+    except TimeLimitError:
+        return None
+    except KeyboardInterrupt:
+        end_now()
+        return None
 
 
 def _weights(objective: Model | Asked, keep: ArrayLike | None) -> Vector | None:

@@ -38,7 +38,9 @@ class Certificate:
         What `tol` is compared with: the largest residual of a feature, of stationarity or of complementarity, in units
         of its own column and divided by `scale`. It does not change when a column is multiplied by a constant and the
         cost of its coefficient stays the same, nor with the units of ψ, φ and η; a constant added to a column beside an
-        intercept changes nothing, either. At the null fit it is about 1. Where x is infeasible it is at least 1.
+        intercept changes nothing, either. At the null fit it is about 1. Where x is infeasible it is at least 1. inf
+        where a time limit or Ctrl-C left no time for a single gradient; then `stationarity` is inf and `scale` NaN,
+        too.
     psi, g, level : float
         ψ(x), g(x), η.
     slack : float
@@ -108,6 +110,11 @@ class Certificate:
     possible_gain: float | None = None
 
     @property
+    def examined(self) -> bool:
+        """Whether there was time to compute the residuals; where not, `kkt` and `stationarity` are inf."""
+        return not math.isinf(self.kkt)
+
+    @property
     def epsilon(self) -> float:
         """ε of the paper's (ε, δ)-KKT definition: at x itself, unless an x̄ near it is known."""
         at_x = max(self.stationarity_squared, self.complementarity)
@@ -130,7 +137,7 @@ class Certificate:
         else:
             degenerate = f"η is {self.degenerate_distance:.3g} caps from the nearest one"
         rows = [
-            ("KKT residual (scaled)", f"{self.kkt:.2e}"),
+            ("KKT residual (scaled)", f"{self.kkt:.2e}" if self.examined else "not known: there was no time"),
             ("possible gain in ψ", "not known" if self.possible_gain is None else f"{self.possible_gain:.2e}"),
             ("objective ψ(x)", f"{self.psi:.10g}"),
             ("constraint g(x) ≤ η", f"{self.g:.10g} ≤ {self.level:.10g}"),
@@ -243,6 +250,32 @@ def assemble(
         degenerate_distance=distance,
         degenerate_check=check,
         dual_bound=_dual_bound(problem, x, residual, slack, psi, null) if bounded else np.inf,
+    )
+
+
+def not_examined(problem: Problem, x: Vector, psi: float) -> Certificate:
+    """The certificate of a feasible point of which ψ alone is known: there was no time for a gradient."""
+    g, infimum = problem.g(x), problem.objective.infimum
+    distance, check = degenerate_distance(problem)
+    support = problem.support(x)
+    return Certificate(
+        kkt=math.inf,
+        psi=psi,
+        g=g,
+        level=problem.level,
+        slack=problem.level - g,
+        infeasibility=0.0,
+        multiplier=0.0,
+        stationarity=math.inf,
+        stationarity_squared=math.inf,
+        complementarity=0.0,
+        scale=math.nan,
+        active=False,
+        n_nonzero=problem.counted(support).size,
+        degenerate_distance=distance,
+        degenerate_check=check,
+        dual_bound=math.inf,
+        possible_gain=max(psi - infimum, 0.0) if math.isfinite(psi - infimum) else None,
     )
 
 

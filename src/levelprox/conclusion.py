@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
-from levelprox.certificate import Certificate, assemble, certify
+from levelprox.certificate import Certificate, assemble, certify, not_examined
 from levelprox.errors import BackendError
 from levelprox.limits import TimeLimitError, end_now, finishing, seconds_to_finish
 from levelprox.nearby import nearby_kkt
@@ -50,6 +50,8 @@ class Conclusion:
     def __call__(self, status: Status) -> Result:
         """Certify the last point from the data, name the outcome, warn where it is not what was asked for."""
         assert self.run.best is not None
+        if not self.run.null.examined:
+            return self._without_a_look(self.run.best, status)
         certificate, interrupted = self._certificate(self.run.best)
         status = Status.INTERRUPTED if interrupted else status
         if not interrupted and status not in (Status.INTERRUPTED, Status.TIME_LIMIT):
@@ -75,6 +77,25 @@ class Conclusion:
                 "grow: it has no minimiser within the level, and their size is set by tol or max_iter alone. Lower "
                 "the level, or take a constraint without a cap."
             )
+        return self.result(status, message, certificate)
+
+    def _without_a_look(self, best: Iterate, status: Status) -> Result:
+        """The result of a run without time for a single gradient."""
+        certificate = not_examined(self.run.problem, best.x, best.psi)
+        self.run.note_phase("certificate")
+        steps = f"after {self.run.n_outer} outer steps"
+        ended = f"Interrupted {steps}"
+        if status is Status.TIME_LIMIT:
+            ended = f"Stopped {steps}, time_limit {self.run.time_limit:g} s"
+        message = (
+            f"{ended}: there was no time to compute a gradient, and the KKT residual is not known; "
+            f"g(x) = {certificate.g:.6g} <= level = {certificate.level:.6g}."
+        )
+        if status is Status.TIME_LIMIT:
+            message += " Raise time_limit."
+        message += self.run.journal.advice
+        if status is Status.TIME_LIMIT:
+            self.run.warn(message)
         return self.result(status, message, certificate)
 
     def _certificate(self, best: Iterate) -> tuple[Certificate, bool]:

@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from levelprox.exact_refit import ExactFit, ExactRefits
 from levelprox.exchange import Exchange
 from levelprox.journal import Journal
-from levelprox.null_fit import NullFit, null_fit
+from levelprox.limits import TimeLimitError, end_now, finishing, interrupted
+from levelprox.null_fit import NullFit, null_fit, null_fit_in_time
 from levelprox.objectives import LinearModel, Model, OneVsRestModel
 from levelprox.pieces import pieces_of
 from levelprox.problem import Problem
@@ -84,8 +85,10 @@ class KinkedSearch:
 
     def __call__(self) -> Subset:
         self.pieces = pieces_of(self.journal, self.as_state, self.take)
-        self._begin()
         status = Status.SOLVED
+        self._begin()
+        if not self.null.examined:
+            return self._subset(Status.INTERRUPTED if interrupted() else Status.TIME_LIMIT)
         self.watch.arm()
         try:
             self.watch.improved(self.best.psi, 0)
@@ -93,7 +96,7 @@ class KinkedSearch:
         except TimeoutError as error:
             if error is self.watch.raised:
                 raise
-            status = Status.TIME_LIMIT
+            status = Status.INTERRUPTED if interrupted() else Status.TIME_LIMIT
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         finally:
@@ -105,20 +108,24 @@ class KinkedSearch:
         problem = self.problem
         self.objective = cast("LinearModel | OneVsRestModel", problem.objective)
         self.refits = ExactRefits(problem)
-        self.standardised = self.refits.parts[0].standardised()
+        self.standardised: LinearModel | None = None
         self.known: dict[bytes, float] = {}
         self.n_grad = 2
         self.smooth: Search | None = None
         self._forget()
         exempt = problem.exempt
         try:
-            origin = Fit(exempt, np.zeros(problem.coordinates(exempt).size), math.inf, np.empty(0))
-            self.best: Fit = self._fitted(exempt, origin)
-            self.null: NullFit = null_fit(problem, fitted=self.best.x)
-        except TimeoutError as error:
-            if error is self.watch.raised:
+            with finishing():
+                self.standardised = self.refits.parts[0].standardised()
+                origin = Fit(exempt, np.zeros(problem.coordinates(exempt).size), math.inf, np.empty(0))
+                self.best: Fit = self._fitted(exempt, origin)
+                self.null: NullFit = null_fit(problem, fitted=self.best.x)
+        except (TimeoutError, KeyboardInterrupt) as error:
+            if isinstance(error, KeyboardInterrupt):
+                end_now()
+            elif error is self.watch.raised:
                 raise
-            self.null = null_fit(problem, 0.0)
+            self.null = null_fit_in_time(problem, 0.0)
             x = self.null.x[problem.coordinates(exempt)]
             self.best = Fit(exempt, x, self.null.psi, self.objective.restrict(exempt).margins(x))
         self.rough = self.best
@@ -436,11 +443,21 @@ class KinkedSearch:
         multiplier, addition = self.multiplier, self.addition
         x = np.zeros(problem.dimension)
         x[problem.coordinates(fit.features)] = fit.x
-        psi = self.objective.value_and_gradient(x)[0]
+        psi, stationarity, unknown = fit.psi, math.inf, "; there was no time to recompute its figures"
+        try:
+            with finishing():
+                if self.null.examined:
+                    psi = self.objective.value_and_gradient(x)[0]
+                    stationarity = self.refits.stationarity(fit, self.null, max(_SECOND, self.watch.left()))
+                    unknown = ""
+        except TimeLimitError:
+            pass
+        except KeyboardInterrupt:
+            ended = Status.INTERRUPTED
+            end_now()
         support = problem.counted(np.flatnonzero(problem.sizes(x)))
         exchanges = Exchanges(self.examined, self._total())
-        figures = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}"
-        stationarity = self.refits.stationarity(fit, self.null, max(_SECOND, self.watch.left()))
+        figures = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}{unknown}"
         status, message = self.watch.conclude(ended, figures, self.objective, x, stationarity, self.tol)
         return Subset(
             x,

@@ -2,7 +2,7 @@
 
 A limit is kept in two ways. Loops ask `seconds_left` between two steps and end in order. Where a single step takes
 longer than a grace period beyond the limit, compiled code raises `TimeLimitError` in the middle of it
-(`interruptible`): the step is lost, and the best point before it is the answer. The grace period is a quarter of the
+(`interruptible`): the step is lost, and the best point before it is the answer. The grace period is a fifth of the
 overshoot that is allowed, max(1 s, 5 % of the limit). What handles the exception has another period, and what is done
 at the end of a run, such as its certificate, ends with the third (`finishing`).
 
@@ -23,7 +23,7 @@ from levelprox import _kernels
 #: Raised by compiled code once the limit and the grace period have passed; a TimeoutError.
 TimeLimitError = _kernels.TimeLimitError
 
-_GRACE_SECONDS, _GRACE_SHARE = 0.25, 0.0125  # the larger one counts; the share is of the limit
+_GRACE_SECONDS, _GRACE_SHARE = 0.2, 0.01  # the larger one counts; the share is of the limit
 _FINISHED = 3  # grace periods after the limit
 
 

@@ -11,7 +11,8 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.objectives import Curved, Objective
+from levelprox.limits import TimeLimitError, end_now, finishing
+from levelprox.objectives import Curved, Model, Objective
 from levelprox.problem import Problem
 
 Vector = NDArray[np.float64]
@@ -33,10 +34,11 @@ class NullFit:
     psi : float
         ψ there.
     gradient : ndarray of shape (d,), optional
-        ∇ψ there; of use at the start only, and None afterwards: it may be large.
+        ∇ψ there; of use at the start only, and None afterwards: it may be large. Also None where there was no time for
+        it.
     scale : float
         The largest entry of ∇ψ there over the features that count, each in units of its column, relative to a typical
-        column (`objectives/feature_scale.py`): what a residual is compared with.
+        column (`objectives/feature_scale.py`): what a residual is compared with. NaN where there was no time for it.
     curvature : float
         Of ψ along a typical column; 0 where it is not known.
     """
@@ -46,6 +48,48 @@ class NullFit:
     gradient: Vector | None
     scale: float
     curvature: float = 0.0
+
+    @property
+    def examined(self) -> bool:
+        """Whether there was time for the gradient and the scale."""
+        return not math.isnan(self.scale)
+
+
+def null_fit_in_time(problem: Problem, seconds: float = math.inf) -> NullFit:
+    """The null fit under the time limit of this thread.
+
+    It takes several passes over the data. Where the limit or Ctrl-C leaves no time for them, the result is the origin,
+    or the first guess of an intercept, with ψ there, which needs no pass; its gradient and scale are not known
+    (`NullFit.examined`).
+
+    Parameters
+    ----------
+    problem : Problem
+    seconds : float
+        How long the exempt features may be fitted.
+    """
+    objective = problem.objective
+    if not isinstance(objective, Model):
+        return null_fit(problem, seconds)
+    try:
+        with finishing():
+            return null_fit(problem, seconds)
+    except TimeLimitError:
+        return _not_examined(problem, objective)
+    except KeyboardInterrupt:
+        end_now()
+        return _not_examined(problem, objective)
+
+
+def _not_examined(problem: Problem, objective: Model) -> NullFit:
+    """The first guess of the intercept, 0 for all other coordinates; not more than ψ is known there."""
+    x, ones = np.zeros(problem.dimension), objective.exempt
+    if not ones.size:
+        return NullFit(x, objective.value_of(objective.origin), None, math.nan)
+    places, part = problem.coordinates(ones), objective.restrict(ones)
+    guess = part.first_guess()
+    x[places] = np.where(problem.must_be_nonnegative()[places], np.maximum(guess, 0.0), guess)
+    return NullFit(x, part.value_of(part.margins(x[places])), None, math.nan)
 
 
 def null_fit(problem: Problem, seconds: float = math.inf, fitted: Vector | None = None) -> NullFit:

@@ -44,6 +44,9 @@ _EPS = float(np.finfo(np.float64).eps)
 _ROUNDING = 16 * _EPS  # of what is summed
 _MOST_FEATURES = 2000
 _WORK_PER_SECOND = 5e8  # multiplications
+_OVERHEAD = 0.02  # seconds of a measurement of the speed
+_MOST_DECOMPOSED = 1000  # coordinates: more eigenvectors take too long without a look at the clock
+_DECOMPOSITION = 30.0  # times m³ multiplications: those of eigenvectors of m coordinates
 _ROUNDS = 5
 _KEPT = 0.9  # of the curvature of a sample: where less may be left within reach, none is counted on
 _ALLOWED = 0.5  # of the curvature, where that of single samples is not known
@@ -117,7 +120,7 @@ class _Model:
         if scale is not None and np.any(np.isinf(scale.size)):  # the gradient of a column of zeros is rounding
             gradient = np.where(np.repeat(np.isinf(scale.size), problem.width), 0.0, gradient)
         self.problem, self.x, self.psi, self.gradient = problem, x, psi, gradient
-        self.y, self.deadline = y, deadline
+        self.y, self.deadline, self.speed = y, deadline, _WORK_PER_SECOND
         self.slack = max(problem.level - problem.g(x), 0.0)
         weights = np.ones(problem.n_features) if problem.weights is None else problem.weights
         # How much of the price a feature at zero has left before it moves; negative where it does already.
@@ -162,9 +165,10 @@ class _Model:
         rho = self._residuals(F)
         if not np.any(rho):
             return 0.0
-        work = float(self.objective.n_margins) * places.size**2 + 10.0 * places.size**3
-        if places.size > _MOST_FEATURES or work / _WORK_PER_SECOND > self.deadline - time.monotonic():
+        work = float(self.objective.n_margins) * places.size**2
+        if places.size > _MOST_FEATURES or not self._is_time_for(work + 2.0 * places.size**3):
             return math.inf
+        began = time.monotonic()
         direction = np.zeros(problem.dimension)
         direction[places] = -rho
         part = LevelPart(problem, self.x, F, direction)
@@ -176,17 +180,28 @@ class _Model:
             return self._half_square(part, allowed * hessian, rho)
         bend = objective.bend_of(margins, False)
         hessian = objective.design.gram(bend)
+        taken = max(time.monotonic() - began, _OVERHEAD)
+        self.speed = min(self.speed, (work + _OVERHEAD * _WORK_PER_SECOND) / taken)  # under load it is less
         gain = self._half_square(part, hessian, rho)
         if objective.loss.constant_curvature:
             return gain
         for _ in range(_ROUNDS):
-            if not math.isfinite(gain):
+            if not math.isfinite(gain) or not self._is_time_for(work):
                 return math.inf
             reach = 2 * gain
             gain = self._half_square(part, _least_hessian(objective, margins, bend, hessian, reach), rho)
             if gain <= reach:
                 return gain
         return math.inf
+
+    def _is_time_for(self, work: float) -> bool:
+        """Whether there is time for so many multiplications."""
+        return work / self.speed <= self.deadline - time.monotonic()
+
+    def _inverse_square(self, matrix: Vector, force: Vector, error: Vector) -> float:
+        work = _DECOMPOSITION * force.size**3
+        decompose = force.size <= _MOST_DECOMPOSED and self._is_time_for(work)
+        return _inverse_square(matrix, force, error, decompose)
 
     def _residuals(self, F: Features) -> Vector:
         """ρ over some features: 0 at zeros that stay there."""
@@ -207,13 +222,13 @@ class _Model:
         matrix = part.bent(hessian, self.y) * unit * unit[:, None]
         force, normal = rho * unit, part.slopes * unit
         error = np.full(unit.size, _ROUNDING * math.sqrt(2 * abs(self.psi)))
-        found = _inverse_square(matrix, force, error)
+        found = self._inverse_square(matrix, force, error)
         square = float(np.sum(normal * normal))
         if math.isfinite(found) or not (self.y > 0 and square > 0 and self._is_binding(part, diagonal)):
             return found / 2
         across = abs(float(np.sum(normal * force))) / square  # what the multiplier is off by
-        basis = np.linalg.qr(np.column_stack([normal, np.eye(normal.size)]))[0][:, 1 : normal.size]
-        along = _inverse_square(basis.T @ matrix @ basis, basis.T @ force, np.full(basis.shape[1], _length(error)))
+        turned, (force,) = _turned(matrix, normal), _reflected(normal, force)
+        along = self._inverse_square(turned, force[1:], np.full(force.size - 1, _length(error)))
         return 2 * across * self.slack + along / 2 if across < self.y else math.inf
 
     def _is_binding(self, part: LevelPart, diagonal: Vector) -> bool:
@@ -245,22 +260,40 @@ def _least_hessian(model: LinearModel, margins: Vector, bend: Vector, hessian: V
     return model.design.gram(np.where(kept, _KEPT * bend, np.minimum(lowest, 0.0)))
 
 
-def _inverse_square(matrix: Vector, force: Vector, error: Vector) -> float:
+def _reflected(normal: Vector, *rows: Vector) -> list[Vector]:
+    """Vectors, or rows of a matrix, after the reflection that takes `normal` to a multiple of the first unit vector."""
+    mirror = normal / _length(normal)
+    mirror[0] += math.copysign(1.0, mirror[0])
+    factor = 2 / float(np.sum(mirror * mirror))
+    return [row - factor * np.multiply.outer(row @ mirror, mirror) for row in rows]
+
+
+def _turned(matrix: Vector, normal: Vector) -> Vector:
+    """A symmetric matrix in an orthonormal basis of what is orthogonal to `normal`."""
+    (half,) = _reflected(normal, matrix)
+    (whole,) = _reflected(normal, half.T)
+    inner = whole[1:, 1:]
+    return np.asarray((inner + inner.T) / 2, np.float64)
+
+
+def _inverse_square(matrix: Vector, force: Vector, error: Vector, decompose: bool = True) -> float:
     """force' matrix⁻¹ force; inf where the matrix is not positive definite.
 
-    Along directions without curvature, up to rounding, a force that is rounding itself counts for nothing.
+    Along directions without curvature, up to rounding, a force that is rounding itself counts for nothing. That takes
+    eigenvectors: without `decompose`, the result is inf where curvatures are that small.
     """
     if not force.size:
         return 0.0
     if not np.all(np.isfinite(matrix)):
         return math.inf
-    try:
-        factor = np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        factor = None
+    factor = _cholesky(matrix)
     if factor is not None and float(np.min(np.diagonal(factor))) ** 2 > _WELL:
         half = np.linalg.solve(factor, force)
         return float(np.sum(half * half))
+    # With more than rounding added to its diagonal, a matrix that is not positive definite bends down somewhere.
+    size = max(float(np.max(np.sum(np.abs(matrix), axis=1))), 1.0)
+    if not decompose or _cholesky(matrix + _SMALLEST * force.size * size * np.eye(force.size)) is None:
+        return math.inf
     values, vectors = np.linalg.eigh(matrix)
     smallest = _SMALLEST * values.size * max(float(values[-1]), 1.0)
     if values[0] < -smallest:
@@ -270,6 +303,13 @@ def _inverse_square(matrix: Vector, force: Vector, error: Vector) -> float:
         return math.inf
     bends = ~flat
     return float(np.sum(along[bends] ** 2 / (values[bends] - smallest / 2)))
+
+
+def _cholesky(matrix: Vector) -> Vector | None:
+    try:
+        return np.asarray(np.linalg.cholesky(matrix), np.float64)
+    except np.linalg.LinAlgError:
+        return None
 
 
 def _length(v: Vector) -> float:

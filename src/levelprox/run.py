@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
 from typing import NoReturn
@@ -23,8 +23,9 @@ from levelprox.errors import BackendError, InfeasibleError, InvalidInputError, N
 from levelprox.journal import Journal
 from levelprox.lcpp import LEFT, without_level
 from levelprox.levels import Constant, Levels
-from levelprox.limits import TimeLimitError, end_now, interrupted, interruptible, seconds_left, suspended
-from levelprox.null_fit import null_fit
+from levelprox.limits import TimeLimitError, end_now, finishing, interrupted, interruptible, seconds_left, suspended
+from levelprox.null_fit import null_fit_in_time
+from levelprox.objectives import Model
 from levelprox.problem import Problem
 from levelprox.restriction import How
 from levelprox.result import Iterate, Record, Result, Stage, Status, length_of, relative_change
@@ -118,6 +119,8 @@ class Run:
             self.warn(f"preset='paper' takes T = {p.steps} steps in each of up to K = {p.K} outer steps")
         try:
             start = self.best = self._start(x0)
+            if not self.null.examined:
+                return self._without_a_look()
             with interruptible():
                 status = self._go_on() if self.journal.state is not None else self._begin(start)
                 self.note_phase("start")
@@ -135,6 +138,13 @@ class Run:
         if status is Status.NUMERICAL_ERROR:
             self._fail("the objective or its gradient is not finite near the last good point", None)
         return Conclusion(self)(status)
+
+    def _without_a_look(self) -> Result:
+        """The end of a run without time for a single gradient: where it began, or where an earlier call stopped."""
+        if self.journal.state is not None:
+            self._go_on()
+        self.note_phase("start")
+        return Conclusion(self)(Status.INTERRUPTED if interrupted() else Status.TIME_LIMIT)
 
     def _begin(self, start: Iterate) -> Status | None:
         """Where to begin; a status where there is nothing to do."""
@@ -209,7 +219,9 @@ class Run:
     def _start(self, x0: Vector | None) -> Iterate:
         with self._blaming_the_objective():
             objective = self.problem.objective
-            self.null = null_fit(self.problem, self.left())
+            self.null = null_fit_in_time(self.problem, self.left())
+            if not self.null.examined:
+                return self._not_examined(x0)
             self.n_grad += objective.evaluation_cost * (2 if self.problem.exempt.size else 1)
             x, psi, gradient = self.null.x, self.null.psi, self.null.gradient
             self.null = replace(self.null, gradient=None)
@@ -226,6 +238,17 @@ class Run:
             if disagreement := objective.disagreement(x, psi, gradient):
                 self.warn(disagreement)
         return self.best
+
+    def _not_examined(self, x0: Vector | None) -> Iterate:
+        """x0, or the null fit, with ψ alone; the null fit, too, where there is no time for ψ(x0)."""
+        objective = self.problem.objective
+        x, psi, unknown = self.null.x, self.null.psi, np.full(self.problem.dimension, np.nan)
+        if x0 is not None and isinstance(objective, Model):
+            support = self.problem.support(x0)
+            with suppress(TimeLimitError, KeyboardInterrupt), finishing():
+                part = objective.restrict(support)
+                x, psi = x0, part.value_of(part.margins(x0[self.problem.coordinates(support)]))
+        return Iterate(x, psi, unknown)
 
     def _from_convex(self, null: Iterate) -> Iterate:
         """The solution for the convex loss that ψ's own starts from, if that leads lower than the null fit."""

@@ -28,7 +28,8 @@ from levelprox.continuation import continued
 from levelprox.exchange import costs
 from levelprox.forward import FEW, forward
 from levelprox.journal import Journal
-from levelprox.null_fit import NullFit, null_fit
+from levelprox.limits import TimeLimitError, end_now, finishing, interrupted
+from levelprox.null_fit import NullFit, null_fit, null_fit_in_time
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives.by_class import ByClass
 from levelprox.pieces import Directly, Pieces, pieces_of
@@ -88,11 +89,16 @@ class Search:
 
     def __call__(self) -> Subset:
         self.pieces = pieces_of(self.journal, self.as_state, self.take)
-        self.begin()
+        self.begin(null_fit_in_time(self.problem, self._left()))
+        if not self.null.examined:
+            return self._subset(self.swaps.best, 0, None, Status.INTERRUPTED if interrupted() else Status.TIME_LIMIT)
         examined, addition, status = 0, None, Status.SOLVED
         self.watch.arm()
         try:
-            self.watch.improved(self.swaps.best.psi, 0)
+            try:
+                self._fit_exempt()
+            finally:
+                self.watch.improved(self.swaps.best.psi, 0)
             for _ in self.sets():
                 pass
             if self.k > 0:
@@ -130,20 +136,26 @@ class Search:
         self.swaps.keep(self.pieces.once(lambda: self.swaps.fitted(features, best)))
         return self.swaps.best is not best
 
-    def begin(self) -> None:
-        """The null fit, from which everything begins."""
+    def begin(self, null_fitted: NullFit | None = None) -> None:
+        """The null fit, from which everything begins; where it is given, exempt features are yet to be refitted."""
         problem = self.problem
         self.objective = cast(Model, problem.objective)
-        self.null = null_fit(problem, self._left())
+        self.null = null_fitted or null_fit(problem, self._left())
         exempt = problem.exempt
         null = Fit(exempt, self.null.x[problem.coordinates(exempt)], self.null.psi, self._margins(exempt))
         tolerance = self.tol * self.null.scale
         self.swaps = Swaps(problem, null, self.null, tolerance, self._how(), self.prove)
         self.swaps.watch, self.swaps.pieces = self.watch, self.pieces
-        if self.objective.convex_start is None:
+        if null_fitted is None:
             with suppress(TimeoutError):  # the search itself says that there is no time
-                self.swaps.best = self.swaps.rough = self.swaps.fitted(exempt, null)
+                self._fit_exempt()
         self.swaps.n_grad = 2 if exempt.size else 1
+
+    def _fit_exempt(self) -> None:
+        """Fit the exempt features as all others are."""
+        if self.objective.convex_start is None:
+            null = self.swaps.best
+            self.swaps.best = self.swaps.rough = self.swaps.fitted(null.features, null)
 
     def sets(self) -> Iterator[Fit]:
         """Sets that exchanges no longer improve, as far as estimates tell, one for each start."""
@@ -331,13 +343,24 @@ class Search:
         places = self.problem.coordinates(fit.features)
         x[places] = fit.x
         support = self.problem.counted(np.flatnonzero(self.problem.sizes(x)))
-        stationarity = relative_stationarity(self.problem, x, fit.features, self.null)
+        inside = x
         if self.data is not None:
             x = cast(LinearModel | ByClass, self.objective).unstandardised(x)
         objective = self.objective if self.data is None else self.data
-        psi = objective.value_and_gradient(x)[0]
+        psi, stationarity, unknown = fit.psi, math.inf, "; there was no time to recompute its figures"
+        try:
+            with finishing():
+                if self.null.examined:
+                    psi = objective.value_and_gradient(x)[0]
+                    stationarity = relative_stationarity(self.problem, inside, fit.features, self.null)
+                    unknown = ""
+        except TimeLimitError:
+            pass
+        except KeyboardInterrupt:
+            ended = Status.INTERRUPTED
+            end_now()
         exchanges = Exchanges(examined, self.swaps.total(fit))
-        figures = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}"
+        figures = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}{unknown}"
         status, message = self.watch.conclude(ended, figures, objective, x, stationarity, self.tol)
         return Subset(
             x,

@@ -86,7 +86,9 @@ def solve(
     max_iter : int, default=1000
         Outer steps.
     time_limit : float, optional
-        Seconds of wall-clock time.
+        Seconds of wall-clock time. The run ends at most max(1 s, 5 % of it) later, unless a single evaluation of a ψ
+        that is written in Python, or a callback, takes longer. Where that leaves no time for a single gradient, the
+        null fit comes back with a certificate that says so (`Certificate.examined`). Ctrl-C ends a run in the same way.
     callback : callable, optional
         Called as callback(record, x) after each outer step; returning True stops the run.
     start : {"auto", "continuation", "direct"}, default="auto"
@@ -267,6 +269,8 @@ def _proximal_weight(problem: Problem, gamma: float | None) -> float | None:
     weight = real("gamma", gamma)
     if not 0 < weight < math.inf:
         raise InvalidInputError(f"gamma must be in (0, inf), got {gamma!r}")
+    if seconds_left() <= 0:
+        return weight
     mu = problem.objective.weak_convexity
     if weight <= mu and seconds_left() > 0:  # without time mu is a bound of itself, and says nothing
         raise InvalidInputError(

@@ -34,7 +34,7 @@ def relative_stationarity(problem: Problem, x: Vector, features: Features, null:
     places = problem.coordinates(features)
     signs = problem.must_be_nonnegative()[places] & (x[places] == 0)
     if not isinstance(problem.objective, LinearModel):
-        gradient = problem.objective.value_and_gradient(x)[1][places]
+        gradient = problem.objective.restrict(features).value_and_gradient(x[places])[1]
         return _largest(gradient, np.zeros_like(gradient), signs) / null.scale
     part = problem.objective.restrict(features)
     z, at_null = part.margins(x[features]), problem.objective.margins(null.x)

@@ -70,9 +70,12 @@ class Design(ABC):
         return self
 
     def matvec(self, x: ArrayLike) -> Vector:
-        """Xx, of shape (n,)."""
+        """Xx, of shape (n,); without a pass over X where x is 0."""
+        given = vector("x", x, self.shape[1])
+        if not np.any(given):
+            return np.zeros(self.shape[0])
         out = np.empty(self.shape[0])
-        self.kernel.matvec(vector("x", x, self.shape[1]), out)
+        self.kernel.matvec(given, out)
         return out
 
     def rmatvec(self, r: ArrayLike) -> Vector:

@@ -8,6 +8,7 @@ x is B row by row: feature j has the K coordinates j·K … j·K + K − 1, and 
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -20,6 +21,7 @@ from levelprox.losses import check_weights
 from levelprox.objectives.base import Vector
 from levelprox.objectives.curved import Matrix
 from levelprox.objectives.feature_scale import FeatureScale
+from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.model import Model
 from levelprox.validation import as_array, finite, real_array
 
@@ -78,7 +80,12 @@ class ByClass(Model):
 
     @cached_property
     def feature_scale(self) -> FeatureScale:
-        return FeatureScale.of_design(self.design, self._share)
+        return self.of_one_class.feature_scale
+
+    @property
+    @abstractmethod
+    def of_one_class(self) -> LinearModel:
+        """A model over the same X and with the same weights, which knows what does not depend on the classes."""
 
     @property
     def n_margins(self) -> int:

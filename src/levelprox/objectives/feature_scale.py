@@ -15,8 +15,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.designs import Design
-
 Vector = NDArray[np.float64]
 
 # The variance is a difference of two sums; below this part of the mean square it is rounding.
@@ -48,12 +46,6 @@ class FeatureScale:
     mean: Vector | None = None
     intercept: int | None = None
     typical: float = 1.0
-
-    @classmethod
-    def of_design(cls, design: Design, share: Vector) -> FeatureScale:
-        """Sizes of the columns of a design, with weights of the samples that add up to 1."""
-        squares, ones = design.column_squares(share), design.ones
-        return cls.of_moments(squares, design.weighted_sums(share) if ones.size else None, ones)
 
     @classmethod
     def of_moments(cls, squares: Vector, means: Vector | None, ones: NDArray[np.integer]) -> FeatureScale:

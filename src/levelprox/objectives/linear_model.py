@@ -43,7 +43,7 @@ FARTHER = 2.0 ** np.arange(8)
 # What is computed from X once, and not pickled.
 _DERIVED = (
     *("compiled", "by_rows", "row_squares", "curvature", "feature_scale"),
-    *("_column_squares", "_eigenvalue"),
+    *("_column_squares", "_eigenvalue", "_squares"),
 )
 
 
@@ -173,12 +173,9 @@ class LinearModel(Model):
 
     @cached_property
     def feature_scale(self) -> FeatureScale:
-        squares, ones = self.design.column_squares(self._share), self.design.ones
-        if not np.all(np.isfinite(squares)):
-            j = int(np.argmax(~np.isfinite(squares)))
-            raise InvalidInputError(f"the norm of column {j} of X overflows; scale the columns")
-        self.__dict__.setdefault("_column_squares", _ColumnSquares.of(squares))  # of the same pass
-        return FeatureScale.of_moments(squares, self.design.weighted_sums(self._share) if ones.size else None, ones)
+        assert self._column_squares  # a norm that overflows is an error
+        means = self.design.weighted_sums(self._share) if self.design.ones.size else None
+        return FeatureScale.of_moments(self._squares, means, self.design.ones)
 
     @property
     def weak_convexity(self) -> float:
@@ -230,8 +227,9 @@ class LinearModel(Model):
         other = copy.copy(self)
         other.loss = loss
         other.smooth = other.curved = loss.smooth
-        if "feature_scale" in self.__dict__:
-            other.__dict__["feature_scale"] = self.feature_scale
+        for name in ("feature_scale", "_squares", "_eigenvalue"):  # of X and the weights alone
+            if name in self.__dict__:
+                other.__dict__[name] = self.__dict__[name]
         return other
 
     def first_guess(self) -> Vector:
@@ -362,7 +360,7 @@ class LinearModel(Model):
         """Return a typical ℓ'' of the loss times Σ s_i X_ij² / Σ s_i, one number for each coordinate."""
         margins = np.zeros_like(self.target) if self.offset is None else self.offset
         bend = self.loss.typical_curvature(margins, self.target, self.sample_weight)
-        return np.asarray(bend * self.feature_scale.squares, np.float64)
+        return np.asarray(bend * self._squares, np.float64)
 
     def scaled(self, scale: Vector) -> LinearModel:
         whole = copy.copy(self)
@@ -441,9 +439,18 @@ class LinearModel(Model):
         return np.full(n, 1 / n) if self.sample_weight is None else self.sample_weight / self.sample_weight.sum()
 
     @cached_property
+    def _squares(self) -> Vector:
+        """Σ s_i X_ij² / Σ s_i of every column; without a pass where another model has given `feature_scale`."""
+        known = self.__dict__.get("feature_scale")
+        return self.design.column_squares(self._share) if known is None else known.squares
+
+    @cached_property
     def _column_squares(self) -> _ColumnSquares:
-        scale = self.feature_scale  # which knows them, too, if it made a pass of its own
-        return self.__dict__.get("_column_squares") or _ColumnSquares.of(scale.squares)
+        squares = self._squares
+        if not np.all(np.isfinite(squares)):
+            j = int(np.argmax(~np.isfinite(squares)))
+            raise InvalidInputError(f"the norm of column {j} of X overflows; scale the columns")
+        return _ColumnSquares.of(squares)
 
     def advice(self) -> str:
         spread = math.sqrt(self._column_squares.largest / self._column_squares.smallest)

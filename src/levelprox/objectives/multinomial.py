@@ -83,6 +83,10 @@ class MultinomialModel(ByClass):
         return LinearModel(self.design, np.ones(self.design.shape[0]), "logistic", self.sample_weight)
 
     @property
+    def of_one_class(self) -> LinearModel:
+        return self.one_class
+
+    @property
     def weak_convexity(self) -> float:
         return 0.0
 

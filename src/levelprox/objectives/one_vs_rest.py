@@ -120,8 +120,12 @@ class OneVsRestModel(ByClass):
         other = copy.copy(self)
         other.loss = _margin_loss(loss)
         other.smooth = other.curved = loss.smooth
-        other.parts = other._parts()
+        other.parts = tuple(part.with_loss(loss) for part in self.parts)
         return other
+
+    @property
+    def of_one_class(self) -> LinearModel:
+        return self.parts[0]
 
     # --- what is known of ψ: the classes share X, and with it all that does not depend on their targets
 
