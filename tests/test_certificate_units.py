@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 
-from levelprox import LinearModel, Problem, SparseClassifier, SparseRegressor, certify, solve, theory
+from levelprox import LinearModel, MultinomialModel, Problem, SparseClassifier, SparseRegressor, certify, solve, theory
 from levelprox.constraints import L1, MCP, SCAD, Exp
 from levelprox.errors import InvalidInputError
 from levelprox.null_fit import null_fit
@@ -184,6 +184,17 @@ def test_standardised_fits_are_the_same_in_any_unit(seed):
     np.testing.assert_allclose(theirs, ours, atol=1e-5 * np.max(np.abs(ours), initial=1e-3))
 
 
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_spectral_steps_with_a_time_stamp_beside_an_intercept(loss):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4)) * [1e10, 1, 1, 1] + [2e12, 0, 0, 0]
+    z = X[:, 1] - X[:, 2] + (X[:, 0] - 2e12) / 1e10
+    problem = Problem(LinearModel(X, targets(loss, z, rng), loss, fit_intercept=True), L1(), 1.2, [0, 1, 1, 1])
+    fit, same = solve(problem, subsolver="spectral", max_iter=200), solve(problem)
+    assert fit.status is same.status is Status.SOLVED
+    assert fit.psi == pytest.approx(same.psi, rel=1e-8)
+
+
 # --- the level
 
 
@@ -248,6 +259,30 @@ def test_degenerate_levels_are_recognised_up_to_rounding(kind):
         part = rng.uniform(1e-6, 1 - 1e-6)
         first = theory.eta0(constraint, (count + part) * constraint.cap)
         assert first == pytest.approx((count + part / 2) * constraint.cap, rel=1e-9)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_coordinates_of_columns_of_one_size(width, intercept):
+    """Margins and ψ' along them are those of standardised columns; what goes there comes back."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([1e10 * (200 + rng.standard_normal(50)), rng.standard_normal((50, 2)), np.full(50, 7.0)])
+    kinds = np.argmax(rng.standard_normal((50, 3)), axis=1)
+    model = (LinearModel if width == 1 else MultinomialModel)(X, kinds, fit_intercept=intercept)
+    w = model.feature_scale.coordinates(width)
+    assert (w.means is None) != intercept
+    assert model.feature_scale.coordinates(width, centred=False).means is None
+    x, step = rng.standard_normal((2, model.dimension)) / w.units
+    gradient = rng.standard_normal(model.dimension) * w.units
+    np.testing.assert_allclose(w.back(w.of(x)) * w.units, x * w.units, atol=1e-12)
+    np.testing.assert_allclose(w.gradient_back(w.gradient(gradient)) / w.units, gradient / w.units, rtol=1e-12)
+    assert w.of(step) @ w.gradient(gradient) == pytest.approx(step @ gradient, rel=1e-9)
+    if intercept:
+        columns = np.column_stack([X, np.ones(50)])
+        sizes = [np.std(columns @ w.back(one).reshape(-1, width)) for one in np.eye(model.dimension)[: 3 * width]]
+        assert max(sizes) < 3 * min(sizes)
+    plain = LinearModel(X[:, 1:3], kinds, fit_intercept=intercept)
+    assert plain.feature_scale.coordinates() is None
 
 
 # --- kinks
