@@ -436,7 +436,7 @@ class KinkedSearch:
         multiplier, addition = self.multiplier, self.addition
         x = np.zeros(problem.dimension)
         x[problem.coordinates(fit.features)] = fit.x
-        psi = self.objective.value_and_gradient(x)[0]
+        psi = self.null.reported(self.objective, x, self.objective.value_and_gradient(x)[0])
         support = problem.counted(np.flatnonzero(problem.sizes(x)))
         exchanges = Exchanges(self.examined, self._total())
         figures = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}"

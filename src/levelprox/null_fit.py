@@ -20,6 +20,7 @@ _ROUNDING = 1e-6  # of a fit by a quasi-Newton method
 _NEWTON_STEPS = 2000
 _GONE = 1e-10  # of a gradient
 _SHOWS = 1e-15  # of ψ
+_SHOWN = 1e-9  # of ψ above its infimum: what the rounding of margins may change in a figure that is reported
 _CLOSE = 1e-3  # to the null fit, relative to its distance from the origin
 
 
@@ -46,6 +47,14 @@ class NullFit:
     gradient: Vector | None
     scale: float
     curvature: float = 0.0
+
+    def reported(self, objective: Objective, x: Vector, psi: float) -> float:
+        """ψ(x) as it is reported, where `psi` was computed for it: right to 1e-9 of what the null fit leaves.
+
+        The terms of a margin may be far larger than their sum, as those of a column with a large mean and an intercept.
+        """
+        enough = _SHOWN * (self.psi - objective.infimum)
+        return objective.refined_value(x, psi, enough) if math.isfinite(enough) else psi
 
 
 def null_fit(problem: Problem, seconds: float = math.inf, fitted: Vector | None = None) -> NullFit:

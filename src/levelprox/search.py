@@ -335,7 +335,7 @@ class Search:
         if self.data is not None:
             x = cast(LinearModel | ByClass, self.objective).unstandardised(x)
         objective = self.objective if self.data is None else self.data
-        psi = objective.value_and_gradient(x)[0]
+        psi = self.null.reported(objective, x, objective.value_and_gradient(x)[0])
         exchanges = Exchanges(examined, self.swaps.total(fit))
         figures = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}"
         status, message = self.watch.conclude(ended, figures, objective, x, stationarity, self.tol)
