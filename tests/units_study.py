@@ -68,6 +68,14 @@ LOSSES = (
     "one_vs_rest squared_hinge",
 )
 MARGINS = ("logistic", "squared_hinge", "hinge", "sigmoid")
+HARD = (
+    "near-equal columns",
+    "hardly any noise",
+    "large means",
+    "few samples",
+    "rare entries",
+    "single precision",
+)
 KINDS = ("mcp", "scad", "exp", "log", "lp", "l1", "negative_lp")
 SECONDS = 30.0  # of one solve or fit
 ROUNDING = 1e-15  # of ψ: of the local methods, in extended precision
@@ -122,11 +130,13 @@ class Data:
             return scipy.sparse.csr_array(X)
         if self.storage == "columns":
             return scipy.sparse.csc_array(X)
+        if self.storage == "single precision":
+            return X.astype(np.float32)
         return np.asfortranarray(X) if self.storage == "dense columns" else X
 
 
 def data(seed: int) -> Data:
-    """Columns with zeros, means, few values, or none of these; targets that depend on some of them."""
+    """Columns with zeros, means, few values, or none of these; targets that depend on some of them. Half are harder."""
     rng = np.random.default_rng(seed)
     loss = LOSSES[seed % len(LOSSES)]
     several = loss == "multinomial" or loss.startswith("one")
@@ -144,8 +154,25 @@ def data(seed: int) -> Data:
     intercept = bool(rng.random() < 0.6)
     if kind > 0.95 and intercept:
         X = X + 10.0 ** rng.uniform(0, 3, d)
+    noise = rng.uniform(0.05, 1)
+    storage = str(rng.choice(["dense", "dense columns", "rows", "columns"]))
+    if seed // len(LOSSES) % 2:
+        hard = str(rng.choice(HARD))
+        if hard == "near-equal columns":
+            X[:, 1:] = X[:, :1] + 10.0 ** rng.uniform(-5, -1) * X[:, 1:]
+        elif hard == "hardly any noise":
+            noise = 10.0 ** rng.uniform(-8, -3)
+        elif hard == "large means" and intercept:
+            X = X + 10.0 ** rng.uniform(1, 5, d) * (rng.random(d) < 0.5)
+        elif hard == "few samples":
+            n = int(rng.integers(6, 12)) if not several else 12
+            X = X[:n]
+        elif hard == "rare entries":
+            X = X * (rng.random((n, d)) < 0.1)
+        elif hard == "single precision":
+            storage = "single precision"
     coefficients = rng.standard_normal(d) * (rng.random(d) < 0.6) * rng.uniform(0.3, 3)
-    z = (X - X.mean(axis=0)) @ coefficients + rng.uniform(-2, 2) + rng.uniform(0.05, 1) * rng.standard_normal(n)
+    z = (X - X.mean(axis=0)) @ coefficients + rng.uniform(-2, 2) + noise * rng.standard_normal(n)
     b: NDArray[Any] = z
     if loss in MARGINS:
         b = np.where(rng.random(n) < 1 / (1 + np.exp(-z)), 1.0, -1.0)
@@ -164,7 +191,6 @@ def data(seed: int) -> Data:
     parameter = {"huber": 1.35, "quantile": float(rng.uniform(0.1, 0.9)), "cauchy": 2.0}.get(loss, 0.0)
     if loss in ("huber", "cauchy"):
         parameter *= float(np.std(b)) or 1.0
-    storage = str(rng.choice(["dense", "dense columns", "rows", "columns"]))
     return Data(rng, loss, X, b, weight, offset, intercept, storage, parameter)
 
 
@@ -261,6 +287,8 @@ def drawn(seed: int) -> Drawn:
     rng, (n, d) = one.rng, one.X.shape
     units = units_of(rng, d)
     X = one.X * units
+    if one.storage == "single precision":
+        X = X.astype(np.float32).astype(np.float64)
     omega = np.where(rng.random(d) < 0.3, 0.0, units if rng.random() < 0.3 else 1.0)
     if not np.any(omega):
         omega[0] = 1.0
