@@ -5,12 +5,26 @@ from __future__ import annotations
 import dataclasses
 import os
 import warnings
+from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
+import scipy.sparse
 
-from levelprox import LinearModel, Problem, SparseClassifier, SparseRegressor, certify, solve, theory
+from levelprox import (
+    LinearModel,
+    MultinomialModel,
+    Problem,
+    SparseClassifier,
+    SparseRegressor,
+    best_subset,
+    certify,
+    solve,
+    theory,
+)
 from levelprox.constraints import L1, MCP, SCAD, Exp
+from levelprox.designs import InterceptDesign, ScaledDesign, as_design, precise_matvec
 from levelprox.errors import InvalidInputError
 from levelprox.null_fit import null_fit
 from levelprox.result import Status
@@ -184,6 +198,17 @@ def test_standardised_fits_are_the_same_in_any_unit(seed):
     np.testing.assert_allclose(theirs, ours, atol=1e-5 * np.max(np.abs(ours), initial=1e-3))
 
 
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_spectral_steps_with_a_time_stamp_beside_an_intercept(loss):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4)) * [1e10, 1, 1, 1] + [2e12, 0, 0, 0]
+    z = X[:, 1] - X[:, 2] + (X[:, 0] - 2e12) / 1e10
+    problem = Problem(LinearModel(X, targets(loss, z, rng), loss, fit_intercept=True), L1(), 1.2, [0, 1, 1, 1])
+    fit, same = solve(problem, subsolver="spectral", max_iter=200), solve(problem)
+    assert fit.status is same.status is Status.SOLVED
+    assert fit.psi == pytest.approx(same.psi, rel=1e-8)
+
+
 # --- the level
 
 
@@ -248,6 +273,100 @@ def test_degenerate_levels_are_recognised_up_to_rounding(kind):
         part = rng.uniform(1e-6, 1 - 1e-6)
         first = theory.eta0(constraint, (count + part) * constraint.cap)
         assert first == pytest.approx((count + part / 2) * constraint.cap, rel=1e-9)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_coordinates_of_columns_of_one_size(width, intercept):
+    """Margins and ψ' along them are those of standardised columns; what goes there comes back."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([1e10 * (200 + rng.standard_normal(50)), rng.standard_normal((50, 2)), np.full(50, 7.0)])
+    kinds = np.argmax(rng.standard_normal((50, 3)), axis=1)
+    model = (LinearModel if width == 1 else MultinomialModel)(X, kinds, fit_intercept=intercept)
+    w = model.feature_scale.coordinates(width)
+    assert (w.means is None) != intercept
+    assert model.feature_scale.coordinates(width, centred=False).means is None
+    x, step = rng.standard_normal((2, model.dimension)) / w.units
+    gradient = rng.standard_normal(model.dimension) * w.units
+    np.testing.assert_allclose(w.back(w.of(x)) * w.units, x * w.units, atol=1e-12)
+    np.testing.assert_allclose(w.gradient_back(w.gradient(gradient)) / w.units, gradient / w.units, rtol=1e-12)
+    assert w.of(step) @ w.gradient(gradient) == pytest.approx(step @ gradient, rel=1e-9)
+    if intercept:
+        columns = np.column_stack([X, np.ones(50)])
+        sizes = [np.std(columns @ w.back(one).reshape(-1, width)) for one in np.eye(model.dimension)[: 3 * width]]
+        assert max(sizes) < 3 * min(sizes)
+    plain = LinearModel(X[:, 1:3], kinds, fit_intercept=intercept)
+    assert plain.feature_scale.coordinates() is None
+
+
+# --- ψ is that of the coefficients
+
+
+def exact_psi(loss, A, b, x, width):
+    """ψ of float64 coefficients in 60 digits."""
+    with mpmath.workdps(60):
+        rows = x.reshape(-1, width)
+        z = [[mpmath.fdot(map(mpmath.mpf, a), map(mpmath.mpf, column)) for column in rows.T] for a in A]
+        if loss == "multinomial":
+            each = [mpmath.log(sum(map(mpmath.exp, m))) - m[int(k)] for m, k in zip(z, b, strict=True)]
+        elif loss == "logistic":
+            each = [mpmath.log1p(mpmath.exp(-int(k) * m[0])) for m, k in zip(z, b, strict=True)]
+        elif loss == "absolute":
+            each = [abs(m[0] - mpmath.mpf(k)) for m, k in zip(z, b, strict=True)]
+        else:
+            each = [(m[0] - mpmath.mpf(k)) ** 2 for m, k in zip(z, b, strict=True)]
+        return float(mpmath.fsum(each) / len(each))
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "absolute", "multinomial"])
+@pytest.mark.parametrize("storage", [np.asarray, np.asfortranarray, scipy.sparse.csr_array, scipy.sparse.csc_array])
+def test_psi_is_that_of_the_coefficients_whatever_the_means(loss, storage):
+    """Margins are differences of terms of 1e10 here: summed in float64, ψ has few digits."""
+    rng = np.random.default_rng(3)
+    Z = rng.standard_normal((25, 3))
+    X = Z + 1e10
+    z = 2 * Z[:, 0] - Z[:, 1] + 0.3 * rng.standard_normal(25)
+    if loss == "multinomial":
+        b = np.argmax(np.column_stack([z, -z, np.ones(25)]) + rng.gumbel(size=(25, 3)), axis=1)
+        model = MultinomialModel(storage(X), b, fit_intercept=True)
+    else:
+        b = targets(loss, z, rng)
+        model = LinearModel(storage(X), b, loss, fit_intercept=True)
+    A, null = np.column_stack([X, np.ones(25)]), null_fit(Problem(model, L1(), 1.0)).psi
+    if storage is np.asarray:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what has too few digits to converge says so
+            found = best_subset(model, 2)
+        assert abs(found.psi - exact_psi(loss, A, b, found.x, model.width)) <= 1e-12 * null
+    for _ in range(3):
+        coefficients = rng.standard_normal((4, model.width)) * [[1], [1], [0], [0]]
+        coefficients[3] = -1e10 * coefficients[:3].sum(axis=0)
+        x = coefficients.ravel()
+        assert abs(certify(Problem(model, L1(), 10.0), x).psi - exact_psi(loss, A, b, x, model.width)) <= 1e-12 * null
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_products_in_twice_the_precision(centred):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 4)) + 1e12
+    x = np.array([1.0, 0.0, -3.0, 2.0])
+    design = as_design(X)
+    if centred:
+        design = ScaledDesign(design, X.mean(axis=0), [0.5, 1.0, 3.0, 1.0])
+        entries = [
+            [
+                (Fraction(v) - Fraction(c)) / Fraction(s)
+                for v, c, s in zip(row, design.center_, design.scale_, strict=True)
+            ]
+            for row in X
+        ]
+    else:
+        entries = [[Fraction(v) for v in row] for row in X]
+    exact = [float(sum(v * Fraction(w) for v, w in zip(row, x, strict=True)) + Fraction(7.0)) for row in entries]
+    np.testing.assert_allclose(
+        precise_matvec(InterceptDesign(design), np.append(x, 7.0)), exact, rtol=1e-14, atol=1e-14
+    )
+    np.testing.assert_allclose(precise_matvec(design, x, np.full(30, 7.0)), exact, rtol=1e-14, atol=1e-14)
 
 
 # --- kinks

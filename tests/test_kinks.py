@@ -81,6 +81,23 @@ def test_units_do_not_matter(loss, scale, what):
     assert other.psi == pytest.approx(fit.psi * (scale if what == "b" else 1), rel=1e-6)
 
 
+@pytest.mark.parametrize("loss", KINKED, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("far", [30.0, 200.0, 3e3])
+def test_a_time_stamp_beside_an_intercept_is_no_obstacle(loss, far):
+    """Its mean is many deviations; the fit is that of the deviations alone."""
+    X, b = data(d=4)
+    b = targets(loss, b + 0.5)
+    ms = 1e10 * X[:, 0]
+    fits = []
+    for column in (X[:, 0], ms + far * 1e10):
+        data_ = np.column_stack([column, X[:, 1:]])
+        model = LinearModel(data_, b, loss, fit_intercept=True)
+        problem = Problem(model, constraints.MCP.from_threshold(0.3), 2.5, [0, 1, 1, 1])
+        fits.append(solve(problem, max_iter=300))
+    assert fits[1].success
+    assert fits[1].psi == pytest.approx(fits[0].psi, rel=1e-7)
+
+
 @pytest.mark.parametrize("loss", KINKED[:2], ids=lambda loss: loss.name)
 def test_house_prices(loss):
     """Targets of 2e5 ± 5e4 and an exempt intercept, all defaults."""

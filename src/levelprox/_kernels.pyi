@@ -212,6 +212,8 @@ def spectral(
     absolute: float,
     seconds: float,
     units: _F64 | None = None,
+    means: _F64 | None = None,
+    intercept: int = -1,
 ) -> SpectralOutcome: ...
 
 # The multinomial model (bind_multinomial.cpp)

@@ -73,7 +73,8 @@ def best_subset(
     nonnegative : bool or array-like of bool, optional
         Which coordinates must not be negative, as in `Problem`.
     tol : float, default=1e-8
-        How well each set is fitted: on ‖∇ψ‖∞ over its features, relative to that of the null fit.
+        How well each set is fitted: on the derivatives of ψ along its features, each relative to what the null fit
+        leaves to its column.
     prove : bool, default=False
         Whether to examine all exchanges whatever that takes. By default all are where there are at most 1e5 and the
         refits that bounds leave to do are not much work; else as many as are, and at least the 50 most promising ones.

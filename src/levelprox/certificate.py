@@ -187,6 +187,7 @@ def certify(
     if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
         raise NumericalError("the objective or its gradient is not finite at x")
     null = null or null_fit(problem)
+    psi = null.reported(problem.objective, point, psi)
     deadline = time.monotonic() + seconds
     certificate, gradient, slopes = _first_order(problem, point, psi, gradient, null, hint, seconds)
     left = max(deadline - time.monotonic(), 0.0)

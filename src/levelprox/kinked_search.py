@@ -447,7 +447,7 @@ class KinkedSearch:
         try:
             with finishing():
                 if self.null.examined:
-                    psi = self.objective.value_and_gradient(x)[0]
+                    psi = self.null.reported(self.objective, x, self.objective.value_and_gradient(x)[0])
                     stationarity = self.refits.stationarity(fit, self.null, max(_SECOND, self.watch.left()))
                     unknown = ""
         except TimeLimitError:

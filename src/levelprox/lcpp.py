@@ -56,10 +56,10 @@ def lcpp(
     rng : Generator, optional
         For subsolvers that sample.
     """
-    iterate, units = start, subsolver.units(problem.objective)
+    iterate, coordinates = start, subsolver.coordinates(problem.objective, problem.centred)
     for eta_k in levels:
         g_k = surrogate(problem.constraint, iterate.x, eta_k, problem.weights)
-        subproblem = Subproblem(problem.objective, g_k, iterate.x, gamma, problem.signs, units)
+        subproblem = Subproblem(problem.objective, g_k, iterate.x, gamma, problem.signs, coordinates)
         iterate = _feasible_step(problem, subproblem, subsolver, iterate, tolerance, seconds_left, rng)
         yield eta_k, iterate
 
@@ -82,10 +82,10 @@ def without_level(
     and "left" for why it stopped. `done`: how many of these steps have been taken to come to `start`.
     """
     everything = Surrogate(problem.weights, None, math.inf, problem.constraint.lam, math.inf, problem.width)
-    iterate, units = start, subsolver.units(problem.objective)
+    iterate, coordinates = start, subsolver.coordinates(problem.objective, problem.centred)
     # Short steps at first: where the level binds, most of what is done here is done again.
     for limited in islice(chain(map(subsolver.limited_to, (1, 2, 4)), repeat(subsolver)), done, None):
-        free = Subproblem(problem.objective, everything, iterate.x, gamma, problem.signs, units)
+        free = Subproblem(problem.objective, everything, iterate.x, gamma, problem.signs, coordinates)
         step = limited.solve(free, iterate, tolerance, seconds_left(), rng)
         if problem.g(step.x) > problem.level:
             left = replace(iterate, stop="interrupted" if step.stop == "interrupted" else LEFT)

@@ -124,7 +124,8 @@ def nearby_kkt(
     if not weight > objective.weak_convexity:
         raise InvalidInputError(f"gamma must be above the weak convexity {objective.weak_convexity:g}, got {weight:g}")
     g_k = surrogate(problem.constraint, middle, eta_k, problem.weights)
-    subproblem = Subproblem(objective, g_k, middle, weight, problem.signs, subsolver.units(objective))
+    coordinates = subsolver.coordinates(objective, problem.centred)
+    subproblem = Subproblem(objective, g_k, middle, weight, problem.signs, coordinates)
     deadline = time.monotonic() + seconds
     solution = _feasible_solution(problem, subproblem, point, subsolver, deadline, rng)
     if isinstance(subsolver, ACSA):

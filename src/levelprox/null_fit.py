@@ -21,6 +21,7 @@ _ROUNDING = 1e-6  # of a fit by a quasi-Newton method
 _NEWTON_STEPS = 2000
 _GONE = 1e-10  # of a gradient
 _SHOWS = 1e-15  # of ψ
+_SHOWN = 1e-9  # of ψ above its infimum: what the rounding of margins may change in a figure that is reported
 _CLOSE = 1e-3  # to the null fit, relative to its distance from the origin
 
 
@@ -53,6 +54,14 @@ class NullFit:
     def examined(self) -> bool:
         """Whether there was time for the gradient and the scale."""
         return not math.isnan(self.scale)
+
+    def reported(self, objective: Objective, x: Vector, psi: float) -> float:
+        """ψ(x) as it is reported, where `psi` was computed for it: right to 1e-9 of what the null fit leaves.
+
+        The terms of a margin may be far larger than their sum, as those of a column with a large mean and an intercept.
+        """
+        enough = _SHOWN * (self.psi - objective.infimum)
+        return objective.refined_value(x, psi, enough) if math.isfinite(enough) else psi
 
 
 def null_fit_in_time(problem: Problem, seconds: float = math.inf) -> NullFit:

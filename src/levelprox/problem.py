@@ -136,6 +136,14 @@ class Problem:
             return self._mask.view(np.bool_)
         return np.full(self.dimension, self._all_nonnegative)
 
+    @property
+    def centred(self) -> bool:
+        """Whether the intercept may take up the means of columns: it is there, and free of sign."""
+        scale = self.objective.feature_scale
+        if scale is None or scale.intercept is None or self._all_nonnegative:
+            return False
+        return self._mask is None or not self._mask[scale.intercept]
+
     def g(self, x: Vector) -> float:
         """g(x) = Σ_j ω_j φ(|x_j|), with the sizes |x_j| of `sizes`."""
         if np.shape(x) != (self.dimension,):

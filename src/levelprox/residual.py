@@ -141,15 +141,7 @@ class Best:
 def in_units(problem: Problem, gradient: Vector) -> Vector:
     """∇ψ feature by feature in units of its column; itself where nothing is known of columns."""
     scale = problem.objective.feature_scale
-    return gradient if scale is None else scale.measured(gradient, problem.width, centred=_is_centred(problem))
-
-
-def _is_centred(problem: Problem) -> bool:
-    """Whether the intercept may take up the means of columns: it is there, and free of sign."""
-    scale, (mask, all_nonnegative) = problem.objective.feature_scale, problem.signs
-    if scale is None or scale.intercept is None or all_nonnegative:
-        return False
-    return mask is None or not mask[scale.intercept]
+    return gradient if scale is None else scale.measured(gradient, problem.width, centred=problem.centred)
 
 
 def pull(problem: Problem, gradient: Vector) -> Vector:
@@ -245,4 +237,4 @@ def _pulled_back(problem: Problem, v: Vector) -> Vector:
     scale = problem.objective.feature_scale
     if scale is None:
         return v
-    return scale.pulled_back(v, centred=_is_centred(problem))
+    return scale.pulled_back(v, centred=problem.centred)

@@ -62,7 +62,8 @@ class Search:
         ψ, weights and signs; features of weight 0 are in every fit.
     k : int
     tol : float
-        How well each set is fitted: on ‖∇ψ‖∞ over its features, relative to that of the null fit.
+        How well each set is fitted: on the derivatives of ψ along its features, each relative to what the null fit
+        leaves to its column.
     prove : bool
         Whether to examine all exchanges whatever that takes.
     watch : Watch
@@ -351,7 +352,7 @@ class Search:
         try:
             with finishing():
                 if self.null.examined:
-                    psi = objective.value_and_gradient(x)[0]
+                    psi = self.null.reported(objective, x, objective.value_and_gradient(x)[0])
                     stationarity = relative_stationarity(self.problem, inside, fit.features, self.null)
                     unknown = ""
         except TimeLimitError:

@@ -1,7 +1,7 @@
 """One step's convex problem: min ψ_k(x) = ψ(x) + γ/2 ‖x − x^{k−1}‖² over the surrogate set.
 
-Where columns are of very different sizes u_j, lengths are ‖ux‖ in place of ‖x‖: the same problem in the coordinates
-u_j x_j.
+Where columns are of very different sizes, or have means of many deviations beside an intercept, lengths are those of
+`objectives.Coordinates` w in place of x: the same problem in other coordinates.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
-from levelprox.objectives import Objective
+from levelprox.objectives import Coordinates, Objective
 from levelprox.projection import SMALLEST_WEIGHT
 from levelprox.surrogate import Surrogate
 
@@ -36,8 +36,8 @@ class Subproblem:
         γ.
     signs : (mask or None, bool)
         As `Problem.signs`.
-    units : ndarray of shape (d,), optional
-        u, powers of two; None is 1 everywhere. Only subsolvers that say so can take others.
+    coordinates : Coordinates, optional
+        w; None is x itself. Only subsolvers that say so can take others.
     """
 
     objective: Objective
@@ -45,15 +45,15 @@ class Subproblem:
     center: Vector
     gamma: float
     signs: tuple[NDArray[np.uint8] | None, bool] = (None, False)
-    units: Vector | None = None
+    coordinates: Coordinates | None = None
 
     @cached_property
     def set(self) -> _kernels.Set:
-        """The set as the kernels take it: of points u_j x_j."""
+        """The set as the kernels take it: of points w."""
         s, (mask, all_nonnegative) = self.surrogate, self.signs
         weights = s.weights
-        if self.units is not None:
-            of_features = self.units[:: self.objective.width]
+        if self.coordinates is not None:
+            of_features = self.coordinates.units[:: self.objective.width]
             weights = 1 / of_features if weights is None else weights / of_features
             weights[(weights > 0) & (weights < SMALLEST_WEIGHT)] = SMALLEST_WEIGHT  # a larger price is a smaller set
         return _kernels.Set(self.center.size, weights, s.u, mask, all_nonnegative, s.tau, width=self.objective.width)
@@ -66,5 +66,5 @@ class Subproblem:
         """ψ_k(x), given ψ(x)."""
         if self.gamma == 0:
             return psi
-        move = x - self.center if self.units is None else self.units * (x - self.center)
+        move = x - self.center if self.coordinates is None else self.coordinates.of(x - self.center)
         return psi + self.gamma / 2 * float(np.sum(move**2))

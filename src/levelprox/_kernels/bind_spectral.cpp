@@ -25,27 +25,40 @@ const char *name_of(levelprox::SpectralStop stop) {
     return "steps";
 }
 
-// psi as a function of the coordinates u_j x_j.
-class InUnits final : public levelprox::Objective {
+// psi as a function of the coordinates u_j x_j and, where there are means m of the features, u_0 (x_0 + sum of m_j x_j) for the intercept.
+class InCoordinates final : public levelprox::Objective {
 public:
-    InUnits(const levelprox::Objective &psi, const double *units) : psi_(psi), units_(units) {}
+    InCoordinates(const levelprox::Objective &psi, const double *units, std::optional<In> means, std::int64_t intercept)
+        : psi_(psi), units_(units), means_(means ? means->data() : nullptr), features_(means ? means->shape(0) : 1),
+          width_(static_cast<std::size_t>(psi.dimension()) / features_), intercept_(static_cast<std::size_t>(intercept)) {}
     std::int64_t dimension() const override { return psi_.dimension(); }
-    double value_and_gradient(const double *scaled, double *gradient, levelprox::Poll &poll) const override {
+    double value_and_gradient(const double *w, double *gradient, levelprox::Poll &poll) const override {
         std::vector<double> x(static_cast<std::size_t>(dimension()));
-        for (std::size_t j = 0; j < x.size(); ++j) x[j] = scaled[j] / units_[j];
+        for (std::size_t i = 0; i < x.size(); ++i) x[i] = w[i] / units_[i];
+        if (means_)
+            for (std::size_t k = 0; k < width_; ++k) {
+                double shift = 0;
+                for (std::size_t j = 0; j < features_; ++j) shift += means_[j] * x[j * width_ + k];
+                x[intercept_ * width_ + k] -= shift;
+            }
         const double value = psi_.value_and_gradient(x.data(), gradient, poll);
-        for (std::size_t j = 0; j < x.size(); ++j) gradient[j] /= units_[j];
+        if (means_)
+            for (std::size_t j = 0; j < features_; ++j)
+                for (std::size_t k = 0; k < width_; ++k) gradient[j * width_ + k] -= means_[j] * gradient[intercept_ * width_ + k];
+        for (std::size_t i = 0; i < x.size(); ++i) gradient[i] /= units_[i];
         return value;
     }
 
 private:
     const levelprox::Objective &psi_;
     const double *units_;
+    const double *means_;  // 0 for the intercept
+    std::size_t features_, width_, intercept_;
 };
 
 nb::dict run_spectral(nb::object objective, const levelprox::Set &set, In center, In x, In gradient, double psi, double step,
                       double multiplier, double gamma, int max_steps, int memory, double decrease, double relative, double absolute,
-                      double seconds, std::optional<In> units) {
+                      double seconds, std::optional<In> units, std::optional<In> means, std::int64_t intercept) {
     set.check(x), set.check(center), set.check(gradient);
     const levelprox::SpectralSettings settings{max_steps, memory, decrease, relative, absolute, seconds};
     levelprox::SpectralState state;
@@ -54,9 +67,12 @@ nb::dict run_spectral(nb::object objective, const levelprox::Set &set, In center
     state.psi = psi, state.step = step, state.multiplier = multiplier;
 
     require(!units || units->shape(0) == x.shape(0), "the units do not have the dimension of x");
+    const auto features = means ? means->shape(0) : 1;
+    require(!means || (units && features > 0 && x.shape(0) % features == 0 && intercept >= 0 && std::size_t(intercept) < features),
+            "the means do not fit the features");
     levelprox::with_objective(objective, x.shape(0), [&](const levelprox::Objective &psi) {
         if (units)
-            levelprox::spectral(InUnits(psi, units->data()), set.ball, center.data(), gamma, settings, state);
+            levelprox::spectral(InCoordinates(psi, units->data(), means, intercept), set.ball, center.data(), gamma, settings, state);
         else
             levelprox::spectral(psi, set.ball, center.data(), gamma, settings, state);
     });
@@ -98,5 +114,5 @@ void bind_spectral(nb::module_ &m) {
              "width"_a = 1);
     m.def("spectral", &run_spectral, "objective"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(), "gradient"_a.noconvert(), "psi"_a,
           "step"_a, "multiplier"_a, "gamma"_a, "max_steps"_a, "memory"_a, "decrease"_a, "relative"_a, "absolute"_a, "seconds"_a,
-          "units"_a.noconvert().none() = nb::none());
+          "units"_a.noconvert().none() = nb::none(), "means"_a.noconvert().none() = nb::none(), "intercept"_a = -1);
 }

@@ -22,6 +22,7 @@ from levelprox.designs.deferred import DeferredDesign
 from levelprox.designs.dense import DenseDesign
 from levelprox.designs.intercept import InterceptDesign, scaled_by
 from levelprox.designs.opening import open_chunked
+from levelprox.designs.precise import precise_matvec
 from levelprox.designs.running_moments import RunningMoments
 from levelprox.designs.scaled import ScaledDesign
 from levelprox.designs.selected import SelectedDesign
@@ -40,6 +41,7 @@ __all__ = [
     "SparseDesign",
     "as_design",
     "open_chunked",
+    "precise_matvec",
     "scaled_by",
     "standardised",
     "unstandardised",

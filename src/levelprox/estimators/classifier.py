@@ -61,7 +61,8 @@ class SparseClassifier(Classification, Streaming):
     positive : bool, default=False
         Whether coefficients must not be negative; for two classes.
     tol : float, default=1e-6
-        On the KKT residual under a level, relative to ‖∇ψ‖∞ without features; sets of n_features are fitted to tol/100.
+        On the KKT residual under a level: that of each feature in units of its column, relative to the fit without
+        features. With n_features each set is fitted to tol/100.
     max_iter : int, default=1000
         Outer steps under a level; exchanges of one feature for another with n_features.
     time_limit : float, optional

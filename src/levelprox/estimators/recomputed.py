@@ -57,7 +57,8 @@ class RecomputedFit:
         coef, intercept = np.atleast_2d(model.coef_).astype(np.float64), np.atleast_1d(model.intercept_)
         self.x = task.border.inside(coef, intercept.astype(np.float64))
         self.null: NullFit = null_fit(self.problem)
-        self.psi, self.gradient = self.problem.objective.value_and_gradient(self.x)
+        psi, self.gradient = self.problem.objective.value_and_gradient(self.x)
+        self.psi = self.null.reported(self.problem.objective, self.x, psi)
 
     def psi_claim(self, claimed: float) -> Claim:
         """Compare psi."""

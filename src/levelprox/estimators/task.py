@@ -39,6 +39,7 @@ Observer = Callable[[Record | SubsetRecord, "Vector | None"], bool]
 _MANY = 1000  # outer steps, which is no limit
 _NOT_ROUNDED = "The certificate is of coefficients in float64: there was no time for one of those rounded to float32."
 _ROUNDING = Fraction(1, 2**50)  # of the cap, for each coefficient: what rounding may take from a whole number of caps
+_SHOWN = 1e-9  # of ψ: what the rounding of margins may change
 SUBSET_TOLERANCE = 1e-2  # of tol: Newton's method gets there in the same number of steps
 
 
@@ -221,7 +222,10 @@ class Task:
             rounded = self.border.inside(coef.astype(np.float64), intercept.astype(np.float64))
             try:
                 with _at_the_end(found.status):
-                    certificate = replace(certificate, psi=self.objective.value_and_gradient(rounded)[0])
+                    psi = self.objective.value_and_gradient(rounded)[0]
+                    certificate = replace(
+                        certificate, psi=self.objective.refined_value(rounded, psi, _SHOWN * abs(psi))
+                    )
             except TimeLimitError:
                 message = f"{message} {_NOT_ROUNDED}"
         return Solution(

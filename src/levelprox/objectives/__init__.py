@@ -3,6 +3,7 @@
 from levelprox.objectives.asked import Asked
 from levelprox.objectives.base import Objective, Subgradients
 from levelprox.objectives.curved import Curved
+from levelprox.objectives.feature_scale import Coordinates
 from levelprox.objectives.function import Function
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.model import Model
@@ -14,6 +15,7 @@ from levelprox.objectives.stochastic import Stochastic
 
 __all__ = [
     "Asked",
+    "Coordinates",
     "Curved",
     "Function",
     "LinearModel",

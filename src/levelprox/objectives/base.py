@@ -47,6 +47,13 @@ class Objective(ABC):
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         """ψ(x) and ∇ψ(x) (a subgradient where ψ has a kink)."""
 
+    def refined_value(self, x: Vector, psi: float, enough: float) -> float:
+        """ψ(x) as it is reported, where `psi` was computed for it.
+
+        The same as `psi`, unless the rounding of margins may exceed `enough` and can be avoided.
+        """
+        return psi
+
     @abstractmethod
     def restrict(self, W: NDArray[np.intp]) -> Objective:
         """ψ as a function of the features in W (coordinates, where width is 1), the others held at zero."""

@@ -15,7 +15,15 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox.designs import Design, InterceptDesign, as_design, scaled_by, standardised, unstandardised
+from levelprox.designs import (
+    Design,
+    InterceptDesign,
+    as_design,
+    precise_matvec,
+    scaled_by,
+    standardised,
+    unstandardised,
+)
 from levelprox.errors import InvalidInputError
 from levelprox.losses import check_weights
 from levelprox.objectives.base import Vector
@@ -24,6 +32,8 @@ from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.model import Model
 from levelprox.validation import as_array, finite, real_array
+
+_EPS = float(np.finfo(np.float64).eps)
 
 
 class ByClass(Model):
@@ -95,6 +105,19 @@ class ByClass(Model):
         """z = XB + o, of shape (n, K)."""
         z = self.moved(x)
         return z if self.offset is None else z + self.offset
+
+    def refined_value(self, x: Vector, psi: float, enough: float) -> float:
+        by_class = self._columns_of(x)
+        features = np.flatnonzero(np.any(by_class, axis=0))
+        if not features.size:
+            return psi
+        design = self.design.view(features)
+        size = sum(design.row_magnitudes(column[features]) for column in by_class)
+        if not _EPS * float(np.sum(self._share * size)) > enough:  # slopes are about 1, or less
+            return psi
+        offsets = [None] * self.width if self.offset is None else [*np.ascontiguousarray(self.offset.T)]
+        margins = [precise_matvec(design, b[features], o) for b, o in zip(by_class, offsets, strict=True)]
+        return self.value_of(np.asarray(np.stack(margins).T, order=self.margin_order))
 
     def moved(self, dx: Vector) -> Matrix:
         by_class = [self.design.matvec(column) for column in self._columns_of(dx)]

@@ -19,7 +19,60 @@ Vector = NDArray[np.float64]
 
 # The variance is a difference of two sums; below this part of the mean square it is rounding.
 _LEAST_VARIANCE = 1e-12
-_WIDE_SPREAD = 100.0  # ratio of column sizes from which on methods of first order work in scaled coordinates
+# From which on methods of first order work in other coordinates: ratio of column sizes, and means in deviations.
+_WIDE_SPREAD, _FAR_MEAN = 100.0, 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Coordinates in which columns have about the same size and, beside an intercept, mean 0.
+
+        w_j = u_j x_j,      w_0 = u_0 (x_0 + Σ_j m_j x_j)  for the intercept.
+
+    Attributes
+    ----------
+    units : ndarray of shape (d,)
+        u, powers of two, one for each coordinate.
+    means : ndarray of shape (n_features,), optional
+        m, 0 for the intercept; None leaves columns as they are.
+    intercept : int, optional
+        Where the intercept is, among the features.
+    """
+
+    units: Vector
+    means: Vector | None = None
+    intercept: int | None = None
+
+    def of(self, x: Vector) -> Vector:
+        """W of x, or of a step in x."""
+        return np.asarray(self._shifted(x, 1.0) * self.units, np.float64)
+
+    def back(self, w: Vector) -> Vector:
+        """Return the x of w."""
+        return self._shifted(w / self.units, -1.0)
+
+    def gradient(self, gradient: Vector) -> Vector:
+        """Return the gradient with respect to w, of that with respect to x."""
+        return np.asarray(self._centred(gradient, -1.0) / self.units, np.float64)
+
+    def gradient_back(self, gradient: Vector) -> Vector:
+        """Return the gradient with respect to x, of that with respect to w."""
+        return self._centred(gradient * self.units, 1.0)
+
+    def _shifted(self, x: Vector, sign: float) -> Vector:
+        """x with sign · Σ m_j x_j added to the intercept."""
+        if self.means is None or self.intercept is None:
+            return x
+        rows = x.reshape(self.means.size, -1).copy()
+        rows[self.intercept] += sign * np.sum(self.means[:, None] * rows, axis=0)
+        return np.asarray(rows.ravel(), np.float64)
+
+    def _centred(self, gradient: Vector, sign: float) -> Vector:
+        """∇ψ with sign · m_j ψ'_0 added to entry j."""
+        if self.means is None or self.intercept is None:
+            return gradient
+        rows = gradient.reshape(self.means.size, -1)
+        return np.asarray((rows + sign * self.means[:, None] * rows[self.intercept]).ravel(), np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +153,29 @@ class FeatureScale:
 
     @cached_property
     def working_units(self) -> Vector | None:
-        """Powers of two near the magnitudes, in which a method of first order works; None where these hardly differ."""
+        """Powers of two near the magnitudes, in which lengths are measured; None where these hardly differ."""
         if self.magnitude.size == 0 or self.magnitude.max() <= _WIDE_SPREAD * self.magnitude.min():
             return None
         return np.asarray(np.exp2(np.rint(np.log2(self.magnitude))), np.float64)
+
+    def coordinates(self, width: int = 1, centred: bool = True) -> Coordinates | None:
+        """In which a method of first order works; None where x itself will do.
+
+        Parameters
+        ----------
+        width : int
+            Coefficients of a feature.
+        centred : bool
+            Whether the intercept, where there is one, may take up the means.
+        """
+        if not centred or self.mean is None or self.intercept is None:
+            units = self.working_units
+            return None if units is None else Coordinates(np.repeat(units, width))
+        # A column that does not vary has no size of its own.
+        varies = np.isfinite(self.size) & (self.size**2 > 2 * _LEAST_VARIANCE * self.magnitude**2)
+        sizes = np.where(varies, self.size, self.magnitude)
+        far = np.abs(self.mean) > _FAR_MEAN * self.typical * sizes
+        if sizes.max() <= _WIDE_SPREAD * sizes.min() and not np.any(far & varies):
+            return None
+        units = np.exp2(np.rint(np.log2(sizes)))
+        return Coordinates(np.repeat(units, width), np.where(varies, self.mean, 0.0), self.intercept)

@@ -20,6 +20,7 @@ from levelprox.designs import (
     InterceptDesign,
     ScaledDesign,
     as_design,
+    precise_matvec,
     scaled_by,
     standardised,
     unstandardised,
@@ -36,6 +37,7 @@ from levelprox.validation import finite
 
 # Margins this close to a kink, relative to the terms that they are summed from, count as at it.
 _KINK = 1e-12
+_EPS = float(np.finfo(np.float64).eps)
 _LARGE = 1e200  # squares beyond it count as this
 _ALL = slice(None)
 #: Times x: where to look whether a bounded loss still falls.
@@ -155,6 +157,16 @@ class LinearModel(Model):
         if point.shape != (self.dimension,):
             raise InvalidInputError(f"x must have shape ({self.dimension},), got {point.shape}")
         return self.compiled.value_and_gradient(point, gradient), gradient
+
+    def refined_value(self, x: Vector, psi: float, enough: float) -> float:
+        features = np.flatnonzero(x)
+        if not features.size:
+            return psi
+        part, coefficients = self.restrict(features), x[features]
+        slopes = np.abs(self.slope_of(part.margins(coefficients)))
+        if not _EPS * float(np.sum(slopes * part.margin_magnitudes(coefficients))) > enough:
+            return psi
+        return self.value_of(precise_matvec(part.design, coefficients, self.offset))
 
     def restrict(self, W: NDArray[np.intp]) -> LinearModel:
         part = copy.copy(self)  # all but X is shared: the samples are the same, and were checked

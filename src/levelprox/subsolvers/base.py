@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.objectives import Objective
+from levelprox.objectives import Coordinates, Objective
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
 
@@ -51,8 +51,15 @@ class Subsolver(ABC):
         """Whether it works with second-order models of ψ that can be held as matrices."""
         return False
 
-    def units(self, objective: Objective) -> Vector | None:
-        """In which units of columns it measures lengths, one for each coordinate; None is 1 everywhere."""
+    def coordinates(self, objective: Objective, centred: bool) -> Coordinates | None:
+        """In which coordinates it measures lengths; None is x itself.
+
+        Parameters
+        ----------
+        objective : Objective
+        centred : bool
+            Whether the intercept, where there is one, may take up the means of columns.
+        """
         return None
 
     def proximal_weight(self, objective: Objective) -> float:

@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from levelprox.errors import InvalidInputError
-from levelprox.objectives import LinearModel, Objective
+from levelprox.objectives import Coordinates, LinearModel, Objective
 from levelprox.result import Iterate, Kinks
 from levelprox.subproblem import Subproblem
 from levelprox.subsolvers.base import Subsolver, Vector
@@ -57,8 +57,8 @@ class Smoothing(Subsolver):
     def can_take(cls, objective: Objective) -> bool:
         return isinstance(objective, LinearModel) and not objective.smooth
 
-    def units(self, objective: Objective) -> Vector | None:
-        return self._inner().units(objective)
+    def coordinates(self, objective: Objective, centred: bool) -> Coordinates | None:
+        return self._inner().coordinates(objective, centred)
 
     def limited_to(self, steps: int) -> Smoothing:
         return replace(self, max_steps=steps)

@@ -3,7 +3,7 @@
     x⁺ = P(x − t ∇ψ_k(x)),   t = ⟨Δx, Δx⟩ / ⟨Δx, Δ∇ψ_k⟩,
 
 accepted when ψ_k(x⁺) ≤ max of the last 5 values − σ/(2t) ‖x⁺ − x‖², else t is halved. Where columns differ much in
-size, the same is done in coordinates in which they do not.
+size, or have large means beside an intercept, the same is done in coordinates in which they do not.
 Gong et al. (2013), ICML; Birgin, Martínez, Raydan (2000), SIAM J. Optim. 10(4).
 """
 
@@ -16,10 +16,10 @@ import numpy as np
 
 from levelprox import _kernels
 from levelprox.errors import InvalidInputError
-from levelprox.objectives import Objective
+from levelprox.objectives import Coordinates, Objective
 from levelprox.result import Iterate
 from levelprox.subproblem import Subproblem
-from levelprox.subsolvers.base import Subsolver, Vector
+from levelprox.subsolvers.base import Subsolver
 from levelprox.validation import real, whole
 
 
@@ -58,11 +58,10 @@ class Spectral(Subsolver):
     def can_take(cls, objective: Objective) -> bool:
         return objective.smooth and not objective.sampled
 
-    def units(self, objective: Objective) -> Vector | None:
-        """Sizes of columns where these differ much and ψ is convex; else γ > μ is a statement about x itself."""
+    def coordinates(self, objective: Objective, centred: bool) -> Coordinates | None:
+        """Those of columns of one size where ψ is convex; else γ > μ is a statement about x itself."""
         scale = objective.feature_scale
-        units = None if scale is None or objective.weak_convexity > 0 else scale.working_units
-        return None if units is None else np.repeat(units, objective.width)
+        return None if scale is None or objective.weak_convexity > 0 else scale.coordinates(objective.width, centred)
 
     def limited_to(self, steps: int) -> Spectral:
         return replace(self, max_steps=steps)
@@ -75,13 +74,13 @@ class Spectral(Subsolver):
         seconds: float = 1e300,
         rng: np.random.Generator | None = None,
     ) -> Iterate:
-        surrogate, units = subproblem.surrogate, subproblem.units
+        surrogate, w = subproblem.surrogate, subproblem.coordinates
         outcome = _kernels.spectral(
             subproblem.objective.compiled,
             subproblem.set,
-            subproblem.center if units is None else units * subproblem.center,
-            start.x if units is None else units * start.x,
-            start.gradient if units is None else start.gradient / units,
+            subproblem.center if w is None else w.of(subproblem.center),
+            start.x if w is None else w.of(start.x),
+            start.gradient if w is None else w.gradient(start.gradient),
             start.psi,
             start.step,
             start.multiplier * surrogate.lam,
@@ -92,12 +91,14 @@ class Spectral(Subsolver):
             self.accuracy,
             tolerance,
             seconds,
-            units,
+            None if w is None else w.units,
+            None if w is None else w.means,
+            -1 if w is None or w.intercept is None else w.intercept,
         )
         return Iterate(
-            x=outcome["x"] if units is None else outcome["x"] / units,
+            x=outcome["x"] if w is None else w.back(outcome["x"]),
             psi=outcome["psi"],
-            gradient=outcome["gradient"] if units is None else outcome["gradient"] * units,
+            gradient=outcome["gradient"] if w is None else w.gradient_back(outcome["gradient"]),
             # The projection's multiplier is per unit step and of the constraint divided by λ.
             multiplier=outcome["multiplier"] / surrogate.lam,
             step=outcome["step"],
