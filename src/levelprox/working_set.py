@@ -33,6 +33,7 @@ _MANY_LOOKS = 4
 _ROOM = 2  # times the features that the level can pay for
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 _DEAR, _LOOK_FIRST = 0.1, 0.1  # parts of all features, and of the residual at the last look
+_SPREAD = 1e4  # ratio of sizes of columns up to which features are compared in units of the level
 _ALL = 0.9  # of the tolerance, where W is all there is
 _ENOUGH = 0.1  # of the residual outside W, or of the tolerance
 
@@ -287,7 +288,13 @@ def _choose(problem: Problem, at: Iterate, violation: Vector, looks: int) -> Fea
     As long as the level has room the set at least doubles, to what the level can pay for at once where that is known;
     once it binds, all that violates is taken, up to as many again as there are, and some more, so that the next look
     finds none missing. Where looks find ever new ones all the same, the sets grow until none can be missing.
+
+    Violations are compared in units of the level, |ψ'_j| − yλω_j: what a unit of cost gains at zero. Where columns are
+    of very different sizes that would say more of their units than of them, and they are compared in units of columns.
     """
+    scale = problem.objective.feature_scale
+    if scale is not None and scale.spread <= _SPREAD:
+        violation = np.where(violation > -np.inf, violation * scale.size, -np.inf)
     kept = np.union1d(problem.support(at.x), problem.exempt)
     violators = int(np.count_nonzero(violation > 0))
     spare = int(kept.size * 2.0 ** max(-1, (looks - _MANY_LOOKS) // 2))

@@ -152,9 +152,14 @@ class FeatureScale:
         return np.asarray(out, np.float64)
 
     @cached_property
+    def spread(self) -> float:
+        """The ratio of the largest magnitude to the smallest; 1 without columns."""
+        return float(self.magnitude.max() / self.magnitude.min()) if self.magnitude.size else 1.0
+
+    @cached_property
     def working_units(self) -> Vector | None:
         """Powers of two near the magnitudes, in which lengths are measured; None where these hardly differ."""
-        if self.magnitude.size == 0 or self.magnitude.max() <= _WIDE_SPREAD * self.magnitude.min():
+        if self.spread <= _WIDE_SPREAD:
             return None
         return np.asarray(np.exp2(np.rint(np.log2(self.magnitude))), np.float64)
 
