@@ -8,10 +8,13 @@ falls.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import qr, solve_triangular
 
+from levelprox.limits import TimeLimitError, seconds_left
 from levelprox.objectives import MultinomialModel
 
 Vector = NDArray[np.float64]
@@ -25,6 +28,11 @@ _ARMIJO = 1e-4
 _WORTH = 0.1  # of what a step is foretold to gain, for a step twice as long
 _SHORTEST, _LONGEST = 2.0**-12, 2.0**40
 _SHOWS = 1e-15  # of ψ: what is foretold below it is rounding
+_MANY = 300  # coordinates from which on a quasi-Newton method begins
+_QUASI_STEPS, _KEPT = 500, 20  # of it at most, and how many of them it remembers
+_GONE = 1e-17  # of ψ at 0: what is left of it no longer shows
+_CLEARLY = 1e-2  # of the largest margin: the least by which a class is ahead of the others
+_LAST = 0.1  # of what may be left to gain: its last step
 
 
 class Basis:
@@ -100,8 +108,32 @@ def class_fit(
     W = basis.inside(share, objective.moved(x))
     if not model.value_of(model.margins(W.ravel())) <= model.value_of(model.origin):
         W = np.zeros_like(W)
-    W = _minimised(model, W.ravel(), accuracy).reshape(-1, K)
+    w = _nearly_minimised(model, W.ravel(), accuracy) if W.size > _MANY else W.ravel()
+    W = _minimised(model, w, accuracy).reshape(-1, K)
     return basis.outside(W).ravel(), model
+
+
+def _nearly_minimised(model: MultinomialModel, w: Vector, accuracy: float) -> Vector:
+    """Return where a quasi-Newton method from w ends.
+
+    Over an orthonormal basis the curvature of ψ is nowhere above 1/2, and Newton steps for many classes are dear: their
+    systems have a row for each feature and class. A few of them from where this ends are enough.
+    """
+    from scipy import optimize
+
+    best = (math.inf, w)
+
+    def timed(at: Vector) -> tuple[float, Vector]:
+        nonlocal best
+        if seconds_left() <= 0:
+            raise TimeLimitError
+        value, gradient = model.value_and_gradient(at)
+        best = (value, np.array(at)) if value < best[0] else best
+        return value, gradient
+
+    options = {"maxiter": _QUASI_STEPS, "ftol": max(_LAST * accuracy, _SHOWS), "gtol": 0.0, "maxcor": _KEPT}
+    optimize.minimize(timed, w, jac=True, method="L-BFGS-B", options=options)
+    return best[1]
 
 
 def _minimised(model: MultinomialModel, w: Vector, accuracy: float) -> Vector:
@@ -109,8 +141,14 @@ def _minimised(model: MultinomialModel, w: Vector, accuracy: float) -> Vector:
     K = model.width
     typical = (K - 1) / K**2
     z = model.margins(w)
-    psi, ridge = model.value_of(z), _RIDGE
+    psi, ridge, many = model.value_of(z), _RIDGE, w.size > _MANY
+    gone = _GONE * model.value_of(model.origin) if many else -math.inf
     for _ in range(_STEPS):
+        if many and psi > gone and (scale := _separating_scale(model, z, gone)) > 1:
+            w, z = scale * w, scale * z
+            psi = model.value_of(z)
+        if psi <= gone:
+            break
         gradient, hessian = model.gradient_of(z), model.hessian_of(z)
         along, step, foretold = _direction(model, gradient, hessian, ridge * typical)
         if not foretold > max(accuracy, _SHOWS) * abs(psi):
@@ -137,6 +175,17 @@ def _minimised(model: MultinomialModel, w: Vector, accuracy: float) -> Vector:
         if not psi < last:
             break
     return w
+
+
+def _separating_scale(model: MultinomialModel, z: Matrix, gone: float) -> float:
+    """Return by which factor margins that clearly separate all classes grow until ψ is gone; 1 for others."""
+    counts = model.share > 0
+    z, label = z[counts], model.target[counts]
+    own = np.take_along_axis(z, label[:, None], axis=1)
+    others = z - own
+    np.put_along_axis(others, label[:, None], -np.inf, axis=1)
+    least, largest = -float(np.max(others)), float(np.max(np.abs(z)))
+    return math.log(model.width / gone) / least if gone > 0 and least > _CLEARLY * largest else 1.0
 
 
 def _direction(

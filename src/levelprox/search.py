@@ -112,7 +112,7 @@ class Search:
         except TimeoutError as error:
             if error is self.watch.raised:
                 raise
-            status = Status.TIME_LIMIT
+            status = Status.INTERRUPTED if interrupted() else Status.TIME_LIMIT
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         finally:

@@ -15,12 +15,16 @@ from functools import cached_property
 import numpy as np
 
 from levelprox import _kernels
+from levelprox.designs import DenseDesign
 from levelprox.errors import InvalidInputError
 from levelprox.losses import Multinomial
 from levelprox.objectives.base import Vector
 from levelprox.objectives.by_class import ByClass
 from levelprox.objectives.curved import Matrix
 from levelprox.objectives.linear_model import LinearModel
+
+_MANY_CLASSES = 16  # from which on pairs of classes are not taken one by one
+_BLOCK = 2**20  # entries of a block of rows with a column for each feature and class
 
 
 class MultinomialModel(ByClass):
@@ -141,12 +145,29 @@ class MultinomialModel(ByClass):
         """X'D_abX for every pair of classes, D_ab = s p_a([a = b] − p_b)/Σ s; of shape (dK, dK), ordered as x is."""
         p, share = Multinomial.probabilities(z), self._share
         d, K = self.design.shape[1], self.width
+        if K > _MANY_CLASSES:
+            return self._hessian_of_many(p)
         hessian = np.empty((d, K, d, K))
         for a in range(K):
             for b in range(a, K):
                 hessian[:, a, :, b] = self.design.gram(share * Multinomial.bend(p, a, b))
                 hessian[:, b, :, a] = hessian[:, a, :, b]  # a Gram matrix is symmetric itself
         return hessian.reshape(d * K, d * K)
+
+    def _hessian_of_many(self, p: Matrix) -> Matrix:
+        """The same for many classes: what couples them as one Gram matrix, of columns X_j p_a."""
+        (n, d), K, share = self.design.shape, self.width, self._share
+        hessian = np.zeros((d * K, d * K))
+        columns = np.stack([self.design.matvec(unit) for unit in np.eye(d)], axis=1)
+        step = max(1, _BLOCK // (d * K))
+        for begin in range(0, n, step):
+            rows = slice(begin, min(n, begin + step))
+            products = columns[rows, :, None] * p[rows, None, :]
+            hessian -= DenseDesign(products.reshape(-1, d * K)).gram(share[rows])
+        by_class = hessian.reshape(d, K, d, K)
+        for a in range(K):
+            by_class[:, a, :, a] = self.design.gram(share * Multinomial.bend(p, a, a))
+        return hessian
 
     def hessian_product_of(self, z: Matrix, convex: bool = True) -> Callable[[Vector], Vector]:
         p, share = Multinomial.probabilities(z), self._share[:, None]
