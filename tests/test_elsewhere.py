@@ -440,9 +440,9 @@ def test_interrupted_while_models_are_searched(place: Place, monkeypatch: pytest
     assert model.status_ is Status.INTERRUPTED
 
 
-def _interrupted_after(begin: Callable[[Any], None]) -> Callable[[Any], None]:
-    def begun(self: Any) -> None:
-        begin(self)
+def _interrupted_after(begin: Callable[..., None]) -> Callable[..., None]:
+    def begun(self: Any, *null: Any) -> None:
+        begin(self, *null)
 
         def interrupted() -> Iterator[None]:
             raise KeyboardInterrupt

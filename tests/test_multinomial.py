@@ -246,6 +246,9 @@ class WithoutKernel(DenseDesign):
     def rmatvec(self, r):
         return self.array.T @ r
 
+    def row_magnitudes(self, x):
+        return abs(self.array) @ abs(x)
+
     def column_squares(self, weight=None):
         return self.array.T**2 @ weight
 

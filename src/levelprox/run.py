@@ -11,26 +11,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.certificate import Certificate, assemble
+from levelprox.certificate import Certificate, assemble, certify
 from levelprox.conclusion import STILL, Conclusion
 from levelprox.continuation import continued, convex_start
 from levelprox.errors import BackendError, InfeasibleError, InvalidInputError, NumericalError, warn
 from levelprox.journal import Journal
+from levelprox.kinked_end import can_end_at_a_vertex, vertex_near
 from levelprox.lcpp import LEFT, without_level
 from levelprox.levels import Constant, Levels
 from levelprox.limits import TimeLimitError, end_now, finishing, interrupted, interruptible, seconds_left, suspended
 from levelprox.null_fit import null_fit_in_time
-from levelprox.objectives import Model
+from levelprox.objectives import LinearModel, Model
 from levelprox.problem import Problem
 from levelprox.restriction import How
 from levelprox.result import Iterate, Record, Result, Stage, Status, length_of, relative_change
 from levelprox.run_state import Phase, RunState
-from levelprox.subsolvers import Subsolver
+from levelprox.subsolvers import Smoothing, Subsolver
 from levelprox.surrogate import Linearise
 from levelprox.theory import Parameters, degenerate_level
 from levelprox.working_set import steps
@@ -43,6 +44,8 @@ _EPS = float(np.finfo(np.float64).eps)
 _HISTORY = 1000
 _PAST_ALL_BOUNDS = 1e100
 _DEGENERATE = 1e-3  # relative to the cost of one large coefficient
+_SLOW = 100  # outer steps of a phase after which linear programs are tried, where a loss has kinks
+_PROGRAM = 5.0  # seconds that they may take
 _MANY = 10**8  # inner steps of a preset run that are worth a warning
 
 
@@ -359,9 +362,37 @@ class Run:
             del last  # with its gradient, a vector over all features
             if self.phase == "free" and iterate.stop == LEFT:
                 return status
+            if status is Status.STALLED or (status is None and self.done % _SLOW == 0):
+                status = self._at_a_vertex(eta_k, status)
             self._keep(_final(status))
             if status is not None:
                 return status
+
+    def _at_a_vertex(self, eta_k: float, status: Status | None) -> Status | None:
+        """Where steps on a loss with kinks converge slowly: SOLVED, if linear programs lead to a KKT point."""
+        problem, last = self.problem, self.best
+        assert last is not None
+        by_smoothing = isinstance(self.subsolver, Smoothing) and self.stopping == "kkt" and eta_k == problem.level
+        if not (by_smoothing and can_end_at_a_vertex(problem)) or last.kinks is None:
+            return status
+        found = None
+        for with_level in (False, True) if self.phase == "free" else (True,):
+            found = found or vertex_near(problem, last.x, with_level, min(self.left(), _PROGRAM))
+        if found is None or self.left() <= 0:
+            return status
+        known = certify(problem, found.x, self.null, hint=found.slopes, seconds=min(self.left(), _PROGRAM))
+        if not known.kkt <= self.tol:
+            return status
+        model = cast(LinearModel, problem.objective)
+        gradient = model.design.rmatvec(model.share * found.slopes)
+        kinks = replace(last.kinks, slopes=found.slopes)
+        end = replace(last, x=found.x, psi=found.psi, gradient=gradient, kinks=kinks, margins=None)
+        self.best = replace(end, stop="stationary", n_inner=0, n_grad=0, n_proj=0)
+        self.n_outer += 1
+        self.done += 1
+        self.came_from = last.x, eta_k
+        judged = self._judge(eta_k, last, self.best)
+        return Status.SOLVED if judged is None or judged is Status.STALLED else judged
 
     def _judge(self, eta_k: float, last: Iterate, iterate: Iterate) -> Status | None:
         """Why to stop after this step, or None."""
