@@ -33,6 +33,12 @@ def test_nothing_is_solved_that_local_methods_improve(loss):
         assert not outcome.failures, outcome.words
 
 
+@pytest.mark.parametrize("seed", [437])
+def test_the_rounding_of_margins_is_part_of_the_gain_for_several_classes(seed):
+    outcome = solved(seed)
+    assert not outcome.failures, outcome.words
+
+
 # --- losses with kinks
 
 

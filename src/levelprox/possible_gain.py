@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.level_part import LevelPart
-from levelprox.objectives import Curved, LinearModel
+from levelprox.objectives import Curved, LinearModel, MultinomialModel, OneVsRestModel
 from levelprox.problem import Problem
 from levelprox.residual import pull
 
@@ -105,10 +105,23 @@ def possible_gain(
 def _rounding(problem: Problem, x: Vector, psi: float) -> float:
     """By how much ψ(x) may be off as computed: the rounding of margins counts with the slopes of their losses."""
     objective = problem.objective
-    if not isinstance(objective, LinearModel):
-        return _ROUNDING * abs(psi)
-    slopes = np.abs(objective.slope_of(objective.margins(x)))
-    return _ROUNDING * (abs(psi) + float(np.sum(slopes * objective.margin_magnitudes(x))))
+    if isinstance(objective, LinearModel):
+        terms = _terms(objective, x)
+    elif isinstance(objective, OneVsRestModel):
+        by_class = x.reshape(-1, objective.width).T
+        terms = sum(_terms(part, column) for part, column in zip(objective.parts, by_class, strict=True))
+    elif isinstance(objective, MultinomialModel):  # whose slopes are at most 1
+        by_class = x.reshape(-1, objective.width).T
+        terms = sum(float(np.sum(objective.share * objective.design.row_magnitudes(column))) for column in by_class)
+    else:
+        terms = 0.0
+    return _ROUNDING * (abs(psi) + terms)
+
+
+def _terms(model: LinearModel, x: Vector) -> float:
+    """The terms that margins are summed from, with the slopes of their losses."""
+    slopes = np.abs(model.slope_of(model.margins(x)))
+    return float(np.sum(slopes * model.margin_magnitudes(x)))
 
 
 class _Model:
