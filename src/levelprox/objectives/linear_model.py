@@ -168,7 +168,9 @@ class LinearModel(Model):
     def feature_scale(self) -> FeatureScale:
         assert self._column_squares  # a norm that overflows is an error
         ones = self.design.ones
-        return FeatureScale.of_moments(self._squares, self.design.weighted_sums(self._share) if ones.size else None, ones)
+        return FeatureScale.of_moments(
+            self._squares, self.design.weighted_sums(self._share) if ones.size else None, ones
+        )
 
     @property
     def weak_convexity(self) -> float:
@@ -194,6 +196,10 @@ class LinearModel(Model):
     def nonsmoothness(self) -> float:
         """M = jump of ℓ' · √λ_max(Xᵀ diag(s) X / Σ s), as Σ s_i |⟨a_i, d⟩| / Σ s ≤ √λ_max ‖d‖."""
         return self.loss.jump * math.sqrt(self._largest_eigenvalue()) if self.loss.jump else 0.0
+
+    @property
+    def bounded_jumps(self) -> bool:
+        return math.isfinite(self.loss.jump)
 
     @property
     def noise(self) -> float:
