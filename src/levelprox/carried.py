@@ -28,7 +28,7 @@ from levelprox.certificate import Certificate, assemble
 from levelprox.continuation import affordable
 from levelprox.journal import Journal
 from levelprox.limits import TimeLimitError, end_now, interrupted, interruptible
-from levelprox.null_fit import null_fit
+from levelprox.null_fit import null_fit_in_time
 from levelprox.pieces import pieces_of
 from levelprox.problem import Problem
 from levelprox.restriction import How
@@ -77,7 +77,7 @@ class Levels:
         self.journal, self.pieces = journal, pieces_of(journal, self.as_state, self.take)
         self.tracker: Tracker | None = None
         problem = problems[-1]
-        subsolver, self.null = choose("auto", problem.objective), null_fit(problem, seconds)
+        subsolver, self.null = choose("auto", problem.objective), null_fit_in_time(problem, seconds)
         gamma, surrogate = subsolver.proximal_weight(problem.objective), surrogate_by_name("concave")
         self.how = How(subsolver, gamma, surrogate, self.null, self._left, None)
         self.n_grad = 2 if problem.exempt.size else 1
@@ -86,6 +86,10 @@ class Levels:
 
     def __call__(self, continuation: bool) -> Found:
         null = self.null
+        if not null.examined:
+            if interrupted():
+                raise KeyboardInterrupt
+            return [], 0
         assert null.gradient is not None
         start = Iterate(null.x, null.psi, null.gradient, step=1 / self.problems[0].objective.curvature)
         try:

@@ -131,8 +131,13 @@ def _nearly_minimised(model: MultinomialModel, w: Vector, accuracy: float) -> Ve
         best = (value, np.array(at)) if value < best[0] else best
         return value, gradient
 
-    options = {"maxiter": _QUASI_STEPS, "ftol": max(_LAST * accuracy, _SHOWS), "gtol": 0.0, "maxcor": _KEPT}
-    optimize.minimize(timed, w, jac=True, method="L-BFGS-B", options=options)
+    optimize.minimize(
+        timed,
+        w,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": _QUASI_STEPS, "ftol": max(_LAST * accuracy, _SHOWS), "gtol": 0.0, "maxcor": _KEPT},
+    )
     return best[1]
 
 

@@ -24,6 +24,7 @@ from levelprox.constraints import MCP
 from levelprox.continuation import continued
 from levelprox.errors import InvalidInputError
 from levelprox.journal import Journal
+from levelprox.limits import interrupted
 from levelprox.null_fit import null_fit
 from levelprox.objectives import Asked
 from levelprox.problem import Problem
@@ -105,7 +106,7 @@ class DistantSearch:
         except TimeoutError as error:
             if error is self.watch.raised:
                 raise
-            status = Status.TIME_LIMIT
+            status = Status.INTERRUPTED if interrupted() else Status.TIME_LIMIT
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         finally:

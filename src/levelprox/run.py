@@ -115,8 +115,6 @@ class Run:
         if 0 < self.tol < 10 * _EPS:
             self.warn(f"tol={self.tol:g} is below the resolution of float64")
         self._warn_of_degenerate_level()
-        if warning := self.subsolver.warning(self.problem.objective):
-            self.warn(warning)
         p = self.parameters
         if p is not None and p.K * p.steps > _MANY:
             self.warn(f"preset='paper' takes T = {p.steps} steps in each of up to K = {p.K} outer steps")
@@ -125,6 +123,8 @@ class Run:
             if not self.null.examined:
                 return self._without_a_look()
             with interruptible():
+                if warning := self.subsolver.warning(self.problem.objective):
+                    self.warn(warning)
                 status = self._go_on() if self.journal.state is not None else self._begin(start)
                 self.note_phase("start")
                 status = self._through_the_phases(start, status)

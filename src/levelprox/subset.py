@@ -82,7 +82,7 @@ class SubsetCertificate:
     k : int
         How many there may be.
     stationarity : float
-        dist∞(0, ∂ψ) over the features of the fit, relative to the null fit's.
+        dist∞(0, ∂ψ) over the features of the fit, relative to the null fit's; inf where a limit left no time for it.
     exchanges : Exchanges
         What is shown of exchanges.
     multiplier : float
@@ -102,6 +102,11 @@ class SubsetCertificate:
     multiplier: float
     addition: int | None
     additions: Additions | None = None
+
+    @property
+    def examined(self) -> bool:
+        """Whether there was time to compute the stationarity; where not, it is inf."""
+        return not math.isinf(self.stationarity)
 
     def as_dict(self) -> dict[str, Any]:
         """Return every figure, for JSON."""
@@ -124,7 +129,7 @@ class SubsetCertificate:
         rows = [
             ("objective ψ(x)", f"{self.psi:.10g}"),
             ("features ≤ k", f"{self.n_nonzero} ≤ {self.k}"),
-            ("stationarity (scaled)", f"{self.stationarity:.2e}"),
+            ("stationarity (scaled)", f"{self.stationarity:.2e}" if self.examined else "not known: there was no time"),
             ("one for another", str(self.exchanges)),
             ("one more would gain", self.gain),
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from levelprox.certificate import Certificate, certify
 from levelprox.estimators.claims import Claim
 from levelprox.estimators.recomputed import NULL_TOLERANCE, RELATIVE_TOLERANCE, RecomputedFit, close
 from levelprox.estimators.task import Task
-from levelprox.result import Status
+from levelprox.result import CUT_SHORT, Status
 
 _MULTIPLIER_FACTOR = 1e3  # times what is allowed of a residual
 _KINKED_MULTIPLIER = 1e-3  # where the loss has kinks
@@ -24,6 +24,11 @@ _COMPARED = {
     *("kkt", "psi", "g", "level", "slack", "infeasibility", "multiplier", "stationarity", "stationarity_squared"),
     *("complementarity", "scale", "active", "n_nonzero", "degenerate_distance", "degenerate_check", "dual_bound"),
     *("gradient_error", "near_epsilon", "near_delta", "possible_gain"),
+}
+#: Claims that are not made where a limit left no time for a gradient.
+_OF_A_GRADIENT = {
+    *("KKT residual", "possible gain", "stationarity", "stationarity²", "multiplier y", "complementarity"),
+    *("scale of ∇ψ", "bound on y"),
 }
 
 
@@ -40,7 +45,7 @@ class LevelClaims(RecomputedFit):
         allowed = self.residual_tolerance(np.finfo(np.float64).eps)
         g = min(found.g, self.problem.constraint.value(self.problem.sizes(self.x), self.problem.weights))
         within_level = g <= told.level and told.infeasibility == 0  # signs have a row of their own
-        return [
+        found_claims = [
             self.psi_claim(told.psi),
             Claim("constraint g", told.g, found.g, close(found.g, told.g, told.level) and within_level),
             Claim("level η", told.level, self.model.level_, told.level == self.model.level_),
@@ -65,6 +70,9 @@ class LevelClaims(RecomputedFit):
                 if field.name not in _COMPARED
             ),
         ]
+        if told.examined or self.model.status_ not in CUT_SHORT:
+            return found_claims
+        return [replace(one, claimed=None, holds=None) if one.name in _OF_A_GRADIENT else one for one in found_claims]
 
     def _kkt_claim(self, told: Certificate, found: Certificate, allowed: float) -> Claim:
         """Compare the residual, which a solved fit has within tol.

@@ -21,7 +21,7 @@ from levelprox.errors import FileFormatError, InvalidInputError
 from levelprox.estimators.task import Budget
 from levelprox.fingerprint import Fingerprint
 from levelprox.projection import group_norms
-from levelprox.result import Record, Status
+from levelprox.result import CUT_SHORT, Record, Status
 from levelprox.subset import Additions, Exchanges, SubsetCertificate, SubsetRecord
 
 #: All that a fit may set, in the order of a file, and what it must be.
@@ -134,6 +134,7 @@ def _check_budget(model: Any) -> None:
 #: Figures that are numbers in every certificate; dual_bound and stationarity_squared may be beyond float64's range.
 _NUMBERS = ("kkt", "psi", "g", "slack", "infeasibility", "multiplier", "stationarity", "complementarity", "scale")
 _NUMBERS_OF_A_SET = ("psi", "stationarity")
+_UNKNOWN = ("kkt", "stationarity", "scale")  # where a limit left no time for a gradient
 _ROUNDING = 1e-9
 _OF_FLOAT32 = 1e-2  # of a multiplier: certificate_ is of the rounded coefficients, multiplier_ of those before
 
@@ -142,8 +143,9 @@ def _check_certificate(model: Any) -> None:
     """Figures that are numbers, and agree with one another, with multiplier_ and with status_."""
     told = model.certificate_
     of_a_set = isinstance(told, SubsetCertificate)
+    unknown = _UNKNOWN if not told.examined and model.status_ in CUT_SHORT else ()
     for name in _NUMBERS_OF_A_SET if of_a_set else _NUMBERS:
-        if not np.isfinite(getattr(told, name)):
+        if not np.isfinite(getattr(told, name)) and name not in unknown:
             raise InvalidInputError(f"certificate_ has {name} = {getattr(told, name)!r}, which is no number")
     if isinstance(told, SubsetCertificate):
         _check_search(told)
@@ -178,7 +180,7 @@ def _check_residuals(told: Certificate, model: Any) -> None:
     exact = model.coef_.dtype == np.float64  # rounded ones may be off by more, how far only the data tell
     if exact and model.status_ is Status.SOLVED and not told.kkt <= model.tol:
         raise InvalidInputError(f"status_ is solved, and the KKT residual {told.kkt!r} above tol = {model.tol!r}")
-    if not 0 <= told.stationarity <= told.kkt * told.scale * (1 + _ROUNDING):
+    if told.examined and not 0 <= told.stationarity <= told.kkt * told.scale * (1 + _ROUNDING):
         raise InvalidInputError(f"certificate_ has stationarity = {told.stationarity!r}, which its kkt does not allow")
     product = told.multiplier * abs(told.slack)
     if told.multiplier < 0 or not abs(told.complementarity - product) <= _ROUNDING * product:

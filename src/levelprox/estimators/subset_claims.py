@@ -22,7 +22,7 @@ from levelprox.estimators.task import SUBSET_TOLERANCE, Task
 from levelprox.exact_refit import ExactRefits
 from levelprox.objectives import Model
 from levelprox.refit import Fit
-from levelprox.result import Status
+from levelprox.result import CUT_SHORT, Status
 from levelprox.search import Search
 from levelprox.stationarity import relative_stationarity
 from levelprox.subset import Exchanges, SubsetCertificate
@@ -106,6 +106,8 @@ class SubsetClaims(RecomputedFit):
 
     def _stationarity_claim(self, told: float) -> Claim:
         """Compare dist∞(0, ∂ψ) over the features of the fit; with kinks, see what a refit gains."""
+        if math.isinf(told) and self.model.status_ in CUT_SHORT:  # a limit left no time for it
+            return Claim("stationarity", None, None, None)
         if not self.problem.objective.smooth:  # rounded coefficients are off the kinks, where slopes say nothing
             left = self.psi - self._refitted(self.own)
             return Claim("stationarity", told, f"ψ within {max(left, 0.0):.1e}", left <= self._gain_tolerance())

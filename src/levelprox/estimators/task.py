@@ -218,7 +218,7 @@ class Task:
         )
         coef, intercept = self.border.outside(found.x)
         certificate, message = found.certificate, found.message
-        if coef.dtype == np.float32:  # ψ of what is handed out; where it has kinks, rounding shows
+        if coef.dtype == np.float32 and certificate.examined:  # ψ of what is handed out; with kinks, rounding shows
             rounded = self.border.inside(coef.astype(np.float64), intercept.astype(np.float64))
             try:
                 with _at_the_end(found.status):
@@ -247,7 +247,7 @@ class Task:
         )
         coef, intercept = self.border.outside(problem.obeying(self._shortest(found.x, problem)))
         certificate, message = found.certificate, found.message
-        if coef.dtype == np.float32:  # what is handed out is not what was certified
+        if coef.dtype == np.float32 and certificate.examined:  # what is handed out is not what was certified
             rounded = self.border.inside(coef.astype(np.float64), intercept.astype(np.float64))
             try:
                 with _at_the_end(found.status):

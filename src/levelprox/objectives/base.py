@@ -94,6 +94,11 @@ class Objective(ABC):
         return 0.0 if self.smooth else math.inf
 
     @property
+    def bounded_jumps(self) -> bool:
+        """Whether `nonsmoothness` is finite; cheap, where M itself may need passes over the data."""
+        return math.isfinite(self.nonsmoothness)
+
+    @property
     def noise(self) -> float:
         """σ of one sample of the gradient. inf where it is not known, or cannot be bounded."""
         return math.inf

@@ -153,6 +153,10 @@ class OneVsRestModel(ByClass):
         return math.sqrt(self.width) * self.parts[0].nonsmoothness
 
     @property
+    def bounded_jumps(self) -> bool:
+        return math.isfinite(self.loss.jump)
+
+    @property
     def noise(self) -> float:
         """σ = √K · sup |ℓ'| · √(Σ s_i ‖a_i‖² / Σ s) for a sample drawn with probability s_i / Σ s."""
         return math.sqrt(self.width) * self.parts[0].noise

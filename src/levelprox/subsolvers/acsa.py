@@ -62,7 +62,7 @@ class ACSA(Subsolver):
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
-        return objective.bounded_curvature and math.isfinite(objective.nonsmoothness)
+        return objective.bounded_curvature and objective.bounded_jumps
 
     def warning(self, objective: Objective) -> str:
         return batch_warning(self.batch_size, objective)
