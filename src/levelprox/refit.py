@@ -22,11 +22,13 @@ from numpy.typing import NDArray
 from levelprox import _kernels
 from levelprox.class_refit import class_fit
 from levelprox.columns import Columns
+from levelprox.losses import Absolute, Huber
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
 from levelprox.objectives.by_class import ByClass
 from levelprox.problem import Problem
 from levelprox.restriction import Enough, How, solve_restriction
 from levelprox.result import Iterate
+from levelprox.vertex import minimised
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -162,25 +164,58 @@ class Refits:
             end, fit = self._by_columns(features, near, tolerance, below, accuracy)
             if end != "failed":
                 return fit
-        return self._by_itself(features, near, tolerance, accuracy)
+            if fit is not None and math.isfinite(fit.psi):  # not known to be optimal, but often the better one
+                return _lower_of(fit, self._otherwise(features, fit, tolerance, accuracy))
+        return self._otherwise(features, near, tolerance, accuracy)
+
+    def _otherwise(self, features: Features, near: Fit, tolerance: float, accuracy: float) -> Fit:
+        """Return the fit where Newton's method on the columns has failed."""
+        objective = self.objective
+        if not (
+            isinstance(objective, LinearModel) and isinstance(objective.loss, Huber) and self.stored.fit_in(features)
+        ):
+            return self._by_itself(features, near, tolerance, accuracy)
+        fit = self._by_vertex(features, near, objective, objective.loss)
+        if not np.any(self.signs[features]):
+            _, other = self._by_columns(features, fit, tolerance, math.inf, accuracy)
+            fit = fit if other is None else _lower_of(fit, other)
+        enough = _CLOSE * abs(fit.psi) + fit.resolution
+        return fit if fit.gap <= enough else _lower_of(fit, self._by_itself(features, fit, tolerance, accuracy))
+
+    def _by_vertex(self, features: Features, near: Fit, objective: LinearModel, loss: Huber) -> Fit:
+        """Return where δ|r| has its minimum, for Huber's loss with residuals r far beyond δ.
+
+        Huber's loss is at most that, and at least δ|r| − δ²/2: this bounds what is left to gain.
+        """
+        columns = list(self._dense(features).T)
+        signs, begin = self.signs[features], _begun_at(near, features, 1)
+        vertex = minimised(objective.with_loss(Absolute()), columns, signs, begin, self.how.seconds_left)
+        psi, delta = objective.value_of(vertex.margins), loss.delta
+        resolution = _LAST_DIGITS * (abs(psi) + _rounding(objective, vertex.margins)) + delta * vertex.rounding
+        gap = max(psi - delta * (vertex.psi - vertex.error) + 0.5 * delta**2, 0.0)
+        return Fit(features, vertex.x, psi, vertex.margins, None, gap, resolution)
 
     def _by_columns(
         self, features: Features, near: Fit, tolerance: float, below: float, accuracy: float
     ) -> tuple[str, Fit | None]:
-        """Return how the compiled fits end, and the fit. Classes are fitted one by one: only the features tie them."""
+        """Return how the compiled fits end, and the fit; None where it is not below a value.
+
+        Classes are fitted one by one: only the features tie them.
+        """
         begin = _begun_at(near, features, len(self.compiled)).reshape(-1, len(self.compiled))
         stored = self._stored(features)
         noise = 0.0 if self.noise is None else 8 * float(np.max(self.noise[features], initial=0.0))
-        fits = []
+        fits, together = [], "fitted"
         for k, compiled in enumerate(self.compiled):
             start = begin[:, k].tolist()
             found = compiled.fit(*stored, start, tolerance, below, accuracy, noise)
             end, x, psi, margins, hessian, gap, resolution = found
-            if end != "fitted":
+            if end not in ("fitted", "failed"):
                 return end, None
+            together = end if end == "failed" else together
             fits.append(Fit(features, x, psi, margins, hessian, gap, resolution))
             below -= psi  # a margin loss is nowhere negative: the other classes may have what is left
-        return "fitted", fits[0] if len(fits) == 1 else _together(fits)
+        return together, fits[0] if len(fits) == 1 else _together(fits)
 
     def _stored(self, features: Features) -> tuple[list[Vector], list[NDArray[np.int64] | None]]:
         """Return the columns of these features as the kernels take them."""
@@ -205,8 +240,8 @@ class Refits:
         free, refused = ~signs | (x > 0), np.zeros(features.size, np.bool_)
         entered = -1
         for _ in range(_STEPS + 10 * features.size):
-            _, fit = self._by_columns(features[free], Fit(features, x, 0.0, x), tolerance, math.inf, accuracy)
-            if fit is None:
+            end, fit = self._by_columns(features[free], Fit(features, x, 0.0, x), tolerance, math.inf, accuracy)
+            if fit is None or end != "fitted":
                 break
             to = np.zeros(features.size)
             to[free] = fit.x
@@ -227,7 +262,7 @@ class Refits:
                 return Fit(features, x, fit.psi, fit.margins, None, fit.gap, fit.resolution)
             entered = steepest
             free[entered] = True
-        return self._by_itself(features, near, tolerance, accuracy)
+        return self._otherwise(features, near, tolerance, accuracy)
 
     def _steepest(self, features: Features, without: NDArray[np.bool_], margins: Vector) -> int | None:
         """Return the feature at its bound along which ψ falls fastest, relative to the length of its column."""
@@ -376,6 +411,13 @@ def _gap(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple[floa
     return (0.5 if concordance == 0 else factor) * decrement, resolution
 
 
+def _lower_of(fit: Fit, other: Fit) -> Fit:
+    """Return the lower of two fits over the same features, with the better of their bounds."""
+    lower = fit if fit.psi <= other.psi else other
+    bound = max(fit.lower_bound, other.lower_bound)
+    return replace(lower, gap=min(lower.gap, max(lower.psi - bound, 0.0)))
+
+
 def _better_known(fit: Fit | None, other: Fit) -> Fit:
     """Return the lower of two fits over the same features, with the better of their bounds."""
     if fit is None or other.psi < fit.psi - _CLOSE * abs(fit.psi):
@@ -385,16 +427,19 @@ def _better_known(fit: Fit | None, other: Fit) -> Fit:
 
 def _rounding(objective: Model, z: Vector) -> float:
     """Return Σ_i s_i |ℓ'_i z_i| / Σ s: what the last digits of margins do to ψ is a small part of it."""
+    return float(np.sum(np.abs(slopes(objective, z) * z)))
+
+
+def slopes(objective: Model, z: Vector) -> Vector:
+    """Return s_i ℓ'_i / Σ s at margins z; with several classes of shape (n, K)."""
     if isinstance(objective, MultinomialModel):
-        slope = objective.loss.derivative(z, objective.target, objective.sample_weight)
-    elif isinstance(objective, OneVsRestModel):
-        slope = np.stack(
+        return np.asarray(objective.loss.derivative(z, objective.target, objective.sample_weight), np.float64)
+    if isinstance(objective, OneVsRestModel):
+        return np.stack(
             [part.slope_of(np.ascontiguousarray(column)) for part, column in zip(objective.parts, z.T, strict=True)],
             axis=1,
         )
-    else:
-        slope = cast(LinearModel, objective).slope_of(z)
-    return float(np.sum(np.abs(slope * z)))
+    return cast(LinearModel, objective).slope_of(z)
 
 
 def last_digits(objective: Model, x: Vector) -> dict[str, Any]:

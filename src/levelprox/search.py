@@ -274,6 +274,8 @@ class Search:
     def _best_on_the_way(self, direct: Fit) -> Fit:
         """The best of the sets that a continuation in the threshold comes through."""
         problem, objective = self.problem, self.objective
+        if self._is_piecewise_linear():
+            return direct
         curvature = np.einsum("jaa->j", objective.feature_hessians_of(self._margins(problem.exempt)))
         scale = np.sqrt(np.where(curvature > 0, curvature, 1.0))
         scale[objective.exempt] = 1.0
@@ -306,6 +308,17 @@ class Search:
             columns.forget()
             best = fit if fit.psi < best.psi else best
         return best
+
+    def _is_piecewise_linear(self) -> bool:
+        """Return whether no more samples bend at the null fit than it has coefficients.
+
+        So it is for Huber's loss with residuals far beyond its parabola: second-order models say nothing there.
+        """
+        objective = self.objective
+        if not isinstance(objective, LinearModel) or math.isfinite(objective.concordance):
+            return False
+        bend = objective.bend_of(self._margins(self.problem.exempt), True)
+        return int(np.count_nonzero(bend)) <= self.problem.exempt.size
 
     def _to_the_last_digits(self, fit: Fit) -> Fit:
         """The same set, fitted as well as it can be: coefficients have half the digits that ψ has."""

@@ -9,8 +9,8 @@ deviations costs 6 of 16 digits. Sums of squares, where it would cost 12, centre
     A'DA = S⁻¹ (X'DX − (X'D1)c' − c(X'D1 − c ΣD)') S⁻¹.
 
 Entry (j, k) of that loses the digits of |c_j c_k| / (s_j s_k). A column with a share p of nonzeros has |mean| / sd
-≤ √(p / (1 − p)), 10 at p = 0.99: only columns that are stored (almost) in full can lose more than two digits, and
-those are better kept in a dense array.
+≤ √(p / (1 − p)), 10 at p = 0.99: only columns that are stored (almost) in full can lose more than two digits. Where
+|c_j| > 100 s_j, row j comes from the entries of the column, each of them centred.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from levelprox.designs.sparse import SparseDesign
 from levelprox.errors import InvalidInputError
 from levelprox.validation import finite, real_array
 
+_FAR_MEAN = 100.0  # deviations
 _BLOCK = 2**22  # entries of X that are centred at a time
 
 
@@ -193,7 +194,9 @@ class ScaledDesign(Design):
         gram = self.base._gram_beyond(weight, known)
         gram[:known, :known] = 0.0  # whatever was left there, it must not overflow below
         if self.center_ is not None:
-            gram = self._centred(gram, self.center_, self._weight("D", weight))
+            weight = self._weight("D", weight)
+            gram = self._centred(gram, self.center_, weight)
+            gram = self._with_far_columns(gram, self.center_, weight, known)
         if self.scale_ is None:
             return gram
         upper = np.triu(gram / self.scale_ / self.scale_[:, None])
@@ -209,6 +212,25 @@ class ScaledDesign(Design):
 
     def _rows(self, chosen: Index) -> Design:
         return ScaledDesign(self.base.rows(chosen), self.center_, self.scale_)
+
+    def _with_far_columns(self, gram: Vector, center: Vector, weight: Vector, known: int) -> Vector:
+        """(X − 1c')'D(X − 1c') with rows and columns of far means computed from centred entries."""
+        scale = np.ones(self.shape[1]) if self.scale_ is None else self.scale_
+        far = np.flatnonzero(np.abs(center) > _FAR_MEAN * scale)
+        if not far.size:
+            return gram
+        unit, entries = np.zeros(self.shape[1]), []
+        for j in far:
+            unit[j] = 1.0
+            entries.append(self.base.matvec(unit) - center[j])
+            unit[j] = 0.0
+        weighted = [weight * column for column in entries]
+        for j, column in zip(far, weighted, strict=True):
+            gram[j] = gram[:, j] = self.base.rmatvec(column) - center * float(column.sum())
+        for j, column in zip(far, entries, strict=True):
+            gram[j, far] = gram[far, j] = [float(np.sum(column * other)) for other in weighted]
+        gram[:known, :known] = 0.0
+        return gram
 
     # X itself, whole or in blocks of rows
 

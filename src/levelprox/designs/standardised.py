@@ -10,6 +10,7 @@ from levelprox.designs.dense import DenseDesign
 from levelprox.designs.intercept import InterceptDesign
 from levelprox.designs.moments import moments_of
 from levelprox.designs.scaled import ScaledDesign
+from levelprox.designs.sparse import SparseDesign
 
 Vector = NDArray[np.float64]
 # Deviations from zero of a mean, and ratio of units, from which on columns are better standardised.
@@ -20,20 +21,24 @@ def standardised(design: Design, sample_weight: Vector | None) -> Design | None:
     """Return the design with centred and scaled columns; None unless their means or units would cost digits.
 
     Dense columns are centred where there is an intercept, and divided by a power of two near their standard deviation.
+    Of a sparse X only columns with a large mean are centred: these are stored in full, the others stay sparse.
     """
     base = design.base if isinstance(design, InterceptDesign) else design
-    if not isinstance(base, DenseDesign) or (design is not base and design.ones.tolist() != [base.shape[1]]):
+    if not isinstance(base, DenseDesign | SparseDesign) or (
+        design is not base and design.ones.tolist() != [base.shape[1]]
+    ):
         return None
     moments = moments_of(base, sample_weight)
-    centred = design is not base
-    size = moments.scale if centred else moments.magnitude
-    varies = ~moments.constant if centred else np.hypot(moments.mean, moments.deviation) > 0
-    offset = centred and bool(np.any((np.abs(moments.mean) > _FAR_MEAN * moments.deviation) & varies))
-    if not np.any(varies) or not (offset or size[varies].max() > _FAR_UNITS * size[varies].min()):
+    intercept = design is not base
+    far = (np.abs(moments.mean) > _FAR_MEAN * moments.deviation) & ~moments.constant & intercept
+    centred = ~moments.constant & intercept if isinstance(base, DenseDesign) else far
+    size = np.where(centred, moments.scale, moments.magnitude)
+    varies = ~moments.constant if intercept else np.hypot(moments.mean, moments.deviation) > 0
+    if not np.any(varies) or not (np.any(far) or size[varies].max() > _FAR_UNITS * size[varies].min()):
         return None
     scale = np.where(varies, np.ldexp(1.0, np.frexp(size)[1] - 1), 1.0)
-    scaled = ScaledDesign(base, np.where(varies, moments.mean, 0.0) if centred else None, scale)
-    return InterceptDesign(scaled) if centred else scaled
+    scaled = ScaledDesign(base, np.where(centred, moments.mean, 0.0) if np.any(centred) else None, scale)
+    return InterceptDesign(scaled) if intercept else scaled
 
 
 def unstandardised(design: Design, x: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -81,21 +81,22 @@ class Border:
         last = intercept if self.center is None else intercept + coef @ self.center
         return np.vstack([rows, last]).ravel()
 
-    def outside(self, x: Vector) -> tuple[Array, Array]:
-        """Coefficients of shape (width, d), in the precision of X, and intercepts of shape (width,).
+    def outside(self, x: Vector, dtype: np.dtype[Any] | None = None) -> tuple[Array, Array]:
+        """Coefficients of shape (width, d), in the precision of X or another, and intercepts of shape (width,).
 
         |scale_ · coef_| ≤ |x| holds in exact arithmetic, so that what x obeys is obeyed by them.
         """
+        dtype = self.dtype if dtype is None else dtype
         rows = x.reshape(-1, self.width)
         inner = rows[: self.scale.size].T
         with np.errstate(over="ignore", under="ignore"):
-            coef = (inner / self.scale).astype(self.dtype)
+            coef = (inner / self.scale).astype(dtype)
         self._check_coefficients(coef)
         used = np.nonzero(coef)
         found, scale, largest = coef[used], self.scale[used[1]], np.abs(inner[used])
         for _ in range(3):  # divisions, products and float32 round by at most an ulp each
             beyond = products_above(np.abs(found).astype(np.float64), scale) > largest
-            found[beyond] = np.nextafter(found[beyond], np.zeros(1, self.dtype))
+            found[beyond] = np.nextafter(found[beyond], np.zeros(1, dtype))
         coef[used] = found
         coef += 0.0  # no −0.0
         return coef, self._intercepts(rows, coef)
@@ -104,18 +105,18 @@ class Border:
         if not np.all(np.isfinite(coef)):
             j = int(np.argmax(~np.isfinite(coef).all(axis=0)))
             raise NumericalError(
-                f"the coefficient of column {j} of X is beyond the range of {self.dtype}: the column varies by "
+                f"the coefficient of column {j} of X is beyond the range of {coef.dtype}: the column varies by "
                 f"{self.scale[j]:.3g} only; multiply it by a larger unit"
             )
 
     def _intercepts(self, rows: Vector, coef: NDArray[Any]) -> Array:
         if not self.fit_intercept:
-            return np.zeros(self.width, self.dtype)
+            return np.zeros(self.width, coef.dtype)
         last = rows[-1]
         if self.center is not None:
             used = np.flatnonzero(np.any(coef, axis=0))
             last = last - np.asarray(coef[:, used], np.float64) @ self.center[used]
-        return np.asarray(last, self.dtype) + np.zeros(1, self.dtype)
+        return np.asarray(last, coef.dtype) + np.zeros(1, coef.dtype)
 
 
 def _usable(scale: Vector) -> Vector:

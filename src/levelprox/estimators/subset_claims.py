@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -21,7 +22,7 @@ from levelprox.estimators.recomputed import NULL_TOLERANCE, RecomputedFit
 from levelprox.estimators.task import SUBSET_TOLERANCE, Task
 from levelprox.exact_refit import ExactRefits
 from levelprox.objectives import Model
-from levelprox.refit import Fit
+from levelprox.refit import Fit, slopes
 from levelprox.result import CUT_SHORT, Status
 from levelprox.search import Search
 from levelprox.stationarity import relative_stationarity
@@ -32,6 +33,7 @@ Features = NDArray[np.intp]
 
 _GAIN_TOLERANCE = 1e-6  # of psi: what a refit may miss of a gain
 _SWAP_TOLERANCE = 1e-9  # of psi: less is not an improvement
+_ULPS = 8  # of the terms that margins are summed from
 _SOLVED_FACTOR = 100  # times the tolerance of the search: the largest stationarity that is called solved
 _SOLVED_FLOOR = 1e-12
 _REFIT_SECONDS = 60.0  # for one refit, where the loss has kinks
@@ -105,15 +107,15 @@ class SubsetClaims(RecomputedFit):
         ]
 
     def _stationarity_claim(self, told: float) -> Claim:
-        """Compare dist∞(0, ∂ψ) over the features of the fit; with kinks, see what a refit gains."""
+        """Compare dist∞(0, ∂ψ) over the features of the fit; with kinks or float32, see what a refit gains."""
         if math.isinf(told) and self.model.status_ in CUT_SHORT:  # a limit left no time for it
             return Claim("stationarity", None, None, None)
-        if not self.problem.objective.smooth:  # rounded coefficients are off the kinks, where slopes say nothing
+        rounded = self.model.coef_.dtype == np.float32  # it was measured before coefficients were rounded
+        if rounded or not self.problem.objective.smooth:  # off the kinks slopes say nothing
             left = self.psi - self._refitted(self.own)
             return Claim("stationarity", told, f"ψ within {max(left, 0.0):.1e}", left <= self._gain_tolerance())
         largest = relative_stationarity(self.problem, self.x, self.own, self.null)
-        # With float32 it was measured before coefficients were rounded.
-        allowed = self.residual_tolerance(float(np.finfo(self.model.coef_.dtype).eps))
+        allowed = self.residual_tolerance(float(np.finfo(np.float64).eps))
         return Claim("stationarity", told, largest, largest <= told + allowed < math.inf)
 
     def _status_claim(self, stationarity: Claim) -> Claim:
@@ -132,7 +134,17 @@ class SubsetClaims(RecomputedFit):
         return self.search.swaps.fitted(features, self.fit).psi
 
     def _gain_tolerance(self, gain: float = 0.0) -> float:
-        return _GAIN_TOLERANCE * (abs(self.psi) + abs(gain)) + NULL_TOLERANCE * abs(self.null.psi)
+        tolerance = _GAIN_TOLERANCE * (abs(self.psi) + abs(gain)) + NULL_TOLERANCE * abs(self.null.psi)
+        return tolerance + self._rounding_of_psi
+
+    @cached_property
+    def _rounding_of_psi(self) -> float:
+        """Return what the rounding of coefficients does to ψ: much, where products with columns cancel in margins."""
+        objective = cast(Model, self.problem.objective)
+        rows = self.x.reshape(-1, self.problem.width).T
+        size = np.stack([objective.design.row_magnitudes(np.ascontiguousarray(row)) for row in rows], axis=1)
+        slope = slopes(objective, objective.margins(self.x)).reshape(size.shape)
+        return _ULPS * float(np.finfo(np.float64).eps) * float(np.sum(np.abs(slope) * size))
 
     def _gain_claims(self, told: SubsetCertificate, prove: bool) -> list[Claim]:
         """Compare what one more feature gains, and whether it is the best one."""
@@ -152,7 +164,11 @@ class SubsetClaims(RecomputedFit):
         is_best = self._is_best(told, found, tolerance)
         if told.addition is None:
             return [Claim(gain, told.multiplier, found.gain, is_best), Claim(best, named, str(found), is_best)]
-        right = abs(found.claimed_gain - told.multiplier) <= tolerance < math.inf
+        right: bool | None = abs(found.claimed_gain - told.multiplier) <= tolerance < math.inf
+        additions: Exchanges | None = getattr(told, "additions", None)
+        more = found.claimed_gain > told.multiplier and additions is not None and not additions.proved
+        if not right and (more or not self._is_convex()):
+            right = None  # refits that are not known to be optimal may end elsewhere
         return [Claim(gain, told.multiplier, found.claimed_gain, right), Claim(best, named, str(found), is_best)]
 
     def _is_best(self, told: SubsetCertificate, found: _Additions, tolerance: float) -> bool | None:
@@ -161,8 +177,11 @@ class SubsetClaims(RecomputedFit):
         if additions is not None and additions.total != found.total:
             return False
         if found.gain > told.multiplier + tolerance:  # only of a claim about all features is this a contradiction
-            return False if additions is None or additions.proved else None
+            return False if self._is_convex() and (additions is None or additions.proved) else None
         return True if found.refitted == found.total else None
+
+    def _is_convex(self) -> bool:
+        return cast(Model, self.problem.objective).convex_start is None
 
     def _outside(self) -> Features:
         """Return the features that are not in the model."""

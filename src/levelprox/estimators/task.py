@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from levelprox.budget import best_subset
 from levelprox.certificate import Certificate, certify
 from levelprox.constraints import MCP, SCAD, Constraint
-from levelprox.errors import InfeasibleError, InvalidInputError
+from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
 from levelprox.estimators.border import Border
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.journal import Journal
@@ -37,7 +37,7 @@ Callback = Callable[[Record | SubsetRecord], "bool | None"]
 Observer = Callable[[Record | SubsetRecord, "Vector | None"], bool]
 
 _MANY = 1000  # outer steps, which is no limit
-_NOT_ROUNDED = "The certificate is of coefficients in float64: there was no time for one of those rounded to float32."
+_FLOAT32_RISE = 1e-7  # of ψ above its infimum: coefficients are float32 where rounding them raises ψ by no more
 _ROUNDING = Fraction(1, 2**50)  # of the cap, for each coefficient: what rounding may take from a whole number of caps
 _SHOWN = 1e-9  # of ψ: what the rounding of margins may change
 SUBSET_TOLERANCE = 1e-2  # of tol: Newton's method gets there in the same number of steps
@@ -173,7 +173,8 @@ class Task:
         for i, certificate in enumerate(found.certificates):
             assert isinstance(certificate, Certificate)
             problem = self._problem(float(levels[i]))
-            coef, intercept = self.border.outside(problem.obeying(self._shortest(found.x(i), problem)))
+            x = problem.obeying(self._shortest(found.x(i), problem))
+            coef, intercept = self._handed_out(x, float(found.losses[i]), certificate.examined)
             status = found.statuses[i]
             solutions.append(
                 Solution(coef, intercept, certificate, certificate.multiplier, status, str(status), found.n_grad, ())
@@ -216,20 +217,18 @@ class Task:
             checkpoint=self.checkpoint,
             resume=self.resume,
         )
-        coef, intercept = self.border.outside(found.x)
         certificate, message = found.certificate, found.message
-        if coef.dtype == np.float32 and certificate.examined:  # ψ of what is handed out; with kinks, rounding shows
-            rounded = self.border.inside(coef.astype(np.float64), intercept.astype(np.float64))
-            try:
-                with _at_the_end(found.status):
-                    psi = self.objective.value_and_gradient(rounded)[0]
-                    certificate = replace(
-                        certificate, psi=self.objective.refined_value(rounded, psi, _SHOWN * abs(psi))
-                    )
-            except TimeLimitError:
-                message = f"{message} {_NOT_ROUNDED}"
+        try:
+            with _at_the_end(found.status):
+                coef, intercept = self._handed_out(found.x, found.psi, certificate.examined)
+                remote = isinstance(self.objective, Asked) and coef.dtype == np.float64  # a round for the last digits
+                psi = self._psi_of(coef, intercept) if certificate.examined and not remote else found.psi
+            gain = certificate.multiplier + (0.0 if found.addition is None else psi - found.psi)
+            certificate = replace(certificate, psi=psi, multiplier=max(gain, 0.0))
+        except TimeLimitError:
+            coef, intercept = self.border.outside(found.x, np.dtype(np.float64))
         return Solution(
-            coef, intercept, certificate, found.multiplier, found.status, message, found.n_refits, found.history
+            coef, intercept, certificate, certificate.multiplier, found.status, message, found.n_refits, found.history
         )
 
     def _within(self, level: float, previous: Vector | None) -> Solution:
@@ -245,15 +244,16 @@ class Task:
             resume=self.resume,
             **options,
         )
-        coef, intercept = self.border.outside(problem.obeying(self._shortest(found.x, problem)))
+        x = problem.obeying(self._shortest(found.x, problem))
         certificate, message = found.certificate, found.message
-        if coef.dtype == np.float32 and certificate.examined:  # what is handed out is not what was certified
-            rounded = self.border.inside(coef.astype(np.float64), intercept.astype(np.float64))
-            try:
-                with _at_the_end(found.status):
+        try:
+            with _at_the_end(found.status):
+                coef, intercept = self._handed_out(x, found.psi, certificate.examined)
+                if coef.dtype == np.float32 and certificate.examined:  # what is handed out is not what was certified
+                    rounded = self.border.inside(coef.astype(np.float64), intercept.astype(np.float64))
                     certificate = certify(problem, rounded, found.null, seconds=max(seconds_to_finish(), 0.0))
-            except TimeLimitError:
-                message = f"{message} {_NOT_ROUNDED}"
+        except TimeLimitError:
+            coef, intercept = self.border.outside(x, np.dtype(np.float64))
         return Solution(
             coef,
             intercept,
@@ -264,6 +264,30 @@ class Task:
             found.n_outer,
             found.history,
         )
+
+    def _handed_out(self, x: Vector, psi: float, examined: bool) -> tuple[Array, Array]:
+        """Return coefficients and intercepts for x with ψ(x) = psi.
+
+        They are of the precision of X, but float64 where rounding to float32 raises ψ: of columns with a large mean,
+        and of near-equal ones, products of coefficients and X cancel, and their last digits decide. They are float64,
+        too, where there was no time to look at the data (`examined`).
+        """
+        if self.border.dtype == np.float32 and examined:
+            with suppress(NumericalError):  # beyond the range of float32
+                coef, intercept = self.border.outside(x)
+                infimum = self.objective.infimum
+                above = psi - infimum if math.isfinite(infimum) else abs(psi)
+                if self._psi_of(coef, intercept) <= psi + _FLOAT32_RISE * max(above, 0.0):
+                    return coef, intercept
+        return self.border.outside(x, np.dtype(np.float64))
+
+    def _psi_of(self, coef: Array, intercept: Array) -> float:
+        """Return ψ of coefficients as they are handed out."""
+        x = self.border.inside(coef.astype(np.float64), intercept.astype(np.float64))
+        if isinstance(self.objective, Asked):
+            return self.objective.value_and_gradient(x)[0]
+        psi = self.objective.value_of(self.objective.margins(x))
+        return self.objective.refined_value(x, psi, _SHOWN * abs(psi))
 
     def _shortest(self, x: Vector, problem: Problem) -> Vector:
         """Of all x that are the same model the shortest: softmax sees only differences between classes.

@@ -1,0 +1,158 @@
+"""At most k features where columns or targets are hard: large means, float32, powers, residuals far beyond a parabola."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from scipy.optimize import linprog
+
+from levelprox import LinearModel, OneVsRestModel, SparseClassifier, SparseRegressor, best_subset, certify_model
+from levelprox.estimators.border import Border
+from levelprox.estimators.subset_claims import SubsetClaims
+
+YEARS = np.array(
+    [2013, 1985, 1994, 2023, 2010, 1994, 1993, 2006, 2013, 1998, 1987, 1988, 2019, 2012, 2020, 2001, 1998], np.float64
+)
+
+
+def mean_square(X, y):
+    """The least mean of squares, with an intercept."""
+    centred = X.astype(np.longdouble) - X.mean(axis=0, dtype=np.longdouble)
+    size = np.sqrt(np.mean(centred**2, axis=0))
+    basis = np.linalg.qr((centred / size).astype(np.float64))[0]
+    left = y - y.mean()
+    return float(np.mean((left - basis @ (basis.T @ left)) ** 2))
+
+
+def coordinates(seed, n=40, d=5):
+    rng = np.random.default_rng(seed)
+    X = (np.array([4.5e6, 5e5, 2e6, 1e7, 0.0])[:d] + 30 * rng.standard_normal((n, d))).astype(np.float32)
+    shape = X.astype(np.float64) - X.mean(axis=0, dtype=np.float64)
+    return X, shape @ rng.standard_normal(d) / 30 + 0.3 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_float32_data_with_large_means_have_the_fit_that_is_claimed(seed):
+    X, y = coordinates(seed)
+    model = SparseRegressor(n_features=3).fit(X, y)
+    chosen = np.flatnonzero(model.coef_)
+    z = X.astype(np.longdouble) @ model.coef_.astype(np.longdouble) + np.longdouble(model.intercept_)
+    psi = float(np.mean((y - z) ** 2))
+    assert np.isclose(model.certificate_.psi, psi, rtol=1e-6)
+    assert psi <= mean_square(X[:, chosen].astype(np.float64), y) * (1 + 1e-6)
+    assert certify_model(model, X, y).hold
+
+
+def test_coefficients_of_plain_float32_data_stay_float32():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 5)).astype(np.float32)
+    model = SparseRegressor(n_features=2).fit(X, X[:, 0] - X[:, 3] + 0.1 * rng.standard_normal(40))
+    assert model.coef_.dtype == np.float32 and np.asarray(model.intercept_).dtype == np.float32
+
+
+def test_coefficients_in_another_precision():
+    border = Border(np.ones((3, 2), np.float32), None, None, True)
+    coef, intercept = border.outside(np.array([0.1, 0.2, 0.3]), np.dtype(np.float64))
+    assert coef.dtype == intercept.dtype == np.float64 and coef.tolist() == [[0.1, 0.2]]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # the last digits are those of the means
+@pytest.mark.parametrize("seed", range(6))
+def test_models_of_columns_with_large_means_are_confirmed(seed):
+    rng = np.random.default_rng(seed)
+    X = np.array([1.7e9, 2459000.5, 4.5e6, 0.0, 3.0]) + [1e-2, 1.0, 1e-2, 1.0, 1.0] * rng.standard_normal((60, 5))
+    y = 1e9 * (X[:, 3] + 50 * (X[:, 0] - X[:, 0].mean()) + rng.standard_normal(60))
+    model = SparseRegressor("absolute" if seed % 2 else "squared", n_features=3).fit(X, y)
+    claims = certify_model(model, X, y)
+    assert claims.hold, str(claims)
+
+
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("loss", ["squared", "gamma", "logistic"])
+def test_a_large_mean_in_a_sparse_matrix(loss, positive):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((120, 6))
+    X[:, 3:] *= rng.random((120, 3)) < 0.2
+    X[:, 0] = 1.7e9 + X[:, 0]
+    signal = 1.5 * (X[:, 0] - 1.7e9) + 0.3 * X[:, 1]
+    b = {
+        "squared": signal + rng.standard_normal(120),
+        "gamma": np.exp(0.3 * signal) * rng.gamma(2.0, 0.5, 120),
+        "logistic": np.where(signal + rng.logistic(size=120) > 0, 1.0, -1.0),
+    }[loss]
+    options = {"nonnegative": np.array([True] * 6 + [False])} if positive else {}
+    dense = best_subset(LinearModel(X, b, loss, fit_intercept=True), 1, **options)
+    sparse = best_subset(LinearModel(scipy.sparse.csr_array(X), b, loss, fit_intercept=True), 1, **options)
+    assert dense.support.tolist() == sparse.support.tolist() == [0]
+    assert np.isclose(sparse.psi, dense.psi, rtol=1e-6)
+    assert np.isclose(sparse.multiplier, dense.multiplier, rtol=1e-4)
+    assert sparse.exchanges == dense.exchanges
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_class_that_newtons_method_does_not_finish_keeps_its_fit():
+    X = np.column_stack([YEARS**power for power in [3, 1, 5, 2, 4, 6]])
+    label = np.array([0, 2, 2, 3, 1, 2, 2, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2])
+    found = best_subset(OneVsRestModel(X, label, "logistic", fit_intercept=True), 5)
+    each = 0.0
+    for k in range(4):
+        one = LinearModel(X, np.where(label == k, 1.0, -1.0), "logistic", fit_intercept=True)
+        each += best_subset(one, 5, start=found.support).psi
+    assert found.psi <= each * (1 + 1e-3) + 1e-9
+
+
+def least_absolute(X, y):
+    """The least mean of |y − Xβ − β₀|, by a linear program."""
+    n, d = X.shape
+    size, unit = np.abs(X).max(axis=0), np.abs(y).max()
+    A = np.hstack([X / size, np.ones((n, 1)), np.eye(n), -np.eye(n)])
+    costs = np.concatenate([np.zeros(d + 1), np.ones(2 * n)])
+    free = [(None, None)] * (d + 1) + [(0, None)] * (2 * n)
+    return unit * linprog(costs, A_eq=A, b_eq=y / unit, bounds=free, method="highs").fun / n
+
+
+@pytest.mark.parametrize("unit", [1e3, 1e6, 1e12])
+@pytest.mark.parametrize("seed", range(4))
+def test_residuals_far_beyond_the_parabola_of_hubers_loss(seed, unit):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_t(1.5, (40, 6))
+    X[:, 5] = 0
+    X[:2, 5] = 1e-3
+    y = X @ rng.standard_normal(6) + rng.standard_normal(40)
+    y[:2] += 500
+    found = best_subset(LinearModel(X, unit * y, "huber", fit_intercept=True), 3)
+    least = 1.35 * least_absolute(X[:, found.support], unit * y)
+    assert least - 1.35**2 / 2 <= found.psi * (1 + 1e-9)
+    assert found.psi <= least * (1 + 1e-6)
+    assert found.exchanges.proved and found.additions.proved
+    swaps = [
+        1.35 * least_absolute(X[:, sorted({*found.support} - {i} | {j})], unit * y)
+        for i in found.support
+        for j in set(range(6)) - {*found.support}
+    ]
+    assert min(swaps) >= found.psi * (1 - 1e-5)
+
+
+def test_residuals_far_beyond_the_parabola_with_signs():
+    rng = np.random.default_rng(0)
+    X = rng.integers(-3, 9, (28, 9)).astype(float)
+    y = 1e9 * (X[:, 0] - X[:, 1] + 0.02 * rng.standard_normal(28))
+    signs = np.array([True] * 9 + [False])
+    found = best_subset(LinearModel(X, y, "huber", fit_intercept=True), 3, nonnegative=signs)
+    assert np.all(found.x[:9] >= 0) and found.exchanges.proved
+    assert found.psi <= 1.35 * least_absolute(X[:, found.support], y) * 2
+
+
+@pytest.mark.parametrize("loss", ["cauchy", "sigmoid"])
+def test_a_refit_that_ends_elsewhere_does_not_refute_a_model_of_a_loss_that_is_not_convex(loss, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 4))
+    signal = X[:, 0] + rng.standard_normal(40)
+    kind = SparseRegressor if loss == "cauchy" else SparseClassifier
+    y = signal if loss == "cauchy" else signal > 0
+    model = kind(loss, n_features=1).fit(X, y)
+    refitted = SubsetClaims._refitted
+    monkeypatch.setattr(SubsetClaims, "_refitted", lambda self, features: 0.9 * refitted(self, features))
+    claims = certify_model(model, X, y)
+    assert claims.hold and "one more would gain" in claims.not_examined
