@@ -12,7 +12,6 @@ from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 
 from levelprox import (
     InvalidInputError,
-    NumericalError,
     SparseClassifier,
     SparseClassifierCV,
     SparseRegressor,

@@ -212,9 +212,12 @@ class Swaps:
     def examined(self) -> int:
         """Examine exchanges, taking those that lower ψ. Return how many are shown not to lower it in the end.
 
-        ψ falls by more than rounding with each exchange that is taken, so no set comes twice.
+        ψ falls by more than rounding with each exchange that is taken, so no set comes twice; should refits of one set
+        differ by more, a set that comes twice ends this.
         """
-        while not self.watch.held_back:
+        visited = set[bytes]()
+        while not self.watch.held_back and self.best.features.tobytes() not in visited:
+            visited.add(self.best.features.tobytes())
             examined, better = self.pieces.once(lambda: self._examine(self.best))
             if better is None:
                 return examined
