@@ -129,8 +129,11 @@ def test_ctrl_c_during_the_null_fit_gives_a_point(name, run, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.usefixtures("no_time")
-def test_a_start_that_is_given_comes_back():
+def test_a_start_that_is_given_comes_back(monkeypatch):
+    def too_late(self, *args):
+        raise limits.TimeLimitError
+
+    monkeypatch.setattr(Design, "column_squares", too_late)
     objective, x0 = model("squared"), np.zeros(D + 1)
     x0[[2, D]] = 0.05, 0.1
     found = solve(Problem(objective, constraints.MCP.from_threshold(0.1), 2.5), time_limit=0, x0=x0)
