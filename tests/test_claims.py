@@ -27,6 +27,7 @@ SLOW = () if LONG else ("hinge ovr", "sigmoid ovr", "sigmoid", "hinge")
 
 
 PROVED = ("squared", "logistic", "absolute")
+NOT_CONVEX = ("cauchy", "sigmoid", "sigmoid ovr")  # losses
 #: Figures that a smaller number makes a stronger claim of.
 NO_MORE_THAN = ("possible_gain", "kkt", "stationarity", "stationarity_squared")
 
@@ -210,6 +211,9 @@ def test_a_gain_of_one_more_that_is_not_the_largest_is_found_out(task, prove):
     lies = [(0.0, None), (max(gains[weak], 0.0), weak), (gains[best], weak), (0.9 * gains[best], best)]
     for gain, feature in [*lies, (1.1 * gains[best], best)] if LONG or task in ("squared", "softmax") else lies[:3]:
         claims = certify_model(with_gain(model, gain, feature), X, y, prove=prove)
+        if task in NOT_CONVEX:  # refits are local, and may end elsewhere: the claim is not confirmed
+            assert "one more would gain" in claims.not_examined or not claims.hold, str(claims)
+            continue
         assert not claims.hold and {"one more would gain", "best addition"} >= set(failed(claims)), str(claims)
 
 

@@ -49,7 +49,8 @@ _ROUGH = 1e-3  # of the gradient of the null fit, where a convex loss is but a s
 _EQUAL = 1e-10  # of ψ
 _CLOSE = 1e-8  # of ψ
 _WELL_CONDITIONED = 1e-7  # least eigenvalue of a Hessian with a unit diagonal: fits on Gram matrices are exact enough
-_LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
+_EPS = float(np.finfo(np.float64).eps)
+_LAST_DIGITS = 4 * _EPS
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,7 +280,15 @@ class Refits:
         return best[1]
 
     def _by_itself(self, features: Features, near: Fit, tolerance: float, accuracy: float = ACCURACY) -> Fit:
-        """Return the fit over the data as they are: by Newton's method or, failing that, by working sets."""
+        """Return the fit over the data as they are: by Newton's method or, failing that, by working sets.
+
+        Its margins are sums of products with the columns: what their rounding does to ψ is part of the resolution.
+        """
+        fit = self._over_data(features, near, tolerance, accuracy)
+        objective = self.objective.restrict(features)
+        return replace(fit, resolution=fit.resolution + rounding_of_margins(objective, fit.x, fit.margins))
+
+    def _over_data(self, features: Features, near: Fit, tolerance: float, accuracy: float) -> Fit:
         part = self.problem.restrict(features)
         objective = cast(Model, part.objective)
         x = _begun_at(near, features, part.width)
@@ -412,8 +421,11 @@ def _gap(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple[floa
 
 
 def _lower_of(fit: Fit, other: Fit) -> Fit:
-    """Return the lower of two fits over the same features, with the better of their bounds."""
-    lower = fit if fit.psi <= other.psi else other
+    """Return the lower of two fits over the same features, with the better of their bounds.
+
+    The other is the lower one only if it is so beyond its rounding.
+    """
+    lower = other if other.psi < fit.psi - max(other.resolution - fit.resolution, 0.0) else fit
     bound = max(fit.lower_bound, other.lower_bound)
     return replace(lower, gap=min(lower.gap, max(lower.psi - bound, 0.0)))
 
@@ -428,6 +440,13 @@ def _better_known(fit: Fit | None, other: Fit) -> Fit:
 def _rounding(objective: Model, z: Vector) -> float:
     """Return Σ_i s_i |ℓ'_i z_i| / Σ s: what the last digits of margins do to ψ is a small part of it."""
     return float(np.sum(np.abs(slopes(objective, z) * z)))
+
+
+def rounding_of_margins(objective: Model, x: Vector, z: Vector) -> float:
+    """Return what an ulp of the terms of each margin does to ψ: Σ_i s_i |ℓ'_i| Σ_j |a_ij x_j| ε / Σ s."""
+    design, by_class = cast("LinearModel | ByClass", objective).design, x.reshape(-1, objective.width).T
+    size = np.stack([design.row_magnitudes(np.ascontiguousarray(row)) for row in by_class], axis=1)
+    return _EPS * float(np.sum(np.abs(slopes(objective, z).reshape(size.shape)) * size))
 
 
 def slopes(objective: Model, z: Vector) -> Vector:

@@ -327,8 +327,10 @@ class Search:
         if np.any(part.must_be_nonnegative()) or objective.is_separated(fit.x):
             return fit
         digits = last_digits(objective, fit.x)
-        # Of near-equal columns, coefficients are large and cancel: margins from a fit in a basis have more digits
-        # than theirs.
+        # Of near-equal columns, or columns with a large mean, terms are large and cancel: margins from a fit in a basis
+        # have more digits than these.
+        if self.null.reported(objective, digits["x"], digits["psi"]) != digits["psi"]:
+            return fit
         return replace(fit, **digits) if digits["psi"] <= fit.psi + fit.resolution else fit
 
     def _how(self) -> How:

@@ -22,7 +22,7 @@ from levelprox.estimators.recomputed import NULL_TOLERANCE, RecomputedFit
 from levelprox.estimators.task import SUBSET_TOLERANCE, Task
 from levelprox.exact_refit import ExactRefits
 from levelprox.objectives import Model
-from levelprox.refit import Fit, slopes
+from levelprox.refit import Fit, rounding_of_margins
 from levelprox.result import CUT_SHORT, Status
 from levelprox.search import Search
 from levelprox.stationarity import relative_stationarity
@@ -141,10 +141,7 @@ class SubsetClaims(RecomputedFit):
     def _rounding_of_psi(self) -> float:
         """Return what the rounding of coefficients does to ψ: much, where products with columns cancel in margins."""
         objective = cast(Model, self.problem.objective)
-        rows = self.x.reshape(-1, self.problem.width).T
-        size = np.stack([objective.design.row_magnitudes(np.ascontiguousarray(row)) for row in rows], axis=1)
-        slope = slopes(objective, objective.margins(self.x)).reshape(size.shape)
-        return _ULPS * float(np.finfo(np.float64).eps) * float(np.sum(np.abs(slope) * size))
+        return _ULPS * rounding_of_margins(objective, self.x, objective.margins(self.x))
 
     def _gain_claims(self, told: SubsetCertificate, prove: bool) -> list[Claim]:
         """Compare what one more feature gains, and whether it is the best one."""
