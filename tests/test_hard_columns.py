@@ -156,3 +156,14 @@ def test_a_refit_that_ends_elsewhere_does_not_refute_a_model_of_a_loss_that_is_n
     monkeypatch.setattr(SubsetClaims, "_refitted", lambda self, features: 0.9 * refitted(self, features))
     claims = certify_model(model, X, y)
     assert claims.hold and "one more would gain" in claims.not_examined
+
+
+def test_a_column_with_a_large_mean_does_not_hide_what_near_equal_columns_gain():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 4))
+    apart = rng.standard_normal(40)
+    X[:, 1] = X[:, 0] + 3e-8 * apart
+    X[:, 2] = 1.7e9 + 1e-2 * X[:, 2]
+    y = 3 * apart + 100 * (X[:, 2] - 1.7e9) + 0.1 * rng.standard_normal(40)
+    found = best_subset(LinearModel(X, y, fit_intercept=True), 3)
+    assert found.support.tolist() == [0, 1, 2] and found.psi <= mean_square(X[:, :3], y) * (1 + 1e-3)
