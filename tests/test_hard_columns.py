@@ -167,3 +167,24 @@ def test_a_column_with_a_large_mean_does_not_hide_what_near_equal_columns_gain()
     y = 3 * apart + 100 * (X[:, 2] - 1.7e9) + 0.1 * rng.standard_normal(40)
     found = best_subset(LinearModel(X, y, fit_intercept=True), 3)
     assert found.support.tolist() == [0, 1, 2] and found.psi <= mean_square(X[:, :3], y) * (1 + 1e-3)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("loss", ["squared", "gamma", "poisson"])
+@pytest.mark.parametrize("seed", range(6))
+def test_honest_models_of_powers_of_a_year_are_confirmed(loss, seed):
+    """Products of coefficients and columns cancel there: residuals are rounding, and differ from those of the fit."""
+    rng = np.random.default_rng(seed)
+    year = rng.integers(1950, 2020, 60).astype(float)
+    X = year[:, None] ** np.arange(1, 7)
+    signal = np.sin((year - 1985) / 12) + 0.1 * rng.standard_normal(60)
+    y = (
+        signal
+        if loss == "squared"
+        else np.exp(signal)
+        if loss == "gamma"
+        else rng.poisson(np.exp(signal)).astype(float)
+    )
+    model = SparseRegressor(loss, n_features=5).fit(X, y)
+    claims = certify_model(model, X, y)
+    assert claims.hold, str(claims)
