@@ -303,7 +303,7 @@ class ColumnFits:
         tolerance: float,
         below: float,
         accuracy: float = ...,
-        noise: float = ...,
+        noise: list[float] = ...,
     ) -> tuple[str, _F64, float, _F64, _F64, float, float]: ...
     # The least psi along each column by itself, from given margins.
     def least_along(self, values: list[_F64], rows: list[NDArray[np.int64] | None], margins: _F64) -> _F64: ...

@@ -205,7 +205,7 @@ class Refits:
         """
         begin = _begun_at(near, features, len(self.compiled)).reshape(-1, len(self.compiled))
         stored = self._stored(features)
-        noise = 0.0 if self.noise is None else 8 * float(np.max(self.noise[features], initial=0.0))
+        noise = [] if self.noise is None else self.noise[features].tolist()
         fits, together = [], "fitted"
         for k, compiled in enumerate(self.compiled):
             start = begin[:, k].tolist()

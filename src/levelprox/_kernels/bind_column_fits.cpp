@@ -57,9 +57,10 @@ void bind_column_fits(nb::module_ &m) {
         .def(
             "fit",
             [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, std::vector<double> x,
-               double tolerance, double below, double accuracy, double noise) -> nb::object {
+               double tolerance, double below, double accuracy, const std::vector<double> &noise) -> nb::object {
                 const std::size_t count = values.size();
                 require(x.size() == count, "there must be a coefficient for each column");
+                require(noise.empty() || noise.size() == count, "there must be a number for each column, or none");
                 const Columns columns = checked(values, rows, self.rows());
                 ColumnFit found;
                 {
@@ -72,7 +73,7 @@ void bind_column_fits(nb::module_ &m) {
                                       as_array(std::move(found.margins), {std::size_t(self.rows())}), as_array(std::move(found.hessian), {count, count}),
                                       found.gap, found.resolution);
             },
-            "values"_a, "rows"_a, "x"_a, "tolerance"_a, "below"_a, "accuracy"_a = 1e-13, "noise"_a = 0.0)
+            "values"_a, "rows"_a, "x"_a, "tolerance"_a, "below"_a, "accuracy"_a = 1e-13, "noise"_a = std::vector<double>())
         .def(
             "least_along",
             [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, In margins) -> nb::object {

@@ -587,24 +587,38 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
     return ended(settled() ? FitEnd::fitted : FitEnd::failed);
 }
 
+// psi at the margins of x, or psi where they are off by what rounding the coefficients does to them, whichever is larger.
+double ColumnFits::value_with_noise(std::vector<double> &margins, const std::vector<double> &x, const std::vector<double> &noise, Poll &poll) const {
+    double error = 0;
+    for (std::size_t j = 0; j < noise.size(); ++j) error += noise[j] * std::abs(x[j]);
+    double psi = value(margins.data(), poll);
+    if (error == 0) return psi;
+    for (const std::int64_t period : {2, 4}) {  // two patterns of signs
+        std::vector<double> moved(margins);
+        for (std::int64_t i = 0; i < n_; ++i) moved[i] += i % period < period / 2 ? error : -error;
+        psi = std::max(psi, value(moved.data(), poll));
+    }
+    return psi;
+}
+
 // The same in an orthonormal basis of the columns. Coefficients of nearly dependent columns are large and cancel; where that costs
 // psi more than its last digits, columns that are nearly dependent are left out.
-ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vector<double> &x, double accuracy, double below, double noise,
-                                        Poll &poll) const {
+ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vector<double> &x, double accuracy, double below,
+                                        const std::vector<double> &noise, Poll &poll) const {
     constexpr double PARTS[] = {OrthonormalBasis::ROUNDING, 1e-10, 1e-8};
     const std::vector<double> origin = this->origin();
     ColumnFit best;
     double least = INFINITE;
     std::size_t last_rank = SIZE_MAX;
     for (const double part : PARTS) {
-        const OrthonormalBasis basis(n_, columns, weight_, std::max(part, noise), poll);
+        const OrthonormalBasis basis(n_, columns, weight_, part, poll);
         if (basis.rank() == last_rank) continue;
         last_rank = basis.rank();
         ColumnFit found = minimise(basis.vectors(), basis.coordinates(x), true, INFINITE, accuracy, below, poll);
         in_units_of(basis, found);
         std::vector<double> margins = combined(columns, found.x);
         for (std::int64_t i = 0; i < n_; ++i) margins[i] += origin[i];
-        const double psi = value(margins.data(), poll);
+        const double psi = value_with_noise(margins, found.x, noise, poll);
         const bool kept = psi <= found.psi + std::max(1e-8 * std::abs(found.psi), 64 * found.resolution);
         if (psi < least || best.margins.empty()) {
             least = psi;
@@ -615,7 +629,8 @@ ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vecto
     return best;
 }
 
-ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double tolerance, double accuracy, double below, double noise, Poll &poll) const {
+ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double tolerance, double accuracy, double below,
+                          const std::vector<double> &noise, Poll &poll) const {
     if (falls_ || bends_both_ways_) return descend(columns, std::move(x), tolerance, below, poll);
     ColumnFit found = minimise(columns, x, false, tolerance, accuracy, below, poll);
     return found.end == FitEnd::failed ? minimise_in_basis(columns, x, accuracy, below, noise, poll) : found;
@@ -626,7 +641,7 @@ std::vector<double> ColumnFits::least_along(const Columns &columns, const double
     std::vector<double> least;
     for (const Column &column : columns) {
         const ColumnFits here(*this, margins);
-        const ColumnFit found = convex ? here.minimise_in_basis({column}, {0.0}, 1e-6, -INFINITE, 0.0, poll) : here.descend({column}, {0.0}, 0.0, -INFINITE, poll);
+        const ColumnFit found = convex ? here.minimise_in_basis({column}, {0.0}, 1e-6, -INFINITE, {}, poll) : here.descend({column}, {0.0}, 0.0, -INFINITE, poll);
         least.push_back(std::isfinite(found.psi) ? found.psi : INFINITE);
     }
     return least;

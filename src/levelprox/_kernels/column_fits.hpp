@@ -48,9 +48,10 @@ public:
 
     // From x, or from 0 where that is better, until what is left to gain is at most accuracy |psi|, or rounding. Ends early,
     // `not_below`, where psi is shown to stay at `below` or above. Losses that are not convex: until |gradient| <= tolerance, with
-    // no bound on what is left to gain. `noise` is the relative error of the columns: combinations of them that are shorter are
-    // rounding.
-    ColumnFit fit(const Columns &columns, std::vector<double> x, double tolerance, double accuracy, double below, double noise, Poll &poll) const;
+    // no bound on what is left to gain. `noise` is what rounding a coefficient of 1 does to the margins, one number for each
+    // column, or none: nearly dependent columns whose large coefficients would lose more by it than they gain are left out.
+    ColumnFit fit(const Columns &columns, std::vector<double> x, double tolerance, double accuracy, double below, const std::vector<double> &noise,
+                  Poll &poll) const;
 
     // The least psi along each column by itself, from given margins; infinite where the search for it fails.
     std::vector<double> least_along(const Columns &columns, const double *margins, Poll &poll) const;
@@ -68,7 +69,9 @@ private:
     ColumnFit descend(const Columns &columns, std::vector<double> x, double tolerance, double below, Poll &poll) const;
     ColumnFit minimise(const Columns &columns, std::vector<double> x, bool orthonormal, double tolerance, double accuracy, double below,
                        Poll &poll) const;
-    ColumnFit minimise_in_basis(const Columns &columns, const std::vector<double> &x, double accuracy, double below, double noise, Poll &poll) const;
+    ColumnFit minimise_in_basis(const Columns &columns, const std::vector<double> &x, double accuracy, double below, const std::vector<double> &noise,
+                                Poll &poll) const;
+    double value_with_noise(std::vector<double> &margins, const std::vector<double> &x, const std::vector<double> &noise, Poll &poll) const;
     std::vector<double> combined(const Columns &columns, const std::vector<double> &x) const;
     std::vector<double> origin() const;
     Look look(const Columns &columns, const double *margins, Poll &poll) const;

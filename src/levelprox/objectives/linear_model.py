@@ -355,17 +355,13 @@ class LinearModel(Model):
         return whole
 
     def column_noise(self) -> Vector | None:
-        """Return the relative error of centred columns, whose entries have the last digits of their means.
-
-        Divided by a power of two, entries and means keep all their digits, and their difference is exact.
-        """
+        """Return what rounding a coefficient of 1 does to margins: coefficients of X itself multiply means, too."""
         design = self.design
         scaled = design.base if isinstance(design, InterceptDesign) else design
         if not isinstance(scaled, ScaledDesign) or scaled.center_ is None:
             return None
         noise = np.finfo(np.float64).eps * np.abs(scaled.center_)
-        if scaled.scale_ is not None:
-            noise = np.where(np.frexp(scaled.scale_)[0] == 0.5, 0.0, noise / scaled.scale_)
+        noise = noise if scaled.scale_ is None else noise / scaled.scale_
         return np.insert(noise, design.ones - np.arange(design.ones.size), 0.0) if design is not scaled else noise
 
     def unstandardised(self, x: Vector) -> Vector:
