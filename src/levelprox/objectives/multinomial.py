@@ -173,7 +173,9 @@ class MultinomialModel(ByClass):
             i, j = np.tril_indices(d)
             own = np.einsum("nq,na->qa", columns[:, i] * columns[:, j], share[:, None] * Multinomial.bends(p))
             classes = np.arange(K)
-            by_class[i[:, None], classes, j[:, None], classes] = by_class[j[:, None], classes, i[:, None], classes] = own
+            by_class[i[:, None], classes, j[:, None], classes] = by_class[j[:, None], classes, i[:, None], classes] = (
+                own
+            )
             return hessian
         for a in range(K):
             by_class[:, a, :, a] = self.design.gram(share * Multinomial.bend(p, a, a))
@@ -187,7 +189,7 @@ class MultinomialModel(ByClass):
         design = self.design
         if self.width <= _MANY_CLASSES or not isinstance(design, DenseDesign) or design.dtype != np.float64:
             return None
-        return design.array if design.array.size * self.width <= _SMALL else None
+        return np.asarray(design.array, np.float64) if design.array.size * self.width <= _SMALL else None
 
     def moved(self, dx: Vector) -> Matrix:
         small = self._small_columns
