@@ -38,6 +38,7 @@ Features = NDArray[np.intp]
 ACCURACY, ROUGH_ACCURACY = 1e-13, 1e-6
 
 _STEPS = 40
+_MANY_CLASSES, _MANY_COORDINATES = 16, 300  # beyond both, a softmax model is fitted in a basis from the start
 _SHOWS = 1e-12  # of ψ
 _RIDGE = 1e-9  # of the curvature at the start
 _FAR = 8.0  # by how much the log of the curvature may change in a step
@@ -298,6 +299,8 @@ class Refits:
             model = self._with_columns(objective, features)
             several = isinstance(model, MultinomialModel) and model is not objective
             # Where classes are separated in part, more steps only lengthen coefficients, and rounding says by how much.
+            if several and model.width > _MANY_CLASSES and x.size > _MANY_COORDINATES:  # of systems that are dear
+                return self._by_class(features, objective, model, x, accuracy)
             found = _by_newton(model, x, tolerance, math.inf if several else accuracy)
             fit = None if found is None else Fit(features, *found, *_gap(model, *found[1:]))
             if several and (fit is None or not fit.gap <= accuracy * abs(fit.psi) + fit.resolution):
