@@ -167,8 +167,19 @@ class Refits:
             if end != "failed":
                 return fit
             if fit is not None and math.isfinite(fit.psi):  # not known to be optimal, but often the better one
+                fit = self._as_attained(features, fit)
                 return _lower_of(fit, self._otherwise(features, fit, tolerance, accuracy))
         return self._otherwise(features, near, tolerance, accuracy)
+
+    def _as_attained(self, features: Features, fit: Fit) -> Fit:
+        """Return the fit with ψ of its coefficients, where large ones that cancel do not reach that of the basis."""
+        part = self.objective.restrict(features)
+        z = part.margins(fit.x)
+        enough = _CLOSE * abs(fit.psi) + fit.resolution
+        psi = part.refined_value(fit.x, part.value_of(z), enough)
+        if psi <= fit.psi + enough:
+            return fit
+        return replace(fit, psi=psi, margins=z, hessian=None, gap=psi - fit.lower_bound)
 
     def _otherwise(self, features: Features, near: Fit, tolerance: float, accuracy: float) -> Fit:
         """Return the fit where Newton's method on the columns has failed."""

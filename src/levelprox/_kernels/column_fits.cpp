@@ -623,6 +623,8 @@ ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vecto
         if (psi < least || best.margins.empty()) {
             least = psi;
             best = std::move(found);
+            // Its coefficients do not have the psi of the basis: what is known of that says nothing of theirs.
+            if (!kept && best.end == FitEnd::fitted) best.end = FitEnd::failed;
         }
         if (kept || best.end == FitEnd::not_below || basis.smallest_ratio() > PARTS[2]) break;
     }
