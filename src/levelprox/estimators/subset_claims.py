@@ -177,11 +177,17 @@ class SubsetClaims(RecomputedFit):
     def _is_best(self, told: SubsetCertificate, found: _Additions, tolerance: float) -> bool | None:
         """Whether no further feature gains more than claimed; None where not all were refitted."""
         additions: Exchanges | None = getattr(told, "additions", None)
-        if additions is not None and additions.total != found.total:
+        if additions is not None and additions.total not in self._addition_totals():
             return False
         if found.gain > told.multiplier + tolerance:  # only of a claim about all features is this a contradiction
             return False if self._is_convex() and (additions is None or additions.proved) else None
         return True if found.refitted == found.total else None
+
+    def _addition_totals(self) -> set[int]:
+        """Return how many features the fit may have had outside: coefficients of some inside may be 0."""
+        outside = self._outside().size
+        unused = max(int(self.model.level_) - self.counted.size, 0)
+        return set(range(max(outside - unused, 0), outside + 1))
 
     def _is_convex(self) -> bool:
         return cast(Model, self.problem.objective).convex_start is None
