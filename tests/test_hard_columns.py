@@ -188,3 +188,32 @@ def test_honest_models_of_powers_of_a_year_are_confirmed(loss, seed):
     model = SparseRegressor(loss, n_features=5).fit(X, y)
     claims = certify_model(model, X, y)
     assert claims.hold, str(claims)
+
+
+def test_a_feature_inside_whose_coefficient_is_zero_does_not_refute_a_model():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((8, 3)), rng.standard_normal(8)
+    X = np.column_stack([X, X.sum(axis=1)])  # all features are in the fit, and one of them is not needed
+    model = SparseRegressor("absolute", n_features=4, standardize=False).fit(X, y)
+    assert np.count_nonzero(model.coef_) == 3
+    assert certify_model(model, X, y).hold
+
+
+def test_a_gain_that_a_refit_does_not_reach_is_refuted_only_if_the_refit_is_optimal(monkeypatch):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((30, 3))
+    y = X @ [3.0, 2.0, 1.0] + rng.standard_normal(30)
+    model = SparseRegressor("squared", n_features=1).fit(X, y)
+    refitted = SubsetClaims._refitted_and_bounded
+
+    def missed(self, features):
+        psi, least = refitted(self, features)
+        return psi + 1e-3 * abs(psi), least
+
+    assert certify_model(model, X, y).hold
+    monkeypatch.setattr(SubsetClaims, "_refitted_and_bounded", missed)
+    claims = certify_model(model, X, y)
+    assert claims.hold
+    assert "one more would gain" in claims.not_examined
+    monkeypatch.setattr(SubsetClaims, "_refitted_and_bounded", lambda *given: (missed(*given)[0],) * 2)
+    assert not certify_model(model, X, y).hold
