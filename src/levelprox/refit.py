@@ -166,7 +166,8 @@ class Refits:
             end, fit = self._by_columns(features, near, tolerance, below, accuracy)
             if end != "failed":
                 return fit
-            if fit is not None and math.isfinite(fit.psi):  # not known to be optimal, but often the better one
+            usable = fit is not None and math.isfinite(fit.psi) and bool(np.all(np.isfinite(fit.x)))
+            if fit is not None and usable:  # not known to be optimal, but often the better one
                 fit = self._as_attained(features, fit)
                 return _lower_of(fit, self._otherwise(features, fit, tolerance, accuracy))
         return self._otherwise(features, near, tolerance, accuracy)
@@ -174,7 +175,10 @@ class Refits:
     def _as_attained(self, features: Features, fit: Fit) -> Fit:
         """Return the fit with ψ of its coefficients, where large ones that cancel do not reach that of the basis."""
         part = self.objective.restrict(features)
-        z = part.margins(fit.x)
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = part.margins(fit.x)
+        if not np.all(np.isfinite(z)):
+            return fit
         enough = _CLOSE * abs(fit.psi) + fit.resolution
         psi = part.refined_value(fit.x, part.value_of(z), enough)
         if psi <= fit.psi + enough:
