@@ -232,7 +232,7 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_cross_validation_of_sorted_classes_is_stratified": Keep(1, "CV"),
     },
     "test_exact_level.py": {
-        "test_the_level_holds_in_exact_arithmetic": Keep(4),
+        "test_the_level_holds_in_exact_arithmetic": Keep(2),
     },
     "test_exchange.py": {
         "test_near_a_fit_estimates_are_close": Keep(4, "multinomial"),
@@ -251,7 +251,7 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_a_weight_of_two_is_a_repeated_sample": Keep(1, "hinge", "quantile"),
     },
     "test_kinked_claims.py": {
-        "test_claims_are_true": Keep(60),
+        "test_claims_are_true": Keep(40),
         "test_errors_of_refits_and_costs_of_removal_are_bounded": Keep(20),
     },
     "test_kinks.py": {
@@ -340,7 +340,7 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_i18_a_start_saves_passes_and_changes_nothing_else": Keep(2),
     },
     "test_residual.py": {
-        "test_the_best_multiplier_and_its_residuals_are_those_of_the_twin": Keep(100),
+        "test_the_best_multiplier_and_its_residuals_are_those_of_the_twin": Keep(60),
     },
     "test_resume.py": {
         "test_a_search_goes_on_from_any_of_its_pieces": Keep(4, "hinge", "intercept", "multinomial", "nonnegative"),
@@ -378,6 +378,10 @@ _TABLES: dict[str, dict[str, Keep]] = {
     "test_threads.py": {
         "test_large_passes_equal_numpy": Keep(6, "dense C short"),
         "test_the_number_of_threads_does_not_show_in_the_bits": Keep(6, "dense C short"),
+    },
+    "test_units_study.py": {
+        "test_slow_steps_end_at_a_vertex": Keep(2),
+        "test_a_vertex_is_the_least_of_its_convex_set": Keep(3),
     },
     "test_working_set.py": {
         "test_ctrl_c_anywhere_gives_the_best_point_so_far": Keep(0),

@@ -63,6 +63,15 @@ def test_claims_hold_by_brute_force(loss, part):
     assert not wrong, "python -m tests.brute_force " + "\n".join(wrong)
 
 
+@pytest.mark.parametrize(
+    ("seed", "loss", "kind"),
+    [(710049, "logistic", None), (510192, None, "spanned"), (510075, None, "spanned"), (510042, None, "powers")],
+)
+def test_problems_that_longer_searches_found(seed, loss, kind):
+    outcome = brute_force.examined(case(seed, loss, kind))
+    assert not outcome.broken, "\n".join(outcome.words)
+
+
 # --- planted faults
 
 

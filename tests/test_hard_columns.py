@@ -152,8 +152,13 @@ def test_a_refit_that_ends_elsewhere_does_not_refute_a_model_of_a_loss_that_is_n
     kind = SparseRegressor if loss == "cauchy" else SparseClassifier
     y = signal if loss == "cauchy" else signal > 0
     model = kind(loss, n_features=1).fit(X, y)
-    refitted = SubsetClaims._refitted
-    monkeypatch.setattr(SubsetClaims, "_refitted", lambda self, features: 0.9 * refitted(self, features))
+    refitted = SubsetClaims._refitted_and_bounded
+
+    def elsewhere(self, features):
+        psi, least = refitted(self, features)
+        return 0.9 * psi, least
+
+    monkeypatch.setattr(SubsetClaims, "_refitted_and_bounded", elsewhere)
     claims = certify_model(model, X, y)
     assert claims.hold and "one more would gain" in claims.not_examined
 
@@ -188,3 +193,46 @@ def test_honest_models_of_powers_of_a_year_are_confirmed(loss, seed):
     model = SparseRegressor(loss, n_features=5).fit(X, y)
     claims = certify_model(model, X, y)
     assert claims.hold, str(claims)
+
+
+def test_a_feature_inside_whose_coefficient_is_zero_does_not_refute_a_model():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((8, 3)), rng.standard_normal(8)
+    X = np.column_stack([X, X.sum(axis=1)])  # all features are in the fit, and one of them is not needed
+    model = SparseRegressor("absolute", n_features=4, standardize=False).fit(X, y)
+    assert np.count_nonzero(model.coef_) == 3
+    assert certify_model(model, X, y).hold
+
+
+def test_a_gain_that_a_refit_does_not_reach_is_refuted_only_if_the_refit_is_optimal(monkeypatch):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((30, 3))
+    y = X @ [3.0, 2.0, 1.0] + rng.standard_normal(30)
+    model = SparseRegressor("squared", n_features=1).fit(X, y)
+    refitted = SubsetClaims._refitted_and_bounded
+
+    def missed(self, features):
+        psi, least = refitted(self, features)
+        return psi + 1e-3 * abs(psi), least
+
+    assert certify_model(model, X, y).hold
+    monkeypatch.setattr(SubsetClaims, "_refitted_and_bounded", missed)
+    claims = certify_model(model, X, y)
+    assert claims.hold
+    assert "one more would gain" in claims.not_examined
+    monkeypatch.setattr(SubsetClaims, "_refitted_and_bounded", lambda *given: (missed(*given)[0],) * 2)
+    assert not certify_model(model, X, y).hold
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_near_constant_columns_without_an_intercept_lower_the_loss():
+    """Along their differences a fit in a basis may have coefficients that do not reach its loss."""
+    first = [4, 6, 4, 5, 4, 5, 5, 5, 3, 5, 5, 4]
+    second = [4, 4, 5, 6, 5, 5, 4, 4, 4, 6, 5, 4]
+    third = [0, 1, 0, 1, 2, 1, 1, 1, -1, 1, 2, 1]
+    last = [10, 8, 10, 10, 10, 9, 8, 9, 9, 8, 9, 10]
+    means = [199480.92812412, 136520.3053693, 50320.92626645, 57970.20713207]
+    X = np.column_stack([first, second, third, last]) + np.array(means)
+    y = np.array([1.0, -1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1])
+    found = best_subset(LinearModel(X, y, "logistic"), 3, prove=True)
+    assert found.psi <= best_subset(LinearModel(X, y, "logistic"), 1).psi

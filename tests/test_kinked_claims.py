@@ -310,3 +310,31 @@ def test_a_set_that_comes_twice_ends_the_search(monkeypatch):
     X, y = rng.standard_normal((30, 4)), rng.standard_normal(30)
     found = best_subset(LinearModel(X, y, "absolute", None, None, True), 2)
     assert found.exchanges.examined == 0 and np.isnan(found.multiplier)
+
+
+LARGE_MEANS = np.array([109892.43906486, 17649.09650487, 66588.52598387]) + np.array(
+    [
+        [0, 0, 0],
+        [-5, -1.2, -7],
+        [-2, -1.1, -9],
+        [-3, -1, -7],
+        [-6, -0.7, -1],
+        [-4, -1, -6],
+        [-4, -0.5, -1],
+        [-7, -0.8, -1],
+    ]
+)
+
+
+def test_a_column_that_others_span_does_not_cost_digits():
+    columns = [*LARGE_MEANS.T, np.ones(8)]
+    for seed in range(20):
+        b = np.random.default_rng(seed).standard_normal(8) / 30
+        objective = LinearModel(LARGE_MEANS, b, "absolute", fit_intercept=True)
+        # One column less: the third is ten times the second less the first, and a constant.
+        fewer = vertex.minimised(objective, [*columns[:2], columns[3]], np.zeros(3, np.bool_), np.zeros(3))
+        found = vertex.minimised(objective, columns, np.zeros(4, np.bool_), np.zeros(4))
+        assert found.psi <= fewer.psi + 1e-9
+        assert abs(found.psi - np.mean(np.abs(found.margins - b))) <= 1e-12
+        assert found.rounding <= 1e-9
+        assert found.error <= found.psi + found.rounding

@@ -9,10 +9,11 @@ falls.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import qr, solve_triangular
+from scipy.linalg import cho_factor, cho_solve, qr, solve_triangular
 
 from levelprox.limits import TimeLimitError, seconds_left
 from levelprox.objectives import MultinomialModel
@@ -21,6 +22,7 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 _STEPS = 200
+_MANY_CLASSES, _FEW_STEPS = 16, 20  # of more classes and many coordinates, after the quasi-Newton method
 _SPANNED = 1e-12  # of the length of a column: what others leave of it
 _RIDGE = 1e-9  # of the typical curvature
 _LEAST_RIDGE, _MOST_RIDGE = 1e-12, 1e6
@@ -148,7 +150,7 @@ def _minimised(model: MultinomialModel, w: Vector, accuracy: float) -> Vector:
     z = model.margins(w)
     psi, ridge, many = model.value_of(z), _RIDGE, w.size > _MANY
     gone = _GONE * model.value_of(model.origin) if many else -math.inf
-    for _ in range(_STEPS):
+    for _ in range(_FEW_STEPS if many and K > _MANY_CLASSES else _STEPS):
         if many and psi > gone and (scale := _separating_scale(model, z, gone)) > 1:
             w, z = scale * w, scale * z
             psi = model.value_of(z)
@@ -200,11 +202,21 @@ def _direction(
     K = model.width
     # ψ does not see coefficients of all classes shifted alike: what is added there moves nothing.
     m = gradient.size // K
-    bent = hessian + ridge * np.eye(m * K) + np.kron(np.eye(m), np.full((K, K), 1.0 / K))
+    bent = hessian + ridge * np.eye(m * K)
+    for j in range(m):
+        bent[j * K : (j + 1) * K, j * K : (j + 1) * K] += 1.0 / K
     try:
-        step = -np.asarray(np.linalg.solve(bent, gradient), np.float64)
+        step = -_solved(bent, gradient, K)
     except np.linalg.LinAlgError:
         step = -gradient
     if not np.all(np.isfinite(step)):
         step = -gradient
     return model.moved(step), step, -float(step @ gradient)
+
+
+def _solved(matrix: Matrix, right: Vector, K: int) -> Vector:
+    """Return the solution of a symmetric system; for many classes by a Cholesky factor, where there is one."""
+    if K > _MANY_CLASSES:
+        with suppress(np.linalg.LinAlgError):
+            return np.asarray(cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False), np.float64)
+    return np.asarray(np.linalg.solve(matrix, right), np.float64)

@@ -18,6 +18,7 @@ from levelprox import budget, run_state
 from levelprox.budget import best_subset
 from levelprox.carried import Levels, Solution, one_by_one
 from levelprox.certificate import Certificate
+from levelprox.continuation import continues
 from levelprox.errors import InvalidInputError, warn
 from levelprox.identity import identity_of, identity_without_level
 from levelprox.io.checkpoint import Checkpoint
@@ -114,7 +115,7 @@ def path(
         On the KKT residual of each, as in `solve`.
     start : {"auto", "continuation", "direct"}, default="auto"
         "direct" runs the levels upward, and that is all; "continuation" tries for better KKT points at some of them.
-        "auto" is "continuation" where the constraint is not convex.
+        "auto" is "continuation" where the constraint is not convex and there are not many classes, as in `solve`.
     time_limit : float, optional
         Seconds of wall-clock time; levels not reached by then, or by Ctrl-C, are left out of the path, with a warning.
     checkpoint : path-like or Checkpoint, optional
@@ -147,7 +148,7 @@ def path(
         math.inf if time_limit is None else at_least_zero("time_limit", time_limit),
         at_least_zero("tol", tol),
     )
-    continuation = start != "direct" and problem.constraint.lipschitz > 0
+    continuation = continues(start, problem)
     began = time.monotonic()
 
     def identity() -> dict[str, str]:

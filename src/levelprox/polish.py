@@ -24,7 +24,7 @@ from scipy.linalg.lapack import dpotrs as potrs
 from levelprox.level_part import LevelPart
 from levelprox.objectives import Curved
 from levelprox.problem import Problem
-from levelprox.projection import SMALLEST_WEIGHT, project
+from levelprox.projection import LARGEST_WEIGHT, SMALLEST_WEIGHT, project
 from levelprox.result import Iterate
 from levelprox.surrogate import majorise
 
@@ -149,6 +149,8 @@ def _retract(problem: Problem, x: Vector, step: Vector, support: NDArray[np.intp
     assert surrogate.weights is not None
     weights = surrogate.weights / unit
     weights[(weights > 0) & (weights < SMALLEST_WEIGHT)] = SMALLEST_WEIGHT  # a larger price is a smaller set
+    if np.max(weights, initial=0.0) > LARGEST_WEIGHT:  # columns hardly bend ψ where samples are far out
+        return None
     inside = project(
         new * of_coordinates,
         0.0,

@@ -38,6 +38,7 @@ Features = NDArray[np.intp]
 ACCURACY, ROUGH_ACCURACY = 1e-13, 1e-6
 
 _STEPS = 40
+_MANY_CLASSES, _MANY_COORDINATES = 16, 300  # beyond both, a softmax model is fitted in a basis from the start
 _SHOWS = 1e-12  # of ψ
 _RIDGE = 1e-9  # of the curvature at the start
 _FAR = 8.0  # by how much the log of the curvature may change in a step
@@ -165,9 +166,24 @@ class Refits:
             end, fit = self._by_columns(features, near, tolerance, below, accuracy)
             if end != "failed":
                 return fit
-            if fit is not None and math.isfinite(fit.psi):  # not known to be optimal, but often the better one
+            usable = fit is not None and math.isfinite(fit.psi) and bool(np.all(np.isfinite(fit.x)))
+            if fit is not None and usable:  # not known to be optimal, but often the better one
+                fit = self._as_attained(features, fit)
                 return _lower_of(fit, self._otherwise(features, fit, tolerance, accuracy))
         return self._otherwise(features, near, tolerance, accuracy)
+
+    def _as_attained(self, features: Features, fit: Fit) -> Fit:
+        """Return the fit with ψ of its coefficients, where large ones that cancel do not reach that of the basis."""
+        part = self.objective.restrict(features)
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = part.margins(fit.x)
+        if not np.all(np.isfinite(z)):
+            return fit
+        enough = _CLOSE * abs(fit.psi) + fit.resolution
+        psi = part.refined_value(fit.x, part.value_of(z), enough)
+        if psi <= fit.psi + enough:
+            return fit
+        return replace(fit, psi=psi, margins=z, hessian=None, gap=psi - fit.lower_bound)
 
     def _otherwise(self, features: Features, near: Fit, tolerance: float, accuracy: float) -> Fit:
         """Return the fit where Newton's method on the columns has failed."""
@@ -298,6 +314,8 @@ class Refits:
             model = self._with_columns(objective, features)
             several = isinstance(model, MultinomialModel) and model is not objective
             # Where classes are separated in part, more steps only lengthen coefficients, and rounding says by how much.
+            if several and model.width > _MANY_CLASSES and x.size > _MANY_COORDINATES:  # of systems that are dear
+                return self._by_class(features, objective, model, x, accuracy)
             found = _by_newton(model, x, tolerance, math.inf if several else accuracy)
             fit = None if found is None else Fit(features, *found, *_gap(model, *found[1:]))
             if several and (fit is None or not fit.gap <= accuracy * abs(fit.psi) + fit.resolution):

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.constraints import MCP
-from levelprox.continuation import continued
+from levelprox.continuation import continued, is_dear
 from levelprox.exchange import costs
 from levelprox.forward import FEW, forward
 from levelprox.journal import Journal
@@ -41,7 +41,7 @@ from levelprox.stationarity import relative_stationarity
 from levelprox.subset import Additions, Exchanges, Subset
 from levelprox.subsolvers import Newton
 from levelprox.surrogate import surrogate_by_name
-from levelprox.swaps import Addition, Swaps
+from levelprox.swaps import TRIES, Addition, Swaps
 from levelprox.watch import Watch
 
 Vector = NDArray[np.float64]
@@ -49,6 +49,7 @@ Features = NDArray[np.intp]
 
 _ROUGH = 3e-3
 _SMALL = 2.0**-10  # of the largest coefficient: the last threshold
+_FEW_TRIES = 2  # exchanges that are tried for one that lowers ψ, where a refit takes long
 _REACHES = 2.0 ** (np.arange(-4, 11) / 2)  # median margins from which descents along a ray begin
 
 
@@ -145,7 +146,8 @@ class Search:
         exempt = problem.exempt
         null = Fit(exempt, self.null.x[problem.coordinates(exempt)], self.null.psi, self._margins(exempt))
         tolerance = self.tol * self.null.scale
-        self.swaps = Swaps(problem, null, self.null, tolerance, self._how(), self.prove)
+        tries = _FEW_TRIES if is_dear(problem) else TRIES
+        self.swaps = Swaps(problem, null, self.null, tolerance, self._how(), self.prove, tries)
         self.swaps.watch, self.swaps.pieces = self.watch, self.pieces
         if null_fitted is None:
             with suppress(TimeoutError):  # the search itself says that there is no time
@@ -203,7 +205,7 @@ class Search:
         self.watch.enter("forward")
         yield once(lambda: self._backward(chosen))
         yield first
-        if chosen.size and self.k <= FEW:
+        if chosen.size and self.k <= FEW and not is_dear(problem):
             self.watch.enter("forward")
             others = once(lambda: forward(self.swaps, null, self.k, without=int(chosen[0])))
             yield once(lambda: self.swaps.fitted(self._with_exempt(others)))
@@ -274,7 +276,7 @@ class Search:
     def _best_on_the_way(self, direct: Fit) -> Fit:
         """The best of the sets that a continuation in the threshold comes through."""
         problem, objective = self.problem, self.objective
-        if self._is_piecewise_linear():
+        if self._is_piecewise_linear() or is_dear(problem):
             return direct
         curvature = np.einsum("jaa->j", objective.feature_hessians_of(self._margins(problem.exempt)))
         scale = np.sqrt(np.where(curvature > 0, curvature, 1.0))

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox.constraints import Constraint
+from levelprox.continuation import continues
 from levelprox.errors import InvalidInputError
 from levelprox.identity import identity_of
 from levelprox.io.checkpoint import Checkpoint
@@ -96,8 +97,9 @@ def solve(
         wider ones, in which φ is all but straight and the answer does not depend on the start, and goes on from the
         lower of both ends: a few times the work, and often a far better KKT point. "auto" is "continuation" where the
         constraint is not convex, unless `x0`, rising levels, the paper's stopping rule or a subsolver that samples are
-        asked for. Where the loss is not convex ("cauchy", "sigmoid"), all but "direct" first solve the problem with its
-        convex start (`Loss.convex_start`), and begin there if that leads lower than the null fit.
+        asked for, or there are many classes (more than 50, with ten features or more): then it is "direct". Where the
+        loss is not convex ("cauchy", "sigmoid"), all but "direct" first solve the problem with its convex start
+        (`Loss.convex_start`), and begin there if that leads lower than the null fit.
     x0 : array-like of shape (d,), optional
         A feasible start. By default the null fit: the origin, but for exempt coordinates, which are fitted.
     random_state : int, RandomState, Generator or None
@@ -187,7 +189,7 @@ def solve(
             rng=rng,
             parameters=parameters,
             working_set=_working_set(working_set, chosen, problem) and parameters is None,
-            continuation=free and problem.constraint.lipschitz > 0,
+            continuation=free and continues(start, problem),
             from_convex=free,
         )
 

@@ -32,8 +32,9 @@ Features = NDArray[np.intp]
 _ALL = 10**5  # exchanges up to which all of them are examined
 _WORK, _ONE = 5 * 10**8, 10**5  # of all refits of an examination, in n (k + 1)², and what one takes besides
 _TOP = 50  # that are tried where not all of them are
+_FACTORS = 5 * 10**8  # of many classes: m³ for each refit over m coordinates, which is a few factorisations
 _ROUGH = 1e-3  # of the gradient of the null fit
-_TRIES = 8  # exchanges that are tried for one that lowers ψ
+TRIES = 8  # exchanges that are tried for one that lowers ψ
 _PROMISING = 0.1  # of what leaving out costs: by how much an estimate may be off
 _LOWER = 1e-10  # of ψ: less is not an improvement
 _ROUNDING = 4  # times the resolution of ψ
@@ -42,6 +43,7 @@ _FAR = 2.0**10  # times x
 _ILL_CONDITIONED = 1e6  # condition number of a Hessian from which on estimates come from an orthonormal basis
 _STRAIGHT = 256  # features along which ψ is straight whose gain is computed by a line search
 _FEW, _SHARE = 512, 8  # coordinates whose whole Hessian is cheap, and how many times those of a fit they may be
+_MANY_CLASSES, _WHOLE = 16, 10**9  # classes, and multiplications of a whole Hessian, where columns take longer
 _REMEMBERED = 2**25  # numbers of columns of the Hessian
 
 
@@ -107,7 +109,7 @@ class Swaps:
         tolerance: float,
         how: How,
         prove: bool = False,
-        tries: int = _TRIES,
+        tries: int = TRIES,
     ) -> None:
         assert isinstance(problem.objective, Model)
         self.problem, self.objective, self.best, self.null = problem, problem.objective, start, null
@@ -195,7 +197,7 @@ class Swaps:
         found: list[tuple[float, int, int]] = []
         for i in exchange.droppable:
             gain = exchange.gains(i)
-            most = min(_TRIES, gain.size)
+            most = min(TRIES, gain.size)
             top, allowed = np.argpartition(gain, -most)[-most:], self._allowance(exchange, i, fit)
             found += [(-float(gain[j]), int(fit.features[i]), int(j)) for j in top if gain[j] > allowed]
         return [(i, j) for _, i, j in sorted(found)]
@@ -282,9 +284,11 @@ class Swaps:
         """How many refits are worth it: all where there are few exchanges, unless that is a lot of work."""
         if self.prove:
             return math.inf
+        many = self.problem.width > _MANY_CLASSES
+        least = min(_TOP, 1 + _FACTORS // (fit.x.size**3 + 1)) if many else _TOP
         if self.problem.counted(fit.features).size * self.problem.n_features > _ALL:
-            return _TOP
-        return max(_TOP, _WORK // (self.objective.n_margins * (fit.x.size + 1) ** 2 + _ONE))
+            return least
+        return max(least, _WORK // (self.objective.n_margins * (fit.x.size + 1) ** 2 + _ONE))
 
     def best_addition(self) -> Addition:
         """Return what one more feature gains.
@@ -391,7 +395,7 @@ class Swaps:
         """The columns of ∇²ψ that belong to the fit; where they are the same everywhere, computed once each."""
         features, width = fit.features, self.problem.width
         changes = self.objective.concordance > 0 or width > 1
-        if changes and self.problem.dimension <= min(_FEW, _SHARE * fit.x.size):  # all of it costs no more than these
+        if changes and self._whole_is_cheap(fit):
             self.n_grad += 1
             return self.objective.hessian_of(fit.margins, True)[:, self.problem.coordinates(features)]
         if changes:
@@ -405,6 +409,13 @@ class Swaps:
             new = self.objective.cross_hessian_of(fit.margins, self._moves(missing), missing.size, True)
             self.columns.update(zip(missing.tolist(), new.T, strict=True))
         return np.array([self.columns[j] for j in features.tolist()]).reshape(features.size, self.problem.dimension).T
+
+    def _whole_is_cheap(self, fit: Fit) -> bool:
+        """Return whether the whole Hessian costs no more than the columns that belong to a fit."""
+        d, width = self.problem.dimension, self.problem.width
+        if self.objective.only_contrasts and width > _MANY_CLASSES:  # each column takes a call for each class
+            return d <= _SHARE * fit.x.size and self.objective.n_margins // width * d**2 <= _WHOLE
+        return d <= min(_FEW, _SHARE * fit.x.size)
 
     def _moves(self, features: Features) -> Iterator[Vector]:
         """Columns of the data, with a look at the clock before each: a product with all others follows."""

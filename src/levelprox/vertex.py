@@ -30,13 +30,18 @@ max_i |⟨q_i, r⟩| Σ p_i |s_i − s*_i|, q_i the rows in the coordinates w; a
 hinge loss, where that minimum is 0, Σ p_i |s_i − s*_i| is taken to be at most 16 times the mean of |s| and |b|: u is
 then feasible for columns that differ from these by rounding.
 A refit whose error is not small is repeated with smaller moves of the kinks, and then with a linear program (HiGHS).
+
+**Nearly dependent columns.** Their coefficients may be so large that the rounding of their products with the columns
+changes ψ. The margins are then summed in extended precision, and the refit is repeated without columns of which little
+is left beside the others. The vertex with the lower ψ, its rounding included, is returned. Its error is computed from
+the bound on ψ over all columns.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +55,8 @@ Rows = NDArray[np.intp]
 
 _EPS = 2.0**-52
 _DEPENDENT = 2.0**-43  # of the norm of a column: what must be left of it beside the others
+_NEARLY_DEPENDENT = (2.0**-36, 2.0**-26, 2.0**-16)  # the same, where coefficients are so large that rounding matters
+_MATTERS = 1e-9  # of ψ: rounding beyond which it does
 _REPLACED = 1e-12  # the part of a column in another that depends on it
 _STEEP = 4.0  # times the steepest ψ can be in x_j: the slope where x_j < 0 must not be
 _MOVE = 1e-9  # of the mean residual: by how much kinks are moved
@@ -122,7 +129,19 @@ def minimised(
     TimeoutError
         If no time is left before there is a vertex.
     """
-    return _Refit(model, columns, nonnegative, seconds_left)(near)
+    whole = best = _Refit(model, columns, nonnegative, seconds_left)(near)
+    for dependent in _NEARLY_DEPENDENT:
+        if not whole.rounding > _MATTERS * whole.psi:
+            break
+        try:
+            refit = _Refit(model, columns, nonnegative, seconds_left, dependent)
+        except TimeoutError:
+            break
+        fewer = refit(near)
+        if fewer.psi + fewer.rounding < best.psi + best.rounding:
+            error = min(fewer.psi - (whole.psi - whole.error), fewer.psi)  # no ψ is below 0
+            best = replace(fewer, error=max(error, 0.0) + fewer.rounding, removal=whole.removal)
+    return best
 
 
 class _Refit:
@@ -137,8 +156,10 @@ class _Refit:
         columns: list[Vector],
         nonnegative: NDArray[np.bool_],
         seconds_left: Callable[[], float],
+        dependent: float = _DEPENDENT,
     ) -> None:
         assert isinstance(model.loss, Kinked)
+        self.dependent = dependent
         self.model, self.whole, self.nonnegative, self.seconds_left = model, columns, nonnegative, seconds_left
         share = np.ones(model.n_margins) if model.sample_weight is None else model.sample_weight
         self.counts = slice(None) if np.all(share > 0) else np.flatnonzero(share > 0)
@@ -175,7 +196,7 @@ class _Refit:
                 column = column - np.einsum("r,ri->i", along, samples[:rank])
                 combination = combination - T[:, :rank] @ along
             left = math.sqrt(float(np.sum(self.share * column**2)))
-            if left > _DEPENDENT * norm:
+            if left > self.dependent * norm:
                 samples[rank], T[:, rank] = column / left, combination / left
                 rank += 1
             elif self.nonnegative[j] and norm > 0:
@@ -318,14 +339,19 @@ class _Refit:
         margins = self.model.origin
         for column, coefficient in zip(self.whole, x, strict=True):
             margins += coefficient * column
-        psi = self.model.value_of(margins)
+        psi, rounding = self.model.value_of(margins), self._rounding(x)
+        if rounding > _MATTERS * psi:
+            exact = self.model.origin.astype(np.longdouble)
+            for column, coefficient in zip(self.whole, x, strict=True):
+                exact += np.longdouble(coefficient) * column
+            margins = exact.astype(np.float64)
+            psi = self.model.value_of(margins)
         inverse = _inverse(self.rows[:, basis].T)
         for _ in range(2):
             u = u.copy()
             u[basis] = np.clip(u[basis] - self._imbalance(u) @ inverse, self.low[basis], self.high[basis])
         slopes = np.zeros(self.model.n_margins)
         slopes[self.counts] = u[: self.n] / self.share
-        rounding = self._rounding(x)
         gap = self._gap(x, margins, psi, u)
         removal = self._removal(x, basis, inverse, u) if gap < psi else np.zeros(x.size)
         return Vertex(x, psi, margins, slopes, min(gap, psi) + rounding, rounding, removal)  # no ψ is below 0

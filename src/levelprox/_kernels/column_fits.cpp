@@ -587,11 +587,11 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
     return ended(settled() ? FitEnd::fitted : FitEnd::failed);
 }
 
-// psi at the margins of x, or psi where they are off by what rounding the coefficients does to them, whichever is larger.
-double ColumnFits::value_with_noise(std::vector<double> &margins, const std::vector<double> &x, const std::vector<double> &noise, Poll &poll) const {
+// psi where margins are off by what rounding the coefficients does to them; -infinite where nothing is known of that.
+double ColumnFits::value_with_noise(const std::vector<double> &margins, const std::vector<double> &x, const std::vector<double> &noise, Poll &poll) const {
     double error = 0;
     for (std::size_t j = 0; j < noise.size(); ++j) error += noise[j] * std::abs(x[j]);
-    double psi = value(margins.data(), poll);
+    double psi = -INFINITE;
     if (error == 0) return psi;
     for (const std::int64_t period : {2, 4}) {  // two patterns of signs
         std::vector<double> moved(margins);
@@ -618,11 +618,14 @@ ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vecto
         in_units_of(basis, found);
         std::vector<double> margins = combined(columns, found.x);
         for (std::int64_t i = 0; i < n_; ++i) margins[i] += origin[i];
-        const double psi = value_with_noise(margins, found.x, noise, poll);
+        const double reached = value(margins.data(), poll), psi = std::max(reached, value_with_noise(margins, found.x, noise, poll));
         const bool kept = psi <= found.psi + std::max(1e-8 * std::abs(found.psi), 64 * found.resolution);
         if (psi < least || best.margins.empty()) {
             least = psi;
             best = std::move(found);
+            // Its coefficients do not have the psi of the basis: what is known of that says nothing of theirs.
+            const bool believed = reached <= best.psi + std::max(1e-6 * std::abs(best.psi), 64 * best.resolution);
+            if (!believed && best.end == FitEnd::fitted) best.end = FitEnd::failed;
         }
         if (kept || best.end == FitEnd::not_below || basis.smallest_ratio() > PARTS[2]) break;
     }

@@ -71,7 +71,7 @@ private:
                        Poll &poll) const;
     ColumnFit minimise_in_basis(const Columns &columns, const std::vector<double> &x, double accuracy, double below, const std::vector<double> &noise,
                                 Poll &poll) const;
-    double value_with_noise(std::vector<double> &margins, const std::vector<double> &x, const std::vector<double> &noise, Poll &poll) const;
+    double value_with_noise(const std::vector<double> &margins, const std::vector<double> &x, const std::vector<double> &noise, Poll &poll) const;
     std::vector<double> combined(const Columns &columns, const std::vector<double> &x) const;
     std::vector<double> origin() const;
     Look look(const Columns &columns, const double *margins, Poll &poll) const;

@@ -55,12 +55,15 @@ class _Additions:
         The largest, and whose it is.
     claimed_gain : float
         Of the feature that the model names; 0 where it names none.
+    claimed_most : float
+        What that feature gains at most; more than `claimed_gain` where its refit is not known to be optimal.
     refitted, total : int
     """
 
     gain: float
     feature: int | None
     claimed_gain: float
+    claimed_most: float
     refitted: int
     total: int
 
@@ -133,9 +136,15 @@ class SubsetClaims(RecomputedFit):
 
     def _refitted(self, features: Features) -> float:
         """Return ψ minimised over these features, begun at the model."""
+        return self._refitted_and_bounded(features)[0]
+
+    def _refitted_and_bounded(self, features: Features) -> tuple[float, float]:
+        """Return ψ minimised over these features, and what it is at least; −inf where that is not known."""
         if not self.problem.objective.smooth:
-            return self.exact_refits(features, self.fit, lambda: _REFIT_SECONDS).psi
-        return self.search.swaps.fitted(features, self.fit).psi
+            exact = self.exact_refits(features, self.fit, lambda: _REFIT_SECONDS)
+            return exact.psi, exact.psi - exact.error
+        fit = self.search.swaps.fitted(features, self.fit)
+        return fit.psi, max(fit.lower_bound, self.problem.objective.infimum)
 
     def _gain_tolerance(self, gain: float = 0.0) -> float:
         tolerance = _GAIN_TOLERANCE * (abs(self.psi) + abs(gain)) + NULL_TOLERANCE * abs(self.null.psi)
@@ -170,18 +179,25 @@ class SubsetClaims(RecomputedFit):
         right: bool | None = abs(found.claimed_gain - told.multiplier) <= tolerance < math.inf
         additions: Exchanges | None = getattr(told, "additions", None)
         more = found.claimed_gain > told.multiplier and additions is not None and not additions.proved
-        if not right and (more or not self._is_convex()):
+        possible = found.claimed_gain < told.multiplier <= found.claimed_most + tolerance
+        if not right and (more or possible or not self._is_convex()):
             right = None  # refits that are not known to be optimal may end elsewhere
         return [Claim(gain, told.multiplier, found.claimed_gain, right), Claim(best, named, str(found), is_best)]
 
     def _is_best(self, told: SubsetCertificate, found: _Additions, tolerance: float) -> bool | None:
         """Whether no further feature gains more than claimed; None where not all were refitted."""
         additions: Exchanges | None = getattr(told, "additions", None)
-        if additions is not None and additions.total != found.total:
+        if additions is not None and additions.total not in self._addition_totals():
             return False
         if found.gain > told.multiplier + tolerance:  # only of a claim about all features is this a contradiction
             return False if self._is_convex() and (additions is None or additions.proved) else None
         return True if found.refitted == found.total else None
+
+    def _addition_totals(self) -> set[int]:
+        """Return how many features the fit may have had outside: coefficients of some inside may be 0."""
+        outside = self._outside().size
+        unused = max(int(self.model.level_) - self.counted.size, 0)
+        return set(range(max(outside - unused, 0), outside + 1))
 
     def _is_convex(self) -> bool:
         return cast(Model, self.problem.objective).convex_start is None
@@ -199,12 +215,13 @@ class SubsetClaims(RecomputedFit):
         ordered = outside[np.lexsort((outside, -promise, outside != (-1 if named is None else named)))]
         most = ordered.size if prove else self._most_refits()
         best: tuple[float, int | None] = (0.0, None)
-        claimed = 0.0
+        claimed = claimed_most = 0.0
         for j in ordered[:most].tolist():
-            gain = self.psi - self._refitted(np.union1d(self.own, [j]).astype(np.intp))
-            best = max(best, (gain, j), key=lambda pair: pair[0])
-            claimed = gain if j == named else claimed
-        return _Additions(*best, claimed, min(most, ordered.size), ordered.size)
+            psi, least = self._refitted_and_bounded(np.union1d(self.own, [j]).astype(np.intp))
+            best = max(best, (self.psi - psi, j), key=lambda pair: pair[0])
+            if j == named:
+                claimed, claimed_most = self.psi - psi, self.psi - least
+        return _Additions(*best, claimed, claimed_most, min(most, ordered.size), ordered.size)
 
     def _most_refits(self) -> int:
         """Return how many refits are done without `prove`."""

@@ -24,6 +24,7 @@ from levelprox.objectives.curved import Matrix
 from levelprox.objectives.linear_model import LinearModel
 
 _MANY_CLASSES = 16  # from which on pairs of classes are not taken one by one
+_SMALL = 2**22  # multiplications of a product that is not worth a call for each class
 _BLOCK = 2**20  # entries of a block of rows with a column for each feature and class
 
 
@@ -158,16 +159,48 @@ class MultinomialModel(ByClass):
         """The same for many classes: what couples them as one Gram matrix, of columns X_j p_a."""
         (n, d), K, share = self.design.shape, self.width, self._share
         hessian = np.zeros((d * K, d * K))
-        columns = np.stack([self.design.matvec(unit) for unit in np.eye(d)], axis=1)
+        if not d:
+            return hessian
+        small = self._small_columns
+        columns = np.stack([self.design.matvec(unit) for unit in np.eye(d)], axis=1) if small is None else small
         step = max(1, _BLOCK // (d * K))
         for begin in range(0, n, step):
             rows = slice(begin, min(n, begin + step))
             products = columns[rows, :, None] * p[rows, None, :]
             hessian -= DenseDesign(products.reshape(-1, d * K)).gram(share[rows])
         by_class = hessian.reshape(d, K, d, K)
+        if small is not None and n * d**2 <= _BLOCK:
+            i, j = np.tril_indices(d)
+            own = np.einsum("nq,na->qa", columns[:, i] * columns[:, j], share[:, None] * Multinomial.bends(p))
+            classes = np.arange(K)
+            by_class[i[:, None], classes, j[:, None], classes] = by_class[j[:, None], classes, i[:, None], classes] = (
+                own
+            )
+            return hessian
         for a in range(K):
             by_class[:, a, :, a] = self.design.gram(share * Multinomial.bend(p, a, a))
         return hessian
+
+    # --- products of small arrays for many classes: a call for each class would take far longer than the products
+
+    @property
+    def _small_columns(self) -> Matrix | None:
+        """X as an array, where it is dense and small and there are many classes; None for others."""
+        design = self.design
+        if self.width <= _MANY_CLASSES or not isinstance(design, DenseDesign) or design.dtype != np.float64:
+            return None
+        return np.asarray(design.array, np.float64) if design.array.size * self.width <= _SMALL else None
+
+    def moved(self, dx: Vector) -> Matrix:
+        small = self._small_columns
+        if small is None:
+            return super().moved(dx)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.ascontiguousarray(np.einsum("nd,dk->nk", small, np.reshape(dx, (-1, self.width))))
+
+    def _pulled_back(self, r: Matrix) -> Vector:
+        small = self._small_columns
+        return super()._pulled_back(r) if small is None else np.einsum("nd,nk->dk", small, r).ravel()
 
     def hessian_product_of(self, z: Matrix, convex: bool = True) -> Callable[[Vector], Vector]:
         p, share = Multinomial.probabilities(z), self._share[:, None]
