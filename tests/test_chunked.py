@@ -308,7 +308,7 @@ def sample():
         most[0] = max(most[0], anonymous())
 threading.Thread(target=sample, daemon=True).start()
 before = anonymous()
-source = InTurn.of(open_chunked(sys.argv[1], sys.argv[2], chunk_bytes=2**23), memory=30 * 2**20)
+source = InTurn.of(open_chunked(sys.argv[1], sys.argv[2], chunk_bytes=2**22), memory=30 * 2**20)
 constraint = MCP(2.0, 0.25)
 problem = Problem(ShardedModel(source, Form(Logistic(), True)), constraint, 4.5 * constraint.cap)
 found = solve(problem, tol=1e-4, start="direct")
