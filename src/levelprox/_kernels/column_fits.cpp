@@ -15,6 +15,7 @@ constexpr std::int64_t BLOCK = 256;  // rows
 constexpr int MOST_STEPS = 100;           // many only where classes are separated
 constexpr double SHOWS = 1e-12;           // of psi
 constexpr double PERFECT = 1e-12;         // of psi at 0: nothing is left to explain
+constexpr double SEPARATED = 1e-20;       // of psi at 0: the same for the logistic loss, whose infimum 0 is not attained
 constexpr double MUCH = 1e-3;             // of psi: a small gradient promises so much only where psi itself is going to 0
 constexpr double RIDGE = 1e-9;            // of the curvature at the start, and less as psi falls
 constexpr double FAR = 20.0;              // by how much the log of the curvature may change in a step
@@ -452,6 +453,37 @@ double ColumnFits::gap(const Look &at, const std::vector<double> &margins, const
     return sum * (1 + 1e-12);
 }
 
+// The same without samples that lie so far out in an exponential tail that they have next to no loss left: none of them can gain more
+// than its loss, and over the others the columns that only they have bend nothing. At most `spare` is left to these samples.
+double ColumnFits::gap_without_tail(const Columns &columns, const Look &at, const std::vector<double> &margins, double least, double spare,
+                                    Poll &poll) const {
+    constexpr double SMALL = 1e-2, UP = 1.01;  // -ln(1 - u) <= 1.01 u for u <= 0.01
+    const bool logistic = conjugate_ == Conjugate::logistic, poisson = conjugate_ == Conjugate::rising_exponential;
+    if (!(logistic || poisson) || !(spare > 0)) return INFINITE;
+    // Losses relative to weights, the smallest part of which is left out; bounds on those that are.
+    const auto in_tail = [&](std::int64_t i, double bound) { return (logistic || target_[i] == 0) && std::abs(at.slope[i]) <= bound * share(i); };
+    double bound = 0, tail = 0;
+    for (double next = std::min(spare / UP, SMALL); next <= SMALL; next *= 8) {
+        double sum = 0;
+        for (std::int64_t i = 0; i < n_; ++i)
+            if (in_tail(i, next)) sum += UP * std::abs(at.slope[i]);
+        if (!(sum <= spare)) break;
+        bound = next;
+        tail = sum;
+    }
+    if (!(tail > 0)) return INFINITE;
+    Look rest{at.psi, std::vector<double>(columns.size()), std::vector<double>(at.hessian.size()), at.slope, at.bend};
+    for (std::int64_t i = 0; i < n_; ++i)
+        if (in_tail(i, bound)) rest.slope[i] = rest.bend[i] = 0;
+    add_dense(columns, rest, poll);
+    add_sparse(columns, rest, poll);
+    const NewtonStep newton = newton_step_of(rest.hessian, 0.0, {}, rest.gradient, least);
+    if (newton.step.empty()) return INFINITE;
+    for (std::size_t p = 0; p < newton.flat.size(); ++p)
+        if (!is_noise(rest, columns[newton.flat[p]], newton.slope[p])) return INFINITE;
+    return tail + gap(rest, margins, combined(columns, newton.step));
+}
+
 // By how much psi may change where each margin is rounded.
 double ColumnFits::resolution(const Look &at, const std::vector<double> &margins) const {
     double sum = 0;
@@ -529,11 +561,18 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
             if (!is_noise(at, columns[newton.flat[p]], newton.slope[p])) newton.step.clear();
         std::vector<double> along;
         double change = 0;
+        bool tail = false;
         left = INFINITE;
         if (!newton.step.empty()) {
             along = combined(columns, newton.step);
             change = change_along(along);
             left = gap(at, z, along);
+            // Where margins of some samples grow for ever, Newton's step alone shows no bound.
+            if (!(left < INFINITE) && newton.decrement <= MUCH * std::abs(at.psi)) {
+                tail = true;
+                const double wanted = std::max({0.5 * accuracy * std::abs(at.psi), rounding, 0.5 * (at.psi - below)});
+                if (newton.decrement <= 4 * wanted) left = gap_without_tail(columns, at, z, least, wanted, poll);
+            }
         }
         if (nonnegative) left = std::min(left, at.psi);
         if (at.psi - left - rounding >= below) return ended(FitEnd::not_below);
@@ -542,7 +581,7 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
         // Where only the last digits are left to gain, go on for as long as steps shorten: what they gain shows in x, if not in psi.
         const bool flat = measure <= EPSILON * std::abs(at.psi) && largest(at.gradient) <= tolerance;
         if (enough && (accuracy > SHOWS || flat || !(measure < 0.25 * before))) return ended(FitEnd::fitted);
-        if (conjugate_ == Conjugate::logistic && at.psi <= PERFECT * psi_of_origin) return ended(FitEnd::fitted);
+        if (conjugate_ == Conjugate::logistic && at.psi <= SEPARATED * psi_of_origin) return ended(FitEnd::fitted);
         before = measure;
 
         const bool restricted = newton.step.empty() || (exponential && change > FAR);
@@ -568,8 +607,10 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
             if (t < 0x1p-40) return ended(settled() ? FitEnd::fitted : FitEnd::failed);
             psi = psi_at(t);
         }
-        if (restricted && t == 1)
-            for (double next = psi_at(2 * t); next < psi && t < 0x1p60; next = psi_at(2 * t)) {
+        // Along a tail, a step of FAR in margins leaves nothing to gain in the next.
+        const double longest = restricted ? 0x1p60 : FAR / std::max(change, EPSILON);
+        if ((restricted || tail) && t == 1)
+            for (double next = psi_at(2 * t); next < psi && 2 * t <= longest; next = psi_at(2 * t)) {
                 t *= 2;
                 psi = next;
             }
@@ -599,6 +640,15 @@ double ColumnFits::value_with_noise(const std::vector<double> &margins, const st
         psi = std::max(psi, value(moved.data(), poll));
     }
     return psi;
+}
+
+// Whether the coefficients of a fit have its psi: those of nearly dependent columns are large, and cancel.
+bool ColumnFits::is_reached(const Columns &columns, const ColumnFit &found, Poll &poll) const {
+    if (found.end != FitEnd::fitted) return true;
+    std::vector<double> margins = combined(columns, found.x);
+    const std::vector<double> origin = this->origin();
+    for (std::int64_t i = 0; i < n_; ++i) margins[i] += origin[i];
+    return value(margins.data(), poll) <= found.psi + std::max(1e-8 * std::abs(found.psi), 64 * found.resolution);
 }
 
 // The same in an orthonormal basis of the columns. Coefficients of nearly dependent columns are large and cancel; where that costs
@@ -636,7 +686,7 @@ ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double 
                           const std::vector<double> &noise, Poll &poll) const {
     if (falls_ || bends_both_ways_) return descend(columns, std::move(x), tolerance, below, poll);
     ColumnFit found = minimise(columns, x, false, tolerance, accuracy, below, poll);
-    return found.end == FitEnd::failed ? minimise_in_basis(columns, x, accuracy, below, noise, poll) : found;
+    return found.end == FitEnd::failed || !is_reached(columns, found, poll) ? minimise_in_basis(columns, x, accuracy, below, noise, poll) : found;
 }
 
 std::vector<double> ColumnFits::least_along(const Columns &columns, const double *margins, Poll &poll) const {

@@ -71,6 +71,7 @@ private:
                        Poll &poll) const;
     ColumnFit minimise_in_basis(const Columns &columns, const std::vector<double> &x, double accuracy, double below, const std::vector<double> &noise,
                                 Poll &poll) const;
+    bool is_reached(const Columns &columns, const ColumnFit &found, Poll &poll) const;
     double value_with_noise(const std::vector<double> &margins, const std::vector<double> &x, const std::vector<double> &noise, Poll &poll) const;
     std::vector<double> combined(const Columns &columns, const std::vector<double> &x) const;
     std::vector<double> origin() const;
@@ -83,6 +84,8 @@ private:
     double change_along(const std::vector<double> &along) const;
     bool stays_above(const Columns &columns, const Look &at, double below) const;
     double gap(const Look &at, const std::vector<double> &margins, const std::vector<double> &along) const;
+    double gap_without_tail(const Columns &columns, const Look &at, const std::vector<double> &margins, double least, double spare,
+                            Poll &poll) const;
     double resolution(const Look &at, const std::vector<double> &margins) const;
     std::vector<double> reference_curvature(const Columns &columns, const Look &at) const;
     bool is_noise(const Look &at, const Column &column, double gradient) const;
