@@ -53,7 +53,7 @@ from levelprox import (
 )
 from levelprox.objectives import OneVsRestModel
 from levelprox.result import CUT_SHORT
-from tests.independent_refits import SPANNED, TOLERANCE, Oracle
+from tests.independent_refits import SPANNED, TOLERANCE, Oracle, Refit
 from tests.subset_problems import CLASSES, KINDS, LOSSES, MARGINS, NOT_CONVEX, Case, Double, Set, case
 
 HALVED = 1e-20  # of the null loss: above, no swap may halve ψ where all are said to have been examined
@@ -195,17 +195,23 @@ def judge(problem: Case, answer: Answer, oracle: Oracle, outcome: Outcome) -> No
     fits = oracle.refits([S, *swaps, *more, *every])
     own, swapped = fits[0], fits[1 : 1 + len(swaps)]
     added, whole = fits[1 + len(swaps) : 1 + len(swaps) + len(more)], fits[1 + len(swaps) + len(more) :]
-    if psi - own.psi > tolerance and not cut:
+
+    def gained(fit: Refit) -> float:
+        """What a fit gains; where that is much, without what float64 cannot tell from rounding of its margins."""
+        gain = psi - fit.psi
+        return gain - oracle.rounding(fit.x) if gain > tolerance else gain
+
+    if gained(own) > tolerance and not cut:
         outcome.fail("refit", (psi - own.psi) / scale, f"ψ = {psi:.12g} over {S}, but {own.psi:.12g} is possible")
     if outcome.proved and swaps and not cut:
         best = min(range(len(swaps)), key=lambda i: swapped[i].psi)
-        gain = psi - swapped[best].psi
+        gain = gained(swapped[best])
         words = f"ψ = {psi:.12g} over {S}, but {swapped[best].psi:.12g} over {swaps[best]}; {answer.examined} examined"
         if gain > tolerance:
             outcome.fail("false", gain / scale, words)
         elif problem.loss == "squared" and psi >= HALVED * scale and gain > psi / 2 + oracle.rounding(answer.x):
             outcome.fail("halved", gain / psi, words)
-    gains = [psi - fit.psi for fit in added]
+    gains = [gained(fit) for fit in added]
     possible = [psi - fit.least for fit in added]
     most = max(gains, default=0.0)
     if len(S) < problem.k and most > tolerance and not cut:

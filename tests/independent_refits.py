@@ -342,6 +342,11 @@ class Oracle:
             # A fit that may have stopped early says only that ψ is at most so much.
             least = min(fit.psi if fit.proved else self.infimum for _, fit in fits)
             self.known[features] = replace(best, least=least)
+            for j in features:  # one more feature cannot raise ψ: a fit that does has stopped early
+                fewer = self.known.get(tuple(i for i in features if i != j))
+                if fewer is not None and fewer.psi < self.known[features].psi:
+                    least = self.infimum if fewer.psi < best.psi - TOLERANCE * self.scale else least
+                    self.known[features] = replace(fewer, least=min(least, fewer.psi))
 
     def _places(self, sets: Sequence[Set]) -> NDArray[np.intp]:
         """Columns of each set, the intercept first; −1 where there are fewer."""

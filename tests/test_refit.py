@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,8 +22,11 @@ from levelprox.restriction import How
 from levelprox.subsolvers import Newton
 from levelprox.surrogate import surrogate_by_name
 from tests import children
+from tests.brute_force import objective_of
+from tests.independent_refits import Oracle
 from tests.registries import LOSSES, targets_of
 from tests.subset_cases import table, weighted
+from tests.subset_problems import case
 
 EXAMPLES = 1000 if os.environ.get("LEVELPROX_LONG_TESTS") else 60
 SMOOTH = [loss for loss in LOSSES if loss.smooth]
@@ -108,6 +113,25 @@ def test_a_fit_that_is_not_below_a_value_never_is(seed, loss, share, plain):
         assert true >= below - slack
     else:
         assert fit.psi == pytest.approx(true, abs=slack)
+
+
+@pytest.mark.parametrize("kind", ["plain", "far", "twins", "extreme_weights", "powers", "separable"])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "gamma", "huber", "squared_hinge"])
+def test_lower_bounds_of_fits_to_hard_columns_are_true(loss, kind):
+    """No fit is given up above what is possible over its features, and none has a lower bound above that."""
+    for seed in range(2000, 2000 + EXAMPLES // 10):
+        problem = replace(case(seed, loss, kind), nonnegative=None, standardize=None, keep=())
+        oracle, objective = Oracle(problem), objective_of(problem)
+        refits, nothing = refits_of(objective)
+        for features in itertools.permutations(range(min(oracle.d, 4)), 2):
+            one, two = (np.unique([*some, *objective.exempt]).astype(np.intp) for some in (features[:1], features))
+            near, best = refits(one, nothing), oracle.refits([features])[0]
+            possible = best.psi + oracle.rounding(best.x)
+            for share in 1e-3, 0.3:
+                below = possible + share * max(near.psi - possible, 0.0) + oracle.tolerance
+                fit = refits(two, near, below)
+                assert fit is not None, f"seed {seed}, {features}: not below {below}, but {possible} is possible"
+                assert fit.lower_bound <= possible + oracle.tolerance, f"seed {seed}, {features}"
 
 
 @pytest.mark.parametrize(("concordance", "loss"), [(0.0, "squared"), (1.0, "logistic")])

@@ -90,8 +90,8 @@ class Basis:
 
 def class_fit(
     objective: MultinomialModel, columns: Matrix, ones: NDArray[np.intp], x: Vector, accuracy: float
-) -> tuple[Vector, MultinomialModel]:
-    """Return x that minimises ψ up to `accuracy` of ψ or rounding, and ψ over the basis.
+) -> tuple[Vector, MultinomialModel | None]:
+    """Return x that minimises ψ up to `accuracy` of ψ or rounding, and ψ over the basis; None if that is empty.
 
     Parameters
     ----------
@@ -106,6 +106,8 @@ def class_fit(
     """
     K, share = objective.width, objective.share
     basis = Basis(columns, share, ones)
+    if not basis.kept.size:  # no sample that has weight has an entry
+        return np.zeros_like(x), None
     model = objective.over(np.asfortranarray(basis.columns))
     W = basis.inside(share, objective.moved(x))
     if not model.value_of(model.margins(W.ravel())) <= model.value_of(model.origin):

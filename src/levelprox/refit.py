@@ -340,7 +340,7 @@ class Refits:
         x, basis = class_fit(model, self._dense(features), ones, x, accuracy)
         z = objective.margins(x)
         psi = objective.value_of(z)
-        gap, resolution = _gap(basis, psi, z, basis.hessian_of(z))
+        gap, resolution = (0.0, 0.0) if basis is None else _gap(basis, psi, z, basis.hessian_of(z))
         return Fit(features, x, psi, z, model.hessian_of(z), min(gap, psi), resolution)
 
     def _dense(self, features: Features) -> Matrix:

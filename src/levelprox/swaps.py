@@ -38,6 +38,7 @@ TRIES = 8  # exchanges that are tried for one that lowers ψ
 _PROMISING = 0.1  # of what leaving out costs: by how much an estimate may be off
 _LOWER = 1e-10  # of ψ: less is not an improvement
 _ROUNDING = 4  # times the resolution of ψ
+_CLOSE = 1e-9  # of ψ at the null fit: so much above the infimum is not worth a feature
 _SEPARATED = 1e-15  # of ψ at the null fit: separated samples have no loss left
 _FAR = 2.0**10  # times x
 _ILL_CONDITIONED = 1e6  # condition number of a Hessian from which on estimates come from an orthonormal basis
@@ -294,15 +295,16 @@ class Swaps:
         """Return what one more feature gains.
 
         Features are refitted in the order of their bounds, until no bound of another is above the best gain, or the
-        refits are
-        more work than is worth it.
+        refits are more work than is worth it.
         """
         fit = self.best
         outside = self._outside(fit)
         total = self.problem.n_features - fit.features.size
         zero = total - int(np.count_nonzero(outside))  # columns of zeros gain nothing
         if self.is_perfect(fit) or not np.any(outside):
-            return Addition(0.0, None, total, total)
+            # Where ψ falls to 0 only along x, what it is at x itself may still be gained.
+            reached = not np.any(outside) or fit.psi - self.least <= max(_CLOSE * self.null.psi, self.threshold(fit))
+            return Addition(0.0, None, total if reached else zero, total)
         exchange = self.exchange(fit)
         estimate = exchange.additions()
         bound = np.where(outside, np.inf, -np.inf)
@@ -318,7 +320,11 @@ class Swaps:
             if place >= self._most_tries(fit):
                 shown += int(np.count_nonzero(bound[order[place:]] <= max(best[0], self.threshold(fit))))
                 break
-            larger = self.fitted(np.union1d(fit.features, [j]).astype(np.intp), fit)
+            least = max(best[0], self.threshold(fit))
+            larger = self.fitted_below(fit.psi - least, np.union1d(fit.features, [j]).astype(np.intp), fit)
+            if larger is None:  # its dual bound shows that it gains no more
+                shown += 1
+                continue
             gain = fit.psi - larger.psi
             if gain > max(best[0], self.threshold(fit)):
                 best = (gain, j)

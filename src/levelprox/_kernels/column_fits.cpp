@@ -405,83 +405,100 @@ ColumnFit ColumnFits::descend(const Columns &columns, std::vector<double> x, dou
     return ended(falls_ && largest(at.gradient) <= tolerance ? FitEnd::fitted : FitEnd::failed);
 }
 
-// How far psi is above the dual value at v = l'(z) + l''(z) along, if v is orthogonal to the columns. A sample that leaves the domain
-// of the conjugate by a small part of its slope is put back, and what that may change is added; infinite if it leaves it by more.
+// How far a sample's loss is above what the dual value at v = l'(z) + l''(z) move has of it, and whether v is in the domain of the
+// conjugate. If it is not, v is put at the end of the domain that is next to it.
+ColumnFits::SampleGap ColumnFits::sample_gap(std::int64_t i, double slope, double bend, double margin, double move) const {
+    switch (conjugate_) {
+        case Conjugate::none: return {INFINITE, true, 0.0};
+        case Conjugate::squared: return {move * move, true, 0.0};
+        case Conjugate::rising_exponential:
+        case Conjugate::falling_exponential: {
+            const double t = conjugate_ == Conjugate::rising_exponential ? move : -move;
+            return {bend * relative_entropy(t), t >= -1, conjugate_ == Conjugate::rising_exponential ? -target_[i] : 1.0};
+        }
+        case Conjugate::logistic: {
+            const double u = std::min(1.0, std::abs(slope)), rest = u > 0.5 ? bend / u : 1 - u;
+            const double first = -rest * target_[i] * move, second = u * target_[i] * move;
+            if (first < -1) return {u < 0.5 ? -std::log1p(-u) : -std::log(rest), false, 0.0};
+            if (second < -1) return {rest < 0.5 ? -std::log1p(-rest) : -std::log(u), false, -target_[i]};
+            return {u * relative_entropy(first) + rest * relative_entropy(second), true, 0.0};
+        }
+        case Conjugate::huber: {
+            const double residual = target_[i] - margin, to = residual - move, short_of = parameter_ - std::abs(residual);
+            if (std::abs(to) <= parameter_) return {0.5 * move * move, true, 0.0};
+            const double end = std::copysign(parameter_, to), by = to * residual < 0 ? parameter_ + std::abs(residual) : short_of;
+            return {0.5 * by * by, false, -end};
+        }
+        case Conjugate::squared_hinge: {
+            const double short_of = 1 - target_[i] * margin;
+            return target_[i] * (margin + move) <= 1 ? SampleGap{move * move, true, 0.0} : SampleGap{short_of * short_of, false, 0.0};
+        }
+    }
+    return {INFINITE, true, 0.0};
+}
+
+// How far psi is above the dual value at v, if v is orthogonal to the columns; infinite where it is not in the domain.
 double ColumnFits::gap(const Look &at, const std::vector<double> &margins, const std::vector<double> &along) const {
-    constexpr double SLIGHTLY = 1e-3;  // of a slope
-    constexpr double REACH = 40.0;     // in margins: farther out, an exponential tail has nothing left to gain
-    const auto outside = [](double by, double slope) { return by <= SLIGHTLY * slope ? by * REACH : INFINITE; };
     double sum = 0;
     for (std::int64_t i = 0; i < n_; ++i) {
-        const double weight = share(i), bend = weight > 0 ? at.bend[i] / weight : 0.0, move = along[i];
-        if (!(bend > 0)) continue;
-        double own = INFINITE;
-        switch (conjugate_) {
-            case Conjugate::none: break;
-            case Conjugate::squared: own = move * move; break;
-            case Conjugate::rising_exponential:
-            case Conjugate::falling_exponential: {
-                const double t = conjugate_ == Conjugate::rising_exponential ? move : -move;
-                own = bend * relative_entropy(t);
-                if (t < -1) own += outside((-1 - t) * bend, bend);
-                break;
-            }
-            case Conjugate::logistic: {
-                const double u = std::min(1.0, std::abs(at.slope[i]) / weight), rest = u > 0.5 ? bend / u : 1 - u;
-                const double change = target_[i] * move, first = -rest * change, second = u * change;
-                own = u * relative_entropy(first) + rest * relative_entropy(second);
-                if (first < -1) own += outside((-1 - first) * u, u);
-                if (second < -1) own += outside((-1 - second) * rest, rest);
-                break;
-            }
-            case Conjugate::huber: {
-                const double by = std::abs(target_[i] - margins[i] - move) - parameter_;
-                own = 0.5 * move * move;
-                if (by > 0) own += by <= SLIGHTLY * parameter_ ? 4 * by * std::abs(move) : INFINITE;
-                break;
-            }
-            case Conjugate::squared_hinge: {
-                const double by = target_[i] * (margins[i] + move) - 1;
-                own = move * move;
-                if (by > 0) own += by <= SLIGHTLY ? 8 * by * std::abs(move) : INFINITE;
-                break;
-            }
-        }
-        sum += weight * own;
-        if (!(sum < INFINITE)) return INFINITE;
+        const double weight = share(i);
+        if (!(weight > 0) || !(at.bend[i] > 0)) continue;
+        const SampleGap own = sample_gap(i, at.slope[i] / weight, at.bend[i] / weight, margins[i], along[i]);
+        if (!own.inside) return INFINITE;
+        sum += weight * own.gap;
     }
     return sum * (1 + 1e-12);
 }
 
-// The same without samples that lie so far out in an exponential tail that they have next to no loss left: none of them can gain more
-// than its loss, and over the others the columns that only they have bend nothing. At most `spare` is left to these samples.
-double ColumnFits::gap_without_tail(const Columns &columns, const Look &at, const std::vector<double> &margins, double least, double spare,
-                                    Poll &poll) const {
-    constexpr double SMALL = 1e-2, UP = 1.01;  // -ln(1 - u) <= 1.01 u for u <= 0.01
-    const bool logistic = conjugate_ == Conjugate::logistic, poisson = conjugate_ == Conjugate::rising_exponential;
-    if (!(logistic || poisson) || !(spare > 0)) return INFINITE;
-    // Losses relative to weights, the smallest part of which is left out; bounds on those that are.
-    const auto in_tail = [&](std::int64_t i, double bound) { return (logistic || target_[i] == 0) && std::abs(at.slope[i]) <= bound * share(i); };
-    double bound = 0, tail = 0;
-    for (double next = std::min(spare / UP, SMALL); next <= SMALL; next *= 8) {
-        double sum = 0;
-        for (std::int64_t i = 0; i < n_; ++i)
-            if (in_tail(i, next)) sum += UP * std::abs(at.slope[i]);
-        if (!(sum <= spare)) break;
-        bound = next;
-        tail = sum;
-    }
-    if (!(tail > 0)) return INFINITE;
+// The same where some samples leave the domain. They are put at its end, and the others take the step that is orthogonal to the
+// columns with them there. Samples with next to no loss, far out in an exponential tail, are put there at once: none of them can gain more
+// than its loss, which is at most `spare` together.
+double ColumnFits::gap_at_ends(const Columns &columns, const Look &at, const std::vector<double> &margins, std::vector<double> along, double least,
+                               double spare, Poll &poll) const {
+    constexpr int ROUNDS = 4;
+    constexpr double TAIL = 1e-2;  // of a slope of 1
     Look rest{at.psi, std::vector<double>(columns.size()), std::vector<double>(at.hessian.size()), at.slope, at.bend};
-    for (std::int64_t i = 0; i < n_; ++i)
-        if (in_tail(i, bound)) rest.slope[i] = rest.bend[i] = 0;
-    add_dense(columns, rest, poll);
-    add_sparse(columns, rest, poll);
-    const NewtonStep newton = newton_step_of(rest.hessian, 0.0, {}, rest.gradient, least);
-    if (newton.step.empty()) return INFINITE;
-    for (std::size_t p = 0; p < newton.flat.size(); ++p)
-        if (!is_noise(rest, columns[newton.flat[p]], newton.slope[p])) return INFINITE;
-    return tail + gap(rest, margins, combined(columns, newton.step));
+    double fixed = 0;
+    const auto fix = [&](std::int64_t i, double gap, double end) {
+        fixed += share(i) * gap;
+        rest.slope[i] = share(i) * end;
+        rest.bend[i] = 0;
+    };
+    if (conjugate_ == Conjugate::logistic) {
+        double bound = 0;
+        for (double next = std::min(spare, TAIL); next > 0 && next <= TAIL; next *= 8) {
+            double sum = 0;
+            for (std::int64_t i = 0; i < n_; ++i)
+                if (std::abs(at.slope[i]) <= next * share(i)) sum += std::abs(at.slope[i]);
+            if (!(sum <= 0.9 * spare)) break;
+            bound = next;
+        }
+        for (std::int64_t i = 0; i < n_; ++i)
+            if (at.bend[i] > 0 && std::abs(at.slope[i]) <= bound * share(i)) fix(i, -std::log1p(-std::abs(at.slope[i]) / share(i)), 0.0);
+    }
+    if (conjugate_ == Conjugate::rising_exponential)
+        for (std::int64_t i = 0; i < n_; ++i)
+            if (target_[i] == 0 && at.bend[i] > 0 && at.bend[i] <= std::min(spare, TAIL) * share(i)) fix(i, at.bend[i] / share(i), 0.0);
+    for (int round = 0; round < ROUNDS; ++round) {
+        bool inside = true;
+        for (std::int64_t i = 0; i < n_; ++i) {
+            if (!(rest.bend[i] > 0)) continue;
+            const double weight = share(i);
+            const SampleGap own = sample_gap(i, at.slope[i] / weight, at.bend[i] / weight, margins[i], along[i]);
+            if (own.inside) continue;
+            inside = false;
+            fix(i, own.gap, own.end);
+        }
+        if (inside && round > 0) return (fixed + gap(rest, margins, along)) * (1 + 1e-12);
+        add_dense(columns, rest, poll);
+        add_sparse(columns, rest, poll);
+        const NewtonStep newton = newton_step_of(rest.hessian, 0.0, {}, rest.gradient, least);
+        if (newton.step.empty()) return INFINITE;
+        for (std::size_t p = 0; p < newton.flat.size(); ++p)
+            if (!is_noise(rest, columns[newton.flat[p]], newton.slope[p])) return INFINITE;
+        along = combined(columns, newton.step);
+    }
+    return INFINITE;
 }
 
 // By how much psi may change where each margin is rounded.
@@ -561,17 +578,15 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
             if (!is_noise(at, columns[newton.flat[p]], newton.slope[p])) newton.step.clear();
         std::vector<double> along;
         double change = 0;
-        bool tail = false;
         left = INFINITE;
         if (!newton.step.empty()) {
             along = combined(columns, newton.step);
             change = change_along(along);
             left = gap(at, z, along);
             // Where margins of some samples grow for ever, Newton's step alone shows no bound.
-            if (!(left < INFINITE) && newton.decrement <= MUCH * std::abs(at.psi)) {
-                tail = true;
+            if (!(left < INFINITE) && conjugate_ != Conjugate::none && newton.decrement <= MUCH * std::abs(at.psi)) {
                 const double wanted = std::max({0.5 * accuracy * std::abs(at.psi), rounding, 0.5 * (at.psi - below)});
-                if (newton.decrement <= 4 * wanted) left = gap_without_tail(columns, at, z, least, wanted, poll);
+                if (newton.decrement <= 4 * wanted) left = gap_at_ends(columns, at, z, along, least, wanted, poll);
             }
         }
         if (nonnegative) left = std::min(left, at.psi);
@@ -607,10 +622,8 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
             if (t < 0x1p-40) return ended(settled() ? FitEnd::fitted : FitEnd::failed);
             psi = psi_at(t);
         }
-        // Along a tail, a step of FAR in margins leaves nothing to gain in the next.
-        const double longest = restricted ? 0x1p60 : FAR / std::max(change, EPSILON);
-        if ((restricted || tail) && t == 1)
-            for (double next = psi_at(2 * t); next < psi && 2 * t <= longest; next = psi_at(2 * t)) {
+        if (restricted && t == 1)
+            for (double next = psi_at(2 * t); next < psi && t < 0x1p60; next = psi_at(2 * t)) {
                 t *= 2;
                 psi = next;
             }
@@ -694,7 +707,7 @@ std::vector<double> ColumnFits::least_along(const Columns &columns, const double
     std::vector<double> least;
     for (const Column &column : columns) {
         const ColumnFits here(*this, margins);
-        const ColumnFit found = convex ? here.minimise_in_basis({column}, {0.0}, 1e-6, -INFINITE, {}, poll) : here.descend({column}, {0.0}, 0.0, -INFINITE, poll);
+        const ColumnFit found = convex ? here.minimise_in_basis({column}, {0.0}, 1e-6, INFINITE, {}, poll) : here.descend({column}, {0.0}, 0.0, INFINITE, poll);
         least.push_back(std::isfinite(found.psi) ? found.psi : INFINITE);
     }
     return least;

@@ -64,6 +64,12 @@ private:
         std::vector<double> slope, bend;        // of each sample, as they enter the mean
     };
 
+    struct SampleGap {
+        double gap;   // of a sample of weight 1
+        bool inside;  // the domain of the conjugate
+        double end;   // of the domain, where it is not
+    };
+
     ColumnFits(const ColumnFits &other, const double *offset) : ColumnFits(other) { offset_ = offset; }
     ColumnFits(const ColumnFits &) = default;
     ColumnFit descend(const Columns &columns, std::vector<double> x, double tolerance, double below, Poll &poll) const;
@@ -84,8 +90,9 @@ private:
     double change_along(const std::vector<double> &along) const;
     bool stays_above(const Columns &columns, const Look &at, double below) const;
     double gap(const Look &at, const std::vector<double> &margins, const std::vector<double> &along) const;
-    double gap_without_tail(const Columns &columns, const Look &at, const std::vector<double> &margins, double least, double spare,
-                            Poll &poll) const;
+    double gap_at_ends(const Columns &columns, const Look &at, const std::vector<double> &margins, std::vector<double> along, double least,
+                       double spare, Poll &poll) const;
+    SampleGap sample_gap(std::int64_t i, double slope, double bend, double margin, double move) const;
     double resolution(const Look &at, const std::vector<double> &margins) const;
     std::vector<double> reference_curvature(const Columns &columns, const Look &at) const;
     bool is_noise(const Look &at, const Column &column, double gradient) const;
