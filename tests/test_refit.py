@@ -115,6 +115,7 @@ def test_a_fit_that_is_not_below_a_value_never_is(seed, loss, share, plain):
         assert fit.psi == pytest.approx(true, abs=slack)
 
 
+@pytest.mark.filterwarnings("ignore:X holds integers beyond")
 @pytest.mark.parametrize("kind", ["plain", "far", "twins", "extreme_weights", "powers", "separable"])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "gamma", "huber", "squared_hinge"])
 def test_lower_bounds_of_fits_to_hard_columns_are_true(loss, kind):
