@@ -464,7 +464,12 @@ def rounding_of_margins(objective: Model, x: Vector, z: Vector) -> float:
     """Return what an ulp of the terms of each margin does to ψ: Σ_i s_i |ℓ'_i| Σ_j |a_ij x_j| ε / Σ s."""
     design, by_class = cast("LinearModel | ByClass", objective).design, x.reshape(-1, objective.width).T
     size = np.stack([design.row_magnitudes(np.ascontiguousarray(row)) for row in by_class], axis=1)
-    return _EPS * float(np.sum(np.abs(slopes(objective, z).reshape(size.shape)) * size))
+    slope = np.abs(slopes(objective, z).reshape(size.shape))
+    if not objective.smooth:  # next to a kink, the slopes on both of its sides
+        change = _NOISE * size.reshape(z.shape)
+        for sign in -1, 1:
+            slope = np.maximum(slope, np.abs(slopes(objective, z + sign * change).reshape(size.shape)))
+    return _EPS * float(np.sum(slope * size))
 
 
 def slopes(objective: Model, z: Vector) -> Vector:
