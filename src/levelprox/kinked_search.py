@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from levelprox.exact_refit import ExactFit, ExactRefits
 from levelprox.exchange import Exchange
 from levelprox.journal import Journal
-from levelprox.limits import TimeLimitError, end_now, finishing, interrupted
+from levelprox.limits import end_now, finishing, interrupted
 from levelprox.null_fit import NullFit, null_fit, null_fit_in_time
 from levelprox.objectives import LinearModel, Model, OneVsRestModel
 from levelprox.pieces import pieces_of
@@ -443,22 +443,17 @@ class KinkedSearch:
         multiplier, addition = self.multiplier, self.addition
         x = np.zeros(problem.dimension)
         x[problem.coordinates(fit.features)] = fit.x
-        psi, stationarity, unknown = fit.psi, math.inf, "; there was no time to recompute its figures"
-        try:
-            with finishing():
-                if self.null.examined:
-                    psi = self.null.reported(self.objective, x, self.objective.value_and_gradient(x)[0])
-                    stationarity = self.refits.stationarity(fit, self.null, max(_SECOND, self.watch.left()))
-                    unknown = ""
-        except TimeLimitError:
-            pass
-        except KeyboardInterrupt:
-            ended = Status.INTERRUPTED
-            end_now()
+
+        def figures() -> tuple[float, float]:
+            psi = self.null.reported(self.objective, x, self.objective.value_and_gradient(x)[0])
+            return psi, self.refits.stationarity(fit, self.null, max(_SECOND, self.watch.left()))
+
+        recomputed = self.watch.recomputed(ended, fit.psi, figures if self.null.examined else None)
+        ended, psi, stationarity, unknown = recomputed
         support = problem.counted(np.flatnonzero(problem.sizes(x)))
         exchanges = Exchanges(self.examined, self._total())
-        figures = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}{unknown}"
-        status, message = self.watch.conclude(ended, figures, self.objective, x, stationarity, self.tol)
+        summary = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}{unknown}"
+        status, message = self.watch.conclude(ended, summary, self.objective, x, stationarity, self.tol)
         return Subset(
             x,
             psi,

@@ -28,7 +28,7 @@ from levelprox.continuation import continued, is_dear
 from levelprox.exchange import costs
 from levelprox.forward import FEW, forward
 from levelprox.journal import Journal
-from levelprox.limits import TimeLimitError, end_now, finishing, interrupted
+from levelprox.limits import interrupted
 from levelprox.null_fit import NullFit, null_fit, null_fit_in_time
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives.by_class import ByClass
@@ -365,21 +365,16 @@ class Search:
         if self.data is not None:
             x = cast(LinearModel | ByClass, self.objective).unstandardised(x)
         objective = self.objective if self.data is None else self.data
-        psi, stationarity, unknown = fit.psi, math.inf, "; there was no time to recompute its figures"
-        try:
-            with finishing():
-                if self.null.examined:
-                    psi = self.null.reported(objective, x, objective.value_and_gradient(x)[0])
-                    stationarity = relative_stationarity(self.problem, inside, fit.features, self.null)
-                    unknown = ""
-        except TimeLimitError:
-            pass
-        except KeyboardInterrupt:
-            ended = Status.INTERRUPTED
-            end_now()
+
+        def figures() -> tuple[float, float]:
+            psi = self.null.reported(objective, x, objective.value_and_gradient(x)[0])
+            return psi, relative_stationarity(self.problem, inside, fit.features, self.null)
+
+        recomputed = self.watch.recomputed(ended, fit.psi, figures if self.null.examined else None)
+        ended, psi, stationarity, unknown = recomputed
         exchanges = Exchanges(examined, self.swaps.total(fit))
-        figures = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}{unknown}"
-        status, message = self.watch.conclude(ended, figures, objective, x, stationarity, self.tol)
+        summary = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}{unknown}"
+        status, message = self.watch.conclude(ended, summary, objective, x, stationarity, self.tol)
         return Subset(
             x,
             psi,
