@@ -479,6 +479,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     outcomes: list[Outcome] = []
     for outcome in run(seeds, options.jobs, options.loss, options.kind, options.limit):
         outcomes.append(outcome)
+        if outcome.broken:
+            print(
+                f"--only {outcome.seed}: {outcome.loss} {'+'.join(outcome.kinds)}",
+                *outcome.words,
+                sep="\n  ",
+                flush=True,
+            )
         if len(outcomes) % 100 == 0:
             counts = Counter(what for outcome in outcomes for what in outcome.failures)
             print(len(outcomes), "problems:", ", ".join(f"{n} {what}" for what, n in counts.items()), flush=True)
