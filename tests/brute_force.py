@@ -212,7 +212,9 @@ def judge(problem: Case, answer: Answer, oracle: Oracle, outcome: Outcome) -> No
         elif problem.loss == "squared" and psi >= HALVED * scale and gain > psi / 2 + oracle.rounding(answer.x):
             outcome.fail("halved", gain / psi, words)
     gains = [gained(fit) for fit in added]
-    possible = [psi - fit.least for fit in added]
+    # Where the answer is below what these refits find over its own set, they say nothing of what is possible.
+    exact = own.psi <= psi + tolerance
+    possible = [psi - (fit.least if exact else oracle.infimum) for fit in added]
     most = max(gains, default=0.0)
     if len(S) < problem.k and most > tolerance and not cut:
         j = outside[int(np.argmax(gains))]

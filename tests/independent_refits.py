@@ -340,7 +340,9 @@ class Oracle:
         for features, fits in whole.items():
             best = min((fit for spanned, fit in fits if spanned >= _DOUBTFUL), key=lambda fit: fit.psi)
             # A fit that may have stopped early says only that ψ is at most so much.
-            least = min(fit.psi if fit.proved else self.infimum for _, fit in fits)
+            several = self.case.loss in CLASSES  # of nearly dependent columns their fits are not exact
+            sure = [fit.proved and not (several and spanned < _LITTLE[-2]) for spanned, fit in fits]
+            least = min(fit.psi if known else self.infimum for known, (_, fit) in zip(sure, fits, strict=True))
             self.known[features] = replace(best, least=least)
             for j in features:  # one more feature cannot raise ψ: a fit that does has stopped early
                 fewer = self.known.get(tuple(i for i in features if i != j))

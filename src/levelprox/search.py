@@ -254,7 +254,10 @@ class Search:
         less = self.swaps.improved(once(lambda: self.swaps.fitted(np.delete(best.features, least), best)))
         more = once(lambda: forward(self.swaps, less, 1))
         fit = once(lambda: self.swaps.fitted(np.union1d(less.features, more).astype(np.intp), less))
-        return self.swaps.lowers(self.swaps.improved(fit), best)
+        if self.swaps.lowers(self.swaps.improved(fit), best):
+            return True
+        self.swaps.best = best  # whose exchanges were examined; what is lower by rounding alone is not better
+        return False
 
     def _completed(self, features: Features) -> Fit:
         """The fit over k features: the most useful of these, or these with the most useful others."""
