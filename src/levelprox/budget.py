@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from levelprox.blas import one_blas_thread
 from levelprox.constraints import MCP
 from levelprox.distant_search import DistantSearch
 from levelprox.errors import InvalidInputError
@@ -134,7 +135,11 @@ def best_subset(
         held = {"keep": kept, "nonnegative": signs if np.any(signs) else None}
         return identity_without_level(objective, k=count, tol=tol, prove=bool(prove), start=begin, **held)
 
-    with limited(seconds), keeping(checkpoint, resume, identity, KINDS) as journal:
+    with (
+        limited(seconds),
+        one_blas_thread(isinstance(objective, Model)),
+        keeping(checkpoint, resume, identity, KINDS) as journal,
+    ):
         arguments = (count, at_least_zero("tol", tol), bool(prove), watch, begin, journal)
         standardised = _standardised(objective) if kind is Search else None
         if standardised is None:
