@@ -79,7 +79,9 @@ def best_subset(
     prove : bool, default=False
         Whether to examine all exchanges whatever that takes. By default all are where there are at most 1e5 and the
         refits that bounds leave to do are not much work; else as many as are, and at least the 50 most promising ones.
-        For the squared loss all are always. For losses with kinks the 50 most promising are by default.
+        For the squared loss all are always. For losses with kinks the 50 most promising are by default. Of a softmax
+        model, or a loss with kinks, of more than 16 classes fewer may be: the work of a search is bounded there.
+        `Subset.exchanges` and `Subset.additions` count what was examined.
     start : array-like of int or bool, optional
         Features, by index or mask, to begin with: exchanges then begin from these alone, which is fast where they are
         nearly the best ones. The answer then depends on them, and may be worse than without. Of more than k the most

@@ -137,7 +137,7 @@ class SubsetClaims(RecomputedFit):
         return Claim("status", str(status), "stationary" if within else "not stationary", within)
 
     def _solved_stationarity(self) -> float:
-        return max(_SOLVED_FACTOR * self.tol, _SOLVED_FLOOR)
+        return float(max(_SOLVED_FACTOR * self.tol, _SOLVED_FLOOR))
 
     def _refitted(self, features: Features) -> float:
         """Return ψ minimised over these features, begun at the model."""
