@@ -77,6 +77,8 @@ class Search:
     data : LinearModel or ByClass, optional
         ψ over the columns as they are, where `problem` has them standardised (`standardised`): what is returned is in
         its units.
+    brief : bool
+        Whether to leave out the start by continuation.
     """
 
     problem: Problem
@@ -88,6 +90,7 @@ class Search:
     journal: Journal = field(default_factory=Journal)
     pieces: Pieces = field(default_factory=Directly)
     data: LinearModel | ByClass | None = None
+    brief: bool = False
 
     def __call__(self) -> Subset:
         self.pieces = pieces_of(self.journal, self.as_state, self.take)
@@ -127,6 +130,7 @@ class Search:
         examined = self.swaps.examined()
         while self._one_less_and_one_more():
             examined = self.swaps.examined()
+        self.swaps.finish()  # a lower ψ of the same set is not improved by these exchanges either
         return examined
 
     def _takes_in(self, addition: Addition) -> bool:
@@ -248,6 +252,8 @@ class Search:
         inside = self.problem.counted(best.features).size
         if self.start is not None or inside < max(self.k, 2) or self.swaps.is_perfect(best):
             return False
+        if self.swaps.is_worked_out():  # of many classes
+            return False
         self.watch.enter("exchanges")
         least = int(np.argmin(costs(self.problem, best)))
         once = self.pieces.once
@@ -279,7 +285,7 @@ class Search:
     def _best_on_the_way(self, direct: Fit) -> Fit:
         """The best of the sets that a continuation in the threshold comes through."""
         problem, objective = self.problem, self.objective
-        if self._is_piecewise_linear() or is_dear(problem):
+        if self.brief or self._is_piecewise_linear() or is_dear(problem):
             return direct
         curvature = np.einsum("jaa->j", objective.feature_hessians_of(self._margins(problem.exempt)))
         scale = np.sqrt(np.where(curvature > 0, curvature, 1.0))
