@@ -77,6 +77,7 @@ class Answer:
     stationarity: float
     status: Status
     all_additions: bool = True  # whether the gain of one more speaks of all features
+    local: bool = False  # whether exchanges are said to be examined by local refits alone
 
 
 @dataclass
@@ -147,6 +148,7 @@ def answer_of(problem: Case, x: Double, shown: Any, support: Any, status: Status
         float(shown.stationarity),
         status,
         additions is None or additions.examined == additions.total,
+        bool(shown.exchanges.local),
     )
 
 
@@ -183,7 +185,8 @@ def judge(problem: Case, answer: Answer, oracle: Oracle, outcome: Outcome) -> No
     counted = [j for j in range(oracle.d) if j not in problem.keep]
     S, tolerance, scale = answer.support, oracle.tolerance, oracle.scale
     outside = [j for j in counted if j not in S]
-    outcome.proved, outcome.status = answer.examined == answer.total, str(answer.status)
+    outcome.proved = answer.examined == answer.total and not answer.local
+    outcome.status = str(answer.status)
     cut = answer.status in CUT_SHORT
     _judge_point(problem, answer, oracle, outcome)
     psi = float(oracle.psi(answer.x))

@@ -381,7 +381,7 @@ class Search:
 
         recomputed = self.watch.recomputed(ended, fit.psi, figures if self.null.examined else None)
         ended, psi, stationarity, unknown = recomputed
-        exchanges = Exchanges(examined, self.swaps.total(fit))
+        exchanges = Exchanges(examined, self.swaps.total(fit), local=self.objective.convex_start is not None)
         summary = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}{unknown}"
         status, message = self.watch.conclude(ended, summary, objective, x, stationarity, self.tol)
         return Subset(
