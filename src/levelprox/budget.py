@@ -108,6 +108,10 @@ def best_subset(
         When `time_limit` or `max_iter` ended the search, when the fit misses 100 tol, and when the loss has no
         minimiser over the features found (separable data): with the figures and the remedy.
 
+    Notes
+    -----
+    A column whose entries are all subnormal (below 2.3e-308) counts as a column of zeros.
+
     Examples
     --------
     >>> import numpy as np
