@@ -317,7 +317,7 @@ def examined(problem: Case) -> Outcome:
                 answer = searched(problem)
             else:
                 answer, model = estimated(problem)
-                _certify(problem, model, outcome, Oracle(problem).scale)
+                _certify(problem, model, outcome, Oracle(problem), answer.x)
     except Exception:
         outcome.fail("exception", math.inf, traceback.format_exc(limit=-4))
         return outcome
@@ -329,7 +329,7 @@ def examined(problem: Case) -> Outcome:
     return outcome
 
 
-def _certify(problem: Case, model: Any, outcome: Outcome, scale: float) -> None:
+def _certify(problem: Case, model: Any, outcome: Outcome, oracle: Oracle, x: Double) -> None:
     """An honest model is confirmed; one that lies about ψ or the gain of one more is refuted, if that is examined."""
     if model.status_ is not Status.SOLVED:
         return
@@ -338,8 +338,9 @@ def _certify(problem: Case, model: Any, outcome: Outcome, scale: float) -> None:
     if not claims.hold:
         outcome.fail("certify", 1.0, f"an honest model is refuted:\n{claims}")
     shown = model.certificate_
-    lies = [replace(shown, psi=shown.psi - 1e-3 * (abs(shown.psi) + shown.multiplier) - 1e-6)]
-    if shown.multiplier > max(1e-3 * abs(shown.psi), TOLERANCE * scale):
+    least = 1e-6 + 10 * oracle.rounding(x)
+    lies = [replace(shown, psi=shown.psi - 1e-3 * (abs(shown.psi) + shown.multiplier) - least)]
+    if shown.multiplier > max(1e-3 * abs(shown.psi), TOLERANCE * oracle.scale):
         lies += [replace(shown, multiplier=0.0, addition=None), replace(shown, multiplier=1.01 * shown.multiplier)]
     for lie in lies:
         liar = copy.copy(model)
