@@ -105,6 +105,7 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_far_units_cost_nothing_and_prove_the_same": Keep(4, "multinomial"),
         "test_it_does_not_depend_on_other_calls_nor_on_threads": Keep(2, "multinomial"),
         "test_units_of_columns_do_not_matter": Keep(5, "multinomial"),
+        "test_columns_that_are_almost_equal_overflow_nothing": Keep(1, "[17]"),
     },
     "test_budget_data.py": {
         "test_kept_features_are_in_the_fit_and_never_count": Keep(2, "multinomial"),
@@ -130,6 +131,7 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_a_solved_model_is_that_in_memory": Keep(2, "4000"),
         "test_value_gradient_and_hessian_are_those_in_memory": Keep(6, "one row"),
         "test_the_memory_of_a_fit_is_far_below_the_file": Keep(0),
+        "test_two_chunks_are_in_memory_at_a_time": Keep(2),
     },
     "test_claims.py": {
         "test_what_every_fit_claims_holds": Keep(10),
@@ -199,13 +201,11 @@ _TABLES: dict[str, dict[str, Keep]] = {
             "check_estimator_sparse_matrix",
             "SparseClassifier()-check_estimator_sparse_array",
             "SparseClassifier()-check_sample_weight_equivalence",
-            "standardize=False)-check_estimator_sparse_array",
-            "standardize=False)-check_sample_weight_equivalence",
             "SparseRegressor(loss='absolute')-check_sample_weight_equivalence",
         ),
     },
     "test_estimator_containers.py": {
-        "test_c46_to_c49_c51_c54_any_way_to_store_a_sparse_matrix": Keep(10),
+        "test_c46_to_c49_c51_c54_any_way_to_store_a_sparse_matrix": Keep(20),
         "test_c38_numbers_of_all_types": Keep(11),
         "test_c34_c35_c36_c42_the_layout_of_x_does_not_matter": Keep(12),
         "test_c44_c45_nothing_is_written_to": Keep(8),
@@ -213,13 +213,14 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_c41_what_a_frame_calls_missing_is_nan": Keep(3),
     },
     "test_estimator_input.py": {
-        "test_c28_c29_the_unit_of_x_does_not_matter": Keep(10),
+        "test_c28_c29_the_unit_of_x_does_not_matter": Keep(6),
         "test_c20_c21_c22_columns_that_do_not_vary": Keep(4),
         "test_c1_c2_c3_what_is_not_finite_in_x_is_named": Keep(12),
         "test_c26_c27_wide_and_long_data": Keep(2, "Classifier-n_features"),
         "test_weights_of_any_size": Keep(2, "Classifier-n_features"),
         "test_c32_probabilities_far_out": Keep(6),
-        "test_c19_constant_targets": Keep(28),
+        "test_c19_constant_targets": Keep(14),
+        "test_the_unit_of_y_does_not_matter": Keep(5),
     },
     "test_estimator_overhead.py": {
         "test_an_estimator_costs_at_most_10_ms_more_than_the_solver": Keep(0),
@@ -278,6 +279,7 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_samples_of_weight_zero_change_nothing": Keep(3),
         "test_units_do_not_matter": Keep(8),
         "test_an_exempt_intercept_and_one_class_in_the_majority": Keep(8),
+        "test_a_time_stamp_beside_an_intercept_is_no_obstacle": Keep(5),
     },
     "test_lcpp.py": {
         "test_i27_i28_every_iterate_is_feasible_and_psi_falls": Keep(22),
@@ -285,6 +287,11 @@ _TABLES: dict[str, dict[str, Keep]] = {
     },
     "test_libsvm.py": {
         "test_memory_is_what_is_returned_whatever_the_length_of_file_and_lines": Keep(0),
+    },
+    "test_limits.py": {
+        "test_no_pass_over_all_features_is_done_where_a_limit_could_not_end_it": Keep(
+            30, "ovr hinge-searched", "ovr sigmoid-searched"
+        ),
     },
     "test_log_losses.py": {
         "test_a_sample_far_out_does_not_end_a_search": Keep(0),
@@ -316,7 +323,7 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_solve_is_no_worse_than_by_way_of_the_convex_loss": Keep(6, "0-MCP"),
         "test_a_weight_of_two_is_a_repeated_sample": Keep(2, "0-Sigmoid", "1-Sigmoid"),
         "test_the_order_and_the_signs_of_columns_do_not_matter": Keep(2, "1-Sigmoid"),
-        "test_best_subset_is_no_worse_than_by_way_of_the_convex_loss": Keep(4),
+        "test_best_subset_is_no_worse_than_by_way_of_the_convex_loss": Keep(3),
     },
     "test_objectives.py": {
         "test_the_linear_model_agrees_with_its_twin": Keep(100),
@@ -341,6 +348,8 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_proposition_acsa": Keep(0),
         "test_corollary_unified_complexity_main": Keep(0),
         "test_corollary_unified_complexity_convex": Keep(0),
+        "test_theorem_conv_asym_kkt": Keep(1, "squared"),
+        "test_proposition_square_sum_2": Keep(1, "squared"),
     },
     "test_partial_fit.py": {
         "test_the_budget_holds_after_every_batch_and_the_model_beats_one_without_features": Keep(
@@ -364,9 +373,9 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_the_best_multiplier_and_its_residuals_are_those_of_the_twin": Keep(30),
     },
     "test_resume.py": {
-        "test_a_search_goes_on_from_any_of_its_pieces": Keep(4, "hinge", "intercept", "multinomial", "nonnegative"),
+        "test_a_search_goes_on_from_any_of_its_pieces": Keep(3, "hinge", "intercept", "multinomial", "nonnegative"),
         "test_a_solve_goes_on_from_any_of_its_steps": Keep(18, "sigmoid-by default"),
-        "test_a_model_is_the_same_after_a_break_at_any_step": Keep(3, "cv", "three classes", "classifier"),
+        "test_a_model_is_the_same_after_a_break_at_any_step": Keep(2, "cv", "three classes", "classifier"),
         "test_a_search_that_a_limit_has_ended_goes_on_as_if_there_had_been_none": Keep(1, "hinge"),
         "test_a_path_goes_on_from_any_of_its_pieces": Keep(2, "multinomial", "intercept"),
         "test_what_a_limit_cuts_short_inside_a_piece_is_not_taken_for_its_end": Keep(1, "115"),
@@ -382,10 +391,10 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_steps_at_the_floor_of_rounding_leave_no_specks": Keep(2),
     },
     "test_stream.py": {
-        "test_hard_batches_leave_the_model_finite": Keep(20),
+        "test_hard_batches_leave_the_model_finite": Keep(15),
         "test_the_budget_and_signs_hold_after_every_batch": Keep(11),
         "test_features_that_are_swapped_half_way_are_followed": Keep(2, "-20]"),
-        "test_a_stationary_stream_approaches_the_fit_of_all_data": Keep(4, "cauchy"),
+        "test_a_stationary_stream_approaches_the_fit_of_all_data": Keep(2, "cauchy"),
     },
     "test_subsolvers.py": {
         "test_auto_takes_one_that_can": Keep(11, "Stochastic1"),
@@ -404,8 +413,8 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_the_number_of_threads_does_not_show_in_the_bits": Keep(6, "dense C short"),
     },
     "test_units_study.py": {
-        "test_slow_steps_end_at_a_vertex": Keep(2),
-        "test_a_vertex_is_the_least_of_its_convex_set": Keep(3),
+        "test_slow_steps_end_at_a_vertex": Keep(1),
+        "test_a_vertex_is_the_least_of_its_convex_set": Keep(2),
     },
     "test_working_set.py": {
         "test_ctrl_c_anywhere_gives_the_best_point_so_far": Keep(0),

@@ -453,14 +453,14 @@ def test_fits_that_end_short_are_told_of_once():
 
 def test_a_page_of_very_many_features_is_small():
     rng = np.random.default_rng(0)
-    X = scipy.sparse.random_array((300, 100_000), density=2e-3, format="csc", rng=rng)
+    X = scipy.sparse.random_array((300, 20_000), density=1e-2, format="csc", rng=rng)
     y = X[:, :40] @ rng.standard_normal(40) + 0.01 * rng.standard_normal(300)
     model = SparseRegressor(n_features=2).fit(X, y)
     fits = [copy.copy(model) for _ in range(30)]
     for k, one in enumerate(fits, 3):  # what a larger fit would look like, without the search for it
         one.level_ = float(40 * k)
-        one.coef_ = np.zeros(100_000)
-        one.coef_[rng.choice(100_000, 40 * k, replace=False)] = rng.standard_normal(40 * k)
+        one.coef_ = np.zeros(20_000)
+        one.coef_[rng.choice(20_000, 40 * k, replace=False)] = rng.standard_normal(40 * k)
     source = page(model, X, y, fits=fits, test=(X, y))
     data = Parsed(source).data
     assert max(len(fit["rows"]) for fit in data["fits"]) == 100
