@@ -31,7 +31,7 @@ from levelprox.errors import InvalidInputError
 from levelprox.objectives import multinomial
 from tests.input_cases import WAYS, samples
 
-N, D = 90, 12
+N, D = 60, 8
 REGRESSION = ("squared", "huber", "absolute", "quantile", "cauchy", "poisson", "gamma")
 MARGIN = ("logistic", "hinge", "squared_hinge", "sigmoid")
 
