@@ -135,6 +135,46 @@ def test_lower_bounds_of_fits_to_hard_columns_are_true(loss, kind):
                 assert fit.lower_bound <= possible + oracle.tolerance, f"seed {seed}, {features}"
 
 
+def least_squares_fit(columns, b, below):
+    """The end of the compiled fit of the squared loss, ψ and a lower bound of it."""
+    fits = _kernels.ColumnFits("squared", 0.0, 0.0, 0.0, b, None, None)
+    columns = [np.ascontiguousarray(column) for column in np.transpose(columns)]
+    end, _, psi, _, _, gap, resolution = fits.fit(columns, [None] * len(columns), [0.0] * len(columns), 1e-9, below)
+    return end, psi, psi - gap - resolution
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_column_with_a_large_mean_does_not_hide_what_others_differ_by(seed):
+    rng = np.random.default_rng(seed)
+    base, other, far = rng.standard_normal((3, 30))
+    twin = base + 1e-6 * other
+    columns = np.column_stack([np.ones(30), 1e10 + far, base, twin])
+    end, psi, _ = least_squares_fit(columns, (twin - base) * 1e6, 0.5)
+    assert end != "not below" and psi <= 1e-9
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nothing_is_claimed_of_columns_that_are_left_out_of_a_basis(seed):
+    """Next to an entry of 1e7 a difference of 1e-6 is less than 1e-12 of the length."""
+    rng = np.random.default_rng(seed)
+    base, other = rng.standard_normal((2, 30))
+    base[0] = 1e7
+    twin = base + 1e-6 * other
+    end, _, bound = least_squares_fit(np.column_stack([base, twin]), (twin - base) * 1e6, 0.5)
+    assert end != "not below" and (end == "failed" or bound <= 1e-6)
+
+
+@pytest.mark.parametrize("times", [2, 20, 150])
+def test_nearly_perfect_fits_of_twins_are_not_given_up_by_rounding(times):
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        base = rng.standard_normal(30)
+        columns = np.column_stack([base, base + 10 ** rng.uniform(-3.3, -2.5) * rng.standard_normal(30)])
+        b = columns @ [301.0, -300.0] + 10 ** rng.uniform(-6, -4) * rng.standard_normal(30)
+        attained = np.mean((b - columns @ np.linalg.lstsq(columns, b, rcond=None)[0]) ** 2)
+        assert least_squares_fit(columns, b, times * attained)[0] != "not below", seed
+
+
 @pytest.mark.parametrize(("concordance", "loss"), [(0.0, "squared"), (1.0, "logistic")])
 @pytest.mark.parametrize("apart", [1e-3, 1e-4, 1e-5])
 def test_columns_that_are_almost_equal_may_be_below_though_their_first_step_is_short(apart, concordance, loss):

@@ -46,6 +46,7 @@ _ARMIJO = 1e-4
 _SHORTEST = 2.0**-10  # of a Newton step
 _NOISE = 32 * float(np.finfo(np.float64).eps)  # of the absolute sum of a component of the gradient
 _LAST_STEPS = 3
+_CORRECTIONS = 2  # of slopes
 _ROUGH = 1e-3  # of the gradient of the null fit, where a convex loss is but a start
 _EQUAL = 1e-10  # of ψ
 _CLOSE = 1e-8  # of ψ
@@ -237,7 +238,8 @@ class Refits:
                 return end, None
             together = end if end == "failed" else together
             fits.append(Fit(features, x, psi, margins, hessian, gap, resolution))
-            below -= psi  # a margin loss is nowhere negative: the other classes may have what is left
+            # A margin loss is nowhere negative: the other classes may have what this one is sure to leave.
+            below -= max(psi - gap - resolution, 0.0)
         return together, fits[0] if len(fits) == 1 else _together(fits)
 
     def _stored(self, features: Features) -> tuple[list[Vector], list[NDArray[np.int64] | None]]:
@@ -280,16 +282,24 @@ class Refits:
                 continue
             refused &= fit.psi >= near.psi
             x, entered = to, -1
-            steepest = self._steepest(features, free | refused, fit.margins)
+            steepest = self._steepest(features, free, refused, fit.margins)
             if steepest is None:
                 return Fit(features, x, fit.psi, fit.margins, None, fit.gap, fit.resolution)
             entered = steepest
             free[entered] = True
         return self._otherwise(features, near, tolerance, accuracy)
 
-    def _steepest(self, features: Features, without: NDArray[np.bool_], margins: Vector) -> int | None:
-        """Return the feature at its bound along which ψ falls fastest, relative to the length of its column."""
-        slope = cast(LinearModel, self.objective).slope_of(margins)
+    def _steepest(
+        self, features: Features, free: NDArray[np.bool_], refused: NDArray[np.bool_], z: Vector
+    ) -> int | None:
+        """Return the feature at its bound along which ψ falls fastest, relative to the length of its column.
+
+        Slopes are those after one more Newton step of the free features: of columns that nearly depend on these, what
+        is left of the gradient of a fit hides which way ψ falls.
+        """
+        objective = cast(LinearModel, self.objective)
+        slope = _orthogonal(self._dense(features[free]), objective.slope_of(z), objective.bend_of(z, True))
+        without = free | refused
         best: tuple[float, int | None] = (0.0, None)
         for place in np.flatnonzero(~without):
             (column,) = self.stored(features[[place]])
@@ -380,6 +390,24 @@ class Refits:
         if isinstance(objective, ByClass) and features.size and self.stored.fit_in(features):
             return objective.over(self._dense(features))
         return objective
+
+
+def _orthogonal(columns: Matrix, slope: Vector, bend: Vector) -> Vector:
+    """Return slopes + bends ∘ (columns @ step), orthogonal to the columns but for rounding."""
+    size = np.sqrt(np.sum(bend[:, None] * columns**2, axis=0))
+    if not columns.size or not np.all(np.isfinite(size) & (size > 0)):
+        return slope
+    scaled = columns / size
+    hessian = scaled.T @ (bend[:, None] * scaled)
+    for _ in range(_CORRECTIONS):
+        try:
+            step = np.linalg.solve(hessian, scaled.T @ slope)
+        except np.linalg.LinAlgError:
+            return slope
+        if not np.all(np.isfinite(step)):
+            return slope
+        slope = slope - bend * (scaled @ step)
+    return slope
 
 
 def _compiled(part: LinearModel) -> _kernels.ColumnFits:

@@ -233,8 +233,9 @@ std::vector<double> ColumnFits::combined(const Columns &columns, const std::vect
 }
 
 // psi, and what each sample adds to the gradient and to the Hessian of the margins.
-double ColumnFits::derivatives(const double *margins, bool convex, double *slope, double *bend, Poll &poll) const {
+double ColumnFits::derivatives(const double *margins, bool convex, double *slope, double *bend, double &size, Poll &poll) const {
     HeadTail sum{0, 0};
+    size = 0;
     double value[BLOCK];
     for (std::int64_t begin = 0; begin < n_; begin += BLOCK) {
         const std::int64_t rows = std::min(BLOCK, n_ - begin);
@@ -243,6 +244,7 @@ double ColumnFits::derivatives(const double *margins, bool convex, double *slope
             const double weight = weight_ ? weight_[begin + i] : 1.0;
             // A sample without weight is not there, even where its loss is infinite.
             value[i] = weight == 0 ? 0.0 : weight * value[i];
+            size += std::abs(value[i]) / total_;
             slope[begin + i] = weight == 0 ? 0.0 : slope[begin + i] * (weight / total_);
             bend[begin + i] = weight == 0 ? 0.0 : (convex ? std::abs(bend[begin + i]) : bend[begin + i]) * (weight / total_);
         }
@@ -318,8 +320,8 @@ ColumnFits::Look ColumnFits::look(const Columns &columns, const double *margins,
 
 ColumnFits::Look ColumnFits::look(const Columns &columns, const double *margins, bool convex, Poll &poll) const {
     const std::size_t m = columns.size();
-    Look seen{0, std::vector<double>(m), std::vector<double>(m * m), std::vector<double>(n_), std::vector<double>(n_)};
-    seen.psi = derivatives(margins, convex, seen.slope.data(), seen.bend.data(), poll);
+    Look seen{0, 0, std::vector<double>(m), std::vector<double>(m * m), std::vector<double>(n_), std::vector<double>(n_)};
+    seen.psi = derivatives(margins, convex, seen.slope.data(), seen.bend.data(), seen.size, poll);
     add_dense(columns, seen, poll);
     add_sparse(columns, seen, poll);
     return seen;
@@ -450,14 +452,31 @@ double ColumnFits::gap(const Look &at, const std::vector<double> &margins, const
     return sum * (1 + 1e-12);
 }
 
-// The same where some samples leave the domain. They are put at its end, and the others take the step that is orthogonal to the
+// What is added to a gap because v is orthogonal to the columns but for the rounding of Newton's equations, of which the step is the
+// solution: a multiple of what that changes along the step.
+double ColumnFits::misfit(const Columns &columns, const Look &at, const std::vector<double> &along, const std::vector<double> &step) const {
+    constexpr double MULTIPLE = 16;
+    std::vector<double> v(n_);
+    for (std::int64_t i = 0; i < n_; ++i) v[i] = at.slope[i] + at.bend[i] * along[i];
+    double sum = 0;
+    for (std::size_t j = 0; j < columns.size(); ++j) {
+        const Column &column = columns[j];
+        double product = 0;
+        for (std::int64_t p = 0; p < column.count; ++p) product += v[column.rows ? column.rows[p] : p] * column.values[p];
+        sum += std::abs(product * step[j]);
+    }
+    return std::isfinite(sum) ? MULTIPLE * sum : INFINITE;
+}
+
+// The gap where some samples leave the domain. They are put at its end, and the others take the step that is orthogonal to the
 // columns with them there. Samples with next to no loss, far out in an exponential tail, are put there at once: none of them can gain more
 // than its loss, which is at most `spare` together.
 double ColumnFits::gap_at_ends(const Columns &columns, const Look &at, const std::vector<double> &margins, std::vector<double> along, double least,
                                double spare, Poll &poll) const {
     constexpr int ROUNDS = 4;
     constexpr double TAIL = 1e-2;  // of a slope of 1
-    Look rest{at.psi, std::vector<double>(columns.size()), std::vector<double>(at.hessian.size()), at.slope, at.bend};
+    std::vector<double> step;
+    Look rest{at.psi, at.size, std::vector<double>(columns.size()), std::vector<double>(at.hessian.size()), at.slope, at.bend};
     double fixed = 0;
     const auto fix = [&](std::int64_t i, double gap, double end) {
         fixed += share(i) * gap;
@@ -489,14 +508,15 @@ double ColumnFits::gap_at_ends(const Columns &columns, const Look &at, const std
             inside = false;
             fix(i, own.gap, own.end);
         }
-        if (inside && round > 0) return (fixed + gap(rest, margins, along)) * (1 + 1e-12);
+        if (inside && round > 0) return (fixed + gap(rest, margins, along)) * (1 + 1e-12) + misfit(columns, rest, along, step);
         add_dense(columns, rest, poll);
         add_sparse(columns, rest, poll);
         const NewtonStep newton = newton_step_of(rest.hessian, 0.0, {}, rest.gradient, least);
         if (newton.step.empty()) return INFINITE;
         for (std::size_t p = 0; p < newton.flat.size(); ++p)
             if (!is_noise(rest, columns[newton.flat[p]], newton.slope[p])) return INFINITE;
-        along = combined(columns, newton.step);
+        step = newton.step;
+        along = combined(columns, step);
     }
     return INFINITE;
 }
@@ -510,7 +530,7 @@ double ColumnFits::resolution(const Look &at, const std::vector<double> &margins
         const double rounding = LAST_DIGITS * (std::abs(margins[i]) + offset + target);
         sum += std::abs(at.slope[i]) * rounding + 0.5 * std::abs(at.bend[i]) * rounding * rounding;
     }
-    return std::isfinite(sum) ? sum + EPSILON * std::abs(at.psi) : INFINITE;
+    return std::isfinite(sum) ? sum + EPSILON * std::max(std::abs(at.psi), at.size) : INFINITE;
 }
 
 // What takes the place of curvature that is gone: a typical one of the loss, in the units of each column.
@@ -560,7 +580,10 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
     std::vector<double> reference;
     double rounding = resolution(at, z), left = INFINITE, before = INFINITE, mu = 0;
     int in_vain = 0;  // restricted steps, one after another, that lowered psi by no more than rounding
+    std::vector<double> along, bound_step;  // of the bound `left`, if that is Newton's step
     const auto ended = [&](FitEnd how) {
+        if (!bound_step.empty()) left += misfit(columns, at, along, bound_step);
+        if (nonnegative) left = std::min(left, at.psi);
         mirror(m, at.hessian);
         return ColumnFit{how, std::move(x), std::move(z), std::move(at.hessian), at.psi, left, rounding};
     };
@@ -576,21 +599,29 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
         if (!orthonormal && (newton.step.empty() || !newton.flat.empty())) return ended(FitEnd::failed);
         for (std::size_t p = 0; p < newton.flat.size(); ++p)  // psi neither bends nor falls in this direction, or a step must be made
             if (!is_noise(at, columns[newton.flat[p]], newton.slope[p])) newton.step.clear();
-        std::vector<double> along;
         double change = 0;
         left = INFINITE;
+        bound_step.clear();
         if (!newton.step.empty()) {
             along = combined(columns, newton.step);
             change = change_along(along);
             left = gap(at, z, along);
+            if (left < INFINITE) bound_step = newton.step;
             // Where margins of some samples grow for ever, Newton's step alone shows no bound.
             if (!(left < INFINITE) && conjugate_ != Conjugate::none && newton.decrement <= MUCH * std::abs(at.psi)) {
                 const double wanted = std::max({0.5 * accuracy * std::abs(at.psi), rounding, 0.5 * (at.psi - below)});
                 if (newton.decrement <= 4 * wanted) left = gap_at_ends(columns, at, z, along, least, wanted, poll);
             }
         }
-        if (nonnegative) left = std::min(left, at.psi);
-        if (at.psi - left - rounding >= below) return ended(FitEnd::not_below);
+        if (nonnegative && left > at.psi) {
+            left = at.psi;
+            bound_step.clear();
+        }
+        if (at.psi - left - rounding >= below) {
+            if (!bound_step.empty()) left += misfit(columns, at, along, bound_step);
+            bound_step.clear();
+            if (at.psi - left - rounding >= below) return ended(FitEnd::not_below);
+        }
         const double measure = conjugate_ == Conjugate::none && !newton.step.empty() ? 0.5 * newton.decrement : left;
         const bool enough = measure <= std::max(accuracy * std::abs(at.psi), rounding);
         // Where only the last digits are left to gain, go on for as long as steps shorten: what they gain shows in x, if not in psi.
@@ -601,6 +632,8 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
 
         const bool restricted = newton.step.empty() || (exponential && change > FAR);
         if (restricted) {
+            if (!bound_step.empty()) left += misfit(columns, at, along, bound_step);
+            bound_step.clear();
             if (reference.empty()) reference = reference_curvature(columns, at);
             mu = std::max(mu / 16, 1e-10);
             for (int tries = 0;; ++tries, mu *= 8) {
@@ -637,8 +670,10 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
         z.swap(moved);
         for (std::size_t j = 0; j < m; ++j) x[j] += t * newton.step[j];
         at = std::move(next);
+        left = INFINITE;
+        bound_step.clear();
     }
-    return ended(settled() ? FitEnd::fitted : FitEnd::failed);
+    return ended(FitEnd::failed);
 }
 
 // psi where margins are off by what rounding the coefficients does to them; -infinite where nothing is known of that.
@@ -669,15 +704,18 @@ bool ColumnFits::is_reached(const Columns &columns, const ColumnFit &found, Poll
 ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vector<double> &x, double accuracy, double below,
                                         const std::vector<double> &noise, Poll &poll) const {
     constexpr double PARTS[] = {OrthonormalBasis::ROUNDING, 1e-10, 1e-8};
+    constexpr double DEPENDENT = 64 * EPSILON;  // but for rounding
     const std::vector<double> origin = this->origin();
     ColumnFit best;
-    double least = INFINITE;
+    double least = INFINITE, bound = -INFINITE;  // of psi over all columns, from the largest basis
     std::size_t last_rank = SIZE_MAX;
     for (const double part : PARTS) {
         const OrthonormalBasis basis(n_, columns, weight_, part, poll);
         if (basis.rank() == last_rank) continue;
+        const bool first = last_rank == SIZE_MAX, whole = first && basis.largest_dropped() <= DEPENDENT;
         last_rank = basis.rank();
-        ColumnFit found = minimise(basis.vectors(), basis.coordinates(x), true, INFINITE, accuracy, below, poll);
+        ColumnFit found = minimise(basis.vectors(), basis.coordinates(x), true, INFINITE, accuracy, whole ? below : INFINITE, poll);
+        if (whole) bound = found.psi - found.gap - found.resolution;
         in_units_of(basis, found);
         std::vector<double> margins = combined(columns, found.x);
         for (std::int64_t i = 0; i < n_; ++i) margins[i] += origin[i];
@@ -686,12 +724,14 @@ ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vecto
         if (psi < least || best.margins.empty()) {
             least = psi;
             best = std::move(found);
+            if (!whole) best.gap = std::max(best.psi - bound, 0.0);
             // Its coefficients do not have the psi of the basis: what is known of that says nothing of theirs.
             const bool believed = reached <= best.psi + std::max(1e-6 * std::abs(best.psi), 64 * best.resolution);
             if (!believed && best.end == FitEnd::fitted) best.end = FitEnd::failed;
         }
         if (kept || best.end == FitEnd::not_below || basis.smallest_ratio() > PARTS[2]) break;
     }
+    if (!std::isfinite(bound) && best.end == FitEnd::fitted) best.end = FitEnd::failed;
     return best;
 }
 

@@ -59,7 +59,7 @@ public:
 private:
     enum class Conjugate { none, squared, rising_exponential, falling_exponential, logistic, huber, squared_hinge };
     struct Look {
-        double psi = 0;
+        double psi = 0, size = 0;               // the mean of losses, and of their sizes
         std::vector<double> gradient, hessian;  // the lower triangle
         std::vector<double> slope, bend;        // of each sample, as they enter the mean
     };
@@ -84,7 +84,7 @@ private:
     Look look(const Columns &columns, const double *margins, Poll &poll) const;
     Look look(const Columns &columns, const double *margins, bool convex, Poll &poll) const;
     double value(const double *margins, Poll &poll) const;
-    double derivatives(const double *margins, bool convex, double *slope, double *bend, Poll &poll) const;
+    double derivatives(const double *margins, bool convex, double *slope, double *bend, double &size, Poll &poll) const;
     void add_dense(const Columns &columns, Look &seen, Poll &poll) const;
     void add_sparse(const Columns &columns, Look &seen, Poll &poll) const;
     double change_along(const std::vector<double> &along) const;
@@ -92,6 +92,7 @@ private:
     double gap(const Look &at, const std::vector<double> &margins, const std::vector<double> &along) const;
     double gap_at_ends(const Columns &columns, const Look &at, const std::vector<double> &margins, std::vector<double> along, double least,
                        double spare, Poll &poll) const;
+    double misfit(const Columns &columns, const Look &at, const std::vector<double> &along, const std::vector<double> &step) const;
     SampleGap sample_gap(std::int64_t i, double slope, double bend, double margin, double move) const;
     double resolution(const Look &at, const std::vector<double> &margins) const;
     std::vector<double> reference_curvature(const Columns &columns, const Look &at) const;
