@@ -254,10 +254,6 @@ _TABLES: dict[str, dict[str, Keep]] = {
     "test_groups.py": {
         "test_spectral_steps_reach_kkt_points_on_every_constraint": Keep(22),
     },
-    "test_hard_columns.py": {
-        "test_residuals_far_beyond_the_parabola_of_hubers_loss": Keep(6),
-        "test_honest_models_of_powers_of_a_year_are_confirmed": Keep(9),
-    },
     "test_html_repr.py": {
         "test_estimators_that_choose_show_the_last_fit": Keep(1, "Classifier"),
     },
@@ -271,9 +267,8 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_a_weight_of_two_is_a_repeated_sample": Keep(1, "hinge", "quantile"),
     },
     "test_kinked_claims.py": {
-        "test_claims_are_true": Keep(24),
-        "test_errors_of_refits_and_costs_of_removal_are_bounded": Keep(12),
-        "test_claims_are_true_where_sets_are_not_enumerated": Keep(10),
+        "test_claims_are_true": Keep(40),
+        "test_errors_of_refits_and_costs_of_removal_are_bounded": Keep(20),
     },
     "test_kinks.py": {
         "test_samples_of_weight_zero_change_nothing": Keep(3),
@@ -348,8 +343,6 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_proposition_acsa": Keep(0),
         "test_corollary_unified_complexity_main": Keep(0),
         "test_corollary_unified_complexity_convex": Keep(0),
-        "test_theorem_conv_asym_kkt": Keep(1, "squared"),
-        "test_proposition_square_sum_2": Keep(1, "squared"),
     },
     "test_partial_fit.py": {
         "test_the_budget_holds_after_every_batch_and_the_model_beats_one_without_features": Keep(
@@ -394,7 +387,7 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_hard_batches_leave_the_model_finite": Keep(15),
         "test_the_budget_and_signs_hold_after_every_batch": Keep(11),
         "test_features_that_are_swapped_half_way_are_followed": Keep(2, "-20]"),
-        "test_a_stationary_stream_approaches_the_fit_of_all_data": Keep(2, "cauchy"),
+        "test_a_stationary_stream_approaches_the_fit_of_all_data": Keep(4, "cauchy"),
     },
     "test_subsolvers.py": {
         "test_auto_takes_one_that_can": Keep(11, "Stochastic1"),

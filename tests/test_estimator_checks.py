@@ -29,7 +29,6 @@ SINGLE = [
     SparseClassifier(multi_class="ovr"),
     SparseClassifier(level=2.5, multi_class="ovr"),
     SparseClassifier("squared_hinge", standardize=False),
-    SparseClassifier(level=0.5, constraint="l1", standardize=False),
     SparseRegressor("huber", standardize=False),
     # No classifier: check_class_weight_classifiers wants nearly all samples put in one class, which none through the
     # origin can do.
@@ -68,15 +67,17 @@ def is_left_out(estimator, check) -> bool:
 
 
 # Both kinds, counts and levels, a loss with kinks, one of counts, data as they are, a choice.
-SIX = [
+EIGHT = [
     SparseClassifier(),
-    SparseClassifier(level=0.5, constraint="l1", standardize=False),
+    SparseClassifier(level=0.5, constraint="l1"),
+    SparseClassifier("squared_hinge", standardize=False),
     SparseRegressor(),
     SparseRegressor("absolute"),
     SparseRegressor("poisson"),
+    SparseRegressor(level=2.5, constraint="mcp"),
     SparseRegressorCV(level=[0.3, 0.5], cv=2, constraint="l1"),
 ]
-REPRS = {repr(one) for one in SIX}
+REPRS = {repr(one) for one in EIGHT}
 
 
 def not_defined(estimator):
@@ -89,13 +90,13 @@ def not_defined(estimator):
     return dict.fromkeys(names, "the loss has no minimiser") if repr(estimator) == "SparseClassifier()" else {}
 
 
-@parametrize_with_checks(SIX, expected_failed_checks=not_defined)
+@parametrize_with_checks(EIGHT, expected_failed_checks=not_defined)
 def test_scikit_learn_accepts(estimator, check):
     check(estimator)
 
 
-def test_the_six_are_some_of_all():
-    assert len(REPRS & {repr(one) for one in (*SINGLE, *CHOOSING)}) == 6
+def test_the_eight_are_some_of_all():
+    assert len(REPRS & {repr(one) for one in (*SINGLE, *CHOOSING)}) == 8
 
 
 @pytest.mark.extended
