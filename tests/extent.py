@@ -105,12 +105,18 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_far_units_cost_nothing_and_prove_the_same": Keep(4, "multinomial"),
         "test_it_does_not_depend_on_other_calls_nor_on_threads": Keep(2, "multinomial"),
         "test_units_of_columns_do_not_matter": Keep(5, "multinomial"),
+        "test_columns_that_are_almost_equal_overflow_nothing": Keep(1, "[17]"),
     },
     "test_budget_data.py": {
         "test_kept_features_are_in_the_fit_and_never_count": Keep(2, "multinomial"),
+        "test_more_features_than_samples": Keep(5),
+    },
+    "test_budget_limits.py": {
+        "test_any_start_leads_to_a_set_that_no_exchange_improves": Keep(10),
     },
     "test_certificate.py": {
-        "test_the_multiplier_is_the_best_one": Keep(15),
+        "test_the_multiplier_is_the_best_one": Keep(8),
+        "test_i32_zero_at_hand_made_kkt_points": Keep(44),
     },
     "test_checkpoint.py": {
         "test_entries_that_changed_places_are_noticed": Keep(5, "cv", "True-hinge"),
@@ -125,6 +131,7 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_a_solved_model_is_that_in_memory": Keep(2, "4000"),
         "test_value_gradient_and_hessian_are_those_in_memory": Keep(6, "one row"),
         "test_the_memory_of_a_fit_is_far_below_the_file": Keep(0),
+        "test_two_chunks_are_in_memory_at_a_time": Keep(2),
     },
     "test_claims.py": {
         "test_what_every_fit_claims_holds": Keep(10),
@@ -163,6 +170,9 @@ _TABLES: dict[str, dict[str, Keep]] = {
     "test_displays.py": {
         "test_labels_neither_overlap_nor_leave_the_axes": Keep(12),
     },
+    "test_diverging_choices.py": {
+        "test_a_score_that_is_not_finite_in_one_fold_does_not_decide": Keep(3),
+    },
     "test_elsewhere.py": {
         "test_the_same_model": Keep(14, "tensor"),
         "test_predictions_are_where_x_is": Keep(6, "tensor"),
@@ -190,24 +200,27 @@ _TABLES: dict[str, dict[str, Keep]] = {
             10**6,
             "check_estimator_sparse_matrix",
             "SparseClassifier()-check_estimator_sparse_array",
-            "SparseClassifier()-check_sample_weight_equivalence_on_sparse",
+            "SparseClassifier()-check_sample_weight_equivalence",
             "SparseRegressor(loss='absolute')-check_sample_weight_equivalence",
         ),
     },
     "test_estimator_containers.py": {
-        "test_c46_to_c49_c51_c54_any_way_to_store_a_sparse_matrix": Keep(10),
+        "test_c46_to_c49_c51_c54_any_way_to_store_a_sparse_matrix": Keep(20),
         "test_c38_numbers_of_all_types": Keep(11),
         "test_c34_c35_c36_c42_the_layout_of_x_does_not_matter": Keep(12),
         "test_c44_c45_nothing_is_written_to": Keep(8),
+        "test_c53_all_formats": Keep(6),
+        "test_c41_what_a_frame_calls_missing_is_nan": Keep(3),
     },
     "test_estimator_input.py": {
-        "test_c28_c29_the_unit_of_x_does_not_matter": Keep(10),
+        "test_c28_c29_the_unit_of_x_does_not_matter": Keep(6),
         "test_c20_c21_c22_columns_that_do_not_vary": Keep(4),
         "test_c1_c2_c3_what_is_not_finite_in_x_is_named": Keep(12),
         "test_c26_c27_wide_and_long_data": Keep(2, "Classifier-n_features"),
         "test_weights_of_any_size": Keep(2, "Classifier-n_features"),
         "test_c32_probabilities_far_out": Keep(6),
-        "test_c19_constant_targets": Keep(28),
+        "test_c19_constant_targets": Keep(14),
+        "test_the_unit_of_y_does_not_matter": Keep(5),
     },
     "test_estimator_overhead.py": {
         "test_an_estimator_costs_at_most_10_ms_more_than_the_solver": Keep(0),
@@ -232,11 +245,14 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_cross_validation_of_sorted_classes_is_stratified": Keep(1, "CV"),
     },
     "test_exact_level.py": {
-        "test_the_level_holds_in_exact_arithmetic": Keep(2),
+        "test_the_level_holds_in_exact_arithmetic": Keep(3, "[0]"),
     },
     "test_exchange.py": {
         "test_near_a_fit_estimates_are_close": Keep(4, "multinomial"),
         "test_features_are_taken_in_where_psi_is_straight": Keep(2, "one vs rest"),
+    },
+    "test_groups.py": {
+        "test_spectral_steps_reach_kkt_points_on_every_constraint": Keep(22),
     },
     "test_html_repr.py": {
         "test_estimators_that_choose_show_the_last_fit": Keep(1, "Classifier"),
@@ -258,16 +274,23 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_samples_of_weight_zero_change_nothing": Keep(3),
         "test_units_do_not_matter": Keep(8),
         "test_an_exempt_intercept_and_one_class_in_the_majority": Keep(8),
+        "test_a_time_stamp_beside_an_intercept_is_no_obstacle": Keep(5),
     },
     "test_lcpp.py": {
-        "test_i27_i28_every_iterate_is_feasible_and_psi_falls": Keep(30),
+        "test_i27_i28_every_iterate_is_feasible_and_psi_falls": Keep(22),
         "test_kkt_points_are_reached": Keep(11, "Log(theta=1000.0)"),
     },
     "test_libsvm.py": {
         "test_memory_is_what_is_returned_whatever_the_length_of_file_and_lines": Keep(0),
     },
+    "test_limits.py": {
+        "test_no_pass_over_all_features_is_done_where_a_limit_could_not_end_it": Keep(
+            30, "ovr hinge-searched", "ovr sigmoid-searched"
+        ),
+    },
     "test_log_losses.py": {
         "test_a_sample_far_out_does_not_end_a_search": Keep(0),
+        "test_fits_with_weights_exposures_and_an_intercept": Keep(6),
     },
     "test_losses.py": {
         "test_fifteen_digits_for_margins_up_to_1e308_and_no_warning": Keep(19),
@@ -276,7 +299,7 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_no_margin_is_steeper_than_stated": Keep(9),
     },
     "test_minibatch_steps.py": {
-        "test_every_step_is_feasible_in_exact_arithmetic": Keep(10),
+        "test_every_step_is_feasible_in_exact_arithmetic": Keep(6),
         "test_it_does_so_for_every_kind_of_set": Keep(32),
     },
     "test_model_files.py": {
@@ -295,11 +318,11 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_solve_is_no_worse_than_by_way_of_the_convex_loss": Keep(6, "0-MCP"),
         "test_a_weight_of_two_is_a_repeated_sample": Keep(2, "0-Sigmoid", "1-Sigmoid"),
         "test_the_order_and_the_signs_of_columns_do_not_matter": Keep(2, "1-Sigmoid"),
-        "test_best_subset_is_no_worse_than_by_way_of_the_convex_loss": Keep(4),
+        "test_best_subset_is_no_worse_than_by_way_of_the_convex_loss": Keep(3),
     },
     "test_objectives.py": {
-        "test_the_linear_model_agrees_with_its_twin": Keep(200),
-        "test_an_offset_is_a_column_with_coefficient_one": Keep(200),
+        "test_the_linear_model_agrees_with_its_twin": Keep(100),
+        "test_an_offset_is_a_column_with_coefficient_one": Keep(100),
     },
     "test_one_vs_rest.py": {
         "test_it_is_the_sum_of_the_models_of_its_classes": Keep(72),
@@ -340,25 +363,28 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_i18_a_start_saves_passes_and_changes_nothing_else": Keep(2),
     },
     "test_residual.py": {
-        "test_the_best_multiplier_and_its_residuals_are_those_of_the_twin": Keep(60),
+        "test_the_best_multiplier_and_its_residuals_are_those_of_the_twin": Keep(30),
     },
     "test_resume.py": {
-        "test_a_search_goes_on_from_any_of_its_pieces": Keep(4, "hinge", "intercept", "multinomial", "nonnegative"),
+        "test_a_search_goes_on_from_any_of_its_pieces": Keep(3, "hinge", "intercept", "multinomial", "nonnegative"),
         "test_a_solve_goes_on_from_any_of_its_steps": Keep(18, "sigmoid-by default"),
-        "test_a_model_is_the_same_after_a_break_at_any_step": Keep(3, "cv", "three classes", "classifier"),
+        "test_a_model_is_the_same_after_a_break_at_any_step": Keep(2, "cv", "three classes", "classifier"),
         "test_a_search_that_a_limit_has_ended_goes_on_as_if_there_had_been_none": Keep(1, "hinge"),
         "test_a_path_goes_on_from_any_of_its_pieces": Keep(2, "multinomial", "intercept"),
         "test_what_a_limit_cuts_short_inside_a_piece_is_not_taken_for_its_end": Keep(1, "115"),
     },
     "test_sharded.py": {
-        "test_what_is_asked_is_what_is_there": Keep(52),
+        "test_what_is_asked_is_what_is_there": Keep(26),
         "test_at_most_k_features": Keep(2, "poisson", "gamma", "squared_hinge"),
         "test_at_most_k_features_where_the_curvature_changes_with_every_fit": Keep(0),
         "test_the_solved_model_is_the_same": Keep(5, "200"),
         "test_features_that_are_kept_and_signs": Keep(0),
     },
+    "test_solve.py": {
+        "test_steps_at_the_floor_of_rounding_leave_no_specks": Keep(2),
+    },
     "test_stream.py": {
-        "test_hard_batches_leave_the_model_finite": Keep(20),
+        "test_hard_batches_leave_the_model_finite": Keep(15),
         "test_the_budget_and_signs_hold_after_every_batch": Keep(11),
         "test_features_that_are_swapped_half_way_are_followed": Keep(2, "-20]"),
         "test_a_stationary_stream_approaches_the_fit_of_all_data": Keep(4, "cauchy"),
@@ -380,8 +406,8 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_the_number_of_threads_does_not_show_in_the_bits": Keep(6, "dense C short"),
     },
     "test_units_study.py": {
-        "test_slow_steps_end_at_a_vertex": Keep(2),
-        "test_a_vertex_is_the_least_of_its_convex_set": Keep(3),
+        "test_slow_steps_end_at_a_vertex": Keep(1),
+        "test_a_vertex_is_the_least_of_its_convex_set": Keep(2),
     },
     "test_working_set.py": {
         "test_ctrl_c_anywhere_gives_the_best_point_so_far": Keep(0),

@@ -174,7 +174,7 @@ class Refit:
     proved : bool
         Whether Newton's method or a duality gap says that there is no better one.
     least : float
-        ψ with columns that nearly depend on others, which may be below `psi`.
+        What ψ may be, with columns that nearly depend on others; of a fit that is not proved, the infimum of the loss.
     """
 
     psi: float
@@ -210,22 +210,23 @@ class Oracle:
         self.always = (self.d,) if problem.intercept else ()
         self.known: dict[Set, Refit] = {}
         self.scale = 1.0
+        by_class = problem.loss in CLASSES
+        self.infimum = 0.0 if by_class else float(self.s @ least_loss(problem.loss, self.target))
         null = self.value(())
-        least = 0.0 if problem.loss in CLASSES else float(self.s @ least_loss(problem.loss, self.target))
-        self.scale = max(null - least, 1e-300)
+        self.scale = max(null - self.infimum, 1e-300)
         self.known = {}
         self.null = self.value(())
-        rounding = self._rounding_of_nothing(least)
+        rounding = self._rounding_of_nothing()
         self.tolerance = TOLERANCE * self.scale + rounding
         self.is_null_perfect = rounding > TOLERANCE * self.scale
         self.scale = self.tolerance / TOLERANCE  # what amounts are measured by
 
-    def _rounding_of_nothing(self, least: float) -> float:
+    def _rounding_of_nothing(self) -> float:
         """What is no gain at all, where the null loss is all but 0.
 
         Where features that are kept separate the classes, the null loss is as small as coefficients are large.
         """
-        nothing = max(float(self.psi(np.zeros((self.d + 1, self.width)))) - least, 0.0)
+        nothing = max(float(self.psi(np.zeros((self.d + 1, self.width)))) - self.infimum, 0.0)
         rounding = self.rounding(self.refits([()])[0].x) + (64 * _EPS) ** 2 * nothing
         unattained = self.case.loss in ("logistic", "poisson", "sigmoid", *CLASSES)
         floor = 1e-9 if unattained else 1e-14 if self.case.loss in MARGINS else 0.0
@@ -338,7 +339,16 @@ class Oracle:
                 break
         for features, fits in whole.items():
             best = min((fit for spanned, fit in fits if spanned >= _DOUBTFUL), key=lambda fit: fit.psi)
-            self.known[features] = replace(best, least=min(fit.psi for _, fit in fits))
+            # A fit that may have stopped early says only that ψ is at most so much.
+            several = self.case.loss in CLASSES  # of nearly dependent columns their fits are not exact
+            sure = [fit.proved and not (several and spanned < _LITTLE[-2]) for spanned, fit in fits]
+            least = min(fit.psi if known else self.infimum for known, (_, fit) in zip(sure, fits, strict=True))
+            self.known[features] = replace(best, least=least)
+            for j in features:  # one more feature cannot raise ψ: a fit that does has stopped early
+                fewer = self.known.get(tuple(i for i in features if i != j))
+                if fewer is not None and fewer.psi < self.known[features].psi:
+                    least = self.infimum if fewer.psi < best.psi - TOLERANCE * self.scale else least
+                    self.known[features] = replace(fewer, least=min(least, fewer.psi))
 
     def _places(self, sets: Sequence[Set]) -> NDArray[np.intp]:
         """Columns of each set, the intercept first; −1 where there are fewer."""

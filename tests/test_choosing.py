@@ -20,7 +20,7 @@ from tests.extent import LONG
 GRID = [1, 2, 4]
 
 
-def data(task: str = "squared", seed: int = 0, n: int = 90, d: int = 8):
+def data(task: str = "squared", seed: int = 0, n: int = 60, d: int = 5):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d))
     return X, targets(task, X, rng)
@@ -353,7 +353,7 @@ def test_a_class_that_a_training_part_does_not_have_is_told():
 
 def test_a_fold_without_any_class_of_its_training_part_is_refused():
     X, y = data()
-    y = np.where(np.arange(y.size) < 30, "a", np.where(np.arange(y.size) % 2, "b", "c"))
+    y = np.where(np.arange(y.size) < y.size // 3, "a", np.where(np.arange(y.size) % 2, "b", "c"))
     with pytest.raises(InvalidInputError, match="none of the classes"):
         SparseClassifierCV(n_features=[1, 2], cv=KFold(3)).fit(X, y)
 

@@ -21,7 +21,7 @@ def fitted(X, label, weight, x=None):
     model = MultinomialModel(X, label, weight, fit_intercept=True)
     columns = np.column_stack([X, np.ones(len(X))])
     start = np.zeros(model.dimension) if x is None else x
-    x, _ = class_fit(model.over(columns), columns, np.array([X.shape[1]]), start, 1e-13)
+    x, *_ = class_fit(model.over(columns), columns, np.array([X.shape[1]]), start, 1e-13)
     return model.value_and_gradient(x)[0], x
 
 

@@ -226,9 +226,11 @@ def test_long_passes_are_cut_into_pieces_without_a_seam():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((2**14, 600), dtype=np.float32)  # more than two pieces of 2^22
     x, r = rng.standard_normal(600), rng.standard_normal(2**14)
-    want, back = X.astype(np.float64) @ x, X.T.astype(np.float64) @ r
+    double = X.astype(np.float64)
+    want, back = double @ x, double.T @ r
     by_rows, by_columns = as_design(X), as_design(np.asfortranarray(X))
-    sparse = as_design(scipy.sparse.csr_array(X))
+    places = np.tile(np.arange(600, dtype=np.int32), 2**14)
+    sparse = as_design(scipy.sparse.csr_array((X.ravel(), places, 600 * np.arange(2**14 + 1, dtype=np.int32))))
     for design in (by_rows, by_columns, sparse):
         assert np.allclose(design.matvec(x), want, rtol=0, atol=1e-11)
         assert np.allclose(design.rmatvec(r), back, rtol=0, atol=1e-11)

@@ -228,8 +228,8 @@ def test_one_standard_error_is_that_of_the_best(sign):
     assert (display.best, display.within_one_standard_error) == (3, 2)
 
 
-def test_scores_are_named_and_losses_drawn_as_losses(diabetes):
-    X, y = diabetes
+def test_scores_are_named_and_losses_drawn_as_losses(noisy):
+    X, y = noisy
     best = SparseRegressorCV(level=[0.5, 2.5], cv=3, scoring="r2").fit(X, y)
     display = CVDisplay.from_estimator(best, show_folds=False)
     assert display.ax_.get_ylabel() == "R² of held-out samples"

@@ -255,14 +255,14 @@ def mixed_indices(X, build):
 
 @pytest.mark.parametrize("build", [sp.csr_matrix, sp.csr_array, sp.csc_matrix, sp.csc_array])
 @pytest.mark.parametrize("form", [halved, backwards, with_zeros, wide_indices, mixed_indices])
-def test_c46_to_c49_c51_c54_any_way_to_store_a_sparse_matrix(form, build):
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_c46_to_c49_c51_c54_any_way_to_store_a_sparse_matrix(way, form, build):
     X = sparse_samples()
-    for way in WAYS:
-        given = form(X, build)
-        model, expected = way().fit(given, way.y), plain_fit(way, X)
-        assert_same_fit(model, expected, 1e-9)
-        np.testing.assert_allclose(model.predict(given), expected.predict(X), rtol=1e-9)
-        np.testing.assert_allclose(model.transform(given).toarray(), expected.transform(X), rtol=1e-12)
+    given = form(X, build)
+    model, expected = way().fit(given, way.y), plain_fit(way, X)
+    assert_same_fit(model, expected, 1e-9)
+    np.testing.assert_allclose(model.predict(given), expected.predict(X), rtol=1e-9)
+    np.testing.assert_allclose(model.transform(given).toarray(), expected.transform(X), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

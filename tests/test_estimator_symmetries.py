@@ -18,7 +18,7 @@ SOFTMAX_PROBLEMS = 100 if os.environ.get("LEVELPROX_LONG_TESTS") else 10
 BUDGETS = {"at most k": {"n_features": 3}, "level": {"level": 2.5, "tol": 1e-10}}
 
 
-def problem(task: str, seed: int = 0, n: int = 70, d: int = 7):
+def problem(task: str, seed: int = 0, n: int = 60, d: int = 5):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d)) + 0.4 * rng.standard_normal((n, 1))
     return X, targets(task, X, rng)

@@ -11,7 +11,7 @@ from levelprox import SparseClassifierCV, SparseRegressorCV
 from levelprox.estimators.choosing import DEFAULT_GRID
 
 
-def data(n: int = 60, d: int = 8, relevant: int = 3) -> tuple[np.ndarray, np.ndarray]:
+def data(n: int = 60, d: int = 5, relevant: int = 3) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d))
     return X, X[:, :relevant].sum(axis=1) + 0.3 * rng.standard_normal(n)
@@ -25,13 +25,13 @@ def edges(model, X, y) -> list[str]:
 
 
 @pytest.mark.parametrize("criterion", ["cv", "bic"])
-@pytest.mark.parametrize("grid", [[0, 1], [0, 1, 2], [1, 2, 3, 4], [3], [0, 8]], ids=str)
+@pytest.mark.parametrize("grid", [[0, 1], [0, 1, 2], [1, 2, 3, 4], [3], [0, 5]], ids=str)
 def test_the_largest_of_a_grid_is_said_just_where_it_was_chosen(criterion, grid):
     X, y = data()
     model = SparseRegressorCV(n_features=grid, criterion=criterion, cv=3)
     seen = edges(model, X, y)
     best = model.best_params_["n_features"]
-    assert best == max(k for k in grid if k <= 3 or grid == [0, 8])
+    assert best == max(k for k in grid if k <= 3 or grid == [0, 5])
     if best == max(grid) and len(grid) > 1 and best < X.shape[1]:
         (text,) = seen
         assert f"the best n_features is {best}, the largest of the grid" in text and "by n_features" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 import json
 import math
@@ -87,8 +88,8 @@ def assert_same(model, loaded, X) -> None:
 
 @pytest.mark.parametrize("task", [task for task in TASKS if LONG or not task.endswith("ovr") or task.startswith("squ")])
 def test_every_loss_comes_back_the_same(task, tmp_path):
-    X, y = data(task)
-    model = fitted(estimator(task, n_features=3), X, y)
+    X, y = data(task, d=5)
+    model = fitted(estimator(task, n_features=2), X, y)
     loaded = there_and_back(model, tmp_path / "file")
     assert_same(model, loaded, X)
     assert same(model.score(X, y), loaded.score(X, y))
@@ -362,12 +363,15 @@ def test_files_of_another_kind_are_refused(tmp_path):
         levelprox.load(tmp_path / "nothing")
 
 
+@functools.cache
+def small_model() -> SparseClassifier:
+    X, y = data(n=30, d=3)
+    return fitted(SparseClassifier(level=1.5), X, y)
+
+
 def forged(change, model=None):
     """The contents of a file whose JSON was changed, and whose checksum is right."""
-    if model is None:
-        X, y = data(n=30, d=3)
-        model = fitted(SparseClassifier(level=1.5), X, y)
-    contents = packed(model)
+    contents = packed(model or small_model())
     about, arrays = dict(contents.metadata), {name: array.copy() for name, array in contents.arrays.items()}
     tree = json.loads(about["model"])
     change(about, tree["dict"], arrays)

@@ -79,14 +79,16 @@ def test_newton_and_spectral_agree(place, loss):
         assert newton.psi <= spectral.psi * (1 + 1e-8)
 
 
-LARGE = np.random.default_rng(6)
-TALL = LARGE.standard_normal((20_000, 40))
-THIN = scipy.sparse.random_array((20_000, 400), density=0.05, rng=LARGE, format="csr")
+def large(storage):
+    rng = np.random.default_rng(6)
+    if storage in ("csr", "csc"):
+        return scipy.sparse.random_array((20_000, 400), density=0.05, rng=rng, format=storage)
+    return np.array(rng.standard_normal((20_000, 40)), order="F" if storage == "F" else "C")
 
 
 @pytest.mark.parametrize("storage", ["C", "F", "csr", "csc", "classes"])
 def test_the_number_of_threads_does_not_show(storage):
-    design = {"F": np.asfortranarray(TALL), "csr": THIN, "csc": THIN.tocsc()}.get(storage, TALL)
+    design = large(storage)
     signal = design @ np.where(np.arange(design.shape[1]) < 8, 1.0, 0.0)
     noise = np.random.default_rng(7).logistic(size=20_000)
     if storage == "classes":

@@ -96,7 +96,7 @@ def plain(regressor, diabetes):
 )
 def test_every_estimator_has_a_page_and_it_says_what_was_fitted(task, mode):
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((50, 4))
+    X = rng.standard_normal((50, 3))
     y = targets(task, X, rng)
     model = estimator(task, n_features=2) if mode == "n_features" else estimator(task, level=1.5, max_iter=30)
     with may_diverge():
@@ -265,7 +265,7 @@ def test_confusion_of_training_and_test_data(wine):
 
 def test_classes_that_no_fit_knows_and_many_classes():
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((200, 4))
+    X = rng.standard_normal((200, 2))
     y = rng.integers(0, 15, 200)
     with may_diverge():
         model = SparseClassifier(n_features=1).fit(X, y)
@@ -279,8 +279,9 @@ def test_classes_that_no_fit_knows_and_many_classes():
 
 
 def test_scores_of_a_model_that_chose(diabetes):
-    model = SparseRegressorCV(n_features=range(4), cv=3).fit(*diabetes)
-    data = parsed(model, *diabetes).data
+    X, y = diabetes[0][:, 2:7], diabetes[1]
+    model = SparseRegressorCV(n_features=range(4), cv=3).fit(X, y)
+    data = parsed(model, X, y).data
     held_out = data["charts"][0]["series"][1]
     assert held_out["name"] == "held out"
     np.testing.assert_allclose(held_out["values"], -model.cv_results_["mean_test_score"], rtol=1e-5)
@@ -291,7 +292,7 @@ def test_scores_of_a_model_that_chose(diabetes):
     assert error == pytest.approx(model.cv_results_["standard_error"][model.best_index_], rel=5e-2)
     assert "3 folds" in tile[2]
     assert data["own"] == model.best_index_
-    wider = parsed(model, *diabetes, n_features=[0, 9]).data
+    wider = parsed(model, X, y, n_features=[0, 5]).data
     assert wider["charts"][0]["series"][1]["values"][-1] is None
     assert ["Held-out score", "–", "not among the budgets tried"] in wider["fits"][-1]["tiles"]
 
@@ -299,7 +300,7 @@ def test_scores_of_a_model_that_chose(diabetes):
 @pytest.fixture(scope="module")
 def chosen():
     X, y = load_breast_cancer(return_X_y=True)
-    X, y = X[:200, :4], y[:200]
+    X, y = X[:200, :3], y[:200]
     with may_diverge():
         auc = SparseClassifierCV(n_features=[1, 2], cv=2, scoring="roc_auc").fit(X, y)
         accuracy = SparseClassifierCV(n_features=[0, 1], cv=2, scoring="accuracy").fit(X, y)
@@ -343,7 +344,7 @@ def test_the_same_page_from_every_container(kind, diabetes, regressor, plain):
 
 @pytest.mark.parametrize("kind", [SparseClassifier, SparseRegressor])
 def test_weights_count_as_repeated_samples(kind, diabetes):
-    X, y = diabetes
+    X, y = diabetes[0][:, 2:6], diabetes[1]
     y = y if kind is SparseRegressor else y > 150
     weight = np.random.default_rng(0).integers(0, 3, y.size).astype(float)
     rows = np.repeat(np.arange(y.size), weight.astype(int))
@@ -360,7 +361,7 @@ def test_weights_count_as_repeated_samples(kind, diabetes):
 
 @pytest.mark.parametrize("kind", [SparseClassifier, SparseRegressor])
 def test_weights_of_test_samples_count_as_repeated_samples(kind, diabetes):
-    X, y = diabetes
+    X, y = diabetes[0][:, 2:6], diabetes[1]
     y = y if kind is SparseRegressor else y > 150
     model = kind(n_features=2).fit(X[:300], y[:300])
     X_test, y_test = X[300:], y[300:]
@@ -380,7 +381,7 @@ def test_weights_of_test_samples_count_as_repeated_samples(kind, diabetes):
 
 
 def test_of_two_classes_the_page_says_which_is_positive(diabetes):
-    X, y = diabetes
+    X, y = diabetes[0][:, 2:6], diabetes[1]
     labels = np.where(y > 150, "high", "low")
     model = SparseClassifier(n_features=1).fit(X, labels)
     words = "Positive coefficients speak for class low, negative ones for class high."
@@ -400,7 +401,7 @@ def test_a_price_that_nobody_looked_for_is_not_shown(regressor, diabetes):
 
 
 def test_fits_of_other_classes_do_not_go_into_one_figure(diabetes):
-    X, y = diabetes
+    X, y = diabetes[0][:, 2:6], diabetes[1]
     three = np.digitize(y, [100, 200])
     model = SparseClassifier(n_features=2).fit(X, three)
     some = three < 2
@@ -452,14 +453,14 @@ def test_fits_that_end_short_are_told_of_once():
 
 def test_a_page_of_very_many_features_is_small():
     rng = np.random.default_rng(0)
-    X = scipy.sparse.random_array((300, 100_000), density=2e-3, format="csc", rng=rng)
+    X = scipy.sparse.random_array((300, 20_000), density=1e-2, format="csc", rng=rng)
     y = X[:, :40] @ rng.standard_normal(40) + 0.01 * rng.standard_normal(300)
     model = SparseRegressor(n_features=2).fit(X, y)
     fits = [copy.copy(model) for _ in range(30)]
     for k, one in enumerate(fits, 3):  # what a larger fit would look like, without the search for it
         one.level_ = float(40 * k)
-        one.coef_ = np.zeros(100_000)
-        one.coef_[rng.choice(100_000, 40 * k, replace=False)] = rng.standard_normal(40 * k)
+        one.coef_ = np.zeros(20_000)
+        one.coef_[rng.choice(20_000, 40 * k, replace=False)] = rng.standard_normal(40 * k)
     source = page(model, X, y, fits=fits, test=(X, y))
     data = Parsed(source).data
     assert max(len(fit["rows"]) for fit in data["fits"]) == 100

@@ -77,7 +77,7 @@ def test_levels_far_beyond_what_all_features_cost():
 def test_the_last_level_is_as_good_as_a_single_fit():
     """It is one of the levels that are solved by continuation, too."""
     for seed in range(2):
-        problem = Problem(model(seed=seed), MCP.from_threshold(0.1), 6.5)
+        problem = Problem(model(seed=seed, d=20), MCP.from_threshold(0.1), 6.5)
         found = path(problem, np.arange(1.5, 7.0))
         assert found.losses[-1] <= solve(problem).psi * (1 + 1e-6)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,8 +22,11 @@ from levelprox.restriction import How
 from levelprox.subsolvers import Newton
 from levelprox.surrogate import surrogate_by_name
 from tests import children
+from tests.brute_force import objective_of
+from tests.independent_refits import Oracle
 from tests.registries import LOSSES, targets_of
 from tests.subset_cases import table, weighted
+from tests.subset_problems import case
 
 EXAMPLES = 1000 if os.environ.get("LEVELPROX_LONG_TESTS") else 60
 SMOOTH = [loss for loss in LOSSES if loss.smooth]
@@ -108,6 +113,66 @@ def test_a_fit_that_is_not_below_a_value_never_is(seed, loss, share, plain):
         assert true >= below - slack
     else:
         assert fit.psi == pytest.approx(true, abs=slack)
+
+
+@pytest.mark.filterwarnings("ignore:X holds integers beyond")
+@pytest.mark.parametrize("kind", ["plain", "far", "twins", "extreme_weights", "powers", "separable"])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "gamma", "huber", "squared_hinge"])
+def test_lower_bounds_of_fits_to_hard_columns_are_true(loss, kind):
+    """No fit is given up above what is possible over its features, and none has a lower bound above that."""
+    for seed in range(2000, 2000 + EXAMPLES // 10):
+        problem = replace(case(seed, loss, kind), nonnegative=None, standardize=None, keep=())
+        oracle, objective = Oracle(problem), objective_of(problem)
+        refits, nothing = refits_of(objective)
+        for features in itertools.permutations(range(min(oracle.d, 4)), 2):
+            one, two = (np.unique([*some, *objective.exempt]).astype(np.intp) for some in (features[:1], features))
+            near, best = refits(one, nothing), oracle.refits([features])[0]
+            possible = best.psi + oracle.rounding(best.x)
+            for share in 1e-3, 0.3:
+                below = possible + share * max(near.psi - possible, 0.0) + oracle.tolerance
+                fit = refits(two, near, below)
+                assert fit is not None, f"seed {seed}, {features}: not below {below}, but {possible} is possible"
+                assert fit.lower_bound <= possible + oracle.tolerance, f"seed {seed}, {features}"
+
+
+def least_squares_fit(columns, b, below):
+    """The end of the compiled fit of the squared loss, ψ and a lower bound of it."""
+    fits = _kernels.ColumnFits("squared", 0.0, 0.0, 0.0, b, None, None)
+    columns = [np.ascontiguousarray(column) for column in np.transpose(columns)]
+    end, _, psi, _, _, gap, resolution = fits.fit(columns, [None] * len(columns), [0.0] * len(columns), 1e-9, below)
+    return end, psi, psi - gap - resolution
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_column_with_a_large_mean_does_not_hide_what_others_differ_by(seed):
+    rng = np.random.default_rng(seed)
+    base, other, far = rng.standard_normal((3, 30))
+    twin = base + 1e-6 * other
+    columns = np.column_stack([np.ones(30), 1e10 + far, base, twin])
+    end, psi, _ = least_squares_fit(columns, (twin - base) * 1e6, 0.5)
+    assert end != "not below" and psi <= 1e-9
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nothing_is_claimed_of_columns_that_are_left_out_of_a_basis(seed):
+    """Next to an entry of 1e7 a difference of 1e-6 is less than 1e-12 of the length."""
+    rng = np.random.default_rng(seed)
+    base, other = rng.standard_normal((2, 30))
+    base[0] = 1e7
+    twin = base + 1e-6 * other
+    end, _, bound = least_squares_fit(np.column_stack([base, twin]), (twin - base) * 1e6, 0.5)
+    assert end != "not below" and (end == "failed" or bound <= 1e-6)
+
+
+@pytest.mark.parametrize("times", [2, 20, 150])
+def test_nearly_perfect_fits_of_twins_are_not_given_up_by_rounding(times):
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        base = rng.standard_normal(30)
+        columns = np.column_stack([base, base + 10 ** rng.uniform(-3.3, -2.5) * rng.standard_normal(30)])
+        b = columns @ [301.0, -300.0] + 10 ** rng.uniform(-6, -4) * rng.standard_normal(30)
+        attained = np.mean((b - columns @ np.linalg.lstsq(columns, b, rcond=None)[0]) ** 2)
+        assert least_squares_fit(columns, b, times * attained)[0] != "not below", seed
 
 
 @pytest.mark.parametrize(("concordance", "loss"), [(0.0, "squared"), (1.0, "logistic")])

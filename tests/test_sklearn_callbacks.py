@@ -57,7 +57,8 @@ class Propagated(Recorder):
 
 @pytest.fixture(scope="module")
 def diabetes():
-    return load_diabetes(return_X_y=True)
+    X, y = load_diabetes(return_X_y=True)
+    return X[:, 2:7], y
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)

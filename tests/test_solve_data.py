@@ -149,7 +149,7 @@ def test_c37_rows_weighted_twice_are_rows_repeated():
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_c84_two_threads_may_share_one_model(order):
     rng = np.random.default_rng(9)
-    X = np.array(rng.standard_normal((4000, 40)), order=order)
+    X = np.array(rng.standard_normal((4000, 12)), order=order)
     problem = Problem(LinearModel(X, np.sign(X[:, 0] + rng.standard_normal(4000)), "logistic"), MCP, 3.5)
     alone = solve(problem)
     with ThreadPoolExecutor(4) as pool:
@@ -268,11 +268,11 @@ def test_c25_c59_a_wide_level_gives_the_plain_fit_with_sparse_and_float32_data()
 
 
 def test_c56_many_empty_columns_cost_little():
-    X = scipy.sparse.csr_array(([1.0, 2.0, 3.0], ([0, 1, 2], [5, 77, 500_000])), shape=(3, 2**19))
+    X = scipy.sparse.csr_array(([1.0, 2.0, 3.0], ([0, 1, 2], [5, 77, 125_000])), shape=(3, 2**17))
     began = time.process_time()
     result = solve(Problem(LinearModel(X, [1.0, 2.0, 3.0]), MCP, 1.5))
     assert result.success
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 1.25
 
 
 def test_a_wide_level_with_signs_gives_nonnegative_least_squares():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import signal
@@ -27,31 +28,35 @@ LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 # Large enough for several chunks and pieces, in each of the ways in which a pass is cut: long slices, short slices,
 # very few slices, and slices of very different lengths.
 RNG = np.random.default_rng(0)
-LARGE = {
-    "dense C": RNG.standard_normal((900, 700)),
-    "dense C long": RNG.standard_normal((70, 9001)),
-    "dense C short": RNG.standard_normal((90_001, 7)),
-    "dense F": np.asfortranarray(RNG.standard_normal((900, 700))),
-    "dense F long": np.asfortranarray(RNG.standard_normal((9001, 70))),
-    "dense F short": np.asfortranarray(RNG.standard_normal((7, 90_001))),
-    "dense C float32": RNG.standard_normal((700, 900), dtype=np.float32),
-    "CSR": csr(scipy.sparse.random_array((20_000, 3000), density=0.01, rng=RNG)),
-    "CSR wide": csr(scipy.sparse.random_array((3000, 50_000), density=0.004, rng=RNG)),
-    "CSC": csc(scipy.sparse.random_array((3000, 20_000), density=0.01, rng=RNG)),
-    "CSC float32 int64": with_indices(
-        csc(scipy.sparse.random_array((3000, 20_000), density=0.01, rng=RNG)).astype(np.float32), np.int64, np.int64
+BUILT = {
+    "dense C": lambda rng: rng.standard_normal((900, 700)),
+    "dense C long": lambda rng: rng.standard_normal((70, 9001)),
+    "dense C short": lambda rng: rng.standard_normal((90_001, 7)),
+    "dense F": lambda rng: np.asfortranarray(rng.standard_normal((900, 700))),
+    "dense F long": lambda rng: np.asfortranarray(rng.standard_normal((9001, 70))),
+    "dense F short": lambda rng: np.asfortranarray(rng.standard_normal((7, 90_001))),
+    "dense C float32": lambda rng: rng.standard_normal((700, 900), dtype=np.float32),
+    "CSR": lambda rng: csr(scipy.sparse.random_array((20_000, 3000), density=0.01, rng=rng)),
+    "CSR wide": lambda rng: csr(scipy.sparse.random_array((3000, 50_000), density=0.004, rng=rng)),
+    "CSC": lambda rng: csc(scipy.sparse.random_array((3000, 20_000), density=0.01, rng=rng)),
+    "CSC float32 int64": lambda rng: with_indices(
+        csc(scipy.sparse.random_array((3000, 20_000), density=0.01, rng=rng)).astype(np.float32), np.int64, np.int64
     ),
+    "CSR uneven": lambda rng: uneven(rng),
 }
 
 
-def uneven() -> scipy.sparse.csr_array:
+@functools.cache
+def large(name: str):
+    """The data of a name; they take long to draw, and not every process needs them."""
+    return BUILT[name](np.random.default_rng(0))
+
+
+def uneven(rng) -> scipy.sparse.csr_array:
     """Rows of 0 to 40,000 entries."""
     sizes = np.array([0, 40_000, 0, 0, 1, 39_999, *([0] * 500), *([170] * 1500)])
-    indices = np.concatenate([RNG.choice(40_000, size, replace=False) for size in sizes])
-    return csr((RNG.standard_normal(indices.size), indices, np.append(0, np.cumsum(sizes))), shape=(sizes.size, 40_000))
-
-
-LARGE["CSR uneven"] = uneven()
+    indices = np.concatenate([rng.choice(40_000, size, replace=False) for size in sizes])
+    return csr((rng.standard_normal(indices.size), indices, np.append(0, np.cumsum(sizes))), shape=(sizes.size, 40_000))
 
 
 def everything(design: Design) -> dict[str, bytes]:
@@ -82,20 +87,20 @@ def everything(design: Design) -> dict[str, bytes]:
     return {name: value.tobytes() for name, value in results.items()}
 
 
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", BUILT)
 def test_the_number_of_threads_does_not_show_in_the_bits(name):
     seen = []
     for threads in (1, 2, 3):
         with threadpool_limits(threads):
             assert _kernels.thread_count() == threads
-            seen.append(everything(as_design(LARGE[name])))
+            seen.append(everything(as_design(large(name))))
     for result in seen[0]:
         assert seen[0][result] == seen[1][result] == seen[2][result], result
 
 
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", BUILT)
 def test_large_passes_equal_numpy(name):
-    X = LARGE[name]
+    X = large(name)
     design = as_design(X)
     X = X.astype(np.float64)
     squares = X * X
@@ -147,7 +152,7 @@ def test_every_design_is_the_same_with_any_number_of_threads(name):
 
 def test_checks_of_large_data_find_the_first_fault():
     for name in ("dense C", "dense F", "CSR uneven"):
-        X = LARGE[name].copy()
+        X = large(name).copy()
         values = X.data if scipy.sparse.issparse(X) else X.T.reshape(-1) if name == "dense F" else X.reshape(-1)
         values[[5, values.size // 2, -1]] = np.nan, np.inf, np.nan
         if name == "dense F":
@@ -155,17 +160,17 @@ def test_checks_of_large_data_find_the_first_fault():
         for threads in (1, 3):
             with threadpool_limits(threads), pytest.raises(InvalidInputError, match=r"contains NaN .* \(3 in total\)"):
                 as_design(X)
-    X = LARGE["CSR uneven"].copy()
+    X = large("CSR uneven").copy()
     X.indices = X.indices.copy()
     X.indices[[100_000, -1]] = X.shape[1], -1
     for threads in (1, 3):
         with threadpool_limits(threads), pytest.raises(InvalidInputError, match="has column index 40000, outside"):
             as_design(X)
-    twice = LARGE["CSR uneven"].copy()
+    twice = large("CSR uneven").copy()
     last = slice(*twice.indptr[-2:])
     twice.indices[last][1] = twice.indices[last][0]
     with threadpool_limits(2):
-        kernel = as_design(LARGE["CSR uneven"]).kernel
+        kernel = as_design(large("CSR uneven")).kernel
         assert not any(kernel.has_duplicates() for _ in range(10))
         assert all(as_design(twice).stored == twice.indices.size - 1 for _ in range(10))
 
@@ -195,7 +200,7 @@ def _product_in_a_child(X: np.ndarray) -> tuple[int, bytes]:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_is_serial_and_does_not_hang():
-    X = LARGE["dense C"]
+    X = large("dense C")
     with threadpool_limits(3):
         want = as_design(X).rmatvec(np.ones(X.shape[0])).tobytes()  # starts the threads that the child will not have
         with multiprocessing.get_context("fork").Pool(2) as pool:

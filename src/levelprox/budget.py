@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from levelprox.blas import one_blas_thread
 from levelprox.constraints import MCP
 from levelprox.distant_search import DistantSearch
 from levelprox.errors import InvalidInputError
@@ -78,7 +79,9 @@ def best_subset(
     prove : bool, default=False
         Whether to examine all exchanges whatever that takes. By default all are where there are at most 1e5 and the
         refits that bounds leave to do are not much work; else as many as are, and at least the 50 most promising ones.
-        For the squared loss all are always. For losses with kinks the 50 most promising are by default.
+        For the squared loss all are always. For losses with kinks the 50 most promising are by default. Of a softmax
+        model, or a loss with kinks, of more than 16 classes fewer may be: the work of a search is bounded there.
+        `Subset.exchanges` and `Subset.additions` count what was examined.
     start : array-like of int or bool, optional
         Features, by index or mask, to begin with: exchanges then begin from these alone, which is fast where they are
         nearly the best ones. The answer then depends on them, and may be worse than without. Of more than k the most
@@ -104,6 +107,10 @@ def best_subset(
     ConvergenceWarning
         When `time_limit` or `max_iter` ended the search, when the fit misses 100 tol, and when the loss has no
         minimiser over the features found (separable data): with the figures and the remedy.
+
+    Notes
+    -----
+    A column whose entries are all subnormal (below 2.3e-308) counts as a column of zeros.
 
     Examples
     --------
@@ -134,7 +141,11 @@ def best_subset(
         held = {"keep": kept, "nonnegative": signs if np.any(signs) else None}
         return identity_without_level(objective, k=count, tol=tol, prove=bool(prove), start=begin, **held)
 
-    with limited(seconds), keeping(checkpoint, resume, identity, KINDS) as journal:
+    with (
+        limited(seconds),
+        one_blas_thread(isinstance(objective, Model)),
+        keeping(checkpoint, resume, identity, KINDS) as journal,
+    ):
         arguments = (count, at_least_zero("tol", tol), bool(prove), watch, begin, journal)
         standardised = _standardised(objective) if kind is Search else None
         if standardised is None:

@@ -89,9 +89,16 @@ class Basis:
 
 
 def class_fit(
-    objective: MultinomialModel, columns: Matrix, ones: NDArray[np.intp], x: Vector, accuracy: float
-) -> tuple[Vector, MultinomialModel]:
-    """Return x that minimises ψ up to `accuracy` of ψ or rounding, and ψ over the basis.
+    objective: MultinomialModel,
+    columns: Matrix,
+    ones: NDArray[np.intp],
+    x: Vector,
+    accuracy: float,
+    finished: bool = False,
+) -> tuple[Vector, MultinomialModel | None, int]:
+    """Return x that minimises ψ up to `accuracy` of ψ or rounding, ψ over the basis, and the number of Newton steps.
+
+    Without a basis, as where no sample that has weight has an entry, x is 0, and None takes the place of ψ.
 
     Parameters
     ----------
@@ -103,16 +110,21 @@ def class_fit(
     x : ndarray of shape (m * K,)
         Where to begin.
     accuracy : float
+    finished : bool
+        Whether to take as many steps with many classes as with few.
     """
     K, share = objective.width, objective.share
     basis = Basis(columns, share, ones)
+    if not basis.kept.size:
+        return np.zeros_like(x), None, 0
     model = objective.over(np.asfortranarray(basis.columns))
     W = basis.inside(share, objective.moved(x))
     if not model.value_of(model.margins(W.ravel())) <= model.value_of(model.origin):
         W = np.zeros_like(W)
     w = _nearly_minimised(model, W.ravel(), accuracy) if W.size > _MANY else W.ravel()
-    W = _minimised(model, w, accuracy).reshape(-1, K)
-    return basis.outside(W).ravel(), model
+    few = W.size > _MANY and K > _MANY_CLASSES and not finished
+    w, steps = _minimised(model, w, accuracy, _FEW_STEPS if few else _STEPS)
+    return basis.outside(w.reshape(-1, K)).ravel(), model, steps
 
 
 def _nearly_minimised(model: MultinomialModel, w: Vector, accuracy: float) -> Vector:
@@ -143,19 +155,23 @@ def _nearly_minimised(model: MultinomialModel, w: Vector, accuracy: float) -> Ve
     return best[1]
 
 
-def _minimised(model: MultinomialModel, w: Vector, accuracy: float) -> Vector:
-    """Return where Newton steps from w end."""
+def _minimised(model: MultinomialModel, w: Vector, accuracy: float, most: int) -> tuple[Vector, int]:
+    """Return where Newton steps from w end, and how many there were."""
     K = model.width
     typical = (K - 1) / K**2
     z = model.margins(w)
     psi, ridge, many = model.value_of(z), _RIDGE, w.size > _MANY
     gone = _GONE * model.value_of(model.origin) if many else -math.inf
-    for _ in range(_FEW_STEPS if many and K > _MANY_CLASSES else _STEPS):
+    steps = 0
+    for _ in range(most):
+        if many and seconds_left() <= 0:
+            raise TimeLimitError
         if many and psi > gone and (scale := _separating_scale(model, z, gone)) > 1:
             w, z = scale * w, scale * z
             psi = model.value_of(z)
         if psi <= gone:
             break
+        steps += 1
         gradient, hessian = model.gradient_of(z), model.hessian_of(z)
         along, step, foretold = _direction(model, gradient, hessian, ridge * typical)
         if not foretold > max(accuracy, _SHOWS) * abs(psi):
@@ -181,7 +197,7 @@ def _minimised(model: MultinomialModel, w: Vector, accuracy: float) -> Vector:
         psi = model.value_of(z)
         if not psi < last:
             break
-    return w
+    return w, steps
 
 
 def _separating_scale(model: MultinomialModel, z: Matrix, gone: float) -> float:

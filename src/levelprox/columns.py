@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.objectives import Model
+from levelprox.objectives.by_class import ByClass
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
@@ -86,8 +87,7 @@ class Columns:
             n = self.objective.n_margins
             yield from (column.dense(n) for column in self(features))
         else:
-            part = self.objective.restrict(features)
-            yield from (part.moved(unit) for unit in _units(part.dimension))
+            yield from _moves(self.objective.restrict(features))
 
     def fit_in(self, features: Features) -> bool:
         """Whether these are few features, whose columns can be kept."""
@@ -102,10 +102,24 @@ class Columns:
 
     def _look_up(self, missing: list[int]) -> None:
         part, width = self.objective.restrict(np.array(missing, np.intp)), self.objective.width
-        units = _units(part.dimension)
+        moves = _moves(part)
         for j in missing:
-            self.known[j] = [Column.of(part.moved(unit)) for unit in islice(units, width)]
+            self.known[j] = [Column.of(move) for move in islice(moves, width)]
             self.kept += sum(column.values.size for column in self.known[j])
+
+
+def _moves(part: Model) -> Iterator[Vector]:
+    """How margins move with each coordinate; with several classes one product serves all coordinates of a feature."""
+    if not isinstance(part, ByClass):
+        yield from (part.moved(unit) for unit in _units(part.dimension))
+        return
+    n, width = part.design.shape[0], part.width
+    for unit in _units(part.dimension // width):
+        column = part.design.matvec(unit)
+        for k in range(width):
+            move = np.zeros((n, width), order=part.margin_order)
+            move[:, k] = column
+            yield move
 
 
 def _units(dimension: int) -> Iterator[Vector]:

@@ -311,7 +311,8 @@ class DistantSearch:
         stationarity = float(np.max(np.where(held, np.maximum(-slope, 0), np.abs(slope)), initial=0.0))
         stationarity /= self.null.scale
         outside = problem.n_features - problem.exempt.size - support.size
-        exchanges = Exchanges(min(self.shown, support.size * outside), support.size * outside)
+        total, local = support.size * outside, self.objective.convex_start is not None
+        exchanges = Exchanges(min(self.shown, total), total, local)
         figures = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}"
         status, message = self.watch.conclude(ended, figures, self.objective, x, stationarity, self.tol)
         return Subset(

@@ -20,7 +20,7 @@ from levelprox.null_fit import NullFit
 from levelprox.objectives import LinearModel, OneVsRestModel
 from levelprox.problem import Problem
 from levelprox.refit import Fit
-from levelprox.vertex import minimised
+from levelprox.vertex import Coordinates, minimised
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
@@ -74,8 +74,9 @@ class ExactRefits:
         begin = np.zeros((features.size, width))
         begin[np.isin(features, near.features)] = near.x.reshape(-1, width)[np.isin(near.features, features)]
         signs = self.problem.must_be_nonnegative()[features] if width == 1 else np.zeros(features.size, np.bool_)
+        coordinates = dict[float, Coordinates]()  # of all classes
         found = [
-            minimised(part, columns, signs, np.ascontiguousarray(begin[:, k]), seconds_left)
+            minimised(part, columns, signs, np.ascontiguousarray(begin[:, k]), seconds_left, coordinates)
             for k, part in enumerate(self.parts)
         ]
         x = np.stack([one.x for one in found], axis=1).ravel()

@@ -33,9 +33,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
-from levelprox.objectives import Model
+from levelprox.objectives import Model, OneVsRestModel
 from levelprox.problem import Problem
-from levelprox.refit import Fit
+from levelprox.refit import Fit, by_class
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -57,6 +57,8 @@ def inverse_hessian(part: Model, fit: Fit) -> Matrix:
 
 
 def _inverse(hessian: Matrix, objective: Model) -> Matrix:
+    if isinstance(objective, OneVsRestModel):
+        return _inverse_by_class(hessian, objective.width)
     if not objective.only_contrasts:
         return _regularised_inverse(hessian)
     width = objective.width
@@ -64,13 +66,26 @@ def _inverse(hessian: Matrix, objective: Model) -> Matrix:
     return np.asarray(contrasts @ _regularised_inverse(contrasts.T @ hessian @ contrasts) @ contrasts.T, np.float64)
 
 
+def _inverse_by_class(hessian: Matrix, width: int) -> Matrix:
+    """Where classes are fitted one by one, H is 0 between them: small inverses in place of a large one."""
+    m, classes = hessian.shape[0] // width, np.arange(width)
+    inverse = np.zeros((m, width, m, width))
+    inverse[:, classes, :, classes] = _regularised_inverse(by_class(hessian, width))
+    return inverse.reshape(hessian.shape)
+
+
 def _regularised_inverse(hessian: Matrix) -> Matrix:
-    """In units in which the diagonal is 1: a small unit of a column is not yet dependence on the others."""
-    diagonal = np.diagonal(hessian)
+    """In units in which the diagonal is 1: a small unit of a column is not yet dependence on the others.
+
+    Of one matrix, or of several of shape (…, m, m).
+    """
+    diagonal = np.diagonal(hessian, axis1=-2, axis2=-1)
     unit = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    hessian = unit[:, None] * ((hessian + hessian.T) / 2) * unit
-    hessian[np.diag_indices_from(hessian)] *= 1 + _RIDGE
-    return np.asarray(unit[:, None] * np.linalg.pinv(hessian, hermitian=True) * unit, np.float64)
+    hessian = unit[..., :, None] * ((hessian + hessian.swapaxes(-2, -1)) / 2) * unit[..., None, :]
+    own = np.arange(hessian.shape[-1])
+    hessian[..., own, own] *= 1 + _RIDGE
+    inverse = np.linalg.pinv(hessian, hermitian=True)
+    return np.asarray(unit[..., :, None] * inverse * unit[..., None, :], np.float64)
 
 
 def _contrasts(width: int) -> Matrix:
@@ -208,7 +223,11 @@ class Exchange:
             self.condition = condition(hessian) if width == 1 else math.inf
             self.K = _inverse(hessian, problem.objective)
             self.cross, self.B = cross, cross @ self.K
-            spanned = np.einsum("jas,jbs->jab", self.B.reshape(d, width, -1), cross.reshape(d, width, -1))
+            by_feature = self.B.reshape(d, width, -1), cross.reshape(d, width, -1)
+            if width == 1:
+                spanned = np.einsum("jas,jbs->jab", *by_feature)
+            else:
+                spanned = by_feature[0] @ by_feature[1].swapaxes(1, 2)
         else:
             inverse, self.condition = _inverse_coordinates(basis)
             self.K, self.B, self.cross = inverse.T @ inverse, cross @ inverse, cross @ basis.T

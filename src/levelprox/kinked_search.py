@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from levelprox.exact_refit import ExactFit, ExactRefits
 from levelprox.exchange import Exchange
 from levelprox.journal import Journal
-from levelprox.limits import TimeLimitError, end_now, finishing, interrupted
+from levelprox.limits import end_now, finishing, interrupted
 from levelprox.null_fit import NullFit, null_fit, null_fit_in_time
 from levelprox.objectives import LinearModel, Model, OneVsRestModel
 from levelprox.pieces import pieces_of
@@ -49,6 +49,8 @@ _ROUGH = 1e-6  # how well the envelope is fitted
 _ENUMERATED = 64  # sets, times classes, up to which all of them are refitted
 _EXCHANGES = 50  # refits of exchanges where not all of them are asked for
 _ADDITIONS = 100  # refits of additions where not all of them are asked for
+_MANY_CLASSES, _CLASS_REFITS = 16, 4000  # beyond so many classes, so many refits of one class in a search
+_LEAST = 8  # refits of additions where none are left
 _LOWER = 1e-10  # of ψ: less is not an improvement
 _CHECKED = 2.5e-7  # of ψ at the null fit: the error of a refit that shows something
 _SECOND = 0.25  # that the certificate may take at the end, where there is no time left
@@ -250,9 +252,8 @@ class KinkedSearch:
         if columns is not None and isinstance(self.objective, OneVsRestModel):
             smooth = self.objective.with_loss(loss).over(cast(Matrix, columns.design))
         watch = Watch(self.watch.left(), self.watch.max_iter - self.watch.step, self._is_to_stop)
-        search = Search(
-            replace(self.problem, objective=smooth), self.k, _ROUGH, False, watch, self.start, pieces=self.pieces
-        )
+        problem, brief = replace(self.problem, objective=smooth), len(self.refits.parts) > _MANY_CLASSES
+        search = Search(problem, self.k, _ROUGH, False, watch, self.start, pieces=self.pieces, brief=brief)
         search.begin()
         return search
 
@@ -300,7 +301,8 @@ class KinkedSearch:
     def _added(self, fit: ExactFit, candidates: Features, larger: dict[int, ExactFit]) -> ExactFit | None:
         """Add each of the first candidates; return the best result where there is room for it and ψ falls."""
         room = self.problem.counted(fit.features).size < self.k
-        candidates = candidates if self.prove or room else candidates[:_ADDITIONS]
+        most = int(min(_ADDITIONS, max(_LEAST, self._refits_left())))
+        candidates = candidates if self.prove or room else candidates[:most]
         best: ExactFit | None = None
         self.multiplier = 0.0
         for tried, j in enumerate(candidates.tolist()):
@@ -310,7 +312,7 @@ class KinkedSearch:
             if fit.psi - new.psi > self.multiplier and self._is_lower(new, fit):
                 self.multiplier, self.addition, best = fit.psi - new.psi, j, new
             larger[j] = replace(new, margins=np.empty(0), slopes=())
-            if room and best is not None and tried + 1 >= _ADDITIONS:
+            if room and best is not None and tried + 1 >= most:
                 break
         return best if room else None
 
@@ -329,7 +331,7 @@ class KinkedSearch:
                         self.examined += 1
                     else:
                         left.append((-float(gains[row, column]), i, j))
-        left = sorted(left) if self.prove else sorted(left)[:_EXCHANGES]
+        left = sorted(left) if self.prove else sorted(left)[: int(min(_EXCHANGES, self._refits_left()))]
         for tried, (_, i, j) in enumerate(left):
             self.watch.done = (1 + tried / len(left)) / 2
             features = np.setdiff1d(larger[j].features, fit.features[[i]])
@@ -342,6 +344,12 @@ class KinkedSearch:
             else:
                 self.examined += 1
         return None
+
+    def _refits_left(self) -> float:
+        """Return how many refits are left to examinations: with many classes each of them takes long."""
+        width = len(self.refits.parts)
+        many = width > _MANY_CLASSES and not self.prove
+        return max(_CLASS_REFITS // width - self.watch.n_refits, 0) if many else math.inf
 
     def _promising(self, fit: Fit, outside: Features) -> tuple[Features, Matrix]:
         """Estimate gains by the envelope, unless all of them are computed exactly.
@@ -443,22 +451,17 @@ class KinkedSearch:
         multiplier, addition = self.multiplier, self.addition
         x = np.zeros(problem.dimension)
         x[problem.coordinates(fit.features)] = fit.x
-        psi, stationarity, unknown = fit.psi, math.inf, "; there was no time to recompute its figures"
-        try:
-            with finishing():
-                if self.null.examined:
-                    psi = self.null.reported(self.objective, x, self.objective.value_and_gradient(x)[0])
-                    stationarity = self.refits.stationarity(fit, self.null, max(_SECOND, self.watch.left()))
-                    unknown = ""
-        except TimeLimitError:
-            pass
-        except KeyboardInterrupt:
-            ended = Status.INTERRUPTED
-            end_now()
+
+        def figures() -> tuple[float, float]:
+            psi = self.null.reported(self.objective, x, self.objective.value_and_gradient(x)[0])
+            return psi, self.refits.stationarity(fit, self.null, max(_SECOND, self.watch.left()))
+
+        recomputed = self.watch.recomputed(ended, fit.psi, figures if self.null.examined else None)
+        ended, psi, stationarity, unknown = recomputed
         support = problem.counted(np.flatnonzero(problem.sizes(x)))
         exchanges = Exchanges(self.examined, self._total())
-        figures = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}{unknown}"
-        status, message = self.watch.conclude(ended, figures, self.objective, x, stationarity, self.tol)
+        summary = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}{unknown}"
+        status, message = self.watch.conclude(ended, summary, self.objective, x, stationarity, self.tol)
         return Subset(
             x,
             psi,

@@ -15,6 +15,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import budget, run_state
+from levelprox.blas import one_blas_thread
 from levelprox.budget import best_subset
 from levelprox.carried import Levels, Solution, one_by_one
 from levelprox.certificate import Certificate
@@ -24,7 +25,7 @@ from levelprox.identity import identity_of, identity_without_level
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.journal import Journal, keeping
 from levelprox.limits import limited
-from levelprox.objectives import Objective
+from levelprox.objectives import Model, Objective
 from levelprox.pieces import pieces_of
 from levelprox.problem import Problem
 from levelprox.result import CUT_SHORT, Status
@@ -154,7 +155,11 @@ def path(
     def identity() -> dict[str, str]:
         return identity_of(problems[-1], levels=np.array([one.level for one in problems]), tol=tol, start=start)
 
-    with limited(seconds), keeping(checkpoint, resume, identity, KINDS) as journal:
+    with (
+        limited(seconds),
+        one_blas_thread(isinstance(problem.objective, Model)),
+        keeping(checkpoint, resume, identity, KINDS) as journal,
+    ):
         if choose("auto", problem.objective).on_working_sets:
             found, n_grad = Levels(problems, tol, seconds, journal)(continuation)
         else:

@@ -46,6 +46,7 @@ _ARMIJO = 1e-4
 _SHORTEST = 2.0**-10  # of a Newton step
 _NOISE = 32 * float(np.finfo(np.float64).eps)  # of the absolute sum of a component of the gradient
 _LAST_STEPS = 3
+_CORRECTIONS = 2  # of slopes
 _ROUGH = 1e-3  # of the gradient of the null fit, where a convex loss is but a start
 _EQUAL = 1e-10  # of ψ
 _CLOSE = 1e-8  # of ψ
@@ -113,6 +114,11 @@ class Refits:
     how : How
     columns : Columns, optional
         Of the same features, where they are at hand.
+
+    Attributes
+    ----------
+    factorised : int
+        m³ for each Newton step of a softmax model over m coordinates.
     """
 
     def __init__(self, problem: Problem, how: How, columns: Columns | None = None) -> None:
@@ -122,6 +128,7 @@ class Refits:
         convex = objective.convex_start
         self.convex = None if convex is None else Refits(replace(problem, objective=convex), how, self.columns)
         self.compiled: list[_kernels.ColumnFits] = []
+        self.factorised = 0
         self.signs = problem.must_be_nonnegative()
         self.noise = objective.column_noise() if isinstance(objective, LinearModel) else None
         convex_part = isinstance(objective, LinearModel) and objective.loss.weak_convexity == 0
@@ -231,7 +238,8 @@ class Refits:
                 return end, None
             together = end if end == "failed" else together
             fits.append(Fit(features, x, psi, margins, hessian, gap, resolution))
-            below -= psi  # a margin loss is nowhere negative: the other classes may have what is left
+            # A margin loss is nowhere negative: the other classes may have what this one is sure to leave.
+            below -= max(psi - gap - resolution, 0.0)
         return together, fits[0] if len(fits) == 1 else _together(fits)
 
     def _stored(self, features: Features) -> tuple[list[Vector], list[NDArray[np.int64] | None]]:
@@ -274,16 +282,24 @@ class Refits:
                 continue
             refused &= fit.psi >= near.psi
             x, entered = to, -1
-            steepest = self._steepest(features, free | refused, fit.margins)
+            steepest = self._steepest(features, free, refused, fit.margins)
             if steepest is None:
                 return Fit(features, x, fit.psi, fit.margins, None, fit.gap, fit.resolution)
             entered = steepest
             free[entered] = True
         return self._otherwise(features, near, tolerance, accuracy)
 
-    def _steepest(self, features: Features, without: NDArray[np.bool_], margins: Vector) -> int | None:
-        """Return the feature at its bound along which ψ falls fastest, relative to the length of its column."""
-        slope = cast(LinearModel, self.objective).slope_of(margins)
+    def _steepest(
+        self, features: Features, free: NDArray[np.bool_], refused: NDArray[np.bool_], z: Vector
+    ) -> int | None:
+        """Return the feature at its bound along which ψ falls fastest, relative to the length of its column.
+
+        Slopes are those after one more Newton step of the free features: of columns that nearly depend on these, what
+        is left of the gradient of a fit hides which way ψ falls.
+        """
+        objective = cast(LinearModel, self.objective)
+        slope = _orthogonal(self._dense(features[free]), objective.slope_of(z), objective.bend_of(z, True))
+        without = free | refused
         best: tuple[float, int | None] = (0.0, None)
         for place in np.flatnonzero(~without):
             (column,) = self.stored(features[[place]])
@@ -314,7 +330,7 @@ class Refits:
             model = self._with_columns(objective, features)
             several = isinstance(model, MultinomialModel) and model is not objective
             # Where classes are separated in part, more steps only lengthen coefficients, and rounding says by how much.
-            if several and model.width > _MANY_CLASSES and x.size > _MANY_COORDINATES:  # of systems that are dear
+            if several and self.takes_few_steps(x.size):
                 return self._by_class(features, objective, model, x, accuracy)
             found = _by_newton(model, x, tolerance, math.inf if several else accuracy)
             fit = None if found is None else Fit(features, *found, *_gap(model, *found[1:]))
@@ -333,13 +349,35 @@ class Refits:
         hessian = objective.hessian_of(margins, True)
         return Fit(features, end.x, end.psi, margins, hessian, *_gap(objective, end.psi, margins, hessian))
 
-    def _by_class(self, features: Features, objective: Model, model: Model, x: Vector, accuracy: float) -> Fit:
+    def finished(self, fit: Fit) -> Fit:
+        """Return a fit of a softmax model of many classes after as many steps as it takes; others as they are."""
+        features, objective = fit.features, self.objective.restrict(fit.features)
+        model = self._with_columns(objective, features) if self.takes_few_steps(fit.x.size) else objective
+        if model is objective or np.any(self.signs[features]):
+            return fit
+        found = self._by_class(features, objective, model, fit.x, ACCURACY, finished=True)
+        found = replace(found, resolution=found.resolution + rounding_of_margins(objective, found.x, found.margins))
+        return found if found.psi < fit.psi else fit
+
+    def takes_few_steps(self, size: int) -> bool:
+        """Return whether systems of a softmax model over so many coordinates are dear."""
+        several = isinstance(self.objective, MultinomialModel) and self.objective.width > _MANY_CLASSES
+        return several and size > _MANY_COORDINATES
+
+    def _by_class(
+        self, features: Features, objective: Model, model: Model, x: Vector, accuracy: float, finished: bool = False
+    ) -> Fit:
         """Return the fit of a softmax model over columns that are at hand."""
         ones = np.flatnonzero(np.isin(features, self.objective.exempt)).astype(np.intp)
         assert isinstance(model, MultinomialModel)
-        x, basis = class_fit(model, self._dense(features), ones, x, accuracy)
+        x, basis, steps = class_fit(model, self._dense(features), ones, x, accuracy, finished)
+        self.factorised += steps * x.size**3
         z = objective.margins(x)
         psi = objective.value_of(z)
+        if basis is None:
+            return Fit(features, x, psi, z, model.hessian_of(z), 0.0, 0.0)
+        if accuracy >= ROUGH_ACCURACY and self.takes_few_steps(x.size):  # but a step on the way: no eigenvalues for it
+            return Fit(features, x, psi, z, model.hessian_of(z), psi, _LAST_DIGITS * (abs(psi) + _rounding(basis, z)))
         gap, resolution = _gap(basis, psi, z, basis.hessian_of(z))
         return Fit(features, x, psi, z, model.hessian_of(z), min(gap, psi), resolution)
 
@@ -352,6 +390,24 @@ class Refits:
         if isinstance(objective, ByClass) and features.size and self.stored.fit_in(features):
             return objective.over(self._dense(features))
         return objective
+
+
+def _orthogonal(columns: Matrix, slope: Vector, bend: Vector) -> Vector:
+    """Return slopes + bends ∘ (columns @ step), orthogonal to the columns but for rounding."""
+    size = np.sqrt(np.sum(bend[:, None] * columns**2, axis=0))
+    if not columns.size or not np.all(np.isfinite(size) & (size > 0)):
+        return slope
+    scaled = columns / size
+    hessian = scaled.T @ (bend[:, None] * scaled)
+    for _ in range(_CORRECTIONS):
+        try:
+            step = np.linalg.solve(hessian, scaled.T @ slope)
+        except np.linalg.LinAlgError:
+            return slope
+        if not np.all(np.isfinite(step)):
+            return slope
+        slope = slope - bend * (scaled @ step)
+    return slope
 
 
 def _compiled(part: LinearModel) -> _kernels.ColumnFits:
@@ -390,7 +446,7 @@ def _by_newton(
     ridge = np.diag(_RIDGE * np.diagonal(hessian))
     for _ in range(_STEPS):
         flat = float(np.max(np.abs(gradient), initial=0.0)) <= tolerance
-        step = _newton_step(hessian, gradient, ridge, objective.width if objective.only_contrasts else 1)
+        step = _newton_step(objective, hessian, gradient, ridge)
         if step is None:
             return (x, psi, z, hessian) if flat else None
         foretold = -float(np.sum(step * gradient))
@@ -425,12 +481,15 @@ def _gap(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple[floa
     if not np.all(diagonal > 0):
         return math.inf, resolution
     unit = 1 / np.sqrt(diagonal)
-    values, vectors = np.linalg.eigh(unit[:, None] * ((hessian + hessian.T) / 2) * unit)
+    hessian = unit[:, None] * ((hessian + hessian.T) / 2) * unit
+    classes = objective.width if isinstance(objective, OneVsRestModel) else 1
+    values, vectors = np.linalg.eigh(by_class(hessian, classes))
     seen = values > _WELL_CONDITIONED
     if np.count_nonzero(~seen) > (diagonal.size // width if width > 1 else 0):
         return math.inf, resolution  # other directions than those that ψ does not see
-    coordinates = vectors.T @ (unit * gradient)
-    step = -unit * (vectors[:, seen] @ (coordinates[seen] / values[seen]))
+    coordinates = ((unit * gradient).reshape(-1, classes).T[:, None, :] @ vectors)[:, 0, :]
+    scaled = np.where(seen, coordinates / np.where(seen, values, 1.0), 0.0)
+    step = -unit * (vectors @ scaled[:, :, None])[:, :, 0].T.ravel()
     moved = objective.moved(step)
     change = float(np.max(np.ptp(moved, axis=1) if moved.ndim > 1 and width > 1 else np.abs(moved), initial=0.0))
     factor = float(_kernels.self_concordant_factor(np.array([concordance * change]))[0])
@@ -464,7 +523,12 @@ def rounding_of_margins(objective: Model, x: Vector, z: Vector) -> float:
     """Return what an ulp of the terms of each margin does to ψ: Σ_i s_i |ℓ'_i| Σ_j |a_ij x_j| ε / Σ s."""
     design, by_class = cast("LinearModel | ByClass", objective).design, x.reshape(-1, objective.width).T
     size = np.stack([design.row_magnitudes(np.ascontiguousarray(row)) for row in by_class], axis=1)
-    return _EPS * float(np.sum(np.abs(slopes(objective, z).reshape(size.shape)) * size))
+    slope = np.abs(slopes(objective, z).reshape(size.shape))
+    if not objective.smooth:  # next to a kink, the slopes on both of its sides
+        change = _NOISE * size.reshape(z.shape)
+        for sign in -1, 1:
+            slope = np.maximum(slope, np.abs(slopes(objective, z + sign * change).reshape(size.shape)))
+    return _EPS * float(np.sum(slope * size))
 
 
 def slopes(objective: Model, z: Vector) -> Vector:
@@ -485,7 +549,7 @@ def last_digits(objective: Model, x: Vector) -> dict[str, Any]:
     psi, gradient, hessian = objective.value_of(z), objective.gradient_of(z), objective.hessian_of(z, True)
     ridge = np.diag(_RIDGE * np.diagonal(hessian))
     for _ in range(_LAST_STEPS):
-        step = _newton_step(hessian, gradient, ridge, objective.width if objective.only_contrasts else 1)
+        step = _newton_step(objective, hessian, gradient, ridge)
         if step is None:
             break
         new, following, bend = objective.evaluated(z, step, True)
@@ -497,21 +561,31 @@ def last_digits(objective: Model, x: Vector) -> dict[str, Any]:
     return {"x": x, "psi": psi, "margins": z, "hessian": hessian}
 
 
-def _newton_step(hessian: Vector, gradient: Vector, ridge: Vector, width: int) -> Vector | None:
-    """−(H + ridge)⁻¹∇ψ; where ψ sees only differences between `width` coefficients, the shortest step.
+def _newton_step(objective: Model, hessian: Vector, gradient: Vector, ridge: Vector) -> Vector | None:
+    """−(H + ridge)⁻¹∇ψ; where ψ sees only differences between coefficients of classes, the shortest step.
 
     The ridge keeps features apart whose curvature is gone, as where they separate classes. Where ψ does not see all
     classes shifted alike, H is zero in that direction, and what is added there moves nothing.
     """
-    hessian = hessian + ridge
-    if width > 1:
+    hessian, width = hessian + ridge, objective.width
+    if objective.only_contrasts:
         curvature = np.diagonal(hessian).reshape(-1, width).mean(axis=1)
         hessian = hessian + np.kron(np.diag(curvature), np.ones((width, width)))
     try:
-        step = -np.asarray(np.linalg.solve(hessian, gradient), np.float64)
+        if isinstance(objective, OneVsRestModel):
+            solved = np.linalg.solve(by_class(hessian, width), gradient.reshape(-1, width).T[:, :, None])
+            step = -np.asarray(solved[:, :, 0].T.ravel(), np.float64)
+        else:
+            step = -np.asarray(np.linalg.solve(hessian, gradient), np.float64)
     except np.linalg.LinAlgError:
         return None
     return step if np.all(np.isfinite(step)) and np.sum(step * gradient) < 0 else None
+
+
+def by_class(hessian: Matrix, width: int) -> Matrix:
+    """Return the part of H that belongs to each class, of shape (width, m, m): where it is 0 between classes."""
+    m, classes = hessian.shape[0] // width, np.arange(width)
+    return np.asarray(hessian.reshape(m, width, m, width)[:, classes, :, classes])
 
 
 def _bends(objective: Model) -> bool:

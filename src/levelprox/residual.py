@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
+from levelprox.blas import one_blas_thread
 from levelprox.null_fit import NullFit
 from levelprox.objectives import Subgradients
 from levelprox.problem import Problem
@@ -191,7 +192,6 @@ def best_subgradient(
         Whether the multiplier is free; else it is 0.
     """
     from scipy import optimize  # slow to import, and only losses with kinks need it
-    from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
     rows, radius, center = subgradients.rows, subgradients.radius, subgradients.center
     residual, scale = Residual(problem, x, subgradients.gradient(subgradients.guess)), null.scale
@@ -219,8 +219,7 @@ def best_subgradient(
         by_rho = rows.matvec(_pulled_back(problem, off)) * radius / scale
         return value, np.append(by_rho, by_y * unit / scale)
 
-    # Threads of BLAS wait for one another on matrices this small, on a busy machine for seconds.
-    with suppress(TimeoutError), threadpool_limits(1, user_api="blas"):
+    with suppress(TimeoutError), one_blas_thread():
         optimize.minimize(
             gap,
             np.append(subgradients.guess / radius, float(with_level)),

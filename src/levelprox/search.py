@@ -28,7 +28,7 @@ from levelprox.continuation import continued, is_dear
 from levelprox.exchange import costs
 from levelprox.forward import FEW, forward
 from levelprox.journal import Journal
-from levelprox.limits import TimeLimitError, end_now, finishing, interrupted
+from levelprox.limits import interrupted
 from levelprox.null_fit import NullFit, null_fit, null_fit_in_time
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives.by_class import ByClass
@@ -77,6 +77,8 @@ class Search:
     data : LinearModel or ByClass, optional
         ψ over the columns as they are, where `problem` has them standardised (`standardised`): what is returned is in
         its units.
+    brief : bool
+        Whether to leave out the start by continuation.
     """
 
     problem: Problem
@@ -88,6 +90,7 @@ class Search:
     journal: Journal = field(default_factory=Journal)
     pieces: Pieces = field(default_factory=Directly)
     data: LinearModel | ByClass | None = None
+    brief: bool = False
 
     def __call__(self) -> Subset:
         self.pieces = pieces_of(self.journal, self.as_state, self.take)
@@ -127,6 +130,7 @@ class Search:
         examined = self.swaps.examined()
         while self._one_less_and_one_more():
             examined = self.swaps.examined()
+        self.swaps.finish()  # a lower ψ of the same set is not improved by these exchanges either
         return examined
 
     def _takes_in(self, addition: Addition) -> bool:
@@ -248,13 +252,18 @@ class Search:
         inside = self.problem.counted(best.features).size
         if self.start is not None or inside < max(self.k, 2) or self.swaps.is_perfect(best):
             return False
+        if self.swaps.is_worked_out():  # of many classes
+            return False
         self.watch.enter("exchanges")
         least = int(np.argmin(costs(self.problem, best)))
         once = self.pieces.once
         less = self.swaps.improved(once(lambda: self.swaps.fitted(np.delete(best.features, least), best)))
         more = once(lambda: forward(self.swaps, less, 1))
         fit = once(lambda: self.swaps.fitted(np.union1d(less.features, more).astype(np.intp), less))
-        return self.swaps.lowers(self.swaps.improved(fit), best)
+        if self.swaps.lowers(self.swaps.improved(fit), best):
+            return True
+        self.swaps.best = best  # whose exchanges were examined; what is lower by rounding alone is not better
+        return False
 
     def _completed(self, features: Features) -> Fit:
         """The fit over k features: the most useful of these, or these with the most useful others."""
@@ -276,7 +285,7 @@ class Search:
     def _best_on_the_way(self, direct: Fit) -> Fit:
         """The best of the sets that a continuation in the threshold comes through."""
         problem, objective = self.problem, self.objective
-        if self._is_piecewise_linear() or is_dear(problem):
+        if self.brief or self._is_piecewise_linear() or is_dear(problem):
             return direct
         curvature = np.einsum("jaa->j", objective.feature_hessians_of(self._margins(problem.exempt)))
         scale = np.sqrt(np.where(curvature > 0, curvature, 1.0))
@@ -365,21 +374,16 @@ class Search:
         if self.data is not None:
             x = cast(LinearModel | ByClass, self.objective).unstandardised(x)
         objective = self.objective if self.data is None else self.data
-        psi, stationarity, unknown = fit.psi, math.inf, "; there was no time to recompute its figures"
-        try:
-            with finishing():
-                if self.null.examined:
-                    psi = self.null.reported(objective, x, objective.value_and_gradient(x)[0])
-                    stationarity = relative_stationarity(self.problem, inside, fit.features, self.null)
-                    unknown = ""
-        except TimeLimitError:
-            pass
-        except KeyboardInterrupt:
-            ended = Status.INTERRUPTED
-            end_now()
-        exchanges = Exchanges(examined, self.swaps.total(fit))
-        figures = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}{unknown}"
-        status, message = self.watch.conclude(ended, figures, objective, x, stationarity, self.tol)
+
+        def figures() -> tuple[float, float]:
+            psi = self.null.reported(objective, x, objective.value_and_gradient(x)[0])
+            return psi, relative_stationarity(self.problem, inside, fit.features, self.null)
+
+        recomputed = self.watch.recomputed(ended, fit.psi, figures if self.null.examined else None)
+        ended, psi, stationarity, unknown = recomputed
+        exchanges = Exchanges(examined, self.swaps.total(fit), local=self.objective.convex_start is not None)
+        summary = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}{unknown}"
+        status, message = self.watch.conclude(ended, summary, objective, x, stationarity, self.tol)
         return Subset(
             x,
             psi,

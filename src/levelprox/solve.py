@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from levelprox.blas import one_blas_thread
 from levelprox.constraints import Constraint
 from levelprox.continuation import continues
 from levelprox.errors import InvalidInputError
@@ -20,7 +21,7 @@ from levelprox.io.checkpoint import Checkpoint
 from levelprox.journal import Journal, keeping
 from levelprox.levels import Constant, Levels, levels_by_name
 from levelprox.limits import limited, seconds_left
-from levelprox.objectives import Asked, Function
+from levelprox.objectives import Asked, Function, Model
 from levelprox.objectives.function import ValueAndGradient
 from levelprox.paper import paper_run
 from levelprox.problem import Problem
@@ -155,7 +156,7 @@ def solve(
     if callback is not None and not callable(callback):
         raise InvalidInputError(f"callback must be a function of (record, x), got {callback!r}")
     seconds = math.inf if time_limit is None else at_least_zero("time_limit", time_limit)
-    with limited(seconds):
+    with limited(seconds), one_blas_thread(isinstance(problem.objective, Model)):
         weight, steps = _proximal_weight(problem, gamma), whole("max_iter", max_iter)
         rng = generator(random_state)
         chosen, schedule, rule = _chosen(subsolver, problem), levels_by_name(levels), stopping

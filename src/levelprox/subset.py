@@ -26,16 +26,19 @@ class Exchanges:
         Exchanges for which it is: ruled out by a bound, or tried.
     total : int
         All there are: features in the set times features outside.
+    local : bool
+        Whether ψ is not convex: then sets were refitted from a few starts, and may have a lower minimum elsewhere.
     """
 
     examined: int
     total: int
+    local: bool = False
 
     @property
     def proved(self) -> bool:
         """Whether no exchange at all lowers ψ by more than 1e-10 of it, or its rounding.
 
-        Where ψ is not convex this is a statement about local refits, begun at the fit.
+        Where ψ is not convex (`local`) this is a statement about local refits.
         """
         return self.examined == self.total
 
@@ -45,7 +48,7 @@ class Exchanges:
         if not self.examined:
             return "exchanges of one feature for another were not examined"
         which = f"any of the {self.total}" if self.proved else f"any of the {self.examined} examined of {self.total}"
-        return f"not improved by {which} exchanges of one feature for another"
+        return f"not improved by {'local refits of ' if self.local else ''}{which} exchanges of one feature for another"
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,7 @@ class SubsetCertificate:
         if math.isnan(self.multiplier):
             return "not examined"
         gain = "nothing" if self.addition is None else f"{self.multiplier:.6g}, feature {self.addition}"
+        gain += " by local refits" if self.exchanges.local else ""
         if self.additions is None or self.additions.proved:
             return gain
         return f"{gain} ({self.additions.examined} of {self.additions.total} features examined)"

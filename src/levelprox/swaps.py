@@ -32,12 +32,14 @@ Features = NDArray[np.intp]
 _ALL = 10**5  # exchanges up to which all of them are examined
 _WORK, _ONE = 5 * 10**8, 10**5  # of all refits of an examination, in n (k + 1)², and what one takes besides
 _TOP = 50  # that are tried where not all of them are
-_FACTORS = 5 * 10**8  # of many classes: m³ for each refit over m coordinates, which is a few factorisations
+_FACTORS = 5 * 10**8  # of a softmax model of many classes: m³ for each refit over m coordinates
+_SEARCH_FACTORS = 2 * 10**11  # of many classes: m³ for each Newton step, after which no more exchanges are tried
 _ROUGH = 1e-3  # of the gradient of the null fit
 TRIES = 8  # exchanges that are tried for one that lowers ψ
 _PROMISING = 0.1  # of what leaving out costs: by how much an estimate may be off
 _LOWER = 1e-10  # of ψ: less is not an improvement
 _ROUNDING = 4  # times the resolution of ψ
+_CLOSE = 1e-9  # of ψ at the null fit: so much above the infimum is not worth a feature
 _SEPARATED = 1e-15  # of ψ at the null fit: separated samples have no loss left
 _FAR = 2.0**10  # times x
 _ILL_CONDITIONED = 1e6  # condition number of a Hessian from which on estimates come from an orthonormal basis
@@ -137,6 +139,12 @@ class Swaps:
         self._count_refit()
         return self.refits(features, near or self.best, self.tolerance, value)
 
+    def finish(self) -> None:
+        """Fit the best set as well as it can be, where fits on the way take few steps."""
+        if self.refits.takes_few_steps(self.best.x.size):
+            self.check_time()
+            self.keep(self.pieces.once(lambda: self.refits.finished(self.best)))
+
     def downhill(self, near: Fit) -> Fit:
         """The minimum over the features of another fit that is found from its coefficients; not from anywhere else."""
         self._count_refit()
@@ -158,7 +166,7 @@ class Swaps:
         for each feature.
         """
         self.keep(fit)
-        if not self.is_perfect(fit):
+        if not self.is_perfect(fit) and not self.is_worked_out():
             fit = self.pieces.repeated(self._after_exchanges, fit)
             self.keep(fit)
         return fit
@@ -169,7 +177,7 @@ class Swaps:
         for leaves, enters in self._promising(fit):
             if leaves not in fit.features or enters in fit.features:
                 continue
-            if not self.watch.may_exchange():
+            if self.is_worked_out() or not self.watch.may_exchange():
                 return fit, True
             new = self._exchanged(fit, leaves, enters)
             if new is None:
@@ -181,6 +189,11 @@ class Swaps:
                 self.watch.step += 1
                 self.keep(fit)
         return fit, self.is_perfect(fit) or not fit.psi < begin.psi
+
+    def is_worked_out(self) -> bool:
+        """Return whether a softmax model of many classes has had all the work that exchanges are worth."""
+        many = self.problem.width > _MANY_CLASSES and self.objective.only_contrasts
+        return many and not self.prove and self.refits.factorised > _SEARCH_FACTORS
 
     def _exchanged(self, fit: Fit, leaves: int, enters: int) -> Fit | None:
         """The fit with one feature for another, where its ψ is lower."""
@@ -236,6 +249,8 @@ class Swaps:
         total = self.total(fit)
         if self.is_perfect(fit):
             return total, None  # nothing is left to gain
+        if self.is_worked_out():
+            return 0, None
         if self._is_convex() and not fit.gap <= self.threshold(fit):
             return 0, None  # nothing can be shown of a fit that is not known to be optimal
         shown, left = self._not_ruled_out(fit)
@@ -284,7 +299,7 @@ class Swaps:
         """How many refits are worth it: all where there are few exchanges, unless that is a lot of work."""
         if self.prove:
             return math.inf
-        many = self.problem.width > _MANY_CLASSES
+        many = self.problem.width > _MANY_CLASSES and self.objective.only_contrasts  # else class by class
         least = min(_TOP, 1 + _FACTORS // (fit.x.size**3 + 1)) if many else _TOP
         if self.problem.counted(fit.features).size * self.problem.n_features > _ALL:
             return least
@@ -294,15 +309,16 @@ class Swaps:
         """Return what one more feature gains.
 
         Features are refitted in the order of their bounds, until no bound of another is above the best gain, or the
-        refits are
-        more work than is worth it.
+        refits are more work than is worth it.
         """
         fit = self.best
         outside = self._outside(fit)
         total = self.problem.n_features - fit.features.size
         zero = total - int(np.count_nonzero(outside))  # columns of zeros gain nothing
         if self.is_perfect(fit) or not np.any(outside):
-            return Addition(0.0, None, total, total)
+            # Where ψ falls to 0 only along x, what it is at x itself may still be gained.
+            reached = not np.any(outside) or fit.psi - self.least <= max(_CLOSE * self.null.psi, self.threshold(fit))
+            return Addition(0.0, None, total if reached else zero, total)
         exchange = self.exchange(fit)
         estimate = exchange.additions()
         bound = np.where(outside, np.inf, -np.inf)
@@ -318,7 +334,11 @@ class Swaps:
             if place >= self._most_tries(fit):
                 shown += int(np.count_nonzero(bound[order[place:]] <= max(best[0], self.threshold(fit))))
                 break
-            larger = self.fitted(np.union1d(fit.features, [j]).astype(np.intp), fit)
+            least = max(best[0], self.threshold(fit))
+            larger = self.fitted_below(fit.psi - least, np.union1d(fit.features, [j]).astype(np.intp), fit)
+            if larger is None:  # its dual bound shows that it gains no more
+                shown += 1
+                continue
             gain = fit.psi - larger.psi
             if gain > max(best[0], self.threshold(fit)):
                 best = (gain, j)
@@ -502,6 +522,7 @@ class Swaps:
             "known": known_as_arrays(self.known),
             "n_grad": self.n_grad,
             "n_refits": self.n_refits,
+            "factorised": self.refits.factorised,
         }
 
     def take(self, state: dict[str, Any]) -> None:
@@ -509,6 +530,7 @@ class Swaps:
         self.best, self.rough = state["best"], state["rough"]
         self.known = known_of_arrays(state["known"])
         self.n_grad, self.n_refits = state["n_grad"], state["n_refits"]
+        self.refits.factorised = state.get("factorised", 0)  # not in a state of version 0.1
 
     def _count_refit(self) -> None:
         self.check_time()

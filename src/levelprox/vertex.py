@@ -57,6 +57,7 @@ _EPS = 2.0**-52
 _DEPENDENT = 2.0**-43  # of the norm of a column: what must be left of it beside the others
 _NEARLY_DEPENDENT = (2.0**-36, 2.0**-26, 2.0**-16)  # the same, where coefficients are so large that rounding matters
 _MATTERS = 1e-9  # of ψ: rounding beyond which it does
+_GONE = 1e-13  # of the mean of |b| and |o|: no vertex has a ψ that is lower than such a one by more
 _REPLACED = 1e-12  # the part of a column in another that depends on it
 _STEEP = 4.0  # times the steepest ψ can be in x_j: the slope where x_j < 0 must not be
 _MOVE = 1e-9  # of the mean residual: by how much kinks are moved
@@ -108,6 +109,7 @@ def minimised(
     nonnegative: NDArray[np.bool_],
     near: Vector,
     seconds_left: Callable[[], float] = lambda: math.inf,
+    coordinates: dict[float, Coordinates] | None = None,
 ) -> Vertex:
     """Minimise ψ over a few features.
 
@@ -123,18 +125,21 @@ def minimised(
         Where to begin: at a vertex whose kinks are near to it.
     seconds_left : callable
         Called before each edge; where it returns 0 or less, the last vertex is returned, with its error.
+    coordinates : dict, optional
+        Coordinates that were computed for other targets, of the same columns, weights and signs; new ones are added.
 
     Raises
     ------
     TimeoutError
         If no time is left before there is a vertex.
     """
-    whole = best = _Refit(model, columns, nonnegative, seconds_left)(near)
+    known = {} if coordinates is None else coordinates
+    whole = best = _Refit(model, columns, nonnegative, seconds_left, known)(near)
     for dependent in _NEARLY_DEPENDENT:
-        if not whole.rounding > _MATTERS * whole.psi:
+        if not whole.rounding > _MATTERS * whole.psi or whole.psi + whole.rounding <= _GONE * _size_of_targets(model):
             break
         try:
-            refit = _Refit(model, columns, nonnegative, seconds_left, dependent)
+            refit = _Refit(model, columns, nonnegative, seconds_left, known, dependent)
         except TimeoutError:
             break
         fewer = refit(near)
@@ -142,6 +147,77 @@ def minimised(
             error = min(fewer.psi - (whole.psi - whole.error), fewer.psi)  # no ψ is below 0
             best = replace(fewer, error=max(error, 0.0) + fewer.rounding, removal=whole.removal)
     return best
+
+
+def _size_of_targets(model: LinearModel) -> float:
+    """Return the mean of |b| and |o|, times the steepest slope of the loss."""
+    share = np.ones(model.n_margins) if model.sample_weight is None else model.sample_weight
+    sizes = np.abs(model.target) + np.abs(model.origin)
+    return model.loss.lipschitz * float(np.sum(share * sizes) / share.sum())
+
+
+class Coordinates:
+    """T and the rows in the coordinates w: samples, then the coordinates x_j scaled to norm 1.
+
+    Parameters
+    ----------
+    columns : list of ndarray of shape (n,)
+        Of the samples of positive weight.
+    share : ndarray of shape (n,)
+        Their weights, which add up to 1.
+    nonnegative : ndarray of bool
+    seconds_left : callable
+    dependent : float
+        Of the norm of a column: what must be left of it beside the others.
+
+    Raises
+    ------
+    TimeoutError
+        If no time is left.
+    """
+
+    def __init__(
+        self,
+        columns: list[Vector],
+        share: Vector,
+        nonnegative: NDArray[np.bool_],
+        seconds_left: Callable[[], float],
+        dependent: float,
+    ) -> None:
+        m, n = len(columns), share.size
+        size = np.array([float(np.max(np.abs(column), initial=0.0)) for column in columns])
+        self.unit = np.ldexp(1.0, np.frexp(np.where(size > 0, size, 1.0))[1])  # powers of two round nothing
+        samples, T, beside = np.empty((m, n)), np.zeros((m, m)), list[Vector]()
+        self.replaced = np.zeros(m, np.bool_)  # by columns that are left out
+        rank = 0
+        for j in np.argsort(nonnegative, kind="stable"):
+            if not seconds_left() > 0:
+                raise TimeoutError
+            column, combination = columns[j] / self.unit[j], np.zeros(m)
+            combination[j] = 1.0
+            norm = math.sqrt(float(np.sum(share * column**2)))
+            for _ in range(2):
+                along = np.einsum("ri,i->r", samples[:rank], share * column)
+                column = column - np.einsum("r,ri->i", along, samples[:rank])
+                combination = combination - T[:, :rank] @ along
+            left = math.sqrt(float(np.sum(share * column**2)))
+            if left > dependent * norm:
+                samples[rank], T[:, rank] = column / left, combination / left
+                rank += 1
+            elif nonnegative[j] and norm > 0:
+                beside.append(combination)
+            else:
+                self.replaced |= np.abs(combination) > _REPLACED
+        self.rank, self.dimension = rank, rank + len(beside)
+        T[:, rank : self.dimension] = np.array(beside).reshape(len(beside), m).T
+        self.T = T[:, : self.dimension]
+        length = np.sqrt(np.sum(self.T**2, axis=1))
+        self.kept = np.flatnonzero(length > 0)
+        self.length = length[self.kept]
+        self.rows = np.zeros((self.dimension, n + self.kept.size))
+        self.rows[:rank, :n] = samples[:rank]
+        self.rows[:, n:] = (self.T[self.kept] / self.length[:, None]).T
+        self.row_length = np.sqrt(np.einsum("ri,ri->i", self.rows, self.rows))
 
 
 class _Refit:
@@ -156,10 +232,10 @@ class _Refit:
         columns: list[Vector],
         nonnegative: NDArray[np.bool_],
         seconds_left: Callable[[], float],
+        known: dict[float, Coordinates],
         dependent: float = _DEPENDENT,
     ) -> None:
         assert isinstance(model.loss, Kinked)
-        self.dependent = dependent
         self.model, self.whole, self.nonnegative, self.seconds_left = model, columns, nonnegative, seconds_left
         share = np.ones(model.n_margins) if model.sample_weight is None else model.sample_weight
         self.counts = slice(None) if np.all(share > 0) else np.flatnonzero(share > 0)
@@ -169,50 +245,18 @@ class _Refit:
         low, high = model.loss.slopes(model.target[self.counts])
         self.flattest = float(min(np.min(-low), np.min(high)))
         kinks = (model.target - model.origin)[self.counts]
-        self._orthonormalise()
+        if dependent not in known:
+            known[dependent] = Coordinates(self.columns, self.share, nonnegative, seconds_left, dependent)
+        found = known[dependent]
+        self.unit, self.T, self.rank, self.dimension = found.unit, found.T, found.rank, found.dimension
+        self.kept, self.length, self.replaced = found.kept, found.length, found.replaced
+        self.rows, self.row_length = found.rows, found.row_length
         # The slopes where x_j < 0 must not be: ψ is less steep in x_j.
         steep = [_STEEP * float(np.sum(self.share * np.abs(self.columns[j]))) / self.unit[j] for j in self.kept]
         held = np.where(nonnegative[self.kept], model.loss.lipschitz * np.array(steep) * self.length, 0.0)
         self.low = np.concatenate([self.share * low, -held])
         self.high = np.concatenate([self.share * high, np.zeros(self.kept.size)])
         self.kinks = np.concatenate([kinks, np.zeros(self.kept.size)])
-
-    def _orthonormalise(self) -> None:
-        """Compute T and the rows in the coordinates w: samples, then the coordinates x_j scaled to norm 1."""
-        m = len(self.columns)
-        size = np.array([float(np.max(np.abs(column), initial=0.0)) for column in self.columns])
-        self.unit = np.ldexp(1.0, np.frexp(np.where(size > 0, size, 1.0))[1])  # powers of two round nothing
-        samples, T, dependent = np.empty((m, self.n)), np.zeros((m, m)), list[Vector]()
-        self.replaced = np.zeros(m, np.bool_)  # by columns that are left out
-        rank = 0
-        for j in np.argsort(self.nonnegative, kind="stable"):
-            if not self.seconds_left() > 0:
-                raise TimeoutError
-            column, combination = self.columns[j] / self.unit[j], np.zeros(m)
-            combination[j] = 1.0
-            norm = math.sqrt(float(np.sum(self.share * column**2)))
-            for _ in range(2):
-                along = np.einsum("ri,i->r", samples[:rank], self.share * column)
-                column = column - np.einsum("r,ri->i", along, samples[:rank])
-                combination = combination - T[:, :rank] @ along
-            left = math.sqrt(float(np.sum(self.share * column**2)))
-            if left > self.dependent * norm:
-                samples[rank], T[:, rank] = column / left, combination / left
-                rank += 1
-            elif self.nonnegative[j] and norm > 0:
-                dependent.append(combination)
-            else:
-                self.replaced |= np.abs(combination) > _REPLACED
-        self.rank, self.dimension = rank, rank + len(dependent)
-        T[:, rank : self.dimension] = np.array(dependent).reshape(len(dependent), m).T
-        self.T = T[:, : self.dimension]
-        length = np.sqrt(np.sum(self.T**2, axis=1))
-        self.kept = np.flatnonzero(length > 0)
-        self.length = length[self.kept]
-        self.rows = np.zeros((self.dimension, self.n + self.kept.size))
-        self.rows[:rank, : self.n] = samples[:rank]
-        self.rows[:, self.n :] = (self.T[self.kept] / self.length[:, None]).T
-        self.row_length = np.sqrt(np.einsum("ri,ri->i", self.rows, self.rows))
 
     def __call__(self, near: Vector) -> Vertex:
         if not self.dimension:

@@ -135,6 +135,38 @@ class Watch:
             return Status.CALLBACK_STOP
         return Status.MAX_ITER if self.held_back and ended is Status.SOLVED else ended
 
+    def recomputed(
+        self, ended: Status, psi: float, figures: Callable[[], tuple[float, float]] | None
+    ) -> tuple[Status, float, float, str]:
+        """Recompute ψ and the stationarity of the answer, as far as there is time.
+
+        Parameters
+        ----------
+        ended : Status
+        psi : float
+            Of the search.
+        figures : callable, optional
+            Returns ψ and the stationarity.
+
+        Returns
+        -------
+        ended, psi, stationarity
+            The status is "interrupted" after Ctrl-C; the stationarity is inf where it was not computed.
+        unknown : str
+            What to add to the message.
+        """
+        unknown = "; there was no time to recompute its figures"
+        if figures is None:
+            return ended, psi, math.inf, unknown
+        try:
+            with finishing():
+                return ended, *figures(), ""
+        except TimeLimitError:
+            return ended, psi, math.inf, unknown
+        except KeyboardInterrupt:
+            end_now()
+            return Status.INTERRUPTED, psi, math.inf, unknown
+
     def conclude(
         self, ended: Status, figures: str, objective: Objective, x: Vector, stationarity: float, tol: float
     ) -> tuple[Status, str]:

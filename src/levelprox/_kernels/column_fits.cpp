@@ -15,6 +15,7 @@ constexpr std::int64_t BLOCK = 256;  // rows
 constexpr int MOST_STEPS = 100;           // many only where classes are separated
 constexpr double SHOWS = 1e-12;           // of psi
 constexpr double PERFECT = 1e-12;         // of psi at 0: nothing is left to explain
+constexpr double SEPARATED = 1e-20;       // of psi at 0: the same for the logistic loss, whose infimum 0 is not attained
 constexpr double MUCH = 1e-3;             // of psi: a small gradient promises so much only where psi itself is going to 0
 constexpr double RIDGE = 1e-9;            // of the curvature at the start, and less as psi falls
 constexpr double FAR = 20.0;              // by how much the log of the curvature may change in a step
@@ -232,8 +233,9 @@ std::vector<double> ColumnFits::combined(const Columns &columns, const std::vect
 }
 
 // psi, and what each sample adds to the gradient and to the Hessian of the margins.
-double ColumnFits::derivatives(const double *margins, bool convex, double *slope, double *bend, Poll &poll) const {
+double ColumnFits::derivatives(const double *margins, bool convex, double *slope, double *bend, double &size, Poll &poll) const {
     HeadTail sum{0, 0};
+    size = 0;
     double value[BLOCK];
     for (std::int64_t begin = 0; begin < n_; begin += BLOCK) {
         const std::int64_t rows = std::min(BLOCK, n_ - begin);
@@ -242,6 +244,7 @@ double ColumnFits::derivatives(const double *margins, bool convex, double *slope
             const double weight = weight_ ? weight_[begin + i] : 1.0;
             // A sample without weight is not there, even where its loss is infinite.
             value[i] = weight == 0 ? 0.0 : weight * value[i];
+            size += std::abs(value[i]) / total_;
             slope[begin + i] = weight == 0 ? 0.0 : slope[begin + i] * (weight / total_);
             bend[begin + i] = weight == 0 ? 0.0 : (convex ? std::abs(bend[begin + i]) : bend[begin + i]) * (weight / total_);
         }
@@ -317,8 +320,8 @@ ColumnFits::Look ColumnFits::look(const Columns &columns, const double *margins,
 
 ColumnFits::Look ColumnFits::look(const Columns &columns, const double *margins, bool convex, Poll &poll) const {
     const std::size_t m = columns.size();
-    Look seen{0, std::vector<double>(m), std::vector<double>(m * m), std::vector<double>(n_), std::vector<double>(n_)};
-    seen.psi = derivatives(margins, convex, seen.slope.data(), seen.bend.data(), poll);
+    Look seen{0, 0, std::vector<double>(m), std::vector<double>(m * m), std::vector<double>(n_), std::vector<double>(n_)};
+    seen.psi = derivatives(margins, convex, seen.slope.data(), seen.bend.data(), seen.size, poll);
     add_dense(columns, seen, poll);
     add_sparse(columns, seen, poll);
     return seen;
@@ -404,52 +407,118 @@ ColumnFit ColumnFits::descend(const Columns &columns, std::vector<double> x, dou
     return ended(falls_ && largest(at.gradient) <= tolerance ? FitEnd::fitted : FitEnd::failed);
 }
 
-// How far psi is above the dual value at v = l'(z) + l''(z) along, if v is orthogonal to the columns. A sample that leaves the domain
-// of the conjugate by a small part of its slope is put back, and what that may change is added; infinite if it leaves it by more.
+// How far a sample's loss is above what the dual value at v = l'(z) + l''(z) move has of it, and whether v is in the domain of the
+// conjugate. If it is not, v is put at the end of the domain that is next to it.
+ColumnFits::SampleGap ColumnFits::sample_gap(std::int64_t i, double slope, double bend, double margin, double move) const {
+    switch (conjugate_) {
+        case Conjugate::none: return {INFINITE, true, 0.0};
+        case Conjugate::squared: return {move * move, true, 0.0};
+        case Conjugate::rising_exponential:
+        case Conjugate::falling_exponential: {
+            const double t = conjugate_ == Conjugate::rising_exponential ? move : -move;
+            return {bend * relative_entropy(t), t >= -1, conjugate_ == Conjugate::rising_exponential ? -target_[i] : 1.0};
+        }
+        case Conjugate::logistic: {
+            const double u = std::min(1.0, std::abs(slope)), rest = u > 0.5 ? bend / u : 1 - u;
+            const double first = -rest * target_[i] * move, second = u * target_[i] * move;
+            if (first < -1) return {u < 0.5 ? -std::log1p(-u) : -std::log(rest), false, 0.0};
+            if (second < -1) return {rest < 0.5 ? -std::log1p(-rest) : -std::log(u), false, -target_[i]};
+            return {u * relative_entropy(first) + rest * relative_entropy(second), true, 0.0};
+        }
+        case Conjugate::huber: {
+            const double residual = target_[i] - margin, to = residual - move, short_of = parameter_ - std::abs(residual);
+            if (std::abs(to) <= parameter_) return {0.5 * move * move, true, 0.0};
+            const double end = std::copysign(parameter_, to), by = to * residual < 0 ? parameter_ + std::abs(residual) : short_of;
+            return {0.5 * by * by, false, -end};
+        }
+        case Conjugate::squared_hinge: {
+            const double short_of = 1 - target_[i] * margin;
+            return target_[i] * (margin + move) <= 1 ? SampleGap{move * move, true, 0.0} : SampleGap{short_of * short_of, false, 0.0};
+        }
+    }
+    return {INFINITE, true, 0.0};
+}
+
+// How far psi is above the dual value at v, if v is orthogonal to the columns; infinite where it is not in the domain.
 double ColumnFits::gap(const Look &at, const std::vector<double> &margins, const std::vector<double> &along) const {
-    constexpr double SLIGHTLY = 1e-3;  // of a slope
-    constexpr double REACH = 40.0;     // in margins: farther out, an exponential tail has nothing left to gain
-    const auto outside = [](double by, double slope) { return by <= SLIGHTLY * slope ? by * REACH : INFINITE; };
     double sum = 0;
     for (std::int64_t i = 0; i < n_; ++i) {
-        const double weight = share(i), bend = weight > 0 ? at.bend[i] / weight : 0.0, move = along[i];
-        if (!(bend > 0)) continue;
-        double own = INFINITE;
-        switch (conjugate_) {
-            case Conjugate::none: break;
-            case Conjugate::squared: own = move * move; break;
-            case Conjugate::rising_exponential:
-            case Conjugate::falling_exponential: {
-                const double t = conjugate_ == Conjugate::rising_exponential ? move : -move;
-                own = bend * relative_entropy(t);
-                if (t < -1) own += outside((-1 - t) * bend, bend);
-                break;
-            }
-            case Conjugate::logistic: {
-                const double u = std::min(1.0, std::abs(at.slope[i]) / weight), rest = u > 0.5 ? bend / u : 1 - u;
-                const double change = target_[i] * move, first = -rest * change, second = u * change;
-                own = u * relative_entropy(first) + rest * relative_entropy(second);
-                if (first < -1) own += outside((-1 - first) * u, u);
-                if (second < -1) own += outside((-1 - second) * rest, rest);
-                break;
-            }
-            case Conjugate::huber: {
-                const double by = std::abs(target_[i] - margins[i] - move) - parameter_;
-                own = 0.5 * move * move;
-                if (by > 0) own += by <= SLIGHTLY * parameter_ ? 4 * by * std::abs(move) : INFINITE;
-                break;
-            }
-            case Conjugate::squared_hinge: {
-                const double by = target_[i] * (margins[i] + move) - 1;
-                own = move * move;
-                if (by > 0) own += by <= SLIGHTLY ? 8 * by * std::abs(move) : INFINITE;
-                break;
-            }
-        }
-        sum += weight * own;
-        if (!(sum < INFINITE)) return INFINITE;
+        const double weight = share(i);
+        if (!(weight > 0) || !(at.bend[i] > 0)) continue;
+        const SampleGap own = sample_gap(i, at.slope[i] / weight, at.bend[i] / weight, margins[i], along[i]);
+        if (!own.inside) return INFINITE;
+        sum += weight * own.gap;
     }
     return sum * (1 + 1e-12);
+}
+
+// What is added to a gap because v is orthogonal to the columns but for the rounding of Newton's equations, of which the step is the
+// solution: a multiple of what that changes along the step.
+double ColumnFits::misfit(const Columns &columns, const Look &at, const std::vector<double> &along, const std::vector<double> &step) const {
+    constexpr double MULTIPLE = 16;
+    std::vector<double> v(n_);
+    for (std::int64_t i = 0; i < n_; ++i) v[i] = at.slope[i] + at.bend[i] * along[i];
+    double sum = 0;
+    for (std::size_t j = 0; j < columns.size(); ++j) {
+        const Column &column = columns[j];
+        double product = 0;
+        for (std::int64_t p = 0; p < column.count; ++p) product += v[column.rows ? column.rows[p] : p] * column.values[p];
+        sum += std::abs(product * step[j]);
+    }
+    return std::isfinite(sum) ? MULTIPLE * sum : INFINITE;
+}
+
+// The gap where some samples leave the domain. They are put at its end, and the others take the step that is orthogonal to the
+// columns with them there. Samples with next to no loss, far out in an exponential tail, are put there at once: none of them can gain more
+// than its loss, which is at most `spare` together.
+double ColumnFits::gap_at_ends(const Columns &columns, const Look &at, const std::vector<double> &margins, std::vector<double> along, double least,
+                               double spare, Poll &poll) const {
+    constexpr int ROUNDS = 4;
+    constexpr double TAIL = 1e-2;  // of a slope of 1
+    std::vector<double> step;
+    Look rest{at.psi, at.size, std::vector<double>(columns.size()), std::vector<double>(at.hessian.size()), at.slope, at.bend};
+    double fixed = 0;
+    const auto fix = [&](std::int64_t i, double gap, double end) {
+        fixed += share(i) * gap;
+        rest.slope[i] = share(i) * end;
+        rest.bend[i] = 0;
+    };
+    if (conjugate_ == Conjugate::logistic) {
+        double bound = 0;
+        for (double next = std::min(spare, TAIL); next > 0 && next <= TAIL; next *= 8) {
+            double sum = 0;
+            for (std::int64_t i = 0; i < n_; ++i)
+                if (std::abs(at.slope[i]) <= next * share(i)) sum += std::abs(at.slope[i]);
+            if (!(sum <= 0.9 * spare)) break;
+            bound = next;
+        }
+        for (std::int64_t i = 0; i < n_; ++i)
+            if (at.bend[i] > 0 && std::abs(at.slope[i]) <= bound * share(i)) fix(i, -std::log1p(-std::abs(at.slope[i]) / share(i)), 0.0);
+    }
+    if (conjugate_ == Conjugate::rising_exponential)
+        for (std::int64_t i = 0; i < n_; ++i)
+            if (target_[i] == 0 && at.bend[i] > 0 && at.bend[i] <= std::min(spare, TAIL) * share(i)) fix(i, at.bend[i] / share(i), 0.0);
+    for (int round = 0; round < ROUNDS; ++round) {
+        bool inside = true;
+        for (std::int64_t i = 0; i < n_; ++i) {
+            if (!(rest.bend[i] > 0)) continue;
+            const double weight = share(i);
+            const SampleGap own = sample_gap(i, at.slope[i] / weight, at.bend[i] / weight, margins[i], along[i]);
+            if (own.inside) continue;
+            inside = false;
+            fix(i, own.gap, own.end);
+        }
+        if (inside && round > 0) return (fixed + gap(rest, margins, along)) * (1 + 1e-12) + misfit(columns, rest, along, step);
+        add_dense(columns, rest, poll);
+        add_sparse(columns, rest, poll);
+        const NewtonStep newton = newton_step_of(rest.hessian, 0.0, {}, rest.gradient, least);
+        if (newton.step.empty()) return INFINITE;
+        for (std::size_t p = 0; p < newton.flat.size(); ++p)
+            if (!is_noise(rest, columns[newton.flat[p]], newton.slope[p])) return INFINITE;
+        step = newton.step;
+        along = combined(columns, step);
+    }
+    return INFINITE;
 }
 
 // By how much psi may change where each margin is rounded.
@@ -461,7 +530,7 @@ double ColumnFits::resolution(const Look &at, const std::vector<double> &margins
         const double rounding = LAST_DIGITS * (std::abs(margins[i]) + offset + target);
         sum += std::abs(at.slope[i]) * rounding + 0.5 * std::abs(at.bend[i]) * rounding * rounding;
     }
-    return std::isfinite(sum) ? sum + EPSILON * std::abs(at.psi) : INFINITE;
+    return std::isfinite(sum) ? sum + EPSILON * std::max(std::abs(at.psi), at.size) : INFINITE;
 }
 
 // What takes the place of curvature that is gone: a typical one of the loss, in the units of each column.
@@ -511,7 +580,10 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
     std::vector<double> reference;
     double rounding = resolution(at, z), left = INFINITE, before = INFINITE, mu = 0;
     int in_vain = 0;  // restricted steps, one after another, that lowered psi by no more than rounding
+    std::vector<double> along, bound_step;  // of the bound `left`, if that is Newton's step
     const auto ended = [&](FitEnd how) {
+        if (!bound_step.empty()) left += misfit(columns, at, along, bound_step);
+        if (nonnegative) left = std::min(left, at.psi);
         mirror(m, at.hessian);
         return ColumnFit{how, std::move(x), std::move(z), std::move(at.hessian), at.psi, left, rounding};
     };
@@ -527,26 +599,41 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
         if (!orthonormal && (newton.step.empty() || !newton.flat.empty())) return ended(FitEnd::failed);
         for (std::size_t p = 0; p < newton.flat.size(); ++p)  // psi neither bends nor falls in this direction, or a step must be made
             if (!is_noise(at, columns[newton.flat[p]], newton.slope[p])) newton.step.clear();
-        std::vector<double> along;
         double change = 0;
         left = INFINITE;
+        bound_step.clear();
         if (!newton.step.empty()) {
             along = combined(columns, newton.step);
             change = change_along(along);
             left = gap(at, z, along);
+            if (left < INFINITE) bound_step = newton.step;
+            // Where margins of some samples grow for ever, Newton's step alone shows no bound.
+            if (!(left < INFINITE) && conjugate_ != Conjugate::none && newton.decrement <= MUCH * std::abs(at.psi)) {
+                const double wanted = std::max({0.5 * accuracy * std::abs(at.psi), rounding, 0.5 * (at.psi - below)});
+                if (newton.decrement <= 4 * wanted) left = gap_at_ends(columns, at, z, along, least, wanted, poll);
+            }
         }
-        if (nonnegative) left = std::min(left, at.psi);
-        if (at.psi - left - rounding >= below) return ended(FitEnd::not_below);
+        if (nonnegative && left > at.psi) {
+            left = at.psi;
+            bound_step.clear();
+        }
+        if (at.psi - left - rounding >= below) {
+            if (!bound_step.empty()) left += misfit(columns, at, along, bound_step);
+            bound_step.clear();
+            if (at.psi - left - rounding >= below) return ended(FitEnd::not_below);
+        }
         const double measure = conjugate_ == Conjugate::none && !newton.step.empty() ? 0.5 * newton.decrement : left;
         const bool enough = measure <= std::max(accuracy * std::abs(at.psi), rounding);
         // Where only the last digits are left to gain, go on for as long as steps shorten: what they gain shows in x, if not in psi.
         const bool flat = measure <= EPSILON * std::abs(at.psi) && largest(at.gradient) <= tolerance;
         if (enough && (accuracy > SHOWS || flat || !(measure < 0.25 * before))) return ended(FitEnd::fitted);
-        if (conjugate_ == Conjugate::logistic && at.psi <= PERFECT * psi_of_origin) return ended(FitEnd::fitted);
+        if (conjugate_ == Conjugate::logistic && at.psi <= SEPARATED * psi_of_origin) return ended(FitEnd::fitted);
         before = measure;
 
         const bool restricted = newton.step.empty() || (exponential && change > FAR);
         if (restricted) {
+            if (!bound_step.empty()) left += misfit(columns, at, along, bound_step);
+            bound_step.clear();
             if (reference.empty()) reference = reference_curvature(columns, at);
             mu = std::max(mu / 16, 1e-10);
             for (int tries = 0;; ++tries, mu *= 8) {
@@ -583,8 +670,10 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
         z.swap(moved);
         for (std::size_t j = 0; j < m; ++j) x[j] += t * newton.step[j];
         at = std::move(next);
+        left = INFINITE;
+        bound_step.clear();
     }
-    return ended(settled() ? FitEnd::fitted : FitEnd::failed);
+    return ended(FitEnd::failed);
 }
 
 // psi where margins are off by what rounding the coefficients does to them; -infinite where nothing is known of that.
@@ -601,20 +690,32 @@ double ColumnFits::value_with_noise(const std::vector<double> &margins, const st
     return psi;
 }
 
+// Whether the coefficients of a fit have its psi: those of nearly dependent columns are large, and cancel.
+bool ColumnFits::is_reached(const Columns &columns, const ColumnFit &found, Poll &poll) const {
+    if (found.end != FitEnd::fitted) return true;
+    std::vector<double> margins = combined(columns, found.x);
+    const std::vector<double> origin = this->origin();
+    for (std::int64_t i = 0; i < n_; ++i) margins[i] += origin[i];
+    return value(margins.data(), poll) <= found.psi + std::max(1e-8 * std::abs(found.psi), 64 * found.resolution);
+}
+
 // The same in an orthonormal basis of the columns. Coefficients of nearly dependent columns are large and cancel; where that costs
 // psi more than its last digits, columns that are nearly dependent are left out.
 ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vector<double> &x, double accuracy, double below,
                                         const std::vector<double> &noise, Poll &poll) const {
     constexpr double PARTS[] = {OrthonormalBasis::ROUNDING, 1e-10, 1e-8};
+    constexpr double DEPENDENT = 64 * EPSILON;  // but for rounding
     const std::vector<double> origin = this->origin();
     ColumnFit best;
-    double least = INFINITE;
+    double least = INFINITE, bound = -INFINITE;  // of psi over all columns, from the largest basis
     std::size_t last_rank = SIZE_MAX;
     for (const double part : PARTS) {
         const OrthonormalBasis basis(n_, columns, weight_, part, poll);
         if (basis.rank() == last_rank) continue;
+        const bool first = last_rank == SIZE_MAX, whole = first && basis.largest_dropped() <= DEPENDENT;
         last_rank = basis.rank();
-        ColumnFit found = minimise(basis.vectors(), basis.coordinates(x), true, INFINITE, accuracy, below, poll);
+        ColumnFit found = minimise(basis.vectors(), basis.coordinates(x), true, INFINITE, accuracy, whole ? below : INFINITE, poll);
+        if (whole) bound = found.psi - found.gap - found.resolution;
         in_units_of(basis, found);
         std::vector<double> margins = combined(columns, found.x);
         for (std::int64_t i = 0; i < n_; ++i) margins[i] += origin[i];
@@ -623,12 +724,14 @@ ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vecto
         if (psi < least || best.margins.empty()) {
             least = psi;
             best = std::move(found);
+            if (!whole) best.gap = std::max(best.psi - bound, 0.0);
             // Its coefficients do not have the psi of the basis: what is known of that says nothing of theirs.
             const bool believed = reached <= best.psi + std::max(1e-6 * std::abs(best.psi), 64 * best.resolution);
             if (!believed && best.end == FitEnd::fitted) best.end = FitEnd::failed;
         }
         if (kept || best.end == FitEnd::not_below || basis.smallest_ratio() > PARTS[2]) break;
     }
+    if (!std::isfinite(bound) && best.end == FitEnd::fitted) best.end = FitEnd::failed;
     return best;
 }
 
@@ -636,7 +739,7 @@ ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double 
                           const std::vector<double> &noise, Poll &poll) const {
     if (falls_ || bends_both_ways_) return descend(columns, std::move(x), tolerance, below, poll);
     ColumnFit found = minimise(columns, x, false, tolerance, accuracy, below, poll);
-    return found.end == FitEnd::failed ? minimise_in_basis(columns, x, accuracy, below, noise, poll) : found;
+    return found.end == FitEnd::failed || !is_reached(columns, found, poll) ? minimise_in_basis(columns, x, accuracy, below, noise, poll) : found;
 }
 
 std::vector<double> ColumnFits::least_along(const Columns &columns, const double *margins, Poll &poll) const {
@@ -644,7 +747,7 @@ std::vector<double> ColumnFits::least_along(const Columns &columns, const double
     std::vector<double> least;
     for (const Column &column : columns) {
         const ColumnFits here(*this, margins);
-        const ColumnFit found = convex ? here.minimise_in_basis({column}, {0.0}, 1e-6, -INFINITE, {}, poll) : here.descend({column}, {0.0}, 0.0, -INFINITE, poll);
+        const ColumnFit found = convex ? here.minimise_in_basis({column}, {0.0}, 1e-6, INFINITE, {}, poll) : here.descend({column}, {0.0}, 0.0, INFINITE, poll);
         least.push_back(std::isfinite(found.psi) ? found.psi : INFINITE);
     }
     return least;

@@ -59,9 +59,15 @@ public:
 private:
     enum class Conjugate { none, squared, rising_exponential, falling_exponential, logistic, huber, squared_hinge };
     struct Look {
-        double psi = 0;
+        double psi = 0, size = 0;               // the mean of losses, and of their sizes
         std::vector<double> gradient, hessian;  // the lower triangle
         std::vector<double> slope, bend;        // of each sample, as they enter the mean
+    };
+
+    struct SampleGap {
+        double gap;   // of a sample of weight 1
+        bool inside;  // the domain of the conjugate
+        double end;   // of the domain, where it is not
     };
 
     ColumnFits(const ColumnFits &other, const double *offset) : ColumnFits(other) { offset_ = offset; }
@@ -71,18 +77,23 @@ private:
                        Poll &poll) const;
     ColumnFit minimise_in_basis(const Columns &columns, const std::vector<double> &x, double accuracy, double below, const std::vector<double> &noise,
                                 Poll &poll) const;
+    bool is_reached(const Columns &columns, const ColumnFit &found, Poll &poll) const;
     double value_with_noise(const std::vector<double> &margins, const std::vector<double> &x, const std::vector<double> &noise, Poll &poll) const;
     std::vector<double> combined(const Columns &columns, const std::vector<double> &x) const;
     std::vector<double> origin() const;
     Look look(const Columns &columns, const double *margins, Poll &poll) const;
     Look look(const Columns &columns, const double *margins, bool convex, Poll &poll) const;
     double value(const double *margins, Poll &poll) const;
-    double derivatives(const double *margins, bool convex, double *slope, double *bend, Poll &poll) const;
+    double derivatives(const double *margins, bool convex, double *slope, double *bend, double &size, Poll &poll) const;
     void add_dense(const Columns &columns, Look &seen, Poll &poll) const;
     void add_sparse(const Columns &columns, Look &seen, Poll &poll) const;
     double change_along(const std::vector<double> &along) const;
     bool stays_above(const Columns &columns, const Look &at, double below) const;
     double gap(const Look &at, const std::vector<double> &margins, const std::vector<double> &along) const;
+    double gap_at_ends(const Columns &columns, const Look &at, const std::vector<double> &margins, std::vector<double> along, double least,
+                       double spare, Poll &poll) const;
+    double misfit(const Columns &columns, const Look &at, const std::vector<double> &along, const std::vector<double> &step) const;
+    SampleGap sample_gap(std::int64_t i, double slope, double bend, double margin, double move) const;
     double resolution(const Look &at, const std::vector<double> &margins) const;
     std::vector<double> reference_curvature(const Columns &columns, const Look &at) const;
     bool is_noise(const Look &at, const Column &column, double gradient) const;

@@ -40,7 +40,7 @@ double OrthonormalBasis::dot(const double *u, const double *v) const {
 OrthonormalBasis::OrthonormalBasis(std::int64_t n, const Columns &columns, const double *weight, double dependent, Poll &poll)
     : n_(n), m_(columns.size()), weight_(weight), values_(m_ * std::size_t(n)), triangle_(m_ * m_), scale_(m_, 1.0), mean_(m_) {
     std::vector<double> length(m_), remaining(m_);
-    double least = dependent;  // or what the digits of the entries allow to be told
+    std::vector<double> least(m_, dependent);  // or what the digits of the entries allow to be told
     for (std::size_t j = 0; j < m_; ++j) {
         double *v = &values_[j * std::size_t(n)];
         if (columns[j].rows)
@@ -77,13 +77,13 @@ OrthonormalBasis::OrthonormalBasis(std::int64_t n, const Columns &columns, const
         for (std::int64_t i = 0; i < n; ++i) v[i] /= scale_[j];
         mean_[j] /= scale_[j];
         length[j] = remaining[j] = std::sqrt(dot(v, v));
-        least = std::max(least, floor / largest);
+        least[j] = std::max(least[j], floor / largest);
         poll.check();
     }
     std::vector<bool> used(m_);
     while (order_.size() < m_) {
         std::size_t next = SIZE_MAX;
-        double best = least;
+        double best = 0;
         for (std::size_t j = 0; j < m_; ++j) {
             if (used[j] || !(length[j] > 0)) continue;
             const double ratio = remaining[j] / length[j];
@@ -91,7 +91,7 @@ OrthonormalBasis::OrthonormalBasis(std::int64_t n, const Columns &columns, const
                 next = j;  // the others are centred already
                 break;
             }
-            if (ratio > best) {
+            if (ratio > best && ratio > least[j]) {
                 best = ratio;
                 next = j;
             }
@@ -105,7 +105,10 @@ OrthonormalBasis::OrthonormalBasis(std::int64_t n, const Columns &columns, const
         }
         const double norm = std::sqrt(dot(q, q));
         used[next] = true;
-        if (!(norm > least * length[next])) continue;
+        if (!(norm > least[next] * length[next])) {
+            largest_dropped_ = std::max(largest_dropped_, norm / length[next]);
+            continue;
+        }
         smallest_ratio_ = std::min(smallest_ratio_, norm / length[next]);
         for (std::int64_t i = 0; i < n; ++i) q[i] /= norm;
         triangle_[next * m_ + order_.size()] = norm;
@@ -120,6 +123,8 @@ OrthonormalBasis::OrthonormalBasis(std::int64_t n, const Columns &columns, const
         }
         poll.check();
     }
+    for (std::size_t j = 0; j < m_; ++j)
+        if (!used[j] && length[j] > 0) largest_dropped_ = std::max(largest_dropped_, remaining[j] / length[j]);
 }
 
 Columns OrthonormalBasis::vectors() const {

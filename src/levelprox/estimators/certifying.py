@@ -24,6 +24,7 @@ from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from levelprox.blas import one_blas_thread
 from levelprox.errors import InvalidInputError
 from levelprox.estimators.claims import Claim, Claims
 from levelprox.estimators.level_claims import LevelClaims
@@ -78,7 +79,7 @@ def certify_model(
     known = getattr(model, "data_fingerprint_", None)
     differences = None if known is None else known.differences(fingerprint(design, target, weight, **given))
     _check_classes(model, target, weight)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the figures say it
         task, scale = task_of(model, design, target, weight, given)
         if hasattr(model, "constraint_"):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any
+from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +16,16 @@ from levelprox.estimators.claims import Claim
 from levelprox.estimators.soundness import budget_of
 from levelprox.estimators.task import Task
 from levelprox.null_fit import NullFit, null_fit
+from levelprox.objectives import Model
 from levelprox.problem import Problem
+from levelprox.refit import rounding_of_margins
 
 Vector = NDArray[np.float64]
 
 RELATIVE_TOLERANCE = 1e-9  # for figures that must agree
 NULL_TOLERANCE = 1e-12  # of psi at the null fit: what psi may be off by where it is nearly 0
 _ULPS = 64  # that coefficients may be off, in the gradient
+_ULPS_OF_MARGINS = 8  # of the terms that margins are summed from
 
 
 def task_of(
@@ -62,10 +66,16 @@ class RecomputedFit:
 
     def psi_claim(self, claimed: float) -> Claim:
         """Compare psi."""
-        allowed = RELATIVE_TOLERANCE * abs(claimed) + NULL_TOLERANCE * abs(self.null.psi)
+        allowed = RELATIVE_TOLERANCE * abs(claimed) + NULL_TOLERANCE * abs(self.null.psi) + self._rounding_of_psi
         if not self.problem.objective.smooth:  # with kinks, what rounding does to margins is not of second order
-            allowed += _ULPS * float(np.finfo(np.float64).eps) * self._shift()
+            allowed += _ULPS_OF_MARGINS * float(np.finfo(np.float64).eps) * self._shift()
         return Claim("objective ψ", claimed, self.psi, abs(self.psi - claimed) <= allowed < math.inf)
+
+    @cached_property
+    def _rounding_of_psi(self) -> float:
+        """Return what the rounding of coefficients does to ψ: much, where products with columns cancel in margins."""
+        objective = cast(Model, self.problem.objective)
+        return _ULPS_OF_MARGINS * rounding_of_margins(objective, self.x, objective.margins(self.x))
 
     def sign_claims(self) -> list[Claim]:
         """Check `positive=True`, where the model has it."""

@@ -161,8 +161,7 @@ class MultinomialModel(ByClass):
         hessian = np.zeros((d * K, d * K))
         if not d:
             return hessian
-        small = self._small_columns
-        columns = np.stack([self.design.matvec(unit) for unit in np.eye(d)], axis=1) if small is None else small
+        small, columns = self._small_columns, self._columns()
         step = max(1, _BLOCK // (d * K))
         for begin in range(0, n, step):
             rows = slice(begin, min(n, begin + step))
@@ -190,6 +189,12 @@ class MultinomialModel(ByClass):
         if self.width <= _MANY_CLASSES or not isinstance(design, DenseDesign) or design.dtype != np.float64:
             return None
         return np.asarray(design.array, np.float64) if design.array.size * self.width <= _SMALL else None
+
+    def _columns(self) -> Matrix:
+        """X as an array."""
+        small = self._small_columns
+        d = self.design.shape[1]
+        return np.stack([self.design.matvec(unit) for unit in np.eye(d)], axis=1) if small is None else small
 
     def moved(self, dx: Vector) -> Matrix:
         small = self._small_columns
@@ -221,6 +226,14 @@ class MultinomialModel(ByClass):
 
     def feature_hessians_of(self, z: Matrix) -> Matrix:
         p, share, K = Multinomial.probabilities(z), self._share, self.width
+        n, d = self.design.shape
+        if K > _MANY_CLASSES and n * d * K <= _SMALL:  # products of X_j p √s; the diagonal by itself, as it cancels
+            columns = self._columns()
+            rooted = (np.sqrt(share)[:, None] * columns).T[:, :, None] * p
+            blocks = -(rooted.swapaxes(1, 2) @ rooted)
+            own = np.einsum("nj,na->ja", columns**2, share[:, None] * Multinomial.bends(p))
+            blocks[:, np.arange(K), np.arange(K)] = own
+            return np.asarray(blocks, np.float64)
         blocks = np.empty((self.design.shape[1], K, K))
         for a in range(K):
             for b in range(a, K):

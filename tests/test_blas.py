@@ -1,0 +1,86 @@
+"""Small matrices are left to one thread of BLAS: several wait for one another on a busy machine."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from levelprox import Function, LinearModel, MultinomialModel, Problem, best_subset, path, solve
+from levelprox.blas import one_blas_thread
+from levelprox.constraints import MCP
+
+
+def threads() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+@pytest.fixture
+def two_threads():
+    with one_blas_thread():  # all libraries are there
+        pass
+    with threadpool_limits(2, user_api="blas"):
+        if threads() != {2}:
+            pytest.skip("BLAS has no two threads here")
+        yield
+
+
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 6))
+    return X, X[:, 0] - X[:, 1] + 0.1 * rng.standard_normal(30)
+
+
+def told(seen):
+    def callback(*_):
+        seen.append(threads())
+
+    return callback
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+def test_a_search_uses_one_thread(two_threads, classes):
+    X, b = data()
+    model = LinearModel(X, b) if classes == 1 else MultinomialModel(X, np.arange(30) % classes, fit_intercept=True)
+    seen: list[set[int]] = []
+    best_subset(model, 2, callback=told(seen))
+    assert seen
+    assert all(one == {1} for one in seen)
+    assert threads() == {2}
+
+
+def test_solve_and_path_use_one_thread(two_threads):
+    problem, seen = Problem(LinearModel(*data()), MCP.from_threshold(1.0), 1.5), list[set[int]]()
+    solve(problem, callback=told(seen))
+    assert seen
+    assert all(one == {1} for one in seen)
+    path(problem, [0.5, 1.5])
+    assert threads() == {2}
+
+
+def test_functions_of_the_user_keep_their_threads(two_threads):
+    seen: list[set[int]] = []
+
+    def psi(x):
+        seen.append(threads())
+        return float((x - 1) @ (x - 1)), 2 * (x - 1)
+
+    solve(Problem(Function(psi, 3, smoothness=2.0), MCP.from_threshold(1.0), 1.5), tol=1e-3)
+    assert seen
+    assert all(one == {2} for one in seen)
+
+
+def test_the_last_of_several_blocks_restores_the_number(two_threads):
+    first, second = one_blas_thread(), one_blas_thread()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert threads() == {1}
+    second.__exit__(None, None, None)
+    assert threads() == {2}
+
+
+def test_an_error_restores_it_too(two_threads):
+    with pytest.raises(ZeroDivisionError), one_blas_thread():
+        raise ZeroDivisionError
+    assert threads() == {2}
