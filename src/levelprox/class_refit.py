@@ -130,8 +130,8 @@ def class_fit(
 def _nearly_minimised(model: MultinomialModel, w: Vector, accuracy: float) -> Vector:
     """Return where a quasi-Newton method from w ends.
 
-    Over an orthonormal basis the curvature of ψ is nowhere above 1/2, and Newton steps for many classes are dear: their
-    systems have a row for each feature and class. A few of them from where this ends are enough.
+    Over an orthonormal basis the curvature of ψ is nowhere above 1/2, and Newton steps for many classes are expensive:
+    their systems have a row for each feature and class. A few of them from where this ends are enough.
     """
     from scipy import optimize
 

@@ -53,7 +53,7 @@ _MOST_ROUGH = 100  # inner steps of a rough stage; where curvature vanishes each
 _FROM_HERE, _FROM_DIRECT = 50, 20  # features: exchanges among more take long, and rarely pay
 _CANDIDATES, _SHARE = 100, 4  # that may take the place of another feature, or so many times those there are
 _STOPS = ("interrupted", "not finite")
-_WORKING, _DEAR = 10, 500  # features of a working set, and coordinates of theirs from which on stages take long
+_WORKING, _EXPENSIVE = 10, 500  # features of a working set, and coordinates of theirs from which on stages take long
 
 
 def continued(
@@ -263,17 +263,18 @@ def _largest(problem: Problem, x: Vector) -> Features:
     return largest
 
 
-def is_dear(problem: Problem) -> bool:
+def is_expensive(problem: Problem) -> bool:
     """Return whether stages take long: with many classes, models over a few features have many coordinates.
 
     A stage solves tens of models, and each takes hundreds of products with a matrix of that order.
     """
-    return problem.width > 1 and problem.width * min(problem.n_features, _WORKING) > _DEAR
+    return problem.width > 1 and problem.width * min(problem.n_features, _WORKING) > _EXPENSIVE
 
 
 def continues(start: str, problem: Problem) -> bool:
     """Return whether a start, "auto" or by name, is to go by way of wider problems."""
-    return start != "direct" and problem.constraint.lipschitz > 0 and (start == "continuation" or not is_dear(problem))
+    by_name = start == "continuation"
+    return start != "direct" and problem.constraint.lipschitz > 0 and (by_name or not is_expensive(problem))
 
 
 def affordable(problem: Problem) -> int:

@@ -360,7 +360,7 @@ class Refits:
         return found if found.psi < fit.psi else fit
 
     def takes_few_steps(self, size: int) -> bool:
-        """Return whether systems of a softmax model over so many coordinates are dear."""
+        """Return whether systems of a softmax model over so many coordinates are expensive."""
         several = isinstance(self.objective, MultinomialModel) and self.objective.width > _MANY_CLASSES
         return several and size > _MANY_COORDINATES
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.constraints import MCP
-from levelprox.continuation import continued, is_dear
+from levelprox.continuation import continued, is_expensive
 from levelprox.exchange import costs
 from levelprox.forward import FEW, forward
 from levelprox.journal import Journal
@@ -150,7 +150,7 @@ class Search:
         exempt = problem.exempt
         null = Fit(exempt, self.null.x[problem.coordinates(exempt)], self.null.psi, self._margins(exempt))
         tolerance = self.tol * self.null.scale
-        tries = _FEW_TRIES if is_dear(problem) else TRIES
+        tries = _FEW_TRIES if is_expensive(problem) else TRIES
         self.swaps = Swaps(problem, null, self.null, tolerance, self._how(), self.prove, tries)
         self.swaps.watch, self.swaps.pieces = self.watch, self.pieces
         if null_fitted is None:
@@ -209,7 +209,7 @@ class Search:
         self.watch.enter("forward")
         yield once(lambda: self._backward(chosen))
         yield first
-        if chosen.size and self.k <= FEW and not is_dear(problem):
+        if chosen.size and self.k <= FEW and not is_expensive(problem):
             self.watch.enter("forward")
             others = once(lambda: forward(self.swaps, null, self.k, without=int(chosen[0])))
             yield once(lambda: self.swaps.fitted(self._with_exempt(others)))
@@ -285,7 +285,7 @@ class Search:
     def _best_on_the_way(self, direct: Fit) -> Fit:
         """The best of the sets that a continuation in the threshold comes through."""
         problem, objective = self.problem, self.objective
-        if self.brief or self._is_piecewise_linear() or is_dear(problem):
+        if self.brief or self._is_piecewise_linear() or is_expensive(problem):
             return direct
         curvature = np.einsum("jaa->j", objective.feature_hessians_of(self._margins(problem.exempt)))
         scale = np.sqrt(np.where(curvature > 0, curvature, 1.0))
