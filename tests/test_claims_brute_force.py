@@ -65,7 +65,14 @@ def test_claims_hold_by_brute_force(loss, part):
 
 @pytest.mark.parametrize(
     ("seed", "loss", "kind"),
-    [(710049, "logistic", None), (510192, None, "spanned"), (510075, None, "spanned"), (510042, None, "powers")],
+    [
+        (710049, "logistic", None),
+        (510192, None, "spanned"),
+        (510075, None, "spanned"),
+        (510042, None, "powers"),
+        *((seed, None, None) for seed in (102942, 126136, 124017, 327203, 328313, 340468, 369247)),
+        *((seed, "logistic", None) for seed in (700164, 700227, 710195)),
+    ],
 )
 def test_problems_that_longer_searches_found(seed, loss, kind):
     outcome = brute_force.examined(case(seed, loss, kind))

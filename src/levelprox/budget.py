@@ -110,7 +110,7 @@ def best_subset(
 
     Notes
     -----
-    A column whose entries are all subnormal (below 2.3e-308) counts as a column of zeros.
+    A column whose entries are all below 1e-290 may count as a column of zeros.
 
     Examples
     --------

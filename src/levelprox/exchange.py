@@ -74,6 +74,14 @@ def _inverse_by_class(hessian: Matrix, width: int) -> Matrix:
     return inverse.reshape(hessian.shape)
 
 
+def _pseudo_inverse(matrix: Matrix) -> Matrix:
+    """Of one symmetric matrix or several; of entries out of range, as where curvature underflows, of the others."""
+    try:
+        return np.asarray(np.linalg.pinv(matrix, hermitian=True), np.float64)
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.pinv(np.nan_to_num(matrix, posinf=0.0, neginf=0.0)), np.float64)
+
+
 def _regularised_inverse(hessian: Matrix) -> Matrix:
     """In units in which the diagonal is 1: a small unit of a column is not yet dependence on the others.
 
@@ -84,7 +92,7 @@ def _regularised_inverse(hessian: Matrix) -> Matrix:
     hessian = unit[..., :, None] * ((hessian + hessian.swapaxes(-2, -1)) / 2) * unit[..., None, :]
     own = np.arange(hessian.shape[-1])
     hessian[..., own, own] *= 1 + _RIDGE
-    inverse = np.linalg.pinv(hessian, hermitian=True)
+    inverse = _pseudo_inverse(hessian)
     return np.asarray(unit[..., :, None] * inverse * unit[..., None, :], np.float64)
 
 
@@ -100,7 +108,7 @@ def _stiffness(K: Matrix) -> Matrix:
     """The inverse of a block of K on its diagonal."""
     if K.size == 1:
         return 1 / K if K[0, 0] > 0 else np.zeros((1, 1))
-    return np.asarray(np.linalg.pinv(K, hermitian=True), np.float64)
+    return _pseudo_inverse(K)
 
 
 def condition(hessian: Matrix) -> float:
@@ -349,4 +357,4 @@ def _solved(A: Matrix, b: Matrix) -> Matrix:
     try:
         return np.asarray(np.linalg.solve(A, b), np.float64)
     except np.linalg.LinAlgError:
-        return np.asarray(np.linalg.pinv(A, hermitian=True) @ b, np.float64)
+        return np.asarray(_pseudo_inverse(A) @ b, np.float64)

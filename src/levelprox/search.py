@@ -49,6 +49,7 @@ Features = NDArray[np.intp]
 
 _ROUGH = 3e-3
 _SMALL = 2.0**-10  # of the largest coefficient: the last threshold
+_REACHED, _ULPS = 1e-8, 64  # of ψ of the fit and of the null fit, and of the resolution: by how much x may miss it
 _FEW_TRIES = 2  # exchanges that are tried for one that lowers ψ, where a refit takes long
 _REACHES = 2.0 ** (np.arange(-4, 11) / 2)  # median margins from which descents along a ray begin
 
@@ -381,6 +382,10 @@ class Search:
 
         recomputed = self.watch.recomputed(ended, fit.psi, figures if self.null.examined else None)
         ended, psi, stationarity, unknown = recomputed
+        rounding = max(_REACHED * abs(fit.psi), _ULPS * fit.resolution, _REACHED * abs(self.null.psi))
+        if not unknown and psi > fit.psi + rounding:  # large coefficients cancel: what was shown of the fit is not of x
+            examined = 0
+            addition = None if addition is None else replace(addition, examined=0)
         exchanges = Exchanges(examined, self.swaps.total(fit), local=self.objective.convex_start is not None)
         summary = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}{unknown}"
         status, message = self.watch.conclude(ended, summary, objective, x, stationarity, self.tol)

@@ -40,6 +40,7 @@ _PROMISING = 0.1  # of what leaving out costs: by how much an estimate may be of
 _LOWER = 1e-10  # of ψ: less is not an improvement
 _ROUNDING = 4  # times the resolution of ψ
 _CLOSE = 1e-9  # of ψ at the null fit: so much above the infimum is not worth a feature
+_VAGUE = 1e-6  # of ψ at the null fit: a fit whose rounding is more than that is not perfect
 _SEPARATED = 1e-15  # of ψ at the null fit: separated samples have no loss left
 _FAR = 2.0**10  # times x
 _ILL_CONDITIONED = 1e6  # condition number of a Hessian from which on estimates come from an orthonormal basis
@@ -248,7 +249,7 @@ class Swaps:
         """Return how many exchanges cannot lower ψ, and the fit after one that does, if there is one."""
         total = self.total(fit)
         if self.is_perfect(fit):
-            return total, None  # nothing is left to gain
+            return total if self._is_at_infimum(fit) else 0, None  # nothing is left to gain
         if self.is_worked_out():
             return 0, None
         if self._is_convex() and not fit.gap <= self.threshold(fit):
@@ -316,9 +317,7 @@ class Swaps:
         total = self.problem.n_features - fit.features.size
         zero = total - int(np.count_nonzero(outside))  # columns of zeros gain nothing
         if self.is_perfect(fit) or not np.any(outside):
-            # Where ψ falls to 0 only along x, what it is at x itself may still be gained.
-            reached = not np.any(outside) or fit.psi - self.least <= max(_CLOSE * self.null.psi, self.threshold(fit))
-            return Addition(0.0, None, total if reached else zero, total)
+            return Addition(0.0, None, total if self._is_at_infimum(fit) or not np.any(outside) else zero, total)
         exchange = self.exchange(fit)
         estimate = exchange.additions()
         bound = np.where(outside, np.inf, -np.inf)
@@ -501,7 +500,7 @@ class Swaps:
         """
         if not (self.objective.bounded_by_zero and self.null.psi > 0):
             return False
-        if fit.psi <= self.threshold(fit):
+        if fit.psi <= min(self.threshold(fit), _VAGUE * self.null.psi):
             return True
         if self.objective.attained:
             return False
@@ -509,6 +508,10 @@ class Swaps:
         with np.errstate(over="ignore", invalid="ignore"):
             far = self.objective.value_of(origin + _FAR * (fit.margins - origin))
         return far <= min(_SEPARATED * self.null.psi, fit.psi)
+
+    def _is_at_infimum(self, fit: Fit) -> bool:
+        """Return whether ψ of a perfect fit is next to nothing at x itself, and not only farther out along x."""
+        return fit.psi - self.least <= max(_CLOSE * self.null.psi, min(self.threshold(fit), _VAGUE * self.null.psi))
 
     def total(self, fit: Fit) -> int:
         inside = self.problem.counted(fit.features).size

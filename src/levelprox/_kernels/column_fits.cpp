@@ -514,7 +514,7 @@ double ColumnFits::gap_at_ends(const Columns &columns, const Look &at, const std
         const NewtonStep newton = newton_step_of(rest.hessian, 0.0, {}, rest.gradient, least);
         if (newton.step.empty()) return INFINITE;
         for (std::size_t p = 0; p < newton.flat.size(); ++p)
-            if (!is_noise(rest, columns[newton.flat[p]], newton.slope[p])) return INFINITE;
+            if (!is_noise(rest, columns[newton.flat[p]], newton.slope[p], 0.0)) return INFINITE;
         step = newton.step;
         along = combined(columns, step);
     }
@@ -550,19 +550,26 @@ std::vector<double> ColumnFits::reference_curvature(const Columns &columns, cons
     return reference;
 }
 
-// Whether a component of the gradient is within the rounding of its sum.
-bool ColumnFits::is_noise(const Look &at, const Column &column, double gradient) const {
-    double size = 0;
-    for (std::int64_t p = 0; p < column.count; ++p) size += std::abs(at.slope[column.rows ? column.rows[p] : p] * column.values[p]);
-    return std::abs(gradient) <= 64 * EPSILON * size;
+// Whether a component of the gradient is within the rounding of its sum, or of a column whose entries have errors relative to its largest.
+bool ColumnFits::is_noise(const Look &at, const Column &column, double gradient, double error) const {
+    double size = 0, most = 0, slopes = 0;
+    for (std::int64_t p = 0; p < column.count; ++p) {
+        const double slope = std::abs(at.slope[column.rows ? column.rows[p] : p]), entry = std::abs(column.values[p]);
+        size += slope * entry;
+        slopes += slope;
+        most = std::max(most, entry);
+    }
+    return std::abs(gradient) <= 64 * EPSILON * size + 4 * error * slopes * most;
 }
 
 // Newton's method for a convex loss. Where the curvature in some direction is gone (margins so far out that it underflows, or
 // beyond the parabola of Huber's loss), or a step would change margins by too much, a multiple of a typical curvature is added, and the
-// step is doubled as long as psi falls. Of orthonormal columns, a small pivot is a property of the curvature and not of rounding.
-ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bool orthonormal, double tolerance, double accuracy, double below,
+// step is doubled as long as psi falls. Of orthonormal columns, whose errors are given, a small pivot is a property of the curvature and not of
+// rounding.
+ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, const std::vector<double> *errors, double tolerance, double accuracy, double below,
                               Poll &poll) const {
     constexpr int MOST = 250, MOST_IN_VAIN = 8;
+    const bool orthonormal = errors != nullptr;
     const double least = orthonormal ? 1e-13 : 1e-7;
     const bool exponential = std::isfinite(concordance_) && concordance_ > 0;
     const bool nonnegative = conjugate_ == Conjugate::logistic || conjugate_ == Conjugate::squared_hinge || conjugate_ == Conjugate::huber;
@@ -597,18 +604,23 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, bo
         rounding = resolution(at, z);
         NewtonStep newton = newton_step_of(at.hessian, 0.0, reference, at.gradient, least);
         if (!orthonormal && (newton.step.empty() || !newton.flat.empty())) return ended(FitEnd::failed);
-        for (std::size_t p = 0; p < newton.flat.size(); ++p)  // psi neither bends nor falls in this direction, or a step must be made
-            if (!is_noise(at, columns[newton.flat[p]], newton.slope[p])) newton.step.clear();
+        bool known = true;  // what psi does in directions in which it does not bend: nothing, or a step must be made
+        for (std::size_t p = 0; p < newton.flat.size() && !newton.step.empty(); ++p) {
+            const std::size_t j = newton.flat[p];
+            if (is_noise(at, columns[j], newton.slope[p], 0.0)) continue;
+            known = false;  // a slope that may be that of rounding errors of the basis leads nowhere, and shows nothing
+            if (!is_noise(at, columns[j], newton.slope[p], (*errors)[j])) newton.step.clear();
+        }
         double change = 0;
         left = INFINITE;
         bound_step.clear();
         if (!newton.step.empty()) {
             along = combined(columns, newton.step);
             change = change_along(along);
-            left = gap(at, z, along);
+            left = known ? gap(at, z, along) : INFINITE;
             if (left < INFINITE) bound_step = newton.step;
             // Where margins of some samples grow for ever, Newton's step alone shows no bound.
-            if (!(left < INFINITE) && conjugate_ != Conjugate::none && newton.decrement <= MUCH * std::abs(at.psi)) {
+            if (known && !(left < INFINITE) && conjugate_ != Conjugate::none && newton.decrement <= MUCH * std::abs(at.psi)) {
                 const double wanted = std::max({0.5 * accuracy * std::abs(at.psi), rounding, 0.5 * (at.psi - below)});
                 if (newton.decrement <= 4 * wanted) left = gap_at_ends(columns, at, z, along, least, wanted, poll);
             }
@@ -714,7 +726,7 @@ ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vecto
         if (basis.rank() == last_rank) continue;
         const bool first = last_rank == SIZE_MAX, whole = first && basis.largest_dropped() <= DEPENDENT;
         last_rank = basis.rank();
-        ColumnFit found = minimise(basis.vectors(), basis.coordinates(x), true, INFINITE, accuracy, whole ? below : INFINITE, poll);
+        ColumnFit found = minimise(basis.vectors(), basis.coordinates(x), &basis.noise(), INFINITE, accuracy, whole ? below : INFINITE, poll);
         if (whole) bound = found.psi - found.gap - found.resolution;
         in_units_of(basis, found);
         std::vector<double> margins = combined(columns, found.x);
@@ -738,7 +750,7 @@ ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vecto
 ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double tolerance, double accuracy, double below,
                           const std::vector<double> &noise, Poll &poll) const {
     if (falls_ || bends_both_ways_) return descend(columns, std::move(x), tolerance, below, poll);
-    ColumnFit found = minimise(columns, x, false, tolerance, accuracy, below, poll);
+    ColumnFit found = minimise(columns, x, nullptr, tolerance, accuracy, below, poll);
     return found.end == FitEnd::failed || !is_reached(columns, found, poll) ? minimise_in_basis(columns, x, accuracy, below, noise, poll) : found;
 }
 

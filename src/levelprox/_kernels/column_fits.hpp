@@ -73,8 +73,8 @@ private:
     ColumnFits(const ColumnFits &other, const double *offset) : ColumnFits(other) { offset_ = offset; }
     ColumnFits(const ColumnFits &) = default;
     ColumnFit descend(const Columns &columns, std::vector<double> x, double tolerance, double below, Poll &poll) const;
-    ColumnFit minimise(const Columns &columns, std::vector<double> x, bool orthonormal, double tolerance, double accuracy, double below,
-                       Poll &poll) const;
+    ColumnFit minimise(const Columns &columns, std::vector<double> x, const std::vector<double> *errors, double tolerance, double accuracy,
+                       double below, Poll &poll) const;
     ColumnFit minimise_in_basis(const Columns &columns, const std::vector<double> &x, double accuracy, double below, const std::vector<double> &noise,
                                 Poll &poll) const;
     bool is_reached(const Columns &columns, const ColumnFit &found, Poll &poll) const;
@@ -96,7 +96,7 @@ private:
     SampleGap sample_gap(std::int64_t i, double slope, double bend, double margin, double move) const;
     double resolution(const Look &at, const std::vector<double> &margins) const;
     std::vector<double> reference_curvature(const Columns &columns, const Look &at) const;
-    bool is_noise(const Look &at, const Column &column, double gradient) const;
+    bool is_noise(const Look &at, const Column &column, double gradient, double error) const;
     double share(std::int64_t i) const { return (weight_ ? weight_[i] : 1.0) / total_; }
 
     std::int64_t n_;

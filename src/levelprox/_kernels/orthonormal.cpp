@@ -112,6 +112,7 @@ OrthonormalBasis::OrthonormalBasis(std::int64_t n, const Columns &columns, const
         smallest_ratio_ = std::min(smallest_ratio_, norm / length[next]);
         for (std::int64_t i = 0; i < n; ++i) q[i] /= norm;
         triangle_[next * m_ + order_.size()] = norm;
+        noise_.push_back(EPSILON * length[next] / norm);
         order_.push_back(next);
         for (std::size_t j = 0; j < m_; ++j) {
             if (used[j] || !(length[j] > 0)) continue;

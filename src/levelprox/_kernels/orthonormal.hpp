@@ -41,7 +41,9 @@ public:
     const std::vector<std::size_t> &order() const { return order_; }
     // What is left of column j after the vectors before its own, relative to its own length.
     double smallest_ratio() const { return smallest_ratio_; }
-    // The same for columns without a vector, the largest of them: whether they depend on the others, or only nearly.
+    // The rounding error of each vector, relative to its length: large where little was left of a column.
+    const std::vector<double> &noise() const { return noise_; }
+    // What is left of columns without a vector, relative to their length, at most: whether they depend on the others, or only nearly.
     double largest_dropped() const { return largest_dropped_; }
 
 private:
@@ -55,6 +57,7 @@ private:
     std::vector<double> triangle_;       // m rows of m: entry [j][p] is the coordinate p of the scaled and centred column j
     std::vector<double> scale_, mean_;   // column j = scale_j (values_j + mean_j): mean_ is in scaled units
     std::size_t constant_ = SIZE_MAX;    // the constant column, if there is one
+    std::vector<double> noise_;          // of the vectors
     double smallest_ratio_ = 1.0, largest_dropped_ = 0.0;
 };
 
