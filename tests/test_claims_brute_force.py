@@ -70,7 +70,7 @@ def test_claims_hold_by_brute_force(loss, part):
         (510192, None, "spanned"),
         (510075, None, "spanned"),
         (510042, None, "powers"),
-        *((seed, None, None) for seed in (102942, 126136, 124017, 327203, 328313, 340468, 369247)),
+        *((seed, None, None) for seed in (102942, 126136, 124017, 327203, 328313, 332305, 340468, 369247)),
         *((seed, "logistic", None) for seed in (700164, 700227, 710195)),
     ],
 )

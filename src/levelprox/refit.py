@@ -263,13 +263,17 @@ class Refits:
         signs, x = self.signs[features], _begun_at(near, features, 1)
         x[signs] = np.maximum(x[signs], 0.0)
         free, refused = ~signs | (x > 0), np.zeros(features.size, np.bool_)
-        entered = -1
+        entered, failed = -1, None
         for _ in range(_STEPS + 10 * features.size):
             end, fit = self._by_columns(features[free], Fit(features, x, 0.0, x), tolerance, math.inf, accuracy)
-            if fit is None or end != "fitted":
+            if fit is None:
                 break
             to = np.zeros(features.size)
             to[free] = fit.x
+            if end != "fitted":
+                if np.all(np.isfinite(to)) and np.all(to[signs] >= 0):
+                    failed = Fit(features, to, fit.psi, fit.margins, None, math.inf, fit.resolution)
+                break
             wrong = free & signs & (to < 0)
             if entered >= 0 and to[entered] <= 0:  # descends by rounding alone
                 refused[entered], free[entered], entered = True, False, -1
@@ -287,7 +291,8 @@ class Refits:
                 return Fit(features, x, fit.psi, fit.margins, None, fit.gap, fit.resolution)
             entered = steepest
             free[entered] = True
-        return self._otherwise(features, near, tolerance, accuracy)
+        other = self._otherwise(features, near, tolerance, accuracy)
+        return other if failed is None else _lower_of(other, self._as_attained(features, failed))
 
     def _steepest(
         self, features: Features, free: NDArray[np.bool_], refused: NDArray[np.bool_], z: Vector
