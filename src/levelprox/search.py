@@ -253,7 +253,7 @@ class Search:
         inside = self.problem.counted(best.features).size
         if self.start is not None or inside < max(self.k, 2) or self.swaps.is_perfect(best):
             return False
-        if self.swaps.is_worked_out():  # of many classes
+        if self.swaps.has_spent_its_work():  # of many classes
             return False
         self.watch.enter("exchanges")
         least = int(np.argmin(costs(self.problem, best)))
@@ -383,7 +383,7 @@ class Search:
         recomputed = self.watch.recomputed(ended, fit.psi, figures if self.null.examined else None)
         ended, psi, stationarity, unknown = recomputed
         rounding = max(_REACHED * abs(fit.psi), _ULPS * fit.resolution, _REACHED * abs(self.null.psi))
-        if not unknown and psi > fit.psi + rounding:  # large coefficients cancel: what was shown of the fit is not of x
+        if not unknown and psi > fit.psi + rounding:  # x does not attain ψ of the fit: claims of the fit do not hold
             examined = 0
             addition = None if addition is None else replace(addition, examined=0)
         exchanges = Exchanges(examined, self.swaps.total(fit), local=self.objective.convex_start is not None)

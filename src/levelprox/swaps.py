@@ -167,7 +167,7 @@ class Swaps:
         for each feature.
         """
         self.keep(fit)
-        if not self.is_perfect(fit) and not self.is_worked_out():
+        if not self.is_perfect(fit) and not self.has_spent_its_work():
             fit = self.pieces.repeated(self._after_exchanges, fit)
             self.keep(fit)
         return fit
@@ -178,7 +178,7 @@ class Swaps:
         for leaves, enters in self._promising(fit):
             if leaves not in fit.features or enters in fit.features:
                 continue
-            if self.is_worked_out() or not self.watch.may_exchange():
+            if self.has_spent_its_work() or not self.watch.may_exchange():
                 return fit, True
             new = self._exchanged(fit, leaves, enters)
             if new is None:
@@ -191,7 +191,7 @@ class Swaps:
                 self.keep(fit)
         return fit, self.is_perfect(fit) or not fit.psi < begin.psi
 
-    def is_worked_out(self) -> bool:
+    def has_spent_its_work(self) -> bool:
         """Return whether a softmax model of many classes has had all the work that exchanges are worth."""
         many = self.problem.width > _MANY_CLASSES and self.objective.only_contrasts
         return many and not self.prove and self.refits.factorised > _SEARCH_FACTORS
@@ -250,7 +250,7 @@ class Swaps:
         total = self.total(fit)
         if self.is_perfect(fit):
             return total if self._is_at_infimum(fit) else 0, None  # nothing is left to gain
-        if self.is_worked_out():
+        if self.has_spent_its_work():
             return 0, None
         if self._is_convex() and not fit.gap <= self.threshold(fit):
             return 0, None  # nothing can be shown of a fit that is not known to be optimal

@@ -452,9 +452,9 @@ double ColumnFits::gap(const Look &at, const std::vector<double> &margins, const
     return sum * (1 + 1e-12);
 }
 
-// What is added to a gap because v is orthogonal to the columns but for the rounding of Newton's equations, of which the step is the
-// solution: a multiple of what that changes along the step.
-double ColumnFits::misfit(const Columns &columns, const Look &at, const std::vector<double> &along, const std::vector<double> &step) const {
+// An estimate of the error of a gap: Newton's equations are solved up to rounding, so v is orthogonal to the columns only up to
+// rounding. The estimate is a multiple of |<column_j, v> step_j|, summed over the columns.
+double ColumnFits::orthogonality_error(const Columns &columns, const Look &at, const std::vector<double> &along, const std::vector<double> &step) const {
     constexpr double MULTIPLE = 16;
     std::vector<double> v(n_);
     for (std::int64_t i = 0; i < n_; ++i) v[i] = at.slope[i] + at.bend[i] * along[i];
@@ -508,7 +508,7 @@ double ColumnFits::gap_at_ends(const Columns &columns, const Look &at, const std
             inside = false;
             fix(i, own.gap, own.end);
         }
-        if (inside && round > 0) return (fixed + gap(rest, margins, along)) * (1 + 1e-12) + misfit(columns, rest, along, step);
+        if (inside && round > 0) return (fixed + gap(rest, margins, along)) * (1 + 1e-12) + orthogonality_error(columns, rest, along, step);
         add_dense(columns, rest, poll);
         add_sparse(columns, rest, poll);
         const NewtonStep newton = newton_step_of(rest.hessian, 0.0, {}, rest.gradient, least);
@@ -589,7 +589,7 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, co
     int in_vain = 0;  // restricted steps, one after another, that lowered psi by no more than rounding
     std::vector<double> along, bound_step;  // of the bound `left`, if that is Newton's step
     const auto ended = [&](FitEnd how) {
-        if (!bound_step.empty()) left += misfit(columns, at, along, bound_step);
+        if (!bound_step.empty()) left += orthogonality_error(columns, at, along, bound_step);
         if (nonnegative) left = std::min(left, at.psi);
         mirror(m, at.hessian);
         return ColumnFit{how, std::move(x), std::move(z), std::move(at.hessian), at.psi, left, rounding};
@@ -604,11 +604,11 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, co
         rounding = resolution(at, z);
         NewtonStep newton = newton_step_of(at.hessian, 0.0, reference, at.gradient, least);
         if (!orthonormal && (newton.step.empty() || !newton.flat.empty())) return ended(FitEnd::failed);
-        bool known = true;  // what psi does in directions in which it does not bend: nothing, or a step must be made
+        bool known = true;  // whether psi is constant in all directions without curvature
         for (std::size_t p = 0; p < newton.flat.size() && !newton.step.empty(); ++p) {
             const std::size_t j = newton.flat[p];
             if (is_noise(at, columns[j], newton.slope[p], 0.0)) continue;
-            known = false;  // a slope that may be that of rounding errors of the basis leads nowhere, and shows nothing
+            known = false;  // no step is made along a slope within the rounding errors of the basis, and no bound is claimed
             if (!is_noise(at, columns[j], newton.slope[p], (*errors)[j])) newton.step.clear();
         }
         double change = 0;
@@ -630,7 +630,7 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, co
             bound_step.clear();
         }
         if (at.psi - left - rounding >= below) {
-            if (!bound_step.empty()) left += misfit(columns, at, along, bound_step);
+            if (!bound_step.empty()) left += orthogonality_error(columns, at, along, bound_step);
             bound_step.clear();
             if (at.psi - left - rounding >= below) return ended(FitEnd::not_below);
         }
@@ -644,7 +644,7 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, co
 
         const bool restricted = newton.step.empty() || (exponential && change > FAR);
         if (restricted) {
-            if (!bound_step.empty()) left += misfit(columns, at, along, bound_step);
+            if (!bound_step.empty()) left += orthogonality_error(columns, at, along, bound_step);
             bound_step.clear();
             if (reference.empty()) reference = reference_curvature(columns, at);
             mu = std::max(mu / 16, 1e-10);
@@ -702,7 +702,7 @@ double ColumnFits::value_with_noise(const std::vector<double> &margins, const st
     return psi;
 }
 
-// Whether the coefficients of a fit have its psi: those of nearly dependent columns are large, and cancel.
+// Whether the coefficients of a fit attain its psi. Those of nearly dependent columns are large, and their products cancel.
 bool ColumnFits::is_reached(const Columns &columns, const ColumnFit &found, Poll &poll) const {
     if (found.end != FitEnd::fitted) return true;
     std::vector<double> margins = combined(columns, found.x);
@@ -737,7 +737,7 @@ ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vecto
             least = psi;
             best = std::move(found);
             if (!whole) best.gap = std::max(best.psi - bound, 0.0);
-            // Its coefficients do not have the psi of the basis: what is known of that says nothing of theirs.
+            // Coefficients that do not attain the psi of the basis: its bound is not theirs.
             const bool believed = reached <= best.psi + std::max(1e-6 * std::abs(best.psi), 64 * best.resolution);
             if (!believed && best.end == FitEnd::fitted) best.end = FitEnd::failed;
         }

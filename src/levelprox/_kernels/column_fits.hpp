@@ -92,7 +92,7 @@ private:
     double gap(const Look &at, const std::vector<double> &margins, const std::vector<double> &along) const;
     double gap_at_ends(const Columns &columns, const Look &at, const std::vector<double> &margins, std::vector<double> along, double least,
                        double spare, Poll &poll) const;
-    double misfit(const Columns &columns, const Look &at, const std::vector<double> &along, const std::vector<double> &step) const;
+    double orthogonality_error(const Columns &columns, const Look &at, const std::vector<double> &along, const std::vector<double> &step) const;
     SampleGap sample_gap(std::int64_t i, double slope, double bend, double margin, double move) const;
     double resolution(const Look &at, const std::vector<double> &margins) const;
     std::vector<double> reference_curvature(const Columns &columns, const Look &at) const;
