@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.objectives import Model
+from levelprox.objectives import LinearModel, Model
 from levelprox.objectives.by_class import ByClass
 
 Vector = NDArray[np.float64]
@@ -50,7 +50,7 @@ class Column:
 
 
 class Columns:
-    """How margins change with each coordinate of a feature.
+    """How margins of the samples change with each coordinate of a feature.
 
     Parameters
     ----------
@@ -83,11 +83,17 @@ class Columns:
 
     def moves(self, features: Features) -> Iterator[Vector]:
         """The same, as changes of the margins: one at a time, for all at once may be more than there is room for."""
-        if self.fit_in(features):
-            n = self.objective.n_margins
-            yield from (column.dense(n) for column in self(features))
-        else:
+        if not self.fit_in(features):
             yield from _moves(self.objective.restrict(features))
+            return
+        n, width = self.objective.n_margins, self.objective.width
+        moves = (column.dense(n) for column in self(features))
+        if not isinstance(self.objective, LinearModel | ByClass) or self.objective.ridge is None:
+            yield from moves
+            return
+        part = self.objective.restrict(features)
+        for move, unit in zip(moves, _units(features.size * width), strict=True):
+            yield part.with_tail(move, unit)
 
     def fit_in(self, features: Features) -> bool:
         """Whether these are few features, whose columns can be kept."""
@@ -104,8 +110,12 @@ class Columns:
         part, width = self.objective.restrict(np.array(missing, np.intp)), self.objective.width
         moves = _moves(part)
         for j in missing:
-            self.known[j] = [Column.of(move) for move in islice(moves, width)]
+            self.known[j] = [Column.of(_of_samples(part, move)) for move in islice(moves, width)]
             self.kept += sum(column.values.size for column in self.known[j])
+
+
+def _of_samples(part: Model, move: Vector) -> Vector:
+    return part.of_samples(move) if isinstance(part, LinearModel | ByClass) else move
 
 
 def _moves(part: Model) -> Iterator[Vector]:
@@ -114,12 +124,13 @@ def _moves(part: Model) -> Iterator[Vector]:
         yield from (part.moved(unit) for unit in _units(part.dimension))
         return
     n, width = part.design.shape[0], part.width
+    classes = np.tile(np.arange(width), part.dimension // width)
     for unit in _units(part.dimension // width):
         column = part.design.matvec(unit)
         for k in range(width):
             move = np.zeros((n, width), order=part.margin_order)
             move[:, k] = column
-            yield move
+            yield move if part.ridge is None else part.with_tail(move, np.repeat(unit, width) * (classes == k))
 
 
 def _units(dimension: int) -> Iterator[Vector]:

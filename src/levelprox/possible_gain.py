@@ -146,12 +146,14 @@ class _Model:
         scale, curvature = self.objective.feature_scale, self.objective.curvature
         if isinstance(self.objective, LinearModel) and not math.isfinite(self.objective.loss.smoothness):
             model = self.objective
-            bend = model.loss.curvature(model.margins(self.x), model.target) * model.target.size
+            bend = model.loss.curvature(model.of_samples(model.margins(self.x)), model.target) * model.target.size
             curvature *= float(np.max(bend)) / (
-                model.loss.typical_curvature(model.origin, model.target, model.sample_weight) or 1.0
+                model.loss.typical_curvature(model.of_samples(model.origin), model.target, model.sample_weight) or 1.0
             )
         sizes = np.ones(self.problem.n_features) if scale is None else scale.magnitude**2
-        return np.asarray((1 if self.problem.width == 1 else 4) * curvature * sizes)
+        curvatures = (1 if self.problem.width == 1 else 4) * curvature * sizes
+        ridge = getattr(self.objective, "ridge", None)
+        return np.asarray(curvatures if ridge is None else curvatures + ridge.curvatures())
 
     def bound(self) -> float:
         """ys + ½ρ'M⁻¹ρ with all features that may move; inf where that is not found."""
@@ -192,7 +194,7 @@ class _Model:
             allowed = 1.0 if _is_parabola(objective) else _ALLOWED
             return self._half_square(part, allowed * hessian, rho)
         bend = objective.bend_of(margins, False)
-        hessian = objective.design.gram(bend)
+        hessian = objective.with_ridge(objective.design.gram(bend))
         taken = max(time.monotonic() - began, _OVERHEAD)
         self.speed = min(self.speed, (work + _OVERHEAD * _WORK_PER_SECOND) / taken)  # under load it is less
         gain = self._half_square(part, hessian, rho)
@@ -264,13 +266,13 @@ def _least_hessian(model: LinearModel, margins: Vector, bend: Vector, hessian: V
     """The Hessian with no more curvature of any sample than it has wherever ½d'Hd ≤ `reach`."""
     with np.errstate(divide="ignore", over="ignore"):
         step = np.where(bend > 0, np.sqrt(2 * reach / (_KEPT * np.abs(bend))), 0.0)
-    ends = [model.bend_of(np.nan_to_num(margins + side * step), False) for side in (1.0, -1.0)]
+    ends = [model.bend_of(np.nan_to_num(model.of_samples(margins) + side * step), False) for side in (1.0, -1.0)]
     kept = np.minimum(*ends) >= _KEPT * bend
     kept &= bend >= 0
     if np.all(kept):
         return _KEPT * hessian
     lowest = -model.loss.weak_convexity * model._share
-    return model.design.gram(np.where(kept, _KEPT * bend, np.minimum(lowest, 0.0)))
+    return model.with_ridge(model.design.gram(np.where(kept, _KEPT * bend, np.minimum(lowest, 0.0))))
 
 
 def _reflected(normal: Vector, *rows: Vector) -> list[Vector]:

@@ -130,6 +130,7 @@ class Refits:
         self.compiled: list[_kernels.ColumnFits] = []
         self.factorised = 0
         self.signs = problem.must_be_nonnegative()
+        self.ridge = objective.ridge if isinstance(objective, LinearModel | ByClass) else None
         self.noise = objective.column_noise() if isinstance(objective, LinearModel) else None
         convex_part = isinstance(objective, LinearModel) and objective.loss.weak_convexity == 0
         if isinstance(objective, LinearModel | OneVsRestModel) and (convex_part or not np.any(self.signs)):
@@ -195,7 +196,7 @@ class Refits:
     def _otherwise(self, features: Features, near: Fit, tolerance: float, accuracy: float) -> Fit:
         """Return the fit where Newton's method on the columns has failed."""
         objective = self.objective
-        if not (
+        if self.ridge is not None or not (
             isinstance(objective, LinearModel) and isinstance(objective.loss, Huber) and self.stored.fit_in(features)
         ):
             return self._by_itself(features, near, tolerance, accuracy)
@@ -229,14 +230,18 @@ class Refits:
         begin = _begun_at(near, features, len(self.compiled)).reshape(-1, len(self.compiled))
         stored = self._stored(features)
         noise = [] if self.noise is None else self.noise[features].tolist()
+        ridge = None if self.ridge is None else self.ridge.restrict(features)
+        held = [] if ridge is None else ridge.own.tolist()
         fits, together = [], "fitted"
         for k, compiled in enumerate(self.compiled):
             start = begin[:, k].tolist()
-            found = compiled.fit(*stored, start, tolerance, below, accuracy, noise)
+            found = compiled.fit(*stored, start, tolerance, below, accuracy, noise, held)
             end, x, psi, margins, hessian, gap, resolution = found
             if end not in ("fitted", "failed"):
                 return end, None
             together = end if end == "failed" else together
+            if ridge is not None:
+                margins = ridge.below(margins[: margins.size - features.size], x)
             fits.append(Fit(features, x, psi, margins, hessian, gap, resolution))
             # A margin loss is nowhere negative: the other classes may have what this one is sure to leave.
             below -= max(psi - gap - resolution, 0.0)
@@ -251,7 +256,12 @@ class Refits:
         """Return the least ψ along each feature by itself from given margins; None if columns do not fit in memory."""
         if len(self.compiled) != 1 or not self.stored.fit_in(features):
             return None
-        return self.compiled[0].least_along(*self._stored(features), np.ascontiguousarray(margins))
+        objective, compiled, stored = cast(LinearModel, self.objective), self.compiled[0], self._stored(features)
+        if self.ridge is None:
+            return compiled.least_along(*stored, np.ascontiguousarray(margins))
+        held = self.ridge.restrict(features).own.tolist()
+        least = compiled.least_along(*stored, np.ascontiguousarray(objective.of_samples(margins)), held)
+        return least + self.ridge.value(objective.tail(margins))
 
     def _with_signs(self, features: Features, near: Fit, tolerance: float, accuracy: float) -> Fit:
         """Return ψ minimised with signs, by Lawson and Hanson's method.
@@ -303,7 +313,12 @@ class Refits:
         is left of the gradient of a fit hides which way ψ falls.
         """
         objective = cast(LinearModel, self.objective)
-        slope = _orthogonal(self._dense(features[free]), objective.slope_of(z), objective.bend_of(z, True))
+        columns, slope, bend = self._dense(features[free]), objective.slope_of(z), objective.bend_of(z, True)
+        if self.ridge is not None and np.any(free):
+            ridge = self.ridge.restrict(features[free])
+            columns = np.vstack([columns, np.eye(columns.shape[1])])
+            slope, bend = np.append(slope, ridge.gradient(objective.tail(z))), np.append(bend, ridge.curvatures())
+        slope = objective.of_samples(_orthogonal(columns, slope, bend))
         without = free | refused
         best: tuple[float, int | None] = (0.0, None)
         for place in np.flatnonzero(~without):
@@ -333,7 +348,7 @@ class Refits:
             x = np.zeros(part.dimension)  # large coefficients held each other; without one of them all bounds may break
         if not np.any(part.must_be_nonnegative()):
             model = self._with_columns(objective, features)
-            several = isinstance(model, MultinomialModel) and model is not objective
+            several = isinstance(model, MultinomialModel) and model is not objective and self.ridge is None
             # Where classes are separated in part, more steps only lengthen coefficients, and rounding says by how much.
             if several and self.takes_few_steps(x.size):
                 return self._by_class(features, objective, model, x, accuracy)
@@ -358,7 +373,7 @@ class Refits:
         """Return a fit of a softmax model of many classes after as many steps as it takes; others as they are."""
         features, objective = fit.features, self.objective.restrict(fit.features)
         model = self._with_columns(objective, features) if self.takes_few_steps(fit.x.size) else objective
-        if model is objective or np.any(self.signs[features]):
+        if model is objective or self.ridge is not None or np.any(self.signs[features]):
             return fit
         found = self._by_class(features, objective, model, fit.x, ACCURACY, finished=True)
         found = replace(found, resolution=found.resolution + rounding_of_margins(objective, found.x, found.margins))
@@ -367,6 +382,7 @@ class Refits:
     def takes_few_steps(self, size: int) -> bool:
         """Return whether systems of a softmax model over so many coordinates are expensive."""
         several = isinstance(self.objective, MultinomialModel) and self.objective.width > _MANY_CLASSES
+        several = several and self.ridge is None
         return several and size > _MANY_COORDINATES
 
     def _by_class(
@@ -460,7 +476,8 @@ def _by_newton(
         if foretold <= _SHOWS * abs(psi):  # as where classes are separated: coefficients grow for ever and gain nothing
             return x, psi, z, hessian
         along = objective.moved(step)
-        t = min(1.0, _FAR / (objective.concordance * float(np.max(np.abs(along))))) if _bends(objective) else 1.0
+        far = objective.concordance * float(np.max(np.abs(of_samples(objective, along)))) if _bends(objective) else 0.0
+        t = min(1.0, _FAR / far) if far > 0 else 1.0
         while not objective.value_of(z + t * along) <= psi - _ARMIJO * t * foretold + _LAST_DIGITS * abs(psi):
             t /= 2
             if t < _SHORTEST:
@@ -495,7 +512,7 @@ def _gap(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple[floa
     coordinates = ((unit * gradient).reshape(-1, classes).T[:, None, :] @ vectors)[:, 0, :]
     scaled = np.where(seen, coordinates / np.where(seen, values, 1.0), 0.0)
     step = -unit * (vectors @ scaled[:, :, None])[:, :, 0].T.ravel()
-    moved = objective.moved(step)
+    moved = of_samples(objective, objective.moved(step))
     change = float(np.max(np.ptp(moved, axis=1) if moved.ndim > 1 and width > 1 else np.abs(moved), initial=0.0))
     factor = float(_kernels.self_concordant_factor(np.array([concordance * change]))[0])
     decrement = float(np.sum(coordinates[seen] ** 2 / values[seen]))
@@ -521,7 +538,7 @@ def _better_known(fit: Fit | None, other: Fit) -> Fit:
 
 def _rounding(objective: Model, z: Vector) -> float:
     """Return Σ_i s_i |ℓ'_i z_i| / Σ s: what the last digits of margins do to ψ is a small part of it."""
-    return float(np.sum(np.abs(slopes(objective, z) * z)))
+    return float(np.sum(np.abs(slopes(objective, z) * of_samples(objective, z))))
 
 
 def rounding_of_margins(objective: Model, x: Vector, z: Vector) -> float:
@@ -530,15 +547,21 @@ def rounding_of_margins(objective: Model, x: Vector, z: Vector) -> float:
     size = np.stack([design.row_magnitudes(np.ascontiguousarray(row)) for row in by_class], axis=1)
     slope = np.abs(slopes(objective, z).reshape(size.shape))
     if not objective.smooth:  # next to a kink, the slopes on both of its sides
-        change = _NOISE * size.reshape(z.shape)
+        change = _NOISE * size.reshape(z.shape)  # a loss with kinks has no ridge
         for sign in -1, 1:
             slope = np.maximum(slope, np.abs(slopes(objective, z + sign * change).reshape(size.shape)))
     return _EPS * float(np.sum(slope * size))
 
 
+def of_samples(objective: Model, z: Vector) -> Vector:
+    """Return the margins of the samples, without what a ridge has below them."""
+    return objective.of_samples(z) if isinstance(objective, LinearModel | ByClass) else z
+
+
 def slopes(objective: Model, z: Vector) -> Vector:
     """Return s_i ℓ'_i / Σ s at margins z; with several classes of shape (n, K)."""
     if isinstance(objective, MultinomialModel):
+        z = objective.of_samples(z)
         return np.asarray(objective.loss.derivative(z, objective.target, objective.sample_weight), np.float64)
     if isinstance(objective, OneVsRestModel):
         return np.stack(

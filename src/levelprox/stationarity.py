@@ -40,14 +40,15 @@ def relative_stationarity(problem: Problem, x: Vector, features: Features, null:
     z, at_null = part.margins(x[features]), problem.objective.margins(null.x)
     slope, bend = part.slope_of(z), np.abs(part.bend_of(z, True))
     pull = np.abs(problem.objective.slope_of(at_null))
-    columns = np.array([part.moved(unit) for unit in np.eye(features.size)]).reshape(features.size, z.size)
-    rounding = _ROUNDING * (np.abs(columns).T @ np.abs(x[features]) + np.abs(part.origin))
+    columns = np.array([part.moved(unit) for unit in np.eye(features.size)])
+    columns = columns.reshape(features.size, -1)[:, : part.n_margins]  # without what a ridge has below them
+    rounding = _ROUNDING * (np.abs(columns).T @ np.abs(x[features]) + np.abs(part.of_samples(part.origin)))
     ones = np.flatnonzero(np.isin(features, problem.objective.exempt))
     share = part.share
     if ones.size:
         others = np.delete(np.arange(features.size), ones)
         columns[others] -= (columns[others] @ share)[:, None]
-    gradient = columns @ slope
+    gradient = columns @ slope + (0.0 if part.ridge is None else part.ridge.gradient(part.tail(z)))
     noise = np.abs(columns) @ (bend * rounding + _ROUNDING * np.abs(slope))
     size = np.abs(columns) @ pull
     typical = float(np.sum(pull)) or 1.0  # where the null fit leaves nothing to a column

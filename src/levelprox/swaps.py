@@ -367,9 +367,15 @@ class Swaps:
         columns = self.refits.columns(fit.features)
         weight = np.ascontiguousarray(objective.bend_of(fit.margins, True))
         values, rows = [column.values for column in columns], [column.rows for column in columns]
+        ridge = None if objective.ridge is None else objective.ridge.restrict(fit.features)
+        if ridge is not None:  # below the samples a row for each feature
+            n, m = objective.n_margins, len(columns)
+            weight, rows = np.append(weight, ridge.curvatures()), [None] * m
+            values = [np.append(column.dense(n), np.eye(m)[j]) for j, column in enumerate(columns)]
         vectors, coordinates = _kernels.orthonormal_basis(values, rows, weight)
         self.n_grad += vectors.shape[0]
-        return objective.cross_hessian_of(fit.margins, self._timed(iter(vectors)), vectors.shape[0], True), coordinates
+        moves = iter(vectors) if ridge is None else (ridge.below(v[: objective.n_margins], v[n:]) for v in vectors)
+        return objective.cross_hessian_of(fit.margins, self._timed(moves), vectors.shape[0], True), coordinates
 
     def look_along(self, exchange: Exchange, fit: Fit) -> None:
         """Compute what features gain at least along which ψ is straight at a fit, by a line search along each."""

@@ -57,37 +57,42 @@ void bind_column_fits(nb::module_ &m) {
         .def(
             "fit",
             [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, std::vector<double> x,
-               double tolerance, double below, double accuracy, const std::vector<double> &noise) -> nb::object {
+               double tolerance, double below, double accuracy, const std::vector<double> &noise, const std::vector<double> &ridge) -> nb::object {
                 const std::size_t count = values.size();
                 require(x.size() == count, "there must be a coefficient for each column");
                 require(noise.empty() || noise.size() == count, "there must be a number for each column, or none");
+                require(ridge.empty() || ridge.size() == count, "there must be a ridge for each column, or none");
                 const Columns columns = checked(values, rows, self.rows());
                 ColumnFit found;
                 {
                     Poll poll;
                     nb::gil_scoped_release release;
-                    found = self.fit(columns, std::move(x), tolerance, accuracy, below, noise, poll);
+                    found = self.fit(columns, std::move(x), tolerance, accuracy, below, noise, ridge, poll);
                 }
                 constexpr const char *names[] = {"fitted", "not below", "failed"};
+                const std::size_t margins = found.margins.size();
                 return nb::make_tuple(names[int(found.end)], as_array(std::move(found.x), {count}), found.psi,
-                                      as_array(std::move(found.margins), {std::size_t(self.rows())}), as_array(std::move(found.hessian), {count, count}),
+                                      as_array(std::move(found.margins), {margins}), as_array(std::move(found.hessian), {count, count}),
                                       found.gap, found.resolution);
             },
-            "values"_a, "rows"_a, "x"_a, "tolerance"_a, "below"_a, "accuracy"_a = 1e-13, "noise"_a = std::vector<double>())
+            "values"_a, "rows"_a, "x"_a, "tolerance"_a, "below"_a, "accuracy"_a = 1e-13, "noise"_a = std::vector<double>(),
+            "ridge"_a = std::vector<double>())
         .def(
             "least_along",
-            [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, In margins) -> nb::object {
+            [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, In margins,
+               const std::vector<double> &ridge) -> nb::object {
                 require(std::int64_t(margins.shape(0)) == self.rows(), "the margins do not fit the samples");
+                require(ridge.empty() || ridge.size() == values.size(), "there must be a ridge for each column, or none");
                 const Columns columns = checked(values, rows, self.rows());
                 std::vector<double> found;
                 {
                     Poll poll;
                     nb::gil_scoped_release release;
-                    found = self.least_along(columns, margins.data(), poll);
+                    found = self.least_along(columns, margins.data(), ridge, poll);
                 }
                 return as_array(std::move(found), {values.size()});
             },
-            "values"_a, "rows"_a, "margins"_a.noconvert());
+            "values"_a, "rows"_a, "margins"_a.noconvert(), "ridge"_a = std::vector<double>());
     m.def(
         "orthonormal_basis",
         [](const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, In weight) -> nb::object {

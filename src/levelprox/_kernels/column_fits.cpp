@@ -184,7 +184,7 @@ double self_concordant_factor(double rho) {
 
 ColumnFits::ColumnFits(std::int64_t n, const std::string &loss, double parameter, double width, double concordance, double curvature_bound,
                        const double *target, const double *weight, const double *offset, bool convex, bool attained)
-    : n_(n), loss_(make_loss(loss, parameter, width)), conjugate_(Conjugate::none), parameter_(parameter), curvature_bound_(curvature_bound),
+    : n_(n), samples_(n), loss_(make_loss(loss, parameter, width)), conjugate_(Conjugate::none), parameter_(parameter), curvature_bound_(curvature_bound),
       concordance_(concordance), total_(double(n)), target_(target), weight_(weight), offset_(offset), falls_(!convex && !attained),
       bends_both_ways_(!convex && attained) {
     if (loss == "squared") conjugate_ = Conjugate::squared;
@@ -198,13 +198,65 @@ ColumnFits::ColumnFits(std::int64_t n, const std::string &loss, double parameter
     total_ = sum.head + sum.tail;
 }
 
+// Copies of the columns: of n rows and one for each column.
+ColumnFits::Extended::Extended(const ColumnFits &fits, const Columns &given, const std::vector<double> &ridge, const double *from) {
+    const std::int64_t n = fits.n_, rows = n + std::int64_t(given.size());
+    for (std::size_t j = 0; j < given.size(); ++j) {
+        const Column &column = given[j];
+        const bool ridged = ridge[j] > 0;
+        std::vector<double> values(column.values, column.values + column.count);
+        std::vector<std::int64_t> places;
+        if (column.rows) {
+            places.assign(column.rows, column.rows + column.count);
+            if (ridged) {
+                places.push_back(n + std::int64_t(j));
+                values.push_back(1.0);
+            }
+        } else {
+            values.resize(rows);
+            values[n + j] = ridged ? 1.0 : 0.0;
+        }
+        values_.push_back(std::move(values));
+        rows_.push_back(std::move(places));
+        columns.push_back({values_[j].data(), column.rows ? rows_[j].data() : nullptr, std::int64_t(values_[j].size())});
+    }
+    target.assign(fits.target_, fits.target_ + n);
+    target.resize(rows);
+    weight.assign(n, 1.0);
+    if (fits.weight_) std::copy_n(fits.weight_, n, weight.data());
+    for (const double r : ridge) weight.push_back(r * fits.total_);
+    offset.resize(rows);
+    if (from) std::copy_n(from, n, offset.data());
+}
+
+ColumnFits::ColumnFits(const ColumnFits &other, const Extended &extended) : ColumnFits(other) {
+    n_ = std::int64_t(extended.target.size());
+    target_ = extended.target.data();
+    weight_ = extended.weight.data();
+    offset_ = extended.offset.data();
+}
+
+// Losses of some rows and their derivatives, those of the three that are not null: of a row of a ridge the square of its margin.
+void ColumnFits::evaluate(std::int64_t begin, std::int64_t rows, const double *margins, double *value, double *slope, double *bend) const {
+    const std::int64_t samples = std::clamp<std::int64_t>(samples_ - begin, 0, rows);
+    if (samples > 0) {
+        if (slope || bend) loss_->evaluate(samples, margins, target_ + begin, value, slope, bend);
+        else loss_->value(samples, margins, target_ + begin, value);
+    }
+    for (std::int64_t i = samples; i < rows; ++i) {
+        if (value) value[i] = margins[i] * margins[i];
+        if (slope) slope[i] = 2 * margins[i];
+        if (bend) bend[i] = 2;
+    }
+}
+
 // psi alone.
 double ColumnFits::value(const double *margins, Poll &poll) const {
     HeadTail sum{0, 0};
     double value[BLOCK];
     for (std::int64_t begin = 0; begin < n_; begin += BLOCK) {
         const std::int64_t rows = std::min(BLOCK, n_ - begin);
-        loss_->value(rows, margins + begin, target_ + begin, value);
+        evaluate(begin, rows, margins + begin, value, nullptr, nullptr);
         for (std::int64_t i = 0; weight_ && i < rows; ++i) value[i] = weight_[begin + i] == 0 ? 0.0 : weight_[begin + i] * value[i];
         const HeadTail part = compensated_sum(rows, value);
         add_to(sum, part.head);
@@ -239,7 +291,7 @@ double ColumnFits::derivatives(const double *margins, bool convex, double *slope
     double value[BLOCK];
     for (std::int64_t begin = 0; begin < n_; begin += BLOCK) {
         const std::int64_t rows = std::min(BLOCK, n_ - begin);
-        loss_->evaluate(rows, margins + begin, target_ + begin, value, slope + begin, bend + begin);
+        evaluate(begin, rows, margins + begin, value, slope + begin, bend + begin);
         for (std::int64_t i = 0; i < rows; ++i) {
             const double weight = weight_ ? weight_[begin + i] : 1.0;
             // A sample without weight is not there, even where its loss is infinite.
@@ -327,7 +379,13 @@ ColumnFits::Look ColumnFits::look(const Columns &columns, const double *margins,
     return seen;
 }
 
-double ColumnFits::change_along(const std::vector<double> &along) const { return concordance_ == 0 ? 0.0 : concordance_ * largest(along); }
+// By how much the log of the curvature changes at most; that of a ridge does not.
+double ColumnFits::change_along(const std::vector<double> &along) const {
+    if (concordance_ == 0) return 0.0;
+    double most = 0;
+    for (std::int64_t i = 0; i < samples_; ++i) most = std::max(most, std::abs(along[i]));
+    return concordance_ * most;
+}
 
 // l'(z) + l''(z) A step is orthogonal to all columns, hence feasible in the dual of this fit, and there the curvature 1/l''
 // of the conjugate has grown by at most 1/(1 - change). That is so for Newton's own step alone: with a ridge, columns that
@@ -410,6 +468,7 @@ ColumnFit ColumnFits::descend(const Columns &columns, std::vector<double> x, dou
 // How far a sample's loss is above what the dual value at v = l'(z) + l''(z) move has of it, and whether v is in the domain of the
 // conjugate. If it is not, v is put at the end of the domain that is next to it.
 ColumnFits::SampleGap ColumnFits::sample_gap(std::int64_t i, double slope, double bend, double margin, double move) const {
+    if (i >= samples_ && conjugate_ != Conjugate::none) return {move * move, true, 0.0};
     switch (conjugate_) {
         case Conjugate::none: return {INFINITE, true, 0.0};
         case Conjugate::squared: return {move * move, true, 0.0};
@@ -487,16 +546,16 @@ double ColumnFits::gap_at_ends(const Columns &columns, const Look &at, const std
         double bound = 0;
         for (double next = std::min(spare, TAIL); next > 0 && next <= TAIL; next *= 8) {
             double sum = 0;
-            for (std::int64_t i = 0; i < n_; ++i)
+            for (std::int64_t i = 0; i < samples_; ++i)
                 if (std::abs(at.slope[i]) <= next * share(i)) sum += std::abs(at.slope[i]);
             if (!(sum <= 0.9 * spare)) break;
             bound = next;
         }
-        for (std::int64_t i = 0; i < n_; ++i)
+        for (std::int64_t i = 0; i < samples_; ++i)
             if (at.bend[i] > 0 && std::abs(at.slope[i]) <= bound * share(i)) fix(i, -std::log1p(-std::abs(at.slope[i]) / share(i)), 0.0);
     }
     if (conjugate_ == Conjugate::rising_exponential)
-        for (std::int64_t i = 0; i < n_; ++i)
+        for (std::int64_t i = 0; i < samples_; ++i)
             if (target_[i] == 0 && at.bend[i] > 0 && at.bend[i] <= std::min(spare, TAIL) * share(i)) fix(i, at.bend[i] / share(i), 0.0);
     for (int round = 0; round < ROUNDS; ++round) {
         bool inside = true;
@@ -696,7 +755,7 @@ double ColumnFits::value_with_noise(const std::vector<double> &margins, const st
     if (error == 0) return psi;
     for (const std::int64_t period : {2, 4}) {  // two patterns of signs
         std::vector<double> moved(margins);
-        for (std::int64_t i = 0; i < n_; ++i) moved[i] += i % period < period / 2 ? error : -error;
+        for (std::int64_t i = 0; i < samples_; ++i) moved[i] += i % period < period / 2 ? error : -error;
         psi = std::max(psi, value(moved.data(), poll));
     }
     return psi;
@@ -747,20 +806,34 @@ ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vecto
     return best;
 }
 
-ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double tolerance, double accuracy, double below,
-                          const std::vector<double> &noise, Poll &poll) const {
+ColumnFit ColumnFits::fit_without_ridge(const Columns &columns, std::vector<double> x, double tolerance, double accuracy, double below,
+                                        const std::vector<double> &noise, Poll &poll) const {
     if (falls_ || bends_both_ways_) return descend(columns, std::move(x), tolerance, below, poll);
     ColumnFit found = minimise(columns, x, nullptr, tolerance, accuracy, below, poll);
     return found.end == FitEnd::failed || !is_reached(columns, found, poll) ? minimise_in_basis(columns, x, accuracy, below, noise, poll) : found;
 }
 
-std::vector<double> ColumnFits::least_along(const Columns &columns, const double *margins, Poll &poll) const {
+ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double tolerance, double accuracy, double below,
+                          const std::vector<double> &noise, const std::vector<double> &ridge, Poll &poll) const {
+    if (ridge.empty()) return fit_without_ridge(columns, std::move(x), tolerance, accuracy, below, noise, poll);
+    const Extended extended(*this, columns, ridge, offset_);
+    return ColumnFits(*this, extended).fit_without_ridge(extended.columns, std::move(x), tolerance, accuracy, below, noise, poll);
+}
+
+std::vector<double> ColumnFits::least_along(const Columns &columns, const double *margins, const std::vector<double> &ridge, Poll &poll) const {
     const bool convex = !falls_ && !bends_both_ways_;
     std::vector<double> least;
-    for (const Column &column : columns) {
-        const ColumnFits here(*this, margins);
-        const ColumnFit found = convex ? here.minimise_in_basis({column}, {0.0}, 1e-6, INFINITE, {}, poll) : here.descend({column}, {0.0}, 0.0, INFINITE, poll);
+    const auto add = [&](const ColumnFits &here, const Columns &one) {
+        const ColumnFit found = convex ? here.minimise_in_basis(one, {0.0}, 1e-6, INFINITE, {}, poll) : here.descend(one, {0.0}, 0.0, INFINITE, poll);
         least.push_back(std::isfinite(found.psi) ? found.psi : INFINITE);
+    };
+    for (std::size_t j = 0; j < columns.size(); ++j) {
+        if (ridge.empty()) {
+            add(ColumnFits(*this, margins), {columns[j]});
+        } else {
+            const Extended extended(*this, {columns[j]}, {ridge[j]}, margins);
+            add(ColumnFits(*this, extended), extended.columns);
+        }
     }
     return least;
 }

@@ -5,6 +5,9 @@
 // One pass over the columns gives psi, gradient and Hessian. Dense columns are read in blocks of rows; of sparse ones, as of
 // words in texts, only what is stored.
 //
+// With a ridge, sum_j r_j x_j^2 is added to psi: each column gets a row of its own below the samples, whose loss is the square of its
+// margin x_j with the weight r_j. All that follows holds for these rows as for samples.
+//
 // A fit of a convex loss comes with a bound on what is left to gain. With the Newton step c, v = l'(z) + l''(z) Ac is orthogonal
 // to all columns, hence feasible in the dual problem, and psi(x) minus the dual value is the weighted mean of the
 // Fenchel-Young gaps l(z) + l*(v) - vz, which each loss gives in closed form.
@@ -50,11 +53,12 @@ public:
     // `not_below`, where psi is shown to stay at `below` or above. Losses that are not convex: until |gradient| <= tolerance, with
     // no bound on what is left to gain. `noise` is what rounding a coefficient of 1 does to the margins, one number for each
     // column, or none: nearly dependent columns whose large coefficients would lose more by it than they gain are left out.
+    // `ridge` is r, one number for each column, or none; the margins of the fit then end with x.
     ColumnFit fit(const Columns &columns, std::vector<double> x, double tolerance, double accuracy, double below, const std::vector<double> &noise,
-                  Poll &poll) const;
+                  const std::vector<double> &ridge, Poll &poll) const;
 
-    // The least psi along each column by itself, from given margins; infinite where the search for it fails.
-    std::vector<double> least_along(const Columns &columns, const double *margins, Poll &poll) const;
+    // The least psi along each column by itself, from given margins of the samples; infinite where the search for it fails.
+    std::vector<double> least_along(const Columns &columns, const double *margins, const std::vector<double> &ridge, Poll &poll) const;
 
 private:
     enum class Conjugate { none, squared, rising_exponential, falling_exponential, logistic, huber, squared_hinge };
@@ -70,7 +74,22 @@ private:
         double end;   // of the domain, where it is not
     };
 
+    // Columns with the rows of a ridge below the samples, and what belongs to these rows.
+    struct Extended {
+        Extended(const ColumnFits &fits, const Columns &columns, const std::vector<double> &ridge, const double *offset);
+        Columns columns;
+        std::vector<double> target, weight, offset;
+
+    private:
+        std::vector<std::vector<double>> values_;
+        std::vector<std::vector<std::int64_t>> rows_;
+    };
+
     ColumnFits(const ColumnFits &other, const double *offset) : ColumnFits(other) { offset_ = offset; }
+    ColumnFits(const ColumnFits &other, const Extended &extended);
+    ColumnFit fit_without_ridge(const Columns &columns, std::vector<double> x, double tolerance, double accuracy, double below,
+                                const std::vector<double> &noise, Poll &poll) const;
+    void evaluate(std::int64_t begin, std::int64_t rows, const double *margins, double *value, double *slope, double *bend) const;
     ColumnFits(const ColumnFits &) = default;
     ColumnFit descend(const Columns &columns, std::vector<double> x, double tolerance, double below, Poll &poll) const;
     ColumnFit minimise(const Columns &columns, std::vector<double> x, const std::vector<double> *errors, double tolerance, double accuracy,
@@ -99,7 +118,7 @@ private:
     bool is_noise(const Look &at, const Column &column, double gradient, double error) const;
     double share(std::int64_t i) const { return (weight_ ? weight_[i] : 1.0) / total_; }
 
-    std::int64_t n_;
+    std::int64_t n_, samples_;  // rows, and those of them that are no ridge's
     std::shared_ptr<const Loss> loss_;
     Conjugate conjugate_;
     double parameter_, curvature_bound_, concordance_, total_;

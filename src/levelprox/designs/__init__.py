@@ -27,7 +27,7 @@ from levelprox.designs.running_moments import RunningMoments
 from levelprox.designs.scaled import ScaledDesign
 from levelprox.designs.selected import SelectedDesign
 from levelprox.designs.sparse import SparseDesign
-from levelprox.designs.standardised import standardised, unstandardised
+from levelprox.designs.standardised import standardised, units_of, unstandardised
 
 __all__ = [
     "Chunked",
@@ -44,5 +44,7 @@ __all__ = [
     "precise_matvec",
     "scaled_by",
     "standardised",
+    "units_of",
+    "units_of",
     "unstandardised",
 ]

@@ -53,3 +53,11 @@ def unstandardised(design: Design, x: NDArray[np.float64]) -> NDArray[np.float64
     return np.stack(
         [np.concatenate([own, column[d:] + shift]) for (own, shift), column in zip(both, x.T, strict=True)]
     ).T
+
+
+def units_of(design: Design) -> Vector:
+    """Return factors from coefficients for what `standardised` returned to those for the data; 1 for the intercept."""
+    scaled = design.base if isinstance(design, InterceptDesign) else design
+    assert isinstance(scaled, ScaledDesign)
+    factors = scaled.unscaled(np.ones(scaled.shape[1]))[0]
+    return factors if design is scaled else np.append(factors, 1.0)

@@ -2,7 +2,7 @@
 
     z = XB + o,      B of shape (d, K),      o of shape (n, K)
 
-x is B row by row: feature j has the K coordinates j·K … j·K + K − 1, and counts once.
+A ridge adds Σ_j r_j Σ_k B_jk² to ψ. x is B row by row: feature j has the K coordinates j·K … j·K + K − 1, and counts once.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from levelprox.designs import (
     precise_matvec,
     scaled_by,
     standardised,
+    units_of,
     unstandardised,
 )
 from levelprox.errors import InvalidInputError
@@ -31,6 +32,7 @@ from levelprox.objectives.curved import Matrix
 from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.model import Model
+from levelprox.objectives.ridge import Ridge
 from levelprox.validation import as_array, finite, real_array
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -60,6 +62,7 @@ class ByClass(Model):
         offset: ArrayLike | None = None,
         fit_intercept: bool = False,
         classes: ArrayLike | None = None,
+        ridge: ArrayLike = 0.0,
     ) -> None:
         design = as_design(X)
         self.design: Design = InterceptDesign(design) if fit_intercept else design
@@ -72,6 +75,7 @@ class ByClass(Model):
             # As in a linear model: a power of two keeps sums and products in range without rounding.
             self.sample_weight = np.ldexp(weight, -int(np.frexp(weight.max())[1]))
         self.offset = None if offset is None else _check_offset(offset, (n, self.width))
+        self.ridge = Ridge.of(ridge, self.design.shape[1], self.design.ones)
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name not in (*self.derived, "feature_scale")}
@@ -102,9 +106,21 @@ class ByClass(Model):
         return self.design.shape[0] * self.width
 
     def margins(self, x: Vector) -> Matrix:
-        """z = XB + o, of shape (n, K)."""
-        z = self.moved(x)
-        return z if self.offset is None else z + self.offset
+        """z = XB + o, of shape (n, K); with a ridge, B below them."""
+        z = self._products(x)
+        return self.with_tail(z if self.offset is None else z + self.offset, x)
+
+    def with_tail(self, z: Matrix, x: Vector) -> Matrix:
+        """Return margins of the samples with what the ridge needs below them."""
+        return z if self.ridge is None else self.ridge.below(z, x)
+
+    def of_samples(self, z: Matrix) -> Matrix:
+        """Return the margins of the samples, without what the ridge has below them."""
+        return z if self.ridge is None else z[: self.design.shape[0]]
+
+    def tail(self, z: Matrix) -> Matrix:
+        """Return what the ridge has below the margins of the samples."""
+        return z[self.design.shape[0] :]
 
     def refined_value(self, x: Vector, psi: float, enough: float) -> float:
         by_class = self._columns_of(x)
@@ -117,9 +133,13 @@ class ByClass(Model):
             return psi
         offsets = [None] * self.width if self.offset is None else [*np.ascontiguousarray(self.offset.T)]
         margins = [precise_matvec(design, b[features], o) for b, o in zip(by_class, offsets, strict=True)]
-        return self.value_of(np.asarray(np.stack(margins).T, order=self.margin_order))
+        return self.value_of(self.with_tail(np.asarray(np.stack(margins).T, order=self.margin_order), x))
 
     def moved(self, dx: Vector) -> Matrix:
+        return self.with_tail(self._products(dx), dx)
+
+    def _products(self, dx: Vector) -> Matrix:
+        """X times the coefficients of each class."""
         by_class = [self.design.matvec(column) for column in self._columns_of(dx)]
         return np.asarray(np.stack(by_class).T, order=self.margin_order)
 
@@ -128,31 +148,33 @@ class ByClass(Model):
 
     def restrict(self, W: NDArray[np.intp]) -> Self:
         """ψ as a function of the features in W, of K coefficients each, the others held at zero."""
-        part = self._with_design(self.design.view(W))
+        part = self._with_design(self.design.view(W), None if self.ridge is None else self.ridge.restrict(W))
         if "feature_scale" in self.__dict__:  # in units of a typical column of the whole
             part.__dict__["feature_scale"] = self.feature_scale.restrict(W)
         return part
 
     def scaled(self, scale: Vector) -> Self:
-        return self._with_design(scaled_by(self.design, scale))
+        return self._with_design(scaled_by(self.design, scale), self.ridge and self.ridge.scaled(1 / scale))
 
     def over(self, X: Matrix) -> Self:
-        """The same samples with other features: the columns of X."""
-        return self._with_design(as_design(X))
+        """The same samples with other columns, those of X; the ridge is that of the features."""
+        return self._with_design(as_design(X), self.ridge)
 
     def standardised(self) -> Self | None:
         """Return the model over centred and scaled columns; None unless their means or units would cost digits."""
         design = standardised(self.design, self.sample_weight)
-        return None if design is None else self._with_design(design)
+        if design is None:
+            return None
+        return self._with_design(design, self.ridge and self.ridge.scaled(units_of(design)))
 
     def unstandardised(self, x: Vector) -> Vector:
         """Return the coefficients for the data themselves, of coefficients for what `standardised` returned."""
         return unstandardised(self.design, x.reshape(-1, self.width)).ravel()
 
-    def _with_design(self, design: Design) -> Self:
+    def _with_design(self, design: Design, ridge: Ridge | None) -> Self:
         """The same samples with other features: all but X is shared, and was checked."""
         other = copy.copy(self)  # without what is derived
-        other.design = design
+        other.design, other.ridge = design, ridge
         return other
 
     def _point(self, x: Vector) -> Vector:
@@ -172,7 +194,15 @@ class ByClass(Model):
     @property
     def origin(self) -> Matrix:
         """The margins at zero."""
-        return np.zeros((self.design.shape[0], self.width)) if self.offset is None else self.offset
+        origin = np.zeros((self.design.shape[0], self.width)) if self.offset is None else self.offset
+        return self.with_tail(origin, np.zeros(self.dimension))
+
+    def _is_held(self) -> bool:
+        """Return whether the ridge holds all features but the intercepts."""
+        return self.ridge is not None and bool(np.all(np.delete(self.ridge.own, self.exempt) > 0))
+
+    def _steepest_ridge(self) -> float:
+        return 0.0 if self.ridge is None else float(np.max(self.ridge.curvatures(), initial=0.0))
 
     @property
     def share(self) -> Vector:

@@ -1,6 +1,6 @@
 """A loss of linear predictions, averaged over samples.
 
-ψ(x) = Σ_i s_i ℓ(⟨a_i, x⟩ + o_i, b_i) / Σ_i s_i
+ψ(x) = Σ_i s_i ℓ(⟨a_i, x⟩ + o_i, b_i) / Σ_i s_i + Σ_j r_j x_j²
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from levelprox.designs import (
     precise_matvec,
     scaled_by,
     standardised,
+    units_of,
     unstandardised,
 )
 from levelprox.errors import InvalidInputError
@@ -33,6 +34,7 @@ from levelprox.objectives.base import Subgradients, Vector
 from levelprox.objectives.curved import Matrix
 from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.model import Model
+from levelprox.objectives.ridge import Ridge
 from levelprox.validation import finite
 
 # Margins this close to a kink, relative to the terms that they are summed from, count as at it.
@@ -44,7 +46,7 @@ _ALL = slice(None)
 FARTHER = 2.0 ** np.arange(8)
 # What is computed from X once, and not pickled.
 _DERIVED = (
-    *("compiled", "by_rows", "row_squares", "curvature", "feature_scale"),
+    *("kernel", "by_rows", "row_squares", "curvature", "feature_scale"),
     *("_column_squares", "_eigenvalue", "_squares"),
 )
 
@@ -89,6 +91,8 @@ class LinearModel(Model):
         exposure. None is no offset.
     fit_intercept : bool, default=False
         Whether to add a column of ones to X: the last coordinate is then the intercept, which never counts.
+    ridge : float or array-like of shape (d,), default=0
+        r ≥ 0: Σ_j r_j x_j² is added to ψ; the intercept is free of it. For differentiable losses.
     """
 
     _eigenvalue: float  # once it is known
@@ -101,6 +105,7 @@ class LinearModel(Model):
         sample_weight: ArrayLike | None = None,
         offset: ArrayLike | None = None,
         fit_intercept: bool = False,
+        ridge: ArrayLike = 0.0,
     ) -> None:
         design = as_design(X)
         self.design: Design = InterceptDesign(design) if fit_intercept else design
@@ -116,6 +121,12 @@ class LinearModel(Model):
             self.sample_weight = np.ldexp(weight, -int(np.frexp(weight.max())[1]))
         self.offset = None if offset is None else _check_offset(offset, n)
         self.smooth = self.curved = self.loss.smooth
+        self.ridge = Ridge.of(ridge, self.design.shape[1], self.design.ones)
+        if self.ridge is not None and not self.smooth:
+            raise InvalidInputError(
+                f"ridge is for differentiable losses, not for {self.loss.name!r}; use "
+                + ("'squared_hinge' or 'logistic'" if self.loss.kind == "margin" else "'huber' or 'squared'")
+            )
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name not in _DERIVED}
@@ -130,20 +141,25 @@ class LinearModel(Model):
 
     @property
     def has_rows(self) -> bool:
-        """Whether single samples can be asked for: not where X is centred, scaled or has an intercept."""
-        return self.design.has_rows
+        """Whether single samples can be asked for: not where X is centred, scaled or has an intercept, or with a ridge."""
+        return self.design.has_rows and self.ridge is None
+
+    @property
+    def compiled(self) -> object:
+        """The kernel that evaluates ψ in one or two passes over X; with a ridge, `value_and_gradient`."""
+        return self.kernel if self.ridge is None else self.value_and_gradient
 
     @cached_property
-    def compiled(self) -> _kernels.Objective:
-        """The kernel that evaluates ψ in one or two passes over X."""
+    def kernel(self) -> _kernels.Objective:
+        """The kernel that evaluates ψ without its ridge in one or two passes over X."""
         return self.design.linear_model(self.loss.kernel, self.target, self.sample_weight, self.offset)
 
     @cached_property
     def by_rows(self) -> _kernels.LinearModel:
         """The same kernel over rows, for those who ask for single samples; column storage is copied once."""
         design = self.design.row_major()
-        if design is self.design and isinstance(self.compiled, _kernels.LinearModel):
-            return self.compiled
+        if design is self.design and isinstance(self.kernel, _kernels.LinearModel):
+            return self.kernel
         return _kernels.LinearModel(design.kernel, *self.loss.kernel, self.target, self.sample_weight, self.offset)
 
     @cached_property
@@ -156,7 +172,10 @@ class LinearModel(Model):
         point = np.ascontiguousarray(x, np.float64)
         if point.shape != (self.dimension,):
             raise InvalidInputError(f"x must have shape ({self.dimension},), got {point.shape}")
-        return self.compiled.value_and_gradient(point, gradient), gradient
+        psi = self.kernel.value_and_gradient(point, gradient)
+        if self.ridge is None:
+            return psi, gradient
+        return psi + float(np.sum(self.ridge.own * point**2)), gradient + self.ridge.curvatures() * point
 
     def refined_value(self, x: Vector, psi: float, enough: float) -> float:
         features = np.flatnonzero(x)
@@ -166,11 +185,13 @@ class LinearModel(Model):
         slopes = np.abs(self.slope_of(part.margins(coefficients)))
         if not _EPS * float(np.sum(slopes * part.margin_magnitudes(coefficients))) > enough:
             return psi
-        return self.value_of(precise_matvec(part.design, coefficients, self.offset))
+        return part.value_of(part.with_tail(precise_matvec(part.design, coefficients, self.offset), coefficients))
 
     def restrict(self, W: NDArray[np.intp]) -> LinearModel:
         part = copy.copy(self)  # all but X is shared: the samples are the same, and were checked
         part.design = self.design.view(W)
+        if self.ridge is not None:
+            part.ridge = self.ridge.restrict(W)
         if "feature_scale" in self.__dict__:  # in units of a typical column of the whole
             part.__dict__["feature_scale"] = self.feature_scale.restrict(W)
         return part
@@ -181,7 +202,8 @@ class LinearModel(Model):
         squares = self._column_squares
         margins = np.zeros_like(self.target) if self.offset is None else self.offset
         bend = self.loss.typical_curvature(margins, self.target, self.sample_weight)
-        return float(bend * squares.mean) if squares.total > 0 else 1.0
+        curvature = float(bend * squares.mean) if squares.total > 0 else 1.0
+        return curvature if self.ridge is None else curvature + float(np.mean(self.ridge.curvatures()))
 
     @cached_property
     def feature_scale(self) -> FeatureScale:
@@ -203,7 +225,8 @@ class LinearModel(Model):
         """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for losses of straight pieces, inf where ℓ'' has no bound."""
         if not self.bounded_curvature:
             return math.inf
-        return self.loss.smoothness * self._largest_eigenvalue() if self.smooth else 0.0
+        steepest = 0.0 if self.ridge is None else float(np.max(self.ridge.curvatures()))
+        return self.loss.smoothness * self._largest_eigenvalue() + steepest if self.smooth else 0.0
 
     @property
     def bounded_curvature(self) -> bool:
@@ -227,7 +250,11 @@ class LinearModel(Model):
 
     @property
     def attained(self) -> bool:
-        return self.loss.attained
+        return self.loss.attained or self._is_held()
+
+    def _is_held(self) -> bool:
+        """Return whether the ridge holds all features but the intercept."""
+        return self.ridge is not None and bool(np.all(np.delete(self.ridge.own, self.exempt) > 0))
 
     @property
     def convex_start(self) -> LinearModel | None:
@@ -252,14 +279,14 @@ class LinearModel(Model):
         x, ones = np.zeros(self.dimension), self.exempt
         if self.loss.kind != "regression" or self.loss.constant_curvature or not ones.size:
             return x
-        left = self.target - self.origin
+        left = self.target - self.of_samples(self.origin)
         order = np.argsort(left, kind="stable")
         half = np.searchsorted(np.cumsum(self._share[order]), 0.5)
         x[ones[0]] = left[order[min(int(half), left.size - 1)]]
         return x
 
     def is_separated(self, x: Vector) -> bool:
-        if self.loss.attained:
+        if self.loss.attained or (self.ridge is not None and self.ridge.holds(x)):
             return False
         if self.loss.weak_convexity == 0:
             falls, rises = self.outlook(x)
@@ -272,12 +299,25 @@ class LinearModel(Model):
         # Far out on the ray the offsets do not matter: only the direction ⟨a_i, x⟩ in which each margin goes does.
         direction = self.design.matvec(x)
         falls, counts = self.loss.falls_for_ever(direction, self.target), self._share > 0
-        return bool(np.any(falls & counts)), bool(np.any(~falls & (direction != 0) & counts))
+        rises = bool(np.any(~falls & (direction != 0) & counts))
+        return bool(np.any(falls & counts)), rises or (self.ridge is not None and self.ridge.holds(x))
 
     def margins(self, x: Vector) -> Vector:
-        """z_i = ⟨a_i, x⟩ + o_i."""
+        """z_i = ⟨a_i, x⟩ + o_i; with a ridge, x below them."""
         z = self.design.matvec(x)
-        return z if self.offset is None else z + self.offset
+        return self.with_tail(z if self.offset is None else z + self.offset, x)
+
+    def with_tail(self, z: Vector, x: Vector) -> Vector:
+        """Return margins of the samples with what the ridge needs below them."""
+        return z if self.ridge is None else self.ridge.below(z, x)
+
+    def of_samples(self, z: Vector) -> Vector:
+        """Return the margins of the samples, without what the ridge has below them."""
+        return z if self.ridge is None else z[: self.design.shape[0]]
+
+    def tail(self, z: Vector) -> Vector:
+        """Return what the ridge has below the margins of the samples."""
+        return z[self.design.shape[0] :]
 
     @property
     def n_margins(self) -> int:
@@ -285,16 +325,19 @@ class LinearModel(Model):
 
     @property
     def origin(self) -> Vector:
-        return np.zeros(self.n_margins) if self.offset is None else self.offset.copy()
+        origin = np.zeros(self.n_margins) if self.offset is None else self.offset.copy()
+        return self.with_tail(origin, np.zeros(self.dimension))
 
     def moved(self, dx: Vector) -> Vector:
-        return self.design.matvec(dx)
+        return self.with_tail(self.design.matvec(dx), dx)
 
     def value_of(self, z: Vector) -> float:
-        return _kernels.loss_value(*self.loss.kernel, z, self.target, self.sample_weight)
+        psi = _kernels.loss_value(*self.loss.kernel, self.of_samples(z), self.target, self.sample_weight)
+        return psi if self.ridge is None else psi + self.ridge.value(self.tail(z))
 
     def gradient_of(self, z: Vector) -> Vector:
-        return self.design.rmatvec(self.slope_of(z))
+        gradient = self.design.rmatvec(self.slope_of(z))
+        return gradient if self.ridge is None else gradient + self.ridge.gradient(self.tail(z))
 
     def evaluated(self, z: Vector, dx: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
         z, gradient = z.copy(), np.zeros(self.dimension)
@@ -307,20 +350,34 @@ class LinearModel(Model):
             gradient += block.rmatvec(slope)
             if hessian is not None:
                 hessian += block.gram(bend)
+        if self.ridge is not None:
+            self.tail(z)[self.ridge.places] += dx
+            gradient += self.ridge.gradient(self.tail(z))
+            if hessian is not None:
+                hessian = self.with_ridge(hessian)
         return z, gradient, hessian
 
+    def with_ridge(self, hessian: Matrix) -> Matrix:
+        """Return the Hessian of the samples with that of the ridge."""
+        return hessian if self.ridge is None else hessian + np.diag(self.ridge.curvatures())
+
     def hessian_of(self, z: Vector, convex: bool) -> Matrix:
-        return self.design.gram(self.bend_of(z, convex))
+        return self.with_ridge(self.design.gram(self.bend_of(z, convex)))
 
     def hessian_product_of(self, z: Vector, convex: bool) -> Callable[[Vector], Vector]:
         bend = self.bend_of(z, convex)
-        return lambda v: self.design.rmatvec(bend * self.design.matvec(v))
+        held = 0.0 if self.ridge is None else self.ridge.curvatures()
+        if self.ridge is None:
+            return lambda v: self.design.rmatvec(bend * self.design.matvec(v))
+        return lambda v: self.design.rmatvec(bend * self.design.matvec(v)) + held * v
 
     def cross_hessian_of(self, z: Vector, moves: Iterable[Vector], count: int, convex: bool) -> Matrix:
         bend = self.bend_of(z, convex)
         cross = np.empty((self.dimension, count), order="F")
         for j, move in enumerate(moves):
-            cross[:, j] = self.design.rmatvec(bend * move)
+            cross[:, j] = self.design.rmatvec(bend * self.of_samples(move))
+            if self.ridge is not None:
+                cross[:, j] += self.ridge.gradient(self.tail(move))
         return cross
 
     def gradient_squares_of(self, z: Vector) -> Vector:
@@ -352,6 +409,8 @@ class LinearModel(Model):
         for name in _DERIVED:
             whole.__dict__.pop(name, None)
         whole.design = design
+        if self.ridge is not None:
+            whole.ridge = self.ridge.scaled(units_of(design))
         return whole
 
     def column_noise(self) -> Vector | None:
@@ -372,17 +431,20 @@ class LinearModel(Model):
         """Return a typical ℓ'' of the loss times Σ s_i X_ij² / Σ s_i, one number for each coordinate."""
         margins = np.zeros_like(self.target) if self.offset is None else self.offset
         bend = self.loss.typical_curvature(margins, self.target, self.sample_weight)
-        return np.asarray(bend * self._squares, np.float64)
+        return np.asarray(bend * self._squares + (0.0 if self.ridge is None else self.ridge.curvatures()), np.float64)
 
     def scaled(self, scale: Vector) -> LinearModel:
         whole = copy.copy(self)
         for name in _DERIVED:
             whole.__dict__.pop(name, None)
         whole.design = scaled_by(self.design, scale)
+        if self.ridge is not None:
+            whole.ridge = self.ridge.scaled(1 / scale)
         return whole
 
     def hessian_diagonal_of(self, z: Vector, convex: bool) -> Vector:
-        return self.design.column_squares(self.bend_of(z, convex))
+        squares = self.design.column_squares(self.bend_of(z, convex))
+        return squares if self.ridge is None else squares + self.ridge.curvatures()
 
     def slope_of(self, z: Vector, rows: slice = _ALL) -> Vector:
         """s_i ℓ'(z_i, b_i) / Σ s of these samples."""
@@ -390,7 +452,9 @@ class LinearModel(Model):
 
     def _weighted(self, kernel: Callable[..., None], z: Vector, rows: slice) -> Vector:
         """ℓ' or ℓ'' of some samples, as they enter the mean over all; the kernels take the mean of what they see."""
-        out, share = np.empty_like(z), self._share[rows]
+        share = self._share[rows]
+        z = z[: share.size]  # below are coefficients, with a ridge
+        out = np.empty_like(z)
         kernel(*self.loss.kernel, z, self.target[rows], None, out)
         with np.errstate(invalid="ignore"):
             out *= z.size * share
@@ -404,7 +468,7 @@ class LinearModel(Model):
 
     def slopes(self, x: Vector) -> Vector:
         """ℓ'(z_i, b_i) for each sample, neither weighted nor averaged."""
-        return self.loss.subdifferential(self.margins(x), self.target)[0]
+        return self.loss.subdifferential(self.of_samples(self.margins(x)), self.target)[0]
 
     def near_a_kink(self, x: Vector) -> Vector:
         """How close to its kink a margin counts as at it: some of the last digits that it can have at x."""
@@ -469,7 +533,8 @@ class LinearModel(Model):
         return f"The columns of X differ in scale by a factor of {spread:.0e}: scale them." if spread > 100 else ""
 
     def __repr__(self) -> str:
-        return f"LinearModel({self.design!r}, loss={self.loss!r})"
+        ridge = "" if self.ridge is None else ", with a ridge"
+        return f"LinearModel({self.design!r}, loss={self.loss!r}{ridge})"
 
     def _largest_eigenvalue(self) -> float:
         """λ_max(Xᵀ diag(s) X / Σ s), or the trace, which is no less, where the time limit leaves no time to find it."""

@@ -45,6 +45,8 @@ class MultinomialModel(ByClass):
         Whether to add a column of ones to X: the last feature is then the intercepts, which never count.
     classes : array-like of shape (K,), optional
         The classes, where some may have no sample among `labels`. By default the different labels.
+    ridge : float or array-like of shape (d,), default=0
+        r ≥ 0: Σ_j r_j Σ_k B_jk² is added to ψ; the intercepts are free of it.
 
     Attributes
     ----------
@@ -56,12 +58,17 @@ class MultinomialModel(ByClass):
 
     smooth = curved = True
     only_contrasts = True
-    derived = ("compiled", "one_class")
+    derived = ("kernel", "one_class")
     loss = Multinomial
 
-    @cached_property
+    @property
     def compiled(self) -> object:
-        """The kernel that evaluates ψ in one or two passes over X; where X is not read by kernels, its products."""
+        """The kernel that evaluates ψ; with a ridge, `value_and_gradient`."""
+        return self.kernel if self.ridge is None else self.value_and_gradient
+
+    @cached_property
+    def kernel(self) -> object:
+        """The kernel that evaluates ψ without its ridge; where X is not read by kernels, its products."""
         try:
             kernel = self.design.kernel
         except InvalidInputError:  # such as of a design that is made of another
@@ -69,11 +76,15 @@ class MultinomialModel(ByClass):
         return _kernels.MultinomialModel(kernel, self.width, self.target, self.sample_weight, self.offset)
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
-        point, kernel = self._point(x), self.compiled
+        point, kernel = self._point(x), self.kernel
         if not isinstance(kernel, _kernels.MultinomialModel):
             return self._by_products(point)
         gradient = np.empty(self.dimension)
-        return kernel.value_and_gradient(point, gradient), gradient
+        psi = kernel.value_and_gradient(point, gradient)
+        if self.ridge is None:
+            return psi, gradient
+        held = self.ridge.curvatures(self.width)
+        return psi + float(np.sum(held / 2 * point**2)), gradient + held * point
 
     def _by_products(self, x: Vector) -> tuple[float, Vector]:
         z = self.margins(x)
@@ -102,7 +113,7 @@ class MultinomialModel(ByClass):
     @property
     def smoothness(self) -> float:
         """L = 1/2 · λ_max(Xᵀ diag(s) X / Σ s)."""
-        return Multinomial.smoothness / 0.25 * self.one_class.smoothness
+        return Multinomial.smoothness / 0.25 * self.one_class.smoothness + self._steepest_ridge()
 
     @property
     def noise(self) -> float:
@@ -112,14 +123,15 @@ class MultinomialModel(ByClass):
     @property
     def curvature(self) -> float:
         """(K−1)/K², p(1 − p) where all classes are alike, times the mean of Σ s_i X_ij² / Σ s over nonzero columns."""
-        return (self.width - 1) / self.width**2 / 0.25 * self.one_class.curvature
+        curvature = (self.width - 1) / self.width**2 / 0.25 * self.one_class.curvature
+        return curvature if self.ridge is None else curvature + float(np.mean(self.ridge.curvatures()))
 
     def advice(self) -> str:
         return self.one_class.advice()
 
     @property
     def attained(self) -> bool:
-        return False  # where classes are separated, ψ falls for ever
+        return self._is_held()  # where classes are separated, ψ falls for ever without a ridge
 
     def is_separated(self, x: Vector) -> bool:
         """Whether far out along x the class of every sample is among its largest margins, and for some alone."""
@@ -127,24 +139,31 @@ class MultinomialModel(ByClass):
         return falls and not rises
 
     def outlook(self, x: Vector) -> tuple[bool, bool]:
-        direction = self.moved(x)
+        direction = self._products(x)
         if self.sample_weight is not None:
             direction = direction[self.sample_weight > 0]
         label = self.target if self.sample_weight is None else self.target[self.sample_weight > 0]
         own = np.take_along_axis(direction, label[:, None], axis=1)
-        return bool(np.any(direction < own)), bool(np.any(direction > own))
+        held = self.ridge is not None and self.ridge.holds(x)
+        return bool(np.any(direction < own)), held or bool(np.any(direction > own))
 
     # --- second order
 
     def value_of(self, z: Matrix) -> float:
-        return Multinomial.value(z, self.target, self.sample_weight)
+        psi = Multinomial.value(self.of_samples(z), self.target, self.sample_weight)
+        return psi if self.ridge is None else psi + self.ridge.value(self.tail(z))
 
     def gradient_of(self, z: Matrix) -> Vector:
-        return self._pulled_back(Multinomial.derivative(z, self.target, self.sample_weight))
+        gradient = self._pulled_back(Multinomial.derivative(self.of_samples(z), self.target, self.sample_weight))
+        return gradient if self.ridge is None else gradient + self.ridge.gradient(self.tail(z))
 
     def hessian_of(self, z: Matrix, convex: bool = True) -> Matrix:
         """X'D_abX for every pair of classes, D_ab = s p_a([a = b] − p_b)/Σ s; of shape (dK, dK), ordered as x is."""
-        p, share = Multinomial.probabilities(z), self._share
+        hessian = self._hessian_of_samples(z)
+        return hessian if self.ridge is None else hessian + np.diag(self.ridge.curvatures(self.width))
+
+    def _hessian_of_samples(self, z: Matrix) -> Matrix:
+        p, share = Multinomial.probabilities(self.of_samples(z)), self._share
         d, K = self.design.shape[1], self.width
         if K > _MANY_CLASSES:
             return self._hessian_of_many(p)
@@ -196,10 +215,10 @@ class MultinomialModel(ByClass):
         d = self.design.shape[1]
         return np.stack([self.design.matvec(unit) for unit in np.eye(d)], axis=1) if small is None else small
 
-    def moved(self, dx: Vector) -> Matrix:
+    def _products(self, dx: Vector) -> Matrix:
         small = self._small_columns
         if small is None:
-            return super().moved(dx)
+            return super()._products(dx)
         with np.errstate(over="ignore", invalid="ignore"):
             return np.ascontiguousarray(np.einsum("nd,dk->nk", small, np.reshape(dx, (-1, self.width))))
 
@@ -208,24 +227,34 @@ class MultinomialModel(ByClass):
         return super()._pulled_back(r) if small is None else np.einsum("nd,nk->dk", small, r).ravel()
 
     def hessian_product_of(self, z: Matrix, convex: bool = True) -> Callable[[Vector], Vector]:
-        p, share = Multinomial.probabilities(z), self._share[:, None]
-        return lambda v: self._pulled_back(share * Multinomial.product(p, self.moved(v)))
+        p, share = Multinomial.probabilities(self.of_samples(z)), self._share[:, None]
+        if self.ridge is None:
+            return lambda v: self._pulled_back(share * Multinomial.product(p, self._products(v)))
+        held = self.ridge.curvatures(self.width)
+        return lambda v: self._pulled_back(share * Multinomial.product(p, self._products(v))) + held * v
 
     def cross_hessian_of(self, z: Matrix, moves: Iterable[Matrix], count: int, convex: bool = True) -> Matrix:
-        p, share = Multinomial.probabilities(z), self._share[:, None]
+        p, share = Multinomial.probabilities(self.of_samples(z)), self._share[:, None]
         cross = np.empty((self.dimension, count), order="F")
         for j, move in enumerate(moves):
-            cross[:, j] = self._pulled_back(share * Multinomial.product(p, move))
+            cross[:, j] = self._pulled_back(share * Multinomial.product(p, self.of_samples(move)))
+            if self.ridge is not None:
+                cross[:, j] += self.ridge.gradient(self.tail(move))
         return cross
 
     def gradient_squares_of(self, z: Matrix) -> Vector:
-        slopes, share = Multinomial.derivative(z, self.target, self.sample_weight), self._share[:, None]
+        slopes = Multinomial.derivative(self.of_samples(z), self.target, self.sample_weight)
+        share = self._share[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
             squares = np.where(share > 0, slopes**2 / share, 0.0)
         return np.stack([self.design.column_squares(column) for column in squares.T], axis=1).ravel()
 
     def feature_hessians_of(self, z: Matrix) -> Matrix:
-        p, share, K = Multinomial.probabilities(z), self._share, self.width
+        blocks = self._feature_hessians_of_samples(z)
+        return blocks if self.ridge is None else blocks + self.ridge.curvatures()[:, None, None] * np.eye(self.width)
+
+    def _feature_hessians_of_samples(self, z: Matrix) -> Matrix:
+        p, share, K = Multinomial.probabilities(self.of_samples(z)), self._share, self.width
         n, d = self.design.shape
         if K > _MANY_CLASSES and n * d * K <= _SMALL:  # products of X_j p √s; the diagonal by itself, as it cancels
             columns = self._columns()
@@ -242,6 +271,7 @@ class MultinomialModel(ByClass):
         return blocks
 
     def hessian_diagonal_of(self, z: Matrix, convex: bool = True) -> Vector:
-        p, share = Multinomial.probabilities(z), self._share
+        p, share = Multinomial.probabilities(self.of_samples(z)), self._share
         by_class = [self.design.column_squares(share * Multinomial.bend(p, a, a)) for a in range(self.width)]
-        return np.stack(by_class, axis=1).ravel()
+        diagonal = np.stack(by_class, axis=1).ravel()
+        return diagonal if self.ridge is None else diagonal + self.ridge.curvatures(self.width)

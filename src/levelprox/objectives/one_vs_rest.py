@@ -23,6 +23,7 @@ from levelprox.objectives.base import Vector
 from levelprox.objectives.by_class import ByClass
 from levelprox.objectives.curved import Matrix
 from levelprox.objectives.linear_model import FARTHER, LinearModel, gains_for_ever
+from levelprox.objectives.ridge import Ridge
 
 _NARROW = 2**16  # features up to which a gradient is small beside the block of rows that it is of
 
@@ -46,6 +47,8 @@ class OneVsRestModel(ByClass):
         Whether to add a column of ones to X: the last feature is then the intercepts, which never count.
     classes : array-like of shape (K,), optional
         The classes, where some may have no sample among `labels`. By default the different labels.
+    ridge : float or array-like of shape (d,), default=0
+        r ≥ 0: Σ_j r_j Σ_k B_jk² is added to ψ; the intercepts are free of it. For differentiable losses.
 
     Attributes
     ----------
@@ -68,15 +71,17 @@ class OneVsRestModel(ByClass):
         offset: ArrayLike | None = None,
         fit_intercept: bool = False,
         classes: ArrayLike | None = None,
+        ridge: ArrayLike = 0.0,
     ) -> None:
         self.loss = _margin_loss(loss)
-        super().__init__(X, labels, sample_weight, offset, fit_intercept, classes)
+        super().__init__(X, labels, sample_weight, offset, fit_intercept, classes, ridge)
         self.smooth = self.curved = self.loss.smooth
         self.parts = self._parts()
 
     def _parts(self) -> tuple[LinearModel, ...]:
         """The models of the classes; all but their targets and offsets is one and the same."""
-        pattern = LinearModel(self.design, np.ones(self.design.shape[0]), self.loss, self.sample_weight)
+        ridge = 0.0 if self.ridge is None else self.ridge.strength
+        pattern = LinearModel(self.design, np.ones(self.design.shape[0]), self.loss, self.sample_weight, ridge=ridge)
         pattern.sample_weight = self.sample_weight
         parts = []
         for k in range(self.width):
@@ -86,11 +91,11 @@ class OneVsRestModel(ByClass):
             parts.append(part)
         return tuple(parts)
 
-    def _with_design(self, design: Design) -> Self:
-        other = super()._with_design(design)
+    def _with_design(self, design: Design, ridge: Ridge | None) -> Self:
+        other = super()._with_design(design, ridge)
         other.parts = tuple(copy.copy(part) for part in self.parts)  # without what is derived from X
         for part in other.parts:
-            part.design = design
+            part.design, part.ridge = design, ridge
         return other
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
@@ -104,11 +109,12 @@ class OneVsRestModel(ByClass):
     @property
     def origin(self) -> Matrix:
         shape = (self.design.shape[0], self.width)
-        return np.zeros(shape, order="F") if self.offset is None else np.array(self.offset, order="F")
+        origin = np.zeros(shape, order="F") if self.offset is None else np.array(self.offset, order="F")
+        return self.with_tail(origin, np.zeros(self.dimension))
 
     @property
     def attained(self) -> bool:
-        return self.loss.attained
+        return self.loss.attained or self._is_held()
 
     @property
     def convex_start(self) -> Self | None:
@@ -175,7 +181,7 @@ class OneVsRestModel(ByClass):
 
     def is_separated(self, x: Vector) -> bool:
         """Whether ψ falls for ever along x: it does for some class, and rises for none."""
-        if self.loss.attained:
+        if self.loss.attained or (self.ridge is not None and self.ridge.holds(x)):
             return False
         if self.loss.weak_convexity == 0:
             falls, rises = self.outlook(x)
@@ -215,6 +221,13 @@ class OneVsRestModel(ByClass):
                     if not np.all(np.isfinite(bend)):  # so far out that ψ itself is no number
                         return np.full_like(z, np.nan), np.full(self.dimension, np.nan), None
                     hessian[:, k, :, k] += block.gram(bend)
+        if self.ridge is not None:
+            tail, held = self.tail(z), self.ridge.curvatures()
+            tail[self.ridge.places] += np.reshape(dx, (-1, self.width))
+            gradient += self.ridge.gradient(tail).reshape(d, self.width)
+            if hessian is not None:
+                for k in range(self.width):
+                    hessian[np.arange(d), k, np.arange(d), k] += held
         flat = None if hessian is None else hessian.reshape(self.dimension, self.dimension)
         return z, gradient.ravel(), flat
 
@@ -241,7 +254,9 @@ class OneVsRestModel(ByClass):
         cross = np.zeros((self.dimension, count), order="F")
         for j, move in enumerate(moves):
             for k in np.flatnonzero(np.any(move, axis=0)):  # a coordinate moves the margins of one class
-                cross[k :: self.width, j] = self.design.rmatvec(bends[k] * move[:, k])
+                cross[k :: self.width, j] = self.design.rmatvec(bends[k] * self.of_samples(move)[:, k])
+                if self.ridge is not None:
+                    cross[k :: self.width, j] += self.ridge.gradient(self.tail(move)[:, k])
         return cross
 
     def gradient_squares_of(self, z: Matrix) -> Vector:
