@@ -194,7 +194,7 @@ class _Model:
             allowed = 1.0 if _is_parabola(objective) else _ALLOWED
             return self._half_square(part, allowed * hessian, rho)
         bend = objective.bend_of(margins, False)
-        hessian = objective.with_ridge(objective.design.gram(bend))
+        hessian = objective.bent_by_ridge(objective.design.gram(bend))
         taken = max(time.monotonic() - began, _OVERHEAD)
         self.speed = min(self.speed, (work + _OVERHEAD * _WORK_PER_SECOND) / taken)  # under load it is less
         gain = self._half_square(part, hessian, rho)
@@ -272,7 +272,7 @@ def _least_hessian(model: LinearModel, margins: Vector, bend: Vector, hessian: V
     if np.all(kept):
         return _KEPT * hessian
     lowest = -model.loss.weak_convexity * model._share
-    return model.with_ridge(model.design.gram(np.where(kept, _KEPT * bend, np.minimum(lowest, 0.0))))
+    return model.bent_by_ridge(model.design.gram(np.where(kept, _KEPT * bend, np.minimum(lowest, 0.0))))
 
 
 def _reflected(normal: Vector, *rows: Vector) -> list[Vector]:

@@ -29,8 +29,8 @@ _RESOLUTION = 1e3 * 2.0**-52
 _FAR, _SHOWS = 128.0, 1e-9  # times x; of ψ
 _SEPARABLE = (
     "The data are separable: with these features the loss has no minimiser. It falls as coefficients grow, and only "
-    "precision limits them: their sizes, and probabilities, are arbitrary. Fewer features, or a level of a constraint "
-    "without a cap, such as l1, keep them finite."
+    "precision limits them: their sizes, and probabilities, are arbitrary. A ridge, fewer features, or a level of a "
+    "constraint without a cap, such as l1, keep them finite."
 )
 
 

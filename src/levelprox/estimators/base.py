@@ -6,6 +6,7 @@ import copy
 import functools
 import math
 from abc import abstractmethod
+from dataclasses import replace
 from collections.abc import Callable
 from typing import Any, Self, TypeVar, cast
 
@@ -18,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from levelprox.designs import Design, as_design
 from levelprox.errors import InfeasibleError, InvalidInputError, warn
 from levelprox.estimators.along import Along
+from levelprox.estimators.automatic_ridge import automatic_ridge
 from levelprox.estimators.border import Border
 from levelprox.estimators.elsewhere import Elsewhere, check_in_memory, where_it_is
 from levelprox.estimators.named_constraints import constraint_of
@@ -158,7 +160,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
             raise InvalidInputError(
                 f"positive=True is for models with one coefficient for each feature, not for {border.width} classes"
             )
-        return Task(
+        task = Task(
             objective=objective,
             border=border,
             constraint=constraint,
@@ -171,7 +173,27 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
             observer=None,
             checkpoint=self.checkpoint,
             resume=self.resume,
+            standardized=boolean("standardize", self.standardize),
         )
+        ridge = self._ridge()
+        if isinstance(objective, Asked):
+            if ridge:
+                raise InvalidInputError(f"ridge={self.ridge!r} is for data in memory; set ridge=0")
+            return task
+        if ridge is not None:
+            return task.ridged(ridge)
+        return replace(task, automatic_ridge=automatic_ridge(objective.sample_weight, objective.share.size))
+
+    def _ridge(self) -> float | None:
+        """λ ≥ 0; None for "auto"."""
+        if isinstance(self.ridge, str):
+            if self.ridge == "auto":
+                return None
+            raise InvalidInputError(f"ridge must be a number or 'auto', got {self.ridge!r}")
+        ridge = at_least_zero("ridge", self.ridge)
+        if math.isinf(ridge):
+            raise InvalidInputError("ridge must be finite, got inf")
+        return ridge
 
     def _border(self, X: object, weight: Vector | None, width: int) -> Border:
         intercept = boolean("fit_intercept", self.fit_intercept)
@@ -217,6 +239,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         self.certificate_ = solution.certificate
         self.multiplier_ = solution.multiplier
         self.level_ = budget.value
+        self.ridge_ = solution.ridge
         self.status_ = solution.status
         self.message_ = solution.message
         self.n_iter_ = solution.n_iter

@@ -58,6 +58,13 @@ class SparseClassifier(Classification, Streaming):
         Of more than two classes: "softmax" is the likelihood of all of them together, for the logistic loss; "ovr" adds
         up the losses of each class against the others. "auto" is "softmax" for the logistic loss. Either way the
         budget is on whole features.
+    ridge : float or "auto", default="auto"
+        λ ≥ 0: λ‖s ∘ coef_‖² is added to the mean loss, s the standard deviations of the columns; intercepts and
+        features of weight 0 are free of it. "auto" is 0 unless the chosen features separate the classes, or nearly so:
+        the standard error of the coefficient of a standardised feature is above 2. Another search then has
+        λ = 1/(2 n_samples), a standard normal prior on the coefficients of standardised features, which is the default
+        of scikit-learn's LogisticRegression. `ridge_` and `message_` say which. For differentiable losses, and data in
+        memory.
     positive : bool, default=False
         Whether coefficients must not be negative; for two classes.
     tol : float, default=1e-6
@@ -109,6 +116,8 @@ class SparseClassifier(Classification, Streaming):
         η, or k.
     scale_ : ndarray of shape (n_features_in_,)
         What columns were divided by; 1 without `standardize`.
+    ridge_ : float
+        λ of the fit.
     constraint_ : Constraint
         φ, where there is a level.
     status_ : Status
@@ -149,6 +158,7 @@ class SparseClassifier(Classification, Streaming):
         level: float | None = None,
         constraint: str | Constraint = "mcp",
         feature_weight: ArrayLike | None = None,
+        ridge: float | Literal["auto"] = "auto",
         fit_intercept: bool = True,
         standardize: bool = True,
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
@@ -173,6 +183,7 @@ class SparseClassifier(Classification, Streaming):
         self.level = level
         self.constraint = constraint
         self.feature_weight = feature_weight
+        self.ridge = ridge
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.class_weight = class_weight

@@ -51,7 +51,7 @@ class SparseClassifierCV(Classification, Choosing):
         Whether to choose the smallest budget whose mean score is within one standard error of the best.
     n_jobs : int, optional
         Processes that fit folds (joblib); the answer does not depend on it.
-    constraint, feature_weight, fit_intercept, standardize, class_weight, multi_class, positive
+    constraint, feature_weight, ridge, fit_intercept, standardize, class_weight, multi_class, positive
         As in `SparseClassifier`.
     tol, max_iter, time_limit, subsolver, start
         As in `SparseClassifier`; `time_limit` is for each fit.
@@ -76,7 +76,7 @@ class SparseClassifierCV(Classification, Choosing):
         Its mean score, or its criterion.
     scoring_ : str, callable or None
         The score by which it was chosen: `scoring`, or "accuracy" where fits diverge.
-    coef_, intercept_, classes_, certificate_, multiplier_, level_, scale_, constraint_
+    coef_, intercept_, classes_, certificate_, multiplier_, level_, ridge_, scale_, constraint_
         Of the fit of all data, as in `SparseClassifier`.
     status_, message_, n_iter_, history_
         Of the fit of all data, as in `SparseClassifier`.
@@ -109,6 +109,7 @@ class SparseClassifierCV(Classification, Choosing):
         n_jobs: int | None = None,
         constraint: str | Constraint = "mcp",
         feature_weight: ArrayLike | None = None,
+        ridge: float | Literal["auto"] = "auto",
         fit_intercept: bool = True,
         standardize: bool = True,
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
@@ -136,6 +137,7 @@ class SparseClassifierCV(Classification, Choosing):
         self.n_jobs = n_jobs
         self.constraint = constraint
         self.feature_weight = feature_weight
+        self.ridge = ridge
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.class_weight = class_weight

@@ -33,6 +33,7 @@ def task_of(
 ) -> tuple[Task, Vector]:
     """Return the task of the fit with the model's own scale and constraint, and the scale of the data's columns."""
     judge, found = copy.copy(model), []
+    judge.ridge = getattr(model, "ridge_", 0.0)  # of version 0.1 there is none
 
     def border(X: object, weight: Vector | None, width: int) -> Border:
         fresh = type(model)._border(model, X, weight, width)

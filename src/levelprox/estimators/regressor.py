@@ -53,6 +53,9 @@ class SparseRegressor(Regression, Streaming):
     standardize : bool, default=True
         Whether to fit with features of standard deviation 1 (about zero, where there is no intercept). X is neither
         copied nor changed, and coef_ is in its units.
+    ridge : float, default=0
+        λ ≥ 0: λ‖s ∘ coef_‖² is added to the mean loss, s the standard deviations of the columns; intercepts and
+        features of weight 0 are free of it. For differentiable losses, and data in memory.
     positive : bool, default=False
         Whether coefficients must not be negative.
     tol : float, default=1e-6
@@ -102,6 +105,8 @@ class SparseRegressor(Regression, Streaming):
         η, or k.
     scale_ : ndarray of shape (n_features_in_,)
         What columns were divided by; 1 without `standardize`.
+    ridge_ : float
+        λ of the fit.
     constraint_ : Constraint
         φ, where there is a level.
     status_ : Status
@@ -143,6 +148,7 @@ class SparseRegressor(Regression, Streaming):
         level: float | None = None,
         constraint: str | Constraint = "mcp",
         feature_weight: ArrayLike | None = None,
+        ridge: float = 0.0,
         fit_intercept: bool = True,
         standardize: bool = True,
         positive: bool = False,
@@ -165,6 +171,7 @@ class SparseRegressor(Regression, Streaming):
         self.level = level
         self.constraint = constraint
         self.feature_weight = feature_weight
+        self.ridge = ridge
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.positive = positive

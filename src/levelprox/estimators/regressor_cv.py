@@ -49,7 +49,7 @@ class SparseRegressorCV(Regression, Choosing):
         Whether to choose the smallest budget whose mean score is within one standard error of the best.
     n_jobs : int, optional
         Processes that fit folds (joblib); the answer does not depend on it.
-    constraint, feature_weight, fit_intercept, standardize, positive
+    constraint, feature_weight, ridge, fit_intercept, standardize, positive
         As in `SparseRegressor`.
     tol, max_iter, time_limit, subsolver, start
         As in `SparseRegressor`; `time_limit` is for each fit.
@@ -74,7 +74,7 @@ class SparseRegressorCV(Regression, Choosing):
         Its mean score, or its criterion.
     scoring_ : str, callable or None
         The score by which it was chosen: `scoring`.
-    coef_, intercept_, certificate_, multiplier_, level_, scale_, constraint_
+    coef_, intercept_, certificate_, multiplier_, level_, ridge_, scale_, constraint_
         Of the fit of all data, as in `SparseRegressor`.
     status_, message_, n_iter_, history_
         Of the fit of all data, as in `SparseRegressor`.
@@ -107,6 +107,7 @@ class SparseRegressorCV(Regression, Choosing):
         n_jobs: int | None = None,
         constraint: str | Constraint = "mcp",
         feature_weight: ArrayLike | None = None,
+        ridge: float = 0.0,
         fit_intercept: bool = True,
         standardize: bool = True,
         positive: bool = False,
@@ -132,6 +133,7 @@ class SparseRegressorCV(Regression, Choosing):
         self.n_jobs = n_jobs
         self.constraint = constraint
         self.feature_weight = feature_weight
+        self.ridge = ridge
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.positive = positive

@@ -182,7 +182,7 @@ def fit_all(share: Share, single: Any, samples: Samples, budgets: list[Budget]) 
         rows = np.atleast_2d(model.coef_).shape[0]
         each = max(rows - 1, 1) if is_classifier(model) and model._softmax() else rows
         freedom = each * (count + int(model.fit_intercept))
-        psi, status = model.certificate_.psi, model.status_
+        psi, status = model.certificate_.psi - model._penalty, model.status_
         cut_short = status is Status.TIME_LIMIT
         scored.append(Scored(psi, count, seconds, status.success, freedom, diverging=diverging, cut_short=cut_short))
     return scored
@@ -220,6 +220,7 @@ def _fitted(
 def _with(model: Any, task: Task, budget: Budget, solution: Solution) -> Any:
     fitted = copy.copy(model)
     fitted._keep(task, budget, solution)
+    fitted._penalty = solution.penalty
     return fitted
 
 

@@ -33,6 +33,7 @@ FITTED: dict[str, Callable[[Any], bool]] = {
     "intercept_": lambda one: isinstance(one, np.ndarray | np.floating) and _is_numbers(np.asarray(one)),
     "scale_": lambda scale: _is_vector(scale, "f") and scale.dtype == np.float64 and bool(np.all(scale > 0)),
     "level_": lambda level: isinstance(level, float) and 0 <= level < np.inf,
+    "ridge_": lambda ridge: isinstance(ridge, float) and 0 <= ridge < np.inf,
     "constraint_": lambda constraint: isinstance(constraint, Constraint),
     "certificate_": lambda one: isinstance(one, Certificate | SubsetCertificate) and _is_typed(one),
     "multiplier_": lambda y: isinstance(y, float),

@@ -15,7 +15,8 @@ from levelprox.errors import InvalidInputError
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.border import Border
 from levelprox.estimators.named_constraints import constraint_of
-from levelprox.objectives import Model
+from levelprox.objectives import LinearModel, Model
+from levelprox.objectives.by_class import ByClass
 from levelprox.stream import Stream
 from levelprox.validation import positive
 
@@ -59,7 +60,7 @@ class Streaming(SparseLinearModel):
         moments.update(design, weight)
         center, scale = self._center_and_scale(moments)
         border = Border(design, center, scale, boolean("fit_intercept", self.fit_intercept), width)
-        model = objective(border)
+        model = self._held(objective(border))
         if scale is not None and before[1] is not None and stream.x is not None:
             shift = None if center is None else (center - before[0]) / before[1]
             stream.rescale(scale / before[1], shift)
@@ -74,10 +75,19 @@ class Streaming(SparseLinearModel):
             self.__dict__.pop(name, None)
         return self
 
+    def _held(self, model: Model) -> Model:
+        """The model of a batch with the ridge; "auto" is none."""
+        ridge = self._ridge()
+        if not ridge:
+            return model
+        assert isinstance(model, LinearModel | ByClass)
+        weight = self._feature_weight(self._budget(math.inf), self.n_features_in_)
+        return model.ridged(np.where(weight == 0, 0.0, ridge) if weight is not None else ridge)
+
     def _settings(self) -> dict[str, str]:
         """What must not change within a stream, as it would be printed."""
         names = ("loss", "n_features", "level", "constraint", "feature_weight", "fit_intercept", "standardize")
-        return {name: repr(getattr(self, name)) for name in (*names, "positive", "memory")}
+        return {name: repr(getattr(self, name)) for name in (*names, "ridge", "positive", "memory")}
 
     def _begun(self, d: int) -> tuple[Stream, RunningMoments]:
         k = self._most_features()

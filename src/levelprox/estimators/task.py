@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -12,19 +13,22 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from levelprox.budget import best_subset
 from levelprox.certificate import Certificate, certify
 from levelprox.constraints import MCP, SCAD, Constraint
 from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
+from levelprox.estimators.automatic_ridge import LARGEST_STANDARD_ERROR, largest_standard_error, may_diverge
 from levelprox.estimators.border import Border
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.journal import Journal
 from levelprox.limits import TimeLimitError, end_now, finishing, limited, seconds_left, seconds_to_finish
-from levelprox.objectives import Asked, Model
+from levelprox.objectives import Asked, LinearModel, Model
+from levelprox.objectives.by_class import ByClass
 from levelprox.path import path
 from levelprox.problem import Problem
-from levelprox.result import Record, Status
+from levelprox.result import CUT_SHORT, Record, Status
 from levelprox.solve import solve
 from levelprox.subset import SubsetCertificate, SubsetRecord
 from levelprox.validation import Array, finite, real_array, whole
@@ -102,6 +106,10 @@ class Solution:
     n_iter : int
         Outer steps; for at most k features, refits.
     history : tuple of Record or of SubsetRecord
+    ridge : float
+        λ of the fit.
+    penalty : float
+        λ‖scale_ ∘ coef_‖², which is part of ψ.
     """
 
     coef: Array
@@ -112,6 +120,8 @@ class Solution:
     message: str
     n_iter: int
     history: tuple[Record, ...] | tuple[SubsetRecord, ...]
+    ridge: float = 0.0
+    penalty: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +148,12 @@ class Task:
     checkpoint : path-like, Checkpoint or Journal, optional
     resume : bool or path-like
         As in `solve`.
+    ridge : float
+        λ, which `objective` has.
+    automatic_ridge : float
+        λ of another fit, should the data not determine the coefficients without it; 0: none.
+    standardized : bool
+        Whether columns are standardised.
     """
 
     objective: Model | Asked
@@ -152,12 +168,84 @@ class Task:
     observer: Observer | None
     checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None
     resume: bool | str | os.PathLike[str] = False
+    ridge: float = 0.0
+    automatic_ridge: float = 0.0
+    standardized: bool = True
 
     def fit(self, budget: Budget, previous: Vector | None = None) -> Solution:
         """The fit under a budget; `previous` is x of an earlier one to begin with."""
+        if not self.automatic_ridge:
+            return self._penalised(self._fitted(budget, previous))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            solution = self._fitted(budget, previous)
+        if self.needs_ridge(budget, solution):
+            return self._with_automatic_ridge(budget, previous)
+        for one in told:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        return solution
+
+    def _fitted(self, budget: Budget, previous: Vector | None) -> Solution:
         if budget.features is not None:
             return self._at_most(budget.features, previous)
         return self._within(float(budget.value), previous)
+
+    def _penalised(self, solution: Solution) -> Solution:
+        objective = self.objective
+        if not isinstance(objective, LinearModel | ByClass) or objective.ridge is None:
+            return solution
+        x = self.border.inside(solution.coef.astype(np.float64), solution.intercept.astype(np.float64))
+        penalty = objective.ridge.value(x.reshape(-1, self.border.width))
+        return replace(solution, ridge=self.ridge, penalty=penalty)
+
+    def _with_automatic_ridge(self, budget: Budget, previous: Vector | None) -> Solution:
+        """The fit with a ridge, after one whose loss has no minimiser."""
+        task = replace(self.ridged(self.automatic_ridge), automatic_ridge=0.0, checkpoint=None, resume=False)
+        solution = task.fit(budget, previous)
+        words = (
+            " The chosen features separate the classes, or nearly so: without a ridge coefficients are not determined "
+            f"by the data. ridge={task.ridge:.3g} is added"
+        )
+        return replace(solution, message=f"{solution.message}{words}.")
+
+    def ridged(self, ridge: float) -> Task:
+        """The same with a ridge; features that are kept are free of it."""
+        if not ridge:
+            return self
+        assert isinstance(self.objective, LinearModel | ByClass)
+        strength = ridge * self._deviations() ** 2
+        if self.keep is not None:
+            strength[self.keep] = 0.0
+        return replace(self, objective=self.objective.ridged(strength), ridge=ridge)
+
+    def _deviations(self) -> Vector:
+        """Standard deviations of the columns of A: 1 where they are standardised."""
+        d, scale = self.border.scale.size, self.objective.feature_scale
+        if self.standardized or scale is None:
+            return np.ones(d)
+        return np.where(np.isfinite(scale.size[:d]), scale.typical * scale.size[:d], 1.0)
+
+    def needs_ridge(self, budget: Budget, solution: Solution) -> bool:
+        """Return whether a fit came to its end, and the data do not determine its coefficients."""
+        objective = self.objective
+        if isinstance(objective, Asked) or not may_diverge(objective):
+            return False
+        if solution.status is Status.DIVERGING:
+            return True
+        if solution.status in CUT_SHORT or not solution.certificate.examined:
+            return False
+        x = self.border.inside(solution.coef.astype(np.float64), solution.intercept.astype(np.float64))
+        if budget.features is None:
+            x = np.where(self._problem(float(budget.value)).free(x), x, 0.0)
+            return bool(np.any(x)) and objective.is_separated(x)
+        width = self.border.width
+        features = np.union1d(np.flatnonzero(np.any(x.reshape(-1, width), axis=1)), objective.exempt).astype(np.intp)
+        places = (features[:, None] * width + np.arange(width)).ravel()
+        held = np.setdiff1d(features, np.union1d(objective.exempt, [] if self.keep is None else self.keep))
+        part = objective.restrict(features).scaled(np.append(self._deviations(), 1.0)[features])
+        at = (np.append(self._deviations(), 1.0)[features][:, None] * x[places].reshape(-1, width)).ravel()
+        error = largest_standard_error(part, at, np.searchsorted(features, held), self.automatic_ridge)
+        return error > LARGEST_STANDARD_ERROR
 
     def fits(self, levels: Vector) -> list[Solution]:
         """The fits at several levels, each carried to the next; in ascending order of the levels.
@@ -166,6 +254,8 @@ class Task:
         """
         if self.time_limit is not None or self.options["subsolver"] != "auto" or self.max_iter < _MANY:
             return self._one_by_one([Budget(level=float(level)) for level in levels])  # each under its own limits
+        if self.automatic_ridge:
+            return self._each_level_with_ridge(levels)
         found = path(self._problem(float(levels[0])), levels, tol=self.tol, start=self.options["start"])
         if len(found) < len(levels):  # nothing else ends a path without a limit
             raise KeyboardInterrupt
@@ -176,10 +266,22 @@ class Task:
             x = problem.obeying(self._shortest(found.x(i), problem))
             coef, intercept = self._handed_out(x, float(found.losses[i]), certificate.examined)
             status = found.statuses[i]
-            solutions.append(
-                Solution(coef, intercept, certificate, certificate.multiplier, status, str(status), found.n_grad, ())
+            solution = Solution(
+                coef, intercept, certificate, certificate.multiplier, status, str(status), found.n_grad, ()
             )
+            solutions.append(self._penalised(solution))
         return solutions
+
+    def _each_level_with_ridge(self, levels: Vector) -> list[Solution]:
+        """The same, with a ridge at those levels at which the loss has no minimiser without one."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            solutions = replace(self, automatic_ridge=0.0).fits(levels)
+        budgets = [Budget(level=float(level)) for level in levels]
+        return [
+            self._with_automatic_ridge(budget, None) if self.needs_ridge(budget, solution) else solution
+            for budget, solution in zip(budgets, solutions, strict=True)
+        ]
 
     def each(self, budgets: list[Budget]) -> list[Solution]:
         """The fits under several budgets, all of one kind and in ascending order; all of them: Ctrl-C is raised."""

@@ -160,6 +160,10 @@ class ByClass(Model):
         """The same samples with other columns, those of X; the ridge is that of the features."""
         return self._with_design(as_design(X), self.ridge)
 
+    def ridged(self, ridge: ArrayLike) -> Self:
+        """Return the same model with another ridge: a number, or one for each feature."""
+        return self._with_design(self.design, Ridge.of(ridge, self.design.shape[1], self.design.ones))
+
     def standardised(self) -> Self | None:
         """Return the model over centred and scaled columns; None unless their means or units would cost digits."""
         design = standardised(self.design, self.sample_weight)

@@ -261,6 +261,14 @@ class LinearModel(Model):
         """The model with the loss's own convex start for its loss."""
         return None if self.loss.convex_start is None else self.with_loss(self.loss.convex_start)
 
+    def ridged(self, ridge: ArrayLike) -> LinearModel:
+        """Return the same model with another ridge: a number, or one for each feature."""
+        other = copy.copy(self)
+        for name in ("curvature", "_eigenvalue"):
+            other.__dict__.pop(name, None)
+        other.ridge = Ridge.of(ridge, self.design.shape[1], self.design.ones)
+        return other
+
     def with_loss(self, loss: Loss) -> LinearModel:
         """The same model with another loss, for the same kind of targets."""
         other = copy.copy(self)
@@ -354,15 +362,15 @@ class LinearModel(Model):
             self.tail(z)[self.ridge.places] += dx
             gradient += self.ridge.gradient(self.tail(z))
             if hessian is not None:
-                hessian = self.with_ridge(hessian)
+                hessian = self.bent_by_ridge(hessian)
         return z, gradient, hessian
 
-    def with_ridge(self, hessian: Matrix) -> Matrix:
+    def bent_by_ridge(self, hessian: Matrix) -> Matrix:
         """Return the Hessian of the samples with that of the ridge."""
         return hessian if self.ridge is None else hessian + np.diag(self.ridge.curvatures())
 
     def hessian_of(self, z: Vector, convex: bool) -> Matrix:
-        return self.with_ridge(self.design.gram(self.bend_of(z, convex)))
+        return self.bent_by_ridge(self.design.gram(self.bend_of(z, convex)))
 
     def hessian_product_of(self, z: Vector, convex: bool) -> Callable[[Vector], Vector]:
         bend = self.bend_of(z, convex)
