@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from levelprox import LinearModel, MultinomialModel
 from levelprox.losses import Huber
 from levelprox.objectives import OneVsRestModel
-from tests.independent_refits import loss_bend, loss_slope, loss_value
+from tests.independent_refits import loss_bend, loss_majorant, loss_slope, loss_value
 
 Double = NDArray[np.float64]
 
@@ -142,13 +142,17 @@ class RidgeOracle:
             H += np.diag(np.repeat(held, K)) + 1e-14 * np.eye(g.size)
             if K > 1 and case.loss == "multinomial":
                 H += np.kron(np.eye(len(places)), np.full((K, K), 1.0 / K))
-            step = -np.linalg.lstsq(H, g, rcond=None)[0].reshape(w.shape)
-            ts = 2.0 ** np.arange(4, -30, -1)
-            values = [value(w + t * step) for t in ts]
+            steps = [-np.linalg.lstsq(H, g, rcond=None)[0].reshape(w.shape)]
+            if case.loss == "huber":  # beyond its parabola a step of the parabola above it
+                above = loss_majorant("huber", _DELTA, (C @ w)[:, 0], case.b)
+                H = C.T @ ((share * above)[:, None] * C) + np.diag(held) + 1e-14 * np.eye(g.size)
+                steps.append(-np.linalg.solve(H, g).reshape(w.shape))
+            moves = [t * step for step in steps for t in 2.0 ** np.arange(4, -30, -1)]
+            values = [value(w + move) for move in moves]
             best = int(np.argmin(values))
             if not values[best] < psi - 1e-15 * abs(psi):
                 break
-            psi, w = values[best], w + ts[best] * step
+            psi, w = values[best], w + moves[best]
         B = np.zeros((d + case.intercept, K))
         x = w / size[:, None]
         if case.intercept:

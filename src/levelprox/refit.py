@@ -489,11 +489,6 @@ def _by_newton(
     return None
 
 
-def bound_on_gain(objective: Model, psi: float, z: Vector, hessian: Matrix) -> float:
-    """Return a bound on what is left to gain at margins z; inf where none is known, or ψ may have no minimiser."""
-    return _gap(objective, psi, z, hessian)[0]
-
-
 def _gap(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple[float, float]:
     """Return a bound on what is left to gain at margins z, and the rounding of ψ; inf where no bound is known.
 

@@ -19,13 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.losses import Logistic
-from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
-from levelprox.refit import bound_on_gain
+from levelprox.objectives import Asked, Model, MultinomialModel
+from levelprox.objectives.curved import Curved
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
 
 LARGEST_STANDARD_ERROR = 2.0  # of the coefficient of a standardised feature
+_SINGULAR = 1e-12  # eigenvalue of a Hessian with a unit diagonal
 
 
 def automatic_ridge(weight: Vector | None, n: int) -> float:
@@ -36,36 +37,45 @@ def automatic_ridge(weight: Vector | None, n: int) -> float:
     return 0.5 * float(np.sum(share**2)) / float(np.sum(share)) ** 2
 
 
-def may_diverge(objective: Model) -> bool:
+def may_diverge(objective: Model | Asked) -> bool:
     """Return whether the loss may have no minimiser: a logistic loss without a ridge."""
-    if isinstance(objective, MultinomialModel):
-        return objective.ridge is None
-    logistic = isinstance(objective, LinearModel | OneVsRestModel) and isinstance(objective.loss, Logistic)
-    return logistic and objective.ridge is None
+    if isinstance(objective, Asked):
+        return objective.strength is None and isinstance(objective.loss, Logistic)
+    logistic = isinstance(objective, MultinomialModel) or isinstance(getattr(objective, "loss", None), Logistic)
+    return logistic and getattr(objective, "ridge", None) is None
 
 
-def largest_standard_error(objective: Model, x: Vector, features: Features, ridge: float) -> float:
-    """Return the largest standard error of a coefficient of a fit; inf where the loss may have no minimiser.
-
-    Standard errors are those of the inverse Hessian. A Newton step that changes no margin by more than 1 shows that
-    there is a minimiser.
+def largest_standard_error(objective: Curved, x: Vector, units: Vector, wanted: Features, ridge: float) -> float:
+    """Return the largest standard error of a coefficient of a fit; inf where the Hessian is singular.
 
     Parameters
     ----------
-    objective : LinearModel, OneVsRestModel or MultinomialModel
+    objective : Curved
         Over the features of the fit.
     x : ndarray
         The fit.
-    features : ndarray of int
+    units : ndarray of shape (n_features,)
+        Standard deviations of the columns.
+    wanted : ndarray of int
         Places of the features whose standard errors are wanted.
     ridge : float
         λ of `automatic_ridge`: 2λ is one over the number of samples.
     """
-    if not features.size:
+    if not wanted.size:
         return 0.0
-    z = objective.margins(x)
-    hessian = objective.hessian_of(z, True)
-    if not math.isfinite(bound_on_gain(objective, objective.value_of(z), z, hessian)):
+    hessian, width = objective.hessian_of(objective.margins(x), True), objective.width
+    if objective.only_contrasts:  # ψ sees only differences between classes
+        contrasts = np.kron(np.eye(units.size), np.linalg.qr(np.eye(width) - 1 / width)[0][:, : width - 1])
+        hessian = contrasts.T @ hessian @ contrasts
+    else:
+        contrasts = np.eye(hessian.shape[0])
+    diagonal = np.diagonal(hessian)
+    if not (np.all(np.isfinite(hessian)) and np.all(diagonal > 0)):
         return math.inf
-    variances = 2 * ridge * np.diagonal(np.linalg.pinv(hessian, hermitian=True)).reshape(-1, objective.width)
-    return math.sqrt(float(np.max(variances[features])))
+    unit = 1 / np.sqrt(diagonal)
+    values, vectors = np.linalg.eigh(unit[:, None] * hessian * unit)
+    if values[0] <= _SINGULAR:
+        return math.inf
+    root = contrasts @ (unit[:, None] * vectors / np.sqrt(values))
+    variances = units[:, None] ** 2 * np.sum(root**2, axis=1).reshape(-1, width)
+    return math.sqrt(2 * ridge * float(np.max(variances[wanted])))

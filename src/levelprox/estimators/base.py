@@ -176,13 +176,10 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
             standardized=boolean("standardize", self.standardize),
         )
         ridge = self._ridge()
-        if isinstance(objective, Asked):
-            if ridge:
-                raise InvalidInputError(f"ridge={self.ridge!r} is for data in memory; set ridge=0")
-            return task
         if ridge is not None:
             return task.ridged(ridge)
-        return replace(task, automatic_ridge=automatic_ridge(objective.sample_weight, objective.share.size))
+        n, weight = objective.n_margins // objective.width, getattr(objective, "sample_weight", None)
+        return replace(task, automatic_ridge=automatic_ridge(weight, n))
 
     def _ridge(self) -> float | None:
         """λ ≥ 0; None for "auto"."""

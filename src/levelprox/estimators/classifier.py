@@ -63,8 +63,7 @@ class SparseClassifier(Classification, Streaming):
         features of weight 0 are free of it. "auto" is 0 unless the chosen features separate the classes, or nearly so:
         the standard error of the coefficient of a standardised feature is above 2. Another search then has
         λ = 1/(2 n_samples), a standard normal prior on the coefficients of standardised features, which is the default
-        of scikit-learn's LogisticRegression. `ridge_` and `message_` say which. For differentiable losses, and data in
-        memory.
+        of scikit-learn's LogisticRegression. `ridge_` and `message_` say which. For differentiable losses.
     positive : bool, default=False
         Whether coefficients must not be negative; for two classes.
     tol : float, default=1e-6

@@ -55,7 +55,7 @@ class SparseRegressor(Regression, Streaming):
         copied nor changed, and coef_ is in its units.
     ridge : float, default=0
         λ ≥ 0: λ‖s ∘ coef_‖² is added to the mean loss, s the standard deviations of the columns; intercepts and
-        features of weight 0 are free of it. For differentiable losses, and data in memory.
+        features of weight 0 are free of it. For differentiable losses.
     positive : bool, default=False
         Whether coefficients must not be negative.
     tol : float, default=1e-6

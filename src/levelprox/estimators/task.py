@@ -191,11 +191,11 @@ class Task:
         return self._within(float(budget.value), previous)
 
     def _penalised(self, solution: Solution) -> Solution:
-        objective = self.objective
-        if not isinstance(objective, LinearModel | ByClass) or objective.ridge is None:
+        if not self.ridge:
             return solution
         x = self.border.inside(solution.coef.astype(np.float64), solution.intercept.astype(np.float64))
-        penalty = objective.ridge.value(x.reshape(-1, self.border.width))
+        rows = x.reshape(-1, self.border.width)[: self.border.scale.size]
+        penalty = float(np.sum(self._strength(self.ridge)[:, None] * rows**2))
         return replace(solution, ridge=self.ridge, penalty=penalty)
 
     def _with_automatic_ridge(self, budget: Budget, previous: Vector | None) -> Solution:
@@ -212,11 +212,15 @@ class Task:
         """The same with a ridge; features that are kept are free of it."""
         if not ridge:
             return self
-        assert isinstance(self.objective, LinearModel | ByClass)
+        assert isinstance(self.objective, LinearModel | ByClass | Asked)
+        return replace(self, objective=self.objective.ridged(self._strength(ridge)), ridge=ridge)
+
+    def _strength(self, ridge: float) -> Vector:
+        """λ s² of every feature, in units of A."""
         strength = ridge * self._deviations() ** 2
         if self.keep is not None:
             strength[self.keep] = 0.0
-        return replace(self, objective=self.objective.ridged(strength), ridge=ridge)
+        return np.asarray(strength, np.float64)
 
     def _deviations(self) -> Vector:
         """Standard deviations of the columns of A: 1 where they are standardised."""
@@ -228,7 +232,7 @@ class Task:
     def needs_ridge(self, budget: Budget, solution: Solution) -> bool:
         """Return whether a fit came to its end, and the data do not determine its coefficients."""
         objective = self.objective
-        if isinstance(objective, Asked) or not may_diverge(objective):
+        if not may_diverge(objective):
             return False
         if solution.status is Status.DIVERGING:
             return True
@@ -242,9 +246,8 @@ class Task:
         features = np.union1d(np.flatnonzero(np.any(x.reshape(-1, width), axis=1)), objective.exempt).astype(np.intp)
         places = (features[:, None] * width + np.arange(width)).ravel()
         held = np.setdiff1d(features, np.union1d(objective.exempt, [] if self.keep is None else self.keep))
-        part = objective.restrict(features).scaled(np.append(self._deviations(), 1.0)[features])
-        at = (np.append(self._deviations(), 1.0)[features][:, None] * x[places].reshape(-1, width)).ravel()
-        error = largest_standard_error(part, at, np.searchsorted(features, held), self.automatic_ridge)
+        units, wanted = np.append(self._deviations(), 1.0)[features], np.searchsorted(features, held)
+        error = largest_standard_error(objective.restrict(features), x[places], units, wanted, self.automatic_ridge)
         return error > LARGEST_STANDARD_ERROR
 
     def fits(self, levels: Vector) -> list[Solution]:

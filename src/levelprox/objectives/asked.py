@@ -17,13 +17,14 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from levelprox.losses import Loss
 from levelprox.objectives.base import Vector
 from levelprox.objectives.curved import Curved, Matrix
 from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.linear_model import LinearModel
+from levelprox.objectives.ridge import Ridge
 from levelprox.objectives.shards import Form
 
 Features = NDArray[np.intp]
@@ -92,6 +93,27 @@ class Answer:
     def __add__(self, other: Answer) -> Answer:
         values, *others = map(_sum, self.parts, other.parts)
         return Answer(cast(Vector, values), *others)
+
+    def with_ridge(self, question: Question, strength: Vector) -> Answer:
+        """The same means with Σ_j r_j x_j² added to ψ; `strength` is r of all features."""
+        width = question.points[0].size // max(question.features.size, 1) if question.features.size else 1
+        held = np.repeat(strength[question.features], width)
+        first = question.points[0]
+        points = [*question.points, *(first + t * question.step for t in AHEAD if question.step is not None)]
+        values = self.values + [float(np.sum(held * point**2)) for point in points]
+        gradient, hessian, diagonal, product = self.gradient, self.hessian, self.diagonal, self.product
+        if gradient is not None and gradient.size == first.size:
+            gradient = gradient + 2 * held * first
+        elif gradient is not None:
+            gradient = gradient.copy()
+            gradient.reshape(strength.size, -1)[question.features] += (2 * held * first).reshape(-1, width)
+        if hessian is not None:
+            hessian = hessian + np.diag(2 * held)
+        if diagonal is not None:
+            diagonal = diagonal + 2 * held
+        if product is not None and question.product is not None:
+            product = product + 2 * held * question.product
+        return Answer(values, gradient, hessian, diagonal, product)
 
     def times(self, factor: float) -> Answer:
         """The same sums in another unit."""
@@ -177,6 +199,8 @@ class Asked(Curved):
     features: Features
     n_all: int
     ledger: Ledger
+    #: r of all features, where Σ_j r_j ‖x_j‖² is part of ψ.
+    strength: Vector | None = None
 
     @abstractmethod
     def answer(self, question: Question) -> Answer:
@@ -215,7 +239,29 @@ class Asked(Curved):
         """One round."""
         answer = self.answer(question)
         self.ledger.traffic = self.ledger.traffic.and_round(question, answer)
-        return answer
+        return answer if self.strength is None else answer.with_ridge(question, self.strength)
+
+    def ridged(self, ridge: ArrayLike) -> Self:
+        """Return the same model with a ridge: a number, or one for each feature; the intercept is free of it."""
+        checked = Ridge.of(ridge, self.n_all, self.exempt)
+        other = copy.copy(self)
+        other.strength = None if checked is None else checked.strength
+        other.ledger = Ledger()  # what is known at a point is not the same
+        other.ledger.traffic, other.ledger.feature_scale = self.ledger.traffic, self.ledger.feature_scale
+        return other
+
+    def is_held(self, x: Vector | None = None) -> bool:
+        """Return whether the ridge holds all features but the intercept; or whether it rises along x."""
+        if self.strength is None:
+            return False
+        own = self.strength[self.features]
+        if x is None:
+            return bool(np.all(np.delete(own, self.exempt) > 0))
+        return bool(np.any(own[:, None] * np.abs(np.reshape(x, (-1, self.width))) > 0))
+
+    def steepest_ridge(self) -> float:
+        """Return the largest 2 r_j."""
+        return 0.0 if self.strength is None else 2 * float(np.max(self.strength))
 
     @property
     def dimension(self) -> int:
@@ -232,7 +278,7 @@ class Asked(Curved):
 
     @property
     def attained(self) -> bool:
-        return self.loss.attained
+        return self.loss.attained or self.is_held()
 
     def restrict(self, W: NDArray[np.intp]) -> Self:
         part = copy.copy(self)

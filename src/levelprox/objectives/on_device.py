@@ -404,7 +404,11 @@ class DeviceModel(Asked):
     @property
     def smoothness(self) -> float:
         """sup |ℓ''| times that trace; inf where ℓ'' has no bound."""
-        return math.inf if math.isinf(self.loss.smoothness) else self.loss.smoothness * self._squares.total
+        return (
+            math.inf
+            if math.isinf(self.loss.smoothness)
+            else self.loss.smoothness * self._squares.total + self.steepest_ridge()
+        )
 
     @property
     def convex_start(self) -> DeviceModel | None:
@@ -414,7 +418,7 @@ class DeviceModel(Asked):
             return None
         whole: DeviceModel = self._once("convex start", lambda: self._with_loss(start))
         convex = copy.copy(whole)
-        convex.features, convex._own = self.features, {}
+        convex.features, convex.strength, convex._own = self.features, self.strength, {}
         return convex
 
     def _with_loss(self, loss: Loss) -> DeviceModel:
@@ -432,7 +436,7 @@ class DeviceModel(Asked):
         return x
 
     def is_separated(self, x: Vector) -> bool:
-        if self.loss.attained:
+        if self.loss.attained or self.is_held(x):
             return False
         rows = np.asarray(x, np.float64).reshape(-1, self.width)
         used = np.flatnonzero(np.any(rows, axis=1))

@@ -266,7 +266,7 @@ class ShardedModel(Asked):
         """sup |ℓ''| times that trace; inf where ℓ'' has no bound."""
         if math.isinf(self.loss.smoothness):
             return math.inf
-        return self.loss.smoothness * float(self.column_squares.sum())
+        return self.loss.smoothness * float(self.column_squares.sum()) + self.steepest_ridge()
 
     @property
     def convex_start(self) -> ShardedModel | None:
@@ -276,7 +276,7 @@ class ShardedModel(Asked):
         if not self._convex:
             self._convex.append(ShardedModel(self.shards, replace(self.form, loss=self.loss.convex_start)))
         convex = copy.copy(self._convex[0])
-        convex.features = self.features
+        convex.features, convex.strength = self.features, self.strength
         return convex
 
     def first_guess(self) -> Vector:
@@ -286,7 +286,7 @@ class ShardedModel(Asked):
         return x
 
     def is_separated(self, x: Vector) -> bool:
-        if self.loss.attained:
+        if self.loss.attained or self.is_held(x):
             return False
         rows = np.asarray(x, np.float64).reshape(-1, self.width)
         used = np.flatnonzero(np.any(rows, axis=1))

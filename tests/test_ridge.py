@@ -1,0 +1,282 @@
+"""A ridge: derivatives, claims against enumeration, estimators, and where "auto" adds one."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from levelprox import (
+    InvalidInputError,
+    LinearModel,
+    Problem,
+    SparseClassifier,
+    SparseClassifierCV,
+    SparseRegressor,
+    best_subset,
+    certify,
+    certify_model,
+    load,
+    open_chunked,
+    solve,
+)
+from levelprox.constraints import MCP
+from tests.ridge_problems import LOSSES, RidgeOracle, ridge_case
+
+CASES = [(loss, seed) for seed in range(60) for loss in LOSSES]
+
+
+def separable(n: int = 60, d: int = 8, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    return X, (X[:, 1] - X[:, 4] > 0).astype(int)
+
+
+# --- derivatives
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_values_gradients_and_hessians_are_those_of_the_loss_with_the_ridge(loss: str) -> None:
+    case = ridge_case(3, loss)
+    objective, rng = case.objective, np.random.default_rng(0)
+    x = 0.1 * rng.standard_normal(objective.dimension)
+    z = objective.margins(x)
+    psi, gradient = objective.value_and_gradient(x)
+    assert psi == pytest.approx(case.psi(x.reshape(-1, case.width)), rel=1e-12)
+    assert objective.value_of(z) == pytest.approx(psi, rel=1e-12)
+    np.testing.assert_allclose(objective.gradient_of(z), gradient, rtol=1e-9, atol=1e-12)
+    hessian = objective.hessian_of(z, True)
+    free = case.objective.ridged(0.0)
+    held = np.repeat(2 * np.append(case.ridge, [0.0] * case.intercept), case.width)
+    np.testing.assert_allclose(hessian, free.hessian_of(free.margins(x), True) + np.diag(held), rtol=1e-12)
+    step = rng.standard_normal(x.size)
+    np.testing.assert_allclose(objective.hessian_product_of(z, True)(step), hessian @ step, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(objective.hessian_diagonal_of(z, True), np.diagonal(hessian), rtol=1e-12)
+    moves = [objective.moved(unit) for unit in np.eye(x.size)]
+    np.testing.assert_allclose(objective.cross_hessian_of(z, moves, x.size, True), hessian, rtol=1e-9, atol=1e-12)
+    after, slope, bend = objective.evaluated(z, step, True)
+    np.testing.assert_allclose(after, objective.margins(x + step), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(slope, objective.value_and_gradient(x + step)[1], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(bend, objective.hessian_of(after, True), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_part_and_other_units_have_the_same_ridge(loss: str) -> None:
+    case = ridge_case(5, loss)
+    objective, width = case.objective, case.width
+    d = objective.dimension // width
+    W = np.array([0, 2, d - 1])
+    part = objective.restrict(W)
+    x = np.random.default_rng(1).standard_normal((3, width))
+    whole = np.zeros((d, width))
+    whole[W] = x
+    assert part.value_of(part.margins(x.ravel())) == pytest.approx(case.psi(whole), rel=1e-12)
+    assert objective.value_of(part.margins(x.ravel())) == pytest.approx(case.psi(whole), rel=1e-12)
+    scale = np.where(np.isin(np.arange(d), objective.exempt), 1.0, np.exp2(np.arange(d)))
+    scaled = objective.scaled(scale)
+    assert scaled.value_and_gradient((scale[:, None] * whole).ravel())[0] == pytest.approx(case.psi(whole), rel=1e-12)
+
+
+def test_a_ridge_needs_a_differentiable_loss_and_is_not_negative() -> None:
+    X, b = np.eye(3), np.array([1.0, -1.0, 1.0])
+    with pytest.raises(InvalidInputError, match="differentiable losses, not for 'hinge'; use 'squared_hinge'"):
+        LinearModel(X, b, "hinge", ridge=1.0)
+    with pytest.raises(InvalidInputError, match="'absolute'; use 'huber' or 'squared'"):
+        LinearModel(X, b, "absolute", ridge=1.0)
+    with pytest.raises(InvalidInputError, match="ridge must not be negative, got -1"):
+        LinearModel(X, b, ridge=-1.0)
+    with pytest.raises(InvalidInputError, match="one for each of 3 features, got"):
+        LinearModel(X, b, ridge=[1.0, 2.0])
+    assert LinearModel(X, b, "hinge", ridge=0.0).ridge is None
+
+
+# --- claims, against enumeration
+
+
+@pytest.mark.parametrize(("loss", "seed"), CASES)
+def test_claims_hold_with_a_ridge(loss: str, seed: int) -> None:
+    case = ridge_case(seed, loss, loss not in ("multinomial", "one_vs_rest") and seed % 4 == 3)
+    found, oracle = best_subset(case.objective, case.k, nonnegative=case.nonnegative), RidgeOracle(case)
+    d = case.X.shape[1]
+    S, null = tuple(found.support.tolist()), oracle.value(())
+    tolerance = 1e-6 * abs(null) + 1e-9
+    outside = [j for j in range(d) if j not in S]
+    assert found.status.success
+    assert found.psi == pytest.approx(case.psi(found.x.reshape(-1, case.width)), rel=1e-9, abs=1e-9 * abs(null))
+    assert found.psi == pytest.approx(oracle.value(S), abs=tolerance)
+    if found.exchanges.proved:
+        swaps = [oracle.value(tuple(sorted({*S, j} - {i}))) for i in S for j in outside]
+        assert found.psi <= min(swaps, default=np.inf) + tolerance
+    gain = max([0.0, *(found.psi - oracle.value(tuple(sorted({*S, j}))) for j in outside)])
+    if found.additions is not None and found.additions.proved:
+        assert found.multiplier == pytest.approx(gain, abs=tolerance)
+    if len(S) < min(case.k, d):
+        assert gain <= tolerance
+    best = min(oracle.value(every) for every in itertools.combinations(range(d), min(case.k, d)))
+    assert found.psi <= best + 10 * tolerance  # seen in all of 416
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_level_with_a_ridge_is_solved(loss: str) -> None:
+    case = ridge_case(0, loss)
+    problem = Problem(case.objective, MCP(lam=1.0, theta=2.0), 1.5)
+    found = solve(problem)
+    assert found.success and problem.is_feasible(found.x)
+    shown = certify(problem, found.x)
+    assert shown.kkt <= 1e-5
+    assert shown.psi == pytest.approx(case.psi(found.x.reshape(-1, case.width)), rel=1e-9)
+
+
+def test_squared_loss_with_a_ridge_is_that_of_rows_below() -> None:
+    """Σ (b − Xx)²/n + λ‖x‖² is the mean square of data with √(nλ) I below X, times (n + d)/n."""
+    rng = np.random.default_rng(2)
+    X, b, lam = rng.standard_normal((40, 12)), rng.standard_normal(40), 0.3
+    n, d = X.shape
+    below = LinearModel(np.vstack([X, np.sqrt(n * lam) * np.eye(d)]), np.append(b, np.zeros(d)))
+    one, other = best_subset(LinearModel(X, b, ridge=lam), 4), best_subset(below, 4)
+    np.testing.assert_array_equal(one.support, other.support)
+    np.testing.assert_allclose(one.x, other.x, rtol=1e-9, atol=1e-12)
+    assert one.psi == pytest.approx(other.psi * (n + d) / n)
+
+
+# --- estimators
+
+
+def test_regressors_are_ridge_regression_on_their_features() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 10)) * 10.0 ** np.arange(-4, 6)
+    y = X[:, 2] / np.std(X[:, 2]) - 2 * X[:, 7] / np.std(X[:, 7]) + rng.standard_normal(80)
+    for standardize in (True, False):
+        model = SparseRegressor(n_features=3, ridge=0.1, standardize=standardize).fit(X, y)
+        S, s = model.selected_features_, np.std(X[:, model.selected_features_], axis=0)
+        twin = Ridge(alpha=0.1 * len(y)).fit((X[:, S] - X[:, S].mean(axis=0)) / s, y)
+        np.testing.assert_allclose(model.coef_[S] * s, twin.coef_, rtol=1e-7)
+        assert model.ridge_ == 0.1 and certify_model(model, X, y, prove=True).hold
+
+
+def test_a_ridge_of_separable_classes_is_that_of_scikit_learn() -> None:
+    X, y = separable()
+    model = SparseClassifier(n_features=2).fit(X, y)
+    S = model.selected_features_
+    Z = (X[:, S] - X[:, S].mean(axis=0)) / X[:, S].std(axis=0)
+    twin = LogisticRegression(tol=1e-10, max_iter=1000).fit(Z, y)
+    assert S.tolist() == [1, 4] and model.ridge_ == pytest.approx(1 / 120)
+    np.testing.assert_allclose(model.coef_[0, S] * X[:, S].std(axis=0), twin.coef_[0], rtol=1e-5)
+    assert model.status_.success and "ridge=0.00833 is added" in model.message_
+    assert np.all(np.isfinite(model.predict_log_proba(X)))
+
+
+def test_auto_is_0_where_classes_overlap() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 6))
+    y = (X[:, 0] + rng.logistic(size=200) > 0).astype(int)
+    model, pure = SparseClassifier(n_features=3).fit(X, y), SparseClassifier(n_features=3, ridge=0).fit(X, y)
+    assert model.ridge_ == pure.ridge_ == 0 and "ridge" not in model.message_
+    assert model.coef_.tobytes() == pure.coef_.tobytes()
+
+
+def test_ridge_0_is_the_pure_problem() -> None:
+    X, y = separable()
+    with pytest.warns(UserWarning, match="separable"):
+        model = SparseClassifier(n_features=2, ridge=0).fit(X, y)
+    assert str(model.status_) == "diverging" and model.ridge_ == 0
+
+
+@pytest.mark.parametrize("multi_class", ["softmax", "ovr"])
+def test_several_separable_classes_have_finite_probabilities(multi_class: str) -> None:
+    X, y = load_wine(return_X_y=True)
+    model = SparseClassifier(n_features=3, multi_class=multi_class).fit(X, y)
+    assert model.ridge_ == pytest.approx(0.5 / len(y)) and np.abs(model.coef_ * model.scale_).max() < 10
+    assert certify_model(model, X, y).hold
+
+
+def test_a_level_of_separable_classes_is_finite() -> None:
+    X, y = separable()
+    model = SparseClassifier(level=2.5).fit(X, y)
+    assert model.ridge_ > 0 and model.status_.success and np.abs(model.coef_).max() < 100
+    assert certify_model(model, X, y).hold
+
+
+def test_kept_features_are_free_of_the_ridge() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 5))
+    y = X[:, 0] + X[:, 1] + 0.1 * rng.standard_normal(50)
+    weight = np.array([0.0, 1, 1, 1, 1])
+    model = SparseRegressor(n_features=1, ridge=100.0, feature_weight=weight).fit(X, y)
+    assert abs(model.coef_[0] - 1) < 0.3 and abs(model.coef_[1]) < 0.05
+    assert certify_model(model, X, y, prove=True).hold
+
+
+def test_weights_count_as_samples_in_auto() -> None:
+    X, y = separable()
+    once = SparseClassifier(n_features=2).fit(X, y)
+    twice = SparseClassifier(n_features=2).fit(X, y, sample_weight=np.full(60, 2.0))
+    some = SparseClassifier(n_features=2).fit(np.vstack([X, X]), np.append(y, 1 - y), sample_weight=[1] * 60 + [0] * 60)
+    assert once.ridge_ == twice.ridge_ == some.ridge_
+
+
+def test_a_model_file_has_the_ridge(tmp_path: Path) -> None:
+    X, y = separable()
+    model = SparseClassifier(n_features=2).fit(X, y)
+    model.save(tmp_path / "model.safetensors")
+    loaded = load(tmp_path / "model.safetensors")
+    assert loaded.ridge_ == model.ridge_ and loaded.ridge == "auto" and certify_model(loaded, X, y).hold
+    loaded.ridge_ = 2 * model.ridge_
+    assert not certify_model(loaded, X, y).hold
+
+
+def test_cross_validation_of_separable_data_needs_no_warning() -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = SparseClassifierCV(n_features=[2, 10], cv=3).fit(X[:200, :10], y[:200])
+    assert not np.any(model.cv_results_["n_diverging"]) and model.scoring_ is None
+    assert np.all(model.cv_results_["mean_test_score"] > -0.5)
+
+
+@pytest.mark.parametrize("ridge", [-1.0, np.inf, np.nan, "some", None, [1.0, 2.0]])
+def test_other_ridges_are_refused(ridge: Any) -> None:
+    X, y = separable()
+    with pytest.raises((InvalidInputError, TypeError), match="ridge"):
+        SparseClassifier(n_features=2, ridge=ridge).fit(X, y)
+
+
+@pytest.mark.parametrize("ridge", [0.05, "auto"])
+def test_files_have_the_same_ridge(ridge: Any, tmp_path: Path) -> None:
+    X, y = separable()
+    np.save(tmp_path / "X.npy", X)
+    here = SparseClassifier(n_features=2, ridge=ridge).fit(X, y)
+    there = SparseClassifier(n_features=2, ridge=ridge).fit(open_chunked(tmp_path / "X.npy", chunk_bytes=2000), y)
+    assert there.ridge_ == here.ridge_ > 0
+    np.testing.assert_allclose(there.coef_, here.coef_, rtol=1e-5)
+    assert there.certificate_.psi == pytest.approx(here.certificate_.psi)
+
+
+@pytest.mark.parametrize("multi_class", ["softmax", "ovr"])
+def test_several_classes_in_files_have_the_same_ridge_under_a_level(multi_class: str, tmp_path: Path) -> None:
+    X, y = load_wine(return_X_y=True)
+    np.save(tmp_path / "X.npy", X)
+    data = open_chunked(tmp_path / "X.npy", chunk_bytes=4000)
+    model = SparseClassifier(level=1.7, ridge=0.05, multi_class=multi_class)
+    here, there = clone(model).fit(X, y), clone(model).fit(data, y)
+    assert there.ridge_ == here.ridge_ == 0.05
+    assert there.certificate_.psi == pytest.approx(here.certificate_.psi, rel=1e-4)
+    assert certify_model(here, X, y).hold
+
+
+def test_a_stream_with_a_ridge_is_shorter() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 4))
+    y = X @ [2.0, 0, 0, -1] + 0.1 * rng.standard_normal(400)
+    free, held = SparseRegressor(n_features=2), SparseRegressor(n_features=2, ridge=1.0)
+    for begin in range(0, 400, 100):
+        free.partial_fit(X[begin : begin + 100], y[begin : begin + 100])
+        held.partial_fit(X[begin : begin + 100], y[begin : begin + 100])
+    np.testing.assert_allclose(held.coef_, free.coef_ / 2, atol=0.1)
