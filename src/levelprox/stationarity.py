@@ -41,7 +41,7 @@ def relative_stationarity(problem: Problem, x: Vector, features: Features, null:
     slope, bend = part.slope_of(z), np.abs(part.bend_of(z, True))
     pull = np.abs(problem.objective.slope_of(at_null))
     columns = np.array([part.moved(unit) for unit in np.eye(features.size)])
-    columns = columns.reshape(features.size, -1)[:, : part.n_margins]  # without what a ridge has below them
+    columns = columns.reshape(features.size, z.size)[:, : part.n_margins]  # without what a ridge has below them
     rounding = _ROUNDING * (np.abs(columns).T @ np.abs(x[features]) + np.abs(part.of_samples(part.origin)))
     ones = np.flatnonzero(np.isin(features, problem.objective.exempt))
     share = part.share

@@ -125,7 +125,7 @@ class ChoosingElsewhere:
         task = self._task_elsewhere(found, budgets[0])
         with quiet():
             fits = task.each(budgets)
-        psi = np.array([fit.certificate.psi for fit in fits])
+        psi = np.array([fit.certificate.psi - fit.penalty for fit in fits])
         counts = np.array([int(np.any(fit.coef, axis=0).sum()) for fit in fits])
         width = found.form.width
         each = max(width - 1, 1) if found.form.softmax else width

@@ -231,7 +231,7 @@ def diverges(task: Task, budget: Budget, solution: Solution) -> bool:
     the length of coefficients that are long already.
     """
     objective = task.objective
-    if objective.convex_start is not None:
+    if objective.convex_start is not None or solution.ridge > 0:
         return False
     if budget.features is not None and solution.status in (Status.SOLVED, Status.SOLVED_INACCURATE):
         return False  # the search has looked at it
