@@ -130,7 +130,8 @@ class Refits:
         self.compiled: list[_kernels.ColumnFits] = []
         self.factorised = 0
         self.signs = problem.must_be_nonnegative()
-        self.noise = objective.column_noise() if isinstance(objective, LinearModel) else None
+        linear = objective.parts[0] if isinstance(objective, OneVsRestModel) else objective
+        self.noise = linear.column_noise() if isinstance(linear, LinearModel) else None
         convex_part = isinstance(objective, LinearModel) and objective.loss.weak_convexity == 0
         if isinstance(objective, LinearModel | OneVsRestModel) and (convex_part or not np.any(self.signs)):
             parts = (objective,) if isinstance(objective, LinearModel) else objective.parts

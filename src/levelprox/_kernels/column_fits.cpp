@@ -327,7 +327,14 @@ ColumnFits::Look ColumnFits::look(const Columns &columns, const double *margins,
     return seen;
 }
 
-double ColumnFits::change_along(const std::vector<double> &along) const { return concordance_ == 0 ? 0.0 : concordance_ * largest(along); }
+// By how much the log of the curvature of a sample may change along a step. Samples without weight may lie anywhere.
+double ColumnFits::change_along(const std::vector<double> &along) const {
+    if (concordance_ == 0) return 0.0;
+    double most = 0;
+    for (std::int64_t i = 0; i < n_; ++i)
+        if (share(i) > 0) most = std::max(most, std::abs(along[i]));
+    return concordance_ * most;
+}
 
 // l'(z) + l''(z) A step is orthogonal to all columns, hence feasible in the dual of this fit, and there the curvature 1/l''
 // of the conjugate has grown by at most 1/(1 - change). That is so for Newton's own step alone: with a ridge, columns that
@@ -554,7 +561,9 @@ std::vector<double> ColumnFits::reference_curvature(const Columns &columns, cons
 bool ColumnFits::is_noise(const Look &at, const Column &column, double gradient, double error) const {
     double size = 0, most = 0, slopes = 0;
     for (std::int64_t p = 0; p < column.count; ++p) {
-        const double slope = std::abs(at.slope[column.rows ? column.rows[p] : p]), entry = std::abs(column.values[p]);
+        const std::int64_t i = column.rows ? column.rows[p] : p;
+        if (!(share(i) > 0)) continue;
+        const double slope = std::abs(at.slope[i]), entry = std::abs(column.values[p]);
         size += slope * entry;
         slopes += slope;
         most = std::max(most, entry);
