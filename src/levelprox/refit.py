@@ -263,8 +263,9 @@ class Refits:
         """
         signs, x = self.signs[features], _begun_at(near, features, 1)
         x[signs] = np.maximum(x[signs], 0.0)
-        free, refused = ~signs | (x > 0), np.zeros(features.size, np.bool_)
-        entered, failed = -1, None
+        free, refused, left_out = ~signs | (x > 0), np.zeros(features.size, np.bool_), np.zeros(features.size, np.bool_)
+        entered = -1
+        unproved: Fit | None = None  # the best fit that obeys all signs and is not known to be optimal
         for _ in range(_STEPS + 10 * features.size):
             end, fit = self._by_columns(features[free], Fit(features, x, 0.0, x), tolerance, math.inf, accuracy)
             if fit is None:
@@ -274,7 +275,12 @@ class Refits:
             if end != "fitted":
                 if np.all(np.isfinite(to)) and np.all(to[signs] >= 0):
                     failed = Fit(features, to, fit.psi, fit.margins, None, math.inf, fit.resolution)
-                break
+                    failed = self._as_attained(features, failed)
+                    unproved = failed if unproved is None else _lower_of(unproved, failed)
+                if entered < 0:
+                    break
+                left_out[entered], free[entered], entered = True, False, -1  # go on without it
+                continue
             wrong = free & signs & (to < 0)
             if entered >= 0 and to[entered] <= 0:  # descends by rounding alone
                 refused[entered], free[entered], entered = True, False, -1
@@ -287,13 +293,18 @@ class Refits:
                 continue
             refused &= fit.psi >= near.psi
             x, entered = to, -1
-            steepest = self._steepest(features, free, refused, fit.margins)
+            steepest = self._steepest(features, free, refused | left_out, fit.margins)
+            found = Fit(features, x, fit.psi, fit.margins, None, fit.gap, fit.resolution)
+            if steepest is None and not np.any(left_out):
+                return found
+            found = replace(found, gap=math.inf)
+            unproved = found if unproved is None else _lower_of(unproved, found)
             if steepest is None:
-                return Fit(features, x, fit.psi, fit.margins, None, fit.gap, fit.resolution)
+                break
             entered = steepest
             free[entered] = True
         other = self._otherwise(features, near, tolerance, accuracy)
-        return other if failed is None else _lower_of(other, self._as_attained(features, failed))
+        return other if unproved is None else _lower_of(other, unproved)
 
     def _steepest(
         self, features: Features, free: NDArray[np.bool_], refused: NDArray[np.bool_], z: Vector
