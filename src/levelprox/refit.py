@@ -217,6 +217,7 @@ class Refits:
         vertex = minimised(objective.with_loss(Absolute()), columns, signs, begin, self.how.seconds_left)
         psi, delta = objective.value_of(vertex.margins), loss.delta
         resolution = _LAST_DIGITS * (abs(psi) + _rounding(objective, vertex.margins)) + delta * vertex.rounding
+        resolution += self._rounding_of_coefficients(features, vertex.x, vertex.margins)
         gap = max(psi - delta * (vertex.psi - vertex.error) + 0.5 * delta**2, 0.0)
         return Fit(features, vertex.x, psi, vertex.margins, None, gap, resolution)
 
@@ -335,7 +336,23 @@ class Refits:
         """
         fit = self._over_data(features, near, tolerance, accuracy)
         objective = self.objective.restrict(features)
-        return replace(fit, resolution=fit.resolution + rounding_of_margins(objective, fit.x, fit.margins))
+        rounding = rounding_of_margins(objective, fit.x, fit.margins)
+        rounding += self._rounding_of_coefficients(features, fit.x, fit.margins)
+        return replace(fit, resolution=fit.resolution + rounding)
+
+    def _rounding_of_coefficients(self, features: Features, x: Vector, z: Vector) -> float:
+        """Return what rounding of coefficients does to ψ where columns are centred: those of the data multiply means.
+
+        All margins are off by the same number e: Σ_i s_i (|ℓ'_i| e + ℓ''_i e²/2) / Σ s.
+        """
+        if self.noise is None:
+            return 0.0
+        objective = self.objective
+        error = self.noise[features] @ np.abs(x.reshape(features.size, -1))
+        change = float(np.sum(np.abs(slopes(objective, z)) * error))
+        if isinstance(objective, LinearModel) and objective.smooth:
+            change += 0.5 * float(np.sum(np.abs(objective.bend_of(z, True)))) * float(error[0]) ** 2
+        return change
 
     def _over_data(self, features: Features, near: Fit, tolerance: float, accuracy: float) -> Fit:
         part = self.problem.restrict(features)
