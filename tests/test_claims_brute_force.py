@@ -74,6 +74,8 @@ def test_claims_hold_by_brute_force(loss, part):
         *((seed, "logistic", None) for seed in (700164, 700227, 710195)),
         (386728, None, None),  # a fit with coefficients of 1e9 was chosen that those of the data do not have
         (323583, None, None),  # the best nonnegative fit was given up where one with another feature failed
+        # Losses with kinks over centred columns: rounding of coefficients that multiply means was not counted.
+        *((seed, None, None) for seed in (604105, 504888, 608420)),
         # Steps with a ridge came to a standstill.
         *((seed, None, None) for seed in (358998, 311862, 506104)),
         # Samples of weight 0 limited Newton steps; rounding of means was not counted for several classes.

@@ -214,10 +214,10 @@ class Refits:
         """
         columns = list(self._dense(features).T)
         signs, begin = self.signs[features], _begun_at(near, features, 1)
-        vertex = minimised(objective.with_loss(Absolute()), columns, signs, begin, self.how.seconds_left)
+        noise = None if self.noise is None else self.noise[features]
+        vertex = minimised(objective.with_loss(Absolute()), columns, signs, begin, self.how.seconds_left, noise=noise)
         psi, delta = objective.value_of(vertex.margins), loss.delta
         resolution = _LAST_DIGITS * (abs(psi) + _rounding(objective, vertex.margins)) + delta * vertex.rounding
-        resolution += self._rounding_of_coefficients(features, vertex.x, vertex.margins)
         gap = max(psi - delta * (vertex.psi - vertex.error) + 0.5 * delta**2, 0.0)
         return Fit(features, vertex.x, psi, vertex.margins, None, gap, resolution)
 
