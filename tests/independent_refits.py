@@ -209,6 +209,7 @@ class Oracle:
             self.label = np.unique(problem.b, return_inverse=True)[1][rows]
         self.always = (self.d,) if problem.intercept else ()
         self.known: dict[Set, Refit] = {}
+        self.programs: dict[Set, Refit] = {}
         self.scale = 1.0
         by_class = problem.loss in CLASSES
         self.infimum = 0.0 if by_class else float(self.s @ least_loss(problem.loss, self.target))
@@ -300,18 +301,28 @@ class Oracle:
         if signs is None:
             self._know(whole)
             return [self.known[features] for features in whole]
-        if self.case.loss in KINKED:
-            for features in whole:
-                if features not in self.known:
-                    self.known[features] = self._by_linear_program(features)
-            return [self.known[features] for features in whole]
         parts = {features: self._parts(features) for features in whole}
         self._know([part for some in parts.values() for part in some])
         out = []
         for features in whole:
             allowed = [self.known[part] for part in parts[features] if np.all(self.known[part].x[:-1, 0][signs] >= 0)]
-            out.append(min(allowed, key=lambda fit: fit.psi))
+            best = min(allowed, key=lambda fit: fit.psi)
+            out.append(self._with_linear_program(features, best) if self.case.loss in KINKED else best)
         return out
+
+    def _with_linear_program(self, features: Set, best: Refit) -> Refit:
+        """The better of a fit with permitted signs and that of a linear program.
+
+        There may be several minimisers, with and without permitted signs. Where the two differ, what is possible is not
+        known: then the bound is that without signs.
+        """
+        if features not in self.programs:
+            self.programs[features] = self._by_linear_program(features)
+        program = self.programs[features]
+        least = min(program.psi, best.psi)
+        if abs(program.psi - best.psi) > TOLERANCE * self.scale / 10:
+            least = min(least, self.known[features].least)
+        return replace(min(program, best, key=lambda fit: fit.psi), least=least)
 
     def _parts(self, features: Set) -> list[Set]:
         """All subsets that leave out features with a sign; and the one without any of them, which is allowed."""
