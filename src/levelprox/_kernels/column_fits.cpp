@@ -713,7 +713,7 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, co
         Move bold;
         if (restricted && ++n_restricted > PATIENCE) bold = best_move(columns, at, z, x, {newton.step, unrestricted}, least, poll);
         double t = 1, psi = psi_at(t);
-        if (bold.psi < psi) {
+        if (!bold.step.empty() && bold.psi < psi) {
             newton.step = std::move(bold.step);
             along = std::move(bold.along);
             psi = bold.psi;
