@@ -39,6 +39,7 @@ SPANNED, _DOUBTFUL = 1e-15, 1e-11
 _LITTLE = (SPANNED, 1e-13, _DOUBTFUL, 1e-9, 1e-6)
 _STEPS = 4.0 ** np.arange(-12, 13)  # line search
 _ENOUGH = 1e-13  # of the null loss: Newton decrement at which a refit ends
+_UNEVEN = 1e-6  # weights far apart, relative to the largest
 _GAP = 1e-9  # of the null loss: duality gap at which a linear program is solved
 
 
@@ -209,6 +210,7 @@ class Oracle:
             self.label = np.unique(problem.b, return_inverse=True)[1][rows]
         self.always = (self.d,) if problem.intercept else ()
         self.known: dict[Set, Refit] = {}
+        self.programs: dict[Set, Refit] = {}
         self.scale = 1.0
         by_class = problem.loss in CLASSES
         self.infimum = 0.0 if by_class else float(self.s @ least_loss(problem.loss, self.target))
@@ -271,7 +273,7 @@ class Oracle:
         if self.case.loss in CLASSES:
             return float(self.s @ change.sum(axis=1))
         z, change = z[:, 0], change[:, 0]
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             slope = loss_slope(self.case.loss, self.case.parameter, z, self.target)
             bend = (
                 np.zeros_like(z)
@@ -279,7 +281,7 @@ class Oracle:
                 else abs(loss_bend(self.case.loss, self.case.parameter, z, self.target))
             )
             kink = change if self.case.loss in KINKED else 0.0
-            terms = abs(slope) * change + kink + bend * change**2
+            terms = abs(slope) * change + kink + np.where(bend > 0, bend * change**2, 0.0)  # not 0 times infinity
             value = loss_value(self.case.loss, self.case.parameter, z, self.target)
         return float(self.s @ (terms + 8 * _EPS * abs(value)))
 
@@ -300,18 +302,28 @@ class Oracle:
         if signs is None:
             self._know(whole)
             return [self.known[features] for features in whole]
-        if self.case.loss in KINKED:
-            for features in whole:
-                if features not in self.known:
-                    self.known[features] = self._by_linear_program(features)
-            return [self.known[features] for features in whole]
         parts = {features: self._parts(features) for features in whole}
         self._know([part for some in parts.values() for part in some])
         out = []
         for features in whole:
             allowed = [self.known[part] for part in parts[features] if np.all(self.known[part].x[:-1, 0][signs] >= 0)]
-            out.append(min(allowed, key=lambda fit: fit.psi))
+            best = min(allowed, key=lambda fit: fit.psi)
+            out.append(self._with_linear_program(features, best) if self.case.loss in KINKED else best)
         return out
+
+    def _with_linear_program(self, features: Set, best: Refit) -> Refit:
+        """The better of a fit with permitted signs and that of a linear program.
+
+        There may be several minimisers, with and without permitted signs. Where the two differ, what is possible is not
+        known: then the bound is that without signs.
+        """
+        if features not in self.programs:
+            self.programs[features] = self._by_linear_program(features)
+        program = self.programs[features]
+        least = min(program.psi, best.psi)
+        if abs(program.psi - best.psi) > TOLERANCE * self.scale / 10:
+            least = min(least, self.known[features].least)
+        return replace(min(program, best, key=lambda fit: fit.psi), least=least)
 
     def _parts(self, features: Set) -> list[Set]:
         """All subsets that leave out features with a sign; and the one without any of them, which is allowed."""
@@ -341,8 +353,9 @@ class Oracle:
             best = min((fit for spanned, fit in fits if spanned >= _DOUBTFUL), key=lambda fit: fit.psi)
             # A fit that may have stopped early says only that ψ is at most so much.
             several = self.case.loss in CLASSES  # of nearly dependent columns their fits are not exact
-            sure = [fit.proved and not (several and spanned < _LITTLE[-2]) for spanned, fit in fits]
-            least = min(fit.psi if known else self.infimum for known, (_, fit) in zip(sure, fits, strict=True))
+            uneven = several and float(self.s.min()) < _UNEVEN * float(self.s.max())  # nor with such weights
+            sure = [fit.proved and not uneven and not (several and spanned < _LITTLE[-2]) for spanned, fit in fits]
+            least = min(fit.least if known else self.infimum for known, (_, fit) in zip(sure, fits, strict=True))
             self.known[features] = replace(best, least=least)
             for j in features:  # one more feature cannot raise ψ: a fit that does has stopped early
                 fewer = self.known.get(tuple(i for i in features if i != j))
@@ -389,16 +402,23 @@ class Oracle:
         """Fits in the bases, as vectors of float64 coefficients, with ψ there."""
         if Q.shape[2] == 0:
             x = np.zeros((self.d + 1, self.width))
-            return [Refit(float(self.psi(x)), x, True)] * len(sets)
+            psi = float(self.psi(x))
+            return [Refit(psi, x, True, psi)] * len(sets)
         a, proved = self._minimised(Q)
         best: list[Refit] | None = None
         for start in a:
             x = self._coefficients(sets, R, start)
             psi = np.asarray(self.psi(x), np.float64)
-            fits = [Refit(float(value), point, bool(sure)) for value, point, sure in zip(psi, x, proved, strict=True)]
-            best = (
-                fits if best is None else [min(pair, key=lambda fit: fit.psi) for pair in zip(best, fits, strict=True)]
-            )
+            # Rounding of large coefficients that cancel may raise ψ above that of the basis, or not so much.
+            in_basis = np.asarray(self._psi_of(self.offset + np.einsum("snp,spk->snk", Q, start)), np.float64)
+            least = np.where(np.isfinite(in_basis), np.minimum(in_basis, psi), psi)
+            fits = [Refit(*fit) for fit in zip(psi.tolist(), x, map(bool, proved), least.tolist(), strict=True)]
+            if best is not None:
+                fits = [
+                    replace(min(pair, key=lambda fit: fit.psi), least=min(fit.least for fit in pair))
+                    for pair in zip(best, fits, strict=True)
+                ]
+            best = fits
         assert best is not None
         return best
 
@@ -441,11 +461,12 @@ class Oracle:
             a, proved = kinked_fits(
                 basis, s, self.target - offset, *kink_slopes(name, self.case.parameter, self.target), self.scale
             )
+            found = a.copy()
             for i in np.flatnonzero(~proved):
-                a[i] = kinked_program(
+                found[i] = kinked_program(
                     basis[i], s, self.target - offset, *kink_slopes(name, self.case.parameter, self.target)
                 )
-            return [a[:, :, None]], np.ones(S, bool)
+            return [a[:, :, None], found[:, :, None]], proved
         if name in NOT_CONVEX:
             return self._from_several_starts(basis, s, offset), np.zeros(S, bool)
         a, proved = smooth_fits(basis, s, offset, self.target, name, self.case.parameter, self.scale)
@@ -697,11 +718,11 @@ def kinked_fits(
             primal = (np.maximum(r, 0) * (low + u) + np.minimum(r, 0) * low).sum(axis=1)
             y = low + w
             y = y - s * np.einsum("snp,sp->sn", Q, np.einsum("snp,sn->sp", Q, y))
-            outside = (np.maximum(low - y, 0) + np.maximum(y - low - u, 0)) @ np.ones(n)
+            outside = ((np.maximum(low - y, 0) + np.maximum(y - low - u, 0)) * np.maximum(abs(r), 1.0)).sum(axis=1)
             dual = -(y @ c)
             better = primal < lowest
             best[better], lowest[better] = a[better], primal[better]
-            proved = (lowest - dual <= _GAP * scale) & (outside <= 1e-9) | proved
+            proved = (lowest - dual <= _GAP * scale) & (outside <= min(1e-9, 100 * _GAP * scale)) | proved
             if proved.all() or not np.isfinite(mu).any():
                 break
             D = 1 / (plus / v + minus / w)

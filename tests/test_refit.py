@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from levelprox import LinearModel, Problem, _kernels, columns
 from levelprox.constraints import MCP
-from levelprox.losses import Logistic
+from levelprox.losses import Gamma, Logistic, Poisson
 from levelprox.null_fit import null_fit
 from levelprox.refit import Fit, Refits
 from levelprox.restriction import How
@@ -162,6 +162,20 @@ def test_nothing_is_claimed_of_columns_that_are_left_out_of_a_basis(seed):
     twin = base + 1e-6 * other
     end, _, bound = least_squares_fit(np.column_stack([base, twin]), (twin - base) * 1e6, 0.5)
     assert end != "not below" and (end == "failed" or bound <= 1e-6)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Poisson(), Gamma()], ids=repr)
+def test_samples_without_weight_do_not_hold_back_a_fit(loss):
+    """Their margins may be anything: twins have large coefficients, and these samples have large values."""
+    rng = np.random.default_rng(0)
+    base, other = rng.standard_normal((2, 40))
+    X = np.column_stack([base, base + 1e-8 * other])
+    target, unseen = targets_of(loss, other + 0.7 * rng.standard_normal(40)), 1e8 * rng.standard_normal((3, 2))
+    without = LinearModel(X, target, loss, fit_intercept=True)
+    weight = np.append(np.ones(40), np.zeros(3))
+    beside = LinearModel(np.vstack([X, unseen]), np.append(target, target[:3]), loss, weight, fit_intercept=True)
+    least, fit = (one(np.arange(3), nothing) for one, nothing in map(refits_of, (without, beside)))
+    assert fit.gap <= 1e-9 and abs(fit.psi - least.psi) <= 1e-7
 
 
 @pytest.mark.parametrize("times", [2, 20, 150])

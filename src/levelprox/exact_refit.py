@@ -66,6 +66,7 @@ class ExactRefits:
         self.problem, self.objective = problem, objective
         self.parts = (objective,) if isinstance(objective, LinearModel) else objective.parts
         self.columns = Columns(self.parts[0])
+        self.noise = self.parts[0].column_noise()
 
     def __call__(self, features: Features, near: Fit, seconds_left: Callable[[], float]) -> ExactFit:
         """ψ minimised over these features, begun near the coefficients of another fit."""
@@ -75,8 +76,9 @@ class ExactRefits:
         begin[np.isin(features, near.features)] = near.x.reshape(-1, width)[np.isin(near.features, features)]
         signs = self.problem.must_be_nonnegative()[features] if width == 1 else np.zeros(features.size, np.bool_)
         coordinates = dict[float, Coordinates]()  # of all classes
+        noise = None if self.noise is None else self.noise[features]
         found = [
-            minimised(part, columns, signs, np.ascontiguousarray(begin[:, k]), seconds_left, coordinates)
+            minimised(part, columns, signs, np.ascontiguousarray(begin[:, k]), seconds_left, coordinates, noise)
             for k, part in enumerate(self.parts)
         ]
         x = np.stack([one.x for one in found], axis=1).ravel()

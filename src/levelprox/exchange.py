@@ -207,6 +207,9 @@ class Exchange:
     basis : ndarray of shape (fit.x.size, rank), optional
         The coordinates of the features of the fit in vectors that are orthonormal for ∇²ψ; `cross` then has columns
         A'∇²F v for these vectors v. Of width 1.
+    noise : ndarray of shape (n_features,), optional
+        The relative error of products with each column, besides that of well-conditioned ones: where columns are
+        centred whose means are large.
     """
 
     def __init__(
@@ -219,6 +222,7 @@ class Exchange:
         outside: NDArray[np.bool_] | None = None,
         typical: Vector | None = None,
         basis: Matrix | None = None,
+        noise: Vector | None = None,
     ) -> None:
         width = problem.width
         assert isinstance(problem.objective, Model)
@@ -241,6 +245,7 @@ class Exchange:
             self.K, self.B, self.cross = inverse.T @ inverse, cross @ inverse, cross @ basis.T
             spanned = np.einsum("js,js->j", cross, cross)[:, None, None]
         self.left = self.own - spanned
+        self.noise = np.zeros(d) if noise is None else 2 * (noise + np.max(noise[fit.features], initial=0.0))
         if outside is None:
             outside = np.einsum("jaa->j", self.own) > 0
             outside[fit.features] = False
@@ -274,7 +279,7 @@ class Exchange:
         """Return the relative error of figures about features of whose curvature so much is left."""
         own = self.own[:, 0, 0]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            error = np.where(left > 0, _ROUNDING * self.condition * own / left, np.inf)
+            error = np.where(left > 0, (_ROUNDING * self.condition + self.noise) * own / left, np.inf)
         error[self.straight] = np.inf  # the curvature is not that of ψ
         return np.where(np.isnan(error), np.inf, error)
 

@@ -131,7 +131,8 @@ class Refits:
         self.factorised = 0
         self.signs = problem.must_be_nonnegative()
         self.ridge = objective.ridge if isinstance(objective, LinearModel | ByClass) else None
-        self.noise = objective.column_noise() if isinstance(objective, LinearModel) else None
+        linear = objective.parts[0] if isinstance(objective, OneVsRestModel) else objective
+        self.noise = linear.column_noise() if isinstance(linear, LinearModel) else None
         convex_part = isinstance(objective, LinearModel) and objective.loss.weak_convexity == 0
         if isinstance(objective, LinearModel | OneVsRestModel) and (convex_part or not np.any(self.signs)):
             parts = (objective,) if isinstance(objective, LinearModel) else objective.parts
@@ -214,7 +215,8 @@ class Refits:
         """
         columns = list(self._dense(features).T)
         signs, begin = self.signs[features], _begun_at(near, features, 1)
-        vertex = minimised(objective.with_loss(Absolute()), columns, signs, begin, self.how.seconds_left)
+        noise = None if self.noise is None else self.noise[features]
+        vertex = minimised(objective.with_loss(Absolute()), columns, signs, begin, self.how.seconds_left, noise=noise)
         psi, delta = objective.value_of(vertex.margins), loss.delta
         resolution = _LAST_DIGITS * (abs(psi) + _rounding(objective, vertex.margins)) + delta * vertex.rounding
         gap = max(psi - delta * (vertex.psi - vertex.error) + 0.5 * delta**2, 0.0)
@@ -272,8 +274,9 @@ class Refits:
         """
         signs, x = self.signs[features], _begun_at(near, features, 1)
         x[signs] = np.maximum(x[signs], 0.0)
-        free, refused = ~signs | (x > 0), np.zeros(features.size, np.bool_)
-        entered, failed = -1, None
+        free, refused, left_out = ~signs | (x > 0), np.zeros(features.size, np.bool_), np.zeros(features.size, np.bool_)
+        entered = -1
+        unproved: Fit | None = None  # the best fit that obeys all signs and is not known to be optimal
         for _ in range(_STEPS + 10 * features.size):
             end, fit = self._by_columns(features[free], Fit(features, x, 0.0, x), tolerance, math.inf, accuracy)
             if fit is None:
@@ -283,7 +286,12 @@ class Refits:
             if end != "fitted":
                 if np.all(np.isfinite(to)) and np.all(to[signs] >= 0):
                     failed = Fit(features, to, fit.psi, fit.margins, None, math.inf, fit.resolution)
-                break
+                    failed = self._as_attained(features, failed)
+                    unproved = failed if unproved is None else _lower_of(unproved, failed)
+                if entered < 0:
+                    break
+                left_out[entered], free[entered], entered = True, False, -1  # go on without it
+                continue
             wrong = free & signs & (to < 0)
             if entered >= 0 and to[entered] <= 0:  # descends by rounding alone
                 refused[entered], free[entered], entered = True, False, -1
@@ -296,13 +304,18 @@ class Refits:
                 continue
             refused &= fit.psi >= near.psi
             x, entered = to, -1
-            steepest = self._steepest(features, free, refused, fit.margins)
+            steepest = self._steepest(features, free, refused | left_out, fit.margins)
+            found = Fit(features, x, fit.psi, fit.margins, None, fit.gap, fit.resolution)
+            if steepest is None and not np.any(left_out):
+                return found
+            found = replace(found, gap=math.inf)
+            unproved = found if unproved is None else _lower_of(unproved, found)
             if steepest is None:
-                return Fit(features, x, fit.psi, fit.margins, None, fit.gap, fit.resolution)
+                break
             entered = steepest
             free[entered] = True
         other = self._otherwise(features, near, tolerance, accuracy)
-        return other if failed is None else _lower_of(other, self._as_attained(features, failed))
+        return other if unproved is None else _lower_of(other, unproved)
 
     def _steepest(
         self, features: Features, free: NDArray[np.bool_], refused: NDArray[np.bool_], z: Vector
@@ -338,7 +351,23 @@ class Refits:
         """
         fit = self._over_data(features, near, tolerance, accuracy)
         objective = self.objective.restrict(features)
-        return replace(fit, resolution=fit.resolution + rounding_of_margins(objective, fit.x, fit.margins))
+        rounding = rounding_of_margins(objective, fit.x, fit.margins)
+        rounding += self._rounding_of_coefficients(features, fit.x, fit.margins)
+        return replace(fit, resolution=fit.resolution + rounding)
+
+    def _rounding_of_coefficients(self, features: Features, x: Vector, z: Vector) -> float:
+        """Return what rounding of coefficients does to ψ where columns are centred: those of the data multiply means.
+
+        All margins are off by the same number e: Σ_i s_i (|ℓ'_i| e + ℓ''_i e²/2) / Σ s.
+        """
+        if self.noise is None:
+            return 0.0
+        objective = self.objective
+        error = self.noise[features] @ np.abs(x.reshape(features.size, -1))
+        change = float(np.sum(np.abs(slopes(objective, z)) * error))
+        if isinstance(objective, LinearModel) and objective.smooth:
+            change += 0.5 * float(np.sum(np.abs(objective.bend_of(z, True)))) * float(error[0]) ** 2
+        return change
 
     def _over_data(self, features: Features, near: Fit, tolerance: float, accuracy: float) -> Fit:
         part = self.problem.restrict(features)

@@ -128,6 +128,7 @@ class Swaps:
         self.own: Matrix | None = None
         self._magnitudes: Vector | None = None
         self._typical: Vector | None = None
+        self._column_noise: Vector | None = None
 
     def fitted(self, features: Features, near: Fit | None = None) -> Fit:
         """ψ minimised over these features, begun at the coefficients of another fit."""
@@ -355,9 +356,16 @@ class Swaps:
         if self.problem.width == 1 and condition(cross[fit.features]) > _ILL_CONDITIONED:
             cross, basis = self._in_basis(fit, cross)
         typical, outside = self._typical_curvature(), self._outside(fit)
-        exchange = Exchange(self.problem, fit, gradient, cross, self.own, outside, typical, basis)
+        exchange = Exchange(self.problem, fit, gradient, cross, self.own, outside, typical, basis, self._noise())
         self.look_along(exchange, fit)
         return exchange
+
+    def _noise(self) -> Vector | None:
+        """Return the relative error of products with each column, where columns are centred."""
+        if self._column_noise is None and isinstance(self.objective, LinearModel):
+            noise = self.objective.relative_column_noise()
+            self._column_noise = np.zeros(self.problem.n_features) if noise is None else noise
+        return self._column_noise
 
     def _in_basis(self, fit: Fit, cross: Matrix) -> tuple[Matrix, Matrix | None]:
         """Return A'∇²F v for an orthonormal basis v of the features of a fit, and their coordinates in it."""

@@ -110,6 +110,7 @@ def minimised(
     near: Vector,
     seconds_left: Callable[[], float] = lambda: math.inf,
     coordinates: dict[float, Coordinates] | None = None,
+    noise: Vector | None = None,
 ) -> Vertex:
     """Minimise ψ over a few features.
 
@@ -127,6 +128,8 @@ def minimised(
         Called before each edge; where it returns 0 or less, the last vertex is returned, with its error.
     coordinates : dict, optional
         Coordinates that were computed for other targets, of the same columns, weights and signs; new ones are added.
+    noise : ndarray, optional
+        What rounding a coefficient of 1 does to margins besides, one number for each column: where columns are centred.
 
     Raises
     ------
@@ -134,12 +137,12 @@ def minimised(
         If no time is left before there is a vertex.
     """
     known = {} if coordinates is None else coordinates
-    whole = best = _Refit(model, columns, nonnegative, seconds_left, known)(near)
+    whole = best = _Refit(model, columns, nonnegative, seconds_left, known, noise=noise)(near)
     for dependent in _NEARLY_DEPENDENT:
         if not whole.rounding > _MATTERS * whole.psi or whole.psi + whole.rounding <= _GONE * _size_of_targets(model):
             break
         try:
-            refit = _Refit(model, columns, nonnegative, seconds_left, known, dependent)
+            refit = _Refit(model, columns, nonnegative, seconds_left, known, dependent, noise)
         except TimeoutError:
             break
         fewer = refit(near)
@@ -169,6 +172,8 @@ class Coordinates:
     seconds_left : callable
     dependent : float
         Of the norm of a column: what must be left of it beside the others.
+    uncentred : ndarray, optional
+        How large the entries of the columns are before they are centred, if these count in place of smaller norms.
 
     Raises
     ------
@@ -183,6 +188,7 @@ class Coordinates:
         nonnegative: NDArray[np.bool_],
         seconds_left: Callable[[], float],
         dependent: float,
+        uncentred: Vector | None = None,
     ) -> None:
         m, n = len(columns), share.size
         size = np.array([float(np.max(np.abs(column), initial=0.0)) for column in columns])
@@ -201,7 +207,8 @@ class Coordinates:
                 column = column - np.einsum("r,ri->i", along, samples[:rank])
                 combination = combination - T[:, :rank] @ along
             left = math.sqrt(float(np.sum(share * column**2)))
-            if left > dependent * norm:
+            whole = norm if uncentred is None else max(norm, float(uncentred[j] / self.unit[j]))
+            if left > dependent * whole:
                 samples[rank], T[:, rank] = column / left, combination / left
                 rank += 1
             elif nonnegative[j] and norm > 0:
@@ -234,9 +241,11 @@ class _Refit:
         seconds_left: Callable[[], float],
         known: dict[float, Coordinates],
         dependent: float = _DEPENDENT,
+        noise: Vector | None = None,
     ) -> None:
         assert isinstance(model.loss, Kinked)
         self.model, self.whole, self.nonnegative, self.seconds_left = model, columns, nonnegative, seconds_left
+        self.noise = np.zeros(len(columns)) if noise is None else noise
         share = np.ones(model.n_margins) if model.sample_weight is None else model.sample_weight
         self.counts = slice(None) if np.all(share > 0) else np.flatnonzero(share > 0)
         self.columns = [column[self.counts] for column in columns]
@@ -246,7 +255,8 @@ class _Refit:
         self.flattest = float(min(np.min(-low), np.min(high)))
         kinks = (model.target - model.origin)[self.counts]
         if dependent not in known:
-            known[dependent] = Coordinates(self.columns, self.share, nonnegative, seconds_left, dependent)
+            uncentred = self.noise / _EPS if dependent > _DEPENDENT else None
+            known[dependent] = Coordinates(self.columns, self.share, nonnegative, seconds_left, dependent, uncentred)
         found = known[dependent]
         self.unit, self.T, self.rank, self.dimension = found.unit, found.T, found.rank, found.dimension
         self.kept, self.length, self.replaced = found.kept, found.length, found.replaced
@@ -431,7 +441,7 @@ class _Refit:
 
     def _rounding(self, x: Vector) -> float:
         """Return how far ψ(x) may be off by rounding."""
-        terms = np.abs(self._targets()) + np.abs(self.model.origin[self.counts])
+        terms = np.abs(self._targets()) + np.abs(self.model.origin[self.counts]) + self.noise @ np.abs(x) / _EPS
         for column, coefficient in zip(self.columns, x, strict=True):
             terms = terms + np.abs(coefficient * column)
         return 2 * _EPS * self.model.loss.lipschitz * float(np.sum(self.share * terms))

@@ -379,11 +379,13 @@ ColumnFits::Look ColumnFits::look(const Columns &columns, const double *margins,
     return seen;
 }
 
-// By how much the log of the curvature changes at most; that of a ridge does not.
+// By how much the log of the curvature of a sample may change along a step. Samples without weight may lie anywhere; the curvature of a
+// ridge does not change.
 double ColumnFits::change_along(const std::vector<double> &along) const {
     if (concordance_ == 0) return 0.0;
     double most = 0;
-    for (std::int64_t i = 0; i < samples_; ++i) most = std::max(most, std::abs(along[i]));
+    for (std::int64_t i = 0; i < samples_; ++i)
+        if (share(i) > 0) most = std::max(most, std::abs(along[i]));
     return concordance_ * most;
 }
 
@@ -613,7 +615,9 @@ std::vector<double> ColumnFits::reference_curvature(const Columns &columns, cons
 bool ColumnFits::is_noise(const Look &at, const Column &column, double gradient, double error) const {
     double size = 0, most = 0, slopes = 0;
     for (std::int64_t p = 0; p < column.count; ++p) {
-        const double slope = std::abs(at.slope[column.rows ? column.rows[p] : p]), entry = std::abs(column.values[p]);
+        const std::int64_t i = column.rows ? column.rows[p] : p;
+        if (!(share(i) > 0)) continue;
+        const double slope = std::abs(at.slope[i]), entry = std::abs(column.values[p]);
         size += slope * entry;
         slopes += slope;
         most = std::max(most, entry);
@@ -621,13 +625,51 @@ bool ColumnFits::is_noise(const Look &at, const Column &column, double gradient,
     return std::abs(gradient) <= 64 * EPSILON * size + 4 * error * slopes * most;
 }
 
+// A curvature that is not gone where the loss is straight: the slope over the distance from where the loss bends.
+std::vector<double> ColumnFits::secant_curvature(const Look &at, const std::vector<double> &margins) const {
+    std::vector<double> bend(n_);
+    for (std::int64_t i = 0; i < n_; ++i) {
+        const double from = conjugate_ == Conjugate::huber ? margins[i] - target_[i] : margins[i];
+        bend[i] = std::max(at.bend[i], std::abs(at.slope[i]) / std::max(1.0, std::abs(from)));
+    }
+    return bend;
+}
+
+// Of several directions and lengths the step with the least psi: where curvature differs by many orders of magnitude between samples, steps
+// with a ridge hardly lower psi. Directions are the given ones, one with another curvature, and the way to the origin.
+ColumnFits::Move ColumnFits::best_move(const Columns &columns, const Look &at, const std::vector<double> &margins, const std::vector<double> &x,
+                                       std::vector<std::vector<double>> directions, double least, Poll &poll) const {
+    Look other{at.psi, at.size, std::vector<double>(columns.size()), std::vector<double>(at.hessian.size()), at.slope, secant_curvature(at, margins)};
+    add_dense(columns, other, poll);
+    add_sparse(columns, other, poll);
+    directions.push_back(newton_step_of(other.hessian, 0.0, {}, at.gradient, least).step);
+    directions.emplace_back(x);
+    for (double &entry : directions.back()) entry = -entry;
+    Move best{{}, {}, at.psi};
+    std::vector<double> trial(n_);
+    for (const std::vector<double> &direction : directions) {
+        if (direction.empty()) continue;
+        const std::vector<double> along = combined(columns, direction);
+        for (int power = -12; power <= 12; ++power) {
+            const double t = std::ldexp(1.0, 2 * power);
+            for (std::int64_t i = 0; i < n_; ++i) trial[i] = margins[i] + t * along[i];
+            const double psi = value(trial.data(), poll);
+            if (!(psi < best.psi)) continue;
+            best = {direction, along, psi};
+            for (double &entry : best.step) entry *= t;
+            for (double &entry : best.along) entry *= t;
+        }
+    }
+    return best;
+}
+
 // Newton's method for a convex loss. Where the curvature in some direction is gone (margins so far out that it underflows, or
 // beyond the parabola of Huber's loss), or a step would change margins by too much, a multiple of a typical curvature is added, and the
-// step is doubled as long as psi falls. Of orthonormal columns, whose errors are given, a small pivot is a property of the curvature and not of
+// step is doubled as long as psi falls; after many such steps other directions are tried, too. Of orthonormal columns, whose errors are given, a small pivot is a property of the curvature and not of
 // rounding.
 ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, const std::vector<double> *errors, double tolerance, double accuracy, double below,
                               Poll &poll) const {
-    constexpr int MOST = 250, MOST_IN_VAIN = 8;
+    constexpr int MOST = 250, MOST_IN_VAIN = 8, PATIENCE = 20;
     const bool orthonormal = errors != nullptr;
     const double least = orthonormal ? 1e-13 : 1e-7;
     const bool exponential = std::isfinite(concordance_) && concordance_ > 0;
@@ -645,6 +687,7 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, co
     }
     std::vector<double> reference;
     double rounding = resolution(at, z), left = INFINITE, before = INFINITE, mu = 0;
+    int n_restricted = 0;
     int in_vain = 0;  // restricted steps, one after another, that lowered psi by no more than rounding
     std::vector<double> along, bound_step;  // of the bound `left`, if that is Newton's step
     const auto ended = [&](FitEnd how) {
@@ -702,6 +745,7 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, co
         before = measure;
 
         const bool restricted = newton.step.empty() || (exponential && change > FAR);
+        const std::vector<double> unrestricted = restricted ? newton.step : std::vector<double>();
         if (restricted) {
             if (!bound_step.empty()) left += orthogonality_error(columns, at, along, bound_step);
             bound_step.clear();
@@ -720,11 +764,19 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, co
             for (std::int64_t i = 0; i < n_; ++i) trial[i] = z[i] + t * along[i];
             return value(trial.data(), poll);
         };
+        Move bold;
+        if (restricted && ++n_restricted > PATIENCE) bold = best_move(columns, at, z, x, {newton.step, unrestricted}, least, poll);
         double t = 1, psi = psi_at(t);
-        while (!(psi <= at.psi - ARMIJO * t * newton.decrement + LAST_DIGITS * std::abs(at.psi))) {
-            t /= 2;
-            if (t < 0x1p-40) return ended(settled() ? FitEnd::fitted : FitEnd::failed);
-            psi = psi_at(t);
+        if (!bold.step.empty() && bold.psi < psi) {
+            newton.step = std::move(bold.step);
+            along = std::move(bold.along);
+            psi = bold.psi;
+        } else {
+            while (!(psi <= at.psi - ARMIJO * t * newton.decrement + LAST_DIGITS * std::abs(at.psi))) {
+                t /= 2;
+                if (t < 0x1p-40) return ended(settled() ? FitEnd::fitted : FitEnd::failed);
+                psi = psi_at(t);
+            }
         }
         if (restricted && t == 1)
             for (double next = psi_at(2 * t); next < psi && t < 0x1p60; next = psi_at(2 * t)) {

@@ -13,6 +13,7 @@
 // Fenchel-Young gaps l(z) + l*(v) - vz, which each loss gives in closed form.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -68,6 +69,11 @@ private:
         std::vector<double> slope, bend;        // of each sample, as they enter the mean
     };
 
+    struct Move {
+        std::vector<double> step, along;  // in coefficients, and in margins
+        double psi = std::numeric_limits<double>::infinity();  // after it
+    };
+
     struct SampleGap {
         double gap;   // of a sample of weight 1
         bool inside;  // the domain of the conjugate
@@ -114,6 +120,9 @@ private:
     double orthogonality_error(const Columns &columns, const Look &at, const std::vector<double> &along, const std::vector<double> &step) const;
     SampleGap sample_gap(std::int64_t i, double slope, double bend, double margin, double move) const;
     double resolution(const Look &at, const std::vector<double> &margins) const;
+    std::vector<double> secant_curvature(const Look &at, const std::vector<double> &margins) const;
+    Move best_move(const Columns &columns, const Look &at, const std::vector<double> &margins, const std::vector<double> &x,
+                   std::vector<std::vector<double>> directions, double least, Poll &poll) const;
     std::vector<double> reference_curvature(const Columns &columns, const Look &at) const;
     bool is_noise(const Look &at, const Column &column, double gradient, double error) const;
     double share(std::int64_t i) const { return (weight_ ? weight_[i] : 1.0) / total_; }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -38,6 +39,7 @@ _REFIT_SECONDS = 60.0  # for one refit, where the loss has kinks
 _REFIT_WORK, _REFIT_OVERHEAD = 10**9, 10**5  # of all refits, in n (k + 1)² multiplications, and of one besides
 _KINKED_REFIT = 10  # times as much work as without kinks
 _FEWEST_REFITS = 50
+_PERFECT_ULPS = 4.0  # times the rounding of an exact fit
 
 #: Figures that have a row of their own below; any other is listed as not examined.
 _COMPARED = {"psi", "n_nonzero", "k", "stationarity", "exchanges", "multiplier", "addition", "additions"}
@@ -153,7 +155,14 @@ class SubsetClaims(RecomputedFit):
         tolerance = _GAIN_TOLERANCE * (abs(self.psi) + abs(gain)) + NULL_TOLERANCE * abs(self.null.psi)
         if self.model.status_ is Status.DIVERGING:  # larger coefficients gain all that is left
             tolerance += max(self.psi - self.problem.objective.infimum, 0.0)
-        return tolerance + self._rounding_of_psi
+        return tolerance + self._rounding_of_psi + self._rounding_of_exact_fit
+
+    @cached_property
+    def _rounding_of_exact_fit(self) -> float:
+        """Return the ψ below which a search for a loss with kinks takes a fit for perfect: no gain is claimed there."""
+        if self.problem.objective.smooth:
+            return 0.0
+        return _PERFECT_ULPS * self.exact_refits(self.own, self.fit, lambda: _REFIT_SECONDS).rounding
 
     def _gain_claims(self, told: SubsetCertificate, prove: bool) -> list[Claim]:
         """Compare what one more feature gains, and whether it is the best one."""

@@ -431,6 +431,14 @@ class LinearModel(Model):
         noise = noise if scaled.scale_ is None else noise / scaled.scale_
         return np.insert(noise, design.ones - np.arange(design.ones.size), 0.0) if design is not scaled else noise
 
+    def relative_column_noise(self) -> Vector | None:
+        """Return the same relative to the root mean square of each column: the relative error of its products."""
+        noise = self.column_noise()
+        if noise is None:
+            return None
+        size = np.sqrt(self._squares)
+        return np.where(size > 0, noise / np.where(size > 0, size, 1.0), 0.0)
+
     def unstandardised(self, x: Vector) -> Vector:
         """Return the coefficients for the data themselves, of coefficients for what `standardised` returned."""
         return unstandardised(self.design, x[:, None])[:, 0]
