@@ -83,7 +83,7 @@ void sparse_gram(const SparseSlices<T, I> &X, const double *weight, std::int64_t
     std::vector<std::int64_t> reached(cuts.begin(), cuts.end() - 1);
     const double step = double(ROUND) / double(chunks);
     for (bool more = true; more;) {
-        parallel_for(chunks, std::int64_t(std::min(pairs, double(ROUND))), [&](std::int64_t k) {
+        parallel_for(chunks, 4 * std::int64_t(std::min(pairs, double(ROUND))), [&](std::int64_t k) {
             std::int64_t end = reached[k];
             for (double work = 0; end < cuts[k + 1] && work < step; ++end) work += 1 + 0.5 * std::pow(double(X.stored(end, end + 1)), 2);
             add_pairs(X, reached[k], end, weight, known, sum_of(k));

@@ -7,14 +7,17 @@
 // begun. A thread that is slow to wake up, or gets no processor, costs nothing (threads.cpp, docs/adr/0014).
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 
 namespace levelprox {
 
-// The least work of a thread. Work is counted in numbers that are read from memory, multiplied and added (or in what takes
-// as long), about half a nanosecond each; a thread that sleeps takes 50 to 100 microseconds to begin. With less than twice
-// this amount a loop is serial, with more of it no more threads are woken than have this much each.
-constexpr std::int64_t THREAD_WORK = std::int64_t(1) << 18;
+// The least work of a thread, counted in float64 numbers that are read from memory, multiplied and added, or in what takes as
+// long: 4 MiB, 0.1 to 0.2 ms. With less than twice this amount a loop is serial; with more, no more threads are woken than
+// have this much each. Measured on two cores: a thread takes 30 to 50 microseconds to wake up, and two threads need 1.0, 0.83,
+// 0.65 and 0.5 times as long as one for a product with 2^18, 2^19, 2^20 and 2^23 numbers.
+constexpr std::int64_t THREAD_WORK = std::int64_t(1) << 19;
+inline std::atomic<std::int64_t> thread_work{THREAD_WORK};  // tests set it to 1
 
 // How many threads a loop of the calling thread may use, itself included. In this order: what threadpoolctl has set for this
 // thread, OMP_NUM_THREADS, the processors that this thread may run on and the quota of the container. One in a process that
@@ -36,7 +39,7 @@ void run_chunks(std::int64_t count, std::int64_t threads, void (*chunk)(const vo
 // must not touch Python: look for Ctrl-C before and after. A loop within a chunk is serial.
 template <class Body>
 void parallel_for(std::int64_t count, std::int64_t work, const Body &body) {
-    if (const std::int64_t threads = std::min(count, work / THREAD_WORK); threads > 1)
+    if (const std::int64_t threads = std::min(count, work / thread_work.load(std::memory_order_relaxed)); threads > 1)
         return run_chunks(count, threads, [](const void *f, std::int64_t k) { (*static_cast<const Body *>(f))(k); }, &body);
     for (std::int64_t k = 0; k < count; ++k) body(k);
 }
