@@ -39,8 +39,10 @@ def cpu_quota(root: str | os.PathLike[str] = "/") -> int | None:
 
 def _shares(mounted: Path, line: str) -> Iterator[float]:
     """Processors that the group of a line of /proc/self/cgroup may use, and each group above it, where limited."""
-    _, _, named = line.partition(":")
-    controllers, _, place = named.partition(":")
+    number, _, named = line.partition(":")
+    controllers, colon, place = named.partition(":")
+    if not number.isdigit() or not colon:
+        return
     if not controllers:  # version 2, alone or beside version 1
         roots = [mounted, mounted / "unified"]
     elif "cpu" in controllers.split(","):
