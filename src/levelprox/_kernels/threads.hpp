@@ -4,7 +4,7 @@
 // its size alone (passes.hpp), so every number has the same bits on one core and on a hundred.
 //
 // The calling thread takes chunks itself until none is left, and then waits only for chunks that other threads have
-// begun. A thread that is slow to wake up, or gets no processor, costs nothing (threads.cpp, docs/adr/0014).
+// begun. A thread that is slow to wake up, or gets no processor, costs nothing (docs/adr/0014-threads.md).
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -13,9 +13,9 @@
 namespace levelprox {
 
 // The least work of a thread, counted in float64 numbers that are read from memory, multiplied and added, or in what takes as
-// long: 4 MiB, 0.1 to 0.2 ms. With less than twice this amount a loop is serial; with more, no more threads are woken than
-// have this much each. Measured on two cores: a thread takes 30 to 50 microseconds to wake up, and two threads need 1.0, 0.83,
-// 0.65 and 0.5 times as long as one for a product with 2^18, 2^19, 2^20 and 2^23 numbers.
+// long: 4 MiB, about 0.1 ms. With less than twice this amount a loop is serial; with more, no more threads are woken than
+// have this much each. Measured on two cores: for a product with 2^18, 2^19, 2^20 and 2^21 numbers two threads need 1.05, 0.8,
+// 0.66 and 0.54 times as long as one, and 2.0, 1.5, 1.3 and 1.1 times the processor time.
 constexpr std::int64_t THREAD_WORK = std::int64_t(1) << 19;
 inline std::atomic<std::int64_t> thread_work{THREAD_WORK};  // tests set it to 1
 
