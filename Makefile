@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test suite lint test-all test-rest test-long test-faults test-page test-asan fuzz bench bench-quick bench-kernels experiments reproduce coverage install clean
 .DEFAULT_GOAL := test
-# Several test processes share the cores: threads that wait must not spin.
+# Several test processes share the cores: threads of scikit-learn and torch that wait must not spin.
 test suite test-all test-rest test-long test-faults test-page coverage: export OMP_WAIT_POLICY = passive
 
 demo: $(VENV)/.built

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from levelprox import Function, LinearModel, MultinomialModel, Problem, best_subset, path, solve
+from levelprox import Function, LinearModel, MultinomialModel, Problem, _kernels, best_subset, path, solve
 from levelprox.blas import one_blas_thread
 from levelprox.constraints import MCP
 
@@ -84,3 +86,48 @@ def test_an_error_restores_it_too(two_threads):
     with pytest.raises(ZeroDivisionError), one_blas_thread():
         raise ZeroDivisionError
     assert threads() == {2}
+
+
+def in_a_thread(what):
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(what).result()
+
+
+def test_a_block_that_another_thread_ends_restores_it_too(two_threads):
+    block = one_blas_thread()
+    in_a_thread(block.__enter__)
+    assert threads() == {1}
+    block.__exit__(None, None, None)
+    assert threads() == {2}
+    block = one_blas_thread()
+    block.__enter__()
+    assert threads() == {1}
+    in_a_thread(lambda: block.__exit__(None, None, None))
+    assert threads() == {2}
+
+
+def test_other_threads_may_limit_blas_after_a_block(two_threads):
+    seen = []
+
+    def limited():
+        with threadpool_limits(1, user_api="blas"):
+            seen.append(threads())
+
+    with one_blas_thread():
+        pass
+    in_a_thread(limited)
+    assert seen == [{1}]
+    assert threads() == {2}
+
+
+def test_blocks_leave_the_threads_of_kernels_alone(two_threads):
+    block = one_blas_thread()
+    with threadpool_limits(5, user_api="openmp"):
+        block.__enter__()
+
+    def end():
+        with threadpool_limits(3, user_api="openmp"):
+            block.__exit__(None, None, None)
+            assert _kernels.thread_count() == 3
+
+    in_a_thread(end)

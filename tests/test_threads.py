@@ -9,14 +9,16 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import scipy.sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from levelprox import _kernels
+from levelprox import _kernels, threads
 from levelprox.designs import Design, SelectedDesign, SparseDesign, as_design
 from levelprox.errors import InvalidInputError
 from levelprox.objectives import LinearModel
@@ -44,6 +46,14 @@ BUILT = {
     ),
     "CSR uneven": lambda rng: uneven(rng),
 }
+
+
+@pytest.fixture(autouse=True)
+def threads_for_little_work():
+    """Threads share out work that they would leave to one of them otherwise."""
+    before = _kernels.set_thread_work(1)
+    yield
+    _kernels.set_thread_work(before)
 
 
 @functools.cache
@@ -90,9 +100,9 @@ def everything(design: Design) -> dict[str, bytes]:
 @pytest.mark.parametrize("name", BUILT)
 def test_the_number_of_threads_does_not_show_in_the_bits(name):
     seen = []
-    for threads in (1, 2, 3):
-        with threadpool_limits(threads):
-            assert _kernels.thread_count() == threads
+    for count in (1, 2, 5):
+        with threadpool_limits(count):
+            assert _kernels.thread_count() == count
             seen.append(everything(as_design(large(name))))
     for result in seen[0]:
         assert seen[0][result] == seen[1][result] == seen[2][result], result
@@ -132,8 +142,8 @@ def test_large_gram_matrices_have_the_same_bits_with_any_number_of_threads():
     half = np.where(rng.random(X.shape) < 0.1, X, 0.0)
     for Y in (X, np.asfortranarray(X), X.astype(np.float32), csr(X), csr(half), csc(half), csr(half[:, :50])):
         grams = []
-        for threads in (1, 2, 3):
-            with threadpool_limits(threads):
+        for count in (1, 2, 5):
+            with threadpool_limits(count):
                 grams.append(as_design(Y).gram(D))
         assert np.array_equal(grams[0], grams[1]) and np.array_equal(grams[0], grams[2])
         Y = (Y.toarray() if scipy.sparse.issparse(Y) else Y).astype(np.float64)
@@ -144,8 +154,8 @@ def test_large_gram_matrices_have_the_same_bits_with_any_number_of_threads():
 def test_every_design_is_the_same_with_any_number_of_threads(name):
     X = np.where(RNG.random((300, 40)) < 0.4, RNG.standard_normal((300, 40)), 0.0)
     bits = set()
-    for threads in (1, 2, 3):
-        with threadpool_limits(threads):
+    for count in (1, 2, 5):
+        with threadpool_limits(count):
             bits.add(tuple(everything(DESIGNS[name](X)).items()))
     assert len(bits) == 1
 
@@ -157,14 +167,14 @@ def test_checks_of_large_data_find_the_first_fault():
         values[[5, values.size // 2, -1]] = np.nan, np.inf, np.nan
         if name == "dense F":
             X = np.asfortranarray(values.reshape(X.shape[::-1]).T)
-        for threads in (1, 3):
-            with threadpool_limits(threads), pytest.raises(InvalidInputError, match=r"contains NaN .* \(3 in total\)"):
+        for count in (1, 3):
+            with threadpool_limits(count), pytest.raises(InvalidInputError, match=r"contains NaN .* \(3 in total\)"):
                 as_design(X)
     X = large("CSR uneven").copy()
     X.indices = X.indices.copy()
     X.indices[[100_000, -1]] = X.shape[1], -1
-    for threads in (1, 3):
-        with threadpool_limits(threads), pytest.raises(InvalidInputError, match="has column index 40000, outside"):
+    for count in (1, 3):
+        with threadpool_limits(count), pytest.raises(InvalidInputError, match="has column index 40000, outside"):
             as_design(X)
     twice = large("CSR uneven").copy()
     last = slice(*twice.indptr[-2:])
@@ -175,22 +185,157 @@ def test_checks_of_large_data_find_the_first_fault():
         assert all(as_design(twice).stored == twice.indices.size - 1 for _ in range(10))
 
 
+def test_threads_share_out_the_work_of_a_pass():
+    def workers() -> set[str]:
+        names = set()
+        for task in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{task}/comm") as file:
+                names.add(file.read().strip())
+        return names
+
+    if not os.path.isdir("/proc/self/task"):
+        pytest.skip("no list of threads")
+    with threadpool_limits(2):
+        as_design(large("dense C")).matvec(np.ones(700))
+    assert "levelprox" in workers()
+
+
+# --- how many
+
+
+def elsewhere(what):
+    """What a function returns in a thread of its own, which no limit has been set for."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(what).result()
+
+
+@pytest.fixture
+def defaults():
+    """Sets what the environment and the quota say, for one test."""
+    yield _kernels.set_thread_defaults
+    _kernels.set_thread_defaults(threads.from_environment() or 0, threads.cpu_quota() or 0)
+
+
 def test_threadpoolctl_knows_the_threads():
-    assert any(pool["user_api"] == "openmp" and "gomp" in pool["filepath"] for pool in threadpool_info())
+    def known() -> list[int]:
+        return [pool["num_threads"] for pool in threadpool_info() if pool["internal_api"] == "levelprox"]
+
+    for limits in ({"limits": 4}, {"limits": 4, "user_api": "openmp"}, {"limits": {"openmp": 4}}):
+        with threadpool_limits(**limits):
+            assert _kernels.thread_count() == 4
+            assert known() == [4]
+        assert known() == [1]  # conftest.py
+    with threadpool_limits(4, user_api="blas"):
+        assert _kernels.thread_count() == 1
 
 
-@pytest.mark.extended  # an interpreter of its own
+def test_a_limit_holds_for_the_thread_that_sets_it(defaults):
+    defaults(3, 0)
+    with threadpool_limits(5):
+        assert elsewhere(_kernels.thread_count) == 3
+    assert _kernels.thread_count() == 1
+
+
+def test_limits_beyond_reason_are_none(defaults):
+    defaults(3, 0)
+
+    def limited():
+        with threadpool_limits(0):
+            return _kernels.thread_count()
+
+    assert elsewhere(limited) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("3", 3), (" 2 ", 2), ("4,2,1", 4), ("", None), ("0", None), ("-1", None), ("many", None), ("²", None)],
+)
+def test_the_environment_in_words(monkeypatch, text, count):
+    monkeypatch.setenv("OMP_NUM_THREADS", text)
+    assert threads.from_environment() == count
+
+
+@pytest.mark.extended  # interpreters of their own
 def test_the_environment_decides():
     program = "from levelprox import _kernels; print(_kernels.thread_count())"
-    for count in ("3",):
+    allowed = min(len(os.sched_getaffinity(0)), threads.cpu_quota() or 1024)
+    for text, count in (("3", 3), ("7,2", 7), ("none", allowed)):
         out = subprocess.run(
             [sys.executable, "-c", program],
-            env={**os.environ, "OMP_NUM_THREADS": count},
+            env={**os.environ, "OMP_NUM_THREADS": text},
             capture_output=True,
             text=True,
             check=True,
         )
-        assert out.stdout.strip() == count
+        assert int(out.stdout) == count
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity")
+def test_no_more_threads_than_processors_that_the_thread_may_use(defaults):
+    defaults(0, 0)
+
+    def restricted() -> list[int]:
+        allowed = os.sched_getaffinity(0)
+        seen = [_kernels.thread_count() - len(allowed)]
+        os.sched_setaffinity(0, {min(allowed)})  # of this thread, which ends after it
+        return [*seen, _kernels.thread_count()]
+
+    assert elsewhere(restricted) == [0, 1]
+    defaults(0, 1)
+    assert elsewhere(_kernels.thread_count) == 1
+    defaults(2, 1)  # who asks for a number has it
+    assert elsewhere(_kernels.thread_count) == 2
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "quota"),
+    [
+        ("0::/", {"cpu.max": "max 100000"}, None),
+        ("0::/", {"cpu.max": "200000 100000"}, 2),
+        ("0::/", {"cpu.max": "150000 100000"}, 2),
+        ("0::/", {"cpu.max": "5000 100000"}, 1),
+        ("0::/", {}, None),
+        ("0::/", {"cpu.max": "broken"}, None),
+        ("0::/", {"cpu.max": "100000 0"}, None),
+        ("0::/a/b", {"cpu.max": "800000 100000", "a/cpu.max": "300000 100000", "a/b/cpu.max": "max 100000"}, 3),
+        ("0::/not/here", {"cpu.max": "400000 100000"}, 4),
+        ("0::/../out", {"cpu.max": "400000 100000"}, 4),
+        ("1:cpu:/\n0::/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
+        ("1:cpu:/\n0::/", {"cpu/cpu.cfs_quota_us": "250000", "cpu/cpu.cfs_period_us": "100000"}, 3),
+        ("4:cpu,x:/a", {"cpu,x/a/cpu.cfs_quota_us": "100000", "cpu,x/a/cpu.cfs_period_us": "50000"}, 2),
+        ("4:cpuset:/a", {"cpuset/a/cpu.cfs_quota_us": "100000", "cpuset/a/cpu.cfs_period_us": "50000"}, None),
+        ("1:cpu:/\n0::/a", {"unified/a/cpu.max": "700000 100000"}, 7),
+        ("what is this", {"cpu.max": "200000 100000"}, None),
+        (None, {"cpu.max": "200000 100000"}, None),
+    ],
+)
+def test_the_quota_of_a_container(tmp_path, groups, files, quota):
+    if groups is not None:
+        (tmp_path / "proc/self").mkdir(parents=True)
+        (tmp_path / "proc/self/cgroup").write_text(groups + "\n")
+    for name, text in files.items():
+        file = tmp_path / "sys/fs/cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n")
+    assert threads.cpu_quota(tmp_path) == quota
+
+
+# --- several callers, forks, signals, the end
+
+
+def test_several_python_threads_at_once():
+    X = large("dense C")
+    design, r = as_design(X), np.ones(X.shape[0])
+    want = design.rmatvec(r).tobytes()
+    together = threading.Barrier(4)
+
+    def products(count: int) -> set[bytes]:
+        with threadpool_limits(count, user_api="openmp"):
+            together.wait(60)
+            return {design.rmatvec(r).tobytes() for _ in range(20)}
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(products, (1, 2, 3, 4))) == [{want}] * 4
 
 
 def _product_in_a_child(X: np.ndarray) -> tuple[int, bytes]:
@@ -216,6 +361,22 @@ def test_a_forked_child_is_serial_and_does_not_hang():
             time.sleep(0.01)
         assert done[1] == 0
         assert _kernels.thread_count() == 3  # the parent goes on as before
+
+
+def _product_with_threads_in_a_child(X: np.ndarray) -> tuple[int, bytes, bool]:
+    with threadpool_limits(3):
+        answer = _product_in_a_child(X)
+    return *answer, len(os.listdir("/proc/self/task")) > 1 if os.path.isdir("/proc/self/task") else True
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_has_threads_if_it_asks():
+    X = large("dense C")
+    with threadpool_limits(3):
+        want = as_design(X).rmatvec(np.ones(X.shape[0])).tobytes()
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            assert pool.apply_async(_product_with_threads_in_a_child, [X]).get(timeout=120) == (3, want, True)
 
 
 @pytest.mark.extended  # an interpreter of its own, since a forked child has one thread
@@ -248,6 +409,35 @@ def test_ctrl_c_reaches_passes_with_threads():
         process.kill()
         process.stdout.close()
         process.wait()
+
+
+@pytest.mark.extended  # interpreters of their own
+@pytest.mark.parametrize("end", ["join()", "os._exit(0)", "os.kill(os.getpid(), signal.SIGTERM)"])
+def test_the_interpreter_ends(end):
+    """With threads that sleep, and with threads in the middle of their work."""
+    program = textwrap.dedent(f"""
+        import os, signal, threading
+        import numpy as np
+        from threadpoolctl import threadpool_limits
+        from levelprox.designs import as_design
+        X = as_design(np.ones((3000, 2000))); x = np.ones(3000)
+        begun, stop = threading.Event(), threading.Event()
+        def work():
+            with threadpool_limits(3):
+                while not stop.is_set():
+                    X.rmatvec(x)
+                    begun.set()
+        worker = threading.Thread(target=work, daemon=True)
+        def join():
+            stop.set()
+            worker.join()
+        worker.start()
+        begun.wait()
+        {end}
+    """)
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert out.stderr == ""
+    assert out.returncode == (-signal.SIGTERM if "SIGTERM" in end else 0)
 
 
 # More than 2^31 entries: every count and offset must be 64 bits wide.

@@ -16,11 +16,11 @@ from typing import Any
 
 
 class _Use:
-    """How many blocks of all threads are in `one_blas_thread`, and what restores the number of threads before it."""
+    """How many blocks of all threads are in `one_blas_thread`, and the numbers of threads before the first of them."""
 
     def __init__(self) -> None:
         self.lock, self.blocks = threading.Lock(), 0
-        self.limits: Any = None
+        self.before: list[int | None] = []
 
 
 _use = _Use()
@@ -36,11 +36,27 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 @cache
-def _controller() -> Any:
+def _libraries() -> list[Any]:
+    """threadpoolctl's controllers of BLAS, and of nothing else: other numbers belong to the thread that sets them."""
     import scipy.linalg  # noqa: F401  # SciPy has a BLAS of its own: it must be there to be found
     from threadpoolctl import ThreadpoolController  # comes with scikit-learn
 
-    return ThreadpoolController()
+    return [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
+
+
+def _set(library: Any, threads: int | None) -> None:
+    """Set the number for the process.
+
+    Since threadpoolctl 3.8 the first thread that sets it for OpenBLAS keeps all others from doing so while it lives.
+    Blocks begin and end in any thread, and nobody is kept from setting it afterwards.
+    """
+    let_go = getattr(library, "clear_controlling_thread", None)
+    if let_go is not None:
+        let_go(force=True)
+    if threads is not None:
+        library.set_num_threads(threads)
+    if let_go is not None:
+        let_go(force=True)
 
 
 @contextmanager
@@ -58,10 +74,12 @@ def one_blas_thread(wanted: bool = True) -> Iterator[None]:
     if not wanted:
         yield
         return
-    use, controller = _use, _controller()
+    use, libraries = _use, _libraries()
     with use.lock:
         if not use.blocks:
-            use.limits = controller.limit(limits=1, user_api="blas")
+            use.before = [library.num_threads for library in libraries]
+            for library in libraries:
+                _set(library, 1)
         use.blocks += 1
     try:
         yield
@@ -69,4 +87,5 @@ def one_blas_thread(wanted: bool = True) -> Iterator[None]:
         with use.lock:
             use.blocks -= 1
             if not use.blocks:
-                use.limits.restore_original_limits()
+                for library, threads in zip(libraries, use.before, strict=True):
+                    _set(library, threads)

@@ -264,6 +264,10 @@ void bind_designs(nb::module_ &m) {
     m.def("use_simd", &use_simd, "name"_a, "Use the vector loops 'baseline', 'avx2', 'avx512', or 'auto', the widest there are.");
 
     m.def("thread_count", &thread_count, "How many threads a pass over X may use.");
+    m.def("set_thread_work", [](std::int64_t work) { return thread_work.exchange(std::max<std::int64_t>(work, 1)); }, "work"_a,
+          "Set the least work of a thread, in numbers read from memory; returns what it was. For tests.");
+    m.def("set_thread_defaults", &set_thread_defaults, "environment"_a, "quota"_a,
+          "What OMP_NUM_THREADS says, and how many processors the container may use; 0: nothing, or all.");
 
     nb::class_<DesignKernel>(m, "DesignKernel", "A data matrix X, as kernels read it.")
         .def_prop_ro("shape", [](const DesignKernel &X) { return nb::make_tuple(X.design.rows(), X.design.columns()); })

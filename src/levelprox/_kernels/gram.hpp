@@ -79,11 +79,11 @@ void sparse_gram(const SparseSlices<T, I> &X, const double *weight, std::int64_t
     double *const first = out + known * d;
     const auto rest = std::make_unique_for_overwrite<double[]>(std::size_t((chunks - 1) * size));
     const auto sum_of = [&](std::int64_t k) { return k == 0 ? first : rest.get() + (k - 1) * size; };
-    parallel_for(chunks, [&](std::int64_t k) { std::fill_n(sum_of(k), size, 0.0); });
+    parallel_for(chunks, chunks * size / 2, [&](std::int64_t k) { std::fill_n(sum_of(k), size, 0.0); });
     std::vector<std::int64_t> reached(cuts.begin(), cuts.end() - 1);
     const double step = double(ROUND) / double(chunks);
     for (bool more = true; more;) {
-        parallel_for(chunks, [&](std::int64_t k) {
+        parallel_for(chunks, 4 * std::int64_t(std::min(pairs, double(ROUND))), [&](std::int64_t k) {
             std::int64_t end = reached[k];
             for (double work = 0; end < cuts[k + 1] && work < step; ++end) work += 1 + 0.5 * std::pow(double(X.stored(end, end + 1)), 2);
             add_pairs(X, reached[k], end, weight, known, sum_of(k));
@@ -94,7 +94,7 @@ void sparse_gram(const SparseSlices<T, I> &X, const double *weight, std::int64_t
         for (std::int64_t k = 0; k < chunks; ++k) more |= reached[k] < cuts[k + 1];
     }
     if (chunks > 1)
-        for_ranges(size, GRAIN, [&](std::int64_t from, std::int64_t to) {
+        for_ranges(size, GRAIN, chunks * size, [&](std::int64_t from, std::int64_t to) {
             for (std::int64_t k = 1; k < chunks; ++k)
                 for (std::int64_t i = from; i < to; ++i) first[i] += sum_of(k)[i];
         });
@@ -104,6 +104,7 @@ void sparse_gram(const SparseSlices<T, I> &X, const double *weight, std::int64_t
 
 // A block of rows, dense and packed for panel_product: entry j of row i is at [j / PANEL][i][j % PANEL].
 constexpr std::int64_t BLOCK_ROWS = 256, FEW = 8;
+constexpr std::int64_t PRODUCTS = 8;  // of panel_product in the time of one number from memory
 inline double *packed(double *block, std::int64_t i, std::int64_t j) {
     return block + (j / PANEL) * BLOCK_ROWS * PANEL + i * PANEL + j % PANEL;
 }
@@ -176,10 +177,11 @@ void dense_gram(const Stored &X, bool by_rows, const double *weight, std::int64_
     };
     for (std::int64_t first = 0; first < blocks; first += together) {
         const std::int64_t last = std::min(blocks, first + together);
-        parallel_for(last - first, [&](std::int64_t b) { pack(first, b); });
+        parallel_for(last - first, (last - first) * size, [&](std::int64_t b) { pack(first, b); });
         for (std::int64_t begin = 0; begin < std::int64_t(tiles.size()); begin += batch) {
             const std::int64_t end = std::min<std::int64_t>(begin + batch, tiles.size());
-            for_ranges(end - begin, run, [&](std::int64_t from, std::int64_t to) {
+            const std::int64_t work = (end - begin) * (last - first) * BLOCK_ROWS * PANEL * PANEL / PRODUCTS;
+            for_ranges(end - begin, run, work, [&](std::int64_t from, std::int64_t to) {
                 for (std::int64_t t = begin + from; t < begin + to; ++t) add_tile(first, last, tiles[t].first, tiles[t].second);
             });
             poll.check();

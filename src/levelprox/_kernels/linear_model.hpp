@@ -55,6 +55,7 @@ public:
 
 private:
     static constexpr std::int64_t CACHED = 1 << 15, ROWS = 1 << 12;
+    static constexpr std::int64_t LOSS_WORK = 4;  // of a sample's loss and derivative, in entries of X
 
     struct Sums {
         HeadTail loss{0, 0}, residual{0, 0};
@@ -103,7 +104,8 @@ private:
             std::copy_n(residual, end - begin, margins.data() + begin);
         };
         for (std::int64_t first = 0; first < blocks; first += ROWS) {
-            for_ranges(std::min(blocks - first, ROWS), 4, [&](std::int64_t begin, std::int64_t end) {
+            const std::int64_t count = std::min(blocks - first, ROWS);
+            for_ranges(count, 4, count * ROWS * LOSS_WORK, [&](std::int64_t begin, std::int64_t end) {
                 for (std::int64_t k = begin; k < end; ++k) weigh_block(first + k);
             });
             poll.check();

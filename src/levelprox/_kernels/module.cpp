@@ -20,4 +20,5 @@ NB_MODULE(_kernels, m) {
     bind_column_fits(m);
     bind_residual(m);
     bind_libsvm(m);
+    nanobind::module_::import_("levelprox.threads").attr("set_up")(m);
 }

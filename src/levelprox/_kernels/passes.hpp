@@ -26,6 +26,9 @@ inline std::int64_t work_of(const Slices &slices, std::int64_t begin, std::int64
     return slices.stored(begin, end) + (end - begin);
 }
 
+// The same in time, for parallel_for: an entry that is stored with its index takes longer.
+inline std::int64_t effort_of(const Slices &slices, std::int64_t work) { return slices.divisible ? work : 4 * work; }
+
 // The last slice that a task starting at `begin` can reach with that much work, at least one on; at most `last`.
 inline std::int64_t reach(const Slices &slices, std::int64_t begin, std::int64_t last, std::int64_t work) {
     std::int64_t fits = begin + 1, beyond = last + 1;
@@ -52,7 +55,8 @@ void for_pieces(const Slices &slices, const std::vector<std::int64_t> &cuts, Pol
     const std::int64_t pieces = std::int64_t(cuts.size()) - 1;
     for (std::int64_t first = 0, last; first < pieces; first = last) {
         for (last = first + 1; last < pieces && work_of(slices, cuts[first], cuts[last]) < ROUND;) ++last;
-        parallel_for(last - first, [&](std::int64_t k) { body(first + k, cuts[first + k], cuts[first + k + 1]); });
+        parallel_for(last - first, effort_of(slices, work_of(slices, cuts[first], cuts[last])),
+                     [&](std::int64_t k) { body(first + k, cuts[first + k], cuts[first + k + 1]); });
         poll.check();
     }
 }
@@ -62,10 +66,10 @@ void for_pieces(const Slices &slices, Poll &poll, const Body &body) {
     for_pieces(slices, cut(slices), poll, [&](std::int64_t, std::int64_t begin, std::int64_t end) { body(begin, end); });
 }
 
-// body(begin, end) over ranges of 0..n.
+// body(begin, end) over ranges of 0..n, with that much work in all.
 template <class Body>
-void for_ranges(std::int64_t n, std::int64_t step, const Body &body) {
-    parallel_for((n + step - 1) / step, [&](std::int64_t k) { body(k * step, std::min(n, (k + 1) * step)); });
+void for_ranges(std::int64_t n, std::int64_t step, std::int64_t work, const Body &body) {
+    parallel_for((n + step - 1) / step, work, [&](std::int64_t k) { body(k * step, std::min(n, (k + 1) * step)); });
 }
 
 // How X is cut where all slices add to one vector of `length` entries.
@@ -101,8 +105,9 @@ public:
         const auto sum_of = [&](std::int64_t k) { return k == 0 ? out : rest.get() + (k - 1) * length; };
         std::vector<std::int64_t> reached(cuts_.begin(), cuts_.end() - 1);
         const std::int64_t step = std::max(ROUND / count(), GRAIN);
+        const std::int64_t effort = effort_of(slices_, std::min(work_of(slices_, 0, slices_.count), count() * step));  // of a round
         for (bool fresh = true, more = true; more; fresh = false) {
-            parallel_for(count(), [&](std::int64_t k) {
+            parallel_for(count(), effort, [&](std::int64_t k) {
                 if (fresh) std::fill_n(sum_of(k), length, 0.0);
                 if (reached[k] == cuts_[k + 1]) return;
                 const std::int64_t end = reach(slices_, reached[k], cuts_[k + 1], step);
@@ -114,7 +119,7 @@ public:
             for (std::int64_t k = 0; k < count(); ++k) more |= reached[k] < cuts_[k + 1];
         }
         if (count() == 1) return;
-        for_ranges(length, std::max<std::int64_t>(GRAIN / count(), 1), [&](std::int64_t from, std::int64_t to) {
+        for_ranges(length, std::max<std::int64_t>(GRAIN / count(), 1), count() * length, [&](std::int64_t from, std::int64_t to) {
             for (std::int64_t k = 1; k < count(); ++k) {
                 const double *sum = sum_of(k);
                 for (std::int64_t i = from; i < to; ++i) out[i] += sum[i];
@@ -151,7 +156,7 @@ inline void add_pass(const Slices &slices, bool squares, const double *coefficie
     const bool small = slices.stored(0, slices.count) < 2 * GRAIN;
     for (std::int64_t begin = 0, end; begin < slices.count; begin = end) {
         end = reach(slices, begin, slices.count, ROUND);
-        for_ranges(slices.length, small ? slices.length : WIDTH,
+        for_ranges(slices.length, small ? slices.length : WIDTH, effort_of(slices, work_of(slices, begin, end)),
                    [&](std::int64_t from, std::int64_t to) { add(begin, end, from, to, out + from); });
         poll.check();
     }

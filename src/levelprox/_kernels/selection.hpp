@@ -183,7 +183,7 @@ Selection<T, I> select_within(const SparseSlices<T, I> &X, const std::int64_t *c
     Growing<I> indices;
     for (std::int64_t first = 0; first < pieces; first += at_once) {
         const std::int64_t count = std::min(at_once, pieces - first);
-        parallel_for(count, [&](std::int64_t k) {
+        parallel_for(count, effort_of(range, work_of(range, cuts[first], cuts[first + count])), [&](std::int64_t k) {
             find_within(range, positions, cuts[first + k], cuts[first + k + 1], found[k].data, found[k].indices, out.indptr.data() + 1);
         });
         for (std::int64_t k = 0; k < count; ++k) data.append(found[k].data), indices.append(found[k].indices);
@@ -221,7 +221,7 @@ Selection<T, I> transpose(const SparseSlices<T, I> &X, const std::int64_t *chose
         for (std::int64_t first = 0, last; first < n; first = last) {
             std::int64_t work = 0;
             for (last = first; last < n && work < ROUND; ++last) work += X.stored(chosen[last], chosen[last] + 1) + 1;
-            for_ranges(end - begin, std::max<std::int64_t>(step, 1), [&](std::int64_t from, std::int64_t to) {
+            for_ranges(end - begin, std::max<std::int64_t>(step, 1), effort_of(X, work), [&](std::int64_t from, std::int64_t to) {
                 each(first, last, begin + from, begin + to, f);
             });
             poll.check();
