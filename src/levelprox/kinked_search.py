@@ -521,6 +521,10 @@ class KinkedSearch:
         recomputed = self.watch.recomputed(ended, fit.psi, figures if self.null.examined else None)
         ended, psi, stationarity, unknown = recomputed
         support = problem.counted(np.flatnonzero(problem.sizes(x)))
+        if self.costs is not None and not np.array_equal(support, problem.counted(fit.features)):
+            self.best = replace(fit, features=np.union1d(support, problem.exempt).astype(np.intp))
+            self._forget()  # what is shown is of another set
+            multiplier, addition = self.multiplier, self.addition
         exchanges = Exchanges(self.examined, self._total(), within_budget=self.costs is not None)
         used = in_words(support, problem, self.k, self.costs)
         summary = f"{used}, psi = {psi:.6g}; {exchanges}{unknown}"

@@ -391,6 +391,9 @@ class Search:
         if not unknown and psi > fit.psi + rounding:  # x does not attain ψ of the fit: claims of the fit do not hold
             examined = 0
             addition = None if addition is None else replace(addition, examined=0)
+        if self.swaps.costs is not None and not np.array_equal(support, self.problem.counted(fit.features)):
+            fit = replace(fit, features=self._with_exempt(support))  # what is shown is of another set
+            examined, addition = 0, None
         total, local = self.swaps.total(fit), self.objective.convex_start is not None
         exchanges = Exchanges(examined, total, local=local, within_budget=self.swaps.costs is not None)
         used = in_words(support, self.problem, self.k, self.swaps.costs)

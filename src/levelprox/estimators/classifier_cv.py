@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from numpy.typing import ArrayLike
@@ -37,6 +38,8 @@ class SparseClassifierCV(Classification, Choosing):
         15, 20, 25 and 30, as far as there are features; for an information criterion at most one for every ten samples.
     level : float or sequence of float, optional
         Levels to choose from.
+    budget : float or sequence of float, optional
+        Budgets of costs to choose from, with `feature_cost`; `n_features` is then one number, or None.
     criterion : {"cv", "aic", "bic", "ebic"}, default="cv"
         "cv" chooses the highest mean score over folds; the others the lowest information criterion of the fits of all
         data, without folds, for losses that are likelihoods (docs/estimators.md). Fits without a minimiser, as on
@@ -51,7 +54,7 @@ class SparseClassifierCV(Classification, Choosing):
         Whether to choose the smallest budget whose mean score is within one standard error of the best.
     n_jobs : int, optional
         Processes that fit folds (joblib); the answer does not depend on it.
-    constraint, feature_weight, fit_intercept, standardize, class_weight, multi_class, positive
+    constraint, feature_weight, feature_cost, fit_intercept, standardize, class_weight, multi_class, positive
         As in `SparseClassifier`.
     tol, max_iter, time_limit, subsolver, start
         As in `SparseClassifier`; `time_limit` is for each fit.
@@ -109,6 +112,8 @@ class SparseClassifierCV(Classification, Choosing):
         n_jobs: int | None = None,
         constraint: str | Constraint = "mcp",
         feature_weight: ArrayLike | None = None,
+        feature_cost: ArrayLike | Mapping[str, float] | None = None,
+        budget: ArrayLike | None = None,
         fit_intercept: bool = True,
         standardize: bool = True,
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
@@ -136,6 +141,8 @@ class SparseClassifierCV(Classification, Choosing):
         self.n_jobs = n_jobs
         self.constraint = constraint
         self.feature_weight = feature_weight
+        self.feature_cost = feature_cost
+        self.budget = budget
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.class_weight = class_weight

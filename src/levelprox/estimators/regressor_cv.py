@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, Self
 
 from numpy.typing import ArrayLike
@@ -37,6 +38,8 @@ class SparseRegressorCV(Regression, Choosing):
         15, 20, 25 and 30, as far as there are features; for an information criterion at most one for every ten samples.
     level : float or sequence of float, optional
         Levels to choose from.
+    budget : float or sequence of float, optional
+        Budgets of costs to choose from, with `feature_cost`; `n_features` is then one number, or None.
     criterion : {"cv", "aic", "bic", "ebic"}, default="cv"
         "cv" chooses the highest mean score over folds; the others the lowest information criterion of the fits of all
         data, without folds, for losses that are likelihoods (docs/estimators.md).
@@ -49,7 +52,7 @@ class SparseRegressorCV(Regression, Choosing):
         Whether to choose the smallest budget whose mean score is within one standard error of the best.
     n_jobs : int, optional
         Processes that fit folds (joblib); the answer does not depend on it.
-    constraint, feature_weight, fit_intercept, standardize, positive
+    constraint, feature_weight, feature_cost, fit_intercept, standardize, positive
         As in `SparseRegressor`.
     tol, max_iter, time_limit, subsolver, start
         As in `SparseRegressor`; `time_limit` is for each fit.
@@ -107,6 +110,8 @@ class SparseRegressorCV(Regression, Choosing):
         n_jobs: int | None = None,
         constraint: str | Constraint = "mcp",
         feature_weight: ArrayLike | None = None,
+        feature_cost: ArrayLike | Mapping[str, float] | None = None,
+        budget: ArrayLike | None = None,
         fit_intercept: bool = True,
         standardize: bool = True,
         positive: bool = False,
@@ -132,6 +137,8 @@ class SparseRegressorCV(Regression, Choosing):
         self.n_jobs = n_jobs
         self.constraint = constraint
         self.feature_weight = feature_weight
+        self.feature_cost = feature_cost
+        self.budget = budget
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.positive = positive
