@@ -158,7 +158,7 @@ def searched(problem: CostCase, **options: Any) -> Any:
 def judged(problem: CostCase, found: Any, oracle: Oracle | None = None) -> Outcome:
     """An answer beside enumeration: every set within the budget, every swap and every addition."""
     outcome = Outcome(problem, refits=found.n_refits)
-    case, cost = problem.case, problem.cost
+    case = problem.case
     oracle = oracle or Oracle(case)
     support = tuple(map(int, found.support))
     whole = np.zeros((case.X.shape[1] + 1, case.width))

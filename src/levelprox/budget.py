@@ -169,7 +169,7 @@ def best_subset(
 
     def identity() -> dict[str, str]:
         kept, signs = problem.exempt, problem.must_be_nonnegative()
-        held = {"keep": kept, "nonnegative": signs if np.any(signs) else None}
+        held: dict[str, object] = {"keep": kept, "nonnegative": signs if np.any(signs) else None}
         if costs is not None:
             held |= {"feature_cost": costs.cost, "budget": costs.budget}
         return identity_without_level(objective, k=count, tol=tol, prove=bool(prove), start=begin, **held)

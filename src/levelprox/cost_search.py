@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +36,8 @@ Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
 #: What a feature gains and the features of the fit so far, to what it is worth.
 Worth = Callable[[Vector, Features], Vector]
-#: A move of several features: one of them; whether it is taken in, and others make room for it, or left out, and what it
-#: cost is spent anew; whether features are chosen by what they gain relative to their cost.
+#: A move of several features: one of them; whether it is taken in, and others make room for it, or left out, and what
+#: it cost is spent anew; whether features are chosen by what they gain relative to their cost.
 Way = tuple[int, bool, bool]
 
 _WITHOUT = 3  # of the first features taken in: starts without each of them
@@ -99,7 +100,8 @@ class CostSearch(Search):
             return
         for j in dict.fromkeys([*first[:_WITHOUT].tolist(), *by_cost[:1].tolist()]):
             self.watch.enter("forward")
-            yield once(lambda j=j: self._over(null, self._taken_in(null, self._affordable_gain, without=j)))
+            others = once(partial(self._taken_in, null, self._affordable_gain, without=j))
+            yield once(partial(self._over, null, others))
 
     def _over(self, fit: Fit, more: Features) -> Fit:
         return self.swaps.fitted(np.union1d(fit.features, more).astype(np.intp), fit)
@@ -169,10 +171,10 @@ class CostSearch(Search):
             fit = self.swaps.improved(fit)
             if self.swaps.is_perfect(fit) or self.swaps.has_spent_its_work():
                 return fit
-            more = self.pieces.once(lambda fit=fit: self._taken_in(fit, self._affordable_gain))
+            more = self.pieces.once(partial(self._taken_in, fit, self._affordable_gain))
             if not more.size:
                 return fit
-            larger = self.pieces.once(lambda fit=fit, more=more: self._over(fit, more))
+            larger = self.pieces.once(partial(self._over, fit, more))
             if not self.swaps.lowers(larger, fit):
                 return fit
             self.swaps.keep(larger)
@@ -191,7 +193,7 @@ class CostSearch(Search):
         for way in self.pieces.once(lambda: self.ways(best)):
             if not self.watch.may_exchange():
                 return False
-            fit = self.pieces.once(lambda way=way: self._by_way(best, way))
+            fit = self.pieces.once(partial(self._by_way, best, way))
             if fit is None:
                 continue
             if self.swaps.lowers(fit, best):

@@ -90,6 +90,11 @@ class Costs:
         mask[features] = False
         return mask
 
+    def count_exchanges(self, features: Features, counted: Features) -> int:
+        """Return how many exchanges of one of the counted features of a set for another outside it are allowed."""
+        outside, inside = np.delete(self.cost, features), set(features.tolist())
+        return sum(int(np.count_nonzero(outside <= self.room(inside - {i}))) for i in counted.tolist())
+
     def _sum(self, features: Iterable[int]) -> int:
         units = self._units
         total = 0

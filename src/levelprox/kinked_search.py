@@ -489,8 +489,7 @@ class KinkedSearch:
 
     def _total(self) -> int:
         if self.costs is not None:
-            price = self.costs.cost[self._outside(self.best)]
-            return sum(int(np.count_nonzero(price <= room)) for room in self._rooms(self.best))
+            return self.costs.count_exchanges(self.best.features, self.problem.counted(self.best.features))
         inside = self.problem.counted(self.best.features).size
         return inside * self.additions_total
 

@@ -541,8 +541,7 @@ class Swaps:
     def total(self, fit: Fit) -> int:
         """Return how many exchanges there are; under a budget, those that it allows."""
         if self.costs is not None:
-            places = np.flatnonzero(np.isin(fit.features, self.problem.counted(fit.features))).tolist()
-            return sum(int(np.count_nonzero(self.affordable(fit, i))) for i in places)
+            return self.costs.count_exchanges(fit.features, self.problem.counted(fit.features))
         inside = self.problem.counted(fit.features).size
         return inside * (self.problem.n_features - self.problem.exempt.size - inside)
 

@@ -33,7 +33,9 @@ class Along:
         data, target = model._read(X, y, **({} if is_classifier(model) else {"y_numeric": True}))
         weight = model._weights(sample_weight, data.shape[0])
         if model.feature_cost is not None and (n_features is not None or level is not None):
-            raise InvalidInputError("the model has a budget of costs, and so have those beside it: no n_features or level")
+            raise InvalidInputError(
+                "the model has a budget of costs, and so have those beside it: neither n_features nor level"
+            )
         budgets = budgets_of(n_features, level) or self._budgets(*data.shape)
         task: Task = model._task(data, target, weight, budgets[0], **more)
         fits = []

@@ -136,7 +136,8 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         """The candidates for n samples of d features in ascending order, each once."""
         most = min(d, max(n / SAMPLES_FOR_A_FEATURE, 1)) if self.criterion != "cv" else d
         costs = cost_budgets(self.budget, self.feature_cost, self.n_features, self.level, d)
-        return costs or budgets_of(self.n_features, self.level) or [Budget(features=k) for k in DEFAULT_GRID if k <= most]
+        given = costs or budgets_of(self.n_features, self.level)
+        return given or [Budget(features=k) for k in DEFAULT_GRID if k <= most]
 
     # --- by folds
 

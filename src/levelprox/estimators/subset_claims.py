@@ -258,7 +258,7 @@ class SubsetClaims(RecomputedFit):
         free = self.task.border.scale.size - (0 if self.task.keep is None else self.task.keep.size)
         totals = {inside * (free - inside) for inside in range(least, min(most, free) + 1)}  # some may be in it and 0
         if self.costs is not None:
-            totals = {self._affordable_swaps(self.costs)}
+            totals = {self.costs.count_exchanges(self.own, self.counted)}
         if told.exchanges.total == 0 and 0 not in totals and self.model.status_ is not Status.SOLVED:
             return Claim(name, None, None, None)  # the search was cut short before it counted them
         if told.exchanges.total not in totals or not 0 <= told.exchanges.examined <= told.exchanges.total:
@@ -282,9 +282,3 @@ class SubsetClaims(RecomputedFit):
             words = f"swaps lower ψ to {found.psi:.10g}"
             return Claim(name, said, words, False if told.exchanges.proved else None)
         return Claim(name, said, str(found.exchanges), True if found.exchanges.proved else None)
-
-    def _affordable_swaps(self, costs: Costs) -> int:
-        """Return how many swaps the budget allows."""
-        counted = set(self.counted.tolist())
-        rest = np.setdiff1d(np.arange(self.problem.n_features), self.own)
-        return sum(int(np.count_nonzero(costs.cost[rest] <= costs.room(counted - {i}))) for i in counted)

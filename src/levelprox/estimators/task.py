@@ -86,8 +86,8 @@ def cost_budgets(budget: Any, feature_cost: Any, n_features: Any, level: Any, d:
     d is how many features there may be where n_features does not say it.
     """
     if (budget is None) != (feature_cost is None):
-        given, other = ("budget", "feature_cost") if feature_cost is None else ("feature_cost", "budget")
-        raise InvalidInputError(f"{given} needs {other}: feature_cost says what features cost, budget what may be spent")
+        one, other = ("budget", "feature_cost") if feature_cost is None else ("feature_cost", "budget")
+        raise InvalidInputError(f"{one} needs {other}: feature_cost says what features cost, budget what may be spent")
     if budget is None:
         return []
     if level is not None:

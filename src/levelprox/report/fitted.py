@@ -81,6 +81,8 @@ def budget_words(estimator: Any) -> str:
         used = f"{certificate.n_nonzero} of at most {_count(certificate.k)}{_kept(estimator, certificate.n_nonzero)}"
         if certificate.budget is None:
             return used
+        if certificate.k >= estimator.n_features_in_:  # any number
+            used = f"{_count(certificate.n_nonzero)}{_kept(estimator, certificate.n_nonzero)}"
         return f"cost {certificate.spent:.6g} ≤ {certificate.budget:.6g}; {used}"
     used = f"g = {certificate.g:.6g} ≤ {certificate.level:.6g}, {type(estimator.constraint_).__name__}"
     return f"{used}; {_count(certificate.n_nonzero)}{_kept(estimator, certificate.n_nonzero)}"
