@@ -328,7 +328,9 @@ class TestEstimators:
         without_names = SparseRegressor(feature_cost={f"x{j}": c for j, c in enumerate(cost.values())}, budget=7)
         assert np.array_equal(without_names.fit(X.to_numpy(), y).coef_, model.coef_)
         assert model.certificate_.psi == pytest.approx(
-            best_subset(LinearModel(X.to_numpy(), y, fit_intercept=True), feature_cost=list(cost.values()), budget=7).psi
+            best_subset(
+                LinearModel(X.to_numpy(), y, fit_intercept=True), feature_cost=list(cost.values()), budget=7
+            ).psi
         )
 
     @pytest.mark.parametrize(

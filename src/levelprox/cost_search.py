@@ -192,7 +192,8 @@ class CostSearch(Search):
         others: list[Fit] = []
         for way in self.pieces.once(lambda: self.ways(best)):
             if not self.watch.may_exchange():
-                return False
+                others = []
+                break
             fit = self.pieces.once(partial(self._by_way, best, way))
             if fit is None:
                 continue

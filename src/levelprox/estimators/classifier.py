@@ -115,7 +115,7 @@ class SparseClassifier(Classification, Streaming):
         The shadow price of the budget: how fast ψ falls as the level rises; with n_features, by how much ψ would fall
         with the best single further feature that was found.
     level_ : float
-        η, or k.
+        η, or k: with a budget and without n_features, the number of all features.
     scale_ : ndarray of shape (n_features_in_,)
         What columns were divided by; 1 without `standardize`.
     constraint_ : Constraint

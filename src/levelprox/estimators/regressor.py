@@ -108,7 +108,7 @@ class SparseRegressor(Regression, Streaming):
         The shadow price of the budget: how fast ψ falls as the level rises; with n_features, by how much ψ would fall
         with the best single further feature that was found.
     level_ : float
-        η, or k.
+        η, or k: with a budget and without n_features, the number of all features.
     scale_ : ndarray of shape (n_features_in_,)
         What columns were divided by; 1 without `standardize`.
     constraint_ : Constraint
@@ -144,6 +144,13 @@ class SparseRegressor(Regression, Streaming):
     >>> model = SparseRegressor(n_features=2).fit(X, y)
     >>> model.selected_features_.tolist(), model.coef_[[3, 7]].round(6).tolist(), round(float(model.intercept_), 6)
     ([3, 7], [1.0, -2.0], 1.0)
+
+    Features 0 to 9 cost 1 and the others 2, with 3 to spend:
+
+    >>> cost = np.where(np.arange(30) < 10, 1, 2)
+    >>> model = SparseRegressor(feature_cost=cost, budget=3).fit(X, y + 0.1 * X[:, 20])
+    >>> model.selected_features_.size, model.certificate_.spent, model.budget_
+    (3, 3.0, 3.0)
     """
 
     def __init__(

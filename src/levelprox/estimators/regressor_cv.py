@@ -64,15 +64,15 @@ class SparseRegressorCV(Regression, Choosing):
     Attributes
     ----------
     cv_results_ : dict of ndarrays
-        "n_features" or "level", and for criterion="cv" "split0_test_score", …, "mean_test_score", "std_test_score",
-        "standard_error", "rank_test_score", "mean_n_selected", "mean_fit_time", "n_unsolved", the number of folds whose
-        fit did not end at a minimiser, and "n_diverging", the number of those that have none; where scores are not
-        finite also "median_test_score". Else the criterion by its name, nan where it is not defined, "loss" (ψ),
-        "n_selected", "df" and "diverging".
+        "n_features", "budget" or "level", and for criterion="cv" "split0_test_score", …, "mean_test_score",
+        "std_test_score", "standard_error", "rank_test_score", "mean_n_selected", "mean_fit_time", "n_unsolved", the
+        number of folds whose fit did not end at a minimiser, and "n_diverging", the number of those that have none;
+        where scores are not finite also "median_test_score". Else the criterion by its name, nan where it is not
+        defined, "loss" (ψ), "n_selected", "df" and "diverging".
     best_index_ : int
         The row of `cv_results_` that was chosen.
     best_params_ : dict
-        {"n_features": …} or {"level": …}.
+        {"n_features": …}, {"budget": …} or {"level": …}.
     best_score_ : float
         Its mean score, or its criterion.
     scoring_ : str, callable or None

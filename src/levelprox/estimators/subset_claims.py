@@ -8,7 +8,7 @@ of the answer.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 import numpy as np
@@ -259,7 +259,8 @@ class SubsetClaims(RecomputedFit):
         totals = {inside * (free - inside) for inside in range(least, min(most, free) + 1)}  # some may be in it and 0
         if self.costs is not None:
             totals = {self.costs.count_exchanges(self.own, self.counted)}
-        if told.exchanges.total == 0 and 0 not in totals and self.model.status_ is not Status.SOLVED:
+        uncounted = replace(told.exchanges, within_budget=False) == Exchanges(0, 0)
+        if uncounted and 0 not in totals and self.model.status_ is not Status.SOLVED:
             return Claim(name, None, None, None)  # the search was cut short before it counted them
         if told.exchanges.total not in totals or not 0 <= told.exchanges.examined <= told.exchanges.total:
             there = least * (free - least) if self.costs is None else max(totals)
