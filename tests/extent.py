@@ -157,6 +157,13 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_every_constraint_ends_feasible_certified_and_no_worse": Keep(10),
         "test_every_kind_of_loss_does": Keep(6, "cauchy"),
     },
+    "test_costs.py": {
+        "test_equal_costs_are_a_number_of_features": Keep(1, "absolute", "logistic"),
+        "test_a_search_goes_on_with_the_same_bits": Keep(1, "absolute"),
+        "test_whatever_ends_a_search_the_budget_holds": Keep(1, "absolute"),
+        "test_files_and_certificates": Keep(2, "absolute-4", "squared-7"),
+        "test_a_budget_that_pays_for_nothing": Keep(3),
+    },
     "test_dask.py": {
         "test_the_same_model": Keep(2, "20"),
         "test_the_same_objective_and_the_same_bits_for_any_workers": Keep(4, "20"),

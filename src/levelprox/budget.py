@@ -12,12 +12,15 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox.blas import one_blas_thread
 from levelprox.constraints import MCP
+from levelprox.cost_search import CostSearch
+from levelprox.costs import Costs
 from levelprox.distant_search import DistantSearch
 from levelprox.errors import InvalidInputError
 from levelprox.exact_refit import ExactFit
@@ -47,8 +50,10 @@ Features = NDArray[np.intp]
 
 def best_subset(
     objective: Objective,
-    k: int,
+    k: int | None = None,
     *,
+    feature_cost: ArrayLike | None = None,
+    budget: float | None = None,
     keep: ArrayLike | None = None,
     nonnegative: bool | NDArray[np.bool_] | None = None,
     tol: float = 1e-8,
@@ -67,8 +72,15 @@ def best_subset(
     objective : LinearModel or MultinomialModel
         ψ. Its own intercept never counts. Where a feature has a coefficient for each
         class, it counts once.
-    k : int
-        How many features may be nonzero.
+    k : int, optional
+        How many features may be nonzero; any number where it is left out and there is a `budget`.
+    feature_cost : array-like of shape (n_features,), optional
+        What each feature costs: numbers of at least 0, for a `budget`. A feature of cost 0 is free to take; it is in
+        the fit only if it lowers ψ. Features of `keep` cost nothing, whatever is given for them.
+    budget : float, optional
+        What the nonzero features may cost together, with `feature_cost`. Where k is given, both hold. The sum is exact:
+        costs 0.1 and 0.2 exceed a budget of 0.3, as float64 numbers do. Give whole numbers, such as cents, where that
+        matters. For models of data in memory.
     keep : array-like of int or bool, optional
         Features, by index or mask, that are always in the fit and never count.
     nonnegative : bool or array-like of bool, optional
@@ -120,6 +132,14 @@ def best_subset(
     >>> b = X[:, 3] - 2 * X[:, 7]
     >>> best_subset(LinearModel(X, b), 2).support.tolist()
     [3, 7]
+
+    Feature 7 costs 5 and all others 1, with 4 to spend:
+
+    >>> cost = np.ones(30)
+    >>> cost[7] = 5
+    >>> found = best_subset(LinearModel(X, b), feature_cost=cost, budget=4)
+    >>> 7 in found.support, found.spent, found.budget
+    (False, 4.0, 4.0)
     """
     if not isinstance(objective, Model | Asked):
         raise InvalidInputError(
@@ -128,17 +148,30 @@ def best_subset(
         )
     if callback is not None and not callable(callback):
         raise InvalidInputError(f"callback must be a function of a record, got {callback!r}")
-    count = whole("k", k)
+    if (feature_cost is None) != (budget is None):
+        raise InvalidInputError("feature_cost and budget go together: give both, or neither")
+    if k is None and budget is None:
+        raise InvalidInputError("give k, how many features may be nonzero, or feature_cost and a budget")
+    if budget is not None and isinstance(objective, Asked):
+        raise InvalidInputError("feature_cost and budget are for data in memory, not for Dask, files or a device")
+    n_features = objective.dimension // objective.width
+    count = n_features - objective.exempt.size if k is None else whole("k", k)
     seconds = math.inf if time_limit is None else at_least_zero("time_limit", time_limit)
     most = math.inf if max_iter is None else whole("max_iter", max_iter)
     begin = None if start is None else _features("start", start, objective)
     problem = Problem(objective, MCP.from_threshold(1.0), count + 0.5, _weights(objective, keep), nonnegative)
+    costs = None
+    if feature_cost is not None:
+        costs = Costs.of(feature_cost, budget, n_features, objective.exempt, problem.exempt)
     watch = Watch(seconds, most, callback)
-    kind = DistantSearch if isinstance(objective, Asked) else Search if objective.curved else KinkedSearch
+    kind: Any = DistantSearch if isinstance(objective, Asked) else Search if objective.curved else KinkedSearch
+    more: dict[str, Any] = {} if costs is None else {"costs": costs}
 
     def identity() -> dict[str, str]:
         kept, signs = problem.exempt, problem.must_be_nonnegative()
-        held = {"keep": kept, "nonnegative": signs if np.any(signs) else None}
+        held: dict[str, object] = {"keep": kept, "nonnegative": signs if np.any(signs) else None}
+        if costs is not None:
+            held |= {"feature_cost": costs.cost, "budget": costs.budget}
         return identity_without_level(objective, k=count, tol=tol, prove=bool(prove), start=begin, **held)
 
     with (
@@ -149,10 +182,10 @@ def best_subset(
         arguments = (count, at_least_zero("tol", tol), bool(prove), watch, begin, journal)
         standardised = _standardised(objective) if kind is Search else None
         if standardised is None:
-            found = kind(problem, *arguments)()
+            found: Subset = (CostSearch if more and kind is Search else kind)(problem, *arguments, **more)()
         else:
-            assert isinstance(objective, LinearModel | ByClass)
-            found = Search(replace(problem, objective=standardised), *arguments, data=objective)()
+            smooth: Any = CostSearch if more else Search
+            found = smooth(replace(problem, objective=standardised), *arguments, data=objective, **more)()
         return replace(found, message=found.message + journal.advice) if found.status in CUT_SHORT else found
 
 

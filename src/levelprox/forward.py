@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,14 @@ Features = NDArray[np.intp]
 FEW = 5  # features, of which the first one taken in may decide too much
 
 
-def forward(swaps: Swaps, fit: Fit, most: int, without: int | None = None, shown: int = 0) -> Features:
+def forward(
+    swaps: Swaps,
+    fit: Fit,
+    most: int,
+    without: int | None = None,
+    shown: int = 0,
+    worth: Callable[[Vector, Features], Vector] | None = None,
+) -> Features:
     """Up to `most` features besides those of a fit, in the order in which they were taken in.
 
     The next one gains most by the second-order model, with the curvature of the fit that it began with: what is left of
@@ -33,6 +41,9 @@ def forward(swaps: Swaps, fit: Fit, most: int, without: int | None = None, shown
         A feature that is not to be taken in.
     shown : int
         How many features taken in make a fit that may be returned, should there be no time for a better one.
+    worth : callable, optional
+        Given what each feature gains and the features of the fit so far, returns by what to choose the next one: it
+        is taken in where this is above 0.
     """
     problem, z, base = swaps.problem, fit.margins, fit.features
     chosen, exchange = np.empty(0, np.intp), swaps.exchange(fit)
@@ -44,6 +55,8 @@ def forward(swaps: Swaps, fit: Fit, most: int, without: int | None = None, shown
         gain[chosen] = -np.inf
         if without is not None:
             gain[without] = -np.inf
+        if worth is not None:
+            gain = worth(gain, np.union1d(base, chosen).astype(np.intp))
         j = int(np.argmax(gain))
         if not gain[j] > 0:
             break

@@ -25,6 +25,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox.cost_search import CostSearch
+from levelprox.costs import Costs
 from levelprox.exact_refit import ExactFit, ExactRefits
 from levelprox.exchange import Exchange
 from levelprox.journal import Journal
@@ -35,7 +37,7 @@ from levelprox.pieces import pieces_of
 from levelprox.problem import Problem
 from levelprox.refit import Fit
 from levelprox.result import Status
-from levelprox.search import Search
+from levelprox.search import Search, in_words, spending
 from levelprox.subset import Additions, Exchanges, Subset, SubsetRecord
 from levelprox.swaps import known_as_arrays, known_of_arrays
 from levelprox.watch import Watch
@@ -75,6 +77,8 @@ class KinkedSearch:
         Features to begin with.
     journal : Journal
         Of what is found, to go on from.
+    costs : Costs, optional
+        What features cost, and the budget that every set must obey.
     """
 
     problem: Problem
@@ -84,6 +88,7 @@ class KinkedSearch:
     watch: Watch
     start: Features | None = None
     journal: Journal = field(default_factory=Journal)
+    costs: Costs | None = None
 
     def __call__(self) -> Subset:
         self.pieces = pieces_of(self.journal, self.as_state, self.take)
@@ -142,14 +147,15 @@ class KinkedSearch:
     def _search(self) -> None:
         self._check_time()
         everything = np.arange(self.problem.n_features)
-        if self.problem.counted(everything).size <= self.k:
+        if self.problem.counted(everything).size <= self.k and self._is_allowed(everything):
             self._keep(self._fitted_once(everything, self.best))
             self.multiplier = 0.0
             return
         if self.k > 0 and not self._is_perfect():
             self._begin_with(self.start)
             counted = self.problem.counted(everything)
-            if self.start is None and math.comb(counted.size, self.k) * self.problem.width <= _ENUMERATED:
+            every = self.start is None and self.costs is None
+            if every and math.comb(counted.size, self.k) * self.problem.width <= _ENUMERATED:
                 self._enumerate(counted)
             else:
                 self._search_with_envelopes()
@@ -165,11 +171,38 @@ class KinkedSearch:
             better, *figures = self.pieces.once(self._examine)
             if better is None:
                 self.examined, self.additions_examined, self.multiplier, self.addition = cast(Any, figures)
-                return
+                better = None if self.costs is None else self.pieces.once(self._spent_otherwise)
+                if better is None:
+                    return
             self._keep(better)
             if self._without_zeros(better).features.tobytes() in visited:
                 self._forget()
                 return
+
+    def _is_allowed(self, features: Features) -> bool:
+        """Whether the budget, if there is one, pays for a set."""
+        return self.costs is None or self.costs.allows(features.tolist())
+
+    def _spent_otherwise(self) -> ExactFit | None:
+        """The fit after a move of several features within the budget, where its ψ is lower."""
+        fit = self.best
+        assert isinstance(fit, ExactFit)
+        if self.start is not None or self._is_perfect() or not self.watch.may_exchange():
+            return None
+        if self.smooth is None:
+            self.smooth = self._with_envelope(_WIDTHS[-1])
+        search = self.smooth
+        assert isinstance(search, CostSearch)
+        near = search.swaps.fitted(fit.features, fit if self.standardised is None else None)
+        for way in search.ways(near):
+            features = search.after(near, way)
+            self._count(search)
+            if self.known.get(features.tobytes(), -math.inf) < fit.psi - _LOWER * fit.psi:
+                new = self._fitted(features, fit)
+                if self._is_lower(new, fit):
+                    self.watch.step += 1
+                    return new
+        return None
 
     def _enumerate(self, counted: Features) -> None:
         """Refit every set of k features."""
@@ -188,7 +221,7 @@ class KinkedSearch:
 
     def _begin_with(self, start: Features | None) -> None:
         """The features that are given, where they are not too many."""
-        if start is not None and self.problem.counted(start).size <= self.k:
+        if start is not None and self.problem.counted(start).size <= self.k and self._is_allowed(start):
             self._keep(self._fitted_once(np.union1d(start, self.problem.exempt).astype(np.intp), self.best))
 
     def as_state(self) -> dict[str, Any] | None:
@@ -222,6 +255,9 @@ class KinkedSearch:
                 self._count(search)
                 self._remember(fit)
                 yield self._of_data(fit)
+            while isinstance(search, CostSearch) and search.by_several():
+                self._count(search)
+                yield self._of_data(search.swaps.best)
             self._count(search)
             yield self._of_data(search.swaps.best)  # from where nothing is left to explain no exchange begins
         except TimeoutError:
@@ -253,7 +289,11 @@ class KinkedSearch:
             smooth = self.objective.with_loss(loss).over(cast(Matrix, columns.design))
         watch = Watch(self.watch.left(), self.watch.max_iter - self.watch.step, self._is_to_stop)
         problem, brief = replace(self.problem, objective=smooth), len(self.refits.parts) > _MANY_CLASSES
-        search = Search(problem, self.k, _ROUGH, False, watch, self.start, pieces=self.pieces, brief=brief)
+        arguments = (problem, self.k, _ROUGH, False, watch, self.start)
+        if self.costs is None:
+            search = Search(*arguments, pieces=self.pieces, brief=brief)
+        else:
+            search = CostSearch(*arguments, pieces=self.pieces, brief=brief, costs=self.costs)
         search.begin()
         return search
 
@@ -290,7 +330,7 @@ class KinkedSearch:
         outside = self._outside(fit)
         self._forget()
         if self._is_perfect():  # no set has a ψ below 0
-            return None, self._total(), outside.size, 0.0, None
+            return None, self._total(), self.additions_total, 0.0, None
         order, gains = self._promising(fit, outside)
         larger = dict[int, ExactFit]()
         better = self._added(fit, outside[order], larger)
@@ -302,14 +342,22 @@ class KinkedSearch:
         """Add each of the first candidates; return the best result where there is room for it and ψ falls."""
         room = self.problem.counted(fit.features).size < self.k
         most = int(min(_ADDITIONS, max(_LEAST, self._refits_left())))
-        candidates = candidates if self.prove or room else candidates[:most]
+        affordable = np.ones(self.problem.n_features, np.bool_)
+        if self.costs is not None:  # a feature that the budget does not pay for may take the place of another
+            affordable = self.costs.affordable(fit.features)
+            highest = max([-1.0, self.costs.room(fit.features.tolist()), *self._rooms(fit)])
+            candidates = candidates[self.costs.cost[candidates] <= highest]
+            needed = self.prove | (room & affordable[candidates])
+            candidates = candidates[needed | (np.arange(candidates.size) < most)]
+        elif not (self.prove or room):
+            candidates = candidates[:most]
         best: ExactFit | None = None
         self.multiplier = 0.0
         for tried, j in enumerate(candidates.tolist()):
             self.watch.done = tried / (2 * candidates.size)
             new = self._fitted(np.union1d(fit.features, [j]).astype(np.intp), fit)
-            self.additions_examined += new.error <= self.resolution
-            if fit.psi - new.psi > self.multiplier and self._is_lower(new, fit):
+            self.additions_examined += bool(affordable[j]) and new.error <= self.resolution
+            if affordable[j] and fit.psi - new.psi > self.multiplier and self._is_lower(new, fit):
                 self.multiplier, self.addition, best = fit.psi - new.psi, j, new
             larger[j] = replace(new, margins=np.empty(0), slopes=())
             if room and best is not None and tried + 1 >= most:
@@ -321,12 +369,14 @@ class KinkedSearch:
     ) -> ExactFit | None:
         """Exchange one feature for another, the most promising ones first; return the first result whose ψ is lower."""
         left = list[tuple[float, int, int]]()
-        places = self._droppable(fit)
+        places, rooms = self._droppable(fit), self._rooms(fit)
         enough = fit.psi - _LOWER * fit.psi
         for column, j in enumerate(outside.tolist()):
             if j in larger:
                 least = larger[j].psi - larger[j].error + np.delete(larger[j].removal, self._place(larger[j], j))
                 for row, i in enumerate(places):
+                    if self.costs is not None and self.costs.cost[j] > rooms[row]:
+                        continue
                     if least[i] >= enough:
                         self.examined += 1
                     else:
@@ -381,6 +431,13 @@ class KinkedSearch:
         """Return the places of the features of a fit that count."""
         return np.flatnonzero(np.isin(fit.features, self.problem.exempt, invert=True)).tolist()
 
+    def _rooms(self, fit: Fit) -> list[float]:
+        """Return what a feature may cost that takes the place of each that may be left out; inf without a budget."""
+        costs, places = self.costs, self._droppable(fit)
+        if costs is None:
+            return [math.inf] * len(places)
+        return [costs.room(np.delete(fit.features, i).tolist()) for i in places]
+
     def _place(self, fit: Fit, j: int) -> int:
         return int(np.searchsorted(fit.features, j))
 
@@ -431,12 +488,16 @@ class KinkedSearch:
         return self.best.rounding if isinstance(self.best, ExactFit) else 0.0
 
     def _total(self) -> int:
+        if self.costs is not None:
+            return self.costs.count_exchanges(self.best.features, self.problem.counted(self.best.features))
         inside = self.problem.counted(self.best.features).size
         return inside * self.additions_total
 
     @property
     def additions_total(self) -> int:
-        """How many features can be added to the best set."""
+        """How many features can be added to the best set; within the budget, if there is one."""
+        if self.costs is not None:
+            return int(np.count_nonzero(self.costs.affordable(self.best.features)))
         return self._outside(self.best).size
 
     def _check_time(self) -> None:
@@ -459,8 +520,13 @@ class KinkedSearch:
         recomputed = self.watch.recomputed(ended, fit.psi, figures if self.null.examined else None)
         ended, psi, stationarity, unknown = recomputed
         support = problem.counted(np.flatnonzero(problem.sizes(x)))
-        exchanges = Exchanges(self.examined, self._total())
-        summary = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}{unknown}"
+        if self.costs is not None and not np.array_equal(support, problem.counted(fit.features)):
+            self.best = replace(fit, features=np.union1d(support, problem.exempt).astype(np.intp))
+            self._forget()  # what is shown is of another set
+            multiplier, addition = self.multiplier, self.addition
+        exchanges = Exchanges(self.examined, self._total(), within_budget=self.costs is not None)
+        used = in_words(support, problem, self.k, self.costs)
+        summary = f"{used}, psi = {psi:.6g}; {exchanges}{unknown}"
         status, message = self.watch.conclude(ended, summary, self.objective, x, stationarity, self.tol)
         return Subset(
             x,
@@ -478,4 +544,5 @@ class KinkedSearch:
             self.watch.elapsed,
             tuple(self.watch.history),
             None if math.isnan(multiplier) else Additions(self.additions_examined, self.additions_total),
+            *spending(support, self.costs),
         )

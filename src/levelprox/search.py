@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from levelprox.constraints import MCP
 from levelprox.continuation import continued, is_expensive
+from levelprox.costs import Costs
 from levelprox.exchange import costs
 from levelprox.forward import FEW, forward
 from levelprox.journal import Journal
@@ -223,7 +224,7 @@ class Search:
     def _found_by(self, convex: Model) -> Fit:
         """The best fit over the features of the answer for a convex loss."""
         watch = Watch(self.watch.left(), self.watch.max_iter - self.watch.step, lambda record: self.watch.left() <= 0)
-        search = Search(replace(self.problem, objective=convex), self.k, self.tol, False, watch)
+        search = self._for(convex, watch)
         search.begin()
         for _ in search.sets():
             pass
@@ -233,6 +234,10 @@ class Search:
         self.swaps.n_refits += search.swaps.n_refits
         found = search.swaps.best
         return self._along_its_ray(found, self.swaps.fitted(found.features, found))
+
+    def _for(self, objective: Model, watch: Watch) -> Search:
+        """Return the same search for another ψ."""
+        return Search(replace(self.problem, objective=objective), self.k, self.tol, False, watch)
 
     def _along_its_ray(self, ray: Fit, best: Fit) -> Fit:
         """The best fit over the same features from any point of a ray, where ψ may fall for ever along it.
@@ -386,8 +391,13 @@ class Search:
         if not unknown and psi > fit.psi + rounding:  # x does not attain ψ of the fit: claims of the fit do not hold
             examined = 0
             addition = None if addition is None else replace(addition, examined=0)
-        exchanges = Exchanges(examined, self.swaps.total(fit), local=self.objective.convex_start is not None)
-        summary = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}{unknown}"
+        if self.swaps.costs is not None and not np.array_equal(support, self.problem.counted(fit.features)):
+            fit = replace(fit, features=self._with_exempt(support))  # what is shown is of another set
+            examined, addition = 0, None
+        total, local = self.swaps.total(fit), self.objective.convex_start is not None
+        exchanges = Exchanges(examined, total, local=local, within_budget=self.swaps.costs is not None)
+        used = in_words(support, self.problem, self.k, self.swaps.costs)
+        summary = f"{used}, psi = {psi:.6g}; {exchanges}{unknown}"
         status, message = self.watch.conclude(ended, summary, objective, x, stationarity, self.tol)
         return Subset(
             x,
@@ -405,4 +415,20 @@ class Search:
             self.watch.elapsed,
             tuple(self.watch.history),
             None if addition is None else Additions(addition.examined, addition.total),
+            *spending(support, self.swaps.costs),
         )
+
+
+def in_words(support: Features, problem: Problem, k: int, costs: Costs | None) -> str:
+    """Return how much of what is allowed a set uses."""
+    if costs is None:
+        return f"{support.size} features of at most {k}"
+    count = "1 feature" if support.size == 1 else f"{support.size} features"
+    if k < problem.n_features - problem.exempt.size:
+        count += f" of at most {k}"
+    return f"{count} at a cost of {costs.spent(support.tolist()):.6g} of at most {costs.budget:.6g}"
+
+
+def spending(support: Features, costs: Costs | None) -> tuple[float | None, float | None]:
+    """Return what a set costs, and the budget, where there is one."""
+    return (None, None) if costs is None else (costs.spent(support.tolist()), costs.budget)

@@ -28,11 +28,14 @@ class Exchanges:
         All there are: features in the set times features outside.
     local : bool
         Whether ψ is not convex: then sets were refitted from a few starts, and may have a lower minimum elsewhere.
+    within_budget : bool
+        Whether only those exchanges count whose sets cost no more than a budget.
     """
 
     examined: int
     total: int
     local: bool = False
+    within_budget: bool = False
 
     @property
     def proved(self) -> bool:
@@ -43,12 +46,14 @@ class Exchanges:
         return self.examined == self.total
 
     def __str__(self) -> str:
+        within = " within the budget" if self.within_budget else ""
         if not self.total:
-            return "there is no exchange of one feature for another"
+            return f"there is no exchange of one feature for another{within}"
         if not self.examined:
-            return "exchanges of one feature for another were not examined"
+            return f"exchanges of one feature for another{within} were not examined"
         which = f"any of the {self.total}" if self.proved else f"any of the {self.examined} examined of {self.total}"
-        return f"not improved by {'local refits of ' if self.local else ''}{which} exchanges of one feature for another"
+        local = "local refits of " if self.local else ""
+        return f"not improved by {local}{which} exchanges of one feature for another{within}"
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,9 @@ class SubsetCertificate:
         That feature; None where there is none that gains.
     additions : Additions or None
         How many features were examined for it; None where that is not recorded.
+    spent, budget : float or None
+        What the features cost, and what they may cost together; None where features have no costs. Then exchanges and
+        additions are those that the budget allows.
     """
 
     psi: float
@@ -105,6 +113,8 @@ class SubsetCertificate:
     multiplier: float
     addition: int | None
     additions: Additions | None = None
+    spent: float | None = None
+    budget: float | None = None
 
     @property
     def examined(self) -> bool:
@@ -114,6 +124,8 @@ class SubsetCertificate:
     def as_dict(self) -> dict[str, Any]:
         """Return every figure, for JSON."""
         figures = {**asdict(self), "exchanges": {**asdict(self.exchanges), "proved": self.exchanges.proved}}
+        if self.budget is None:  # as it was before there were costs
+            del figures["spent"], figures["budget"], figures["exchanges"]["within_budget"]
         if self.additions is not None:
             figures["additions"]["proved"] = self.additions.proved
         return figures
@@ -123,6 +135,8 @@ class SubsetCertificate:
         """What one more feature gains, in words."""
         if math.isnan(self.multiplier):
             return "not examined"
+        if self.budget is not None and self.additions is not None and not self.additions.total:
+            return "nothing: the budget allows no further feature"
         gain = "nothing" if self.addition is None else f"{self.multiplier:.6g}, feature {self.addition}"
         gain += " by local refits" if self.exchanges.local else ""
         if self.additions is None or self.additions.proved:
@@ -133,6 +147,7 @@ class SubsetCertificate:
         rows = [
             ("objective ψ(x)", f"{self.psi:.10g}"),
             ("features ≤ k", f"{self.n_nonzero} ≤ {self.k}"),
+            *([] if self.budget is None else [("cost ≤ budget", f"{self.spent:.10g} ≤ {self.budget:.10g}")]),
             ("stationarity (scaled)", f"{self.stationarity:.2e}" if self.examined else "not known: there was no time"),
             ("one for another", str(self.exchanges)),
             ("one more would gain", self.gain),
@@ -211,6 +226,9 @@ class Subset:
         The last times the best fit improved, at most 1000 of them.
     additions : Additions or None
         How many features were examined for the best single addition; None where a limit ended the search before.
+    spent, budget : float or None
+        What the features of the support cost (the exact sum, rounded to the nearest float64), and what they may cost
+        together; None where features have no costs. Then exchanges and additions are those that the budget allows.
     """
 
     x: Vector
@@ -228,6 +246,8 @@ class Subset:
     wall_s: float = 0.0
     history: tuple[SubsetRecord, ...] = ()
     additions: Additions | None = None
+    spent: float | None = None
+    budget: float | None = None
 
     @property
     def success(self) -> bool:
@@ -246,6 +266,8 @@ class Subset:
             self.multiplier,
             self.addition,
             self.additions,
+            self.spent,
+            self.budget,
         )
 
     def __repr__(self) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
+from levelprox.costs import Costs
 from levelprox.exchange import Exchange, condition, least_costs
 from levelprox.null_fit import NullFit
 from levelprox.objectives import LinearModel, Model
@@ -102,6 +103,8 @@ class Swaps:
         Who is told, and how many exchanges may be taken; nobody, and any number, until another is set.
     pieces : Pieces
         How pieces of work are done; just so, until others are set.
+    costs : Costs or None
+        What features cost, and the budget that every set must obey, where there is one.
     """
 
     def __init__(
@@ -119,6 +122,7 @@ class Swaps:
         self.tolerance, self.how, self.prove, self.tries = tolerance, how, prove, tries
         self.watch: Watch = Watch()
         self.pieces: Pieces = Directly()
+        self.costs: Costs | None = None
         self.rough = start
         self.refits = Refits(problem, how)
         self.n_grad = self.n_refits = 0
@@ -179,6 +183,8 @@ class Swaps:
         for leaves, enters in self._promising(fit):
             if leaves not in fit.features or enters in fit.features:
                 continue
+            if self.costs is not None and not self.costs.allows({*fit.features.tolist(), enters} - {leaves}):
+                continue  # the budget pays for it no longer
             if self.has_spent_its_work() or not self.watch.may_exchange():
                 return fit, True
             new = self._exchanged(fit, leaves, enters)
@@ -211,7 +217,9 @@ class Swaps:
         exchange = self.exchange(fit)
         found: list[tuple[float, int, int]] = []
         for i in exchange.droppable:
-            gain = exchange.gains(i)
+            gain, affordable = exchange.gains(i), self.affordable(fit, i)
+            if affordable is not None:
+                gain[~affordable] = -np.inf
             most = min(TRIES, gain.size)
             top, allowed = np.argpartition(gain, -most)[-most:], self._allowance(exchange, i, fit)
             found += [(-float(gain[j]), int(fit.features[i]), int(j)) for j in top if gain[j] > allowed]
@@ -278,12 +286,15 @@ class Swaps:
         ruled_out = 0
         for i in exchange.droppable:
             gain = exchange.gains(i)
-            left = exchange.outside
+            left, affordable = exchange.outside, self.affordable(fit, i)
+            newcomers = self.problem.n_features - fit.features.size
+            if affordable is not None:
+                left, newcomers = left & affordable, int(np.count_nonzero(affordable))
             if self._estimates_are_exact():
                 left = left & (exchange.exact_gains(i) > self.threshold(fit))
             elif self.has_bounds():
                 left = left & (exchange.bounds(i, magnitudes, self.objective.concordance) > self.threshold(fit))
-            ruled_out += self.problem.n_features - fit.features.size - int(np.count_nonzero(left))
+            ruled_out += newcomers - int(np.count_nonzero(left))
             j = np.flatnonzero(left)
             j = j if few else j[np.argsort(-gain[j], kind="stable")[:_TOP]]
             found.append((gain[j], np.full(j.size, i, np.intp), j))
@@ -311,11 +322,13 @@ class Swaps:
         """Return what one more feature gains.
 
         Features are refitted in the order of their bounds, until no bound of another is above the best gain, or the
-        refits are more work than is worth it.
+        refits are more work than is worth it. Under a budget only features count that what is left of it pays for.
         """
         fit = self.best
         outside = self._outside(fit)
-        total = self.problem.n_features - fit.features.size
+        total, affordable = self.problem.n_features - fit.features.size, self.affordable(fit)
+        if affordable is not None:
+            outside, total = outside & affordable, int(np.count_nonzero(affordable))
         zero = total - int(np.count_nonzero(outside))  # columns of zeros gain nothing
         if self.is_perfect(fit) or not np.any(outside):
             return Addition(0.0, None, total if self._is_at_infimum(fit) or not np.any(outside) else zero, total)
@@ -324,6 +337,7 @@ class Swaps:
         bound = np.where(outside, np.inf, -np.inf)
         if self._estimates_are_exact() or self.has_bounds():
             bound = exchange.addition_bounds(self.magnitudes, self.objective.concordance)
+            bound = bound if affordable is None else np.where(outside, bound, -np.inf)
         best: tuple[float, int | None] = (0.0, None)
         shown = zero
         order = np.lexsort((-estimate, -bound))[: total - zero]
@@ -527,7 +541,21 @@ class Swaps:
         """Return whether ψ of a perfect fit is next to nothing at x itself, and not only farther out along x."""
         return fit.psi - self.least <= max(_CLOSE * self.null.psi, min(self.threshold(fit), _VAGUE * self.null.psi))
 
+    def affordable(self, fit: Fit, i: int | None = None) -> NDArray[np.bool_] | None:
+        """Return which features outside a fit its budget allows, in place of the i-th one or besides all of them.
+
+        None where there is no budget.
+        """
+        if self.costs is None:
+            return None
+        mask = self.costs.affordable(fit.features if i is None else np.delete(fit.features, i))
+        mask[fit.features] = False
+        return mask
+
     def total(self, fit: Fit) -> int:
+        """Return how many exchanges there are; under a budget, those that it allows."""
+        if self.costs is not None:
+            return self.costs.count_exchanges(fit.features, self.problem.counted(fit.features))
         inside = self.problem.counted(fit.features).size
         return inside * (self.problem.n_features - self.problem.exempt.size - inside)
 

@@ -24,6 +24,8 @@ def fit(
     target: options.Target = None,
     features: options.Features = None,
     level: options.Level = None,
+    feature_cost: options.FeatureCost = None,
+    budget: options.BudgetOption = None,
     cv: Annotated[
         int | None, typer.Option(min=2, metavar="FOLDS", rich_help_panel=MODEL, help="Choose the budget by folds.")
     ] = None,
@@ -90,7 +92,8 @@ def fit(
 
     [bold]levelprox fit train.csv --target price --features 5 --out model.levelprox[/bold]
 
-    At most K features (--features), or g(x) ≤ η (--level). With --cv the budget is chosen from several. Without
+    At most K features (--features), features that cost at most so much (--feature-cost with --budget), or g(x) ≤ η
+    (--level). With --cv the budget is chosen from several. Without
     either: one feature for every ten samples (of the rarest class), at most 10; with --cv from 0 to 30. Every figure is
     recomputed from the data. Ctrl-C keeps the best model so far.
     """
@@ -99,6 +102,8 @@ def fit(
         level,
         loss,
         constraint,
+        feature_cost,
+        budget,
         task=task,
         standardize=standardize,
         intercept=intercept,
@@ -111,9 +116,15 @@ def fit(
     )
     state = Checkpointing(checkpoint, checkpoint_every, resume, restart)
     place = Place(stream, dask, chunked, device, threads_)
+    if cv is None and settings.budget is not None and len(settings.budget) > 1:
+        raise UsageError("several numbers of --budget are for --cv, which chooses")
     if cv is None and not settings.single:
         raise UsageError("several budgets are for --cv, which chooses, or for levelprox path, which shows all")
+    if budget is not None and settings.features is not None and len(settings.features) > 1:
+        raise UsageError("with --budget give one number of --features, or none")
     place.check(cv, checkpoint, report)
+    if budget is not None and place.is_elsewhere:
+        raise UsageError("--budget needs the data in memory: no --stream, --dask, --chunked or --device")
     if not (place.takes_folders and data.is_dir()):
         files.check_input(data)
     if test is not None:

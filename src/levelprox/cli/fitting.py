@@ -117,7 +117,8 @@ class Fitting:
 
     def _say_budget(self, model: Any, y: Any, weight: Any, width: int) -> None:
         """Which budget is taken where none is given, and why; y may be the labels, if the weights are theirs."""
-        if self.settings.features is not None or self.settings.level is not None or self.settings.quiet:
+        given = self.settings.features, self.settings.level, self.settings.budget
+        if any(one is not None for one in given) or self.settings.quiet:
             return
         if self.cv is not None:
             grid = ", ".join(f"{budget.value:g}" for budget in model._grid(y.size, width))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Annotated
 import typer
 
 from levelprox.cli.exits import UsageError
+from levelprox.cli.files import reading
 
 #: Panels of the help.
 DATA, MODEL, LIMITS, OUTPUT = "Data", "Model", "Limits", "Output"
@@ -65,6 +67,56 @@ def levels(text: str) -> list[float]:
     if not all(0 <= level < math.inf for level in found):
         raise UsageError(f"--level: {text!r} is no level: g(x) is at least 0, and a budget is finite")
     return found
+
+
+def budgets(text: str) -> list[float]:
+    """Budgets of costs: "12.5" or "5,10,20"."""
+    try:
+        found = sorted({float(number) for number in text.split(",")})
+    except ValueError:
+        raise UsageError(f"--budget: {text!r} is no budget; give a number, or several: 5,10,20") from None
+    if not all(0 <= budget < math.inf for budget in found):
+        raise UsageError(f"--budget: {text!r} is no budget: costs are at least 0, and a budget is finite")
+    return found
+
+
+def feature_costs(text: str) -> dict[str, float]:
+    """What features cost: "age=1,scan=250", or a file with a line "name,cost" for each; the first may be titles."""
+    if "=" in text:
+        return _costs(part.rpartition("=")[::2] for part in text.split(","))
+    path = Path(text)
+    try:
+        with reading(path), open(path, encoding="utf-8-sig", newline="") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"--feature-cost: {path} is no text of names and costs: {error}") from None
+    if any(len(row) != 2 for row in rows):
+        place = next(i for i, row in enumerate(rows, 1) if len(row) != 2)
+        raise UsageError(f"--feature-cost: {path}, row {place}: a name and a cost are wanted, with a comma between")
+    titles = bool(rows) and not _is_number(rows[0][1])
+    return _costs((name, cost) for name, cost in rows[titles:])
+
+
+def _costs(pairs: Iterable[Sequence[str]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, cost in pairs:
+        name = name.strip()
+        if not name or not _is_number(cost) or not 0 <= float(cost) < math.inf:
+            raise UsageError(
+                f"--feature-cost: {cost!r} is no cost of {name!r}; give NAME=COST,… or a file of NAME,COST lines"
+            )
+        if name in found:
+            raise UsageError(f"--feature-cost: {name!r} has two costs")
+        found[name] = float(cost)
+    return found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def loss(text: str) -> str:
@@ -162,6 +214,21 @@ Features = Annotated[
 Level = Annotated[
     str | None,
     typer.Option(metavar="ETA", rich_help_panel=MODEL, help="Or g(x) ≤ η: 2.5; several: 0.5,1,2.5."),
+]
+FeatureCost = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COSTS", rich_help_panel=MODEL, help="What features cost: age=1,scan=250, or a file of NAME,COST lines."
+    ),
+]
+BudgetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--budget",
+        metavar="COST",
+        rich_help_panel=MODEL,
+        help="With --feature-cost: what the features may cost together; several, with --cv: 5,10,20.",
+    ),
 ]
 TaskOption = Annotated[
     Task | None, typer.Option("--task", rich_help_panel=MODEL, help="By default guessed from the loss or the target.")

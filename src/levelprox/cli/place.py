@@ -55,6 +55,11 @@ class Place:
             raise UsageError("--device needs torch: pip install 'levelprox[gpu]'")
 
     @property
+    def is_elsewhere(self) -> bool:
+        """Whether data are not in memory as a whole, or are moved to a device."""
+        return self.stream is not None or self.dask is not None or self.chunked or self.device is not None
+
+    @property
     def takes_folders(self) -> bool:
         """Whether data may be a folder of files."""
         return self.dask is not None or self.chunked

@@ -35,10 +35,24 @@ class Settings:
     seed: int | None
     quiet: bool
     verbose: bool
+    feature_cost: dict[str, float] | None = None
+    budget: list[float] | None = None
 
     @staticmethod
-    def of(features: str | None, level: str | None, loss: str | None, constraint: str | None, **more: Any) -> Settings:
+    def of(
+        features: str | None,
+        level: str | None,
+        loss: str | None,
+        constraint: str | None,
+        feature_cost: str | None = None,
+        budget: str | None = None,
+        **more: Any,
+    ) -> Settings:
         """The settings from the words of a command; options that do not go together are refused."""
+        if (feature_cost is None) != (budget is None):
+            raise UsageError("--feature-cost and --budget go together: give both, or neither")
+        if budget is not None and level is not None:
+            raise UsageError("--budget is for whole features: give --features or neither, not --level")
         if features is not None and level is not None:
             raise UsageError("give --features or --level, not both")
         if constraint is not None and level is None:
@@ -50,13 +64,15 @@ class Settings:
             features=None if features is None else options.counts(features),
             level=None if level is None else options.levels(level),
             constraint=None if constraint is None else options.constraint(constraint),
+            feature_cost=None if feature_cost is None else options.feature_costs(feature_cost),
+            budget=None if budget is None else options.budgets(budget),
             **more,
         )
 
     @property
     def single(self) -> bool:
         """Whether there is one budget, or none given."""
-        return len(self.features or self.level or [0]) == 1
+        return len(self.budget or self.features or self.level or [0]) == 1
 
     def estimator(self, task: Task, *, cv: int | None = None, **more: Any) -> Any:
         """The estimator that does what is asked; with `cv`, the one that chooses."""
@@ -70,8 +86,10 @@ class Settings:
         }
         wanted = {
             "loss": None if self.loss is None else _loss(self.loss),
-            "n_features": self._budget(self.features, cv),
+            "n_features": self._budget(self.features, cv if self.budget is None else None),
             "level": self._budget(self.level, cv),
+            "feature_cost": self.feature_cost,
+            "budget": self._budget(self.budget, cv),
             "constraint": self.constraint,
             "cv": cv,
             "random_state": self.seed,

@@ -57,6 +57,8 @@ def as_document(model: Any) -> dict[str, Any]:
 
 def _budget(model: Any) -> dict[str, Any]:
     at_most = "level" if hasattr(model, "constraint_") else "n_features"
+    if hasattr(model, "budget_"):
+        return {"n_features": int(model.level_), "budget": model.budget_}
     return {at_most: model.level_ if at_most == "level" else int(model.level_)}
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone, is_classifier
 
+from levelprox.errors import InvalidInputError
 from levelprox.estimators.task import Budget, Task, budgets_of
 
 _MOST, _LEVELS = 30, 20  # numbers of features, levels tried where none are given
@@ -31,6 +32,10 @@ class Along:
         model: Any = self._single()
         data, target = model._read(X, y, **({} if is_classifier(model) else {"y_numeric": True}))
         weight = model._weights(sample_weight, data.shape[0])
+        if model.feature_cost is not None and (n_features is not None or level is not None):
+            raise InvalidInputError(
+                "the model has a budget of costs, and so have those beside it: neither n_features nor level"
+            )
         budgets = budgets_of(n_features, level) or self._budgets(*data.shape)
         task: Task = model._task(data, target, weight, budgets[0], **more)
         fits = []
@@ -46,11 +51,17 @@ class Along:
     def _budgets(self, n: int, d: int) -> list[Budget]:
         """Where none are given: up to what the estimator asks for."""
         asked = self._budget(n)
+        if asked.cost is not None:
+            costs = np.unique(np.linspace(0, asked.cost, _LEVELS + 1)).tolist()
+            most = d if self.n_features is None else asked.features
+            return [Budget(features=most, cost=cost) for cost in costs]
         if asked.level is not None:
             return [Budget(level=level) for level in np.unique(np.linspace(0, asked.level, _LEVELS + 1)[1:]).tolist()]
         most = min(int(asked.value), d)
         counts = np.unique(np.linspace(0, most, min(most, _MOST) + 1).astype(np.int64))
         return [Budget(features=k) for k in counts.tolist()]
+
+    n_features: Any
 
     @abstractmethod
     def _budget(self, n: float) -> Budget: ...

@@ -22,13 +22,14 @@ from levelprox.estimators.along import Along
 from levelprox.estimators.automatic_ridge import automatic_ridge
 from levelprox.estimators.border import Border
 from levelprox.estimators.elsewhere import Elsewhere, check_in_memory, where_it_is
+from levelprox.estimators.feature_costs import costs_of
 from levelprox.estimators.named_constraints import constraint_of
 from levelprox.estimators.notebook_card import NotebookCard
 from levelprox.estimators.reading import READING, naming_the_place, warn_of_rounding
 from levelprox.estimators.saving import Saving
 from levelprox.estimators.selector import Selector, selects
 from levelprox.estimators.sklearn_callbacks import CallbackSupportMixin
-from levelprox.estimators.task import Budget, Solution, Task
+from levelprox.estimators.task import Budget, Solution, Task, cost_budgets
 from levelprox.estimators.watching import watching
 from levelprox.fingerprint import fingerprint
 from levelprox.limits import limited
@@ -66,6 +67,11 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
             raise InvalidInputError(
                 f"give either n_features or level, not both; got n_features={self.n_features!r}, level={self.level!r}"
             )
+        costs = cost_budgets(self.budget, self.feature_cost, self.n_features, self.level, self._most())
+        if costs:
+            if len(costs) > 1:
+                raise InvalidInputError(f"budget must be one number, got {self.budget!r}; the CV twin chooses")
+            return costs[0]
         if self.level is None:
             by_rule = int(max(1, min(n / SAMPLES_FOR_A_FEATURE, DEFAULT_FEATURES)))
             return Budget(features=by_rule if self.n_features is None else whole("n_features", self.n_features))
@@ -75,6 +81,17 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         if math.isinf(level):
             raise InvalidInputError("level must be finite, got inf; without a budget, set n_features to X.shape[1]")
         return Budget(level=level)
+
+    def _most(self) -> int:
+        """How many features there are, once that is known."""
+        return int(getattr(self, "n_features_in_", 0))
+
+    def _costs(self, d: int, weight: Vector | None) -> Vector:
+        """What each of d features costs; 0 for those that are kept."""
+        kept = np.empty(0, np.intp) if weight is None else np.flatnonzero(weight == 0)
+        costs = costs_of(self.feature_cost, d, getattr(self, "feature_names_in_", None), kept)
+        costs[kept] = 0.0
+        return costs
 
     def _check_for(self, budget: Budget) -> None:
         """Refuse parameters that would have no effect."""
@@ -160,11 +177,13 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
             raise InvalidInputError(
                 f"positive=True is for models with one coefficient for each feature, not for {border.width} classes"
             )
+        weight = self._feature_weight(budget, border.scale.size)
         task = Task(
             objective=objective,
             border=border,
             constraint=constraint,
-            feature_weight=self._feature_weight(budget, border.scale.size),
+            feature_weight=weight,
+            feature_cost=None if budget.cost is None else self._costs(border.scale.size, weight),
             positive=positive,
             tol=at_least_zero("tol", self.tol),
             max_iter=whole("max_iter", self.max_iter),
@@ -235,8 +254,12 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         self.scale_ = task.border.scale
         self.certificate_ = solution.certificate
         self.multiplier_ = solution.multiplier
-        self.level_ = budget.value
+        self.level_ = budget.at_most
         self.ridge_ = solution.ridge
+        for name in ("budget_", "feature_cost_"):
+            self.__dict__.pop(name, None)
+        if budget.cost is not None:
+            self.budget_, self.feature_cost_ = budget.cost, task.feature_cost
         self.status_ = solution.status
         self.message_ = solution.message
         self.n_iter_ = solution.n_iter

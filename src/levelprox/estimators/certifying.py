@@ -5,6 +5,7 @@ intercept and scale_ are the model's; ψ, its gradient, the null fit and the col
 
     ψ, scale of ∇ψ      within 1e-9 of themselves (and 1e-12 of ψ without features)
     g, level, features  g ≤ level and at most k exactly; g within 1e-9 of the level
+    costs               no more than the budget, by exact sums
     KKT, stationarity   no more than claimed, but for 1e-9 and what rounding coef_ and intercept_ does to the margins
     multiplier          within 1000 times that, of itself; 1e-3 where the loss has kinks; complementarity likewise
     gain of one more    within 1e-6 of ψ, and no other feature that is refitted gains more than that above it

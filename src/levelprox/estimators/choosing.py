@@ -31,7 +31,7 @@ from levelprox.estimators.choosing_elsewhere import ChoosingElsewhere
 from levelprox.estimators.information import CRITERIA, check_likelihood, comparable, deviance, price
 from levelprox.estimators.ranking import Ranking
 from levelprox.estimators.scored import LABELS, Samples, Scored, Share, fit_all, score_fold
-from levelprox.estimators.task import Budget, Task, budgets_of
+from levelprox.estimators.task import Budget, Task, budgets_of, cost_budgets
 from levelprox.estimators.watching import counting
 from levelprox.identity import hashed, identity_without_level
 from levelprox.journal import Journal, keeping
@@ -100,7 +100,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
     def _set_choice(self, budgets: list[Budget], results: dict[str, NDArray[Any]], best: int) -> None:
         self.cv_results_ = results
         self.best_index_ = best
-        name = "n_features" if budgets[0].features is not None else "level"
+        name = budgets[0].name
         self.best_params_ = {name: results[name][best].item()}
         by = self.criterion
         if by == "cv":
@@ -120,6 +120,8 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         last = len(self.cv_results_[name]) - 1
         if last == 0 or self.best_index_ < last or (name == "n_features" and value >= d):
             return
+        if name == "budget" and math.fsum(self._costs(d, self._feature_weight(Budget(features=d), d))) <= value:
+            return  # it pays for all features
         advice = f"A larger one may be better: give a wider grid by {name}"
         if self.criterion != "cv":
             advice += (
@@ -133,7 +135,9 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
     def _grid(self, n: float, d: int) -> list[Budget]:
         """The candidates for n samples of d features in ascending order, each once."""
         most = min(d, max(n / SAMPLES_FOR_A_FEATURE, 1)) if self.criterion != "cv" else d
-        return budgets_of(self.n_features, self.level) or [Budget(features=k) for k in DEFAULT_GRID if k <= most]
+        costs = cost_budgets(self.budget, self.feature_cost, self.n_features, self.level, d)
+        given = costs or budgets_of(self.n_features, self.level)
+        return given or [Budget(features=k) for k in DEFAULT_GRID if k <= most]
 
     # --- by folds
 
@@ -381,9 +385,13 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
     def _single(self) -> Any:
         """The estimator for one budget, with the same parameters."""
         kind = type(self)._single_type
-        own = {"n_features", "level", "verbose", "callback", "checkpoint", "resume"}
+        own = {"n_features", "level", "budget", "verbose", "callback", "checkpoint", "resume"}
         shared = (set(kind._get_param_names()) & set(self._get_param_names())) - own
-        return kind(**{name: getattr(self, name) for name in shared})
+        given = {name: getattr(self, name) for name in shared}
+        if self.feature_cost is not None and hasattr(self, "n_features_in_"):  # names are those of all data
+            d = self.n_features_in_
+            given["feature_cost"] = self._costs(d, self._feature_weight(Budget(features=d), d))
+        return kind(**given)
 
 
 def _until_the_limit(n_jobs: int | None, work: Iterator[Any]) -> Iterator[list[Scored]]:
@@ -425,7 +433,7 @@ def _rows_of(params: dict[str, Any], rows: NDArray[np.intp]) -> dict[str, Any]:
 
 def _names(budgets: list[Budget], which: NDArray[np.bool_]) -> str:
     """Some of the budgets, as they are called in messages."""
-    name = "level" if budgets[0].features is None else "n_features"
+    name = budgets[0].name
     values = [f"{budget.value:g}" for budget, here in zip(budgets, which, strict=True) if here]
     return f"{name} {values[0]}" if len(values) == 1 else f"{name} {', '.join(values[:-1])} and {values[-1]}"
 
@@ -436,6 +444,6 @@ def _listed(numbers: NDArray[Any]) -> str:
 
 def _values(budgets: list[Budget]) -> dict[str, NDArray[Any]]:
     """The grid, by its name."""
-    if budgets[0].features is None:
-        return {"level": np.array([budget.value for budget in budgets])}
+    if budgets[0].name != "n_features":
+        return {budgets[0].name: np.array([budget.value for budget in budgets])}
     return {"n_features": np.array([budget.features for budget in budgets])}

@@ -86,6 +86,10 @@ class Elsewhere:
 
     def _source(self: Any, X: Any, y: Any, weight: Any, offset: Any) -> Source:
         """The samples, and what is known of their features before any is looked at."""
+        if self.budget is not None or self.feature_cost is not None:
+            raise InvalidInputError(
+                "feature_cost and budget are for data in memory, not for Dask, files or a device; n_features is"
+            )
         names, on_host = None, not is_elsewhere(X)
         if self.device is not None:
             X, names = self._moved(X)

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from levelprox.certificate import Certificate
 from levelprox.constraints import CONSTRAINT_TYPES, Custom, Widened
 from levelprox.errors import FileFormatError, InvalidInputError
+from levelprox.estimators.feature_costs import by_name
 from levelprox.estimators.soundness import FITTED
 from levelprox.fingerprint import Fingerprint
 from levelprox.io import container, plain
@@ -133,7 +134,8 @@ def _parameters(model: Any) -> dict[str, Any]:
     for name, given in model.get_params(deep=False).items():
         if name in _OF_A_RUN:
             continue
-        value = _simple(given)
+        named = by_name(given) if name == "feature_cost" else None
+        value = _simple(given) if named is None else {word: float(cost) for word, cost in named.items()}
         try:
             plain.encode(value, _KINDS)
         except TypeError as error:

@@ -41,6 +41,8 @@ def task_of(
         return Border(X, fresh.center, model.scale_ if model.standardize else None, fresh.fit_intercept, width)
 
     judge._border = border
+    if hasattr(model, "feature_cost_"):
+        judge.feature_cost = model.feature_cost_
     return judge._task(design, y, weight, budget_of(model), **more), found[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Self
 
 from numpy.typing import ArrayLike
@@ -49,6 +50,14 @@ class SparseRegressor(Regression, Streaming):
         loss, its mean distance from its median for the others, 1 for poisson and gamma. "l1" is Σ |scale_j coef_j|.
     feature_weight : array-like of shape (n_features,), optional
         ω ≥ 0: what a feature counts; 0 is kept in any case. With `n_features` all others count one.
+    feature_cost : array-like of shape (n_features,), or dict of str to float, optional
+        What each feature costs, for a `budget`: numbers of at least 0, for each column or by its name (x0, x1, … where
+        columns have no names). By name every feature must have one. A feature of cost 0 is free to take, and used if
+        it lowers ψ. Those of `feature_weight` 0 are kept and cost nothing, whatever is given for them.
+    budget : float, optional
+        What the features with nonzero coefficients may cost together: a sum of whole costs, however small a coefficient
+        is. With `n_features` both hold; without it there may be any number. The sum is exact: 0.1 and 0.2 exceed
+        a budget of 0.3, as float64 numbers do (docs/costs.md). For data in memory, and not for `partial_fit`.
     fit_intercept : bool, default=True
     standardize : bool, default=True
         Whether to fit with features of standard deviation 1 (about zero, where there is no intercept). X is neither
@@ -102,13 +111,15 @@ class SparseRegressor(Regression, Streaming):
         The shadow price of the budget: how fast ψ falls as the level rises; with n_features, by how much ψ would fall
         with the best single further feature that was found.
     level_ : float
-        η, or k.
+        η, or k: with a budget and without n_features, the number of all features.
     scale_ : ndarray of shape (n_features_in_,)
         What columns were divided by; 1 without `standardize`.
     ridge_ : float
         λ of the fit.
     constraint_ : Constraint
         φ, where there is a level.
+    budget_, feature_cost_ : float, ndarray of shape (n_features_in_,)
+        The budget and what features cost, where there is one; `certificate_.spent` is what those of the model cost.
     status_ : Status
         Why the fit ended.
     message_ : str
@@ -138,6 +149,13 @@ class SparseRegressor(Regression, Streaming):
     >>> model = SparseRegressor(n_features=2).fit(X, y)
     >>> model.selected_features_.tolist(), model.coef_[[3, 7]].round(6).tolist(), round(float(model.intercept_), 6)
     ([3, 7], [1.0, -2.0], 1.0)
+
+    Features 0 to 9 cost 1 and the others 2, with 3 to spend:
+
+    >>> cost = np.where(np.arange(30) < 10, 1, 2)
+    >>> model = SparseRegressor(feature_cost=cost, budget=3).fit(X, y + 0.1 * X[:, 20])
+    >>> model.selected_features_.size, model.certificate_.spent, model.budget_
+    (3, 3.0, 3.0)
     """
 
     def __init__(
@@ -149,6 +167,8 @@ class SparseRegressor(Regression, Streaming):
         constraint: str | Constraint = "mcp",
         feature_weight: ArrayLike | None = None,
         ridge: float = 0.0,
+        feature_cost: ArrayLike | Mapping[str, float] | None = None,
+        budget: float | None = None,
         fit_intercept: bool = True,
         standardize: bool = True,
         positive: bool = False,
@@ -172,6 +192,8 @@ class SparseRegressor(Regression, Streaming):
         self.constraint = constraint
         self.feature_weight = feature_weight
         self.ridge = ridge
+        self.feature_cost = feature_cost
+        self.budget = budget
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.positive = positive

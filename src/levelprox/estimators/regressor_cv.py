@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, Self
 
 from numpy.typing import ArrayLike
@@ -37,6 +38,8 @@ class SparseRegressorCV(Regression, Choosing):
         15, 20, 25 and 30, as far as there are features; for an information criterion at most one for every ten samples.
     level : float or sequence of float, optional
         Levels to choose from.
+    budget : float or sequence of float, optional
+        Budgets of costs to choose from, with `feature_cost`; `n_features` is then one number, or None.
     criterion : {"cv", "aic", "bic", "ebic"}, default="cv"
         "cv" chooses the highest mean score over folds; the others the lowest information criterion of the fits of all
         data, without folds, for losses that are likelihoods (docs/estimators.md).
@@ -49,7 +52,7 @@ class SparseRegressorCV(Regression, Choosing):
         Whether to choose the smallest budget whose mean score is within one standard error of the best.
     n_jobs : int, optional
         Processes that fit folds (joblib); the answer does not depend on it.
-    constraint, feature_weight, ridge, fit_intercept, standardize, positive
+    constraint, feature_weight, feature_cost, ridge, fit_intercept, standardize, positive
         As in `SparseRegressor`.
     tol, max_iter, time_limit, subsolver, start
         As in `SparseRegressor`; `time_limit` is for each fit.
@@ -61,15 +64,15 @@ class SparseRegressorCV(Regression, Choosing):
     Attributes
     ----------
     cv_results_ : dict of ndarrays
-        "n_features" or "level", and for criterion="cv" "split0_test_score", …, "mean_test_score", "std_test_score",
-        "standard_error", "rank_test_score", "mean_n_selected", "mean_fit_time", "n_unsolved", the number of folds whose
-        fit did not end at a minimiser, and "n_diverging", the number of those that have none; where scores are not
-        finite also "median_test_score". Else the criterion by its name, nan where it is not defined, "loss" (ψ),
-        "n_selected", "df" and "diverging".
+        "n_features", "budget" or "level", and for criterion="cv" "split0_test_score", …, "mean_test_score",
+        "std_test_score", "standard_error", "rank_test_score", "mean_n_selected", "mean_fit_time", "n_unsolved", the
+        number of folds whose fit did not end at a minimiser, and "n_diverging", the number of those that have none;
+        where scores are not finite also "median_test_score". Else the criterion by its name, nan where it is not
+        defined, "loss" (ψ), "n_selected", "df" and "diverging".
     best_index_ : int
         The row of `cv_results_` that was chosen.
     best_params_ : dict
-        {"n_features": …} or {"level": …}.
+        {"n_features": …}, {"budget": …} or {"level": …}.
     best_score_ : float
         Its mean score, or its criterion.
     scoring_ : str, callable or None
@@ -108,6 +111,8 @@ class SparseRegressorCV(Regression, Choosing):
         constraint: str | Constraint = "mcp",
         feature_weight: ArrayLike | None = None,
         ridge: float = 0.0,
+        feature_cost: ArrayLike | Mapping[str, float] | None = None,
+        budget: ArrayLike | None = None,
         fit_intercept: bool = True,
         standardize: bool = True,
         positive: bool = False,
@@ -134,6 +139,8 @@ class SparseRegressorCV(Regression, Choosing):
         self.constraint = constraint
         self.feature_weight = feature_weight
         self.ridge = ridge
+        self.feature_cost = feature_cost
+        self.budget = budget
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.positive = positive

@@ -17,6 +17,7 @@ from sklearn.base import is_classifier
 
 from levelprox.certificate import Certificate
 from levelprox.constraints import Constraint
+from levelprox.costs import Costs
 from levelprox.errors import FileFormatError, InvalidInputError
 from levelprox.estimators.task import Budget
 from levelprox.fingerprint import Fingerprint
@@ -34,6 +35,8 @@ FITTED: dict[str, Callable[[Any], bool]] = {
     "scale_": lambda scale: _is_vector(scale, "f") and scale.dtype == np.float64 and bool(np.all(scale > 0)),
     "level_": lambda level: isinstance(level, float) and 0 <= level < np.inf,
     "ridge_": lambda ridge: isinstance(ridge, float) and 0 <= ridge < np.inf,
+    "budget_": lambda budget: isinstance(budget, float) and 0 <= budget < np.inf,
+    "feature_cost_": lambda cost: _is_vector(cost, "f") and cost.dtype == np.float64 and bool(np.all(cost >= 0)),
     "constraint_": lambda constraint: isinstance(constraint, Constraint),
     "certificate_": lambda one: isinstance(one, Certificate | SubsetCertificate) and _is_typed(one),
     "multiplier_": lambda y: isinstance(y, float),
@@ -93,6 +96,7 @@ def _check_shapes(model: Any) -> None:
         "intercept_": (width,) if is_classifier(model) else (),
         "scale_": (d,),
         "feature_names_in_": (d,),
+        "feature_cost_": (d,),
     }
     for part, shape in wanted.items():
         if hasattr(model, part) and np.shape(getattr(model, part)) != shape:
@@ -122,6 +126,7 @@ def _check_budget(model: Any) -> None:
         told = certificate.k if isinstance(certificate, SubsetCertificate) else certificate.level
         if told != model.level_:
             raise InvalidInputError(f"level_ = {model.level_!r}, and certificate_ speaks of {told!r}")
+    _check_costs(model, sizes if weight is None else np.where(weight > 0, sizes, 0.0))
     if hasattr(model, "constraint_"):
         g = min(model.constraint_.total(sizes, weight), model.constraint_.total_above(sizes, weight))
         if not g <= model.level_:
@@ -130,6 +135,20 @@ def _check_budget(model: Any) -> None:
     count = int(np.count_nonzero(sizes if weight is None else sizes[weight > 0]))
     if not count <= model.level_:
         raise InvalidInputError(f"{count} features are not zero, and at most level_ = {model.level_:g} may be")
+
+
+def _check_costs(model: Any, sizes: NDArray[np.float64]) -> None:
+    """Check that the features of a model cost what it says, and no more than its budget."""
+    told = getattr(model, "certificate_", None)
+    if not hasattr(model, "budget_"):
+        if hasattr(model, "feature_cost_") or getattr(told, "budget", None) is not None:
+            raise InvalidInputError("features have costs, and there is no budget_")
+        return
+    costs, chosen = Costs(model.feature_cost_, model.budget_), np.flatnonzero(sizes).tolist()
+    if not costs.allows(chosen):
+        raise InvalidInputError(f"the features cost {costs.spent(chosen)!r}, more than budget_ = {model.budget_!r}")
+    if not isinstance(told, SubsetCertificate) or (told.spent, told.budget) != (costs.spent(chosen), model.budget_):
+        raise InvalidInputError("certificate_ has other costs than those of the features, or another budget")
 
 
 #: Figures that are numbers in every certificate; dual_bound and stationarity_squared may be beyond float64's range.
@@ -197,7 +216,8 @@ def _check_residuals(told: Certificate, model: Any) -> None:
 def budget_of(model: Any) -> Budget:
     """What a fitted model was allowed."""
     level = model.level_
-    return Budget(level=level) if hasattr(model, "constraint_") else Budget(features=int(level))
+    cost = getattr(model, "budget_", None)
+    return Budget(level=level) if hasattr(model, "constraint_") else Budget(features=int(level), cost=cost)
 
 
 def sizes_of(model: Any) -> NDArray[np.float64]:
@@ -211,7 +231,8 @@ def _check_choice(model: Any) -> None:
     ((name, value),) = model.best_params_.items()
     if name not in model.cv_results_ or not model.best_index_ < len(model.cv_results_[name]):
         raise InvalidInputError(f"best_index_ = {model.best_index_} is not in cv_results_")
-    if model.cv_results_[name][model.best_index_] != value or value != model.level_:
+    chosen = getattr(model, "budget_", None) if name == "budget" else model.level_
+    if model.cv_results_[name][model.best_index_] != value or value != chosen:
         raise InvalidInputError(f"best_params_ = {model.best_params_} is not what best_index_ and level_ say")
 
 

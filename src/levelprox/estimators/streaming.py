@@ -21,11 +21,16 @@ from levelprox.stream import Stream
 from levelprox.validation import positive
 
 # What a fit shows of itself and a stream cannot: the data are gone.
-_OF_A_FIT = ("certificate_", "multiplier_", "status_", "message_", "history_", "constraint_", "data_fingerprint_")
+_OF_A_FIT = (
+    *("certificate_", "multiplier_", "status_", "message_", "history_", "constraint_", "data_fingerprint_"),
+    *("budget_", "feature_cost_"),
+)
 
 
 def counts_features(model: Streaming) -> bool:
     """Whether the budget is a number of features, or pays for one; the error says why not."""
+    if model.budget is not None or model.feature_cost is not None:
+        raise AttributeError("partial_fit counts features: give n_features, not a budget and feature_cost")
     if model.level is None or (isinstance(model.level, Real) and model.feature_weight is None):
         capped = model.level is None or math.isfinite(constraint_of(model.constraint, 1.0).cap)
         if capped:

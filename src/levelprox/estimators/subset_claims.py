@@ -8,7 +8,7 @@ of the answer.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from levelprox.budget import best_subset
 from levelprox.constraints import L1
+from levelprox.costs import Costs
 from levelprox.estimators.claims import Claim
 from levelprox.estimators.recomputed import NULL_TOLERANCE, RecomputedFit
 from levelprox.estimators.task import SUBSET_TOLERANCE, Task
@@ -42,7 +43,10 @@ _FEWEST_REFITS = 50
 _PERFECT_ULPS = 4.0  # times the rounding of an exact fit
 
 #: Figures that have a row of their own below; any other is listed as not examined.
-_COMPARED = {"psi", "n_nonzero", "k", "stationarity", "exchanges", "multiplier", "addition", "additions"}
+_COMPARED = {
+    *("psi", "n_nonzero", "k", "stationarity", "exchanges", "multiplier", "addition", "additions"),
+    *("spent", "budget"),
+}
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,10 @@ class SubsetClaims(RecomputedFit):
         self.own = np.union1d(self.features, self.problem.exempt).astype(np.intp)
         self.fit = Fit(self.own, self.x[self.problem.coordinates(self.own)], self.psi, np.empty(0))
         self.tol = SUBSET_TOLERANCE * model.tol
+        self.costs: Costs | None = None
+        if task.feature_cost is not None:
+            size, own = self.problem.n_features, self.problem.objective.exempt
+            self.costs = Costs.of(task.feature_cost, model.budget_, size, own, self.problem.exempt)
         if self.problem.objective.smooth:
             self.search = Search(self.problem, int(model.level_), self.tol, False, Watch())
             self.search.begin()
@@ -97,6 +105,7 @@ class SubsetClaims(RecomputedFit):
             self.psi_claim(told.psi),
             Claim("features", told.n_nonzero, count, count == told.n_nonzero and count <= told.k),
             Claim("at most k", told.k, int(self.model.level_), told.k == self.model.level_),
+            *self._cost_claims(told),
             *self.sign_claims(),
             stationarity,
             *self._gain_claims(told, prove),
@@ -107,6 +116,17 @@ class SubsetClaims(RecomputedFit):
                 for field in fields(told)
                 if field.name not in _COMPARED
             ),
+        ]
+
+    def _cost_claims(self, told: SubsetCertificate) -> list[Claim]:
+        """Compare what the features cost, by an exact sum, and the budget."""
+        if self.costs is None:
+            return []
+        chosen = self.counted.tolist()
+        spent = self.costs.spent(chosen)
+        return [
+            Claim("cost", told.spent, spent, spent == told.spent and self.costs.allows(chosen)),
+            Claim("budget", told.budget, self.model.budget_, told.budget == self.model.budget_),
         ]
 
     def _stationarity_claim(self, told: float) -> Claim:
@@ -202,6 +222,8 @@ class SubsetClaims(RecomputedFit):
     def _addition_totals(self) -> set[int]:
         """Return how many features the fit may have had outside: coefficients of some inside may be 0."""
         outside = self._outside().size
+        if self.costs is not None:  # there is no feature inside whose coefficient is 0
+            return {outside}
         unused = max(int(self.model.level_) - self.counted.size, 0)
         return set(range(max(outside - unused, 0), outside + 1))
 
@@ -209,7 +231,9 @@ class SubsetClaims(RecomputedFit):
         return cast(Model, self.problem.objective).convex_start is None
 
     def _outside(self) -> Features:
-        """Return the features that are not in the model."""
+        """Return the features that can be added to the model: with costs, those that its budget allows."""
+        if self.costs is not None:
+            return np.flatnonzero(self.costs.affordable(self.own)).astype(np.intp)
         return np.setdiff1d(np.arange(self.problem.n_features), self.own).astype(np.intp)
 
     def _additions(self, named: int | None, prove: bool) -> _Additions:
@@ -242,16 +266,22 @@ class SubsetClaims(RecomputedFit):
         least, most = self.counted.size, int(self.model.level_)
         free = self.task.border.scale.size - (0 if self.task.keep is None else self.task.keep.size)
         totals = {inside * (free - inside) for inside in range(least, min(most, free) + 1)}  # some may be in it and 0
-        if told.exchanges == Exchanges(0, 0) and 0 not in totals and self.model.status_ is not Status.SOLVED:
+        if self.costs is not None:
+            totals = {self.costs.count_exchanges(self.own, self.counted)}
+        uncounted = replace(told.exchanges, within_budget=False) == Exchanges(0, 0)
+        if uncounted and 0 not in totals and self.model.status_ is not Status.SOLVED:
             return Claim(name, None, None, None)  # the search was cut short before it counted them
         if told.exchanges.total not in totals or not 0 <= told.exchanges.examined <= told.exchanges.total:
-            return Claim(name, said, f"there are {least * (free - least)}", False)
+            there = least * (free - least) if self.costs is None else max(totals)
+            return Claim(name, said, f"there are {there}", False)
         if not prove:
             return Claim(name, said, None, None)
         start = min(self.psi, self._refitted(self.own))
         found = best_subset(
             self.task.objective,
             least,
+            feature_cost=self.task.feature_cost,
+            budget=None if self.costs is None else self.costs.budget,
             keep=self.task.keep,
             nonnegative=self.task.positive,
             tol=self.tol,

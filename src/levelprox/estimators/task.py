@@ -18,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from levelprox.budget import best_subset
 from levelprox.certificate import Certificate, certify
 from levelprox.constraints import MCP, SCAD, Constraint
+from levelprox.costs import checked_budget
 from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
 from levelprox.estimators.automatic_ridge import LARGEST_STANDARD_ERROR, largest_standard_error, may_diverge
 from levelprox.estimators.border import Border
@@ -49,7 +50,7 @@ SUBSET_TOLERANCE = 1e-2  # of tol: Newton's method gets there in the same number
 
 @dataclass(frozen=True)
 class Budget:
-    """How much a model may use: exactly one of the two.
+    """How much a model may use: exactly one of the first two.
 
     Attributes
     ----------
@@ -57,15 +58,51 @@ class Budget:
         k: at most so many nonzero features.
     level : float or None
         η: g(scale_ · coef_) ≤ η.
+    cost : float or None
+        What the features may cost together, besides k; None where they have no costs.
     """
 
     features: int | None = None
     level: float | None = None
+    cost: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The parameter of an estimator that says how much: what varies over a grid."""
+        if self.cost is not None:
+            return "budget"
+        return "level" if self.features is None else "n_features"
 
     @property
     def value(self) -> float:
+        """The cost, k or η."""
+        return self.cost if self.cost is not None else self.at_most
+
+    @property
+    def at_most(self) -> float:
         """k or η."""
         return float(self.features if self.features is not None else self.level)  # type: ignore[arg-type]  # one is given
+
+
+def cost_budgets(budget: Any, feature_cost: Any, n_features: Any, level: Any, d: int) -> list[Budget]:
+    """The budgets of costs asked for in ascending order, each once; none where there are none.
+
+    d is how many features there may be where n_features does not say it.
+    """
+    if (budget is None) != (feature_cost is None):
+        one, other = ("budget", "feature_cost") if feature_cost is None else ("feature_cost", "budget")
+        raise InvalidInputError(f"{one} needs {other}: feature_cost says what features cost, budget what may be spent")
+    if budget is None:
+        return []
+    if level is not None:
+        raise InvalidInputError(f"a budget is for whole features: give n_features or neither, not level={level!r}")
+    if np.ndim(budget) > 1 or not np.size(budget):
+        raise InvalidInputError(f"budget must be a number or a list of numbers, got shape {np.shape(budget)}")
+    if np.ndim(n_features) > 0:
+        raise InvalidInputError(f"with a budget give one n_features, or none, got {n_features!r}")
+    k = d if n_features is None else whole("n_features", n_features)
+    given = [budget] if np.ndim(budget) == 0 else list(budget)
+    return [Budget(features=k, cost=cost) for cost in sorted({checked_budget(one) for one in given})]
 
 
 def budgets_of(n_features: Any, level: Any) -> list[Budget]:
@@ -154,6 +191,8 @@ class Task:
         λ of another fit, should the data not determine the coefficients without it; 0: none.
     standardized : bool
         Whether columns are standardised.
+    feature_cost : ndarray of shape (d,), optional
+        What features cost, for budgets of costs.
     """
 
     objective: Model | Asked
@@ -171,6 +210,7 @@ class Task:
     ridge: float = 0.0
     automatic_ridge: float = 0.0
     standardized: bool = True
+    feature_cost: Vector | None = None
 
     def fit(self, budget: Budget, previous: Vector | None = None) -> Solution:
         """The fit under a budget; `previous` is x of an earlier one to begin with."""
@@ -187,7 +227,7 @@ class Task:
 
     def _fitted(self, budget: Budget, previous: Vector | None) -> Solution:
         if budget.features is not None:
-            return self._at_most(budget.features, previous)
+            return self._at_most(budget.features, budget.cost, previous)
         return self._within(float(budget.value), previous)
 
     def _penalised(self, solution: Solution) -> Solution:
@@ -307,11 +347,13 @@ class Task:
         """The features that never count."""
         return None if self.feature_weight is None else np.flatnonzero(self.feature_weight == 0)
 
-    def _at_most(self, k: int, previous: Vector | None) -> Solution:
+    def _at_most(self, k: int, cost: float | None, previous: Vector | None) -> Solution:
         observer = self.observer
         found = best_subset(
             self.objective,
             k,
+            feature_cost=None if cost is None else self.feature_cost,
+            budget=cost,
             keep=self.keep,
             nonnegative=self.positive,
             tol=SUBSET_TOLERANCE * self.tol,

@@ -34,7 +34,7 @@ class CVDisplay:
         Scores of each fold.
     chosen : int
         Which one was chosen.
-    by : {"n_features", "level"}, default="n_features"
+    by : {"n_features", "level", "budget"}, default="n_features"
         What the budgets are.
     diverging : array-like of bool of shape (m,), optional
         Candidates of which some fits have no minimiser; their points are drawn open.
@@ -117,7 +117,8 @@ class CVDisplay:
             )
         check_is_fitted(estimator, "cv_results_")
         results = estimator.cv_results_
-        by: Axis = "n_features" if "n_features" in results else "level"
+        axes: tuple[Axis, ...] = ("n_features", "budget", "level")
+        by = next(name for name in axes if name in results)
         shared = {"budgets": results[by], "by": by, "chosen": estimator.best_index_}
         if estimator.criterion != "cv":
             name, diverging = f"{estimator.criterion.upper()}, lower is better", results.get("diverging")

@@ -45,7 +45,14 @@ def coefficient_name(estimator: Any) -> str:
 
 def axis_of(estimator: Any) -> Axis:
     """What the budget of a fit is."""
+    if hasattr(estimator, "budget_"):
+        return "budget"
     return "level" if hasattr(estimator, "constraint_") else "n_features"
+
+
+def budget_of_fit(estimator: Any) -> float:
+    """How much a fit was allowed, along that axis."""
+    return float(getattr(estimator, "budget_", estimator.level_))
 
 
 def by_size(estimator: Any) -> NDArray[np.intp]:
@@ -71,7 +78,12 @@ def budget_words(estimator: Any) -> str:
     """How much of the budget is used."""
     certificate = estimator.certificate_
     if isinstance(certificate, SubsetCertificate):
-        return f"{certificate.n_nonzero} of at most {_count(certificate.k)}{_kept(estimator, certificate.n_nonzero)}"
+        used = f"{certificate.n_nonzero} of at most {_count(certificate.k)}{_kept(estimator, certificate.n_nonzero)}"
+        if certificate.budget is None:
+            return used
+        if certificate.k >= estimator.n_features_in_:  # any number
+            used = f"{_count(certificate.n_nonzero)}{_kept(estimator, certificate.n_nonzero)}"
+        return f"cost {certificate.spent:.6g} ≤ {certificate.budget:.6g}; {used}"
     used = f"g = {certificate.g:.6g} ≤ {certificate.level:.6g}, {type(estimator.constraint_).__name__}"
     return f"{used}; {_count(certificate.n_nonzero)}{_kept(estimator, certificate.n_nonzero)}"
 
@@ -99,10 +111,11 @@ def price_words(estimator: Any) -> str:
             return "not examined: the fit was stopped before"
         seen = certificate.additions
         partly = "" if seen is None or seen.proved else f" ({seen.examined} of {seen.total} features were examined)"
+        within = "" if certificate.budget is None else " within the budget"
         if certificate.addition is None:
-            return f"no single further feature was found that would lower the loss{partly}"
+            return f"no single further feature{within} was found that would lower the loss{partly}"
         name = feature_name(estimator, certificate.addition)
-        return f"one more feature, {name!r}, would lower the loss by {certificate.multiplier:.2g}{partly}"
+        return f"one more feature{within}, {name!r}, would lower the loss by {certificate.multiplier:.2g}{partly}"
     if certificate.multiplier == 0:
         return "none: the level does not hold the fit back"
     return f"the loss falls by about {certificate.multiplier:.2g} for each unit by which the level rises"

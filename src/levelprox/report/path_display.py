@@ -13,7 +13,7 @@ from levelprox.errors import InvalidInputError
 from levelprox.path import Path
 from levelprox.report.budgets import Axis, check_axis, label_of
 from levelprox.report.drawing import COLOURS, GREY, INK, PALE, SMALL, name_lines, new_axes, shortened, whole_numbers
-from levelprox.report.fitted import axis_of, coefficient_name, in_one_figure
+from levelprox.report.fitted import axis_of, budget_of_fit, coefficient_name, in_one_figure
 from levelprox.report.fitted import feature_names as names_of
 from levelprox.report.lines import largest, where_used
 from levelprox.subset import Exchanges
@@ -130,7 +130,7 @@ class PathDisplay:
         fits = estimator._along(X, y, n_features, level, sample_weight, fit_params or {})
         by = axis_of(fits[0])
         display = cls(
-            budgets=[one.level_ for one in fits],
+            budgets=[budget_of_fit(one) for one in fits],
             coefficients=scipy.sparse.csr_array(np.array([in_one_figure(one) for one in fits])),
             losses=[one.certificate_.psi for one in fits],
             feature_names=names_of(fits[0]) if hasattr(fits[0], "feature_names_in_") else None,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from levelprox.report.budgets import Axis, label_of
-from levelprox.report.fitted import certificate_words, feature_name, price_words
+from levelprox.report.fitted import budget_of_fit, certificate_words, feature_name, price_words
 from levelprox.report.page.coefficients import columns_of, figure, intercept_of, left_out_of, lines_of, rows_of, sign_of
 from levelprox.report.page.curves import Choice, charts_of, choice_of, mean_loss_name
 from levelprox.report.page.family import Family
@@ -32,7 +32,7 @@ def content(family: Family, train: Samples, test: Samples | None) -> dict[str, A
     place = {j: i for i, j in enumerate(shown)}
     fits = [
         {
-            "label": budget_label(family.by, one.level_),
+            "label": budget_label(family.by, budget_of_fit(one)),
             "status": [str(one.status_).replace("_", " "), "good" if one.status_ is Status.SOLVED else "short"],
             "tiles": _tiles(one, in_training[i], None if in_test is None else in_test[i], train, test, choice, i),
             "rows": [[place[j], cells] for j, cells in rows[i]],
@@ -64,6 +64,8 @@ def budget_label(by: Axis, budget: float) -> str:
     """A budget in words."""
     if by == "level":
         return f"level η = {budget:.4g}"
+    if by == "budget":
+        return f"at a cost of at most {budget:.4g}"
     return f"at most {budget:.0f} feature{'' if budget == 1 else 's'}"
 
 

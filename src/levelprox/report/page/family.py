@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from levelprox.errors import InvalidInputError, warn
 from levelprox.report.budgets import Axis
-from levelprox.report.fitted import axis_of
+from levelprox.report.fitted import axis_of, budget_of_fit
 from levelprox.result import Status
 
 _SAME = 1e-9  # of a budget
@@ -48,7 +48,7 @@ class Family:
     @property
     def budgets(self) -> list[float]:
         """k or η of each fit."""
-        return [float(one.level_) for one in self.fits]
+        return [budget_of_fit(one) for one in self.fits]
 
 
 def family_of(
@@ -79,16 +79,18 @@ def family_of(
     if fits is not None and (n_features is not None or level is not None):
         raise InvalidInputError("give either fits or the budgets to fit, not both")
     by = axis_of(model)
-    if (level if by == "n_features" else n_features) is not None:
-        other = "level" if by == "n_features" else "n_features"
+    given = {"level": level, "n_features": n_features}
+    if any(value is not None for name, value in given.items() if name != by):
+        other = next(name for name, value in given.items() if name != by and value is not None)
         raise InvalidInputError(f"the model was fitted with {by}, and so are the others on its page: no {other} here")
     if fits is None:
         _check_classes(model, y, sample_weight)
         others = _along(model, X, y, n_features, level, sample_weight, fit_params or {})
     else:
         others = [_checked(one, model, by, i) for i, one in enumerate(fits)]
-    together = [one for one in others if not np.isclose(one.level_, model.level_, rtol=_SAME, atol=0)] + [model]
-    together.sort(key=lambda one: float(one.level_))
+    own = budget_of_fit(model)
+    together = [one for one in others if not np.isclose(budget_of_fit(one), own, rtol=_SAME, atol=0)] + [model]
+    together.sort(key=budget_of_fit)
     return Family(together, next(i for i, one in enumerate(together) if one is model), by)
 
 
@@ -112,7 +114,7 @@ def _along(model: Any, X: object, y: ArrayLike, n_features: Any, level: Any, wei
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         fits: list[Any] = model._along(X, y, n_features, level, weight, more)
-    short = [f"{one.level_:g}" for one in fits if not one.status_.success]
+    short = [f"{budget_of_fit(one):g}" for one in fits if not one.status_.success]
     if short:
         warn(f"of the {len(fits)} fits along the budgets some ended short, at {', '.join(short)}: the page says why")
     return fits
