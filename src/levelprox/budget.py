@@ -35,7 +35,7 @@ from levelprox.search import Search
 from levelprox.subset import Subset, SubsetRecord
 from levelprox.swaps import Addition
 from levelprox.validation import nonnegative as at_least_zero
-from levelprox.validation import whole
+from levelprox.validation import of_a_model, whole
 from levelprox.watch import Callback, Watch
 
 #: What the state of a search is made of.
@@ -45,6 +45,11 @@ Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
 
 
+@of_a_model(
+    "a LinearModel or MultinomialModel",
+    "best_subset(LinearModel(X, y), k), with fit_intercept=True in LinearModel for an intercept; or "
+    "SparseRegressor(n_features=k).fit(X, y) and SparseClassifier(n_features=k).fit(X, y), which take arrays",
+)
 def best_subset(
     objective: Objective,
     k: int,
@@ -128,6 +133,8 @@ def best_subset(
         )
     if callback is not None and not callable(callback):
         raise InvalidInputError(f"callback must be a function of a record, got {callback!r}")
+    if np.ndim(k) > 0:
+        raise InvalidInputError(f"k must be an integer, got {k!r}; subset_path(model, k) takes several")
     count = whole("k", k)
     seconds = math.inf if time_limit is None else at_least_zero("time_limit", time_limit)
     most = math.inf if max_iter is None else whole("max_iter", max_iter)

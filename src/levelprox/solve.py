@@ -32,13 +32,18 @@ from levelprox.subsolvers import ACSA, SUBSOLVERS, Subsolver, choose
 from levelprox.surrogate import surrogate_by_name
 from levelprox.theory import Parameters
 from levelprox.validation import nonnegative as at_least_zero
-from levelprox.validation import real, whole
+from levelprox.validation import of_a_model, real, whole
 
 #: With room for more features than this systems as large as the support cost more than many gradients; on separable
 #: data, where such levels lead, they are nearly singular as well.
 MOST_FOR_NEWTON = 1000
 
 
+@of_a_model(
+    "a Problem",
+    "solve(Problem(LinearModel(X, y), MCP.from_threshold(0.5), level)); or SparseRegressor(level=level).fit(X, y) and "
+    "SparseClassifier(level=level).fit(X, y), which take arrays",
+)
 def solve(
     problem: Problem,
     *,

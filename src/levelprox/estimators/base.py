@@ -7,22 +7,22 @@ import functools
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from levelprox.designs import Design, as_design
 from levelprox.errors import InfeasibleError, InvalidInputError, warn
 from levelprox.estimators.along import Along
+from levelprox.estimators.available import available_if, missing_attribute
 from levelprox.estimators.border import Border
 from levelprox.estimators.elsewhere import Elsewhere, check_in_memory, where_it_is
 from levelprox.estimators.named_constraints import constraint_of
 from levelprox.estimators.notebook_card import NotebookCard
-from levelprox.estimators.reading import READING, naming_the_place, warn_of_rounding
+from levelprox.estimators.reading import READING, check_numbers, naming_the_place, warn_of_rounding
 from levelprox.estimators.saving import Saving
 from levelprox.estimators.selector import Selector, selects
 from levelprox.estimators.sklearn_callbacks import CallbackSupportMixin
@@ -66,13 +66,24 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
             )
         if self.level is None:
             by_rule = int(max(1, min(n / SAMPLES_FOR_A_FEATURE, DEFAULT_FEATURES)))
+            self._check_one("n_features", self.n_features)
             return Budget(features=by_rule if self.n_features is None else whole("n_features", self.n_features))
+        self._check_one("level", self.level)
         level = real("level", self.level)
         if level < 0:
             raise InfeasibleError(f"no feasible point: g(x) >= 0 for all x, got level={level:g}")
         if math.isinf(level):
             raise InvalidInputError("level must be finite, got inf; without a budget, set n_features to X.shape[1]")
         return Budget(level=level)
+
+    def _check_one(self, name: str, value: object) -> None:
+        """Refuse several budgets, and words that ask for a choice: another class chooses."""
+        if isinstance(value, str) or np.ndim(value) > 0 or isinstance(value, range):  # type: ignore[arg-type]
+            kind = "an integer" if name == "n_features" else "a number"
+            raise InvalidInputError(
+                f"{name} must be {kind}, got {value!r}. {type(self).__name__}CV chooses among several: "
+                f"{type(self).__name__}CV({name}=[...])"
+            )
 
     def _check_for(self, budget: Budget) -> None:
         """Refuse parameters that would have no effect."""
@@ -114,13 +125,22 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         """X and y as scikit-learn reads them; that X is finite is not checked yet."""
         check_in_memory(X=X, y=y)
         with naming_the_place(X, y):
+            if checks.get("y_numeric"):
+                check_numbers(y, type(self).__name__)
             data, target = validate_data(self, X, y, **READING, **checks)
         warn_of_rounding(X)
         return data, target
 
     def _design(self, data: object) -> Design:
         """X, checked; errors call its columns by their names."""
-        return as_design(data, getattr(self, "feature_names_in_", None))
+        try:
+            return as_design(data, getattr(self, "feature_names_in_", None))
+        except InvalidInputError as error:
+            if "contains NaN" not in str(error):
+                raise
+            raise InvalidInputError(
+                f"{error}. Fill in missing values, such as by sklearn.impute.SimpleImputer, or leave out their rows"
+            ) from None
 
     def _seen(self, X: object) -> Design:
         """X of the same features as those of the fit."""
@@ -248,6 +268,12 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         for k, row in enumerate(coef):
             margins[:, k] = intercept[k] if part is None else part.matvec(row[used].astype(np.float64)) + intercept[k]
         return margins.astype(design.dtype, copy=False)
+
+    if not TYPE_CHECKING:  # else every attribute would be there
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an AttributeError that says why something is not there; only what is not found comes here."""
+            missing_attribute(self, name)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

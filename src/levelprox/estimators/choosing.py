@@ -28,6 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 from levelprox.errors import CheckpointError, InvalidInputError, warn
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.choosing_elsewhere import ChoosingElsewhere
+from levelprox.estimators.folds import check_classes_of_folds, left_out_words
 from levelprox.estimators.information import CRITERIA, check_likelihood, comparable, deviance, price
 from levelprox.estimators.ranking import Ranking
 from levelprox.estimators.scored import LABELS, Samples, Scored, Share, fit_all, score_fold
@@ -158,6 +159,8 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         splits = [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(samples.X, samples.y, **split)]
         if not splits:
             raise InvalidInputError(f"cv has no folds: {self.cv!r}")
+        if is_classifier(self):
+            check_classes_of_folds(samples.y, samples.weight, splits)
         return scorer, splits, score
 
     def _by_folds(
@@ -182,7 +185,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         )
         found: dict[tuple[float, int], Scored] = {}
         tests = np.concatenate([np.append(test, train.size) for train, test in splits])
-        outcomes = self._outcomes(work, len(jobs), "fold", tests, journal)
+        outcomes = self._outcomes(work, len(jobs), "fold" if together else "fit", tests, journal)
         for outcome, (group, fold) in zip(outcomes, jobs, strict=False):  # fewer where a time limit ends them
             found.update({(budget.value, fold): one for budget, one in zip(group, outcome, strict=False)})
         folds = range(len(splits))
@@ -193,10 +196,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         table = [[found[budget.value, fold] for fold in folds] for budget in budgets]
         left_out = sum(one.left_out for one in table[0])
         if left_out:
-            warn(
-                f"{left_out} samples are of classes that the training part of their fold does not have; they are left "
-                "out of the score. Use stratified folds, or fewer of them"
-            )
+            warn(left_out_words(left_out, samples.y, splits))
         return self._by_scores(budgets, table)
 
     def _by_scores(self, budgets: list[Budget], table: list[list[Scored]]) -> tuple[dict[str, NDArray[Any]], int]:

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from levelprox.designs import as_design
 from levelprox.errors import InvalidInputError, warn
+from levelprox.estimators.available import available_if
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.border import Border
 from levelprox.estimators.elsewhere import Prepared, at_hand, where_it_is
@@ -31,7 +31,10 @@ _MULTI_CLASS = ("auto", "softmax", "ovr")
 def _has_probabilities(model: Classification) -> bool:
     """Whether the loss is a likelihood; the error says why not."""
     if not isinstance(model._loss(), Logistic):
-        raise AttributeError(f"probabilities are for loss='logistic'; the loss {model.loss!r} gives none")
+        raise AttributeError(
+            f"loss={model.loss!r} is no likelihood and gives no probabilities; loss='logistic' does. Its margins are "
+            "in decision_function"
+        )
     return True
 
 
@@ -177,7 +180,10 @@ class Classification(ClassifierMixin, SparseLinearModel):
     def _check_classes(self, classes: ArrayLike | None, first: bool) -> None:
         """All classes of a stream, told in its first call and the same in all others."""
         if classes is None and not hasattr(self, "classes_"):
-            raise InvalidInputError("classes must be given in the first call of partial_fit: all there will ever be")
+            raise InvalidInputError(
+                "classes must be given in the first call of partial_fit: all there will ever be, such as np.unique(y) "
+                "of all data"
+            )
         if classes is None:
             return
         given = np.unique(np.asarray(classes))

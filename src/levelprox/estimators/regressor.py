@@ -6,9 +6,9 @@ import os
 from typing import Self
 
 from numpy.typing import ArrayLike
-from sklearn.utils.metaestimators import available_if
 
 from levelprox.constraints import Constraint
+from levelprox.estimators.available import available_if
 from levelprox.estimators.base import unchanged_if_refused, within_time_limit
 from levelprox.estimators.regression import Regression
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks

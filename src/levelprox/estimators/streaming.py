@@ -12,15 +12,13 @@ import numpy as np
 
 from levelprox.designs import RunningMoments
 from levelprox.errors import InvalidInputError
+from levelprox.estimators.available import OF_A_FIT
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.border import Border
 from levelprox.estimators.named_constraints import constraint_of
 from levelprox.objectives import Model
 from levelprox.stream import Stream
 from levelprox.validation import positive
-
-# What a fit shows of itself and a stream cannot: the data are gone.
-_OF_A_FIT = ("certificate_", "multiplier_", "status_", "message_", "history_", "constraint_", "data_fingerprint_")
 
 
 def counts_features(model: Streaming) -> bool:
@@ -70,7 +68,7 @@ class Streaming(SparseLinearModel):
         self.level_ = float(stream.k)
         self.n_iter_ = getattr(self, "n_iter_", 0) + 1 if hasattr(self, "n_samples_seen_") else 1
         self.n_samples_seen_ = moments.total
-        for name in _OF_A_FIT:
+        for name in OF_A_FIT:
             self.__dict__.pop(name, None)
         return self
 
