@@ -322,7 +322,7 @@ WORKING = (
         "GridSearchCV",
         lambda: GridSearchCV(SparseRegressor(), {"n_features": [1, 2]}).fit(samples(), target()).best_params_,
     ),
-    Case("a model in a file", saved_and_loaded, words=("age", "weight"), needs=("pandas", "safetensors")),
+    Case("a model in a file", saved_and_loaded, words=("age", "weight"), needs=_PANDAS),
     Case(
         "the README's first lines",
         lambda: SparseClassifier(n_features=3).fit(*load_breast_cancer(return_X_y=True)).certificate_,
@@ -907,7 +907,6 @@ FUNCTIONS = (
         "raises",
         ("no such file.levelprox",),
         FileNotFoundError,
-        ("safetensors",),
     ),
     Case(
         "partial_fit of a classifier without classes",

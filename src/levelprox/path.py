@@ -31,7 +31,7 @@ from levelprox.problem import Problem
 from levelprox.result import CUT_SHORT, Status
 from levelprox.subset import Additions, Exchanges, Subset
 from levelprox.subsolvers import choose
-from levelprox.validation import finite, of_a_model, real_array, whole
+from levelprox.validation import finite, of_a_model, option, real_array, whole
 from levelprox.validation import nonnegative as at_least_zero
 from levelprox.working_set import WorkingSet
 
@@ -140,6 +140,7 @@ def path(
     """
     if not isinstance(problem, Problem):
         raise InvalidInputError(f"problem must be a Problem, got {type(problem).__name__}")
+    start = option(start)
     if start not in ("auto", "continuation", "direct"):
         raise InvalidInputError(f"start must be one of auto, continuation, direct, got {start!r}")
     given = finite("levels", real_array("levels", levels)).astype(np.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -95,6 +95,8 @@ class SubsetCertificate:
         That feature; None where there is none that gains.
     additions : Additions or None
         How many features were examined for it; None where that is not recorded.
+    addition_name : str or None
+        What that feature is called, where the data have names.
     """
 
     psi: float
@@ -105,6 +107,7 @@ class SubsetCertificate:
     multiplier: float
     addition: int | None
     additions: Additions | None = None
+    addition_name: str | None = None
 
     @property
     def examined(self) -> bool:
@@ -123,7 +126,8 @@ class SubsetCertificate:
         """What one more feature gains, in words."""
         if math.isnan(self.multiplier):
             return "not examined"
-        gain = "nothing" if self.addition is None else f"{self.multiplier:.6g}, feature {self.addition}"
+        name = f"feature {self.addition}" if self.addition_name is None else repr(self.addition_name)
+        gain = "nothing" if self.addition is None else f"{self.multiplier:.6g}, {name}"
         gain += " by local refits" if self.exchanges.local else ""
         if self.additions is None or self.additions.proved:
             return gain
@@ -139,6 +143,14 @@ class SubsetCertificate:
         ]
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def with_name(certificate: Any, names: Any) -> Any:
+    """Return a certificate that calls features by these names; as it is where there are none, or nothing to name."""
+    if not isinstance(certificate, SubsetCertificate):
+        return certificate
+    j = certificate.addition
+    return replace(certificate, addition_name=None if j is None or names is None else str(names[j]))
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,11 @@ def of_a_model(what: str, usage: str) -> Callable[[Function], Function]:
     return decorate
 
 
+def option(value: Any) -> Any:
+    """`value`, where it is the name of an option in small letters with underscores: "MCP", "squared-hinge"."""
+    return value.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(value, str) else value
+
+
 def is_data(value: object) -> bool:
     """Whether `value` is an array or a table, or an estimator, where a model is wanted."""
     return isinstance(value, list | tuple) or any(hasattr(value, name) for name in ("shape", "columns", "get_params"))

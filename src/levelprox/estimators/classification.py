@@ -23,7 +23,7 @@ from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRest
 from levelprox.objectives.shards import Form
 from levelprox.objectives.source import Source
 from levelprox.objectives.survey import check_labels
-from levelprox.validation import Array, real
+from levelprox.validation import Array, option, real
 
 _MULTI_CLASS = ("auto", "softmax", "ovr")
 
@@ -136,12 +136,13 @@ class Classification(ClassifierMixin, SparseLinearModel):
 
     def _softmax(self) -> bool:
         """Whether more than two classes share one likelihood."""
-        if self.multi_class not in _MULTI_CLASS:
+        multi_class = option(self.multi_class)
+        if multi_class not in _MULTI_CLASS:
             raise InvalidInputError(f"multi_class must be one of {', '.join(_MULTI_CLASS)}, got {self.multi_class!r}")
         logistic = isinstance(self._loss(), Logistic)
-        if self.multi_class == "softmax" and not logistic:
+        if multi_class == "softmax" and not logistic:
             raise InvalidInputError(f"multi_class='softmax' is for loss='logistic', not for {self.loss!r}; use 'ovr'")
-        return logistic and self.multi_class != "ovr"
+        return logistic and multi_class != "ovr"
 
     def _read(self, X: object, y: object, **checks: Any) -> tuple[Any, NDArray[Any]]:
         data, target = super()._read(X, y, **checks)
@@ -234,7 +235,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
 
     def _class_factors(self, totals: Vector) -> Vector:
         """By what the weights of the samples of each class are multiplied; their sums are `totals`."""
-        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+        if option(self.class_weight) == "balanced":
             return np.asarray(totals.sum() / (self.classes_.size * totals), np.float64)
         if isinstance(self.class_weight, dict):
             return self._factors(self.class_weight)

@@ -46,8 +46,11 @@ class SparseClassifier(Classification, Streaming):
         φ, for fits under a level: "mcp", "scad", "exp", "log", "lp", "negative_lp", "l1" or an object of
         `levelprox.constraints`. By name, a feature with scale_j ‖coef_j‖ of 0.1 costs about one, so that a level
         counts features (docs/estimators.md); "l1" is Σ scale_j ‖coef_j‖.
-    feature_weight : array-like of shape (n_features,), optional
-        ω ≥ 0: what a feature counts; 0 is kept in any case. With `n_features` all others count one.
+    feature_weight : array-like of shape (n_features,) or dict, optional
+        ω ≥ 0: what a feature counts; 0 is kept in any case. With `n_features` all others count one. A dict gives those
+        of some features by name or index, {"age": 0}; the others count one.
+    keep : array-like of str, int or bool, optional
+        Features that are in the model in any case and do not count, by name, by index or as a mask.
     fit_intercept : bool, default=True
     standardize : bool, default=True
         Whether to fit with features of standard deviation 1 (about zero, where there is no intercept). X is neither
@@ -58,8 +61,8 @@ class SparseClassifier(Classification, Streaming):
         Of more than two classes: "softmax" is the likelihood of all of them together, for the logistic loss; "ovr" adds
         up the losses of each class against the others. "auto" is "softmax" for the logistic loss. Either way the
         budget is on whole features.
-    positive : bool, default=False
-        Whether coefficients must not be negative; for two classes.
+    positive : bool or array-like of str, int or bool, default=False
+        Whether coefficients must not be negative, or of which features; for two classes.
     tol : float, default=1e-6
         On the KKT residual under a level: that of each feature in units of its column, relative to the fit without
         features. With n_features each set is fitted to tol/100.
@@ -148,12 +151,13 @@ class SparseClassifier(Classification, Streaming):
         n_features: int | None = None,
         level: float | None = None,
         constraint: str | Constraint = "mcp",
-        feature_weight: ArrayLike | None = None,
+        feature_weight: ArrayLike | dict[str, float] | dict[int, float] | None = None,
+        keep: ArrayLike | None = None,
         fit_intercept: bool = True,
         standardize: bool = True,
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         multi_class: str = "auto",
-        positive: bool = False,
+        positive: bool | ArrayLike = False,
         tol: float = 1e-6,
         max_iter: int = 1000,
         time_limit: float | None = None,
@@ -173,6 +177,7 @@ class SparseClassifier(Classification, Streaming):
         self.level = level
         self.constraint = constraint
         self.feature_weight = feature_weight
+        self.keep = keep
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.class_weight = class_weight

@@ -68,7 +68,7 @@ def _check_kind(name: str, value: object) -> None:
         raise InvalidInputError(
             f"{name} must hold numbers, got {value!r}; read a file first, such as by levelprox.io.read_data(path)"
         )
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and not scipy.sparse.issparse(value):  # dok matrices are dicts
         raise InvalidInputError(
             f"{name} must be an array or a table, got a {kind.__name__}; give pandas.DataFrame({name})"
         )

@@ -47,14 +47,17 @@ class SparseRegressor(Regression, Streaming):
         `levelprox.constraints`. By name, a coefficient with |scale_j coef_j| of 0.1 u costs about one, so that a
         level counts features (docs/estimators.md); u is the unit of y: its standard deviation for the squared
         loss, its mean distance from its median for the others, 1 for poisson and gamma. "l1" is Σ |scale_j coef_j|.
-    feature_weight : array-like of shape (n_features,), optional
-        ω ≥ 0: what a feature counts; 0 is kept in any case. With `n_features` all others count one.
+    feature_weight : array-like of shape (n_features,) or dict, optional
+        ω ≥ 0: what a feature counts; 0 is kept in any case. With `n_features` all others count one. A dict gives those
+        of some features by name or index, {"age": 0}; the others count one.
+    keep : array-like of str, int or bool, optional
+        Features that are in the model in any case and do not count, by name, by index or as a mask.
     fit_intercept : bool, default=True
     standardize : bool, default=True
         Whether to fit with features of standard deviation 1 (about zero, where there is no intercept). X is neither
         copied nor changed, and coef_ is in its units.
-    positive : bool, default=False
-        Whether coefficients must not be negative.
+    positive : bool or array-like of str, int or bool, default=False
+        Whether coefficients must not be negative, or of which features.
     tol : float, default=1e-6
         On the KKT residual under a level: that of each feature in units of its column, relative to the fit without
         features. With n_features each set is fitted to tol/100.
@@ -142,10 +145,11 @@ class SparseRegressor(Regression, Streaming):
         n_features: int | None = None,
         level: float | None = None,
         constraint: str | Constraint = "mcp",
-        feature_weight: ArrayLike | None = None,
+        feature_weight: ArrayLike | dict[str, float] | dict[int, float] | None = None,
+        keep: ArrayLike | None = None,
         fit_intercept: bool = True,
         standardize: bool = True,
-        positive: bool = False,
+        positive: bool | ArrayLike = False,
         tol: float = 1e-6,
         max_iter: int = 1000,
         time_limit: float | None = None,
@@ -165,6 +169,7 @@ class SparseRegressor(Regression, Streaming):
         self.level = level
         self.constraint = constraint
         self.feature_weight = feature_weight
+        self.keep = keep
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.positive = positive

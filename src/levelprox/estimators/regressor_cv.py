@@ -49,7 +49,7 @@ class SparseRegressorCV(Regression, Choosing):
         Whether to choose the smallest budget whose mean score is within one standard error of the best.
     n_jobs : int, optional
         Processes that fit folds (joblib); the answer does not depend on it.
-    constraint, feature_weight, fit_intercept, standardize, positive
+    constraint, feature_weight, keep, fit_intercept, standardize, positive
         As in `SparseRegressor`.
     tol, max_iter, time_limit, subsolver, start
         As in `SparseRegressor`; `time_limit` is for each fit.
@@ -106,10 +106,11 @@ class SparseRegressorCV(Regression, Choosing):
         one_standard_error: bool = False,
         n_jobs: int | None = None,
         constraint: str | Constraint = "mcp",
-        feature_weight: ArrayLike | None = None,
+        feature_weight: ArrayLike | dict[str, float] | dict[int, float] | None = None,
+        keep: ArrayLike | None = None,
         fit_intercept: bool = True,
         standardize: bool = True,
-        positive: bool = False,
+        positive: bool | ArrayLike = False,
         tol: float = 1e-6,
         max_iter: int = 1000,
         time_limit: float | None = None,
@@ -132,6 +133,7 @@ class SparseRegressorCV(Regression, Choosing):
         self.n_jobs = n_jobs
         self.constraint = constraint
         self.feature_weight = feature_weight
+        self.keep = keep
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.positive = positive

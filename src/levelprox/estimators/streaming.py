@@ -75,13 +75,14 @@ class Streaming(SparseLinearModel):
     def _settings(self) -> dict[str, str]:
         """What must not change within a stream, as it would be printed."""
         names = ("loss", "n_features", "level", "constraint", "feature_weight", "fit_intercept", "standardize")
-        return {name: repr(getattr(self, name)) for name in (*names, "positive", "memory")}
+        return {name: repr(getattr(self, name)) for name in (*names, "keep", "positive", "memory")}
 
     def _begun(self, d: int) -> tuple[Stream, RunningMoments]:
         k = self._most_features()
         weight = self._feature_weight(self._budget(math.inf), d)
         keep = None if weight is None else np.flatnonzero(weight == 0)
-        signs = np.arange(d) if boolean("positive", self.positive) else None
+        asked = self._positive(d)
+        signs = np.flatnonzero(np.broadcast_to(asked, d)) if np.any(asked) else None
         memory = math.inf if self.memory is None else positive("memory", self.memory)
         return Stream(k, keep, signs, memory), RunningMoments(d)
 

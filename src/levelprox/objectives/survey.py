@@ -209,7 +209,7 @@ def check_few(classes: NDArray[Any]) -> None:
     """Raise where there are so many classes that targets must be numbers."""
     if classes.size > _MOST_CLASSES:
         raise InvalidInputError(
-            f"y has more than {_MOST_CLASSES} classes; targets that are numbers are for SparseRegressor"
+            f"y has more than {_MOST_CLASSES} classes; targets that are numbers are for regression: SparseRegressor"
         )
 
 
@@ -221,7 +221,8 @@ def check_labels(y: NDArray[Any]) -> None:
         if between.size:
             i = int(between[0])
             raise InvalidInputError(
-                f"Unknown label type: continuous, y is {y[i]:g} at index {i}; numbers are for SparseRegressor"
+                f"Unknown label type: continuous, y is {y[i]:g} at index {i}; numbers are for regression: "
+                "SparseRegressor"
             )
     if y.dtype.kind != "O":
         return

@@ -117,9 +117,9 @@ class CVDisplay:
         results = estimator.cv_results_
         by: Axis = "n_features" if "n_features" in results else "level"
         shared = {"budgets": results[by], "by": by, "chosen": estimator.best_index_}
-        if estimator.criterion != "cv":
-            name, diverging = f"{estimator.criterion.upper()}, lower is better", results.get("diverging")
-            scores = results[estimator.criterion]
+        if estimator._criterion != "cv":
+            name, diverging = f"{estimator._criterion.upper()}, lower is better", results.get("diverging")
+            scores = results[estimator._criterion]
             display = cls(scores=scores, diverging=diverging, score_name=name, lower_is_better=True, **shared)
             return display.plot(ax, **options)
         name, sign = name_and_sign(estimator.scoring_)
