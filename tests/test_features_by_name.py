@@ -141,9 +141,9 @@ def test_signs_of_some_features(budget, frame, y):
 
 
 def test_signs_that_cannot_be(frame, y):
-    for given in (1, 0, None, 1.5):
+    for given in (1, 0, None, 1.5, "age"):
         with pytest.raises(
-            InvalidInputError, match=f"positive must be True or False, or a list of features, got {given}"
+            InvalidInputError, match=f"positive must be True or False, or a list of features, got {given!r}"
         ):
             SparseRegressor(positive=given).fit(frame, y)
     with pytest.raises(InvalidInputError, match=r"positive=\['age'\] is for models with one coefficient"):
