@@ -341,7 +341,7 @@ def test_a_class_that_a_training_part_does_not_have_is_told():
     X, y = data(n=60, d=4)
     rows, first = np.arange(y.size), list(KFold(3).split(X))[:1]
     y = np.where(rows < 12, "a", np.where(rows % 2, "b", "c"))
-    with pytest.warns(ConvergenceWarning, match="12 samples are of classes that the training part"):
+    with pytest.warns(ConvergenceWarning, match=r"training part of fold 0 has no sample of class 'a'. 12"):
         model = SparseClassifierCV(n_features=[0, 1], cv=first).fit(X, y)
     train, known = np.arange(20, 60), np.arange(12, 20)
     for i, k in enumerate([0, 1]):

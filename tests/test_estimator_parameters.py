@@ -48,7 +48,7 @@ WHOLE, BOOL = "must be an integer of at least 0", "must be True or False"
 
 #: Parameter, value, message; for every estimator that has the parameter.
 REFUSED = [
-    ("loss", 5, r"loss must be one of .*, got 5$"),
+    ("loss", 5, r"loss must be one of .*, got 5; a number of features is given as n_features=5$"),
     ("loss", None, r"loss must be one of .*, got None$"),
     ("loss", losses.Huber, r"loss must be one of .*got <class .*Huber'>; did you forget \(\)\?"),
     ("feature_weight", [1, 2], r"feature_weight must have shape \(6,\), one for each feature, got \(2,\)"),

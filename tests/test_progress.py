@@ -2,6 +2,7 @@
 
 import io
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def test_lines_of_a_fit_of_k_features(verbose, diabetes, capfd):
     assert out == ""
     lines = err.splitlines()
     assert 2 <= len(lines) <= 2 + model.history_[-1].seconds  # the first, the last, and one a second
-    assert all(line.startswith("SparseRegressor  ") and "refits" in line for line in lines)
+    assert all(line.startswith("SparseRegressor  ") and "refit" in line for line in lines)
     assert f"psi {model.certificate_.psi:.6f}  3 features" in lines[-1]
 
 
@@ -74,8 +75,8 @@ def test_lines_of_a_fit_under_a_level(diabetes, capfd):
 
 @pytest.mark.parametrize(
     ("options", "last"),
-    [({"cv": 3}, "6 of 6 folds"), ({"criterion": "bic"}, "2 of 2 fits")],
-    ids=["folds", "criterion"],
+    [({"cv": 3}, "6 of 6 fits"), ({"criterion": "bic"}, "2 of 2 fits")],
+    ids=["cv", "criterion"],
 )
 def test_lines_of_a_choice_count(options, last, diabetes, capfd):
     SparseRegressorCV(n_features=[1, 2], verbose=1, **options).fit(*diabetes)
@@ -206,6 +207,33 @@ def test_a_callback_is_told_and_can_stop_while_progress_is_shown(budget, diabete
 def test_a_callback_must_be_callable(kind, diabetes):
     with pytest.raises(InvalidInputError, match="callback"):
         kind(callback=3).fit(*diabetes)
+
+
+def test_progress_of_a_level_goes_on_during_continuation(diabetes, monkeypatch, capfd):
+    """Continuation has no outer steps; what it does is told between them, and never to the user's callback."""
+    monkeypatch.setattr("levelprox.run._OFTEN", 0.0)
+    monkeypatch.setattr("levelprox.report.bar._ELSEWHERE", 0.0)
+    seen = []
+    model = SparseRegressor(level=3.5, verbose=1, callback=seen.append).fit(*diabetes)
+    lines = capfd.readouterr().err.splitlines()
+    assert any("(continuation, stage 2, " in line for line in lines)
+    assert [record.k for record in seen] == [record.k for record in model.history_]
+
+
+def test_a_line_says_that_work_goes_on_where_nobody_tells_of_it(monkeypatch):
+    monkeypatch.setattr("levelprox.report.bar._LONG_SILENCE", 0.01)
+    stream = io.StringIO()
+    with showing("Fit", 4, "fits", stream=stream) as progress:
+        assert isinstance(progress, Lines)
+        progress.line.every = 0.0
+        progress.advance()
+        until = time.monotonic() + 30
+        while "still at work" not in stream.getvalue() and time.monotonic() < until:
+            time.sleep(0.005)
+    assert "Fit  1 of 4 fits" in stream.getvalue() and "(still at work, 0 s)" in stream.getvalue()
+    after = stream.getvalue()
+    time.sleep(0.05)
+    assert stream.getvalue() == after  # the thread ends with the block
 
 
 def test_the_progress_line_is_for_best_subset_too(capfd):

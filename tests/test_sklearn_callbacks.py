@@ -119,7 +119,7 @@ def test_sample_weights_are_metadata(diabetes):
 @pytest.mark.parametrize(
     ("options", "piece", "count"),
     [
-        ({"n_features": [1, 2], "cv": 3}, "fold", 6),
+        ({"n_features": [1, 2], "cv": 3}, "fit", 6),
         ({"level": [0.5, 2.5], "cv": 3}, "fold", 3),
         ({"n_features": [1, 2], "criterion": "bic"}, "fit", 2),
         ({"level": [0.5, 2.5], "criterion": "bic"}, "fit", 1),

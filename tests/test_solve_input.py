@@ -47,7 +47,7 @@ def quadratic(x):
         ({"weights": [1.0, 2.0]}, InvalidInputError, "weights must have shape"),
         ({"weights": [-1.0] * 4}, InvalidInputError, "weights must be 0"),
         ({"nonnegative": [True]}, InvalidInputError, "nonnegative"),
-        ({"constraint": "mcp"}, InvalidInputError, "constraint must be a levelprox Constraint, got str"),
+        ({"constraint": "mcp"}, InvalidInputError, "constraint must be a levelprox Constraint, got 'mcp'; give"),
         ({"objective": quadratic}, InvalidInputError, "objective must be a levelprox Objective"),
     ],
 )

@@ -7,6 +7,7 @@ functions underneath, `constraints` for φ, `losses` and `objectives` for ψ, `c
 """
 
 import sys
+from difflib import get_close_matches
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from types import ModuleType
@@ -44,7 +45,9 @@ def __getattr__(name: str) -> object:
         if hasattr(names, name):
             globals()[name] = getattr(names, name)
             return globals()[name]
-    raise AttributeError(f"module 'levelprox' has no attribute {name!r}")
+    near = [] if name.startswith("_") else get_close_matches(name, import_module("levelprox.names").__all__, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise AttributeError(f"module 'levelprox' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:

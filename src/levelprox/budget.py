@@ -38,7 +38,7 @@ from levelprox.search import Search
 from levelprox.subset import Subset, SubsetRecord
 from levelprox.swaps import Addition
 from levelprox.validation import nonnegative as at_least_zero
-from levelprox.validation import whole
+from levelprox.validation import of_a_model, whole
 from levelprox.watch import Callback, Watch
 
 #: What the state of a search is made of.
@@ -48,6 +48,11 @@ Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
 
 
+@of_a_model(
+    "a LinearModel or MultinomialModel",
+    "best_subset(LinearModel(X, y), k), with fit_intercept=True in LinearModel for an intercept; or "
+    "SparseRegressor(n_features=k).fit(X, y) and SparseClassifier(n_features=k).fit(X, y), which take arrays",
+)
 def best_subset(
     objective: Objective,
     k: int | None = None,
@@ -154,6 +159,8 @@ def best_subset(
         raise InvalidInputError("give k, how many features may be nonzero, or feature_cost and a budget")
     if budget is not None and isinstance(objective, Asked):
         raise InvalidInputError("feature_cost and budget are for data in memory, not for Dask, files or a device")
+    if k is not None and np.ndim(k) > 0:
+        raise InvalidInputError(f"k must be an integer, got {k!r}; subset_path(model, k) takes several")
     n_features = objective.dimension // objective.width
     count = n_features - objective.exempt.size if k is None else whole("k", k)
     seconds = math.inf if time_limit is None else at_least_zero("time_limit", time_limit)

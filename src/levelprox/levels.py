@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from itertools import count
 
 from levelprox.errors import InvalidInputError
-from levelprox.validation import real
+from levelprox.validation import option, real
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +92,8 @@ def levels_by_name(levels: str | Levels) -> Levels:
     """The rule itself, or the one of that name with its defaults."""
     if isinstance(levels, Levels):
         return levels
-    if isinstance(levels, str) and levels in LEVELS:
-        return LEVELS[levels]()
+    if isinstance(levels, str) and option(levels) in LEVELS:
+        return LEVELS[option(levels)]()
     near = get_close_matches(str(levels), LEVELS, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise InvalidInputError(

@@ -31,7 +31,7 @@ from levelprox.problem import Problem
 from levelprox.result import CUT_SHORT, Status
 from levelprox.subset import Additions, Exchanges, Subset
 from levelprox.subsolvers import choose
-from levelprox.validation import finite, real_array, whole
+from levelprox.validation import finite, of_a_model, option, real_array, whole
 from levelprox.validation import nonnegative as at_least_zero
 from levelprox.working_set import WorkingSet
 
@@ -94,6 +94,7 @@ class Path:
         return f"Path({len(self)} levels: {ends}, {solved} solved, {self.n_grad} passes, {self.wall_s:.2f} s)"
 
 
+@of_a_model("a Problem", "path(Problem(LinearModel(X, y), MCP.from_threshold(0.5), level), levels)")
 def path(
     problem: Problem,
     levels: ArrayLike,
@@ -139,6 +140,7 @@ def path(
     """
     if not isinstance(problem, Problem):
         raise InvalidInputError(f"problem must be a Problem, got {type(problem).__name__}")
+    start = option(start)
     if start not in ("auto", "continuation", "direct"):
         raise InvalidInputError(f"start must be one of auto, continuation, direct, got {start!r}")
     given = finite("levels", real_array("levels", levels)).astype(np.float64)
@@ -167,6 +169,7 @@ def path(
     return _assembled(found, len(problems), tol, n_grad, time.monotonic() - began)
 
 
+@of_a_model("a LinearModel or MultinomialModel", "subset_path(LinearModel(X, y), [1, 2, 3])")
 def subset_path(objective: Objective, k: Sequence[int] | ArrayLike, **options: Any) -> Path:
     """At most k features for many k: `best_subset` for each, so that no answer depends on which others are asked for.
 

@@ -14,7 +14,7 @@ from levelprox.constraints import Constraint
 from levelprox.errors import InfeasibleError, InvalidInputError
 from levelprox.objectives import Objective
 from levelprox.projection import feature_weights, group_norms, nonnegative_mask
-from levelprox.validation import finite, real, real_array
+from levelprox.validation import finite, is_data, real, real_array
 
 Vector = NDArray[np.float64]
 _ULP = float(np.finfo(np.float64).eps)
@@ -237,4 +237,8 @@ def _signs_without(exempt: NDArray[np.intp], nonnegative: ArrayLike | None, n_fe
 def _must_be(name: str, value: object, kind: type) -> None:
     if not isinstance(value, kind):
         got = f"the class {value.__name__}; did you forget ()?" if isinstance(value, type) else type(value).__name__
+        if isinstance(value, str):
+            got = f"{value!r}; give an object of levelprox.{name}s, such as constraints.MCP.from_threshold(0.5)"
+        elif is_data(value):
+            got += "; data are given as LinearModel(X, y, loss)"
         raise InvalidInputError(f"{name} must be a levelprox {kind.__name__}, got {got}")

@@ -39,6 +39,8 @@ from levelprox.working_set import steps
 Vector = NDArray[np.float64]
 RandomState = int | np.random.RandomState | np.random.Generator | None
 Callback = Callable[[Record, Vector], "bool | None"]
+_OFTEN = 0.2  # seconds between words of progress where no step ends
+_MEANWHILE = {"free": "first steps", "level": "steps", "continuation": "continuation", "last": "last steps"}
 
 _EPS = float(np.finfo(np.float64).eps)
 _HISTORY = 1000
@@ -81,6 +83,8 @@ class Run:
         self.max_iter = max_iter
         self.time_limit = time_limit
         self.callback = callback
+        self._meanwhile: Callable[[str], None] | None = getattr(callback, "meanwhile", None)
+        self._told = time.monotonic()
         self.surrogate = surrogate
         self.stopping = stopping
         self.random_state = random_state
@@ -456,7 +460,12 @@ class Run:
         self.phase_s[name] = time.monotonic() - self.began - sum(self.phase_s.values())
 
     def left(self) -> float:
-        """Seconds left of this call."""
+        """Seconds left of this call; whoever shows progress is told of work between steps by that question."""
+        if self._meanwhile is not None and time.monotonic() - self._told >= _OFTEN:
+            self._told = time.monotonic()
+            stage = f", stage {len(self.stages) + 1}" if self.phase == "continuation" else ""
+            with suspended():
+                self._meanwhile(f"{_MEANWHILE[self.phase]}{stage}, {self._told - self.began:.1f} s")
         return min(self.time_limit - (time.monotonic() - self.called), seconds_left())
 
     def warn(self, message: str) -> None:

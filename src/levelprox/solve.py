@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import os
 from dataclasses import fields
@@ -32,13 +33,18 @@ from levelprox.subsolvers import ACSA, SUBSOLVERS, Subsolver, choose
 from levelprox.surrogate import surrogate_by_name
 from levelprox.theory import Parameters
 from levelprox.validation import nonnegative as at_least_zero
-from levelprox.validation import real, whole
+from levelprox.validation import of_a_model, option, real, whole
 
 #: With room for more features than this systems as large as the support cost more than many gradients; on separable
 #: data, where such levels lead, they are nearly singular as well.
 MOST_FOR_NEWTON = 1000
 
 
+@of_a_model(
+    "a Problem",
+    "solve(Problem(LinearModel(X, y), MCP.from_threshold(0.5), level)); or SparseRegressor(level=level).fit(X, y) and "
+    "SparseClassifier(level=level).fit(X, y), which take arrays",
+)
 def solve(
     problem: Problem,
     *,
@@ -155,6 +161,9 @@ def solve(
         raise InvalidInputError(f"problem must be a Problem, got {type(problem).__name__}")
     if callback is not None and not callable(callback):
         raise InvalidInputError(f"callback must be a function of (record, x), got {callback!r}")
+    subsolver, levels, start, surrogate, stopping, preset = map(
+        option, (subsolver, levels, start, surrogate, stopping, preset)
+    )
     seconds = math.inf if time_limit is None else at_least_zero("time_limit", time_limit)
     with limited(seconds), one_blas_thread(isinstance(problem.objective, Model)):
         weight, steps = _proximal_weight(problem, gamma), whole("max_iter", max_iter)
@@ -368,6 +377,6 @@ def _unknown_option(name: str) -> str:
     for kind in SUBSOLVERS.values():
         if name in {field.name for field in fields(kind)}:
             return f"{name!r} is a setting of a subsolver: subsolver=subsolvers.{kind.__name__}({name}=...)"
-    options = list(solve.__kwdefaults__ or {})
+    options = list(inspect.signature(solve).parameters)
     near = get_close_matches(name, options, n=3)
     return f"unknown option {name!r}" + (f"; did you mean {' or '.join(map(repr, near))}?" if near else "")

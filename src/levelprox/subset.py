@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -103,6 +103,8 @@ class SubsetCertificate:
     spent, budget : float or None
         What the features cost, and what they may cost together; None where features have no costs. Then exchanges and
         additions are those that the budget allows.
+    addition_name : str or None
+        What that feature is called, where the data have names.
     """
 
     psi: float
@@ -115,6 +117,7 @@ class SubsetCertificate:
     additions: Additions | None = None
     spent: float | None = None
     budget: float | None = None
+    addition_name: str | None = None
 
     @property
     def examined(self) -> bool:
@@ -137,7 +140,8 @@ class SubsetCertificate:
             return "not examined"
         if self.budget is not None and self.additions is not None and not self.additions.total:
             return "nothing: the budget allows no further feature"
-        gain = "nothing" if self.addition is None else f"{self.multiplier:.6g}, feature {self.addition}"
+        name = f"feature {self.addition}" if self.addition_name is None else repr(self.addition_name)
+        gain = "nothing" if self.addition is None else f"{self.multiplier:.6g}, {name}"
         gain += " by local refits" if self.exchanges.local else ""
         if self.additions is None or self.additions.proved:
             return gain
@@ -154,6 +158,14 @@ class SubsetCertificate:
         ]
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def with_name(certificate: Any, names: Any) -> Any:
+    """Return a certificate that calls features by these names; as it is where there are none, or nothing to name."""
+    if not isinstance(certificate, SubsetCertificate):
+        return certificate
+    j = certificate.addition
+    return replace(certificate, addition_name=None if j is None or names is None else str(names[j]))
 
 
 @dataclass(frozen=True)

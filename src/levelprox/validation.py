@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,41 @@ from numpy.typing import NDArray
 from levelprox.errors import InvalidInputError
 
 Array = NDArray[np.floating[Any]]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def of_a_model(what: str, usage: str) -> Callable[[Function], Function]:
+    """Decorate a function of a model or problem: given arrays or an estimator, it says how it is called.
+
+    Parameters
+    ----------
+    what : str
+        Its first argument.
+    usage : str
+        How it is called with arrays X and y.
+    """
+
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def called(*args: Any, **options: Any) -> Any:
+            if args and is_data(args[0]):
+                kind = type(args[0]).__name__
+                raise InvalidInputError(f"{function.__name__} takes {what}, got {kind}: {usage}")
+            return function(*args, **options)
+
+        return cast(Function, called)
+
+    return decorate
+
+
+def option(value: Any) -> Any:
+    """`value`, where it is the name of an option in small letters with underscores: "MCP", "squared-hinge"."""
+    return value.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(value, str) else value
+
+
+def is_data(value: object) -> bool:
+    """Whether `value` is an array or a table, or an estimator, where a model is wanted."""
+    return isinstance(value, list | tuple) or any(hasattr(value, name) for name in ("shape", "columns", "get_params"))
 
 
 def real(name: str, value: object) -> float:
@@ -68,7 +105,8 @@ def real_array(name: str, value: object) -> Array:
     if array.dtype.kind == "O":
         array = _from_objects(name, array)
     if array.dtype.kind not in "buif":
-        raise InvalidInputError(f"{name} must hold real numbers, got dtype {array.dtype}")
+        such = f", such as {array.flat[0].item()!r}"[:80] if array.size and array.dtype.kind in "SU" else ""
+        raise InvalidInputError(f"{name} must hold real numbers, got dtype {array.dtype}{such}")
     with np.errstate(over="ignore"):  # what overflows becomes inf, which is then named with its place
         if array.dtype.newbyteorder("=") != np.float32:
             array = array.astype(np.float64, copy=False)

@@ -45,6 +45,5 @@ __all__ = [
     "scaled_by",
     "standardised",
     "units_of",
-    "units_of",
     "unstandardised",
 ]

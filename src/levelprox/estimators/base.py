@@ -6,26 +6,27 @@ import copy
 import functools
 import math
 from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from collections.abc import Callable
-from typing import Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from levelprox.designs import Design, as_design
 from levelprox.errors import InfeasibleError, InvalidInputError, warn
 from levelprox.estimators.along import Along
 from levelprox.estimators.automatic_ridge import automatic_ridge
+from levelprox.estimators.available import available_if, missing_attribute
 from levelprox.estimators.border import Border
+from levelprox.estimators.by_name import FeatureNames
 from levelprox.estimators.elsewhere import Elsewhere, check_in_memory, where_it_is
 from levelprox.estimators.feature_costs import costs_of
 from levelprox.estimators.named_constraints import constraint_of
 from levelprox.estimators.notebook_card import NotebookCard
-from levelprox.estimators.reading import READING, naming_the_place, warn_of_rounding
+from levelprox.estimators.reading import READING, check_numbers, naming_the_place, warn_of_rounding
 from levelprox.estimators.saving import Saving
 from levelprox.estimators.selector import Selector, selects
 from levelprox.estimators.sklearn_callbacks import CallbackSupportMixin
@@ -37,7 +38,8 @@ from levelprox.losses import check_weights
 from levelprox.objectives import Asked, Model
 from levelprox.result import Status
 from levelprox.solve import generator
-from levelprox.validation import Array, as_array, finite, real, real_array, whole
+from levelprox.subset import with_name
+from levelprox.validation import Array, as_array, option, real, whole
 from levelprox.validation import nonnegative as at_least_zero
 
 Vector = NDArray[np.float64]
@@ -74,7 +76,9 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
             return costs[0]
         if self.level is None:
             by_rule = int(max(1, min(n / SAMPLES_FOR_A_FEATURE, DEFAULT_FEATURES)))
+            self._check_one("n_features", self.n_features)
             return Budget(features=by_rule if self.n_features is None else whole("n_features", self.n_features))
+        self._check_one("level", self.level)
         level = real("level", self.level)
         if level < 0:
             raise InfeasibleError(f"no feasible point: g(x) >= 0 for all x, got level={level:g}")
@@ -93,34 +97,64 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         costs[kept] = 0.0
         return costs
 
+    def _check_one(self, name: str, value: object) -> None:
+        """Refuse several budgets, and words that ask for a choice: another class chooses."""
+        if isinstance(value, str) or np.ndim(value) > 0 or isinstance(value, range):  # type: ignore[arg-type]
+            kind = "an integer of at least 0" if name == "n_features" else "a real number"
+            raise InvalidInputError(
+                f"{name} must be {kind}, got {value!r}. {type(self).__name__}CV chooses among several: "
+                f"{type(self).__name__}CV({name}=[...])"
+            )
+
     def _check_for(self, budget: Budget) -> None:
         """Refuse parameters that would have no effect."""
         if budget.features is None:
             return
         for name, default in (("constraint", "mcp"), ("subsolver", "auto"), ("start", "auto")):
             value = getattr(self, name)
-            if not (isinstance(value, str) and value == default):
+            if not (isinstance(value, str) and option(value) == default):
                 raise InvalidInputError(
                     f"{name}={value!r} is for fits under a level; at most n_features={budget.features} features are "
                     f"found without it. Set level, or leave {name} at {default!r}"
                 )
 
     def _feature_weight(self, budget: Budget, d: int) -> Vector | None:
-        if self.feature_weight is None:
+        """ω: what each feature counts, 0 for those that are kept; None where all count one."""
+        if self.feature_weight is None and self.keep is None:
             return None
-        weight = np.array(real_array("feature_weight", self.feature_weight), np.float64)
-        if weight.shape != (d,):
-            raise InvalidInputError(f"feature_weight must have shape ({d},), one for each feature, got {weight.shape}")
-        finite("feature_weight", weight)
+        features = FeatureNames.of(self, d)
+        weight = np.ones(d) if self.feature_weight is None else features.values("feature_weight", self.feature_weight)
         if np.any(weight < 0):
             j = int(np.argmax(weight < 0))
-            raise InvalidInputError(f"feature_weight must not be negative, got {weight[j]:g} at index {j}")
+            name = "" if features.names is None else f", {features.called(j)}"
+            raise InvalidInputError(f"feature_weight must not be negative, got {weight[j]:g} at index {j}{name}")
+        if self.keep is not None:
+            weight[features.mask("keep", self.keep)] = 0.0
         if budget.features is not None and np.unique(weight[weight > 0]).size > 1:
             raise InvalidInputError(
                 "with n_features every feature counts as one: feature_weight must be 0 (kept in any case) or one "
                 "positive value; unequal weights are for level"
             )
         return weight
+
+    def _positive(self, d: int) -> bool | NDArray[np.bool_]:
+        """Which coefficients must not be negative: all, none, or those of a mask."""
+        if isinstance(self.positive, bool | np.bool_):
+            return bool(self.positive)
+        if self.positive is None or isinstance(self.positive, int | float | str | np.number):
+            raise InvalidInputError(f"positive must be True or False, or a list of features, got {self.positive!r}")
+        return FeatureNames.of(self, d).mask("positive", self.positive)
+
+    def _by_index(self, d: int) -> dict[str, Any]:
+        """Parameters that may name features, as arrays over all of them: for fits of data without names."""
+        features, found = FeatureNames.of(self, d), dict[str, Any]()
+        if self.keep is not None:
+            found["keep"] = features.mask("keep", self.keep)
+        if isinstance(self.feature_weight, Mapping):
+            found["feature_weight"] = features.values("feature_weight", self.feature_weight)
+        if not isinstance(self.positive, bool | np.bool_):
+            found["positive"] = self._positive(d)
+        return found
 
     @property
     def takes_zeros(self) -> bool:
@@ -133,13 +167,22 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         """X and y as scikit-learn reads them; that X is finite is not checked yet."""
         check_in_memory(X=X, y=y)
         with naming_the_place(X, y):
+            if checks.get("y_numeric"):
+                check_numbers(y, type(self).__name__)
             data, target = validate_data(self, X, y, **READING, **checks)
         warn_of_rounding(X)
         return data, target
 
     def _design(self, data: object) -> Design:
         """X, checked; errors call its columns by their names."""
-        return as_design(data, getattr(self, "feature_names_in_", None))
+        try:
+            return as_design(data, getattr(self, "feature_names_in_", None))
+        except InvalidInputError as error:
+            if "contains NaN" not in str(error):
+                raise
+            raise InvalidInputError(
+                f"{error}. Fill in missing values, such as by sklearn.impute.SimpleImputer, or leave out their rows"
+            ) from None
 
     def _seen(self, X: object) -> Design:
         """X of the same features as those of the fit."""
@@ -172,10 +215,11 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         constraint = constraint_of(self.constraint, unit if budget.features is None else 1.0)
         self._check_for(budget)
         generator(self.random_state)
-        positive = boolean("positive", self.positive)
-        if positive and border.width > 1:
+        positive = self._positive(border.scale.size)
+        if np.any(positive) and border.width > 1:
             raise InvalidInputError(
-                f"positive=True is for models with one coefficient for each feature, not for {border.width} classes"
+                f"positive={self.positive!r} is for models with one coefficient for each feature, not for "
+                f"{border.width} classes"
             )
         weight = self._feature_weight(budget, border.scale.size)
         task = Task(
@@ -188,7 +232,11 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
             tol=at_least_zero("tol", self.tol),
             max_iter=whole("max_iter", self.max_iter),
             time_limit=None if self.time_limit is None else at_least_zero("time_limit", self.time_limit),
-            options={"subsolver": self.subsolver, "start": self.start, "random_state": self.random_state},
+            options={
+                "subsolver": option(self.subsolver),
+                "start": option(self.start),
+                "random_state": self.random_state,
+            },
             observer=None,
             checkpoint=self.checkpoint,
             resume=self.resume,
@@ -213,9 +261,10 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
 
     def _border(self, X: object, weight: Vector | None, width: int) -> Border:
         intercept = boolean("fit_intercept", self.fit_intercept)
+        names = getattr(self, "feature_names_in_", None)
         if boolean("standardize", self.standardize):
-            return Border.standardized(X, weight, intercept, width)
-        return Border(X, None, None, intercept, width)
+            return Border.standardized(X, weight, intercept, width, names)
+        return Border(X, None, None, intercept, width, names)
 
     def _remember(self, design: Design, y: NDArray[Any], weight: Vector | None, **more: ArrayLike | None) -> None:
         """By what the data of this fit are known again."""
@@ -252,7 +301,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     def _keep(self, task: Task, budget: Budget, solution: Solution) -> None:
         self._set_coefficients(solution.coef, solution.intercept)
         self.scale_ = task.border.scale
-        self.certificate_ = solution.certificate
+        self.certificate_ = with_name(solution.certificate, getattr(self, "feature_names_in_", None))
         self.multiplier_ = solution.multiplier
         self.level_ = budget.at_most
         self.ridge_ = solution.ridge
@@ -291,6 +340,12 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         for k, row in enumerate(coef):
             margins[:, k] = intercept[k] if part is None else part.matvec(row[used].astype(np.float64)) + intercept[k]
         return margins.astype(design.dtype, copy=False)
+
+    if not TYPE_CHECKING:  # else every attribute would be there
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an AttributeError that says why something is not there; only what is not found comes here."""
+            missing_attribute(self, name)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.designs import Design, RunningMoments, ScaledDesign, as_design
+from levelprox.designs.base import Names, column_name
 from levelprox.designs.moments import moments_of
 from levelprox.errors import InvalidInputError, NumericalError
 from levelprox.rounding import products_above
@@ -38,39 +39,56 @@ class Border:
         Whether x ends with an intercept.
     width : int
         How many coefficients a feature has.
+    names : sequence of str, optional
+        What errors call the columns.
     """
 
     def __init__(
-        self, X: object, center: Vector | None, scale: Vector | None, fit_intercept: bool, width: int = 1
+        self,
+        X: object,
+        center: Vector | None,
+        scale: Vector | None,
+        fit_intercept: bool,
+        width: int = 1,
+        names: Names | None = None,
     ) -> None:
         base = as_design(X)
+        self.names = names
         if scale is None:
-            _check_range(base)
+            _check_range(base, names)
         self.design: Design = base if center is None and scale is None else ScaledDesign(base, center, scale)
         self.dtype = base.dtype
         self.center, self.fit_intercept, self.width = center, fit_intercept, width
         self.scale = np.ones(base.shape[1]) if scale is None else np.asarray(scale, np.float64)
 
     @classmethod
-    def standardized(cls, X: object, weight: Vector | None, fit_intercept: bool, width: int = 1) -> Border:
+    def standardized(
+        cls, X: object, weight: Vector | None, fit_intercept: bool, width: int = 1, names: Names | None = None
+    ) -> Border:
         """Columns of standard deviation 1 about their mean; about zero, where there is no intercept to take it up."""
         base = as_design(X)
         with np.errstate(over="ignore", invalid="ignore"):
             moments = moments_of(base, None if weight is None else weight / weight.max())
             center, scale = (moments.mean, moments.scale) if fit_intercept else (None, moments.magnitude)
-        return cls(base, center, _usable(scale), fit_intercept, width)
+        return cls(base, center, _usable(scale, names), fit_intercept, width, names)
 
     @classmethod
     def of_moments(
-        cls, dtype: np.dtype[Any], d: int, moments: RunningMoments | None, fit_intercept: bool, width: int = 1
+        cls,
+        dtype: np.dtype[Any],
+        d: int,
+        moments: RunningMoments | None,
+        fit_intercept: bool,
+        width: int = 1,
+        names: Names | None = None,
     ) -> Border:
         """The same for X that is elsewhere, by the moments of its columns; without these X is left as it is."""
         border = cls.__new__(cls)
-        border.dtype, border.fit_intercept, border.width = dtype, fit_intercept, width
+        border.dtype, border.fit_intercept, border.width, border.names = dtype, fit_intercept, width, names
         border.center, border.scale = None, np.ones(d)
         if moments is not None:
             border.center = moments.mean if fit_intercept else None
-            border.scale = _usable(moments.scale if fit_intercept else moments.magnitude)
+            border.scale = _usable(moments.scale if fit_intercept else moments.magnitude, names)
         return border
 
     def inside(self, coef: Vector, intercept: Vector) -> Vector:
@@ -105,8 +123,8 @@ class Border:
         if not np.all(np.isfinite(coef)):
             j = int(np.argmax(~np.isfinite(coef).all(axis=0)))
             raise NumericalError(
-                f"the coefficient of column {j} of X is beyond the range of {coef.dtype}: the column varies by "
-                f"{self.scale[j]:.3g} only; multiply it by a larger unit"
+                f"the coefficient of {column_name(j, self.names)} of X is beyond the range of {coef.dtype}: the column "
+                f"varies by {self.scale[j]:.3g} only; multiply it by a larger unit"
             )
 
     def _intercepts(self, rows: Vector, coef: NDArray[Any]) -> Array:
@@ -119,16 +137,19 @@ class Border:
         return np.asarray(last, coef.dtype) + np.zeros(1, coef.dtype)
 
 
-def _usable(scale: Vector) -> Vector:
+def _usable(scale: Vector, names: Names | None = None) -> Vector:
     """Deviations that columns can be divided by: 1 for those that vary too little to have a coefficient."""
     if not np.all(scale < _LARGEST):
         j = int(np.argmax(~(scale < _LARGEST)))
-        raise InvalidInputError(f"the deviation of column {j} of X overflows; divide the column by a larger unit")
+        raise InvalidInputError(
+            f"the deviation of {column_name(j, names)} of X overflows; divide the column by a larger unit"
+        )
     small = np.flatnonzero(scale < _SMALLEST)
     if small.size:
-        j = small[0]
+        j = int(small[0])
+        columns = "1 such column" if small.size == 1 else f"{small.size} such columns"
         warnings.warn(
-            f"column {j} of X varies by {scale[j]:.3g} only ({small.size} such columns in total), and float64 has no "
+            f"{column_name(j, names)} of X varies by {scale[j]:.3g} only ({columns} in total), and float64 has no "
             "coefficients for that: it is taken as constant. Multiply it by a larger unit",
             UserWarning,
             stacklevel=2,
@@ -136,17 +157,19 @@ def _usable(scale: Vector) -> Vector:
     return np.where(scale < _SMALLEST, 1.0, scale)
 
 
-def _check_range(design: Design) -> None:
+def _check_range(design: Design, names: Names | None = None) -> None:
     """Raise where the sum of the squares of a column that is not zero is beyond float64."""
     squares = design.column_squares()
     if not np.all(np.isfinite(squares)):
         j = int(np.argmax(~np.isfinite(squares)))
-        raise InvalidInputError(f"the norm of column {j} of X overflows; scale the columns, or set standardize=True")
+        raise InvalidInputError(
+            f"the norm of {column_name(j, names)} of X overflows; scale the columns, or set standardize=True"
+        )
     small = np.flatnonzero(squares < _SQUARES)
     size = design.columns(small).column_magnitudes() if small.size else squares[:0]
     if np.any(size > 0):
         j = int(np.argmax(size > 0))
         raise InvalidInputError(
-            f"column {small[j]} of X has entries of at most {size[j]:.3g}, whose squares vanish; scale the columns, or "
-            "set standardize=True"
+            f"{column_name(int(small[j]), names)} of X has entries of at most {size[j]:.3g}, whose squares vanish; "
+            "scale the columns, or set standardize=True"
         )

@@ -32,6 +32,7 @@ from levelprox.estimators.level_claims import LevelClaims
 from levelprox.estimators.recomputed import RELATIVE_TOLERANCE, task_of
 from levelprox.estimators.subset_claims import SubsetClaims
 from levelprox.fingerprint import fingerprint
+from levelprox.report.fitted import check_ours
 
 Vector = NDArray[np.float64]
 
@@ -70,6 +71,7 @@ def certify_model(
     InvalidInputError
         Where the data do not suit the model, or it claims nothing: after `partial_fit` there is no certificate.
     """
+    check_ours("certify_model", model)
     check_is_fitted(model)
     if not hasattr(model, "certificate_"):
         raise InvalidInputError("a model fitted from a stream claims nothing: it has no certificate to recompute")

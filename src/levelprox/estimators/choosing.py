@@ -28,6 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 from levelprox.errors import CheckpointError, InvalidInputError, warn
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.choosing_elsewhere import ChoosingElsewhere
+from levelprox.estimators.folds import check_classes_of_folds, left_out_words
 from levelprox.estimators.information import CRITERIA, check_likelihood, comparable, deviance, price
 from levelprox.estimators.ranking import Ranking
 from levelprox.estimators.scored import LABELS, Samples, Scored, Share, fit_all, score_fold
@@ -37,6 +38,7 @@ from levelprox.identity import hashed, identity_without_level
 from levelprox.journal import Journal, keeping
 from levelprox.limits import seconds_left
 from levelprox.path import KINDS
+from levelprox.validation import option
 
 #: Numbers of features tried where neither n_features nor level is given, as far as there are features. An information
 #: criterion takes those with this many samples for each feature: it is for models with few features for their samples.
@@ -70,12 +72,12 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         """The best of the grid, with `cv_results_` and what goes with it."""
         n, d = samples.X.shape
         self._check_criterion()
-        if self.criterion == "cv":
+        if self._criterion == "cv":
             scorer, splits, score_params = self._judges(samples, params)
             budgets = self._grid(n, d)
             results, best = self._by_folds(samples, budgets, splits, scorer, score_params, journal)
         else:
-            check_likelihood(self.criterion, self._loss().name)
+            check_likelihood(self._criterion, self._loss().name)
             budgets = self._grid(n, d)
             results, best = self._by_criterion(samples, budgets, journal)
         self._set_choice(budgets, results, best)
@@ -89,12 +91,17 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
             self.message_ += f" The budget was chosen by {self.scoring_}: fits of folds diverge."
         return self
 
+    @property
+    def _criterion(self) -> str:
+        """`criterion` in small letters."""
+        return str(option(self.criterion))
+
     def _check_criterion(self) -> None:
-        if self.criterion not in ("cv", *CRITERIA):
+        if self._criterion not in ("cv", *CRITERIA):
             raise InvalidInputError(f"criterion must be one of cv, {', '.join(CRITERIA)}, got {self.criterion!r}")
-        if boolean("one_standard_error", self.one_standard_error) and self.criterion != "cv":
+        if boolean("one_standard_error", self.one_standard_error) and self._criterion != "cv":
             raise InvalidInputError(
-                f"one_standard_error is for criterion='cv': {self.criterion!r} has no standard error"
+                f"one_standard_error is for criterion='cv': {self._criterion!r} has no standard error"
             )
 
     def _set_choice(self, budgets: list[Budget], results: dict[str, NDArray[Any]], best: int) -> None:
@@ -102,7 +109,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         self.best_index_ = best
         name = budgets[0].name
         self.best_params_ = {name: results[name][best].item()}
-        by = self.criterion
+        by = self._criterion
         if by == "cv":
             by = "median_test_score" if "median_test_score" in results else "mean_test_score"
         self.best_score_ = float(results[by][best])
@@ -123,10 +130,10 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         if name == "budget" and math.fsum(self._costs(d, self._feature_weight(Budget(features=d), d))) <= value:
             return  # it pays for all features
         advice = f"A larger one may be better: give a wider grid by {name}"
-        if self.criterion != "cv":
+        if self._criterion != "cv":
             advice += (
-                f", or choose by criterion='cv'. {self.criterion} needs many more samples than features; there are {n} "
-                "samples"
+                f", or choose by criterion='cv'. {self._criterion} needs many more samples than features; there are "
+                f"{n} samples"
             )
         warn(f"the best {name} is {value:g}, the largest of the grid. {advice}", UserWarning)
 
@@ -134,7 +141,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
 
     def _grid(self, n: float, d: int) -> list[Budget]:
         """The candidates for n samples of d features in ascending order, each once."""
-        most = min(d, max(n / SAMPLES_FOR_A_FEATURE, 1)) if self.criterion != "cv" else d
+        most = min(d, max(n / SAMPLES_FOR_A_FEATURE, 1)) if self._criterion != "cv" else d
         costs = cost_budgets(self.budget, self.feature_cost, self.n_features, self.level, d)
         given = costs or budgets_of(self.n_features, self.level)
         return given or [Budget(features=k) for k in DEFAULT_GRID if k <= most]
@@ -162,6 +169,8 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         splits = [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(samples.X, samples.y, **split)]
         if not splits:
             raise InvalidInputError(f"cv has no folds: {self.cv!r}")
+        if is_classifier(self):
+            check_classes_of_folds(samples.y, samples.weight, splits)
         return scorer, splits, score
 
     def _by_folds(
@@ -177,7 +186,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         together = budgets[0].features is None
         groups = [budgets] if together else [[budget] for budget in budgets]
         jobs = [(group, fold) for group in groups for fold in range(len(splits))]
-        single = self._single()
+        single = self._single().set_params(**self._by_index(samples.X.shape[1]))
         work = (
             delayed(score_fold)(
                 share, single, samples, *splits[fold], group, scorer, _rows_of(score_params, splits[fold][1])
@@ -186,7 +195,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         )
         found: dict[tuple[float, int], Scored] = {}
         tests = np.concatenate([np.append(test, train.size) for train, test in splits])
-        outcomes = self._outcomes(work, len(jobs), "fold", tests, journal)
+        outcomes = self._outcomes(work, len(jobs), "fold" if together else "fit", tests, journal)
         for outcome, (group, fold) in zip(outcomes, jobs, strict=False):  # fewer where a time limit ends them
             found.update({(budget.value, fold): one for budget, one in zip(group, outcome, strict=False)})
         folds = range(len(splits))
@@ -197,10 +206,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         table = [[found[budget.value, fold] for fold in folds] for budget in budgets]
         left_out = sum(one.left_out for one in table[0])
         if left_out:
-            warn(
-                f"{left_out} samples are of classes that the training part of their fold does not have; they are left "
-                "out of the score. Use stratified folds, or fewer of them"
-            )
+            warn(left_out_words(left_out, samples.y, splits))
         return self._by_scores(budgets, table)
 
     def _by_scores(self, budgets: list[Budget], table: list[list[Scored]]) -> tuple[dict[str, NDArray[Any]], int]:
@@ -300,8 +306,8 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
     def _unexamined(self, first: list[Budget], n_folds: int) -> dict[str, NDArray[Any]]:
         """The table of the first candidate, of which nothing is known: there was no time."""
         counts: dict[str, NDArray[Any]] = {}
-        unknown = [self.criterion, "loss", "n_selected", "df"]
-        if self.criterion == "cv":
+        unknown = [self._criterion, "loss", "n_selected", "df"]
+        if self._criterion == "cv":
             unknown = [f"split{i}_test_score" for i in range(n_folds)]
             unknown += ["mean_test_score", "std_test_score", "standard_error", "mean_n_selected", "mean_fit_time"]
             counts = {"rank_test_score": np.ones(1, np.int32), "n_unsolved": np.full(1, n_folds)}
@@ -312,7 +318,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
     def _by_criterion(
         self, samples: Samples, budgets: list[Budget], journal: Journal
     ) -> tuple[dict[str, NDArray[Any]], int]:
-        single, loss = self._single(), self._loss().name
+        single, loss = self._single().set_params(**self._by_index(samples.X.shape[1])), self._loss().name
         groups = [budgets] if budgets[0].features is None else [[budget] for budget in budgets]
         work = (
             delayed(fit_all)(share, single, samples, group)
@@ -348,7 +354,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         usable = comparable(diverging, counts)
         values = np.array(
             [
-                deviance(loss, one, n, least, log_y) + price(self.criterion, int(df), n, int(count), d)
+                deviance(loss, one, n, least, log_y) + price(self._criterion, int(df), n, int(count), d)
                 if has
                 else np.nan
                 for one, df, count, has in zip(psi, freedom, counts, usable, strict=True)
@@ -356,10 +362,10 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         )
         if not np.all(usable):
             warn(
-                f"with {_names(budgets, ~usable)} the loss has no minimiser, as on separable data: {self.criterion} is "
-                "not defined there, and these are left out. criterion='cv' compares them by accuracy"
+                f"with {_names(budgets, ~usable)} the loss has no minimiser, as on separable data: {self._criterion} "
+                "is not defined there, and these are left out. criterion='cv' compares them by accuracy"
             )
-        results = {**_values(budgets), self.criterion: values, "loss": psi, "n_selected": counts, "df": freedom}
+        results = {**_values(budgets), self._criterion: values, "loss": psi, "n_selected": counts, "df": freedom}
         return {**results, "diverging": diverging}, int(np.nanargmin(values))
 
     def get_metadata_routing(self) -> Any:

@@ -38,7 +38,7 @@ class ChoosingElsewhere:
         source = model._source(X, y, weight, offset)
         found = model._prepared(source)
         budgets = model._grid(found.survey.count, source.n_features)
-        if model.criterion == "cv":
+        if model._criterion == "cv":
             if found.survey.count < folds:
                 raise InvalidInputError(f"cv={folds} is more than the {found.survey.count} samples there are")
             results, best = self._by_folds_elsewhere(source, budgets, folds)
@@ -52,8 +52,8 @@ class ChoosingElsewhere:
     def _folds_elsewhere(self: Any, params: dict[str, Any]) -> int:
         """How many folds; an error for what only data in memory have."""
         self._check_criterion()
-        if self.criterion != "cv":
-            check_likelihood(self.criterion, self._loss().name)
+        if self._criterion != "cv":
+            check_likelihood(self._criterion, self._loss().name)
         elif self.scoring is not None:
             raise InvalidInputError("scoring is for data in memory; elsewhere the loss judges, scoring=None")
         given = [name for name, value in params.items() if value is not None]
@@ -79,6 +79,7 @@ class ChoosingElsewhere:
         seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
         for fold in range(folds):
             began, single = time.monotonic(), clone(self._single())
+            single.set_params(**self._by_index(source.n_features))
             single.n_features_in_ = source.n_features
             found = self._prepared_fold(single, source.part(fold, folds, seed, False), fold)
             task = single._task_elsewhere(found, budgets[0])

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from levelprox.designs import as_design
 from levelprox.errors import InvalidInputError, warn
+from levelprox.estimators.available import available_if
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.border import Border
 from levelprox.estimators.elsewhere import Prepared, at_hand, where_it_is
@@ -23,7 +23,7 @@ from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRest
 from levelprox.objectives.shards import Form
 from levelprox.objectives.source import Source
 from levelprox.objectives.survey import check_labels
-from levelprox.validation import Array, real
+from levelprox.validation import Array, option, real
 
 _MULTI_CLASS = ("auto", "softmax", "ovr")
 
@@ -31,7 +31,10 @@ _MULTI_CLASS = ("auto", "softmax", "ovr")
 def _has_probabilities(model: Classification) -> bool:
     """Whether the loss is a likelihood; the error says why not."""
     if not isinstance(model._loss(), Logistic):
-        raise AttributeError(f"probabilities are for loss='logistic'; the loss {model.loss!r} gives none")
+        raise AttributeError(
+            f"loss={model.loss!r} is no likelihood and gives no probabilities; loss='logistic' does. Its margins are "
+            "in decision_function"
+        )
     return True
 
 
@@ -133,12 +136,13 @@ class Classification(ClassifierMixin, SparseLinearModel):
 
     def _softmax(self) -> bool:
         """Whether more than two classes share one likelihood."""
-        if self.multi_class not in _MULTI_CLASS:
+        multi_class = option(self.multi_class)
+        if multi_class not in _MULTI_CLASS:
             raise InvalidInputError(f"multi_class must be one of {', '.join(_MULTI_CLASS)}, got {self.multi_class!r}")
         logistic = isinstance(self._loss(), Logistic)
-        if self.multi_class == "softmax" and not logistic:
+        if multi_class == "softmax" and not logistic:
             raise InvalidInputError(f"multi_class='softmax' is for loss='logistic', not for {self.loss!r}; use 'ovr'")
-        return logistic and self.multi_class != "ovr"
+        return logistic and multi_class != "ovr"
 
     def _read(self, X: object, y: object, **checks: Any) -> tuple[Any, NDArray[Any]]:
         data, target = super()._read(X, y, **checks)
@@ -177,7 +181,10 @@ class Classification(ClassifierMixin, SparseLinearModel):
     def _check_classes(self, classes: ArrayLike | None, first: bool) -> None:
         """All classes of a stream, told in its first call and the same in all others."""
         if classes is None and not hasattr(self, "classes_"):
-            raise InvalidInputError("classes must be given in the first call of partial_fit: all there will ever be")
+            raise InvalidInputError(
+                "classes must be given in the first call of partial_fit: all there will ever be, such as np.unique(y) "
+                "of all data"
+            )
         if classes is None:
             return
         given = np.unique(np.asarray(classes))
@@ -228,7 +235,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
 
     def _class_factors(self, totals: Vector) -> Vector:
         """By what the weights of the samples of each class are multiplied; their sums are `totals`."""
-        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+        if option(self.class_weight) == "balanced":
             return np.asarray(totals.sum() / (self.classes_.size * totals), np.float64)
         if isinstance(self.class_weight, dict):
             return self._factors(self.class_weight)

@@ -54,7 +54,7 @@ class SparseClassifierCV(Classification, Choosing):
         Whether to choose the smallest budget whose mean score is within one standard error of the best.
     n_jobs : int, optional
         Processes that fit folds (joblib); the answer does not depend on it.
-    constraint, feature_weight, feature_cost, ridge, fit_intercept, standardize, class_weight, multi_class, positive
+    constraint, feature_weight, keep, feature_cost, ridge, fit_intercept, standardize, class_weight, multi_class, positive
         As in `SparseClassifier`.
     tol, max_iter, time_limit, subsolver, start
         As in `SparseClassifier`; `time_limit` is for each fit.
@@ -111,15 +111,16 @@ class SparseClassifierCV(Classification, Choosing):
         one_standard_error: bool = False,
         n_jobs: int | None = None,
         constraint: str | Constraint = "mcp",
-        feature_weight: ArrayLike | None = None,
-        ridge: float | Literal["auto"] = "auto",
+        feature_weight: ArrayLike | dict[str, float] | dict[int, float] | None = None,
+        keep: ArrayLike | None = None,
         feature_cost: ArrayLike | Mapping[str, float] | None = None,
         budget: ArrayLike | None = None,
+        ridge: float | Literal["auto"] = "auto",
         fit_intercept: bool = True,
         standardize: bool = True,
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         multi_class: str = "auto",
-        positive: bool = False,
+        positive: bool | ArrayLike = False,
         tol: float = 1e-6,
         max_iter: int = 1000,
         time_limit: float | None = None,
@@ -142,9 +143,10 @@ class SparseClassifierCV(Classification, Choosing):
         self.n_jobs = n_jobs
         self.constraint = constraint
         self.feature_weight = feature_weight
-        self.ridge = ridge
+        self.keep = keep
         self.feature_cost = feature_cost
         self.budget = budget
+        self.ridge = ridge
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.class_weight = class_weight

@@ -132,7 +132,8 @@ class Elsewhere:
     def _border_elsewhere(self: Any, found: Prepared) -> Border:
         moments = found.survey.moments if self.standardize else None
         source, form = found.source, found.form
-        return Border.of_moments(source.dtype, source.n_features, moments, form.fit_intercept, form.width)
+        names = getattr(self, "feature_names_in_", None)
+        return Border.of_moments(source.dtype, source.n_features, moments, form.fit_intercept, form.width, names)
 
     def inverse_transform(self, X: Any) -> Any:
         check_in_memory(X=X)

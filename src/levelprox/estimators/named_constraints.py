@@ -17,6 +17,7 @@ from difflib import get_close_matches
 
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp, Widened
 from levelprox.errors import InvalidInputError
+from levelprox.validation import option
 
 #: Of the unit of the coefficients: a coefficient this large costs one feature.
 THRESHOLD = 0.1
@@ -36,11 +37,11 @@ def constraint_of(constraint: object, unit: float) -> Constraint:
     """The constraint asked for; a name is drawn with the threshold 0.1 · unit."""
     if isinstance(constraint, Constraint):
         return constraint
-    if isinstance(constraint, str) and constraint in NAMED_CONSTRAINTS:
-        return NAMED_CONSTRAINTS[constraint](THRESHOLD * unit)
+    if isinstance(constraint, str) and option(constraint) in NAMED_CONSTRAINTS:
+        return NAMED_CONSTRAINTS[option(constraint)](THRESHOLD * unit)
     if isinstance(constraint, type):
         raise InvalidInputError(f"constraint is the class {constraint.__name__}; did you forget ()?")
-    near = get_close_matches(str(constraint), NAMED_CONSTRAINTS, n=1)
+    near = get_close_matches(str(option(constraint)), NAMED_CONSTRAINTS, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     names = ", ".join(NAMED_CONSTRAINTS)
     raise InvalidInputError(f"constraint must be a Constraint or one of {names}, got {constraint!r}{hint}")

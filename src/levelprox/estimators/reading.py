@@ -5,9 +5,11 @@ Conversions are scikit-learn's, and so are its errors; here they learn where the
 
 from __future__ import annotations
 
+import datetime
 import math
+import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +20,14 @@ from levelprox.designs.base import column_name, rounding
 from levelprox.errors import InvalidInputError
 from levelprox.objectives.survey import is_missing
 from levelprox.validation import as_array, is_number
+
+_ENCODING = "Encode a column of categories as numbers, such as by sklearn.preprocessing.OneHotEncoder, or leave it out"
+#: By kind of a NumPy type: what it holds, and how it becomes days or seconds.
+_OF_TIME = {
+    "M": ("dates", "({0} - {0}.min()).dt.total_seconds() / 86400, the days since the first"),
+    "m": ("durations", "{0}.dt.total_seconds()"),
+    "P": ("periods", "{0}.astype('int64'), which counts periods"),
+}
 
 #: How X is read; the design says where it is not finite.
 READING: dict[str, Any] = {
@@ -34,14 +44,94 @@ def naming_the_place(X: object, y: object = None) -> Iterator[None]:
     for name, value in (("X", X), ("y", y)):
         if isinstance(value, np.ma.MaskedArray):
             as_array(name, value)  # scikit-learn would take what is behind the mask
+        _check_kind(name, value)
+    _check_no_dates("X", X)
     try:
         yield
     except (TypeError, ValueError) as error:
         place = _in_y(y) if _is_of_y(error) else _in_table(X) if _is_of_conversion(error) else ""
+        if "Expected 2D array, got 1D array" in str(error) and np.ndim(y) == 2:  # type: ignore[arg-type]
+            raise InvalidInputError(
+                "X has one dimension and y two; are they exchanged? The call is fit(X, y)"
+            ) from error
+        place = place or _hint(str(error), y)
         if not place:
             raise
         kind = InvalidInputError if isinstance(error, ValueError) or _is_of_y(error) else TypeError
         raise kind(f"{str(error).rstrip('.')}, {place}") from error
+
+
+def _check_kind(name: str, value: object) -> None:
+    """Raise where X or y is none of the things that can hold numbers, and say what to do."""
+    kind = type(value)
+    if isinstance(value, str | bytes | os.PathLike):
+        raise InvalidInputError(
+            f"{name} must hold numbers, got {value!r}; read a file first, such as by levelprox.io.read_data(path)"
+        )
+    if isinstance(value, Mapping) and not scipy.sparse.issparse(value):  # dok matrices are dicts
+        raise InvalidInputError(
+            f"{name} must be an array or a table, got a {kind.__name__}; give pandas.DataFrame({name})"
+        )
+    if kind.__module__.partition(".")[0] == "polars" and kind.__name__ == "LazyFrame":
+        raise InvalidInputError(f"{name} is a polars LazyFrame, a query without its result; give {name}.collect()")
+
+
+def _check_no_dates(name: str, value: object) -> None:
+    """Raise where a column holds dates or durations, which scikit-learn may read as nanoseconds."""
+    for j, dtype in enumerate(_dtypes(value)):
+        of_time = _time_words(dtype)
+        if of_time is None:
+            continue
+        names = getattr(value, "columns", None)
+        place = f"{column_name(j, names)} of {name}" if np.ndim(value) == 2 else name  # type: ignore[arg-type]
+        what, remedy = of_time
+        if isinstance(value, np.ndarray):
+            remedy = (
+                "{0} / np.timedelta64(1, 'D')" if what == "durations" else "({0} - {0}.min()) / np.timedelta64(1, 'D')"
+            )
+        column = name if names is None else f"{name}[{str(names[j])!r}]"
+        raise InvalidInputError(
+            f"{place} holds {what} (dtype {dtype}), not numbers. Convert it, such as by {remedy.format(column)}, or "
+            "leave it out"
+        )
+
+
+def check_numbers(y: object, called: str) -> None:
+    """Raise where y of a regressor holds something that is not a number; `called` is the regressor."""
+    _check_no_dates("y", y)
+    labels = np.asarray(y)
+    if labels.dtype.kind not in "OUS" or labels.ndim > 2:
+        return
+    for i, entry in enumerate(labels.ravel()):
+        if not (is_number(entry) or is_missing(entry)):
+            classifier = called.replace("Regressor", "Classifier")
+            raise InvalidInputError(
+                f"y must hold numbers for {called}, got {entry.item() if hasattr(entry, 'item') else entry!r} at index "
+                f"{i}. To predict classes, use {classifier}; otherwise convert y to numbers"
+            )
+
+
+def _dtypes(value: object) -> list[Any]:
+    """The types of the columns of a table, or of an array; none where that is not known."""
+    if isinstance(value, np.ndarray):
+        return [value.dtype]
+    found = getattr(value, "dtypes", getattr(value, "dtype", None))
+    if found is None or callable(found):
+        return []
+    return list(found) if isinstance(found, Iterable) else [found]
+
+
+def _time_words(dtype: Any) -> tuple[str, str] | None:
+    """What a type of dates or durations holds, and how it becomes numbers; None for other types."""
+    temporal = getattr(dtype, "is_temporal", None)  # of polars
+    text = str(dtype).lower()
+    if temporal is not None and callable(temporal):
+        if not temporal():
+            return None
+        kind = "m" if text.startswith("duration") else "" if text.startswith("time") else "M"
+    else:
+        kind = "P" if text.startswith("period") else getattr(dtype, "kind", "")
+    return _OF_TIME.get(kind)
 
 
 def warn_of_rounding(X: object) -> None:
@@ -56,6 +146,15 @@ def warn_of_rounding(X: object) -> None:
     message = next(filter(None, map(rounding, values)), None)
     if message is not None:
         warnings.warn(message, UserWarning, stacklevel=4)
+
+
+def _hint(error: str, y: object) -> str:
+    """What to add to an error of scikit-learn about shapes."""
+    if "inconsistent numbers of samples" in error:
+        return "of X and of y"
+    if "y should be a 1d array" in error and np.ndim(y) == 2:  # type: ignore[arg-type]
+        return "and a model has one target: fit one for each column of y"
+    return ""
 
 
 def _is_of_y(error: Exception) -> bool:
@@ -75,7 +174,13 @@ def _in_table(X: object) -> str:
     for j, column in enumerate(table.T):
         for i, entry in enumerate(column):
             if not is_number(entry):
-                return f"at row {i}, {column_name(j, getattr(X, 'columns', None))} of X"
+                place = f"at row {i}, {column_name(j, getattr(X, 'columns', None))} of X"
+                if isinstance(entry, datetime.date | datetime.timedelta | datetime.time | np.datetime64):
+                    raise InvalidInputError(
+                        f"X holds {entry!r} {place}, and dates and times are no numbers. Convert the column, such as "
+                        "to days since its first date, or leave it out"
+                    )
+                return f"{place}. {_ENCODING}" if isinstance(entry, str) else place
     return ""
 
 

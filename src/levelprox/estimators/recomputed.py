@@ -81,10 +81,12 @@ class RecomputedFit:
         return _ULPS_OF_MARGINS * rounding_of_margins(objective, self.x, objective.margins(self.x))
 
     def sign_claims(self) -> list[Claim]:
-        """Check `positive=True`, where the model has it."""
-        if not self.model.positive:
+        """Check `positive`, where the model has it."""
+        signs = self.task.positive
+        if not np.any(signs):
             return []
-        least = float(np.min(self.model.coef_))
+        coef = np.atleast_2d(self.model.coef_)
+        least = float(np.min(coef if signs is True else coef[:, signs]))
         return [Claim("positive", "no coefficient < 0", f"smallest {least:.6g}", least >= 0)]
 
     def residual_tolerance(self, eps: float) -> float:

@@ -23,7 +23,7 @@ from levelprox.objectives.anywhere import is_elsewhere
 from levelprox.objectives.shards import Form
 from levelprox.objectives.source import Source
 from levelprox.objectives.survey import Survey
-from levelprox.validation import Array, finite, real_array
+from levelprox.validation import Array, finite, option, real_array
 
 _LEAST = 1e-152  # of y: squares, and their sums, are numbers
 
@@ -142,7 +142,7 @@ class Regression(RegressorMixin, SparseLinearModel):
     @property
     def takes_zeros(self) -> bool:
         """Not for gamma: its targets are positive."""
-        return getattr(self.loss, "name", self.loss) != "gamma"
+        return bool(getattr(self.loss, "name", option(self.loss)) != "gamma")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

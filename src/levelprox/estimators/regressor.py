@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Self
 
 from numpy.typing import ArrayLike
-from sklearn.utils.metaestimators import available_if
 
 from levelprox.constraints import Constraint
+from levelprox.estimators.available import available_if
 from levelprox.estimators.base import unchanged_if_refused, within_time_limit
 from levelprox.estimators.regression import Regression
 from levelprox.estimators.sklearn_callbacks import told_to_callbacks
@@ -48,8 +48,6 @@ class SparseRegressor(Regression, Streaming):
         `levelprox.constraints`. By name, a coefficient with |scale_j coef_j| of 0.1 u costs about one, so that a
         level counts features (docs/estimators.md); u is the unit of y: its standard deviation for the squared
         loss, its mean distance from its median for the others, 1 for poisson and gamma. "l1" is Σ |scale_j coef_j|.
-    feature_weight : array-like of shape (n_features,), optional
-        ω ≥ 0: what a feature counts; 0 is kept in any case. With `n_features` all others count one.
     feature_cost : array-like of shape (n_features,), or dict of str to float, optional
         What each feature costs, for a `budget`: numbers of at least 0, for each column or by its name (x0, x1, … where
         columns have no names). By name every feature must have one. A feature of cost 0 is free to take, and used if
@@ -58,6 +56,11 @@ class SparseRegressor(Regression, Streaming):
         What the features with nonzero coefficients may cost together: a sum of whole costs, however small a coefficient
         is. With `n_features` both hold; without it there may be any number. The sum is exact: 0.1 and 0.2 exceed
         a budget of 0.3, as float64 numbers do (docs/costs.md). For data in memory, and not for `partial_fit`.
+    feature_weight : array-like of shape (n_features,) or dict, optional
+        ω ≥ 0: what a feature counts; 0 is kept in any case. With `n_features` all others count one. A dict gives those
+        of some features by name or index, {"age": 0}; the others count one.
+    keep : array-like of str, int or bool, optional
+        Features that are in the model in any case and do not count, by name, by index or as a mask.
     fit_intercept : bool, default=True
     standardize : bool, default=True
         Whether to fit with features of standard deviation 1 (about zero, where there is no intercept). X is neither
@@ -65,8 +68,8 @@ class SparseRegressor(Regression, Streaming):
     ridge : float, default=0
         λ ≥ 0: λ‖s ∘ coef_‖² is added to the mean loss, s the standard deviations of the columns; intercepts and
         features of weight 0 are free of it. For differentiable losses.
-    positive : bool, default=False
-        Whether coefficients must not be negative.
+    positive : bool or array-like of str, int or bool, default=False
+        Whether coefficients must not be negative, or of which features.
     tol : float, default=1e-6
         On the KKT residual under a level: that of each feature in units of its column, relative to the fit without
         features. With n_features each set is fitted to tol/100.
@@ -165,13 +168,14 @@ class SparseRegressor(Regression, Streaming):
         n_features: int | None = None,
         level: float | None = None,
         constraint: str | Constraint = "mcp",
-        feature_weight: ArrayLike | None = None,
-        ridge: float = 0.0,
+        feature_weight: ArrayLike | dict[str, float] | dict[int, float] | None = None,
+        keep: ArrayLike | None = None,
         feature_cost: ArrayLike | Mapping[str, float] | None = None,
         budget: float | None = None,
+        ridge: float = 0.0,
         fit_intercept: bool = True,
         standardize: bool = True,
-        positive: bool = False,
+        positive: bool | ArrayLike = False,
         tol: float = 1e-6,
         max_iter: int = 1000,
         time_limit: float | None = None,
@@ -191,9 +195,10 @@ class SparseRegressor(Regression, Streaming):
         self.level = level
         self.constraint = constraint
         self.feature_weight = feature_weight
-        self.ridge = ridge
+        self.keep = keep
         self.feature_cost = feature_cost
         self.budget = budget
+        self.ridge = ridge
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.positive = positive

@@ -52,7 +52,7 @@ class SparseRegressorCV(Regression, Choosing):
         Whether to choose the smallest budget whose mean score is within one standard error of the best.
     n_jobs : int, optional
         Processes that fit folds (joblib); the answer does not depend on it.
-    constraint, feature_weight, feature_cost, ridge, fit_intercept, standardize, positive
+    constraint, feature_weight, keep, feature_cost, ridge, fit_intercept, standardize, positive
         As in `SparseRegressor`.
     tol, max_iter, time_limit, subsolver, start
         As in `SparseRegressor`; `time_limit` is for each fit.
@@ -109,13 +109,14 @@ class SparseRegressorCV(Regression, Choosing):
         one_standard_error: bool = False,
         n_jobs: int | None = None,
         constraint: str | Constraint = "mcp",
-        feature_weight: ArrayLike | None = None,
-        ridge: float = 0.0,
+        feature_weight: ArrayLike | dict[str, float] | dict[int, float] | None = None,
+        keep: ArrayLike | None = None,
         feature_cost: ArrayLike | Mapping[str, float] | None = None,
         budget: ArrayLike | None = None,
+        ridge: float = 0.0,
         fit_intercept: bool = True,
         standardize: bool = True,
-        positive: bool = False,
+        positive: bool | ArrayLike = False,
         tol: float = 1e-6,
         max_iter: int = 1000,
         time_limit: float | None = None,
@@ -138,9 +139,10 @@ class SparseRegressorCV(Regression, Choosing):
         self.n_jobs = n_jobs
         self.constraint = constraint
         self.feature_weight = feature_weight
-        self.ridge = ridge
+        self.keep = keep
         self.feature_cost = feature_cost
         self.budget = budget
+        self.ridge = ridge
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.positive = positive

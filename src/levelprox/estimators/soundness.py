@@ -19,11 +19,12 @@ from levelprox.certificate import Certificate
 from levelprox.constraints import Constraint
 from levelprox.costs import Costs
 from levelprox.errors import FileFormatError, InvalidInputError
+from levelprox.estimators.by_name import FeatureNames
 from levelprox.estimators.task import Budget
 from levelprox.fingerprint import Fingerprint
 from levelprox.projection import group_norms
 from levelprox.result import CUT_SHORT, Record, Status
-from levelprox.subset import Additions, Exchanges, SubsetCertificate, SubsetRecord
+from levelprox.subset import Additions, Exchanges, SubsetCertificate, SubsetRecord, with_name
 
 #: All that a fit may set, in the order of a file, and what it must be.
 FITTED: dict[str, Callable[[Any], bool]] = {
@@ -116,9 +117,10 @@ def _check_budget(model: Any) -> None:
     """What every model of ours obeys, exactly."""
     weight = model._feature_weight(budget_of(model), model.n_features_in_)
     sizes = sizes_of(model)
-    if model.positive is True and np.any(model.coef_ < 0):
-        j = int(np.argmin(np.min(np.atleast_2d(model.coef_), axis=0)))
-        raise InvalidInputError(f"positive=True, and the coefficient of feature {j} is negative")
+    least = np.where(model._positive(model.n_features_in_), np.min(np.atleast_2d(model.coef_), axis=0), 0.0)
+    if np.any(least < 0):
+        name = FeatureNames.of(model, model.n_features_in_).called(int(np.argmin(least)))
+        raise InvalidInputError(f"positive={model.positive!r}, and the coefficient of {name} is negative")
     if hasattr(model, "certificate_"):
         certificate = model.certificate_
         if isinstance(certificate, SubsetCertificate) == hasattr(model, "constraint_"):
@@ -169,6 +171,9 @@ def _check_certificate(model: Any) -> None:
             raise InvalidInputError(f"certificate_ has {name} = {getattr(told, name)!r}, which is no number")
     if isinstance(told, SubsetCertificate):
         _check_search(told)
+        named = with_name(told, getattr(model, "feature_names_in_", None)).addition_name
+        if told.addition_name not in (None, named):
+            raise InvalidInputError(f"certificate_ calls feature {told.addition} {told.addition_name!r}, not {named!r}")
     else:
         _check_residuals(told, model)
     not_claimed = of_a_set and np.isnan(told.multiplier) and np.isnan(model.multiplier_)  # of a search cut short

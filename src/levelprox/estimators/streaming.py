@@ -12,6 +12,7 @@ import numpy as np
 
 from levelprox.designs import RunningMoments
 from levelprox.errors import InvalidInputError
+from levelprox.estimators.available import OF_A_FIT
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.border import Border
 from levelprox.estimators.named_constraints import constraint_of
@@ -19,12 +20,6 @@ from levelprox.objectives import LinearModel, Model
 from levelprox.objectives.by_class import ByClass
 from levelprox.stream import Stream
 from levelprox.validation import positive
-
-# What a fit shows of itself and a stream cannot: the data are gone.
-_OF_A_FIT = (
-    *("certificate_", "multiplier_", "status_", "message_", "history_", "constraint_", "data_fingerprint_"),
-    *("budget_", "feature_cost_"),
-)
 
 
 def counts_features(model: Streaming) -> bool:
@@ -74,9 +69,10 @@ class Streaming(SparseLinearModel):
         self._stream = stream, moments, settings
         self.scale_ = border.scale
         self.level_ = float(stream.k)
+        self.ridge_ = self._ridge() or 0.0
         self.n_iter_ = getattr(self, "n_iter_", 0) + 1 if hasattr(self, "n_samples_seen_") else 1
         self.n_samples_seen_ = moments.total
-        for name in _OF_A_FIT:
+        for name in OF_A_FIT:
             self.__dict__.pop(name, None)
         return self
 
@@ -92,13 +88,14 @@ class Streaming(SparseLinearModel):
     def _settings(self) -> dict[str, str]:
         """What must not change within a stream, as it would be printed."""
         names = ("loss", "n_features", "level", "constraint", "feature_weight", "fit_intercept", "standardize")
-        return {name: repr(getattr(self, name)) for name in (*names, "ridge", "positive", "memory")}
+        return {name: repr(getattr(self, name)) for name in (*names, "keep", "ridge", "positive", "memory")}
 
     def _begun(self, d: int) -> tuple[Stream, RunningMoments]:
         k = self._most_features()
         weight = self._feature_weight(self._budget(math.inf), d)
         keep = None if weight is None else np.flatnonzero(weight == 0)
-        signs = np.arange(d) if boolean("positive", self.positive) else None
+        asked = self._positive(d)
+        signs = np.flatnonzero(np.broadcast_to(asked, d)) if np.any(asked) else None
         memory = math.inf if self.memory is None else positive("memory", self.memory)
         return Stream(k, keep, signs, memory), RunningMoments(d)
 

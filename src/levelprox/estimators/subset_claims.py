@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from levelprox.budget import best_subset
 from levelprox.constraints import L1
 from levelprox.costs import Costs
+from levelprox.estimators.by_name import FeatureNames
 from levelprox.estimators.claims import Claim
 from levelprox.estimators.recomputed import NULL_TOLERANCE, RecomputedFit
 from levelprox.estimators.task import SUBSET_TOLERANCE, Task
@@ -45,7 +46,7 @@ _PERFECT_ULPS = 4.0  # times the rounding of an exact fit
 #: Figures that have a row of their own below; any other is listed as not examined.
 _COMPARED = {
     *("psi", "n_nonzero", "k", "stationarity", "exchanges", "multiplier", "addition", "additions"),
-    *("spent", "budget"),
+    *("addition_name", "spent", "budget"),
 }
 
 
@@ -62,6 +63,7 @@ class _Additions:
     claimed_most : float
         What that feature gains at most; more than `claimed_gain` where its refit is not known to be optimal.
     refitted, total : int
+    names : FeatureNames
     """
 
     gain: float
@@ -70,9 +72,10 @@ class _Additions:
     claimed_most: float
     refitted: int
     total: int
+    names: FeatureNames
 
     def __str__(self) -> str:
-        best = "none gains" if self.feature is None else f"feature {self.feature} gains {self.gain:.6g}"
+        best = "none gains" if self.feature is None else f"{self.names.called(self.feature)} gains {self.gain:.6g}"
         return f"{best}; {self.refitted} of {self.total} refitted"
 
 
@@ -197,7 +200,9 @@ class SubsetClaims(RecomputedFit):
         if told.addition is not None and told.addition not in self._outside():
             return [Claim(gain, told.multiplier, f"feature {told.addition} cannot be added", False)]
         found = self._additions(told.addition, prove)
-        named = "no feature" if told.addition is None else f"feature {told.addition}"
+        named = "no feature" if told.addition is None else found.names.called(told.addition)
+        if told.addition_name is not None and named != repr(told.addition_name):
+            return [Claim(best, repr(told.addition_name), named, False)]
         tolerance = self._gain_tolerance(found.gain)
         is_best = self._is_best(told, found, tolerance)
         if told.addition is None:
@@ -227,6 +232,9 @@ class SubsetClaims(RecomputedFit):
         unused = max(int(self.model.level_) - self.counted.size, 0)
         return set(range(max(outside - unused, 0), outside + 1))
 
+    def _names(self) -> FeatureNames:
+        return FeatureNames.of(self.model, self.model.n_features_in_)
+
     def _is_convex(self) -> bool:
         return cast(Model, self.problem.objective).convex_start is None
 
@@ -251,7 +259,7 @@ class SubsetClaims(RecomputedFit):
             best = max(best, (self.psi - psi, j), key=lambda pair: pair[0])
             if j == named:
                 claimed, claimed_most = self.psi - psi, self.psi - least
-        return _Additions(*best, claimed, claimed_most, min(most, ordered.size), ordered.size)
+        return _Additions(*best, claimed, claimed_most, min(most, ordered.size), ordered.size, self._names())
 
     def _most_refits(self) -> int:
         """Return how many refits are done without `prove`."""

@@ -174,7 +174,7 @@ class Task:
         For levels.
     feature_weight : ndarray of shape (d,), optional
         ω; 0 is kept in any case.
-    positive : bool
+    positive : bool or ndarray of bool of shape (d,)
     tol : float
     max_iter : int
     time_limit : float, optional
@@ -199,7 +199,7 @@ class Task:
     border: Border
     constraint: Constraint
     feature_weight: Vector | None
-    positive: bool
+    positive: bool | NDArray[np.bool_]
     tol: float
     max_iter: int
     time_limit: float | None
@@ -448,7 +448,7 @@ class Task:
         return centred if problem.is_feasible(centred) else x
 
     def _feasible(self, problem: Problem, x: Vector) -> Vector:
-        if self.positive:
+        if np.any(self.positive):
             x = np.where(problem.must_be_nonnegative(), np.maximum(x, 0.0), x)
         return problem.cut(x)
 

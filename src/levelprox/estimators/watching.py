@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -15,7 +16,8 @@ from levelprox.errors import InvalidInputError
 from levelprox.estimators.border import Vector
 from levelprox.estimators.sklearn_callbacks import each_as_task, steps_of
 from levelprox.estimators.task import Observer, Task
-from levelprox.report.bar import showing
+from levelprox.report.bar import Progress, showing
+from levelprox.report.progress import features_in_words
 from levelprox.result import Record
 from levelprox.subset import SubsetRecord
 
@@ -33,15 +35,31 @@ def watching(estimator: Any, task: Task) -> Iterator[Observer | None]:
             yield None
             return
 
-        def tell(record: Record | SubsetRecord, x: Vector | None) -> bool:
-            if progress is not None:
-                progress.step(record, "" if x is None else f"{task.features(x).size} features")
-            wants_end = callback is not None and bool(callback(record))
-            if steps is not None:
-                wants_end |= steps.end(None if x is None else lambda: estimator._as_of(task, x))
-            return wants_end
+        yield _Told(estimator, task, progress, callback, steps)
 
-        yield tell
+
+@dataclass(frozen=True, eq=False)
+class _Told:
+    """Hands each record on to all that want to know."""
+
+    estimator: Any
+    task: Task
+    progress: Progress | None
+    callback: Callable[[Record | SubsetRecord], bool | None] | None
+    steps: Any
+
+    def __call__(self, record: Record | SubsetRecord, x: Vector | None) -> bool:
+        if self.progress is not None:
+            self.progress.step(record, "" if x is None else features_in_words(self.task.features(x).size))
+        wants_end = self.callback is not None and bool(self.callback(record))
+        if self.steps is not None:
+            wants_end |= self.steps.end(None if x is None else lambda: self.estimator._as_of(self.task, x))
+        return wants_end
+
+    def meanwhile(self, text: str) -> None:
+        """Show what is done between two steps."""
+        if self.progress is not None:
+            self.progress.aside(text)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from levelprox.losses.sigmoid import Sigmoid
 from levelprox.losses.smoothed import Smoothed
 from levelprox.losses.squared import Squared
 from levelprox.losses.squared_hinge import SquaredHinge
+from levelprox.validation import option
 
 __all__ = [
     "LOSS_TYPES",
@@ -67,8 +68,8 @@ def loss_by_name(loss: str | Loss) -> Loss:
             f"the loss {loss!r} takes a margin for each class, and a LinearModel has one for each sample; "
             "use objectives.MultinomialModel(X, labels)"
         )
-    if loss not in names:
+    if option(loss) not in names:
         close = difflib.get_close_matches(loss.lower(), names)
         hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are {', '.join(names)}"
         raise InvalidInputError(f"unknown loss {loss!r}; {hint}")
-    return names[loss]()
+    return names[option(loss)]()

@@ -35,8 +35,8 @@ Kind = Literal["regression", "margin", "count", "positive"]
 _ALLOWED: dict[Kind, tuple[str, Callable[[Vector], NDArray[np.bool_]], str]] = {
     "regression": ("finite", np.isfinite, ""),
     "margin": ("-1 or +1", lambda b: np.abs(b) == 1, "; for 0/1 labels use 2*y - 1"),
-    "count": ("nonnegative", lambda b: b >= 0, ""),
-    "positive": ("positive", lambda b: b > 0, ""),
+    "count": ("nonnegative", lambda b: b >= 0, "; targets of loss='poisson' are counts or rates"),
+    "positive": ("positive", lambda b: b > 0, "; targets of loss='gamma' are amounts above 0"),
 }
 
 

@@ -208,7 +208,9 @@ def _column(y: Vector) -> Any:
 def check_few(classes: NDArray[Any]) -> None:
     """Raise where there are so many classes that targets must be numbers."""
     if classes.size > _MOST_CLASSES:
-        raise InvalidInputError(f"y has more than {_MOST_CLASSES} classes; targets that are numbers are for regression")
+        raise InvalidInputError(
+            f"y has more than {_MOST_CLASSES} classes; targets that are numbers are for regression: SparseRegressor"
+        )
 
 
 def check_labels(y: NDArray[Any]) -> None:
@@ -219,7 +221,8 @@ def check_labels(y: NDArray[Any]) -> None:
         if between.size:
             i = int(between[0])
             raise InvalidInputError(
-                f"Unknown label type: continuous, y is {y[i]:g} at index {i}; numbers are for regression"
+                f"Unknown label type: continuous, y is {y[i]:g} at index {i}; numbers are for regression: "
+                "SparseRegressor"
             )
     if y.dtype.kind != "O":
         return

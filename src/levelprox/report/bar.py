@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from levelprox.result import Record
 from levelprox.subset import SubsetRecord
 
 _ON_A_TERMINAL, _ELSEWHERE = 0.2, 1.0  # seconds between lines
+_SILENCE, _LONG_SILENCE = 1.0, 10.0  # seconds without a word, on a terminal and elsewhere, after which a line says so
 
 _SHOWN: list[Progress] = []  # the last one is on top
 
@@ -101,13 +103,30 @@ class Lines(Progress):
         self.line.every = _ON_A_TERMINAL if is_terminal(self.line.stream) else _ELSEWHERE
         self.began, self.done = time.monotonic(), 0
         self.told = title
+        self._lock, self._ended, self._shown = threading.Lock(), threading.Event(), 0
+        self._silence = _SILENCE if is_terminal(self.line.stream) else _LONG_SILENCE
+        threading.Thread(target=self._beat, name="levelprox-progress", daemon=True).start()
+
+    def _beat(self) -> None:
+        """Show that work goes on where nobody has told of any for a while."""
+        before = 0
+        while not self._ended.wait(self._silence):
+            if self._shown == before:
+                self._show(f"{self.told}  (still at work, {time.monotonic() - self.began:.0f} s)")
+            before = self._shown
+
+    def _show(self, text: str) -> None:
+        with self._lock:
+            if not self._ended.is_set():
+                self._shown += 1
+                self.line.show(text)
 
     def step(self, record: Record | SubsetRecord, used: str = "") -> None:
         self.told = f"{self.title}  {in_words(record, used)}"
-        self.line.show(self.told)
+        self._show(self.told)
 
     def aside(self, text: str) -> None:
-        self.line.show(f"{self.told}  ({text})")
+        self._show(f"{self.told}  ({text})")
 
     def advance(self) -> None:
         self.done += 1
@@ -116,10 +135,12 @@ class Lines(Progress):
         self.told = f"{self.title}  {self.done} of {self.total} {self.what}  {spent:.1f} s" + (
             f"  about {left:.0f} s left" if left > 0 else ""
         )
-        self.line.show(self.told)
+        self._show(self.told)
 
     def close(self) -> None:
-        self.line.close()
+        with self._lock:
+            self._ended.set()
+            self.line.close()
 
 
 class RichBar(Progress):
@@ -135,7 +156,7 @@ class RichBar(Progress):
     def __init__(self, console: Any, title: str, total: int | None, what: str) -> None:
         from rich import progress as rich  # an extra: only where progress is shown
 
-        clock = [] if total is None else [rich.TimeRemainingColumn()]  # a record says how long it has been
+        clock = [rich.TimeElapsedColumn(), *([] if total is None else [rich.TimeRemainingColumn()])]
         self.bar = rich.Progress(
             rich.TextColumn("{task.description}", markup=False),
             rich.BarColumn(bar_width=24),
@@ -152,7 +173,7 @@ class RichBar(Progress):
     def step(self, record: Record | SubsetRecord, used: str = "") -> None:
         part = record.done if isinstance(record, SubsetRecord) else None
         self.bar.tasks[0].total = None if part is None else 1.0  # update() takes None for "as before"
-        self._update(completed=part or 0.0, told=in_words(record, used))
+        self._update(completed=part or 0.0, told=in_words(record, used), besides="")
 
     def aside(self, text: str) -> None:
         self._update(besides=text)

@@ -9,6 +9,7 @@ import numpy as np
 
 from levelprox.errors import InvalidInputError
 from levelprox.report.drawing import COLOURS, GREY, INK, new_axes, note, whole_numbers
+from levelprox.report.fitted import check_ours
 from levelprox.result import Record
 from levelprox.subset import SubsetRecord
 
@@ -60,6 +61,7 @@ class ConvergenceDisplay:
         """
         from sklearn.utils.validation import check_is_fitted
 
+        check_ours("ConvergenceDisplay", estimator)
         if hasattr(estimator, "n_samples_seen_") and not hasattr(estimator, "history_"):
             raise InvalidInputError(
                 f"a stream keeps no history: this {type(estimator).__name__} learnt from partial_fit, not from fit"

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from levelprox.errors import InvalidInputError
 from levelprox.report.budgets import Axis, check_axis, label_of
 from levelprox.report.drawing import COLOURS, INK, PALE, new_axes, whole_numbers
+from levelprox.report.fitted import check_ours
 from levelprox.report.marks import Mark, label_marks, room_for_labels
 from levelprox.report.scores import name_and_sign
 
@@ -111,18 +112,15 @@ class CVDisplay:
         """
         from sklearn.utils.validation import check_is_fitted
 
-        if not (hasattr(estimator, "one_standard_error") and hasattr(estimator, "criterion")):
-            raise InvalidInputError(
-                f"CVDisplay needs SparseClassifierCV or SparseRegressorCV, got {type(estimator).__name__}"
-            )
+        check_ours("CVDisplay", estimator, chooses=True)
         check_is_fitted(estimator, "cv_results_")
         results = estimator.cv_results_
         axes: tuple[Axis, ...] = ("n_features", "budget", "level")
         by = next(name for name in axes if name in results)
         shared = {"budgets": results[by], "by": by, "chosen": estimator.best_index_}
-        if estimator.criterion != "cv":
-            name, diverging = f"{estimator.criterion.upper()}, lower is better", results.get("diverging")
-            scores = results[estimator.criterion]
+        if estimator._criterion != "cv":
+            name, diverging = f"{estimator._criterion.upper()}, lower is better", results.get("diverging")
+            scores = results[estimator._criterion]
             display = cls(scores=scores, diverging=diverging, score_name=name, lower_is_better=True, **shared)
             return display.plot(ax, **options)
         name, sign = name_and_sign(estimator.scoring_)

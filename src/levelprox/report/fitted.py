@@ -9,8 +9,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.certificate import Certificate
+from levelprox.errors import InvalidInputError
 from levelprox.report.budgets import Axis
 from levelprox.subset import SubsetCertificate
+
+
+def check_ours(user: str, estimator: Any, chooses: bool = False) -> None:
+    """Raise unless `estimator` is one of levelprox; `user` is what it was given to.
+
+    Parameters
+    ----------
+    user : str
+    estimator : estimator
+    chooses : bool, default=False
+        Whether it must be one that chooses its budget.
+    """
+    if not isinstance(estimator, type) and hasattr(estimator, "_choose_and_fit" if chooses else "_along"):
+        return
+    wanted = "SparseClassifierCV or SparseRegressorCV"
+    wanted = wanted if chooses else f"SparseClassifier, SparseRegressor, {wanted}"
+    if isinstance(estimator, type):
+        got = f"the class {estimator.__name__}; did you forget ()?"
+    else:
+        got = type(estimator).__name__
+    if hasattr(estimator, "named_steps"):
+        got += ". Of a pipeline give its last step, pipeline[-1], and X as it comes to it, pipeline[:-1].transform(X)"
+    raise InvalidInputError(f"{user} needs {wanted}, got {got}")
 
 
 def feature_names(estimator: Any) -> list[str]:

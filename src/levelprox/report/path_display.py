@@ -13,7 +13,7 @@ from levelprox.errors import InvalidInputError
 from levelprox.path import Path
 from levelprox.report.budgets import Axis, check_axis, label_of
 from levelprox.report.drawing import COLOURS, GREY, INK, PALE, SMALL, name_lines, new_axes, shortened, whole_numbers
-from levelprox.report.fitted import axis_of, budget_of_fit, coefficient_name, in_one_figure
+from levelprox.report.fitted import axis_of, budget_of_fit, check_ours, coefficient_name, in_one_figure
 from levelprox.report.fitted import feature_names as names_of
 from levelprox.report.lines import largest, where_used
 from levelprox.subset import Exchanges
@@ -127,6 +127,7 @@ class PathDisplay:
         **options
             As in `plot`.
         """
+        check_ours("PathDisplay", estimator)
         fits = estimator._along(X, y, n_features, level, sample_weight, fit_params or {})
         by = axis_of(fits[0])
         display = cls(

@@ -16,6 +16,11 @@ from levelprox.subset import SubsetRecord
 Vector = NDArray[np.float64]
 
 
+def features_in_words(count: int) -> str:
+    """Return "1 feature", "2 features"."""
+    return f"{count} feature{'' if count == 1 else 's'}"
+
+
 def in_words(record: Record | SubsetRecord, used: str = "") -> str:
     """What a record says.
 
@@ -28,8 +33,8 @@ def in_words(record: Record | SubsetRecord, used: str = "") -> str:
     if isinstance(record, SubsetRecord):
         done = "" if record.done is None else f" {100 * record.done:.0f} %"
         return (
-            f"{record.phase}{done}  psi {record.psi:.6f}  {record.n_features} features  {record.n_refits} refits  "
-            f"{record.seconds:.2f} s"
+            f"{record.phase}{done}  psi {record.psi:.6f}  {features_in_words(record.n_features)}  "
+            f"{record.n_refits} refit{'' if record.n_refits == 1 else 's'}  {record.seconds:.2f} s"
         )
     return (
         f"step {record.k:4d}  psi {record.psi:.6f}  g {record.g:.4f} <= {record.eta_k:.4f}  "
@@ -115,4 +120,9 @@ class ProgressLine(Line):
     def __call__(self, record: Record | SubsetRecord, x: Vector | None = None) -> None:
         """Show one record."""
         used = "" if x is None else f"{np.count_nonzero(x)} nonzero"
-        self.show(in_words(record, used), at_once=isinstance(record, Record) and record.k <= 1)
+        self._told = in_words(record, used)
+        self.show(self._told, at_once=isinstance(record, Record) and record.k <= 1)
+
+    def meanwhile(self, text: str) -> None:
+        """Show what is done between two steps."""
+        self.show(f"{getattr(self, '_told', '')}  ({text})".lstrip())

@@ -59,9 +59,9 @@ def choice_of(family: Family) -> Choice | None:
     if results is None:
         return None
     rows = [_row(results[family.by], budget) for budget in family.budgets]
-    if model.criterion != "cv":
-        values = _picked(results[model.criterion], rows)
-        return Choice(f"{model.criterion.upper()}, lower is better", "", values, [None] * len(rows), 0)
+    if model._criterion != "cv":
+        values = _picked(results[model._criterion], rows)
+        return Choice(f"{model._criterion.upper()}, lower is better", "", values, [None] * len(rows), 0)
     name, sign = name_and_sign(model.scoring_)
     scores, joins = sign * results["mean_test_score"], ""
     if model.scoring_ is None or _MEAN_LOSS.get(str(model.scoring_)) == model._loss().name:

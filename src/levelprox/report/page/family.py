@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from levelprox.errors import InvalidInputError, warn
 from levelprox.report.budgets import Axis
-from levelprox.report.fitted import axis_of, budget_of_fit
+from levelprox.report.fitted import axis_of, budget_of_fit, check_ours
 from levelprox.result import Status
 
 _SAME = 1e-9  # of a budget
@@ -68,11 +68,7 @@ def family_of(
     """
     from sklearn.utils.validation import check_is_fitted
 
-    if not hasattr(model, "_along"):
-        raise InvalidInputError(
-            f"a page is of an estimator of levelprox, got {type(model).__name__}; of a pipeline give the last step, "
-            "and X transformed by the steps before: pipeline[-1], pipeline[:-1].transform(X)"
-        )
+    check_ours("a page", model)
     check_is_fitted(model, "coef_")
     if not hasattr(model, "certificate_"):
         raise InvalidInputError("a model kept up to date by partial_fit has no certificate, and so no page: use fit")
