@@ -1,6 +1,7 @@
 """Swaps of one feature for another that hardly change the loss: which of them leave it at most at a given value.
 
-A swap is counted where a refit attains a loss of at most that value. It is ruled out where a bound (`exchange.py`) or a
+A swap is counted where a refit attains a loss of at most that value, and one below that without either feature: a
+feature that lowers nothing is no alternative. It is ruled out where a bound (`exchange.py`) or a
 refit whose optimality was checked shows that the loss stays above. All others count as not examined: those for which
 neither is known, and those that would take more refits than are allowed. Where ψ is not convex, refits are local.
 """
@@ -8,7 +9,7 @@ neither is known, and those that would take more refits than are allowed. Where 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,6 +21,8 @@ from levelprox.swaps import Swaps
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
+
+_LOWER = 1e-10  # of ψ: less is rounding
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,18 @@ class NearSwaps:
     n_refits: int = 0
     undecided: int = 0
 
+    def add(self, leaves: int, enters: int, psi: float, without: Mapping[int, float] | None, rounding: float) -> None:
+        """Add a swap if ψ after it is below that without either feature, by more than rounding."""
+        if psi < (without or {}).get(leaves, math.inf) - rounding:
+            self.within.append(NearSwap(leaves, enters, psi))
+
     def sort(self) -> None:
         self.within.sort(key=lambda swap: (swap.psi, swap.leaves, swap.enters))
 
 
-def near_swaps(swaps: Swaps, fit: Fit, most: float, n_refits: float) -> NearSwaps:
+def near_swaps(
+    swaps: Swaps, fit: Fit, most: float, n_refits: float, without: Mapping[int, float] | None = None
+) -> NearSwaps:
     """Return the swaps of a fit that leave ψ at most at `most`, where ψ is twice differentiable.
 
     Parameters
@@ -81,6 +91,8 @@ def near_swaps(swaps: Swaps, fit: Fit, most: float, n_refits: float) -> NearSwap
     most : float
     n_refits : float
         How many refits are allowed. Swaps that gain most by the estimates are refitted first.
+    without : dict of int to float, optional
+        ψ refitted without each feature of the fit: what a swap must undercut.
     """
     exchange, problem = swaps.exchange(fit), swaps.problem
     found = NearSwaps(most, int(np.count_nonzero(exchange.outside)))
@@ -106,7 +118,7 @@ def near_swaps(swaps: Swaps, fit: Fit, most: float, n_refits: float) -> NearSwap
             new = swaps.fitted_below(math.nextafter(most, math.inf), features, fit)
             found.n_refits += 1
             if new is not None and new.psi <= most:
-                found.within.append(NearSwap(leaves, enters, new.psi))
+                found.add(leaves, enters, new.psi, without, swaps.threshold(fit))
             elif new is not None and convex and not new.lower_bound > most:
                 found.undecided += 1
                 continue
@@ -124,6 +136,7 @@ def near_swaps_with_kinks(
     most: float,
     n_refits: float,
     seconds_left: Callable[[], float],
+    without: Mapping[int, float] | None = None,
 ) -> NearSwaps:
     """Return the same where the loss has kinks.
 
@@ -140,6 +153,8 @@ def near_swaps_with_kinks(
     most : float
     n_refits : float
     seconds_left : callable
+    without : dict of int to float, optional
+        As in `near_swaps`.
     """
     counted = refits.problem.counted(fit.features).tolist()
     found = NearSwaps(most, int(outside.size), examined=dict.fromkeys(counted, 0))
@@ -160,7 +175,8 @@ def near_swaps_with_kinks(
                 if not least[np.searchsorted(larger.features, leaves)] > most:
                     new = refitted(np.setdiff1d(larger.features, [leaves]).astype(np.intp), larger)
                     if new.psi <= most:
-                        found.within.append(NearSwap(leaves, enters, new.psi))
+                        rounding = _LOWER * abs(most) + 2 * new.rounding
+                        found.add(leaves, enters, new.psi, without, rounding)
                     elif not new.psi - new.error > most:
                         found.undecided += 1
                         continue

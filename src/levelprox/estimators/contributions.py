@@ -6,6 +6,7 @@ model's own features, which for a model of at most k features is the model itsel
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -123,16 +124,23 @@ class Contributions(RecomputedFit):
         """Return the loss refitted over these features and those that are always in the model."""
         return self.refitted(np.union1d(features, self.problem.exempt).astype(np.intp))
 
-    def near_swaps(self, share: float) -> NearSwaps | None:
-        """Return the swaps that raise the loss by at most this share of it; None where nothing can be shown of them."""
+    def near_swaps(self, share: float, without: Mapping[int, float]) -> NearSwaps | None:
+        """Return the swaps that raise the loss by at most this share of it; None where nothing can be shown of them.
+
+        Parameters
+        ----------
+        share : float
+        without : dict of int to float
+            The loss refitted without each feature, where it is known: a swap must be below that.
+        """
         if not self.counted.size or not (self.base.checked or self.is_local) or not self.scale > self.enough:
             return None
         most, n_refits = self.base.psi + share * self.scale, self.most_refits
         if self.objective.smooth:
-            return near_swaps(self.search.swaps, self.fit, most, n_refits)
+            return near_swaps(self.search.swaps, self.fit, most, n_refits, without)
         assert isinstance(self.fit, ExactFit)
         outside = self._by_promise()
-        return near_swaps_with_kinks(self.exact_refits, self.fit, outside, most, n_refits, seconds_left)
+        return near_swaps_with_kinks(self.exact_refits, self.fit, outside, most, n_refits, seconds_left, without)
 
     def _by_promise(self) -> Features:
         """Return the features outside with a column that is not zero, the steepest relative to its size first."""

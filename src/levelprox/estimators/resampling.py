@@ -65,7 +65,7 @@ def resampled(
     groups = _groups(model, samples)
     sizes = [max(1, round(part * group.size)) for group in groups]
     if sum(sizes) < 2:
-        raise InvalidInputError(f"fraction={part:g} leaves {counted(sum(sizes), 'sample')} for a fit; take a larger one")
+        raise InvalidInputError(f"fraction={part:g} leaves {counted(sum(sizes), 'sample')} for a fit; raise it")
     drawn = [_drawn(rng, groups, sizes) for _ in range(count)]
     found = list(_selected(model, samples, drawn, n_jobs))
     if not found:
@@ -73,8 +73,8 @@ def resampled(
     notes = []
     if len(found) < count:
         warn(
-            f"there was time for {len(found)} of {count} subsamples: frequencies are of these. Raise time_limit, or set "
-            "n_resamples to less"
+            f"there was time for {len(found)} of {count} subsamples: frequencies are of these. Raise time_limit, or "
+            "lower n_resamples"
         )
         notes.append(f"There was time for {len(found)} of {counted(count, 'subsample')}: time_limit ended before.")
     diverging = sum(diverges for _, diverges in found)
@@ -168,7 +168,7 @@ def _stability(
 
 def _budget(model: Any) -> str:
     budget = budget_of(model)
-    return f"at most {counted(budget.features, 'feature')}" if budget.features is not None else f"level {budget.value:g}"
+    return f"level {budget.value:g}" if budget.features is None else f"at most {counted(budget.features, 'feature')}"
 
 
 def _compared(
@@ -196,7 +196,8 @@ def _compared(
             "loss is next to nothing."
         )
     elif len(losses) < len(ordered):
-        notes.append(f"{len(losses)} of {counted(len(ordered), 'set')} were refitted to all data, the most frequent first.")
+        words = f"{len(losses)} of {counted(len(ordered), 'set')} were refitted to all data, the most frequent first."
+        notes.append(words)
     sets = []
     for features, count in ordered:
         loss, checked = losses.get(features, (None, True))

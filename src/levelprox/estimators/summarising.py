@@ -20,6 +20,7 @@ from levelprox.estimators.contributions import Contributions
 from levelprox.estimators.recomputed import task_of
 from levelprox.estimators.resampling import resampled
 from levelprox.estimators.scored import Samples
+from levelprox.estimators.soundness import budget_of
 from levelprox.fingerprint import fingerprint
 from levelprox.limits import limited
 from levelprox.losses.log_link import LogLink
@@ -32,8 +33,8 @@ from levelprox.run import RandomState
 from levelprox.validation import nonnegative
 
 _WITHOUT_DATA = (
-    "Without data: summary(X, y) adds scores on these data, the rise of the loss if a feature is left out, and swaps of "
-    "one feature for another that change the loss by at most 1 %."
+    "Without data: summary(X, y) adds scores on these data, the rise of the loss if a feature is left out, and swaps "
+    "of one feature for another that change the loss by at most 1 %."
 )
 
 
@@ -78,7 +79,7 @@ class Summarising:
         if X is None and y is None:
             if sample_weight is not None or any(value is not None for value in more.values()):
                 raise InvalidInputError("summary() takes sample_weight, offset and exposure together with X and y")
-            return summary_of(self, notes=(_WITHOUT_DATA,))
+            return summary_of(self, _kept(self), notes=(_WITHOUT_DATA,))
         design, samples = data_of(self, "summary", X, y, sample_weight, more)
         with limited(_seconds(self)), warnings.catch_warnings(), one_blas_thread():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the notes say it
@@ -158,6 +159,12 @@ def _check_classes(model: Any, y: NDArray[Any], weight: Vector | None) -> None:
         )
 
 
+def _kept(model: Any) -> set[int]:
+    """Return the features that never count."""
+    weight = model._feature_weight(budget_of(model), model.n_features_in_)
+    return set() if weight is None else set(np.flatnonzero(weight == 0).tolist())
+
+
 def _seconds(model: Any) -> float:
     return math.inf if model.time_limit is None else nonnegative("time_limit", model.time_limit)
 
@@ -170,13 +177,13 @@ def _summary_of_data(model: Any, design: Design, samples: Samples) -> ModelSumma
         found = Contributions(model, task)
     except TimeoutError:
         why = "time_limit ended before any refit: no feature was examined."
-        return summary_of(model, measured, notes=(*notes, why), same_data=same)
+        return summary_of(model, _kept(model), measured, notes=(*notes, why), same_data=same)
     measured["loss"], measured["null_loss"] = found.psi, found.null_loss
     infimum = found.objective.infimum
     if found.null_loss > infimum:
         measured["explained"] = 1 - (found.psi - infimum) / (found.null_loss - infimum)
     contributions, more = _contributions(model, found)
-    return summary_of(model, measured, contributions, found.scale, (*notes, *more), same)
+    return summary_of(model, _kept(model), measured, contributions, found.scale, (*notes, *more), same)
 
 
 def _notes_on_data(model: Any, design: Design, samples: Samples) -> tuple[list[str], bool]:
@@ -231,13 +238,14 @@ def _contributions(model: Any, found: Contributions) -> tuple[dict[int, Contribu
         pass
     if len(left_out) < len(selected):
         notes.append(
-            f"The rise of the loss was computed for {len(left_out)} of {counted(len(selected), 'feature')}: more refits "
-            "would take long."
+            f"The rise of the loss was computed for {len(left_out)} of {counted(len(selected), 'feature')}: more "
+            "refits would take long."
         )
     if not found.is_local and not all(one.checked for one in left_out.values()):
-        notes.append("Rises marked with \"about\" come from refits that are not known to be optimal.")
+        notes.append('Rises marked with "about" come from refits that are not known to be optimal.')
     try:
-        swaps = found.near_swaps(NEAR)
+        without = {j: found.base.psi + one.increase for j, one in left_out.items() if one.increase is not None}
+        swaps = found.near_swaps(NEAR, without)
     except TimeoutError:
         swaps = None
     if swaps is None:
@@ -265,8 +273,8 @@ def _notes_on_refits(model: Any, found: Contributions) -> list[str]:
     notes = []
     if hasattr(model, "constraint_"):
         notes.append(
-            f"Refits are over the selected features without the level: the loss is then {found.base.psi:.6g}, with which "
-            "refits without a feature, and with another one instead, are compared."
+            f"Refits are over the selected features without the level: the loss is then {found.base.psi:.6g}, with "
+            "which refits without a feature, and with another one instead, are compared."
         )
     elif abs(found.psi - found.base.psi) > found.enough:
         notes.append(
@@ -276,7 +284,7 @@ def _notes_on_refits(model: Any, found: Contributions) -> list[str]:
     if found.objective.infimum != 0:
         notes.append("Percentages are of the loss above its least possible value, that of predictions equal to y.")
     if found.is_local:
-        notes.append("The loss is not convex: refits are local.")
+        notes.append('The loss is not convex: refits are local, and figures marked with "about" may be off.')
     return notes
 
 

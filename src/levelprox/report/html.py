@@ -32,7 +32,8 @@ border:1px solid currentColor}
 .levelprox-card .bar i.minus{background:#d55e00}
 .levelprox-card .bar b{position:absolute;top:-.15em;bottom:-.15em;left:50%;width:1px;background:rgba(128,128,128,.8)}
 .levelprox-card .more{opacity:.72}
-.levelprox-card .features{margin-top:.5em;padding-top:.4em;border-top:1px solid rgba(128,128,128,.3);overflow-x:auto}
+.levelprox-card .features{font-family:inherit;margin-top:.5em;padding-top:.4em;overflow-x:auto;
+border-top:1px solid rgba(128,128,128,.3)}
 """
 
 

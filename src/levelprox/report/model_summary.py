@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -16,8 +16,6 @@ from levelprox.report.html import STYLE
 from levelprox.report.scores import name_and_sign
 from levelprox.report.tables import (
     Column,
-    as_html,
-    as_text,
     counted,
     cut,
     data_frame,
@@ -25,12 +23,15 @@ from levelprox.report.tables import (
     facts_as_text,
     notes_as_html,
     notes_as_text,
+    titled_html,
+    titled_text,
 )
 from levelprox.subset import SubsetCertificate
 
 #: A swap is near-equal where it raises the loss by no more than this share of it.
 NEAR = 0.01
 _MOST_ROWS, _MOST_CLASSES, _MOST_INSTEAD = 40, 8, 2
+_MOST_TIMES = 1e4  # the loss: a larger increase is not given in percent
 _LARGEST_EXPONENT = 700.0  # exp of more is beyond float64
 _DEVIANCES = (Logistic, Poisson, Gamma)  # losses that are half a deviance, up to a constant
 
@@ -51,7 +52,8 @@ class Contribution:
     checked : bool
         Whether the refits behind `increase` are known to be optimal.
     swaps : int or None
-        How many swaps of this feature for another raise the loss by at most 1 %; None where not examined at all.
+        How many swaps of this feature for another raise the loss by at most 1 %, and by less than leaving the feature
+        out; None where not examined at all.
     examined, total : int
         Swaps that were examined, and all there are.
     instead : tuple of (int, float)
@@ -172,14 +174,11 @@ class ModelSummary:
 
     def __str__(self) -> str:
         parts = [self.title, facts_as_text(self.facts)]
-        parts += [f"{title}\n{as_text(columns)}" if title else as_text(columns) for title, columns in self._tables()]
-        return "\n\n".join([*parts, *self._more(), notes_as_text(self.notes)])
+        parts += titled_text(self._tables())
+        return "\n\n".join([*parts, *self._more(), *([notes_as_text(self.notes)] if self.notes else [])])
 
     def _repr_html_(self) -> str:
-        tables = "".join(
-            f'<div class="features">{f"<div>{escape(title)}</div>" if title else ""}{as_html(columns)}</div>'
-            for title, columns in self._tables()
-        )
+        tables = titled_html(self._tables())
         more = notes_as_html(self._more())
         return (
             f'<style>{STYLE}</style><div class="levelprox-card" style="max-width:72em"><div>{escape(self.title)}</div>'
@@ -198,7 +197,9 @@ class ModelSummary:
     def _tables(self) -> list[tuple[str, list[Column]]]:
         rows = self.features[:_MOST_ROWS]
         if not rows:
-            return []
+            labels = self.classes or ("coefficient",)
+            cells = [Column(cut(label, 16), [_number(one)]) for label, one in zip(labels, self.intercept, strict=True)]
+            return [("", [Column("feature", ["(intercept)"], False), *cells[:_MOST_CLASSES]])]
         if self.classes is None:
             return [("", [*self._own_columns(rows), *self._data_columns(rows, 1)])]
         classes = self.classes[:_MOST_CLASSES]
@@ -249,12 +250,11 @@ class ModelSummary:
         if one is None or one.increase is None:
             return "not computed"
         about = "" if one.checked else "about "
-        return f"{about}+{max(one.increase, 0.0):.3g} ({self._percent(one.increase)})"
+        share = f" ({self._percent(one.increase)})" if one.increase < _MOST_TIMES * self.loss_scale else ""
+        return f"{about}+{max(one.increase, 0.0):.3g}{share}"
 
     def _percent(self, increase: float) -> str:
-        share = 100 * max(increase, 0.0) / self.loss_scale if self.loss_scale > 0 else math.inf
-        if not math.isfinite(share):
-            return "+∞ %"
+        share = 100 * max(increase, 0.0) / self.loss_scale
         return f"+{share:,.0f} %" if share >= 10 else f"+{share:.1f} %"
 
     def _instead(self, row: FeatureSummary) -> str:
@@ -294,6 +294,7 @@ def _ratio(coefficients: tuple[float, ...], ratios: tuple[float, ...] | None, k:
 
 def summary_of(
     model: Any,
+    kept: Collection[int] = (),
     measured: Mapping[str, Any] | None = None,
     contributions: Mapping[int, Contribution] | None = None,
     loss_scale: float = math.nan,
@@ -306,6 +307,8 @@ def summary_of(
     ----------
     model : SparseClassifier, SparseRegressor or one of their CV twins
         Fitted.
+    kept : collection of int
+        Features that never count.
     measured : dict, optional
         Statistics that were computed from data.
     contributions : dict of int to Contribution, optional
@@ -317,8 +320,7 @@ def summary_of(
         Whether `measured` is of the data of the fit.
     """
     coef, scaled = np.atleast_2d(model.coef_).astype(np.float64), standardized(model)
-    ratio_name, ratios = _ratios(model, coef)
-    weight = np.ones(model.n_features_in_) if model.feature_weight is None else _weights(model)
+    ratio_name, ratios = _ratios(model, coef) if np.any(coef) else (None, None)
     rows = []
     for j in by_size(model).tolist():
         one = None if contributions is None else contributions.get(j)
@@ -329,7 +331,7 @@ def summary_of(
                 tuple(coef[:, j].tolist()),
                 tuple(scaled[:, j].tolist()),
                 None if ratios is None else tuple(ratios[:, j].tolist()),
-                bool(weight[j] > 0),
+                j not in kept,
                 one,
                 () if one is None else tuple(feature_name(model, i) for i, _ in one.instead),
             )
@@ -343,14 +345,10 @@ def summary_of(
         tuple(map(str, model.classes_.tolist())) if several else None,
         ratio_name,
         statistics,
-        tuple(_facts(model, statistics, same_data)),
+        tuple(_facts(model, statistics, same_data, bool(kept))),
         loss_scale,
-        (*_ratio_notes(model, ratio_name, several), *notes, _AFTER_SELECTION),
+        (*_ratio_notes(model, ratio_name, several), *notes, *([_AFTER_SELECTION] if rows else [])),
     )
-
-
-def _weights(model: Any) -> Any:
-    return np.asarray(model.feature_weight, np.float64)
 
 
 def _ratios(model: Any, coef: Any) -> tuple[str | None, Any]:
@@ -367,7 +365,8 @@ def _loss_words(model: Any, several: bool) -> str:
     name = model._loss().name.replace("_", " ")
     if not several:
         return f"{name} loss"
-    return f"{name} loss of {model.classes_.size} classes, " + ("softmax" if model._softmax() else "one against the rest")
+    how = "softmax" if model._softmax() else "one against the rest"
+    return f"{name} loss of {model.classes_.size} classes, {how}"
 
 
 def _ratio_notes(model: Any, name: str | None, several: bool) -> list[str]:
@@ -408,7 +407,7 @@ def _known_statistics(model: Any) -> dict[str, Any]:
     return known
 
 
-def _facts(model: Any, statistics: Mapping[str, Any], same_data: bool) -> list[tuple[str, str]]:
+def _facts(model: Any, statistics: Mapping[str, Any], same_data: bool, kept: bool) -> list[tuple[str, str]]:
     """The statistics in words."""
     facts = [("status", str(model.status_).replace("_", " "))] if hasattr(model, "status_") else []
     if hasattr(model, "certificate_"):
@@ -421,7 +420,7 @@ def _facts(model: Any, statistics: Mapping[str, Any], same_data: bool) -> list[t
         data = f"{counted(n, 'sample') if isinstance(n, int) else f'{n:,.6g} samples'}, {data}"
     facts.append(("data", data))
     if "loss" in statistics:
-        facts.append(("loss", _loss_fact(model, statistics)))
+        facts.append(("loss", _loss_fact(model, statistics, kept)))
     scores = [
         f"{name} {statistics[key]:.4g}"
         for key, name in (("accuracy", "accuracy"), ("auc", "AUC"), ("r2", "R²"))
@@ -439,14 +438,16 @@ def _facts(model: Any, statistics: Mapping[str, Any], same_data: bool) -> list[t
     return facts
 
 
-def _loss_fact(model: Any, statistics: Mapping[str, Any]) -> str:
+def _loss_fact(model: Any, statistics: Mapping[str, Any], kept: bool) -> str:
     words = f"{statistics['loss']:.6g}"
     if "null_loss" in statistics:
-        kept = model.feature_weight is not None and bool(np.any(_weights(model) == 0))
-        words += f"; {statistics['null_loss']:.6g} with {'features always kept alone' if kept else 'no features'}"
+        words += (
+            f"; {statistics['null_loss']:.6g} with {'the features that are always kept' if kept else 'no features'}"
+        )
     if "explained" in statistics and not isinstance(model._loss(), Squared):  # of which it is R²
         deviance = isinstance(model._loss(), _DEVIANCES)
-        words += f"; {100 * statistics['explained']:.1f} % of the {'deviance' if deviance else 'loss'} explained"
+        percent = round(100 * statistics["explained"], 1) + 0.0  # no −0.0
+        words += f"; {percent:.1f} % of the {'deviance' if deviance else 'loss'} explained"
     return words
 
 

@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.report.html import STYLE
-from levelprox.report.tables import Column, as_html, as_text, counted, cut, data_frame, notes_as_html, notes_as_text
+from levelprox.report.tables import (
+    Column,
+    counted,
+    cut,
+    data_frame,
+    notes_as_html,
+    notes_as_text,
+    titled_html,
+    titled_text,
+)
 
 _MOST_FEATURES, _MOST_SETS, _MOST_NAMES = 20, 5, 8
 _BAR = 20  # characters
@@ -114,22 +123,15 @@ class Stability:
         )
 
     def __str__(self) -> str:
-        parts = [self.title]
-        parts += [f"{title}\n{as_text(columns)}" if title else as_text(columns) for title, columns in self._tables(True)]
-        parts.append(notes_as_text(self._sentences()))
-        return "\n\n".join(parts)
+        return "\n\n".join([self.title, *titled_text(self._tables(False)), notes_as_text(self._sentences())])
 
     def _repr_html_(self) -> str:
-        tables = "".join(
-            f'<div class="features">{f"<div>{escape(title)}</div>" if title else ""}{as_html(columns)}</div>'
-            for title, columns in self._tables(False)
-        )
         return (
             f'<style>{STYLE}</style><div class="levelprox-card" style="max-width:72em"><div>{escape(self.title)}</div>'
-            f'{tables}<div class="features">{notes_as_html(self._sentences())}</div></div>'
+            f'{titled_html(self._tables(True))}<div class="features">{notes_as_html(self._sentences())}</div></div>'
         )
 
-    def _tables(self, bars: bool) -> list[tuple[str, list[Column]]]:
+    def _tables(self, as_page: bool) -> list[tuple[str, list[Column]]]:
         order = self.order[:_MOST_FEATURES]
         if not order.size:
             return []
@@ -139,8 +141,8 @@ class Stability:
             Column("selected", [f"{100 * one:.0f} %" for one in share]),
             Column("in the model", ["yes" if j in self.selected else "" for j in order], False),
         ]
-        if bars:
-            columns.insert(2, Column("", ["█" * round(_BAR * one) for one in share], False))
+        bars = [_html_bar(one) if as_page else "█" * round(_BAR * one) for one in share]
+        columns.insert(2, Column("", bars, False, as_page))
         tables = [("", columns), ("The most frequent sets", self._set_columns(self.sets[:_MOST_SETS]))]
         if self.near_sets:
             title = "Sets nearest in loss to the model's on all data, of those within 1 %"
@@ -167,16 +169,19 @@ class Stability:
         own = next((one.count for one in self.sets if one.is_model), 0)
         words = [
             f"{counted(len(self.sets), 'different set')} of features from {counted(self.n_resamples, 'subsample')}; "
-            f"the model's own set {counted(own, 'time')}."
+            f"the model's own set was selected {counted(own, 'time')}."
         ]
         known = [one for one in self.sets if one.near is not None and not one.is_model]
         if known:
-            near = len(self.near_sets)
-            words.append(
-                f"{near} of {counted(len(known), 'other set')} {'raises' if near == 1 else 'raise'} the loss on all "
-                "data by at most 1 %, refitted."
-            )
+            near, others = len(self.near_sets), counted(len(known), "other set")
+            verb = "come" if near > 1 else "comes"
+            words.append(f"{near or 'None'} of {others}, refitted to all data, {verb} within 1 % of the model's loss.")
         return [*words, *self.notes]
+
+
+def _html_bar(share: float) -> str:
+    inner = f'<i style="display:block;height:.75em;width:{100 * share:.0f}%;background:#0072b2;border-radius:1px"></i>'
+    return f'<span style="display:inline-block;width:9em">{inner}</span>'
 
 
 def _listed(one: FeatureSet) -> str:

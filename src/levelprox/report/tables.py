@@ -22,11 +22,19 @@ class Column:
         One for each row.
     number : bool
         Whether the cells are numbers, which are aligned to the right.
+    is_html : bool
+        Whether the cells are HTML, and not text to be escaped.
     """
 
     name: str
     cells: Sequence[str]
     number: bool = True
+    is_html: bool = False
+
+    @property
+    def html(self) -> list[str]:
+        """The cells as HTML."""
+        return list(self.cells) if self.is_html else [escape(cell) for cell in self.cells]
 
 
 def as_text(columns: Sequence[Column], indent: str = "") -> str:
@@ -45,12 +53,24 @@ def as_html(columns: Sequence[Column]) -> str:
     """Return the table as HTML; what is in it is escaped."""
     kinds = [' class="number"' if column.number else "" for column in columns]
     head = "".join(f"<th{kind}>{escape(column.name)}</th>" for kind, column in zip(kinds, columns, strict=True))
-    rows = zip(*(column.cells for column in columns), strict=True)
+    rows = zip(*(column.html for column in columns), strict=True)
     body = "".join(
-        f"<tr>{''.join(f'<td{kind}>{escape(cell)}</td>' for kind, cell in zip(kinds, row, strict=True))}</tr>"
-        for row in rows
+        f"<tr>{''.join(f'<td{kind}>{cell}</td>' for kind, cell in zip(kinds, row, strict=True))}</tr>" for row in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def titled_text(tables: Sequence[tuple[str, Sequence[Column]]]) -> list[str]:
+    """Return tables as text, each with its title above."""
+    return [f"{title}\n{as_text(columns)}" if title else as_text(columns) for title, columns in tables]
+
+
+def titled_html(tables: Sequence[tuple[str, Sequence[Column]]]) -> str:
+    """Return the same as HTML, for a card."""
+    return "".join(
+        f'<div class="features">{f"<div>{escape(title)}</div>" if title else ""}{as_html(columns)}</div>'
+        for title, columns in tables
+    )
 
 
 def facts_as_text(facts: Sequence[tuple[str, str]]) -> str:
@@ -81,7 +101,7 @@ def notes_as_html(notes: Sequence[str]) -> str:
 def data_frame(columns: Mapping[str, Any]) -> Any:
     """Return columns as a DataFrame of pandas, which must be installed."""
     try:
-        from pandas import DataFrame
+        from pandas import DataFrame  # type: ignore[import-untyped]
     except ImportError as error:
         raise ImportError("to_frame() needs pandas: pip install pandas") from error
     return DataFrame(dict(columns))
