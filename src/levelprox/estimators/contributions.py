@@ -26,7 +26,7 @@ from levelprox.watch import Watch
 
 Features = NDArray[np.intp]
 
-_WORK, _OVERHEAD = 5 * 10**8, 10**5  # of all refits, in n (k + 1)² multiplications, and of one besides
+_WORK, _OVERHEAD = 2 * 10**9, 10**5  # of all refits, in n (k + 1)² multiplications, and of one besides
 _KINKED = 10  # times as much work as without kinks
 _FEWEST = 50
 _CHECKED = 1e-6  # of the loss without features: what a refit that is known to be optimal may leave
@@ -131,7 +131,7 @@ class Contributions(RecomputedFit):
         ----------
         share : float
         without : dict of int to float
-            The loss refitted without each feature, where it is known: a swap must be below that.
+            The loss refitted without each feature, where it is known.
         """
         if not self.counted.size or not (self.base.checked or self.is_local) or not self.scale > self.enough:
             return None

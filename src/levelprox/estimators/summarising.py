@@ -253,10 +253,16 @@ def _contributions(model: Any, found: Contributions) -> tuple[dict[int, Contribu
             notes.append("Swaps of one feature for another were not examined: " + _why_not(found))
         return left_out, notes
     notes += _notes_on_swaps(swaps)
+    if swaps.dispensable and swaps.total:
+        notes.append(
+            "A feature that can be left out within 1 % can be swapped for any other; the best found are named."
+        )
     for j, examined in swaps.examined.items():
         instead = tuple((one.enters, one.psi - found.base.psi) for one in swaps.within if one.leaves == j)
         before = left_out.get(j, Contribution())
-        left_out[j] = Contribution(before.increase, before.checked, len(instead), examined, swaps.total, instead)
+        dispensable = j in swaps.dispensable
+        count = swaps.total if dispensable else len(instead)
+        left_out[j] = Contribution(before.increase, before.checked, count, examined, swaps.total, instead, dispensable)
     return left_out, notes
 
 

@@ -52,12 +52,14 @@ class Contribution:
     checked : bool
         Whether the refits behind `increase` are known to be optimal.
     swaps : int or None
-        How many swaps of this feature for another raise the loss by at most 1 %, and by less than leaving the feature
-        out; None where not examined at all.
+        How many swaps of this feature for another raise the loss by at most 1 %; None where not examined at all.
     examined, total : int
         Swaps that were examined, and all there are.
     instead : tuple of (int, float)
         The features of these swaps, and by how much each raises the loss, the best first.
+    dispensable : bool
+        Whether leaving the feature out raises the loss by at most 1 %. Then all swaps do, and `instead` has the best
+        of those that were refitted.
     """
 
     increase: float | None = None
@@ -66,6 +68,7 @@ class Contribution:
     examined: int = 0
     total: int = 0
     instead: tuple[tuple[int, float], ...] = ()
+    dispensable: bool = False
 
 
 @dataclass(frozen=True)
@@ -264,7 +267,7 @@ class ModelSummary:
             f"{cut(name)} ({self._percent(increase)})"
             for name, (_, increase) in zip(row.instead, row.contribution.instead, strict=True)
         ][:_MOST_INSTEAD]
-        return ", ".join(shown) + (", …" if len(row.instead) > len(shown) else "")
+        return ", ".join(shown) + (", …" if (row.contribution.swaps or 0) > len(shown) else "")
 
 
 def _swaps(row: FeatureSummary) -> str:
@@ -274,6 +277,8 @@ def _swaps(row: FeatureSummary) -> str:
         return "always kept"
     if one is None or one.swaps is None:
         return "not examined"
+    if one.dispensable:
+        return f"any of {one.total}"
     if one.examined == one.total:
         return f"{one.swaps} of {one.total}"
     return f"{one.swaps} of {one.examined} examined"
