@@ -125,7 +125,7 @@ class Contributions(RecomputedFit):
         return self.refitted(np.union1d(features, self.problem.exempt).astype(np.intp))
 
     def near_swaps(self, share: float, without: Mapping[int, float]) -> NearSwaps | None:
-        """Return the swaps that raise the loss by at most this share of it; None where nothing can be shown of them.
+        """Return the swaps that raise the loss by at most this share of it; None where that is next to nothing.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class Contributions(RecomputedFit):
         without : dict of int to float
             The loss refitted without each feature, where it is known.
         """
-        if not self.counted.size or not (self.base.checked or self.is_local) or not self.scale > self.enough:
+        if not self.counted.size or not self.scale > self.enough:
             return None
         most, n_refits = self.base.psi + share * self.scale, self.most_refits
         if self.objective.smooth:

@@ -184,7 +184,7 @@ def _compared(
             task, _ = task_of(model, design, samples.y, samples.weight, samples.more)
             refits = Contributions(model, task)
             base, scale, local = refits.base.psi, refits.scale, refits.is_local
-            comparable = scale > refits.enough and (refits.base.checked or refits.is_local)
+            comparable = scale > refits.enough
             for features, _ in ordered[: min(_COMPARED, refits.most_refits)] if comparable else []:
                 one = refits.of_set(np.array(features, np.intp))
                 losses[features] = (one.psi, one.checked)
@@ -192,8 +192,7 @@ def _compared(
         pass
     if not comparable:
         notes.append(
-            "Losses on all data are not compared: the fit of the model's features is not known to be optimal, or its "
-            "loss is next to nothing."
+            "Losses on all data are not compared: that of the model is next to nothing, or time_limit ended before."
         )
     elif len(losses) < len(ordered):
         words = f"{len(losses)} of {counted(len(ordered), 'set')} were refitted to all data, the most frequent first."

@@ -250,7 +250,9 @@ def _contributions(model: Any, found: Contributions) -> tuple[dict[int, Contribu
         swaps = None
     if swaps is None:
         if found.counted.size:
-            notes.append("Swaps of one feature for another were not examined: " + _why_not(found))
+            nothing = not found.scale > found.enough
+            why = "the loss is next to nothing, and 1 % of it says little." if nothing else "time_limit ended before."
+            notes.append(f"Swaps of one feature for another were not examined: {why}")
         return left_out, notes
     notes += _notes_on_swaps(swaps)
     if swaps.dispensable and swaps.total:
@@ -264,14 +266,6 @@ def _contributions(model: Any, found: Contributions) -> tuple[dict[int, Contribu
         count = swaps.total if dispensable else len(instead)
         left_out[j] = Contribution(before.increase, before.checked, count, examined, swaps.total, instead, dispensable)
     return left_out, notes
-
-
-def _why_not(found: Contributions) -> str:
-    if not found.scale > found.enough:
-        return "the loss is next to nothing, and 1 % of it says little."
-    if found.base.checked or found.is_local:
-        return "time_limit ended before."
-    return "the fit is not known to be optimal, as on separable data."
 
 
 def _notes_on_refits(model: Any, found: Contributions) -> list[str]:
@@ -302,7 +296,7 @@ def _notes_on_swaps(swaps: NearSwaps) -> list[str]:
         return []
     why = "more refits would take long; those that promise most came first"
     if left == swaps.undecided:
-        why = "their refits are not known to be optimal"
+        why = "their refits are not known to be optimal, as where classes are separated in part"
     elif swaps.undecided:
         why = f"{swaps.undecided:,} refits are not known to be optimal, and more would take long"
     return [f"{examined:,} of {counted(total, 'swap')} were examined; whether others come within 1 % is open: {why}."]

@@ -81,10 +81,10 @@ def fitted_words(estimator: Any) -> list[str]:
     columns += [
         Column(label, [*(f"{coef[k, j]:.4g}" for j in shown), f"{intercept[k]:.4g}"]) for k, label in enumerate(labels)
     ]
-    lines = as_text(columns, "  ").split("\n")
-    more = []
+    *lines, last = as_text(columns, "  ").split("\n")
     if shown.size < order.size:
-        more.append(f"  and {order.size - shown.size} more features")
+        lines.append(f"  and {order.size - shown.size} more features")
+    more = [last]
     if several and coef.shape[0] > len(labels):
         more.append(f"  and coefficients of {counted(coef.shape[0] - len(labels), 'more class', 'more classes')}")
     return [*lines, *more, *([str(estimator.message_)] if hasattr(estimator, "message_") else [])]

@@ -275,7 +275,7 @@ def _swaps(row: FeatureSummary) -> str:
     one = row.contribution
     if not row.counts:
         return "always kept"
-    if one is None or one.swaps is None:
+    if one is None or one.swaps is None or (one.total and not one.examined):
         return "not examined"
     if one.dispensable:
         return f"any of {one.total}"
