@@ -113,7 +113,7 @@ def test_the_demo_keeps_its_word():
 def test_the_readme_examples_print_what_they_say():
     text = (Path(__file__).parent.parent / "README.md").read_text()
     pairs = re.findall(r"```python\n(.*?)```\n```\n(.*?)```", text, re.S)
-    assert len(pairs) == 3
+    assert len(pairs) == 4
     code, expected = ("".join(parts) for parts in zip(*pairs, strict=True))
     output = children.run(code).stdout
     numbers = re.compile(r"[-+]?\d+\.?\d*(?:e[-+]?\d+)?")

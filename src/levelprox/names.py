@@ -23,7 +23,7 @@ from levelprox.objectives.anywhere import linear_model
 from levelprox.path import Path, path, subset_path
 from levelprox.problem import Problem
 from levelprox.projection import project
-from levelprox.report import ConvergenceDisplay, CVDisplay, PathDisplay
+from levelprox.report import ConvergenceDisplay, CVDisplay, ModelSummary, PathDisplay, Stability, StabilityDisplay
 from levelprox.result import Iterate, Record, Result, Status
 from levelprox.solve import minimize, solve
 from levelprox.subset import Additions, Exchanges, Subset, SubsetCertificate, SubsetRecord
@@ -55,6 +55,7 @@ __all__ = [
     "Iterate",
     "LevelproxError",
     "LinearModel",
+    "ModelSummary",
     "MultinomialModel",
     "Nearby",
     "NumericalError",
@@ -68,6 +69,8 @@ __all__ = [
     "SparseClassifierCV",
     "SparseRegressor",
     "SparseRegressorCV",
+    "Stability",
+    "StabilityDisplay",
     "Status",
     "Stochastic",
     "Subset",

@@ -30,6 +30,7 @@ from levelprox.estimators.reading import READING, check_numbers, naming_the_plac
 from levelprox.estimators.saving import Saving
 from levelprox.estimators.selector import Selector, selects
 from levelprox.estimators.sklearn_callbacks import CallbackSupportMixin
+from levelprox.estimators.summarising import Summarising
 from levelprox.estimators.task import Budget, Solution, Task, cost_budgets
 from levelprox.estimators.watching import watching
 from levelprox.fingerprint import fingerprint
@@ -51,7 +52,15 @@ SAMPLES_FOR_A_FEATURE, DEFAULT_FEATURES = 10, 10
 
 
 class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
-    NotebookCard, Along, Elsewhere, Saving, CallbackSupportMixin, Selector, BaseEstimator, auto_wrap_output_keys=()
+    Summarising,
+    NotebookCard,
+    Along,
+    Elsewhere,
+    Saving,
+    CallbackSupportMixin,
+    Selector,
+    BaseEstimator,
+    auto_wrap_output_keys=(),
 ):
     """A sparse linear model under a budget; the subclasses say of what."""
 

@@ -54,7 +54,9 @@ class SparseClassifierCV(Classification, Choosing):
         Whether to choose the smallest budget whose mean score is within one standard error of the best.
     n_jobs : int, optional
         Processes that fit folds (joblib); the answer does not depend on it.
-    constraint, feature_weight, keep, feature_cost, ridge, fit_intercept, standardize, class_weight, multi_class, positive
+    constraint, feature_weight, keep, feature_cost, ridge, fit_intercept, standardize, class_weight
+        As in `SparseClassifier`.
+    multi_class, positive
         As in `SparseClassifier`.
     tol, max_iter, time_limit, subsolver, start
         As in `SparseClassifier`; `time_limit` is for each fit.

@@ -122,7 +122,7 @@ def score_fold(
     if share.seconds <= 0:
         return scored
     judged = samples.part(test)
-    for model, seconds, diverging in _fitted(share, single, samples, train, budgets):
+    for model, seconds, diverging in fitted_under(share, single, samples, train, budgets):
         classifies, by_label, by_length = is_classifier(model), math.nan, False
         known = np.isin(judged.y, model.classes_) if classifies else np.ones(judged.y.size, np.bool_)
         if scorer is not None:
@@ -177,7 +177,7 @@ def fit_all(share: Share, single: Any, samples: Samples, budgets: list[Budget]) 
     scored: list[Scored] = []
     if share.seconds <= 0:
         return scored
-    for model, seconds, diverging in _fitted(share, single, samples, None, budgets):
+    for model, seconds, diverging in fitted_under(share, single, samples, None, budgets):
         count = model.selected_features_.size
         rows = np.atleast_2d(model.coef_).shape[0]
         each = max(rows - 1, 1) if is_classifier(model) and model._softmax() else rows
@@ -188,7 +188,7 @@ def fit_all(share: Share, single: Any, samples: Samples, budgets: list[Budget]) 
     return scored
 
 
-def _fitted(
+def fitted_under(
     share: Share, single: Any, samples: Samples, rows: NDArray[np.intp] | None, budgets: list[Budget]
 ) -> Iterator[tuple[Any, float, bool]]:
     """Single models under each of the budgets, all by levels or all by features.

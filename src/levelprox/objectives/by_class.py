@@ -2,7 +2,9 @@
 
     z = XB + o,      B of shape (d, K),      o of shape (n, K)
 
-A ridge adds Σ_j r_j Σ_k B_jk² to ψ. x is B row by row: feature j has the K coordinates j·K … j·K + K − 1, and counts once.
+x is B row by row: feature j has the K coordinates j·K … j·K + K − 1, and counts once.
+
+A ridge adds Σ_j r_j Σ_k B_jk² to ψ.
 """
 
 from __future__ import annotations

@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from levelprox.certificate import Certificate
 from levelprox.errors import InvalidInputError
 from levelprox.report.budgets import Axis
+from levelprox.report.tables import Column, as_text, counted, cut
 from levelprox.subset import SubsetCertificate
+
+_MOST_LINES, _MOST_CLASSES = 20, 8  # of a printed estimator
 
 
 def check_ours(user: str, estimator: Any, chooses: bool = False) -> None:
@@ -96,6 +99,26 @@ def certificate_words(estimator: Any) -> list[tuple[str, str]]:
         *optimality_words(estimator),
         ("shadow price", price_words(estimator)),
     ]
+
+
+def fitted_words(estimator: Any) -> list[str]:
+    """A fitted estimator in a few lines: its features, the largest standardised coefficients first, and its end."""
+    coef, order = np.atleast_2d(estimator.coef_), by_size(estimator)
+    shown = order if order.size <= _MOST_LINES else order[: _MOST_LINES - 1]
+    several = coef.shape[0] > 1
+    labels = [cut(str(label), 16) for label in estimator.classes_[:_MOST_CLASSES]] if several else ["coefficient"]
+    intercept = np.atleast_1d(estimator.intercept_)
+    columns = [Column("feature", [*(cut(feature_name(estimator, j)) for j in shown), "(intercept)"], False)]
+    columns += [
+        Column(label, [*(f"{coef[k, j]:.4g}" for j in shown), f"{intercept[k]:.4g}"]) for k, label in enumerate(labels)
+    ]
+    *lines, last = as_text(columns, "  ").split("\n")
+    if shown.size < order.size:
+        lines.append(f"  and {order.size - shown.size} more features")
+    more = [last]
+    if several and coef.shape[0] > len(labels):
+        more.append(f"  and coefficients of {counted(coef.shape[0] - len(labels), 'more class', 'more classes')}")
+    return [*lines, *more, *([str(estimator.message_)] if hasattr(estimator, "message_") else [])]
 
 
 def budget_words(estimator: Any) -> str:

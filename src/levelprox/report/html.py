@@ -13,8 +13,8 @@ from levelprox.result import Status
 
 _MOST_FEATURES, _MOST_CLASSES = 30, 8
 
-# Colours that can be read on white and on black: text is the page's own, lines and bars are let through.
-_STYLE = """
+#: Of all cards. Colours can be read on white and on black: text is the page's own, lines and bars are let through.
+STYLE = """
 .levelprox-card{font:13px/1.5 system-ui,sans-serif;max-width:46em;margin:.6em 0;padding:.7em 1em;color:inherit;
 border:1px solid rgba(128,128,128,.45);border-radius:6px}
 .levelprox-card table{border-collapse:collapse;margin:.2em 0;background:none;font-size:inherit}
@@ -32,7 +32,8 @@ border:1px solid currentColor}
 .levelprox-card .bar i.minus{background:#d55e00}
 .levelprox-card .bar b{position:absolute;top:-.15em;bottom:-.15em;left:50%;width:1px;background:rgba(128,128,128,.8)}
 .levelprox-card .more{opacity:.72}
-.levelprox-card .features{margin-top:.5em;padding-top:.4em;border-top:1px solid rgba(128,128,128,.3);overflow-x:auto}
+.levelprox-card .features{font-family:inherit;margin-top:.5em;padding-top:.4em;overflow-x:auto;
+border-top:1px solid rgba(128,128,128,.3)}
 """
 
 
@@ -57,7 +58,7 @@ def certificate_html(estimator: Any) -> str:
     facts = certificate_words(estimator)
     rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts)
     return (
-        f'<style>{_STYLE}</style><div class="levelprox-card"><div>Certificate'
+        f'<style>{STYLE}</style><div class="levelprox-card"><div>Certificate'
         f'<span class="status {kind}">{escape(str(status).replace("_", " "))}</span></div>'
         f"<table><tbody>{rows}</tbody></table>{_features(estimator)}</div>"
     )

@@ -1,0 +1,484 @@
+"""ModelSummary: what a fitted model says, feature by feature, and how well it fits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from levelprox.losses import Gamma, Logistic, Poisson, Squared
+from levelprox.report.fitted import budget_words, by_size, feature_name, price_words, standardized
+from levelprox.report.html import STYLE
+from levelprox.report.scores import name_and_sign
+from levelprox.report.tables import (
+    Column,
+    counted,
+    cut,
+    data_frame,
+    facts_as_html,
+    facts_as_text,
+    notes_as_html,
+    notes_as_text,
+    titled_html,
+    titled_text,
+)
+from levelprox.subset import SubsetCertificate
+
+#: A swap is near-equal where it raises the loss by no more than this share of it.
+NEAR = 0.01
+_MOST_ROWS, _MOST_CLASSES, _MOST_INSTEAD = 40, 8, 2
+_MOST_TIMES = 1e4  # the loss: a larger increase is not given in percent
+_LARGEST_EXPONENT = 700.0  # exp of more is beyond float64
+_DEVIANCES = (Logistic, Poisson, Gamma)  # losses that are half a deviance, up to a constant
+
+_AFTER_SELECTION = (
+    "Features were selected by the same data: classical confidence intervals, standard errors and p-values of these "
+    "coefficients are not valid. stability(X, y) shows how the selection varies from subsample to subsample."
+)
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What the data say of one feature, by refits.
+
+    Attributes
+    ----------
+    increase : float or None
+        By how much the loss rises if the feature is left out and the others are refitted; None where not computed.
+    checked : bool
+        Whether the refits behind `increase` are known to be optimal.
+    swaps : int or None
+        How many swaps of this feature for another raise the loss by at most 1 %; None where not examined at all.
+    examined, total : int
+        Swaps that were examined, and all there are.
+    instead : tuple of (int, float)
+        The features of these swaps, and by how much each raises the loss, the best first.
+    dispensable : bool
+        Whether leaving the feature out raises the loss by at most 1 %. Then all swaps do, and `instead` has the best
+        of those that were refitted.
+    """
+
+    increase: float | None = None
+    checked: bool = True
+    swaps: int | None = None
+    examined: int = 0
+    total: int = 0
+    instead: tuple[tuple[int, float], ...] = ()
+    dispensable: bool = False
+
+
+@dataclass(frozen=True)
+class FeatureSummary:
+    """A selected feature.
+
+    Attributes
+    ----------
+    feature : int
+        Its column.
+    name : str
+    coefficient : tuple of float
+        In the units of the data; one, or one for each class.
+    standardized : tuple of float
+        The same for features of standard deviation 1 (scale_ · coef_).
+    ratio : tuple of float or None
+        Odds, rate or mean ratios for an increase of the feature by 1, where the loss has them.
+    counts : bool
+        Whether the feature counts: one of weight 0 is kept in any case.
+    contribution : Contribution or None
+        What was computed from data.
+    instead : tuple of str
+        The names of `contribution.instead`.
+    """
+
+    feature: int
+    name: str
+    coefficient: tuple[float, ...]
+    standardized: tuple[float, ...]
+    ratio: tuple[float, ...] | None
+    counts: bool
+    contribution: Contribution | None = None
+    instead: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModelSummary:
+    """A fitted model, feature by feature, and how well it fits; what `model.summary()` returns.
+
+    `print(summary)` shows it as text, a notebook as HTML, `summary.to_frame()` is a DataFrame.
+
+    Attributes
+    ----------
+    title : str
+    features : tuple of FeatureSummary
+        The selected features, the largest standardised coefficients first.
+    intercept : tuple of float
+    classes : tuple of str or None
+        Of the coefficients, where there are more than two.
+    ratio_name : str or None
+        What the ratios are: "odds ratio", "rate ratio" or "mean ratio".
+    statistics : dict
+        Figures of the fit, those that are known: "n_samples", "n_features_in", "n_features", "loss", "null_loss",
+        "explained" (the share of the deviance, or of the loss, that the features explain), "accuracy", "auc", "r2",
+        and of an estimator that has chosen its budget "cv_score", "cv_standard_error", "cv_folds" and "cv_scoring", or
+        the criterion by its name.
+    facts : tuple of (str, str)
+        The same in words.
+    loss_scale : float
+        What percentages of the loss are of: the loss, above its least possible value.
+    notes : tuple of str
+        What figures mean, and what was not computed.
+    """
+
+    title: str
+    features: tuple[FeatureSummary, ...]
+    intercept: tuple[float, ...]
+    classes: tuple[str, ...] | None
+    ratio_name: str | None
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+    facts: tuple[tuple[str, str], ...] = ()
+    loss_scale: float = math.nan
+    notes: tuple[str, ...] = ()
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with a row for each feature, or for each feature and class.
+
+        Columns: "feature", "class" where there are more than two, "coefficient", the ratio by its name ("odds_ratio",
+        "rate_ratio", "mean_ratio"), "standardized", "loss_increase", "near_swaps", "swaps_examined", "swaps_total" and
+        "instead", a list of names. What was not computed is missing. The intercept is the last row.
+        """
+        width = len(self.intercept)
+        rows = [(row, k) for row in self.features for k in range(width)]
+        data = [row.contribution or Contribution() for row, _ in rows]
+        none, last = [None] * width, range(width)
+        columns: dict[str, Any] = {"feature": [*(row.name for row, _ in rows), *("(intercept)" for _ in last)]}
+        if self.classes is not None:
+            columns["class"] = [*(self.classes[k] for _, k in rows), *self.classes]
+        columns["coefficient"] = [*(row.coefficient[k] for row, k in rows), *self.intercept]
+        if self.ratio_name is not None:
+            ratios = [math.nan if row.ratio is None else row.ratio[k] for row, k in rows]
+            columns[self.ratio_name.replace(" ", "_")] = [*ratios, *(math.nan for _ in last)]
+        columns["standardized"] = [*(row.standardized[k] for row, k in rows), *(math.nan for _ in last)]
+        columns["loss_increase"] = [
+            *(math.nan if one.increase is None else one.increase for one in data),
+            *(math.nan for _ in last),
+        ]
+        columns["near_swaps"] = [*(one.swaps for one in data), *none]
+        columns["swaps_examined"] = [*(None if one.swaps is None else one.examined for one in data), *none]
+        columns["swaps_total"] = [*(None if one.swaps is None else one.total for one in data), *none]
+        columns["instead"] = [*(list(row.instead) for row, _ in rows), *([] for _ in last)]
+        frame = data_frame(columns)
+        for name in ("near_swaps", "swaps_examined", "swaps_total"):
+            frame[name] = frame[name].astype("Int64")
+        return frame
+
+    def __str__(self) -> str:
+        parts = [self.title, facts_as_text(self.facts)]
+        parts += titled_text(self._tables())
+        return "\n\n".join([*parts, *self._more(), *([notes_as_text(self.notes)] if self.notes else [])])
+
+    def _repr_html_(self) -> str:
+        tables = titled_html(self._tables())
+        more = notes_as_html(self._more())
+        return (
+            f'<style>{STYLE}</style><div class="levelprox-card" style="max-width:72em"><div>{escape(self.title)}</div>'
+            f'{facts_as_html(self.facts)}{tables}{more}<div class="features">{notes_as_html(self.notes)}</div></div>'
+        )
+
+    # --- tables
+
+    def _more(self) -> list[str]:
+        """What is left out of the tables."""
+        rows, classes = len(self.features) - _MOST_ROWS, len(self.classes or ()) - _MOST_CLASSES
+        left = [counted(rows, "more feature")] if rows > 0 else []
+        left += [f"coefficients of {counted(classes, 'more class', 'more classes')}"] if classes > 0 else []
+        return [f"and {' and '.join(left)}: to_frame() has all of them"] if left else []
+
+    def _tables(self) -> list[tuple[str, list[Column]]]:
+        rows = self.features[:_MOST_ROWS]
+        if not rows:
+            labels = self.classes or ("coefficient",)
+            cells = [Column(cut(label, 16), [_number(one)]) for label, one in zip(labels, self.intercept, strict=True)]
+            return [("", [Column("feature", ["(intercept)"], False), *cells[:_MOST_CLASSES]])]
+        if self.classes is None:
+            return [("", [*self._own_columns(rows), *self._data_columns(rows, 1)])]
+        classes = self.classes[:_MOST_CLASSES]
+        names = Column("feature", [cut(row.name) for row in rows], False)
+        length = [_number(math.hypot(*row.standardized)) for row in rows]
+        first = [names, Column("size, standardised", length), *self._data_columns(rows, 0)]
+        with_intercept = Column("feature", [*names.cells, "(intercept)"], False)
+        coefficients = [
+            Column(cut(label, 16), [*(_number(row.coefficient[k]) for row in rows), _number(self.intercept[k])])
+            for k, label in enumerate(classes)
+        ]
+        tables = [("", first), ("Coefficients of each class", [with_intercept, *coefficients])]
+        if self.ratio_name is not None:
+            ratios = [
+                Column(cut(label, 16), [_ratio(row.coefficient, row.ratio, k) for row in rows])
+                for k, label in enumerate(classes)
+            ]
+            tables.append((f"{self.ratio_name.capitalize()}s of each class", [names, *ratios]))
+        return tables
+
+    def _own_columns(self, rows: tuple[FeatureSummary, ...]) -> list[Column]:
+        """Columns of a model with one coefficient for each feature, the intercept below."""
+        columns = [
+            Column("feature", [*(cut(row.name) for row in rows), "(intercept)"], False),
+            Column("coefficient", [*(_number(row.coefficient[0]) for row in rows), _number(self.intercept[0])]),
+        ]
+        if self.ratio_name is not None:
+            ratios = [_ratio(row.coefficient, row.ratio, 0) for row in rows]
+            columns.append(Column(self.ratio_name, [*ratios, ""]))
+        columns.append(Column("standardised", [*(_number(row.standardized[0]) for row in rows), ""]))
+        return columns
+
+    def _data_columns(self, rows: tuple[FeatureSummary, ...], below: int) -> list[Column]:
+        """Columns of what was computed from data, with empty cells below."""
+        known = [row.contribution for row in rows if row.contribution is not None]
+        empty = [""] * below
+        columns = []
+        if any(one.increase is not None for one in known):
+            columns.append(Column("loss if left out", [*map(self._increase, rows), *empty]))
+        if any(one.swaps is not None for one in known):
+            columns.append(Column("swaps within 1 %", [*map(_swaps, rows), *empty]))
+        if any(row.instead for row in rows):
+            columns.append(Column("or instead", [*map(self._instead, rows), *empty], False))
+        return columns
+
+    def _increase(self, row: FeatureSummary) -> str:
+        one = row.contribution
+        if one is None or one.increase is None:
+            return "not computed"
+        about = "" if one.checked else "about "
+        share = f" ({self._percent(one.increase)})" if one.increase < _MOST_TIMES * self.loss_scale else ""
+        return f"{about}+{max(one.increase, 0.0):.3g}{share}"
+
+    def _percent(self, increase: float) -> str:
+        share = 100 * max(increase, 0.0) / self.loss_scale
+        return f"+{share:,.0f} %" if share >= 10 else f"+{share:.1f} %"
+
+    def _instead(self, row: FeatureSummary) -> str:
+        if row.contribution is None or not row.instead:
+            return ""
+        shown = [
+            f"{cut(name)} ({self._percent(increase)})"
+            for name, (_, increase) in zip(row.instead, row.contribution.instead, strict=True)
+        ][:_MOST_INSTEAD]
+        return ", ".join(shown) + (", …" if (row.contribution.swaps or 0) > len(shown) else "")
+
+
+def _swaps(row: FeatureSummary) -> str:
+    """How many swaps come near, in a cell."""
+    one = row.contribution
+    if not row.counts:
+        return "always kept"
+    if one is None or one.swaps is None or (one.total and not one.examined):
+        return "not examined"
+    if one.dispensable:
+        return f"any of {one.total}"
+    if one.examined == one.total:
+        return f"{one.swaps} of {one.total}"
+    return f"{one.swaps} of {one.examined} examined"
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _ratio(coefficients: tuple[float, ...], ratios: tuple[float, ...] | None, k: int) -> str:
+    if ratios is None:
+        return ""
+    return f"{ratios[k]:.4g}" if math.isfinite(ratios[k]) else f"exp({coefficients[k]:.4g})"
+
+
+# --- from a fitted estimator
+
+
+def summary_of(
+    model: Any,
+    kept: Collection[int] = (),
+    measured: Mapping[str, Any] | None = None,
+    contributions: Mapping[int, Contribution] | None = None,
+    loss_scale: float = math.nan,
+    notes: tuple[str, ...] = (),
+    same_data: bool = False,
+) -> ModelSummary:
+    """Return the summary of a fitted estimator.
+
+    Parameters
+    ----------
+    model : SparseClassifier, SparseRegressor or one of their CV twins
+        Fitted.
+    kept : collection of int
+        Features that never count.
+    measured : dict, optional
+        Statistics that were computed from data.
+    contributions : dict of int to Contribution, optional
+        The same of features.
+    loss_scale : float
+    notes : tuple of str
+        What to say besides.
+    same_data : bool
+        Whether `measured` is of the data of the fit.
+    """
+    coef, scaled = np.atleast_2d(model.coef_).astype(np.float64), standardized(model)
+    ratio_name, ratios = _ratios(model, coef) if np.any(coef) else (None, None)
+    rows = []
+    for j in by_size(model).tolist():
+        one = None if contributions is None else contributions.get(j)
+        rows.append(
+            FeatureSummary(
+                j,
+                feature_name(model, j),
+                tuple(coef[:, j].tolist()),
+                tuple(scaled[:, j].tolist()),
+                None if ratios is None else tuple(ratios[:, j].tolist()),
+                j not in kept,
+                one,
+                () if one is None else tuple(feature_name(model, i) for i, _ in one.instead),
+            )
+        )
+    statistics = {**_known_statistics(model), **(measured or {})}
+    several = coef.shape[0] > 1
+    return ModelSummary(
+        f"{type(model).__name__}, {_loss_words(model, several)}",
+        tuple(rows),
+        tuple(np.atleast_1d(model.intercept_).astype(np.float64).tolist()),
+        tuple(map(str, model.classes_.tolist())) if several else None,
+        ratio_name,
+        statistics,
+        tuple(_facts(model, statistics, same_data, bool(kept))),
+        loss_scale,
+        (*_ratio_notes(model, ratio_name, several), *notes, *([_AFTER_SELECTION] if rows else [])),
+    )
+
+
+def _ratios(model: Any, coef: Any) -> tuple[str | None, Any]:
+    """What exp(coefficient) is called, and its values; None where the loss gives it no meaning."""
+    loss = model._loss()
+    name = {Logistic: "odds ratio", Poisson: "rate ratio", Gamma: "mean ratio"}.get(type(loss))
+    if name is None:
+        return None, None
+    exponent = coef - coef.mean(axis=0) if coef.shape[0] > 1 and model._softmax() else coef
+    return name, np.where(np.abs(exponent) < _LARGEST_EXPONENT, np.exp(np.clip(exponent, -700, 700)), np.inf)
+
+
+def _loss_words(model: Any, several: bool) -> str:
+    name = model._loss().name.replace("_", " ")
+    if not several:
+        return f"{name} loss"
+    how = "softmax" if model._softmax() else "one against the rest"
+    return f"{name} loss of {model.classes_.size} classes, {how}"
+
+
+def _ratio_notes(model: Any, name: str | None, several: bool) -> list[str]:
+    if name is None:
+        return []
+    if not several:
+        of = {
+            "odds ratio": f"the odds of class {model.classes_[-1]!s}" if name == "odds ratio" else "",
+            "rate ratio": "the expected count",
+            "mean ratio": "the expected value",
+        }[name]
+        return [f"The {name} is the factor on {of} when the feature rises by 1, the others unchanged."]
+    against = "the geometric mean of all classes" if model._softmax() else "the other classes"
+    return [f"Odds ratios are of each class against {against}, when the feature rises by 1."]
+
+
+def _known_statistics(model: Any) -> dict[str, Any]:
+    """What the fitted model knows without data."""
+    known: dict[str, Any] = {}
+    if hasattr(model, "data_fingerprint_"):
+        known["n_samples"] = int(model.data_fingerprint_.shape[0])
+    elif hasattr(model, "n_samples_seen_"):
+        known["n_samples"] = model.n_samples_seen_
+    known["n_features_in"] = int(model.n_features_in_)
+    known["n_features"] = int(model.selected_features_.size)
+    if hasattr(model, "certificate_"):
+        known["loss"] = float(model.certificate_.psi)
+    if not hasattr(model, "cv_results_"):
+        return known
+    if model.criterion != "cv":
+        return {**known, model.criterion: model.best_score_}
+    results, best = model.cv_results_, model.best_index_
+    known["cv_score"] = model.best_score_
+    known["cv_standard_error"] = float(results["standard_error"][best]) if "standard_error" in results else math.nan
+    known["cv_folds"] = sum(name.startswith("split") and name.endswith("_test_score") for name in results)
+    scoring = model.scoring_
+    known["cv_scoring"] = scoring if scoring is None or isinstance(scoring, str) else str(name_and_sign(scoring)[0])
+    return known
+
+
+def _facts(model: Any, statistics: Mapping[str, Any], same_data: bool, kept: bool) -> list[tuple[str, str]]:
+    """The statistics in words."""
+    facts = [("status", str(model.status_).replace("_", " "))] if hasattr(model, "status_") else []
+    if hasattr(model, "certificate_"):
+        facts.append(("budget", budget_words(model)))
+    else:
+        facts.append(("budget", counted(statistics["n_features"], "feature") + ", from a stream"))
+    data = counted(statistics["n_features_in"], "feature")
+    if "n_samples" in statistics:
+        n = statistics["n_samples"]
+        data = f"{counted(n, 'sample') if isinstance(n, int) else f'{n:,.6g} samples'}, {data}"
+    facts.append(("data", data))
+    if "loss" in statistics:
+        facts.append(("loss", _loss_fact(model, statistics, kept)))
+    scores = [
+        f"{name} {statistics[key]:.4g}"
+        for key, name in (("accuracy", "accuracy"), ("auc", "AUC"), ("r2", "R²"))
+        if key in statistics
+    ]
+    if scores:
+        facts.append(("training data" if same_data else "on these data", ", ".join(scores)))
+    if "cv_score" in statistics or hasattr(model, "cv_results_"):
+        facts.append(("cross-validation" if model.criterion == "cv" else "chosen by", _choice_fact(model, statistics)))
+    certificate = getattr(model, "certificate_", None)
+    if isinstance(certificate, SubsetCertificate):
+        facts.append(("swaps", _swap_fact(certificate)))
+    if certificate is not None:
+        facts.append(("larger budget", price_words(model)))
+    return facts
+
+
+def _loss_fact(model: Any, statistics: Mapping[str, Any], kept: bool) -> str:
+    words = f"{statistics['loss']:.6g}"
+    if "null_loss" in statistics:
+        words += (
+            f"; {statistics['null_loss']:.6g} with {'the features that are always kept' if kept else 'no features'}"
+        )
+    if "explained" in statistics and not isinstance(model._loss(), Squared):  # of which it is R²
+        deviance = isinstance(model._loss(), _DEVIANCES)
+        percent = round(100 * statistics["explained"], 1) + 0.0  # no −0.0
+        words += f"; {percent:.1f} % of the {'deviance' if deviance else 'loss'} explained"
+    return words
+
+
+def _swap_fact(certificate: SubsetCertificate) -> str:
+    seen = certificate.exchanges
+    if not seen.total:
+        return "there are no swaps of one feature for another"
+    if not seen.examined:
+        return "swaps of one feature for another were not examined"
+    by = ", by local refits" if seen.local else ""
+    if seen.proved:
+        return f"none of the {counted(seen.total, 'swap')} of one feature for another lowers the loss{by}"
+    return f"none of {counted(seen.examined, 'swap')} examined of {seen.total:,} lowers the loss{by}"
+
+
+def _choice_fact(model: Any, statistics: Mapping[str, Any]) -> str:
+    ((name, value),) = model.best_params_.items()
+    count = len(model.cv_results_[name])
+    chosen = f"{name} = {value:g}, chosen from {counted(count, 'candidate')}"
+    if model.criterion != "cv":
+        return f"{model.criterion.upper()} {model.best_score_:.6g}, the lowest; {chosen}"
+    label, sign = name_and_sign(model.scoring_)
+    label = label.replace("Loss ψ", "Loss")
+    label = label if label.split()[0].isupper() else label[0].lower() + label[1:]
+    middle = "median" if "median_test_score" in model.cv_results_ else "mean"
+    error = statistics["cv_standard_error"]
+    spread = f" ± {error:.2g}" if middle == "mean" and math.isfinite(error) else ""
+    how = f"{middle}{' ± standard error' if spread else ''} of {counted(statistics['cv_folds'], 'fold')}"
+    return f"{label} {sign * model.best_score_:.4g}{spread} ({how}); {chosen}"
