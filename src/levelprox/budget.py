@@ -28,6 +28,7 @@ from levelprox.kinked_search import KinkedSearch
 from levelprox.limits import TimeLimitError, end_now, finishing, limited
 from levelprox.objectives import Asked, LinearModel, Model, Objective
 from levelprox.objectives.by_class import ByClass
+from levelprox.objectives.reduced import reduced
 from levelprox.problem import Problem
 from levelprox.refit import Fit
 from levelprox.result import CUT_SHORT
@@ -148,7 +149,10 @@ def best_subset(
     ):
         arguments = (count, at_least_zero("tol", tol), bool(prove), watch, begin, journal)
         standardised = _standardised(objective) if kind is Search else None
-        if standardised is None:
+        fewer = _reduced(problem, standardised) if kind is Search else None
+        if fewer is not None:
+            found = Search(fewer, count, *arguments[1:4], _without_intercept(begin, fewer), journal, data=objective)()
+        elif standardised is None:
             found = kind(problem, *arguments)()
         else:
             assert isinstance(objective, LinearModel | ByClass)
@@ -168,6 +172,31 @@ def _standardised(objective: Model | Asked) -> LinearModel | ByClass | None:
     except KeyboardInterrupt:
         end_now()
         return None
+
+
+def _reduced(problem: Problem, standardised: LinearModel | ByClass | None) -> Problem | None:
+    """The problem over fewer rows, where that is possible and there is time to look at all of them."""
+    data, standard = problem.objective, standardised or problem.objective
+    if not isinstance(data, LinearModel) or not isinstance(standard, LinearModel):
+        return None
+    if np.any(problem.must_be_nonnegative()):
+        return None
+    try:
+        with finishing():
+            fewer = reduced(data, standard)
+    except TimeLimitError:
+        return None
+    except KeyboardInterrupt:
+        end_now()
+        return None
+    if fewer is None:
+        return None
+    weights = None if problem.weights is None else problem.weights[: fewer.dimension]
+    return replace(problem, objective=fewer, weights=weights, nonnegative=None)
+
+
+def _without_intercept(features: Features | None, problem: Problem) -> Features | None:
+    return None if features is None else features[features < problem.n_features]
 
 
 def _weights(objective: Model | Asked, keep: ArrayLike | None) -> Vector | None:
