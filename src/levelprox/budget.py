@@ -31,6 +31,7 @@ from levelprox.kinked_search import KinkedSearch
 from levelprox.limits import TimeLimitError, end_now, finishing, limited
 from levelprox.objectives import Asked, LinearModel, Model, Objective
 from levelprox.objectives.by_class import ByClass
+from levelprox.objectives.reduced import reduced
 from levelprox.problem import Problem
 from levelprox.refit import Fit
 from levelprox.result import CUT_SHORT
@@ -188,8 +189,12 @@ def best_subset(
     ):
         arguments = (count, at_least_zero("tol", tol), bool(prove), watch, begin, journal)
         standardised = _standardised(objective) if kind is Search else None
-        if standardised is None:
-            found: Subset = (CostSearch if more and kind is Search else kind)(problem, *arguments, **more)()
+        fewer = _reduced(problem, standardised) if kind is Search and not more else None
+        if fewer is not None:
+            arguments = (*arguments[:4], _without_intercept(begin, fewer), journal)
+            found: Subset = Search(fewer, *arguments, data=objective)()
+        elif standardised is None:
+            found = (CostSearch if more and kind is Search else kind)(problem, *arguments, **more)()
         else:
             smooth: Any = CostSearch if more else Search
             found = smooth(replace(problem, objective=standardised), *arguments, data=objective, **more)()
@@ -208,6 +213,31 @@ def _standardised(objective: Model | Asked) -> LinearModel | ByClass | None:
     except KeyboardInterrupt:
         end_now()
         return None
+
+
+def _reduced(problem: Problem, standardised: LinearModel | ByClass | None) -> Problem | None:
+    """The problem over fewer rows, where that is possible and there is time to look at all of them."""
+    data, standard = problem.objective, standardised or problem.objective
+    if not isinstance(data, LinearModel) or not isinstance(standard, LinearModel):
+        return None
+    if np.any(problem.must_be_nonnegative()):
+        return None
+    try:
+        with finishing():
+            fewer = reduced(data, standard)
+    except TimeLimitError:
+        return None
+    except KeyboardInterrupt:
+        end_now()
+        return None
+    if fewer is None:
+        return None
+    weights = None if problem.weights is None else problem.weights[: fewer.dimension]
+    return replace(problem, objective=fewer, weights=weights, nonnegative=None)
+
+
+def _without_intercept(features: Features | None, problem: Problem) -> Features | None:
+    return None if features is None else features[features < problem.n_features]
 
 
 def _weights(objective: Model | Asked, keep: ArrayLike | None) -> Vector | None:

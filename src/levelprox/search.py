@@ -33,6 +33,7 @@ from levelprox.limits import interrupted
 from levelprox.null_fit import NullFit, null_fit, null_fit_in_time
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives.by_class import ByClass
+from levelprox.objectives.reduced import ReducedModel
 from levelprox.pieces import Directly, Pieces, pieces_of
 from levelprox.problem import Problem
 from levelprox.refit import Fit, last_digits, lowest
@@ -196,6 +197,10 @@ class Search:
             yield self.pieces.once(lambda: self._completed(start))
             return
         once, null, problem = self.pieces.once, self.swaps.best, self.problem
+        objective = self.objective
+        if isinstance(objective, ReducedModel):  # what the Gram matrix finds is as good as what the others do
+            yield once(lambda: self.swaps.fitted(objective.best_features(self.k, problem.exempt)))
+            return
         convex = self.objective.convex_start
         if convex is not None:
             yield from self._by_convex_start(null, convex)
@@ -383,6 +388,8 @@ class Search:
 
         def figures() -> tuple[float, float]:
             psi = self.null.reported(objective, x, objective.value_and_gradient(x)[0])
+            if isinstance(self.objective, ReducedModel):
+                return psi, _stationarity_over_data(self.objective, self.problem, inside, fit.features, self.null)
             return psi, relative_stationarity(self.problem, inside, fit.features, self.null)
 
         recomputed = self.watch.recomputed(ended, fit.psi, figures if self.null.examined else None)
@@ -432,3 +439,15 @@ def in_words(support: Features, problem: Problem, k: int, costs: Costs | None) -
 def spending(support: Features, costs: Costs | None) -> tuple[float | None, float | None]:
     """Return what a set costs, and the budget, where there is one."""
     return (None, None) if costs is None else (costs.spent(support.tolist()), costs.budget)
+
+
+def _stationarity_over_data(
+    objective: ReducedModel, problem: Problem, x: Vector, features: Features, null: NullFit
+) -> float:
+    """Return the stationarity of a fit of a reduced model, from the samples themselves."""
+    standard = objective.standard
+    whole = replace(problem, objective=standard, weights=None, nonnegative=None)
+    places = np.append(features, standard.exempt).astype(np.intp)
+    return relative_stationarity(
+        whole, objective.over_columns(x), places, replace(null, x=objective.over_columns(null.x))
+    )

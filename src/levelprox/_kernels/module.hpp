@@ -5,6 +5,7 @@ void bind_deadline(nanobind::module_ &m);
 void bind_projection(nanobind::module_ &m);
 void bind_designs(nanobind::module_ &m);
 void bind_fingerprint(nanobind::module_ &m);
+void bind_gram_search(nanobind::module_ &m);
 void bind_losses(nanobind::module_ &m);
 void bind_affine(nanobind::module_ &m);
 void bind_spectral(nanobind::module_ &m);

@@ -28,6 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 from levelprox.errors import CheckpointError, InvalidInputError, warn
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.choosing_elsewhere import ChoosingElsewhere
+from levelprox.estimators.fold_fits import fold_fits, score_quickly
 from levelprox.estimators.folds import check_classes_of_folds, left_out_words
 from levelprox.estimators.information import CRITERIA, check_likelihood, comparable, deviance, price
 from levelprox.estimators.ranking import Ranking
@@ -183,18 +184,24 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         journal: Journal,
     ) -> tuple[dict[str, NDArray[Any]], int]:
         """Scores of each candidate on each fold; levels of a fold are solved together, one after another."""
-        together = budgets[0].features is None
+        single = self._single().set_params(**self._by_index(samples.X.shape[1]))
+        known = fold_fits(single, samples, splits, budgets, self.scoring)
+        together = budgets[0].features is None or known is not None
         groups = [budgets] if together else [[budget] for budget in budgets]
         jobs = [(group, fold) for group in groups for fold in range(len(splits))]
-        single = self._single().set_params(**self._by_index(samples.X.shape[1]))
         work = (
             delayed(score_fold)(
                 share, single, samples, *splits[fold], group, scorer, _rows_of(score_params, splits[fold][1])
+            )
+            if known is None
+            else delayed(score_quickly)(
+                known, fold, single, samples, splits[fold][1], group, scorer, _rows_of(score_params, splits[fold][1])
             )
             for share, (group, fold) in zip(self._shares(len(jobs)), jobs, strict=False)
         )
         found: dict[tuple[float, int], Scored] = {}
         tests = np.concatenate([np.append(test, train.size) for train, test in splits])
+        tests = tests if known is None else np.append(tests, -len(budgets))  # other pieces of work than one for each k
         outcomes = self._outcomes(work, len(jobs), "fold" if together else "fit", tests, journal)
         for outcome, (group, fold) in zip(outcomes, jobs, strict=False):  # fewer where a time limit ends them
             found.update({(budget.value, fold): one for budget, one in zip(group, outcome, strict=False)})
