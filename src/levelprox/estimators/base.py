@@ -251,7 +251,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
             resume=self.resume,
             standardized=boolean("standardize", self.standardize),
         )
-        ridge = self._ridge()
+        ridge = self._ridge() if budget.ridge is None else budget.ridge
         if ridge is not None:
             return task.ridged(ridge)
         n, weight = objective.n_margins // objective.width, getattr(objective, "sample_weight", None)

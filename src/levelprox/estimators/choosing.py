@@ -39,7 +39,7 @@ from levelprox.identity import hashed, identity_without_level
 from levelprox.journal import Journal, keeping
 from levelprox.limits import seconds_left
 from levelprox.path import KINDS
-from levelprox.validation import option
+from levelprox.validation import finite, option, real_array
 
 #: Numbers of features tried where neither n_features nor level is given, as far as there are features. An information
 #: criterion takes those with this many samples for each feature: it is for models with few features for their samples.
@@ -109,7 +109,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         self.cv_results_ = results
         self.best_index_ = best
         name = budgets[0].name
-        self.best_params_ = {name: results[name][best].item()}
+        self.best_params_ = {name: results[name][best].item() for name in (name, "ridge") if name in results}
         by = self._criterion
         if by == "cv":
             by = "median_test_score" if "median_test_score" in results else "mean_test_score"
@@ -124,9 +124,9 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
 
     def _warn_at_the_edge(self, n: int, d: int) -> None:
         """Warn where the best budget is the largest of the grid and a larger one was possible."""
-        ((name, value),) = self.best_params_.items()
-        last = len(self.cv_results_[name]) - 1
-        if last == 0 or self.best_index_ < last or (name == "n_features" and value >= d):
+        name, value = next(iter(self.best_params_.items()))
+        tried = self.cv_results_[name]
+        if np.min(tried) == np.max(tried) or value < np.max(tried) or (name == "n_features" and value >= d):
             return
         if name == "budget" and math.fsum(self._costs(d, self._feature_weight(Budget(features=d), d))) <= value:
             return  # it pays for all features
@@ -145,7 +145,28 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         most = min(d, max(n / SAMPLES_FOR_A_FEATURE, 1)) if self._criterion != "cv" else d
         costs = cost_budgets(self.budget, self.feature_cost, self.n_features, self.level, d)
         given = costs or budgets_of(self.n_features, self.level)
-        return given or [Budget(features=k) for k in DEFAULT_GRID if k <= most]
+        given = given or [Budget(features=k) for k in DEFAULT_GRID if k <= most]
+        ridges = self._ridges()
+        return [replace(one, ridge=ridge) for one in given for ridge in ridges] if ridges else given
+
+    def _ridges(self) -> list[float]:
+        """The ridges to choose from, the largest first; none where there is no grid of them."""
+        if isinstance(self.ridge, str) or np.ndim(self.ridge) == 0:
+            return []
+        given = np.asarray(finite("ridge", real_array("ridge", self.ridge)), np.float64)
+        if given.ndim != 1 or not given.size:
+            raise InvalidInputError(f"ridge must be a number, 'auto' or a list of numbers, got shape {given.shape}")
+        if np.any(given < 0):
+            raise InvalidInputError(f"ridge must not be negative, got {given.min():g}")
+        return [float(one) for one in np.unique(given)[::-1]]
+
+    def results_by_budget(self) -> tuple[dict[str, NDArray[Any]], int]:
+        """Return `cv_results_` of the chosen ridge alone, and which row was chosen."""
+        results = self.cv_results_
+        if "ridge" not in results:
+            return results, self.best_index_
+        rows = np.flatnonzero(results["ridge"] == results["ridge"][self.best_index_])
+        return {name: values[rows] for name, values in results.items()}, int(np.searchsorted(rows, self.best_index_))
 
     # --- by folds
 
@@ -185,9 +206,9 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
     ) -> tuple[dict[str, NDArray[Any]], int]:
         """Scores of each candidate on each fold; levels of a fold are solved together, one after another."""
         single = self._single().set_params(**self._by_index(samples.X.shape[1]))
-        known = fold_fits(single, samples, splits, budgets, self.scoring)
+        known = fold_fits(single, samples, splits, budgets, self.scoring) if budgets[0].ridge is None else None
         together = budgets[0].features is None or known is not None
-        groups = [budgets] if together else [[budget] for budget in budgets]
+        groups = _of_one_ridge(budgets) if together else [[budget] for budget in budgets]
         jobs = [(group, fold) for group in groups for fold in range(len(splits))]
         work = (
             delayed(score_fold)(
@@ -199,18 +220,18 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
             )
             for share, (group, fold) in zip(self._shares(len(jobs)), jobs, strict=False)
         )
-        found: dict[tuple[float, int], Scored] = {}
+        found: dict[tuple[float, float | None, int], Scored] = {}
         tests = np.concatenate([np.append(test, train.size) for train, test in splits])
         tests = tests if known is None else np.append(tests, -len(budgets))  # other pieces of work than one for each k
         outcomes = self._outcomes(work, len(jobs), "fold" if together else "fit", tests, journal)
         for outcome, (group, fold) in zip(outcomes, jobs, strict=False):  # fewer where a time limit ends them
-            found.update({(budget.value, fold): one for budget, one in zip(group, outcome, strict=False)})
+            found.update({(*budget.key, fold): one for budget, one in zip(group, outcome, strict=False)})
         folds = range(len(splits))
         first = budgets[:1]
-        budgets = _examined(budgets, [all((one.value, fold) in found for fold in folds) for one in budgets])
+        budgets = _examined(budgets, [all((*one.key, fold) in found for fold in folds) for one in budgets])
         if not budgets:
             return self._unexamined(first, len(splits)), 0
-        table = [[found[budget.value, fold] for fold in folds] for budget in budgets]
+        table = [[found[*budget.key, fold] for fold in folds] for budget in budgets]
         left_out = sum(one.left_out for one in table[0])
         if left_out:
             warn(left_out_words(left_out, samples.y, splits))
@@ -326,7 +347,8 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         self, samples: Samples, budgets: list[Budget], journal: Journal
     ) -> tuple[dict[str, NDArray[Any]], int]:
         single, loss = self._single().set_params(**self._by_index(samples.X.shape[1])), self._loss().name
-        groups = [budgets] if budgets[0].features is None else [[budget] for budget in budgets]
+        groups = _of_one_ridge(budgets) if budgets[0].features is None else [[budget] for budget in budgets]
+        budgets = [budget for group in groups for budget in group]
         work = (
             delayed(fit_all)(share, single, samples, group)
             for share, group in zip(self._shares(len(groups)), groups, strict=False)
@@ -401,6 +423,8 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         own = {"n_features", "level", "budget", "verbose", "callback", "checkpoint", "resume"}
         shared = (set(kind._get_param_names()) & set(self._get_param_names())) - own
         given = {name: getattr(self, name) for name in shared}
+        if self._ridges():  # each budget has its own
+            given.pop("ridge")
         if self.feature_cost is not None and hasattr(self, "n_features_in_"):  # names are those of all data
             d = self.n_features_in_
             given["feature_cost"] = self._costs(d, self._feature_weight(Budget(features=d), d))
@@ -447,7 +471,7 @@ def _rows_of(params: dict[str, Any], rows: NDArray[np.intp]) -> dict[str, Any]:
 def _names(budgets: list[Budget], which: NDArray[np.bool_]) -> str:
     """Some of the budgets, as they are called in messages."""
     name = budgets[0].name
-    values = [f"{budget.value:g}" for budget, here in zip(budgets, which, strict=True) if here]
+    values = list(dict.fromkeys(f"{budget.value:g}" for budget, here in zip(budgets, which, strict=True) if here))
     return f"{name} {values[0]}" if len(values) == 1 else f"{name} {', '.join(values[:-1])} and {values[-1]}"
 
 
@@ -457,6 +481,13 @@ def _listed(numbers: NDArray[Any]) -> str:
 
 def _values(budgets: list[Budget]) -> dict[str, NDArray[Any]]:
     """The grid, by its name."""
+    ridges = {} if budgets[0].ridge is None else {"ridge": np.array([budget.ridge for budget in budgets])}
     if budgets[0].name != "n_features":
-        return {budgets[0].name: np.array([budget.value for budget in budgets])}
-    return {"n_features": np.array([budget.features for budget in budgets])}
+        return {budgets[0].name: np.array([budget.value for budget in budgets]), **ridges}
+    return {"n_features": np.array([budget.features for budget in budgets]), **ridges}
+
+
+def _of_one_ridge(budgets: list[Budget]) -> list[list[Budget]]:
+    """The budgets in groups, each of one ridge."""
+    ridges = dict.fromkeys(budget.ridge for budget in budgets)
+    return [[budget for budget in budgets if budget.ridge == ridge] for ridge in ridges]

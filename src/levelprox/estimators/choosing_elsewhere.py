@@ -38,6 +38,8 @@ class ChoosingElsewhere:
         source = model._source(X, y, weight, offset)
         found = model._prepared(source)
         budgets = model._grid(found.survey.count, source.n_features)
+        if budgets[0].ridge is not None:
+            raise InvalidInputError(f"a grid of ridges is for data in memory; give one, got ridge={model.ridge!r}")
         if model._criterion == "cv":
             if found.survey.count < folds:
                 raise InvalidInputError(f"cv={folds} is more than the {found.survey.count} samples there are")

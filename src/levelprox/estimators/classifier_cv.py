@@ -40,6 +40,9 @@ class SparseClassifierCV(Classification, Choosing):
         Levels to choose from.
     budget : float or sequence of float, optional
         Budgets of costs to choose from, with `feature_cost`; `n_features` is then one number, or None.
+    ridge : float, "auto" or sequence of float, default="auto"
+        As in `SparseClassifier`; of several the best is chosen together with the budget. Within one standard error of the best, the
+        smallest budget is chosen, and for it the largest ridge. A sequence is for data in memory.
     criterion : {"cv", "aic", "bic", "ebic"}, default="cv"
         "cv" chooses the highest mean score over folds; the others the lowest information criterion of the fits of all
         data, without folds, for losses that are likelihoods (docs/estimators.md). Fits without a minimiser, as on
@@ -54,7 +57,7 @@ class SparseClassifierCV(Classification, Choosing):
         Whether to choose the smallest budget whose mean score is within one standard error of the best.
     n_jobs : int, optional
         Processes that fit folds (joblib); the answer does not depend on it.
-    constraint, feature_weight, keep, feature_cost, ridge, fit_intercept, standardize, class_weight
+    constraint, feature_weight, keep, feature_cost, fit_intercept, standardize, class_weight
         As in `SparseClassifier`.
     multi_class, positive
         As in `SparseClassifier`.
@@ -76,7 +79,7 @@ class SparseClassifierCV(Classification, Choosing):
     best_index_ : int
         The row of `cv_results_` that was chosen.
     best_params_ : dict
-        {"n_features": …}, {"budget": …} or {"level": …}.
+        {"n_features": …}, {"budget": …} or {"level": …}, with "ridge" where that was chosen, too.
     best_score_ : float
         Its mean score, or its criterion.
     scoring_ : str, callable or None
@@ -117,7 +120,7 @@ class SparseClassifierCV(Classification, Choosing):
         keep: ArrayLike | None = None,
         feature_cost: ArrayLike | Mapping[str, float] | None = None,
         budget: ArrayLike | None = None,
-        ridge: float | Literal["auto"] = "auto",
+        ridge: float | Literal["auto"] | ArrayLike = "auto",
         fit_intercept: bool = True,
         standardize: bool = True,
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,

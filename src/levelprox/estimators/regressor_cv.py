@@ -40,6 +40,9 @@ class SparseRegressorCV(Regression, Choosing):
         Levels to choose from.
     budget : float or sequence of float, optional
         Budgets of costs to choose from, with `feature_cost`; `n_features` is then one number, or None.
+    ridge : float or sequence of float, default=0
+        As in `SparseRegressor`; of several the best is chosen together with the budget. Within one standard error of the best, the
+        smallest budget is chosen, and for it the largest ridge. A sequence is for data in memory.
     criterion : {"cv", "aic", "bic", "ebic"}, default="cv"
         "cv" chooses the highest mean score over folds; the others the lowest information criterion of the fits of all
         data, without folds, for losses that are likelihoods (docs/estimators.md).
@@ -52,7 +55,7 @@ class SparseRegressorCV(Regression, Choosing):
         Whether to choose the smallest budget whose mean score is within one standard error of the best.
     n_jobs : int, optional
         Processes that fit folds (joblib); the answer does not depend on it.
-    constraint, feature_weight, keep, feature_cost, ridge, fit_intercept, standardize, positive
+    constraint, feature_weight, keep, feature_cost, fit_intercept, standardize, positive
         As in `SparseRegressor`.
     tol, max_iter, time_limit, subsolver, start
         As in `SparseRegressor`; `time_limit` is for each fit.
@@ -72,7 +75,7 @@ class SparseRegressorCV(Regression, Choosing):
     best_index_ : int
         The row of `cv_results_` that was chosen.
     best_params_ : dict
-        {"n_features": …}, {"budget": …} or {"level": …}.
+        {"n_features": …}, {"budget": …} or {"level": …}, with "ridge" where that was chosen, too.
     best_score_ : float
         Its mean score, or its criterion.
     scoring_ : str, callable or None
@@ -113,7 +116,7 @@ class SparseRegressorCV(Regression, Choosing):
         keep: ArrayLike | None = None,
         feature_cost: ArrayLike | Mapping[str, float] | None = None,
         budget: ArrayLike | None = None,
-        ridge: float = 0.0,
+        ridge: ArrayLike = 0.0,
         fit_intercept: bool = True,
         standardize: bool = True,
         positive: bool | ArrayLike = False,

@@ -138,7 +138,9 @@ def _single_of(model: Any) -> Any:
     """Return the estimator for one budget, with the same parameters, and nobody to be told."""
     kind = getattr(type(model), "_single_type", type(model))
     shared = (set(kind._get_param_names()) & set(model._get_param_names())) - _OWN
-    return kind(**{name: getattr(model, name) for name in shared})
+    given = {name: getattr(model, name) for name in shared}
+    given |= {name: value for name, value in getattr(model, "best_params_", {}).items() if name == "ridge"}
+    return kind(**given)
 
 
 def _stability(

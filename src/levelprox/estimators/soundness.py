@@ -48,7 +48,7 @@ FITTED: dict[str, Callable[[Any], bool]] = {
     "n_samples_seen_": lambda n: isinstance(n, int | float) and n >= 0,
     "cv_results_": lambda results: isinstance(results, dict) and _is_table(results),
     "best_index_": lambda i: _is_count(i),
-    "best_params_": lambda best: isinstance(best, dict) and len(best) == 1,
+    "best_params_": lambda best: isinstance(best, dict) and len(best) in (1, 2),
     "best_score_": lambda score: isinstance(score, float),
     "data_fingerprint_": lambda one: isinstance(one, Fingerprint) and _is_typed(one),
 }
@@ -233,7 +233,10 @@ def sizes_of(model: Any) -> NDArray[np.float64]:
 
 
 def _check_choice(model: Any) -> None:
-    ((name, value),) = model.best_params_.items()
+    name, value = next(iter(model.best_params_.items()))
+    ridge = model.best_params_.get("ridge")
+    if ridge is not None and not ridge == model.ridge_ == model.cv_results_["ridge"][model.best_index_]:
+        raise InvalidInputError(f"best_params_ = {model.best_params_} is not what ridge_ and cv_results_ say")
     if name not in model.cv_results_ or not model.best_index_ < len(model.cv_results_[name]):
         raise InvalidInputError(f"best_index_ = {model.best_index_} is not in cv_results_")
     chosen = getattr(model, "budget_", None) if name == "budget" else model.level_

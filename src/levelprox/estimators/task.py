@@ -60,11 +60,19 @@ class Budget:
         η: g(scale_ · coef_) ≤ η.
     cost : float or None
         What the features may cost together, besides k; None where they have no costs.
+    ridge : float or None
+        λ, where it is chosen from a grid; None is that of the estimator.
     """
 
     features: int | None = None
     level: float | None = None
     cost: float | None = None
+    ridge: float | None = None
+
+    @property
+    def key(self) -> tuple[float, float | None]:
+        """What tells candidates of a grid apart."""
+        return self.value, self.ridge
 
     @property
     def name(self) -> str:

@@ -114,10 +114,10 @@ class CVDisplay:
 
         check_ours("CVDisplay", estimator, chooses=True)
         check_is_fitted(estimator, "cv_results_")
-        results = estimator.cv_results_
+        results, chosen = estimator.results_by_budget()
         axes: tuple[Axis, ...] = ("n_features", "budget", "level")
         by = next(name for name in axes if name in results)
-        shared = {"budgets": results[by], "by": by, "chosen": estimator.best_index_}
+        shared = {"budgets": results[by], "by": by, "chosen": chosen}
         if estimator._criterion != "cv":
             name, diverging = f"{estimator._criterion.upper()}, lower is better", results.get("diverging")
             scores = results[estimator._criterion]

@@ -469,9 +469,10 @@ def _swap_fact(certificate: SubsetCertificate) -> str:
 
 
 def _choice_fact(model: Any, statistics: Mapping[str, Any]) -> str:
-    ((name, value),) = model.best_params_.items()
+    name = next(iter(model.best_params_))
     count = len(model.cv_results_[name])
-    chosen = f"{name} = {value:g}, chosen from {counted(count, 'candidate')}"
+    values = ", ".join(f"{name} = {value:g}" for name, value in model.best_params_.items())
+    chosen = f"{values}, chosen from {counted(count, 'candidate')}"
     if model.criterion != "cv":
         return f"{model.criterion.upper()} {model.best_score_:.6g}, the lowest; {chosen}"
     label, sign = name_and_sign(model.scoring_)

@@ -55,9 +55,10 @@ def mean_loss_name(model: Any) -> str:
 
 def choice_of(family: Family) -> Choice | None:
     """How the model's budget was chosen, if it was."""
-    model, results = family.model, getattr(family.model, "cv_results_", None)
-    if results is None:
+    model = family.model
+    if not hasattr(model, "cv_results_"):
         return None
+    results, _ = model.results_by_budget()
     rows = [_row(results[family.by], budget) for budget in family.budgets]
     if model._criterion != "cv":
         values = _picked(results[model._criterion], rows)
