@@ -116,9 +116,8 @@ def _selected(model: Any, samples: Samples, drawn: list[Rows], n_jobs: int | Non
             for outcome in Parallel(n_jobs=n_jobs, return_as="generator", timeout=timeout)(work):
                 if progress is not None:
                     progress.advance()
-                if outcome is None:
-                    return
-                yield outcome
+                if outcome is not None:
+                    yield outcome
         except multiprocessing.TimeoutError:  # joblib's, which has ended the processes
             if time.time() < until:
                 raise
