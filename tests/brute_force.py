@@ -158,6 +158,7 @@ def fitted_model(problem: Case) -> Any:
         "n_features": problem.k,
         "standardize": problem.standardize,
         "fit_intercept": problem.intercept,
+        "ridge": 0.0,
         "positive": problem.nonnegative is not None,
         "time_limit": SECONDS,
     }
