@@ -20,6 +20,7 @@ from levelprox import (
     SparseClassifier,
     SparseClassifierCV,
     SparseRegressor,
+    SparseRegressorCV,
     best_subset,
     certify,
     certify_model,
@@ -239,6 +240,37 @@ def test_cross_validation_of_separable_data_needs_no_warning() -> None:
         model = SparseClassifierCV(n_features=[2, 10], cv=3).fit(X[:200, :10], y[:200])
     assert not np.any(model.cv_results_["n_diverging"]) and model.scoring_ is None
     assert np.all(model.cv_results_["mean_test_score"] > -0.5)
+
+
+def test_a_grid_of_ridges_is_chosen_from_with_the_budget(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 6))
+    y = X[:, 0] - X[:, 3] + rng.standard_normal(60)
+    model = SparseRegressorCV(n_features=[1, 2, 6], ridge=[0.0, 0.1, 10.0], cv=3).fit(X, y)
+    table = model.cv_results_
+    assert table["n_features"].tolist() == [1] * 3 + [2] * 3 + [6] * 3 and table["ridge"].tolist() == [10, 0.1, 0] * 3
+    best = int(np.argmax(table["mean_test_score"]))
+    assert model.best_params_ == {"n_features": table["n_features"][best], "ridge": table["ridge"][best]}
+    assert model.ridge_ == table["ridge"][best] and certify_model(model, X, y).hold
+    one = SparseRegressorCV(n_features=[2], ridge=0.1, cv=3).fit(X, y)
+    assert one.cv_results_["mean_test_score"][0] == pytest.approx(table["mean_test_score"][4], rel=1e-9)
+    simple = SparseRegressorCV(n_features=[1, 2, 6], ridge=[0.0, 0.1, 10.0], cv=3, one_standard_error=True).fit(X, y)
+    within = table["mean_test_score"] >= table["mean_test_score"][best] - table["standard_error"][best]
+    assert simple.best_index_ == int(np.argmax(within))  # the fewest features, of these the largest ridge
+    model.save(tmp_path / "model.safetensors")
+    assert load(tmp_path / "model.safetensors").best_params_ == model.best_params_
+    results, chosen = model.results_by_budget()
+    assert results["n_features"].tolist() == [1, 2, 6] and results["n_features"][chosen] == model.best_params_["n_features"]
+
+
+def test_a_grid_of_ridges_goes_with_levels_and_criteria() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((80, 5))
+    y = (X[:, 0] + rng.logistic(size=80) > 0).astype(int)
+    model = SparseClassifierCV(level=[0.5, 1.3], ridge=[0.0, 0.05], cv=2).fit(X, y)
+    assert model.best_params_.keys() == {"level", "ridge"} and len(model.cv_results_["ridge"]) == 4
+    chosen = SparseClassifierCV(n_features=[1, 2], ridge=[0.0, 0.05], criterion="bic").fit(X, y)
+    assert chosen.best_params_["ridge"] == 0.0  # the likelihood falls with a ridge
 
 
 @pytest.mark.parametrize("ridge", [-1.0, np.inf, np.nan, "some", None, [1.0, 2.0]])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -192,7 +192,7 @@ def best_subset(
         fewer = _reduced(problem, standardised) if kind is Search and not more else None
         if fewer is not None:
             arguments = (*arguments[:4], _without_intercept(begin, fewer), journal)
-            found: Subset = Search(fewer, *arguments, data=objective)()
+            found: Subset = Search(fewer, *arguments, data=cast(LinearModel, objective))()
         elif standardised is None:
             found = (CostSearch if more and kind is Search else kind)(problem, *arguments, **more)()
         else:

@@ -67,8 +67,9 @@ class Ridge:
         rows = x.reshape(-1, *z.shape[1:])
         tail = np.zeros((self.strength.size, *z.shape[1:]))
         tail[self.places] = rows
-        order = "F" if z.ndim > 1 and z.flags.f_contiguous and not z.flags.c_contiguous else "C"
-        return np.asarray(np.concatenate([z, tail]), order=order)
+        whole = np.concatenate([z, tail])
+        by_columns = z.ndim > 1 and z.flags.f_contiguous and not z.flags.c_contiguous
+        return np.asfortranarray(whole) if by_columns else np.ascontiguousarray(whole)
 
     def value(self, tail: Vector) -> float:
         """Return Σ r_j x_j², with the coefficients as they stand below margins."""
