@@ -7,7 +7,6 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -31,7 +30,7 @@ namespace {
 // ---- How many threads
 
 std::atomic<int> environment{0}, quota{0};
-thread_local int asked = 0;      // by threadpoolctl
+thread_local int asked = 0;        // by threadpoolctl
 thread_local bool inside = false;  // a chunk
 
 // Processors that the calling thread may run on.
@@ -168,7 +167,7 @@ private:
         const SignalsBlocked blocked;
         try {
             for (; workers_ < wanted; ++workers_) std::thread([this] { serve(); }).detach();
-        } catch (const std::system_error &) {
+        } catch (const std::exception &) {  // no threads, or no memory for another one
         }
     }
 
