@@ -50,6 +50,7 @@ Features = NDArray[np.intp]
 _ROUGH = 3e-3
 _SMALL = 2.0**-10  # of the largest coefficient: the last threshold
 _REACHED, _ULPS = 1e-8, 64  # of ψ of the fit and of the null fit, and of the resolution: by how much x may miss it
+_OPTIMAL = 1e-6  # of the null loss: a gap up to which a fit is taken to be optimal
 _FEW_TRIES = 2  # exchanges that are tried for one that lowers ψ, where a refit takes long
 _REACHES = 2.0 ** (np.arange(-4, 11) / 2)  # median margins from which descents along a ray begin
 
@@ -345,6 +346,16 @@ class Search:
             return fit
         return replace(fit, **digits) if digits["psi"] <= fit.psi + fit.resolution else fit
 
+    def _is_known_to_be_optimal(self, fit: Fit) -> bool:
+        """Return whether ψ of a fit is within 1e-6 of the null loss, or its rounding, of a lower bound.
+
+        Losses that are not convex have no such bound, and their exchanges are said to be local.
+        """
+        if self.objective.convex_start is not None:
+            return True
+        above = self.null.psi - self.objective.infimum
+        return fit.gap <= max(_OPTIMAL * (above if math.isfinite(above) else abs(self.null.psi)), _ULPS * fit.resolution)
+
     def _how(self) -> How:
         surrogate = surrogate_by_name("concave")
         return How(Newton(), self._gamma(self.problem), surrogate, self.null, self._left, None)
@@ -388,6 +399,8 @@ class Search:
             addition = None if addition is None else replace(addition, examined=0)
         exchanges = Exchanges(examined, self.swaps.total(fit), local=self.objective.convex_start is not None)
         summary = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}{unknown}"
+        if ended is Status.SOLVED and not self._is_known_to_be_optimal(fit):
+            summary += "; these coefficients are not proved to be the best of these features"
         status, message = self.watch.conclude(ended, summary, objective, x, stationarity, self.tol)
         return Subset(
             x,
