@@ -354,7 +354,8 @@ class Search:
         if self.objective.convex_start is not None:
             return True
         above = self.null.psi - self.objective.infimum
-        return fit.gap <= max(_OPTIMAL * (above if math.isfinite(above) else abs(self.null.psi)), _ULPS * fit.resolution)
+        scale = above if math.isfinite(above) else abs(self.null.psi)
+        return fit.gap <= max(_OPTIMAL * scale, _ULPS * fit.resolution)
 
     def _how(self) -> How:
         surrogate = surrogate_by_name("concave")
