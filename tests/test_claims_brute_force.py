@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from levelprox import Status
+from levelprox import Status, best_subset
 from tests import brute_force
 from tests.brute_force import Answer, Outcome
 from tests.independent_refits import SPANNED, Oracle, loss_slope
@@ -76,6 +76,7 @@ def test_claims_hold_by_brute_force(loss, part):
         (323583, None, None),  # the best nonnegative fit was given up where one with another feature failed
         # Losses with kinks over centred columns: rounding of coefficients that multiply means was not counted.
         *((seed, None, None) for seed in (604105, 504888, 608420)),
+        (619868, None, None),
         (385839, None, None),  # bounds did not count the rounding of columns that are centred
         (381210, None, None),  # a gain below the rounding of an exact fit refuted a model
         # Steps with a ridge came to a standstill.
@@ -87,6 +88,18 @@ def test_claims_hold_by_brute_force(loss, part):
 def test_problems_that_longer_searches_found(seed, loss, kind):
     outcome = brute_force.examined(case(seed, loss, kind))
     assert not outcome.broken, "\n".join(outcome.words)
+
+
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss not in NOT_CONVEX])
+def test_fits_to_ordinary_data_are_proved_to_be_optimal(loss):
+    assert "not proved" not in best_subset(brute_force.objective_of(ordinary(loss)), 2).message
+
+
+def test_messages_say_where_a_fit_is_not_proved_to_be_optimal():
+    hard = case(323583)  # powers of a year with signs
+    assert hard.nonnegative is not None
+    found = best_subset(brute_force.objective_of(hard), hard.k, nonnegative=np.append(hard.nonnegative, False))
+    assert "not proved to be the best" in found.message and not found.exchanges.examined
 
 
 # --- planted faults

@@ -52,6 +52,7 @@ Features = NDArray[np.intp]
 _ROUGH = 3e-3
 _SMALL = 2.0**-10  # of the largest coefficient: the last threshold
 _REACHED, _ULPS = 1e-8, 64  # of ψ of the fit and of the null fit, and of the resolution: by how much x may miss it
+_OPTIMAL = 1e-6  # of the null loss: a gap up to which a fit is taken to be optimal
 _FEW_TRIES = 2  # exchanges that are tried for one that lowers ψ, where a refit takes long
 _REACHES = 2.0 ** (np.arange(-4, 11) / 2)  # median margins from which descents along a ray begin
 
@@ -355,6 +356,17 @@ class Search:
             return fit
         return replace(fit, **digits) if digits["psi"] <= fit.psi + fit.resolution else fit
 
+    def _is_known_to_be_optimal(self, fit: Fit) -> bool:
+        """Return whether ψ of a fit is within 1e-6 of the null loss, or its rounding, of a lower bound.
+
+        Losses that are not convex have no such bound, and their exchanges are said to be local.
+        """
+        if self.objective.convex_start is not None:
+            return True
+        above = self.null.psi - self.objective.infimum
+        scale = above if math.isfinite(above) else abs(self.null.psi)
+        return fit.gap <= max(_OPTIMAL * scale, _ULPS * fit.resolution)
+
     def _how(self) -> How:
         surrogate = surrogate_by_name("concave")
         return How(Newton(), self._gamma(self.problem), surrogate, self.null, self._left, None)
@@ -405,6 +417,8 @@ class Search:
         exchanges = Exchanges(examined, total, local=local, within_budget=self.swaps.costs is not None)
         used = in_words(support, self.problem, self.k, self.swaps.costs)
         summary = f"{used}, psi = {psi:.6g}; {exchanges}{unknown}"
+        if ended is Status.SOLVED and not self._is_known_to_be_optimal(fit):
+            summary += "; these coefficients are not proved to be the best of these features"
         status, message = self.watch.conclude(ended, summary, objective, x, stationarity, self.tol)
         return Subset(
             x,

@@ -182,10 +182,11 @@ class SubsetClaims(RecomputedFit):
 
     @cached_property
     def _rounding_of_exact_fit(self) -> float:
-        """Return the ψ below which a search for a loss with kinks takes a fit for perfect: no gain is claimed there."""
+        """Return the rounding of ψ where a search for a loss with kinks takes the fit for perfect, else 0."""
         if self.problem.objective.smooth:
             return 0.0
-        return _PERFECT_ULPS * self.exact_refits(self.own, self.fit, lambda: _REFIT_SECONDS).rounding
+        rounding = _PERFECT_ULPS * self.exact_refits(self.own, self.fit, lambda: _REFIT_SECONDS).rounding
+        return rounding if self.psi <= rounding else 0.0
 
     def _gain_claims(self, told: SubsetCertificate, prove: bool) -> list[Claim]:
         """Compare what one more feature gains, and whether it is the best one."""
