@@ -39,6 +39,7 @@ from levelprox.search import Search
 from levelprox.subset import Additions, Exchanges, Subset, SubsetRecord
 from levelprox.swaps import known_as_arrays, known_of_arrays
 from levelprox.watch import Watch
+from levelprox.words import counted
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -460,7 +461,7 @@ class KinkedSearch:
         ended, psi, stationarity, unknown = recomputed
         support = problem.counted(np.flatnonzero(problem.sizes(x)))
         exchanges = Exchanges(self.examined, self._total())
-        summary = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}{unknown}"
+        summary = f"{counted(support.size, 'feature')} of at most {self.k}, loss = {psi:.6g}; {exchanges}{unknown}"
         status, message = self.watch.conclude(ended, summary, self.objective, x, stationarity, self.tol)
         return Subset(
             x,

@@ -43,6 +43,7 @@ from levelprox.subsolvers import Newton
 from levelprox.surrogate import surrogate_by_name
 from levelprox.swaps import TRIES, Addition, Swaps
 from levelprox.watch import Watch
+from levelprox.words import counted
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
@@ -387,7 +388,7 @@ class Search:
             examined = 0
             addition = None if addition is None else replace(addition, examined=0)
         exchanges = Exchanges(examined, self.swaps.total(fit), local=self.objective.convex_start is not None)
-        summary = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}{unknown}"
+        summary = f"{counted(support.size, 'feature')} of at most {self.k}, loss = {psi:.6g}; {exchanges}{unknown}"
         status, message = self.watch.conclude(ended, summary, objective, x, stationarity, self.tol)
         return Subset(
             x,

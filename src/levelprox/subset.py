@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.result import Status
+from levelprox.words import counted
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
@@ -44,11 +45,13 @@ class Exchanges:
 
     def __str__(self) -> str:
         if not self.total:
-            return "there is no exchange of one feature for another"
+            return "there is no swap of one feature for another"
         if not self.examined:
-            return "exchanges of one feature for another were not examined"
-        which = f"any of the {self.total}" if self.proved else f"any of the {self.examined} examined of {self.total}"
-        return f"not improved by {'local refits of ' if self.local else ''}{which} exchanges of one feature for another"
+            return "swaps of one feature for another were not examined"
+        which = f"any of the {self.examined} examined of {self.total} swaps" if not self.proved else "the only swap"
+        if self.proved and self.total > 1:
+            which = f"any of the {self.total} swaps"
+        return f"not improved by {'local refits of ' if self.local else ''}{which} of one feature for another"
 
 
 @dataclass(frozen=True)
@@ -131,11 +134,11 @@ class SubsetCertificate:
         gain += " by local refits" if self.exchanges.local else ""
         if self.additions is None or self.additions.proved:
             return gain
-        return f"{gain} ({self.additions.examined} of {self.additions.total} features examined)"
+        return f"{gain} ({self.additions.examined} of {counted(self.additions.total, 'feature')} examined)"
 
     def __str__(self) -> str:
         rows = [
-            ("objective ψ(x)", f"{self.psi:.10g}"),
+            ("loss", f"{self.psi:.10g}"),
             ("features ≤ k", f"{self.n_nonzero} ≤ {self.k}"),
             ("stationarity (scaled)", f"{self.stationarity:.2e}" if self.examined else "not known: there was no time"),
             ("one for another", str(self.exchanges)),
@@ -261,4 +264,4 @@ class Subset:
         )
 
     def __repr__(self) -> str:
-        return f"Subset({self.status}: psi={self.psi:.6g}, {self.support.size} features, {self.exchanges})"
+        return f"Subset({self.status}: psi={self.psi:.6g}, {counted(self.support.size, 'feature')}, {self.exchanges})"

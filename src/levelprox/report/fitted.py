@@ -12,6 +12,7 @@ from levelprox.certificate import Certificate
 from levelprox.errors import InvalidInputError
 from levelprox.report.budgets import Axis
 from levelprox.subset import SubsetCertificate
+from levelprox.words import counted
 
 
 def check_ours(user: str, estimator: Any, chooses: bool = False) -> None:
@@ -85,7 +86,7 @@ def certificate_words(estimator: Any) -> list[tuple[str, str]]:
     return [
         *ended,
         ("budget", budget_words(estimator)),
-        ("loss ψ", f"{estimator.certificate_.psi:.6g}"),
+        ("loss", f"{estimator.certificate_.psi:.6g}"),
         *optimality_words(estimator),
         ("shadow price", price_words(estimator)),
     ]
@@ -122,7 +123,7 @@ def price_words(estimator: Any) -> str:
         if math.isnan(certificate.multiplier):
             return "not examined: the fit was stopped before"
         seen = certificate.additions
-        partly = "" if seen is None or seen.proved else f" ({seen.examined} of {seen.total} features were examined)"
+        partly = "" if seen is None or seen.proved else f" ({seen.examined} of {_count(seen.total)} were examined)"
         if certificate.addition is None:
             return f"no single further feature was found that would lower the loss{partly}"
         name = feature_name(estimator, certificate.addition)
@@ -133,7 +134,7 @@ def price_words(estimator: Any) -> str:
 
 
 def _count(n: int) -> str:
-    return "1 feature" if n == 1 else f"{n} features"
+    return counted(n, "feature")
 
 
 def _kept(estimator: Any, counted: int) -> str:
