@@ -72,7 +72,7 @@ def test_what_is_proved_is_true(loss):
         whole = table(loss, seed, n=50, d=6, size=0.5, intercept=True)
         found = solved(whole, 3, prove=True)
         assert found.exchanges.proved and found.exchanges.total == found.support.size * (6 - found.support.size)
-        assert "any of the 9 exchanges" in str(found.exchanges)
+        assert "any of the 9 swaps" in str(found.exchanges)
         for i, j in itertools.product(found.support, set(range(6)) - {*found.support}):
             assert whole.psi({*found.support, j} - {i}) >= found.psi - 1e-8 * abs(found.psi)
 

@@ -81,7 +81,10 @@ def test_exchanges_are_counted_and_limited():
         assert found.history[-1].step <= most
         if most < taken:
             assert found.status is Status.MAX_ITER and not found.success and found.exchanges.examined == 0
-            assert f"Stopped after {most} exchanges, max_iter" in found.message and "Raise max_iter" in found.message
+            assert (
+                f"Stopped after {most} swap{'' if most == 1 else 's'}, max_iter" in found.message
+                and "Raise max_iter" in found.message
+            )
     assert values == sorted(values, reverse=True) and len(set(values)) == taken + 1
     assert values[-1] == complete.psi
     assert bits(best_subset(objective, 6, start=start, max_iter=10**6)) == bits(complete)

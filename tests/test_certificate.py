@@ -266,6 +266,6 @@ def test_it_prints_and_serialises():
     problem, x, _ = kkt_point(MCP(2.0, 5.0), 3)
     certificate = certify(problem, x)
     text = str(certificate)
-    for word in ("KKT residual", "objective", "constraint", "multiplier", "stationarity", "degenerate"):
+    for word in ("KKT residual", "loss", "constraint", "multiplier", "stationarity", "degenerate"):
         assert word in text
     assert json.loads(json.dumps(certificate.as_dict()))["kkt"] == certificate.kkt

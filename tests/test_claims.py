@@ -253,7 +253,7 @@ def test_a_set_that_a_swap_improves_is_found_out_on_request():
     claims = certify_model(forged, X, y)
     assert claims.hold and "one for another" in claims.not_examined
     claims = certify_model(forged, X, y, prove=True)
-    assert failed(claims) == ["one for another"] and "swaps lower ψ" in str(claims)
+    assert failed(claims) == ["one for another"] and "swaps lower the loss" in str(claims)
 
 
 def test_fewer_features_than_allowed_are_no_swap():

@@ -61,7 +61,7 @@ def test_fit_shows_features_certificate_and_scores(files, run):
     for name in model.get_feature_names_out():
         assert name in out
     assert f"accuracy, test   {model.score(CANCER.data[400:], CANCER.target[400:]):.6g}\n" in out
-    assert "3 of at most 3 features" in out and "not improved by any of the 81 exchanges" in out and "solved" in out
+    assert "3 of at most 3 features" in out and "not improved by any of the 81 swaps" in out and "solved" in out
     assert err == "levelprox: classification, because the target has the 2 values 0, 1 (--task says otherwise)\n"
 
 

@@ -142,7 +142,7 @@ def test_folds_on_a_cluster_and_the_budget_that_is_said(files, address, run):
     assert "classification, because the target has the 2 values 0, 1" in err
     code, out, err = run("fit", files / "cancer.parquet", "--dask", address, "--max-iter", 0)
     assert code in (0, 3) and "at most 10 features: one for every ten samples of the rarest class" in err
-    assert "loss ψ" in out and "accuracy" not in out
+    assert "loss  " in out and "accuracy" not in out
 
 
 def test_what_is_wrong_in_a_late_part_is_an_error_in_the_data(files, address, run, tmp_path):

@@ -210,7 +210,7 @@ def test_what_was_chosen_is_marked(chosen):
     np.testing.assert_array_equal(drawn(display.line_), -results["mean_test_score"])
     assert display.chosen_.get_xdata()[0] == chosen.best_params_["n_features"]
     assert len(display.lines_) == 3
-    assert display.ax_.get_ylabel() == "Loss ψ of held-out samples"
+    assert display.ax_.get_ylabel() == "Loss of held-out samples"
 
 
 def test_the_choice_within_one_standard_error_is_the_estimator_s(chosen, noisy):
@@ -315,7 +315,7 @@ def own_score(estimator, X, y):
         (make_scorer(mean_absolute_error, greater_is_better=False), "mean_absolute_error", -1),
         (own_score, "own_score", 1),
         (lambda estimator, X, y: 0.0, "Score", 1),
-        (None, "Loss ψ", -1),
+        (None, "Loss", -1),
     ],
 )
 def test_scores_have_readable_names(scoring, name, sign):

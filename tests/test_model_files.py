@@ -509,7 +509,7 @@ def test_what_a_search_cannot_have_shown_is_refused():
     for words, change in {
         "is no gain": {"multiplier": math.inf},
         "and not how much": {"multiplier": math.nan, "addition": 2},
-        "5 of 2 exchanges": {"exchanges": levelprox.Exchanges(5, 2)},
+        "5 of 2 swaps": {"exchanges": levelprox.Exchanges(5, 2)},
         "stationarity = nan": {"stationarity": math.nan},
     }.items():
         model.certificate_ = replace(whole, **change)

@@ -62,14 +62,14 @@ def test_lines_of_a_fit_of_k_features(verbose, diabetes, capfd):
     lines = err.splitlines()
     assert 2 <= len(lines) <= 2 + model.history_[-1].seconds  # the first, the last, and one a second
     assert all(line.startswith("SparseRegressor  ") and "refit" in line for line in lines)
-    assert f"psi {model.certificate_.psi:.6f}  3 features" in lines[-1]
+    assert f"loss {model.certificate_.psi:.6f}  3 features" in lines[-1]
 
 
 def test_lines_of_a_fit_under_a_level(diabetes, capfd):
     model = SparseRegressor(level=3.5, verbose=1).fit(*diabetes)
     lines = capfd.readouterr().err.splitlines()
     last = model.history_[-1]
-    assert f"step {last.k:4d}  psi {last.psi:.6f}" in lines[-1]
+    assert f"step {last.k:4d}  loss {last.psi:.6f}" in lines[-1]
     assert f"KKT {last.kkt:.1e}  {model.selected_features_.size} features" in lines[-1]
 
 
@@ -128,7 +128,7 @@ def test_what_a_bar_shows(terminal):
         progress.step(SubsetRecord(1, "proof", 0.25, 3, 17, 0.5, done=0.5))
         (task,) = progress.bar.tasks
         assert (task.completed, task.total) == (0.5, 1.0)
-        assert task.fields["told"].startswith("proof 50 %  psi 0.250000  3 features  17 refits")
+        assert task.fields["told"].startswith("proof 50 %  loss 0.250000  3 features  17 refits")
         progress.step(SubsetRecord(1, "exchanges", 0.25, 3, 17, 0.5))
         assert task.total is None
     with showing("Fit", 4, "folds", stream=stream) as progress:

@@ -260,7 +260,8 @@ def test_a_grid_of_ridges_is_chosen_from_with_the_budget(tmp_path: Path) -> None
     model.save(tmp_path / "model.safetensors")
     assert load(tmp_path / "model.safetensors").best_params_ == model.best_params_
     results, chosen = model.results_by_budget()
-    assert results["n_features"].tolist() == [1, 2, 6] and results["n_features"][chosen] == model.best_params_["n_features"]
+    assert results["n_features"].tolist() == [1, 2, 6]
+    assert results["n_features"][chosen] == model.best_params_["n_features"]
 
 
 def test_a_grid_of_ridges_goes_with_levels_and_criteria() -> None:

@@ -138,8 +138,8 @@ class Certificate:
             degenerate = f"η is {self.degenerate_distance:.3g} caps from the nearest one"
         rows = [
             ("KKT residual (scaled)", f"{self.kkt:.2e}" if self.examined else "not known: there was no time"),
-            ("possible gain in ψ", "not known" if self.possible_gain is None else f"{self.possible_gain:.2e}"),
-            ("objective ψ(x)", f"{self.psi:.10g}"),
+            ("possible gain in loss", "not known" if self.possible_gain is None else f"{self.possible_gain:.2e}"),
+            ("loss", f"{self.psi:.10g}"),
             ("constraint g(x) ≤ η", f"{self.g:.10g} ≤ {self.level:.10g}"),
             ("infeasibility", f"{self.infeasibility:g}"),
             ("multiplier y", f"{self.multiplier:.6g}" if self.active else "0 (constraint inactive)"),

@@ -21,6 +21,7 @@ from levelprox.nearby import nearby_kkt
 from levelprox.objectives.declared import Declared
 from levelprox.result import CUT_SHORT, Iterate, Result, Status
 from levelprox.surrogate import surrogate_used
+from levelprox.words import counted
 
 if TYPE_CHECKING:
     from levelprox.run import Run
@@ -83,7 +84,7 @@ class Conclusion:
         """The result of a run without time for a single gradient."""
         certificate = not_examined(self.run.problem, best.x, best.psi)
         self.run.note_phase("certificate")
-        steps = f"after {self.run.n_outer} outer steps"
+        steps = f"after {counted(self.run.n_outer, 'outer step')}"
         ended = f"Interrupted {steps}"
         if status is Status.TIME_LIMIT:
             ended = f"Stopped {steps}, time_limit {self.run.time_limit:g} s"
@@ -169,7 +170,7 @@ class Conclusion:
         )
         if certificate.near_epsilon is not None:
             figures += f"; an (ε, δ)-KKT point with ε = {certificate.epsilon:.1e}, δ = {certificate.delta:.1e}"
-        steps = f"after {self.run.n_outer} outer steps"
+        steps = f"after {counted(self.run.n_outer, 'outer step')}"
         nearly, remedy = "Nearly solved", "Raise max_iter or tol."
         if self.run.subsolver.is_random(self.run.problem.objective):
             remedy = "Raise max_iter or tol, or lower the noise: more steps or larger batches, a larger gamma."
@@ -191,7 +192,7 @@ class Conclusion:
             Status.INTERRUPTED: f"Interrupted {steps}: {figures}.",
             Status.CALLBACK_STOP: f"Stopped by the callback {steps}: {figures}.",
             Status.STALLED: f"Stalled {steps}: {figures}. {self._why_stalled()}",
-            Status.DIVERGING: f"Diverging {steps}: {figures}. psi has no minimiser within the level; lower the level.",
+            Status.DIVERGING: f"Diverging {steps}: {figures}. The loss has no minimiser within the level; lower it.",
         }
         group = _GROUP if self.run.parameters is not None and self.run.problem.width > 1 else ""
         return stopped[status] + group + (self.run.journal.advice if status in CUT_SHORT else "")
@@ -199,9 +200,9 @@ class Conclusion:
     def _why_stalled(self) -> str:
         objective = self.run.problem.objective
         if isinstance(objective, Declared) and not objective.smooth:
-            return "No step lowers psi. Beside a kink the residual at x itself says little: look at ε and δ."
+            return "No step lowers the loss. Beside a kink the residual at x itself says little: look at ε and δ."
         if isinstance(objective, Declared) and self.run.best is not None and self.run.best.stop == "no decrease":
-            return "No step lowers psi: the smoothness declared for it may be too small."
+            return "No step lowers the loss: the smoothness declared for it may be too small."
         return "x no longer moves in float64; raise tol, or scale the data."
 
     def result(self, status: Status, message: str, certificate: Certificate) -> Result:

@@ -35,6 +35,7 @@ from levelprox.subset import Additions, Exchanges, Subset
 from levelprox.subsolvers import Newton
 from levelprox.surrogate import surrogate_by_name
 from levelprox.watch import Watch
+from levelprox.words import counted
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
@@ -76,7 +77,7 @@ class DistantSearch:
                 "at most k features of more than two classes are found for data in memory only; give a level"
             )
         if prove:
-            raise InvalidInputError("prove=True is for data in memory: bounds on all exchanges need their columns")
+            raise InvalidInputError("prove=True is for data in memory: bounds on all swaps need their columns")
         if journal is not None and not journal.idle:
             raise InvalidInputError("a checkpoint of a search for k features is for data in memory; give a level")
         self.problem, self.k, self.tol, self.watch, self.start = problem, k, tol, watch, start
@@ -313,7 +314,7 @@ class DistantSearch:
         outside = problem.n_features - problem.exempt.size - support.size
         total, local = support.size * outside, self.objective.convex_start is not None
         exchanges = Exchanges(min(self.shown, total), total, local)
-        figures = f"{support.size} features of at most {self.k}, psi = {psi:.6g}; {exchanges}"
+        figures = f"{counted(support.size, 'feature')} of at most {self.k}, loss = {psi:.6g}; {exchanges}"
         status, message = self.watch.conclude(ended, figures, self.objective, x, stationarity, self.tol)
         return Subset(
             x,

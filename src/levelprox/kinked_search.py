@@ -41,6 +41,7 @@ from levelprox.search import Search, in_words, spending
 from levelprox.subset import Additions, Exchanges, Subset, SubsetRecord
 from levelprox.swaps import known_as_arrays, known_of_arrays
 from levelprox.watch import Watch
+from levelprox.words import counted
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -526,7 +527,7 @@ class KinkedSearch:
             multiplier, addition = self.multiplier, self.addition
         exchanges = Exchanges(self.examined, self._total(), within_budget=self.costs is not None)
         used = in_words(support, problem, self.k, self.costs)
-        summary = f"{used}, psi = {psi:.6g}; {exchanges}{unknown}"
+        summary = f"{used}, loss = {psi:.6g}; {exchanges}{unknown}"
         status, message = self.watch.conclude(ended, summary, self.objective, x, stationarity, self.tol)
         return Subset(
             x,

@@ -237,7 +237,7 @@ class Run:
                 x, (psi, gradient) = x0, objective.value_and_gradient(x0)
                 self.n_grad += objective.evaluation_cost
             if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
-                raise NumericalError(f"the objective is not finite at the start: psi(x0) = {psi}")
+                raise NumericalError(f"the objective is not finite at the start: it is {psi} at x0")
             self.best = Iterate(x, psi, gradient)
             self.best = replace(self.best, step=1 / objective.curvature)
             if self.gamma is None:

@@ -45,6 +45,7 @@ from levelprox.subsolvers import Newton
 from levelprox.surrogate import surrogate_by_name
 from levelprox.swaps import TRIES, Addition, Swaps
 from levelprox.watch import Watch
+from levelprox.words import counted
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
@@ -416,7 +417,7 @@ class Search:
         total, local = self.swaps.total(fit), self.objective.convex_start is not None
         exchanges = Exchanges(examined, total, local=local, within_budget=self.swaps.costs is not None)
         used = in_words(support, self.problem, self.k, self.swaps.costs)
-        summary = f"{used}, psi = {psi:.6g}; {exchanges}{unknown}"
+        summary = f"{used}, loss = {psi:.6g}; {exchanges}{unknown}"
         if ended is Status.SOLVED and not self._is_known_to_be_optimal(fit):
             summary += "; these coefficients are not proved to be the best of these features"
         status, message = self.watch.conclude(ended, summary, objective, x, stationarity, self.tol)
@@ -443,8 +444,8 @@ class Search:
 def in_words(support: Features, problem: Problem, k: int, costs: Costs | None) -> str:
     """Return how much of what is allowed a set uses."""
     if costs is None:
-        return f"{support.size} features of at most {k}"
-    count = "1 feature" if support.size == 1 else f"{support.size} features"
+        return f"{counted(support.size, 'feature')} of at most {k}"
+    count = counted(support.size, "feature")
     if k < problem.n_features - problem.exempt.size:
         count += f" of at most {k}"
     return f"{count} at a cost of {costs.spent(support.tolist()):.6g} of at most {costs.budget:.6g}"

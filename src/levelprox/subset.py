@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.result import Status
+from levelprox.words import counted
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
@@ -48,12 +49,13 @@ class Exchanges:
     def __str__(self) -> str:
         within = " within the budget" if self.within_budget else ""
         if not self.total:
-            return f"there is no exchange of one feature for another{within}"
+            return f"there is no swap of one feature for another{within}"
         if not self.examined:
-            return f"exchanges of one feature for another{within} were not examined"
-        which = f"any of the {self.total}" if self.proved else f"any of the {self.examined} examined of {self.total}"
-        local = "local refits of " if self.local else ""
-        return f"not improved by {local}{which} exchanges of one feature for another{within}"
+            return f"swaps of one feature for another{within} were not examined"
+        which = f"any of the {self.examined} examined of {self.total} swaps" if not self.proved else "the only swap"
+        if self.proved and self.total > 1:
+            which = f"any of the {self.total} swaps"
+        return f"not improved by {'local refits of ' if self.local else ''}{which} of one feature for another{within}"
 
 
 @dataclass(frozen=True)
@@ -145,11 +147,11 @@ class SubsetCertificate:
         gain += " by local refits" if self.exchanges.local else ""
         if self.additions is None or self.additions.proved:
             return gain
-        return f"{gain} ({self.additions.examined} of {self.additions.total} features examined)"
+        return f"{gain} ({self.additions.examined} of {counted(self.additions.total, 'feature')} examined)"
 
     def __str__(self) -> str:
         rows = [
-            ("objective ψ(x)", f"{self.psi:.10g}"),
+            ("loss", f"{self.psi:.10g}"),
             ("features ≤ k", f"{self.n_nonzero} ≤ {self.k}"),
             *([] if self.budget is None else [("cost ≤ budget", f"{self.spent:.10g} ≤ {self.budget:.10g}")]),
             ("stationarity (scaled)", f"{self.stationarity:.2e}" if self.examined else "not known: there was no time"),
@@ -283,4 +285,4 @@ class Subset:
         )
 
     def __repr__(self) -> str:
-        return f"Subset({self.status}: psi={self.psi:.6g}, {self.support.size} features, {self.exchanges})"
+        return f"Subset({self.status}: psi={self.psi:.6g}, {counted(self.support.size, 'feature')}, {self.exchanges})"

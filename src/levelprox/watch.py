@@ -18,6 +18,7 @@ from levelprox.limits import TimeLimitError, end_now, finishing, interruptible, 
 from levelprox.objectives import Objective
 from levelprox.result import Status
 from levelprox.subset import Phase, SubsetRecord, Vector
+from levelprox.words import counted
 
 Callback = Callable[[SubsetRecord], "bool | None"]
 
@@ -188,7 +189,7 @@ class Watch:
             Status.SOLVED_INACCURATE: f"Nearly solved: {figures}; stationarity {stationarity:.1e} > tol {tol:.1e}. "
             f"Raise tol. {objective.advice()}".rstrip(),
             Status.DIVERGING: f"Diverging: {figures}.",
-            Status.MAX_ITER: f"Stopped after {self.step} exchanges, max_iter: {figures}. Raise max_iter.",
+            Status.MAX_ITER: f"Stopped after {counted(self.step, 'swap')}, max_iter: {figures}. Raise max_iter.",
             Status.TIME_LIMIT: f"Stopped after time_limit {self.seconds:g} s: {figures}. Raise time_limit.",
             Status.CALLBACK_STOP: f"Stopped by the callback: {figures}.",
             Status.INTERRUPTED: f"Interrupted: {figures}.",

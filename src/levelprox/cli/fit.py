@@ -17,6 +17,7 @@ from levelprox.cli.place import Place
 from levelprox.cli.results import Results
 from levelprox.cli.settings import Checkpointing, Settings
 from levelprox.cli.streams import in_shell_words, say, warnings_in_lines
+from levelprox.words import counted
 
 
 def fit(
@@ -169,7 +170,7 @@ def _print(fitted: Fitted) -> None:
     from levelprox.cli.summary import print_model, score_name
 
     n, d = fitted.shape
-    print_line(f"{type(fitted.model).__name__} on {fitted.path}: {n} samples, {d} features")
+    print_line(f"{type(fitted.model).__name__} on {fitted.path}: {counted(n, 'sample')}, {counted(d, 'feature')}")
     name = score_name(fitted.model)
     scores: list[tuple[str, object]] = [(f"{name}, {part}", f"{score:.6g}") for part, score in fitted.scores.items()]
     if not hasattr(fitted.model, "feature_names_in_") and fitted.one_based:

@@ -12,6 +12,7 @@ import typer
 from levelprox.cli import files, inputs, options
 from levelprox.cli.exits import Exit
 from levelprox.cli.streams import warnings_in_lines
+from levelprox.words import counted
 
 _FIRST = 8  # bytes before the header of a model or checkpoint
 _MOST_CLASSES = 20
@@ -67,11 +68,11 @@ def _model(file: Path, how: Any, json: bool, warned: list[str]) -> None:
         about = {"kind": "model", "path": file, "versions": found.versions, "parameters": parameters}
         print_json({"command": "info", **about, **as_document(model), "warnings": warned})
         return
-    print_line(f"{file}: a model, {type(model).__name__} of {model.n_features_in_} features")
+    print_line(f"{file}: a model, {type(model).__name__} of {counted(model.n_features_in_, 'feature')}")
     versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
     words = ", ".join(f"{name}={value!r:.60}" for name, value in parameters.items())
     data = getattr(model, "data_fingerprint_", None)
-    samples = [] if data is None else [("fitted to", f"{data.shape[0]} samples")]
+    samples = [] if data is None else [("fitted to", counted(data.shape[0], "sample"))]
     print_model(model, [*samples, ("parameters", words), ("made with", versions)])
 
 

@@ -255,7 +255,7 @@ Intercept = Annotated[bool, typer.Option("--intercept/--no-intercept", rich_help
 Seed = Annotated[int | None, typer.Option(min=0, rich_help_panel=MODEL, help="For subsolvers that sample.")]
 
 Tol = Annotated[float, typer.Option(min=0, rich_help_panel=LIMITS, help="On the KKT residual.")]
-MaxIter = Annotated[int, typer.Option(min=0, rich_help_panel=LIMITS, help="Outer steps, or exchanges of features.")]
+MaxIter = Annotated[int, typer.Option(min=0, rich_help_panel=LIMITS, help="Outer steps, or swaps of features.")]
 TimeLimit = Annotated[
     float | None,
     typer.Option(

@@ -19,6 +19,7 @@ from levelprox.cli.results import judged_by
 from levelprox.cli.settings import Settings
 from levelprox.cli.spreadsheet import csv_lines, is_formula
 from levelprox.cli.streams import say, warnings_in_lines
+from levelprox.words import counted
 
 if TYPE_CHECKING:
     from levelprox.io.data import Data
@@ -239,7 +240,7 @@ def _print(along: _Along, rows: list[dict[str, Any]], score: str, json: bool, wa
         return
     names = {"n_features": "k", "n_selected": "used", "multiplier": "price", "train_score": score}
     names["test_score"] = f"{score}, test"
-    print_line(f"{along.task} on {along.data.path}: {n} samples, {d} features")
+    print_line(f"{along.task} on {along.data.path}: {counted(n, 'sample')}, {counted(d, 'feature')}")
     before: list[str] = []
     shown = []
     for row in rows:

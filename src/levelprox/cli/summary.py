@@ -110,7 +110,7 @@ def _facts(model: Any) -> list[tuple[str, object]]:
     return [
         *facts,
         ("budget", budget_words(model)),
-        ("loss ψ", f"{model.certificate_.psi:.6g}"),
+        ("loss", f"{model.certificate_.psi:.6g}"),
         *optimality_words(model),
         ("shadow price", price_words(model)),
         ("status", str(model.status_).replace("_", " ")),

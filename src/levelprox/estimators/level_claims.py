@@ -28,7 +28,7 @@ _COMPARED = {
 #: Claims that are not made where a limit left no time for a gradient.
 _OF_A_GRADIENT = {
     *("KKT residual", "possible gain", "stationarity", "stationarity²", "multiplier y", "complementarity"),
-    *("scale of ∇ψ", "bound on y"),
+    *("scale of the gradient", "bound on y"),
 }
 
 
@@ -61,7 +61,7 @@ class LevelClaims(RecomputedFit):
             self._scale_claim(told),
             self._degenerate_claim(told, found),
             self._dual_bound_claim(told, found),
-            Claim("error of ∇ψ", told.gradient_error, found.gradient_error, told.gradient_error == 0),
+            Claim("error of the gradient", told.gradient_error, found.gradient_error, told.gradient_error == 0),
             self._constraint_claim(),
             self._status_claim(found, allowed),
             *(
@@ -101,7 +101,7 @@ class LevelClaims(RecomputedFit):
         if _is_of_version_0_1(told) and not close(found, told.scale, told.scale):
             assert self.null.gradient is not None
             found = float(np.max(self.problem.sizes(self.null.gradient), initial=0.0))
-        return Claim("scale of ∇ψ", told.scale, found, close(found, told.scale, told.scale))
+        return Claim("scale of the gradient", told.scale, found, close(found, told.scale, told.scale))
 
     def _float32_tolerance(self) -> float:
         """Return what lies between a fit in float64 and its coefficients in float32, of which certificate_ speaks."""

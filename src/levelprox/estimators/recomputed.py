@@ -72,7 +72,7 @@ class RecomputedFit:
         allowed = RELATIVE_TOLERANCE * abs(claimed) + NULL_TOLERANCE * abs(self.null.psi) + self._rounding_of_psi
         if not self.problem.objective.smooth:  # with kinks, what rounding does to margins is not of second order
             allowed += _ULPS_OF_MARGINS * float(np.finfo(np.float64).eps) * self._shift()
-        return Claim("objective ψ", claimed, self.psi, abs(self.psi - claimed) <= allowed < math.inf)
+        return Claim("loss", claimed, self.psi, abs(self.psi - claimed) <= allowed < math.inf)
 
     @cached_property
     def _rounding_of_psi(self) -> float:

@@ -74,7 +74,7 @@ class SparseRegressor(Regression, Streaming):
         On the KKT residual under a level: that of each feature in units of its column, relative to the fit without
         features. With n_features each set is fitted to tol/100.
     max_iter : int, default=1000
-        Outer steps under a level; exchanges of one feature for another with n_features.
+        Outer steps under a level; swaps of one feature for another with n_features.
     time_limit : float, optional
         Seconds; the best model by then is kept, with a warning.
     subsolver : str or Subsolver, default="auto"

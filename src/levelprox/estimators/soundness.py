@@ -195,7 +195,7 @@ def _check_search(told: SubsetCertificate) -> None:
     if np.isnan(told.multiplier) and told.addition is not None:
         raise InvalidInputError(f"certificate_ says of feature {told.addition} that it gains most, and not how much")
     if not 0 <= told.exchanges.examined <= told.exchanges.total:
-        raise InvalidInputError(f"{told.exchanges.examined} of {told.exchanges.total} exchanges cannot be examined")
+        raise InvalidInputError(f"{told.exchanges.examined} of {told.exchanges.total} swaps cannot be examined")
     additions: Exchanges | None = getattr(told, "additions", None)
     if additions is not None and not 0 <= additions.examined <= additions.total:
         raise InvalidInputError(f"{additions.examined} of {additions.total} additions cannot be examined")

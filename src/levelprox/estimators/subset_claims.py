@@ -142,13 +142,13 @@ class SubsetClaims(RecomputedFit):
             holds: bool | None = left <= self._gain_tolerance()
             if not holds and self.model.status_ in CUT_SHORT and told > self._solved_stationarity():
                 holds = None  # it is not said to be stationary, and what a refit gains does not tell by how much
-            return Claim("stationarity", told, f"ψ within {max(left, 0.0):.1e}", holds)
+            return Claim("stationarity", told, f"loss within {max(left, 0.0):.1e}", holds)
         largest = relative_stationarity(self.problem, self.x, self.own, self.null)
         allowed = self.residual_tolerance(float(np.finfo(np.float64).eps))
         if largest > told + allowed and math.isfinite(told):  # products may cancel in margins: then it is rounding
             left = max(self.psi - self._refitted(self.own), 0.0)
             if left <= self._rounding_of_psi:
-                return Claim("stationarity", told, f"{largest:.10g}, ψ within {left:.1e}", True)
+                return Claim("stationarity", told, f"{largest:.10g}, loss within {left:.1e}", True)
         return Claim("stationarity", told, largest, largest <= told + allowed < math.inf)
 
     def _status_claim(self, stationarity: Claim) -> Claim:
@@ -298,6 +298,6 @@ class SubsetClaims(RecomputedFit):
             start=self.counted,
         )
         if found.psi < start - _SWAP_TOLERANCE * abs(start) - NULL_TOLERANCE * abs(self.null.psi):
-            words = f"swaps lower ψ to {found.psi:.10g}"
+            words = f"swaps lower the loss to {found.psi:.10g}"
             return Claim(name, said, words, False if told.exchanges.proved else None)
         return Claim(name, said, str(found.exchanges), True if found.exchanges.proved else None)

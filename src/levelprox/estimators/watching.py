@@ -17,9 +17,9 @@ from levelprox.estimators.border import Vector
 from levelprox.estimators.sklearn_callbacks import each_as_task, steps_of
 from levelprox.estimators.task import Observer, Task
 from levelprox.report.bar import Progress, showing
-from levelprox.report.progress import features_in_words
 from levelprox.result import Record
 from levelprox.subset import SubsetRecord
+from levelprox.words import counted
 
 Item = TypeVar("Item")
 
@@ -50,7 +50,7 @@ class _Told:
 
     def __call__(self, record: Record | SubsetRecord, x: Vector | None) -> bool:
         if self.progress is not None:
-            self.progress.step(record, "" if x is None else features_in_words(self.task.features(x).size))
+            self.progress.step(record, "" if x is None else counted(self.task.features(x).size, "feature"))
         wants_end = self.callback is not None and bool(self.callback(record))
         if self.steps is not None:
             wants_end |= self.steps.end(None if x is None else lambda: self.estimator._as_of(self.task, x))

@@ -16,7 +16,7 @@ from levelprox.subset import SubsetRecord
 _PHASES = {
     "forward": ("taking in one by one", COLOURS[5]),
     "continuation": ("continuation", COLOURS[2]),
-    "exchanges": ("exchanges", COLOURS[0]),
+    "exchanges": ("swaps", COLOURS[0]),
     "proof": ("proof", COLOURS[1]),
 }
 
@@ -109,7 +109,7 @@ class ConvergenceDisplay:
         # The best fit of a search stays the best until there is a better one.
         style = {"marker": "o", "ms": 3.5} if dots else {"drawstyle": "steps-post"}
         (line,) = panel.plot(t, psi, **{"color": COLOURS[0] if dots else GREY, "lw": 1.6, **style, **line_kw})
-        panel.set_ylabel("Loss ψ", color=INK)
+        panel.set_ylabel("Loss", color=INK)
         if not dots:
             self._mark_phases(panel, t, psi)
         note(panel, f"{psi[-1]:.5g}", t[-1], psi[-1], INK, ha="right", xytext=(0, 9))

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from levelprox.certificate import Certificate
 from levelprox.errors import InvalidInputError
 from levelprox.report.budgets import Axis
-from levelprox.report.tables import Column, as_text, counted, cut
+from levelprox.report.tables import Column, as_text, cut
 from levelprox.subset import SubsetCertificate
+from levelprox.words import counted
 
 _MOST_LINES, _MOST_CLASSES = 20, 8  # of a printed estimator
 
@@ -95,7 +96,7 @@ def certificate_words(estimator: Any) -> list[tuple[str, str]]:
     return [
         *ended,
         ("budget", budget_words(estimator)),
-        ("loss ψ", f"{estimator.certificate_.psi:.6g}"),
+        ("loss", f"{estimator.certificate_.psi:.6g}"),
         *optimality_words(estimator),
         ("shadow price", price_words(estimator)),
     ]
@@ -157,7 +158,7 @@ def price_words(estimator: Any) -> str:
         if math.isnan(certificate.multiplier):
             return "not examined: the fit was stopped before"
         seen = certificate.additions
-        partly = "" if seen is None or seen.proved else f" ({seen.examined} of {seen.total} features were examined)"
+        partly = "" if seen is None or seen.proved else f" ({seen.examined} of {_count(seen.total)} were examined)"
         within = "" if certificate.budget is None else " within the budget"
         if certificate.addition is None:
             return f"no single further feature{within} was found that would lower the loss{partly}"
@@ -169,7 +170,7 @@ def price_words(estimator: Any) -> str:
 
 
 def _count(n: int) -> str:
-    return "1 feature" if n == 1 else f"{n} features"
+    return counted(n, "feature")
 
 
 def _kept(estimator: Any, counted: int) -> str:

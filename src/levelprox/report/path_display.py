@@ -198,7 +198,7 @@ class PathDisplay:
             (self.loss_line_,) = panels[1].plot(
                 self.budgets, self.losses, **{"color": INK, "lw": 1.4, "ms": 3, **self._style()}
             )
-            panels[1].set_ylabel("Loss ψ", color=INK)
+            panels[1].set_ylabel("Loss", color=INK)
         for panel in panels:
             panel.margins(x=0.0)
         panels[-1].set_xlabel(label_of(self.by), color=INK)

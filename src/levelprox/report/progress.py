@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 
 from levelprox.result import Record
 from levelprox.subset import SubsetRecord
+from levelprox.words import counted
 
 Vector = NDArray[np.float64]
-
-
-def features_in_words(count: int) -> str:
-    """Return "1 feature", "2 features"."""
-    return f"{count} feature{'' if count == 1 else 's'}"
+#: What phases of a search are called, where that is not their name.
+_PHASES = {"exchanges": "swaps"}
 
 
 def in_words(record: Record | SubsetRecord, used: str = "") -> str:
@@ -33,11 +31,11 @@ def in_words(record: Record | SubsetRecord, used: str = "") -> str:
     if isinstance(record, SubsetRecord):
         done = "" if record.done is None else f" {100 * record.done:.0f} %"
         return (
-            f"{record.phase}{done}  psi {record.psi:.6f}  {features_in_words(record.n_features)}  "
-            f"{record.n_refits} refit{'' if record.n_refits == 1 else 's'}  {record.seconds:.2f} s"
+            f"{_PHASES.get(record.phase, record.phase)}{done}  loss {record.psi:.6f}  "
+            f"{counted(record.n_features, 'feature')}  {counted(record.n_refits, 'refit')}  {record.seconds:.2f} s"
         )
     return (
-        f"step {record.k:4d}  psi {record.psi:.6f}  g {record.g:.4f} <= {record.eta_k:.4f}  "
+        f"step {record.k:4d}  loss {record.psi:.6f}  g {record.g:.4f} <= {record.eta_k:.4f}  "
         f"KKT {record.kkt:.1e}  {used}{'  ' if used else ''}{record.seconds:.2f} s"
     )
 

@@ -18,7 +18,7 @@ def name_and_sign(scoring: Any) -> tuple[str, float]:
         As estimators take it. Of a callable the name is that of the function, as it is.
     """
     if scoring is None:
-        return f"Loss ψ {_OF}", -1.0
+        return f"Loss {_OF}", -1.0
     if isinstance(scoring, str):
         words = [_SIGNS.get(word, word) for word in scoring.removeprefix("neg_").split("_")]
         words[0] = words[0][:1].upper() + words[0][1:]

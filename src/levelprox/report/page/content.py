@@ -126,4 +126,4 @@ def _notice(family: Family, train: Samples) -> str:
     rounding = _SAME_LOSS * max(abs(psi), abs(here)) + _ROUNDING * abs(float(family.fits[0].certificate_.psi))
     if abs(psi - here) <= rounding:
         return ""
-    return f"These are not the data that the model was fitted to: here ψ is {here:.6g}, there it was {psi:.6g}."
+    return f"These are not the data that the model was fitted to: here the loss is {here:.6g}, there it was {psi:.6g}."
