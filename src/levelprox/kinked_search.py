@@ -41,7 +41,6 @@ from levelprox.search import Search, in_words, spending
 from levelprox.subset import Additions, Exchanges, Subset, SubsetRecord
 from levelprox.swaps import known_as_arrays, known_of_arrays
 from levelprox.watch import Watch
-from levelprox.words import counted
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

@@ -141,7 +141,7 @@ class LinearModel(Model):
 
     @property
     def has_rows(self) -> bool:
-        """Whether single samples can be asked for: not with a ridge, nor where X is centred, scaled or has an intercept."""
+        """Whether single samples can be had: not with a ridge, nor where X is centred, scaled or has an intercept."""
         return self.design.has_rows and self.ridge is None
 
     @property
