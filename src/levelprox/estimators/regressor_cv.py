@@ -42,8 +42,8 @@ class SparseRegressorCV(Regression, Choosing):
         Budgets of costs to choose from, with `feature_cost`; `n_features` is then one number, or None.
     ridge : float or sequence of float, default=0
         As in `SparseRegressor`; of several the best is chosen together with the budget. `one_standard_error` chooses
-        the smallest budget within one standard error of the best and, for it, the largest ridge. A sequence is for data in
-        memory.
+        the smallest budget within one standard error of the best and, for it, the largest ridge. A sequence is for
+        data in memory.
     criterion : {"cv", "aic", "bic", "ebic"}, default="cv"
         "cv" chooses the highest mean score over folds; the others the lowest information criterion of the fits of all
         data, without folds, for losses that are likelihoods (docs/estimators.md).
