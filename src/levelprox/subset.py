@@ -129,8 +129,6 @@ class SubsetCertificate:
     def as_dict(self) -> dict[str, Any]:
         """Return every figure, for JSON."""
         figures = {**asdict(self), "exchanges": {**asdict(self.exchanges), "proved": self.exchanges.proved}}
-        if self.budget is None:  # as it was before there were costs
-            del figures["spent"], figures["budget"], figures["exchanges"]["within_budget"]
         if self.additions is not None:
             figures["additions"]["proved"] = self.additions.proved
         return figures
