@@ -122,6 +122,55 @@ def best_subset(
     >>> best_subset(LinearModel(X, b), 2).support.tolist()
     [3, 7]
     """
+    return _found(
+        objective,
+        k,
+        keep,
+        nonnegative,
+        tol,
+        prove,
+        start,
+        max_iter,
+        time_limit,
+        callback,
+        checkpoint,
+        resume,
+    )
+
+
+def unexamined_subset(
+    objective: Objective,
+    k: int,
+    *,
+    keep: ArrayLike | None = None,
+    nonnegative: bool | NDArray[np.bool_] | None = None,
+    tol: float = 1e-8,
+    max_iter: int | None = None,
+    time_limit: float | None = None,
+) -> Subset:
+    """Return the set that `best_subset` begins its proof with, where that is quickly found; else what it returns.
+
+    For fits of which nobody asks what is shown, as those of the folds of a cross-validation. Parameters are those of
+    `best_subset`.
+    """
+    return _found(objective, k, keep, nonnegative, tol, max_iter=max_iter, time_limit=time_limit, examine=False)
+
+
+def _found(
+    objective: Objective,
+    k: int,
+    keep: ArrayLike | None = None,
+    nonnegative: bool | NDArray[np.bool_] | None = None,
+    tol: float = 1e-8,
+    prove: bool = False,
+    start: ArrayLike | None = None,
+    max_iter: int | None = None,
+    time_limit: float | None = None,
+    callback: Callback | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None,
+    resume: bool | str | os.PathLike[str] = False,
+    examine: bool = True,
+) -> Subset:
     if not isinstance(objective, Model | Asked):
         raise InvalidInputError(
             "best_subset needs a LinearModel or MultinomialModel; for others, solve with a constraint of small "
@@ -151,12 +200,17 @@ def best_subset(
         standardised = _standardised(objective) if kind is Search else None
         fewer = _reduced(problem, standardised) if kind is Search else None
         if fewer is not None:
-            found = Search(fewer, count, *arguments[1:4], _without_intercept(begin, fewer), journal, data=objective)()
-        elif standardised is None:
-            found = kind(problem, *arguments)()
-        else:
+            assert isinstance(objective, LinearModel)
+            begin = _without_intercept(begin, fewer)
+            arguments = (*arguments[:4], begin, journal)
+            found = Search(fewer, *arguments, data=objective, examine=examine)()
+        elif standardised is not None:
             assert isinstance(objective, LinearModel | ByClass)
-            found = Search(replace(problem, objective=standardised), *arguments, data=objective)()
+            found = Search(replace(problem, objective=standardised), *arguments, data=objective, examine=examine)()
+        elif kind is Search:
+            found = Search(problem, *arguments, examine=examine)()
+        else:
+            found = kind(problem, *arguments)()
         return replace(found, message=found.message + journal.advice) if found.status in CUT_SHORT else found
 
 

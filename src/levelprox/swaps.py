@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
+from levelprox.columns import Columns
 from levelprox.exchange import Exchange, condition, least_costs
 from levelprox.null_fit import NullFit
 from levelprox.objectives import LinearModel, Model
@@ -88,6 +89,8 @@ class Swaps:
         Whether to examine all exchanges whatever that takes.
     tries : int
         How many exchanges that do not lower ψ are tried at one fit.
+    columns : Columns, optional
+        Of the same features, where they are at hand.
 
     Attributes
     ----------
@@ -113,6 +116,7 @@ class Swaps:
         how: How,
         prove: bool = False,
         tries: int = TRIES,
+        columns: Columns | None = None,
     ) -> None:
         assert isinstance(problem.objective, Model)
         self.problem, self.objective, self.best, self.null = problem, problem.objective, start, null
@@ -120,7 +124,7 @@ class Swaps:
         self.watch: Watch = Watch()
         self.pieces: Pieces = Directly()
         self.rough = start
-        self.refits = Refits(problem, how)
+        self.refits = Refits(problem, how, columns)
         self.n_grad = self.n_refits = 0
         self.least = problem.objective.infimum
         self.known: dict[bytes, float] = {}
@@ -579,7 +583,7 @@ class _Tries:
         if above and search.has_bounds():
             return None, True
         self.n_refits += 1
-        new = search.fitted_below(fit.psi, np.setdiff1d(larger.features, [dropped]), larger)
+        new = search.fitted_below(fit.psi, larger.features[larger.features != dropped], larger)
         if new is None:
             return None, True
         return (new, False) if search.lowers(new, fit) else (None, search.excludes(new, fit))
@@ -588,7 +592,8 @@ class _Tries:
         """Return the fit with feature j as well, and what leaving out each of its features costs at least."""
         if self.taken_in is None or self.taken_in[0] != j:
             search = self.search
-            larger = search.fitted(np.union1d(self.fit.features, [j]).astype(np.intp), self.fit)
+            place = int(np.searchsorted(self.fit.features, j))
+            larger = search.fitted(np.insert(self.fit.features, place, j), self.fit)
             self.n_refits += 1
             costs = np.zeros(larger.features.size)
             if search.has_bounds():

@@ -31,7 +31,7 @@ from levelprox.estimators.choosing_elsewhere import ChoosingElsewhere
 from levelprox.estimators.fold_fits import fold_fits, score_quickly
 from levelprox.estimators.information import CRITERIA, check_likelihood, comparable, deviance, price
 from levelprox.estimators.ranking import Ranking
-from levelprox.estimators.scored import LABELS, Samples, Scored, Share, fit_all, score_fold
+from levelprox.estimators.scored import LABELS, KeptTasks, Samples, Scored, Share, fit_all, is_shared, score_fold
 from levelprox.estimators.task import Budget, Task, budgets_of
 from levelprox.estimators.watching import counting
 from levelprox.identity import hashed, identity_without_level
@@ -171,14 +171,22 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         journal: Journal,
     ) -> tuple[dict[str, NDArray[Any]], int]:
         """Scores of each candidate on each fold; levels of a fold are solved together, one after another."""
-        single = self._single()
-        known = fold_fits(single, samples, splits, budgets, self.scoring)
-        together = budgets[0].features is None or known is not None
+        together = budgets[0].features is None
         groups = [budgets] if together else [[budget] for budget in budgets]
         jobs = [(group, fold) for group in groups for fold in range(len(splits))]
+        single = self._single()
+        known = fold_fits(single, samples, splits, budgets, self.scoring)
+        tasks = KeptTasks(is_shared(samples))
         work = (
             delayed(score_fold)(
-                share, single, samples, *splits[fold], group, scorer, _rows_of(score_params, splits[fold][1])
+                share,
+                single,
+                samples,
+                *splits[fold],
+                group,
+                scorer,
+                _rows_of(score_params, splits[fold][1]),
+                tasks.of(fold),
             )
             if known is None
             else delayed(score_quickly)(
@@ -188,7 +196,6 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         )
         found: dict[tuple[float, int], Scored] = {}
         tests = np.concatenate([np.append(test, train.size) for train, test in splits])
-        tests = tests if known is None else np.append(tests, -len(budgets))  # other pieces of work than one for each k
         outcomes = self._outcomes(work, len(jobs), "fold", tests, journal)
         for outcome, (group, fold) in zip(outcomes, jobs, strict=False):  # fewer where a time limit ends them
             found.update({(budget.value, fold): one for budget, one in zip(group, outcome, strict=False)})

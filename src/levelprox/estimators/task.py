@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.budget import best_subset
+from levelprox.budget import best_subset, unexamined_subset
 from levelprox.certificate import Certificate, certify
 from levelprox.constraints import MCP, SCAD, Constraint
 from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
@@ -138,6 +138,8 @@ class Task:
     checkpoint : path-like, Checkpoint or Journal, optional
     resume : bool or path-like
         As in `solve`.
+    examine : bool
+        Whether anybody asks what is shown of a set of features.
     """
 
     objective: Model | Asked
@@ -152,6 +154,7 @@ class Task:
     observer: Observer | None
     checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None
     resume: bool | str | os.PathLike[str] = False
+    examine: bool = True
 
     def fit(self, budget: Budget, previous: Vector | None = None) -> Solution:
         """The fit under a budget; `previous` is x of an earlier one to begin with."""
@@ -204,18 +207,25 @@ class Task:
 
     def _at_most(self, k: int, previous: Vector | None) -> Solution:
         observer = self.observer
-        found = best_subset(
-            self.objective,
-            k,
-            keep=self.keep,
-            nonnegative=self.positive,
-            tol=SUBSET_TOLERANCE * self.tol,
-            max_iter=self.max_iter,
-            time_limit=self.time_limit,
-            start=None if previous is None else self.features(previous),
-            callback=None if observer is None else lambda record: observer(record, None),
-            checkpoint=self.checkpoint,
-            resume=self.resume,
+        asked: dict[str, Any] = {
+            "keep": self.keep,
+            "nonnegative": self.positive,
+            "tol": SUBSET_TOLERANCE * self.tol,
+            "max_iter": self.max_iter,
+            "time_limit": self.time_limit,
+        }
+        found = (
+            best_subset(
+                self.objective,
+                k,
+                **asked,
+                start=None if previous is None else self.features(previous),
+                callback=None if observer is None else lambda record: observer(record, None),
+                checkpoint=self.checkpoint,
+                resume=self.resume,
+            )
+            if self.examine
+            else unexamined_subset(self.objective, k, **asked)
         )
         certificate, message = found.certificate, found.message
         try:
