@@ -55,12 +55,15 @@ class Shared:
         Second-order models at points that do not depend on k.
     entries : ndarray of shape (n, d) or None
         The columns, where X is small.
+    n_grad : int
+        Passes over all features that the models have taken.
     """
 
     null: NullFit | None
     columns: Columns
     models: list[_kernels.GramSearch] | None = None
     entries: Matrix | None = None
+    n_grad: int = 0
 
 
 _known: WeakKeyDictionary[LinearModel, dict[bytes, Shared]] = WeakKeyDictionary()
@@ -99,12 +102,15 @@ def best_by_parabolas(swaps: Swaps, null: Fit, k: int) -> Fit:
     """
     objective, kept = cast(LinearModel, swaps.objective), swaps.problem.exempt
     best, tried = null, set[bytes]()
-    for search in _fixed(swaps, objective, kept, null):
+    searches = _fixed(swaps, objective, kept, null)
+    for place, search in enumerate(searches, 1):
+        swaps.watch.done = place / (len(searches) + 1)
         features = np.array(search.best(k), np.intp)
         if features.tobytes() in tried:
             continue
         tried.add(features.tobytes())
         fit = swaps.fitted(features, best)
+        swaps.remember(fit)
         best = fit if fit.psi < best.psi else best
     for _ in range(_MODELS):
         if swaps.is_perfect(best):
@@ -119,6 +125,7 @@ def best_by_parabolas(swaps: Swaps, null: Fit, k: int) -> Fit:
             break
         tried.add(features.tobytes())
         fit = swaps.fitted(features, best)
+        swaps.remember(fit)
         if not swaps.lowers(fit, best):
             break
         best = fit
@@ -131,7 +138,10 @@ def _fixed(swaps: Swaps, objective: LinearModel, kept: Features, null: Fit) -> l
     if known.models is None:
         if objective.design.stored <= _SMALL:
             known.entries = np.stack(list(known.columns.moves(np.arange(objective.dimension))), axis=1)
+        before = swaps.n_grad
         known.models = _models(swaps, objective, kept, null)
+        known.n_grad, swaps.n_grad = swaps.n_grad - before, before
+    swaps.n_grad += known.n_grad  # whoever has made them: counts do not depend on other k either
     return known.models
 
 
