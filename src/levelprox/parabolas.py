@@ -136,7 +136,7 @@ def _fixed(swaps: Swaps, objective: LinearModel, kept: Features, null: Fit) -> l
     """Return the models at points that do not depend on k."""
     known = shared(swaps.problem)
     if known.models is None:
-        if objective.design.stored <= _SMALL:
+        if objective.n_margins * objective.dimension <= _SMALL:
             known.entries = np.stack(list(known.columns.moves(np.arange(objective.dimension))), axis=1)
         before = swaps.n_grad
         known.models = _models(swaps, objective, kept, null)
