@@ -147,6 +147,58 @@ def best_subset(
     >>> 7 in found.support, found.spent, found.budget
     (False, 4.0, 4.0)
     """
+    return _found(
+        objective,
+        k,
+        keep,
+        nonnegative,
+        tol,
+        prove,
+        start,
+        max_iter,
+        time_limit,
+        callback,
+        checkpoint,
+        resume,
+        feature_cost=feature_cost,
+        budget=budget,
+    )
+
+
+def unexamined_subset(
+    objective: Objective,
+    k: int,
+    *,
+    keep: ArrayLike | None = None,
+    nonnegative: bool | NDArray[np.bool_] | None = None,
+    tol: float = 1e-8,
+    max_iter: int | None = None,
+    time_limit: float | None = None,
+) -> Subset:
+    """Return the set that `best_subset` begins its proof with, where that is quickly found; else what it returns.
+
+    Fits of the folds of a cross-validation need no claims. Parameters are those of `best_subset`.
+    """
+    return _found(objective, k, keep, nonnegative, tol, max_iter=max_iter, time_limit=time_limit, examine=False)
+
+
+def _found(
+    objective: Objective,
+    k: int | None,
+    keep: ArrayLike | None = None,
+    nonnegative: bool | NDArray[np.bool_] | None = None,
+    tol: float = 1e-8,
+    prove: bool = False,
+    start: ArrayLike | None = None,
+    max_iter: int | None = None,
+    time_limit: float | None = None,
+    callback: Callback | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None,
+    resume: bool | str | os.PathLike[str] = False,
+    examine: bool = True,
+    feature_cost: ArrayLike | None = None,
+    budget: float | None = None,
+) -> Subset:
     if not isinstance(objective, Model | Asked):
         raise InvalidInputError(
             "best_subset needs a LinearModel or MultinomialModel; for others, solve with a constraint of small "
@@ -192,12 +244,14 @@ def best_subset(
         fewer = _reduced(problem, standardised) if kind is Search and not more else None
         if fewer is not None:
             arguments = (*arguments[:4], _without_intercept(begin, fewer), journal)
-            found: Subset = Search(fewer, *arguments, data=cast(LinearModel, objective))()
-        elif standardised is None:
-            found = (CostSearch if more and kind is Search else kind)(problem, *arguments, **more)()
-        else:
+            found: Subset = Search(fewer, *arguments, data=cast(LinearModel, objective), examine=examine)()
+        elif kind is Search:
+            data = None if standardised is None else cast(LinearModel | ByClass, objective)
+            problem = problem if standardised is None else replace(problem, objective=standardised)
             smooth: Any = CostSearch if more else Search
-            found = smooth(replace(problem, objective=standardised), *arguments, data=objective, **more)()
+            found = smooth(problem, *arguments, data=data, examine=examine, **more)()
+        else:
+            found = kind(problem, *arguments, **more)()
         return replace(found, message=found.message + journal.advice) if found.status in CUT_SHORT else found
 
 

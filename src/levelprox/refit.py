@@ -40,6 +40,7 @@ ACCURACY, ROUGH_ACCURACY = 1e-13, 1e-6
 _STEPS = 40
 _MANY_CLASSES, _MANY_COORDINATES = 16, 300  # beyond both, a softmax model is fitted in a basis from the start
 _SHOWS = 1e-12  # of ψ
+_GONE = 1e-6  # of ψ at the null fit
 _RIDGE = 1e-9  # of the curvature at the start
 _FAR = 8.0  # by how much the log of the curvature may change in a step
 _ARMIJO = 1e-4
@@ -119,6 +120,9 @@ class Refits:
     ----------
     factorised : int
         m³ for each Newton step of a softmax model over m coordinates.
+    brief : bool
+        Whether fits end where next to nothing of the loss is left and there is no minimiser, as on separable data;
+        nothing is shown of them.
     """
 
     def __init__(self, problem: Problem, how: How, columns: Columns | None = None) -> None:
@@ -129,6 +133,7 @@ class Refits:
         self.convex = None if convex is None else Refits(replace(problem, objective=convex), how, self.columns)
         self.compiled: list[_kernels.ColumnFits] = []
         self.factorised = 0
+        self.brief = False
         self.signs = problem.must_be_nonnegative()
         self.ridge = objective.ridge if isinstance(objective, LinearModel | ByClass) else None
         linear = objective.parts[0] if isinstance(objective, OneVsRestModel) else objective
@@ -178,6 +183,8 @@ class Refits:
             usable = fit is not None and math.isfinite(fit.psi) and bool(np.all(np.isfinite(fit.x)))
             if fit is not None and usable:  # not known to be optimal, but often the better one
                 fit = self._as_attained(features, fit)
+                if self.brief and not self.objective.attained and fit.psi <= _GONE * self.how.null.psi:
+                    return fit
                 return _lower_of(fit, self._otherwise(features, fit, tolerance, accuracy))
         return self._otherwise(features, near, tolerance, accuracy)
 

@@ -9,6 +9,9 @@ As the threshold of MCP shrinks, g/cap tends to the number of nonzeros, so conti
 
 each is refitted, and the best of either kind improved by exchanges of one feature for another, as long as ψ falls; then
 by leaving one out, exchanging those left, and taking one in.
+Of few features with many samples none of this is needed. For a squared loss the Gram matrix finds a set
+(`objectives/reduced.py`), for other convex losses second-order models over all features do (`parabolas.py`); exchanges
+begin there.
 Where features are given to begin with, exchanges begin from these alone.
 """
 
@@ -34,6 +37,7 @@ from levelprox.null_fit import NullFit, null_fit, null_fit_in_time
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives.by_class import ByClass
 from levelprox.objectives.reduced import ReducedModel
+from levelprox.parabolas import best_by_parabolas, has_parabolas, shared
 from levelprox.pieces import Directly, Pieces, pieces_of
 from levelprox.problem import Problem
 from levelprox.refit import Fit, last_digits, lowest
@@ -84,6 +88,9 @@ class Search:
         its units.
     brief : bool
         Whether to leave out the start by continuation.
+    examine : bool
+        Whether to show anything of the set that is found; where not, and sets come from second-order models over all
+        features, the search ends once promising exchanges no longer lower ψ.
     """
 
     problem: Problem
@@ -96,10 +103,11 @@ class Search:
     pieces: Pieces = field(default_factory=Directly)
     data: LinearModel | ByClass | None = None
     brief: bool = False
+    examine: bool = True
 
     def __call__(self) -> Subset:
         self.pieces = pieces_of(self.journal, self.as_state, self.take)
-        self.begin(null_fit_in_time(self.problem, self._left()))
+        self.begin(self._null_fit())
         if not self.null.examined:
             return self._subset(self.swaps.best, 0, None, Status.INTERRUPTED if interrupted() else Status.TIME_LIMIT)
         examined, addition, status = 0, None, Status.SOLVED
@@ -111,12 +119,8 @@ class Search:
                 self.watch.improved(self.swaps.best.psi, 0)
             for _ in self.sets():
                 pass
-            if self.k > 0:
-                examined = self._examined()
-            addition = self.pieces.once(self.swaps.best_addition)
-            while self._takes_in(addition):
-                examined = self._examined()
-                addition = self.pieces.once(self.swaps.best_addition)
+            if self.examine or not self._is_found_by_models():
+                examined, addition = self._shown()
             self.swaps.best = self._to_the_last_digits(self.swaps.best)
         except TimeoutError as error:
             if error is self.watch.raised:
@@ -129,6 +133,19 @@ class Search:
         fit = self.swaps.best if status is Status.SOLVED else self.swaps.best_so_far()
         return self._subset(fit, examined, addition, status)
 
+    def _shown(self) -> tuple[int, Addition]:
+        """Return how many exchanges are shown not to lower ψ, and the best addition, after taking all that lower it."""
+        examined = self._examined() if self.k > 0 else 0
+        addition = self.pieces.once(self.swaps.best_addition)
+        while self._takes_in(addition):
+            examined = self._examined()
+            addition = self.pieces.once(self.swaps.best_addition)
+        return examined, addition
+
+    def _is_found_by_models(self) -> bool:
+        """Return whether sets come from second-order models over all features."""
+        return isinstance(self.objective, ReducedModel) or has_parabolas(self.problem)
+
     def _examined(self) -> int:
         """Return how many exchanges are shown not to lower ψ, after taking all that do."""
         self.watch.enter("proof")
@@ -137,6 +154,18 @@ class Search:
             examined = self.swaps.examined()
         self.swaps.finish()  # a lower ψ of the same set is not improved by these exchanges either
         return examined
+
+    def _null_fit(self) -> NullFit:
+        """Return the null fit, which searches of the same data for other k may know."""
+        if not has_parabolas(self.problem):
+            return null_fit_in_time(self.problem, self._left())
+        known = shared(self.problem)
+        if known.null is None:
+            null = null_fit_in_time(self.problem, self._left())
+            if not null.examined:
+                return null
+            known.null = null
+        return known.null
 
     def _takes_in(self, addition: Addition) -> bool:
         """Take in one more feature if there is room for it and it gains more than rounding. Return whether it is so."""
@@ -156,8 +185,10 @@ class Search:
         null = Fit(exempt, self.null.x[problem.coordinates(exempt)], self.null.psi, self._margins(exempt))
         tolerance = self.tol * self.null.scale
         tries = _FEW_TRIES if is_expensive(problem) else TRIES
-        self.swaps = Swaps(problem, null, self.null, tolerance, self._how(), self.prove, tries)
+        columns = shared(problem).columns if has_parabolas(problem) else None
+        self.swaps = Swaps(problem, null, self.null, tolerance, self._how(), self.prove, tries, columns)
         self.swaps.watch, self.swaps.pieces = self.watch, self.pieces
+        self.swaps.refits.brief = not self.examine and self._is_found_by_models()
         if null_fitted is None:
             with suppress(TimeoutError):  # the search itself says that there is no time
                 self._fit_exempt()
@@ -202,6 +233,9 @@ class Search:
         objective = self.objective
         if isinstance(objective, ReducedModel):  # what the Gram matrix finds is as good as what the others do
             yield once(lambda: self.swaps.fitted(objective.best_features(self.k, problem.exempt)))
+            return
+        if has_parabolas(problem):
+            yield once(lambda: best_by_parabolas(self.swaps, null, self.k))
             return
         convex = self.objective.convex_start
         if convex is not None:
@@ -400,6 +434,8 @@ class Search:
         objective = self.objective if self.data is None else self.data
 
         def figures() -> tuple[float, float]:
+            if not self.examine and fit.gap <= self.swaps.threshold(fit):
+                return fit.psi, 0.0
             psi = self.null.reported(objective, x, objective.value_and_gradient(x)[0])
             if isinstance(self.objective, ReducedModel):
                 return psi, _stationarity_over_data(self.objective, self.problem, inside, fit.features, self.null)

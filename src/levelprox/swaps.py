@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
+from levelprox.columns import Columns
 from levelprox.costs import Costs
 from levelprox.exchange import Exchange, condition, least_costs
 from levelprox.null_fit import NullFit
@@ -89,6 +90,8 @@ class Swaps:
         Whether to examine all exchanges whatever that takes.
     tries : int
         How many exchanges that do not lower ψ are tried at one fit.
+    columns : Columns, optional
+        Of the same features, where they are at hand.
 
     Attributes
     ----------
@@ -116,6 +119,7 @@ class Swaps:
         how: How,
         prove: bool = False,
         tries: int = TRIES,
+        columns: Columns | None = None,
     ) -> None:
         assert isinstance(problem.objective, Model)
         self.problem, self.objective, self.best, self.null = problem, problem.objective, start, null
@@ -124,7 +128,7 @@ class Swaps:
         self.pieces: Pieces = Directly()
         self.costs: Costs | None = None
         self.rough = start
-        self.refits = Refits(problem, how)
+        self.refits = Refits(problem, how, columns)
         self.n_grad = self.n_refits = 0
         self.least = problem.objective.infimum
         self.known: dict[bytes, float] = {}
@@ -621,7 +625,7 @@ class _Tries:
         if above and search.has_bounds():
             return None, True
         self.n_refits += 1
-        new = search.fitted_below(fit.psi, np.setdiff1d(larger.features, [dropped]), larger)
+        new = search.fitted_below(fit.psi, larger.features[larger.features != dropped], larger)
         if new is None:
             return None, True
         return (new, False) if search.lowers(new, fit) else (None, search.excludes(new, fit))
@@ -630,7 +634,8 @@ class _Tries:
         """Return the fit with feature j as well, and what leaving out each of its features costs at least."""
         if self.taken_in is None or self.taken_in[0] != j:
             search = self.search
-            larger = search.fitted(np.union1d(self.fit.features, [j]).astype(np.intp), self.fit)
+            place = int(np.searchsorted(self.fit.features, j))
+            larger = search.fitted(np.insert(self.fit.features, place, j), self.fit)
             self.n_refits += 1
             costs = np.zeros(larger.features.size)
             if search.has_bounds():

@@ -10,6 +10,8 @@ namespace {
 
 constexpr double DEPENDENT = 1e-10;  // of a diagonal of 1: what is left of a feature that others all but span
 constexpr double LOWER = 1e-11;      // of the loss: less is not an improvement
+constexpr double ROUNDING = 1e-13;   // of c'x of all features, the same
+constexpr std::int64_t ROUNDS = 10;  // exchanges for each feature, and ways out of a set: rounding may lead round in circles
 constexpr std::int64_t FEW = 5;      // features, of which the first one taken in may decide too much
 constexpr std::int64_t TOP = 16;     // features that are tried as one too many
 constexpr std::int64_t HELD = 8;     // steps for which a feature is held
@@ -32,6 +34,9 @@ GramSearch::GramSearch(std::int64_t d, const double *gram, const double *pull, d
         if (kept[j]) sweep(empty_, j);
     ahead_ = empty_;
 }
+
+// By how much the loss must fall to be lower.
+double GramSearch::least_gain(const Swept &at) const { return LOWER * std::max(loss(at), 0.0) + ROUNDING * square_; }
 
 // Takes feature j in, or leaves it out.
 void GramSearch::sweep(Swept &at, std::int64_t j) const {
@@ -65,7 +70,7 @@ GramSearch::Swept GramSearch::over(const std::vector<std::int64_t> &features) co
 std::int64_t GramSearch::best_addition(const Swept &at, std::int64_t without) const {
     const double *pull = &at.matrix[std::size_t(d_) * order_];
     std::int64_t best = -1;
-    double most = LOWER * loss(at);
+    double most = least_gain(at);
     for (std::int64_t j = 0; j < d_; ++j) {
         if (at.inside[j] || j == without || !(at.diagonal[j] > DEPENDENT)) continue;
         const double gain = pull[j] * pull[j] / at.diagonal[j];
@@ -120,7 +125,7 @@ std::pair<std::int64_t, std::int64_t> GramSearch::best_exchange(const Swept &at,
 }
 
 bool GramSearch::exchange(Swept &at, const std::uint8_t *held) const {
-    const auto [leaves, enters] = best_exchange(at, LOWER * loss(at), held);
+    const auto [leaves, enters] = best_exchange(at, least_gain(at), held);
     if (leaves < 0) return false;
     const double before = loss(at);
     sweep(at, leaves);
@@ -139,7 +144,7 @@ bool GramSearch::wander(Swept &at, Poll &poll) const {
     const std::int64_t held_out = std::min(HELD, others / 3), held_in = std::min(HELD, k / 3);
     std::vector<std::int64_t> until(std::size_t(d_), 0), lowest;
     std::vector<std::uint8_t> held(std::size_t(d_), 0);
-    double least = loss(at) * (1 - LOWER);
+    double least = loss(at) - least_gain(at);
     Swept here = at;
     for (std::int64_t step = 1, last = 0; step - last <= steps; ++step) {
         poll.check();
@@ -150,18 +155,18 @@ bool GramSearch::wander(Swept &at, Poll &poll) const {
         sweep(here, enters);
         until[leaves] = step + 1 + held_out;
         until[enters] = step + 1 + held_in;
-        if (here.count == k && loss(here) < least) least = loss(here) * (1 - LOWER), lowest = counted(here), last = step;
+        if (here.count == k && loss(here) < least) least = loss(here) - least_gain(here), lowest = counted(here), last = step;
     }
     if (lowest.empty()) return false;
     here = over(lowest);
     improve(here, poll);
-    if (!(loss(here) < loss(at) * (1 - LOWER))) return false;
+    if (!(loss(here) < loss(at) - least_gain(at))) return false;
     at = std::move(here);
     return true;
 }
 
 void GramSearch::improve(Swept &at, Poll &poll, const std::uint8_t *held) const {
-    while (exchange(at, held)) poll.check();
+    for (std::int64_t round = 0; round < ROUNDS * d_ && exchange(at, held); ++round) poll.check();
 }
 
 // By way of one feature less, each in turn, or one more, the most useful in turn: exchanges there, and back to as many. Then by way of
@@ -172,7 +177,7 @@ bool GramSearch::escape(Swept &at, Poll &poll) const {
         grow(other, k, -1);
         shrink(other, k);
         improve(other, poll);
-        if (!(loss(other) < loss(at) * (1 - LOWER))) return false;
+        if (!(loss(other) < loss(at) - least_gain(at))) return false;
         at = over(counted(other));
         return true;
     };
@@ -271,7 +276,7 @@ std::vector<std::int64_t> GramSearch::best(std::int64_t k, const std::vector<std
                 consider(std::move(other));
             }
         }
-        while (escape(best, poll) || wander(best, poll)) poll.check();
+        for (std::int64_t round = 0; round < ROUNDS * d_ && (escape(best, poll) || wander(best, poll)); ++round) poll.check();
     }
     std::vector<std::int64_t> features;
     for (std::int64_t j = 0; j < d_; ++j)

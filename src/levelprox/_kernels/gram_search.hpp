@@ -40,6 +40,7 @@ private:
     };
 
     double loss(const Swept &at) const { return at.matrix[std::size_t(d_) * order_ + d_]; }
+    double least_gain(const Swept &at) const;
     void sweep(Swept &at, std::int64_t j) const;
     Swept over(const std::vector<std::int64_t> &features) const;
     std::int64_t best_addition(const Swept &at, std::int64_t without) const;

@@ -32,7 +32,7 @@ from levelprox.estimators.fold_fits import fold_fits, score_quickly
 from levelprox.estimators.folds import check_classes_of_folds, left_out_words
 from levelprox.estimators.information import CRITERIA, check_likelihood, comparable, deviance, price
 from levelprox.estimators.ranking import Ranking
-from levelprox.estimators.scored import LABELS, Samples, Scored, Share, fit_all, score_fold
+from levelprox.estimators.scored import LABELS, KeptTasks, Samples, Scored, Share, fit_all, is_shared, score_fold
 from levelprox.estimators.task import Budget, Task, budgets_of, cost_budgets
 from levelprox.estimators.watching import counting
 from levelprox.identity import hashed, identity_without_level
@@ -207,12 +207,20 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         """Scores of each candidate on each fold; levels of a fold are solved together, one after another."""
         single = self._single().set_params(**self._by_index(samples.X.shape[1]))
         known = fold_fits(single, samples, splits, budgets, self.scoring) if budgets[0].ridge is None else None
-        together = budgets[0].features is None or known is not None
+        together = budgets[0].features is None
         groups = _of_one_ridge(budgets) if together else [[budget] for budget in budgets]
         jobs = [(group, fold) for group in groups for fold in range(len(splits))]
+        tasks = KeptTasks(is_shared(samples))
         work = (
             delayed(score_fold)(
-                share, single, samples, *splits[fold], group, scorer, _rows_of(score_params, splits[fold][1])
+                share,
+                single,
+                samples,
+                *splits[fold],
+                group,
+                scorer,
+                _rows_of(score_params, splits[fold][1]),
+                tasks.of(fold, group[0].ridge),
             )
             if known is None
             else delayed(score_quickly)(
@@ -222,7 +230,6 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         )
         found: dict[tuple[float, float | None, int], Scored] = {}
         tests = np.concatenate([np.append(test, train.size) for train, test in splits])
-        tests = tests if known is None else np.append(tests, -len(budgets))  # other pieces of work than one for each k
         outcomes = self._outcomes(work, len(jobs), "fold" if together else "fit", tests, journal)
         for outcome, (group, fold) in zip(outcomes, jobs, strict=False):  # fewer where a time limit ends them
             found.update({(*budget.key, fold): one for budget, one in zip(group, outcome, strict=False)})

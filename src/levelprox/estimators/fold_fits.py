@@ -1,7 +1,7 @@
 """The fits of all folds and all numbers of features with the squared loss, from one reading of the samples.
 
-Each fold has the triangle of its samples (`objectives/reduced.py`); those of the other folds, one below the other, are its
-training part. The sets for all k come from one search by its Gram matrix: each is what a fit at that k alone finds, without the
+Each fold has the triangle of its samples (`objectives/reduced.py`); those of the other folds, one below the other, are
+its training part. The sets come from searches by its Gram matrix: each is what a fit at that k alone finds, without the
 proof that no exchange improves it, which nobody asks for in a fold.
 """
 
@@ -10,13 +10,14 @@ from __future__ import annotations
 import copy
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 
+from levelprox import _kernels
 from levelprox.blas import one_blas_thread
 from levelprox.estimators.scored import Samples, Scored
 from levelprox.estimators.task import Budget, Task
@@ -49,17 +50,22 @@ class FoldFits:
     task: Task
     triangles: list[Matrix]
     kept: Rows
+    _searches: dict[int, _kernels.GramSearch] = field(default_factory=dict)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FoldFits, (self.task, self.triangles, self.kept)
 
     def coefficients(self, fold: int, budgets: list[Budget]) -> tuple[Matrix, Vector]:
         """Return coefficients, one row for each budget, and intercepts, in the units of X."""
         border, factor = self.task.border, self.triangles[fold]
         inner, intercept = centred(factor, border.fit_intercept)
         columns, target = inner[:, :-1], np.ascontiguousarray(inner[:, -1])
-        search = gram_search(columns, target, self.kept)
+        if fold not in self._searches:
+            self._searches[fold] = gram_search(columns, target, self.kept)
         coef, constant = np.zeros((len(budgets), columns.shape[1])), np.zeros(len(budgets))
         for i, budget in enumerate(budgets):
             assert budget.features is not None
-            features = np.array(search.best(budget.features), np.intp)
+            features = np.array(self._searches[fold].best(budget.features), np.intp)
             x = np.zeros(columns.shape[1])
             if features.size:
                 x[features] = np.linalg.lstsq(columns[:, features], target, rcond=None)[0]

@@ -7,7 +7,7 @@ import functools
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from levelprox.result import Status
 
 #: The score in place of the held-out loss where fits of classes diverge: labels do not depend on where a fit stops.
 LABELS = "accuracy"
+_FEW, _SMALL = 400, 2**22  # features, and entries of X
 _SHORTER = 2.0**-10  # a score that is the same so much nearer to 0 does not depend on the length of coefficients
 
 
@@ -86,6 +87,33 @@ class Scored:
     cut_short: bool = False
 
 
+class KeptTask:
+    """A model and its task, made once for all budgets of a fold; another process makes its own.
+
+    Attributes
+    ----------
+    made : (estimator, Task) or None
+    """
+
+    def __init__(self) -> None:
+        self.made: tuple[Any, Task] | None = None
+
+    def __reduce__(self) -> tuple[type[KeptTask], tuple[()]]:
+        return KeptTask, ()
+
+
+class KeptTasks:
+    """Those of all folds; none where `wanted` is false."""
+
+    def __init__(self, wanted: bool) -> None:
+        self.wanted = wanted
+        self.folds: dict[tuple[int, float | None], KeptTask] = {}
+
+    def of(self, fold: int, ridge: float | None) -> KeptTask | None:
+        """Return that of one fold and one ridge."""
+        return self.folds.setdefault((fold, ridge), KeptTask()) if self.wanted else None
+
+
 @dataclass(frozen=True)
 class Share:
     """What a piece of work may take of the time that is left, also in another process.
@@ -116,13 +144,14 @@ def score_fold(
     budgets: list[Budget],
     scorer: Any,
     score_params: dict[str, Any],
+    kept: KeptTask | None = None,
 ) -> list[Scored]:
     """Fit the training part under each of the budgets, and score the fits on the test part; none without time."""
     scored: list[Scored] = []
     if share.seconds <= 0:
         return scored
     judged = samples.part(test)
-    for model, seconds, diverging in fitted_under(share, single, samples, train, budgets):
+    for model, seconds, diverging in fitted_under(share, single, samples, train, budgets, kept):
         classifies, by_label, by_length = is_classifier(model), math.nan, False
         known = np.isin(judged.y, model.classes_) if classifies else np.ones(judged.y.size, np.bool_)
         if scorer is not None:
@@ -138,7 +167,7 @@ def score_fold(
         else:
             part = judged if np.all(known) else judged.part(np.flatnonzero(known))
             score = -model._mean_loss(part.X, part.y, part.weight, **part.more)
-            by_label, by_length = model.score(part.X, part.y, part.weight) if classifies else math.nan, diverging
+            by_label, by_length = _accuracy(model, part) if classifies else math.nan, diverging
         scored.append(
             Scored(
                 score,
@@ -153,6 +182,11 @@ def score_fold(
             )
         )
     return scored
+
+
+def _accuracy(model: Any, samples: Samples) -> float:
+    """Return what `score` of a classifier does, without its checks of samples that were checked before."""
+    return float(np.average(model.predict(samples.X) == samples.y, weights=samples.weight))
 
 
 def _shortened(model: Any) -> Any:
@@ -189,7 +223,12 @@ def fit_all(share: Share, single: Any, samples: Samples, budgets: list[Budget]) 
 
 
 def fitted_under(
-    share: Share, single: Any, samples: Samples, rows: NDArray[np.intp] | None, budgets: list[Budget]
+    share: Share,
+    single: Any,
+    samples: Samples,
+    rows: NDArray[np.intp] | None,
+    budgets: list[Budget],
+    kept: KeptTask | None = None,
 ) -> Iterator[tuple[Any, float, bool]]:
     """Single models under each of the budgets, all by levels or all by features.
 
@@ -204,12 +243,20 @@ def fitted_under(
     rows : ndarray of int, optional
         Those to be fitted; by default all.
     budgets : list of Budget
+    kept : KeptTask, optional
+        Where the model and its task are kept for other budgets.
     """
-    began, model = time.monotonic(), clone(single)
+    began = time.monotonic()
     with limited(share.seconds):
-        samples = samples if rows is None else samples.part(rows)
-        model.n_features_in_ = samples.X.shape[1]
-        task: Task = model._task(samples.X, samples.y, samples.weight, budgets[0], **samples.more)
+        if kept is not None and kept.made is not None:
+            model, task = kept.made
+        else:
+            model = clone(single)
+            samples = samples if rows is None else samples.part(rows)
+            model.n_features_in_ = samples.X.shape[1]
+            task = replace(model._task(samples.X, samples.y, samples.weight, budgets[0], **samples.more), examine=False)
+            if kept is not None:
+                kept.made = model, task
         with quiet():
             solutions = task.each(budgets)
     each = (time.monotonic() - began) / len(budgets)
@@ -242,6 +289,12 @@ def diverges(task: Task, budget: Budget, solution: Solution) -> bool:
         problem = Problem(objective, task.constraint, budget.value, task.feature_weight, task.positive)
         x = np.where(problem.free(x), x, 0.0)
     return bool(np.any(x)) and objective.is_separated(x)
+
+
+def is_shared(samples: Samples) -> bool:
+    """Return whether training parts of all folds may be kept: X is small, and fits for different k share much."""
+    n, d = samples.X.shape
+    return bool(d <= _FEW and n * d <= _SMALL)
 
 
 def more_of(**given: ArrayLike | None) -> dict[str, NDArray[Any]]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from levelprox.budget import best_subset
+from levelprox.budget import best_subset, unexamined_subset
 from levelprox.certificate import Certificate, certify
 from levelprox.constraints import MCP, SCAD, Constraint
 from levelprox.costs import checked_budget
@@ -201,6 +201,8 @@ class Task:
         Whether columns are standardised.
     feature_cost : ndarray of shape (d,), optional
         What features cost, for budgets of costs.
+    examine : bool
+        Whether anybody asks what is shown of a set of features.
     """
 
     objective: Model | Asked
@@ -219,6 +221,7 @@ class Task:
     automatic_ridge: float = 0.0
     standardized: bool = True
     feature_cost: Vector | None = None
+    examine: bool = True
 
     def fit(self, budget: Budget, previous: Vector | None = None) -> Solution:
         """The fit under a budget; `previous` is x of an earlier one to begin with."""
@@ -357,20 +360,27 @@ class Task:
 
     def _at_most(self, k: int, cost: float | None, previous: Vector | None) -> Solution:
         observer = self.observer
-        found = best_subset(
-            self.objective,
-            k,
-            feature_cost=None if cost is None else self.feature_cost,
-            budget=cost,
-            keep=self.keep,
-            nonnegative=self.positive,
-            tol=SUBSET_TOLERANCE * self.tol,
-            max_iter=self.max_iter,
-            time_limit=self.time_limit,
-            start=None if previous is None else self.features(previous),
-            callback=None if observer is None else lambda record: observer(record, None),
-            checkpoint=self.checkpoint,
-            resume=self.resume,
+        asked: dict[str, Any] = {
+            "keep": self.keep,
+            "nonnegative": self.positive,
+            "tol": SUBSET_TOLERANCE * self.tol,
+            "max_iter": self.max_iter,
+            "time_limit": self.time_limit,
+        }
+        found = (
+            best_subset(
+                self.objective,
+                k,
+                feature_cost=None if cost is None else self.feature_cost,
+                budget=cost,
+                **asked,
+                start=None if previous is None else self.features(previous),
+                callback=None if observer is None else lambda record: observer(record, None),
+                checkpoint=self.checkpoint,
+                resume=self.resume,
+            )
+            if self.examine or cost is not None
+            else unexamined_subset(self.objective, k, **asked)
         )
         certificate, message = found.certificate, found.message
         try:

@@ -4,13 +4,14 @@ With [1, A, b] = QR, rows weighted by √(s_i / Σ s),
 
     Σ_i s_i (⟨a_i, x⟩ + x_0 − b_i)² / Σ s  =  ‖R (x_0, x, −1)‖²,
 
-so the triangle R answers whatever the samples do. Its first row is the intercept's: without it columns are centred. R'R is the
-Gram matrix of the data, and R has twice its digits. It is put together from the triangles of blocks of rows, as those of the
-folds of a cross-validation: the samples are read once.
+so the triangle R answers whatever the samples do. Its first row is the intercept's: without it columns are centred.
+R'R is the Gram matrix of the data, and R has twice its digits. It is put together from the triangles of blocks of rows,
+as those of the folds of a cross-validation: the samples are read once.
 
-**Rounding.** R is that of columns which differ from those of the data by some ulps of their lengths. What that changes in ψ, relative to it,
-is at most a few times ε κ ‖b‖/‖r‖, with the condition number κ of the columns in units of their lengths, and r what all features together leave of b. Where κ‖b‖/‖r‖ is
-large, or where a mean has cost digits of a column, there is no reduction, and the data are asked themselves.
+**Rounding.** R is that of columns which differ from those of the data by some ulps of their lengths. What that changes
+in ψ, relative to it, is at most a few times ε κ ‖b‖/‖r‖, with the condition number κ of the columns in units of their
+lengths, and r what all features together leave of b. Where κ‖b‖/‖r‖ is large, or where a mean has cost digits of a
+column, there is no reduction, and the data are asked themselves.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class ReducedModel(LinearModel):
         if self._search is None or self._search[0] != kept.tobytes():
             design = self.design
             assert isinstance(design, DenseDesign)
-            self._search = kept.tobytes(), gram_search(design.array, self.target, kept)
+            self._search = kept.tobytes(), gram_search(np.asarray(design.array, np.float64), self.target, kept)
         return np.array(self._search[1].best(k), np.intp)
 
     def unstandardised(self, x: Vector) -> Vector:
@@ -102,7 +103,7 @@ def reduced(data: LinearModel, standard: LinearModel) -> ReducedModel | None:
 
 
 def is_reducible(objective: LinearModel, n: int | None = None) -> bool:
-    """Return whether ψ is a squared loss of many dense samples of few features; or of n of them, where that is given."""
+    """Return whether ψ is a squared loss of many dense samples of few features; n is how many, where it is given."""
     d = objective.design.shape[1]
     n = objective.design.shape[0] if n is None else n
     few = d <= _MOST and n >= _SAMPLES * (d + 2)
@@ -166,12 +167,16 @@ def triangle(parts: Iterator[Matrix]) -> Matrix:
     found: list[Matrix] = []
     held = 0
     for part in parts:
-        found.append(part if part.shape[0] <= part.shape[1] else np.linalg.qr(part, mode="r"))
+        found.append(part if part.shape[0] <= part.shape[1] else _factor(part))
         held += found[-1].shape[0]
         if held >= max(_ROWS, 4 * part.shape[1]):
-            found, held = [np.linalg.qr(np.vstack(found), mode="r")], part.shape[1]
+            found, held = [_factor(np.vstack(found))], part.shape[1]
     whole = np.vstack(found)
-    return np.asarray(np.linalg.qr(whole, mode="r") if len(found) > 1 or whole.shape[0] > whole.shape[1] else whole)
+    return _factor(whole) if len(found) > 1 or whole.shape[0] > whole.shape[1] else whole
+
+
+def _factor(rows: Matrix) -> Matrix:
+    return np.asarray(np.linalg.qr(rows, mode="r"), np.float64)
 
 
 def centred(factor: Matrix, intercept: bool) -> tuple[Matrix, Vector | None]:
@@ -189,7 +194,7 @@ def is_trusted(factor: Matrix, intercept: bool) -> bool:
     if not (np.all(np.isfinite(whole)) and np.all(whole <= _FAR * size)):  # columns of zeros are fine
         return False
     used = np.flatnonzero(size[:-1])
-    if inner.shape[0] < inner.shape[1] or not used.size or not inner[-1, -1] != 0:
+    if inner.shape[0] < inner.shape[1] or not used.size or inner[-1, -1] == 0:
         return False
     unit = inner[:, used] / size[used]
     values = np.linalg.eigvalsh(unit.T @ unit)

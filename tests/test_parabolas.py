@@ -1,0 +1,97 @@
+"""Sets of features from second-order models: as good as those of the search without them, and found without hanging."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from levelprox import LinearModel, SparseClassifier, SparseClassifierCV, _kernels, best_subset, search
+from levelprox.constraints import MCP
+from levelprox.parabolas import has_parabolas, shared
+from levelprox.problem import Problem
+
+
+def model(loss, n=100, d=10, seed=0, **options):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) + 0.5 * rng.standard_normal((n, 1))
+    z = X[:, :3] @ np.array([1.0, -1.0, 0.7])
+    y = {
+        "logistic": lambda: np.where(rng.random(n) < 1 / (1 + np.exp(-z)), 1.0, -1.0),
+        "poisson": lambda: rng.poisson(np.exp(z)).astype(np.float64),
+        "gamma": lambda: rng.gamma(2.0, np.exp(z) / 2) + 1e-6,
+    }[loss]()
+    return LinearModel(X, y, loss, fit_intercept=True, **options)
+
+
+def problem_of(objective):
+    return Problem(objective, MCP.from_threshold(1.0), 3.5)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "poisson", "gamma"])
+@pytest.mark.parametrize("k", [1, 3, 6])
+def test_no_answer_is_worse_than_without_models(loss, k, monkeypatch):
+    for seed in range(2):
+        objective = model(loss, seed=seed)
+        assert has_parabolas(problem_of(objective))
+        new = best_subset(objective, k)
+        monkeypatch.setattr(search, "has_parabolas", lambda problem: False)
+        old = best_subset(objective, k)
+        monkeypatch.undo()
+        assert new.psi <= old.psi + 1e-9 * abs(old.psi) and new.exchanges.proved and new.status is old.status
+
+
+def test_models_are_for_convex_losses_with_many_samples_and_no_signs():
+    objective = model("logistic")
+    assert has_parabolas(problem_of(objective))
+    assert not has_parabolas(problem_of(model("logistic", n=30)))
+    assert not has_parabolas(problem_of(LinearModel(objective.design, objective.target, "sigmoid")))
+    assert not has_parabolas(problem_of(LinearModel(objective.design, objective.target, "squared")))
+    signed = Problem(objective, MCP.from_threshold(1.0), 3.5, None, True)
+    assert not has_parabolas(signed)
+
+
+def test_the_answer_at_k_does_not_depend_on_what_earlier_searches_left():
+    first, second = model("logistic"), model("logistic")
+    for k in (1, 2, 5):
+        best_subset(first, k)
+    assert shared(problem_of(first)).models is not None
+    for k in (3, 4):
+        one, other = best_subset(first, k), best_subset(second, k)
+        assert one.x.tobytes() == other.x.tobytes() and one.exchanges == other.exchanges
+
+
+def test_separable_data_end(recwarn):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 8))
+    y = (X[:, 0] + X[:, 1] > 0).astype(int)
+    chosen = SparseClassifierCV(n_features=[1, 2, 4], cv=3).fit(X, y)
+    assert chosen.scoring_ == "accuracy" and chosen.best_params_["n_features"] >= 2
+    assert SparseClassifier(n_features=1).fit(X, y).status_.success
+
+
+@pytest.mark.parametrize("square", [1.0, 1 - 1e-12, 1 - 1e-6])
+def test_a_search_ends_where_nothing_is_left_or_rounding_makes_it_less(square):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((30, 12))
+    A /= np.linalg.norm(A, axis=0)
+    gram, x = np.ascontiguousarray(A.T @ A), np.r_[1.0, -1.0, np.zeros(10)]
+    pull = gram @ x
+    found = _kernels.GramSearch(gram, pull, square * float(pull @ x), np.zeros(12, np.uint8))
+    for k in (0, 1, 2, 3, 12):
+        assert {0, 1} <= set(found.best(k)) or k < 2
+
+
+def test_near_equal_columns_end_and_kept_ones_stay():
+    rng = np.random.default_rng(1)
+    A = rng.standard_normal((40, 6))
+    A = np.column_stack([A, A + 1e-7 * rng.standard_normal((40, 6)), A])
+    A /= np.linalg.norm(A, axis=0)
+    b = A[:, :3].sum(axis=1)
+    kept = np.zeros(18, np.uint8)
+    kept[5] = 1
+    found = _kernels.GramSearch(np.ascontiguousarray(A.T @ A), A.T @ b, float(b @ b), kept)
+    for k in (1, 3, 6, 18):
+        features = found.best(k)
+        assert 5 in features and features == sorted(features) and len(features) <= k + 1
+    with pytest.raises(ValueError, match="out of range"):
+        found.best(2, [18])
