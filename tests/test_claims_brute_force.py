@@ -79,6 +79,9 @@ def test_claims_hold_by_brute_force(loss, part):
         (619868, None, None),
         (385839, None, None),  # bounds did not count the rounding of columns that are centred
         (381210, None, None),  # a gain below the rounding of an exact fit refuted a model
+        # Fits by these refits that are not proved, or rounding of their coefficients, said that gains are too high.
+        *((seed, None, None) for seed in (500486, 513105, 366896)),
+        (400145, "quantile", "signs"),
         # Steps with a ridge came to a standstill.
         *((seed, None, None) for seed in (358998, 311862, 506104)),
         # Samples of weight 0 limited Newton steps; rounding of means was not counted for several classes.

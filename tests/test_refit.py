@@ -13,7 +13,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelprox import LinearModel, Problem, _kernels, columns
+from levelprox import LinearModel, Problem, _kernels, best_subset, columns
 from levelprox.constraints import MCP
 from levelprox.losses import Gamma, Logistic, Poisson
 from levelprox.null_fit import null_fit
@@ -176,6 +176,13 @@ def test_samples_without_weight_do_not_hold_back_a_fit(loss):
     beside = LinearModel(np.vstack([X, unseen]), np.append(target, target[:3]), loss, weight, fit_intercept=True)
     least, fit = (one(np.arange(3), nothing) for one, nothing in map(refits_of, (without, beside)))
     assert fit.gap <= 1e-9 and abs(fit.psi - least.psi) <= 1e-7
+
+
+def test_last_digits_are_no_step_into_a_tail():
+    """A sample that a kept feature alone fits has no curvature left; its coefficient became 6e220."""
+    problem = case(366896)
+    found = best_subset(objective_of(problem), problem.k, keep=list(problem.keep))
+    assert np.max(np.abs(found.x)) <= 1e5
 
 
 @pytest.mark.parametrize("times", [2, 20, 150])

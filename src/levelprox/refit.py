@@ -614,7 +614,7 @@ def last_digits(objective: Model, x: Vector) -> dict[str, Any]:
     ridge = np.diag(_RIDGE * np.diagonal(hessian))
     for _ in range(_LAST_STEPS):
         step = _newton_step(objective, hessian, gradient, ridge)
-        if step is None:
+        if step is None or _goes_far(objective, step):
             break
         new, following, bend = objective.evaluated(z, step, True)
         value = objective.value_of(new)
@@ -650,6 +650,15 @@ def by_class(hessian: Matrix, width: int) -> Matrix:
     """Return the part of H that belongs to each class, of shape (width, m, m): where it is 0 between classes."""
     m, classes = hessian.shape[0] // width, np.arange(width)
     return np.asarray(hessian.reshape(m, width, m, width)[:, classes, :, classes])
+
+
+def _goes_far(objective: Model, step: Vector) -> bool:
+    """Whether a step is no matter of digits: curvature is gone, as of a sample that one feature alone fits."""
+    if not _bends(objective):
+        return False
+    weight = cast("LinearModel | ByClass", objective).sample_weight
+    along = objective.moved(step) if weight is None else objective.moved(step)[weight > 0]
+    return not objective.concordance * float(np.max(np.abs(along), initial=0.0)) <= 1
 
 
 def _bends(objective: Model) -> bool:
