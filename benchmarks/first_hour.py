@@ -1,11 +1,12 @@
 """Default estimators on twelve data sets, beside LogisticRegressionCV, LassoCV, abess and skglm.
 
-    python -m benchmarks.first_hour [--quick] [--sets a,b] [--models a,b] [--load N] [--limit S]
-                                    [--out results/first_hour.json] [--resume] [--report]
+    python -m benchmarks.first_hour [--quick] [--sets a,b] [--models a,b] [--threads 1,default]
+                                    [--load N] [--limit S] [--out results/first_hour.json] [--resume]
+                                    [--report]
 
-Data sets and models are in `benchmarks/first_hour_models.py`. One split, 70 to 30, is the same for all models. Every fit
-has a process of its own: a small fit first, so that nothing is imported or compiled while the clock runs, then the fit,
-with wall and processor time. levelprox runs with one thread and with threads by default, the others with one.
+Data sets and models are in `benchmarks/first_hour_models.py`. One split, 70 to 30, is the same for all models. Every
+fit has a process of its own: a small fit first, so that nothing is imported or compiled while the clock runs, then the
+fit, with wall and processor time. levelprox runs with one thread and with threads by default, the others with one.
 
 Scores are of held-out samples: log loss, R², or the share of the Poisson deviance that is explained. The standard error
 is that of the mean loss over these samples. No warning is suppressed: those of the fit and of the predictions are kept
@@ -90,7 +91,8 @@ def _fitted(one: Data, name: str) -> Row:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the small fit alone
         few, few_y = small(one.task, scipy.sparse.issparse(X))
-        losses(one.task, make(one.task, few, few_y).fit(few, few_y), few, few_y)
+        warm = MODELS[OURS if name == OURS_CV else name].make  # the twin runs the same code, once for each fold
+        losses(one.task, warm(one.task, few, few_y).fit(few, few_y), few, few_y)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = make(one.task, X, y)
@@ -186,7 +188,7 @@ def measure(given: argparse.Namespace, kept: list[Row]) -> Iterator[Row]:
             (name, threads)
             for name in given.models
             if SETS[set_name][0] in MODELS[name].tasks
-            for threads in ((ONE, DEFAULT) if name in (OURS, OURS_CV) and not given.quick else (ONE,))
+            for threads in (given.threads if name in (OURS, OURS_CV) else (ONE,))
             if (set_name, name, threads, given.load) not in there
         ]
         if not fits:
@@ -285,7 +287,8 @@ def verdicts(rows: list[Row], calls: Row | None = None) -> list[Row]:
     """Each goal, what was found, and every case that misses it; `met` is None where nothing was measured."""
     ours = [row for row in rows if row["model"] in (OURS, OURS_CV)]
     unsolved = [
-        f"{_label(row)}: {row['status'] if row['status'] != 'ok' else row['solved']}, {row.get('message') or row['note']}"
+        f"{_label(row)}: {row['solved'] if row['status'] == 'ok' else row['status']}, "
+        f"{row.get('message') or row.get('note', '')}"
         for row in ours
         if row.get("solved") != "solved"
     ]
@@ -418,6 +421,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help=f"{', '.join(QUICK)}; one thread")
     parser.add_argument("--sets", type=_names(SETS), help=f"of {', '.join(SETS)}")
     parser.add_argument("--models", type=_names(MODELS), default=list(MODELS), help=f"of {', '.join(MODELS)}")
+    parser.add_argument("--threads", type=_names((ONE, DEFAULT)), help="of levelprox: 1,default (1 with --quick)")
     parser.add_argument("--load", type=int, default=0, help="busy processes beside the fits")
     parser.add_argument("--limit", type=float, default=300.0, help="wall seconds for each process (300)")
     parser.add_argument("--out", type=Path, default=Path("results/first_hour.json"))
@@ -436,6 +440,7 @@ def main(arguments: list[str] | None = None) -> None:
         fit(Path(place), name, Path(answer))
         return
     given.sets = given.sets or list(QUICK if given.quick else SETS)
+    given.threads = given.threads or ([ONE] if given.quick else [ONE, DEFAULT])
     whole: Row = {"machine": _machine(given), "rows": [], "first_use": None, "verdicts": []}
     if (given.resume or given.report) and given.out.exists():
         whole = json.loads(given.out.read_text(encoding="utf-8"))

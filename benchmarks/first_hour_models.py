@@ -5,7 +5,8 @@ scikit-learn does not bring come from `load_data.py` in the folder that LEVELPRO
 of the same shape take their place, and `Data.source` says so.
 
 Models have the settings of a new user: levelprox by default, abess with five folds, and scikit-learn and skglm on
-standardised columns with five folds. scikit-learn's saga may do 1,000 passes, since it ends early at the default of 100.
+standardised columns with five folds. scikit-learn's solvers may take 1,000 steps: 100, the default, are too few for
+saga.
 """
 
 from __future__ import annotations

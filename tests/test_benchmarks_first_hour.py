@@ -93,7 +93,9 @@ def test_statuses_and_warnings_of_all_default_fits_count():
     ]
     assert judged(rows, "default fits are solved")["found"] == "2 of 4"
     warned = judged(rows, "default fits without a warning")
-    assert warned["found"] == "3 of 4" and warned["missed"] == ["a, levelprox, threads default: 2 × UserWarning: beware"]
+    assert warned["found"] == "3 of 4" and warned["missed"] == [
+        "a, levelprox, threads default: 2 × UserWarning: beware"
+    ]
     text = report({"machine": {"cores": 1, "busy_processes": 0, "versions": {}}, "rows": rows, "verdicts": [warned]})
     assert "abess CV, threads 1: 2 × UserWarning" in text and "error: fell over" in text and "missed" in text
 
@@ -148,10 +150,11 @@ def test_a_data_set_knows_its_classes():
     assert np.bincount(one.split()[2]).tolist() == [7, 7]
 
 
+@pytest.mark.timeout(900)  # seven processes, a minute of processor time in all
 def test_a_quick_run_from_end_to_end(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("LEVELPROX_DATA", raising=False)
     path = tmp_path / "first_hour.json"
-    run = ["--quick", "--models", f"{OURS},{OURS_CV},LassoCV", "--out", str(path), "--limit", "100", "--no-first-use"]
+    run = ["--quick", "--models", f"{OURS},{OURS_CV},LassoCV", "--out", str(path), "--limit", "400", "--no-first-use"]
     main([*run, "--load", "1"])
     text = capsys.readouterr().out
     whole = json.loads(path.read_text())
@@ -162,7 +165,12 @@ def test_a_quick_run_from_end_to_end(tmp_path, monkeypatch, capsys):
     assert all(one["status"] == "ok" for one in rows), text
     assert all(one["solved"] == "solved" and not one["warnings"] for one in rows if one["model"] != "LassoCV"), text
     assert all(one["cpu_seconds"] > 0 and one["standard_error"] > 0 for one in rows)
-    for words in ("breast_cancer: binary, 569 x 30, scikit-learn", "default fits are solved", "6 of 6", "1 busy processes"):
+    for words in (
+        "breast_cancer: binary, 569 x 30, scikit-learn",
+        "default fits are solved",
+        "6 of 6",
+        "1 busy processes",
+    ):
         assert words in text
     main([*run, "--load", "1", "--resume"])  # everything is there
     assert json.loads(path.read_text())["rows"] == rows
