@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Packages are not compiled to bytecode when they are installed, but when they are first imported, and then kept.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test suite lint test-all test-rest test-long test-faults test-page test-asan fuzz bench bench-quick bench-kernels experiments reproduce coverage install clean
+.PHONY: demo test suite lint test-all test-rest test-long test-faults test-page test-asan fuzz bench bench-quick bench-first-hour bench-kernels experiments reproduce coverage install clean
 .DEFAULT_GOAL := test
 # Several test processes share the cores: threads of scikit-learn and torch that wait must not spin.
 test suite test-all test-rest test-long test-faults test-page coverage: export OMP_WAIT_POLICY = passive
@@ -66,6 +66,10 @@ bench: $(VENV)/.built $(VENV)/.tools $(BENCH)/.built
 # The same on small data, under five minutes.
 bench-quick: $(VENV)/.built $(VENV)/.tools $(BENCH)/.built
 	$(BENCH)/bin/python -m benchmarks --quick --out results/bench-quick
+
+# Default estimators on twelve data sets, beside other programs' defaults: results/first_hour.json.
+bench-first-hour: $(VENV)/.built $(VENV)/.tools $(BENCH)/.built
+	$(BENCH)/bin/python -m benchmarks.first_hour --resume
 
 # The path file makes everything in .venv visible, levelprox and its kernels included.
 $(BENCH)/.built: pyproject.toml | $(VENV)/.built
