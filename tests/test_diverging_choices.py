@@ -65,7 +65,7 @@ def separates(X: np.ndarray, y: np.ndarray) -> bool:
 def test_a_diverging_fold_does_not_decide_whichever_it_is(fold):
     X, y = overlapping(2 * fold)  # held out in this fold: the others are separable, and it is far on the wrong side
     assert [separates(X[train], y[train]) for train, _ in folds()] == [f == fold for f in range(3)]
-    model = SparseClassifierCV(n_features=[0, 1], cv=folds())
+    model = SparseClassifierCV(ridge=0, n_features=[0, 1], cv=folds())
     (text,) = of_folds(caught(model, X, y))
     assert model.best_params_ == {"n_features": 1} and model.score(X, y) == (N - 1) / N
     assert model.cv_results_["n_diverging"].tolist() == model.cv_results_["n_unsolved"].tolist() == [0, 1]
@@ -76,7 +76,7 @@ def test_a_diverging_fold_does_not_decide_whichever_it_is(fold):
         for row, k in enumerate([0, 1]):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                single = SparseClassifier(n_features=k).fit(X[train], y[train])
+                single = SparseClassifier(ridge=0, n_features=k).fit(X[train], y[train])
             assert (single.status_ is Status.DIVERGING) == (k == 1 and i == fold)
             assert model.cv_results_[f"split{i}_test_score"][row] == single.score(X[test], y[test])
     assert model.best_score_ == model.cv_results_["mean_test_score"][1]
@@ -84,7 +84,7 @@ def test_a_diverging_fold_does_not_decide_whichever_it_is(fold):
 
 def test_without_a_diverging_fold_the_loss_decides_and_nothing_is_said():
     X, y = overlapping(0, 3, 6, 9, 16, 19)
-    model = SparseClassifierCV(n_features=[0, 1, 2], cv=folds())
+    model = SparseClassifierCV(ridge=0, n_features=[0, 1, 2], cv=folds())
     assert caught(model, X, y) == []
     assert model.scoring_ is None and not np.any(model.cv_results_["n_diverging"])
     assert np.all(model.cv_results_["mean_test_score"] < 0) and "accuracy" not in model.message_
@@ -93,7 +93,7 @@ def test_without_a_diverging_fold_the_loss_decides_and_nothing_is_said():
 def test_weights_count_in_the_accuracy():
     X, y = overlapping(0)
     weight = np.random.default_rng(0).uniform(0.2, 3, N)
-    model = SparseClassifierCV(n_features=[1], cv=folds())
+    model = SparseClassifierCV(ridge=0, n_features=[1], cv=folds())
     caught(model, X, y, sample_weight=weight)
     _, test = folds()[0]
     right = y[test] == (X[test, 0] > 0)
@@ -107,7 +107,7 @@ def scored(score: float, by_label: float, diverging: bool) -> Scored:
 def test_where_a_diverging_fit_stops_does_not_matter():
     """Any loss of diverging fits, infinite too, gives the same choice; without them the loss decides."""
     rng = np.random.default_rng(1)
-    model = SparseClassifierCV()
+    model = SparseClassifierCV(ridge=0)
     for _ in range(100):
         m, n = rng.integers(2, 6), rng.integers(2, 6)
         diverging = rng.random((m, n)) < 0.3 * (rng.random() < 0.7)
@@ -144,7 +144,7 @@ def gene_like(seed: int, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
 def test_one_strong_gene_is_found(seed, scoring):
     n, d, grid = (40, 300, None) if LONG else (20, 40, [0, 1])
     X, y = gene_like(seed, n, d)
-    model = SparseClassifierCV(n_features=grid, scoring=scoring, cv=4)
+    model = SparseClassifierCV(ridge=0, n_features=grid, scoring=scoring, cv=4)
     caught(model, X, y)
     assert model.best_params_["n_features"] >= 1
     X, y = gene_like(seed + 1000, 400, d)
@@ -158,7 +158,7 @@ def test_criteria_leave_out_fits_without_a_minimiser(criterion, flipped):
     X, y = overlapping(*flipped)
     X[:, 1] *= 0.01
     X[0, 1] = -1.0  # which only sample 0 needs, of class 0
-    model = SparseClassifierCV(n_features=[0, 1, 2, 3], criterion=criterion)
+    model = SparseClassifierCV(ridge=0, n_features=[0, 1, 2, 3], criterion=criterion)
     seen = caught(model, X, y)
     results = model.cv_results_
     assert model.best_params_ == {"n_features": 1}
@@ -177,10 +177,10 @@ def test_criteria_leave_out_fits_without_a_minimiser(criterion, flipped):
 
 def test_levels_diverge_under_a_cap_and_not_under_the_l1_norm():
     X, y = overlapping()
-    capped = SparseClassifierCV(level=[0.05, 1.5], cv=folds())
+    capped = SparseClassifierCV(ridge=0, level=[0.05, 1.5], cv=folds())
     assert any("with level 1.5 the loss" in text for text in of_folds(caught(capped, X, y)))
     assert capped.cv_results_["n_diverging"].tolist() == [0, 3] and capped.scoring_ == "accuracy"
-    bounded = SparseClassifierCV(level=[0.5, 1.5], constraint="l1", cv=folds())
+    bounded = SparseClassifierCV(ridge=0, level=[0.5, 1.5], constraint="l1", cv=folds())
     assert of_folds(caught(bounded, X, y)) == []
     assert not np.any(bounded.cv_results_["n_diverging"]) and bounded.scoring_ is None
 
@@ -188,7 +188,7 @@ def test_levels_diverge_under_a_cap_and_not_under_the_l1_norm():
 @pytest.mark.parametrize("loss", ["sigmoid", "squared_hinge", "hinge"])
 def test_losses_that_cannot_grow_without_bound_keep_their_score(loss):
     X, y = overlapping(0)
-    model = SparseClassifierCV(loss, n_features=[0, 1], cv=folds())
+    model = SparseClassifierCV(loss, ridge=0, n_features=[0, 1], cv=folds())
     assert of_folds(caught(model, X, y)) == []
     assert model.scoring_ is None and not np.any(model.cv_results_["n_diverging"])
     assert model.best_params_ == {"n_features": 1} or loss != "sigmoid"
@@ -201,7 +201,7 @@ def test_several_classes(multi_class):
     X = rng.standard_normal((N, 2))
     X[:, 0] += 10 * (y == "b")
     X[:, 1] += 10 * (y == "c")
-    model = SparseClassifierCV(n_features=[0, 2], cv=StratifiedKFold(2), multi_class=multi_class)
+    model = SparseClassifierCV(ridge=0, n_features=[0, 2], cv=StratifiedKFold(2), multi_class=multi_class)
     (text,) = of_folds(caught(model, X, y))
     assert "scored by accuracy" in text and model.best_params_ == {"n_features": 2}
     assert model.cv_results_["mean_test_score"][1] > 0.9
@@ -213,7 +213,7 @@ OWN = make_scorer(log_loss, response_method="predict_proba", greater_is_better=F
 @pytest.mark.parametrize("scoring", ["accuracy", "roc_auc", "neg_log_loss", OWN], ids=str)
 def test_a_score_of_labels_needs_no_warning_and_one_of_probabilities_does(scoring):
     X, y = overlapping(0)
-    model = SparseClassifierCV(n_features=[0, 1], cv=folds(), scoring=scoring)
+    model = SparseClassifierCV(ridge=0, n_features=[0, 1], cv=folds(), scoring=scoring)
     seen = of_folds(caught(model, X, y))
     assert model.scoring_ is scoring and model.cv_results_["n_diverging"].tolist() == [0, 1]
     if scoring in ("accuracy", "roc_auc"):
@@ -313,7 +313,7 @@ def test_the_accuracy_of_data_elsewhere(elsewhere, classes, softmax):
 
 def test_diverging_folds_of_data_elsewhere(elsewhere):
     X, y = overlapping(0, d=2)
-    model = SparseClassifierCV(n_features=[0, 1], cv=2)
+    model = SparseClassifierCV(ridge=0, n_features=[0, 1], cv=2)
     (text,) = of_folds(caught(model, elsewhere(X), y))
     assert "scored by accuracy" in text and model.best_params_ == {"n_features": 1}
     assert model.cv_results_["n_diverging"].tolist() == [0, 1] and model.scoring_ == "accuracy"
@@ -323,14 +323,14 @@ def test_diverging_folds_of_data_elsewhere(elsewhere):
 def test_criteria_of_data_elsewhere_leave_out_fits_without_a_minimiser(elsewhere):
     X, y = overlapping(0, d=2)
     X[:, 1] = np.where(np.arange(N) == 0, -1.0, 0.0)  # which only sample 0 needs, of class 0
-    model = SparseClassifierCV(n_features=[1, 2], criterion="bic")
+    model = SparseClassifierCV(ridge=0, n_features=[1, 2], criterion="bic")
     caught(model, elsewhere(X), y)
     assert model.best_params_ == {"n_features": 1} and model.cv_results_["diverging"].tolist() == [False, True]
 
 
 def test_candidates_that_diverge_are_drawn_open():
     X, y = overlapping(0)
-    model = SparseClassifierCV(n_features=[0, 1], cv=folds()[:2])
+    model = SparseClassifierCV(ridge=0, n_features=[0, 1], cv=folds()[:2])
     caught(model, X, y)
     display = CVDisplay.from_estimator(model)
     assert display.ax_.get_ylabel() == "Accuracy of held-out samples"
@@ -342,7 +342,7 @@ def test_candidates_that_diverge_are_drawn_open():
 
 def test_the_message_of_a_diverging_fit_names_cause_and_remedy():
     X, y = overlapping()
-    model = SparseClassifier(n_features=1)
+    model = SparseClassifier(ridge=0, n_features=1)
     ((category, text),) = caught(model, X, y)
     assert category is ConvergenceWarning and text == model.message_
-    assert "has no minimiser" in text and "Fewer features" in text and "l1" in text and "max_iter" not in text
+    assert "has no minimiser" in text and "A ridge, fewer features" in text and "l1" in text and "max_iter" not in text

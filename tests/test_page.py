@@ -268,7 +268,7 @@ def test_classes_that_no_fit_knows_and_many_classes():
     X = rng.standard_normal((200, 2))
     y = rng.integers(0, 15, 200)
     with may_diverge():
-        model = SparseClassifier(n_features=1).fit(X, y)
+        model = SparseClassifier(ridge=0, n_features=1).fit(X, y)
         data = parsed(model, X, y, fits=[], test=(X[:20], np.where(np.arange(20) < 5, 99, y[:20]))).data
     outcome = data["outcome"]
     assert len(outcome["names"]) == 12 and outcome["names"][-1] == "other"
@@ -441,7 +441,7 @@ def test_other_data_than_those_of_the_fit_are_told_of(regressor, diabetes):
 def test_fits_that_end_short_are_told_of_once():
     X = np.random.default_rng(0).standard_normal((60, 5))
     y = X[:, :3].sum(axis=1) > 0  # three features separate the classes
-    model = SparseClassifier(n_features=2).fit(X, y)
+    model = SparseClassifier(n_features=2, ridge=0).fit(X, y)
     with pytest.warns(ConvergenceWarning, match="some ended short, at 3, 4") as caught:
         data = parsed(model, X, y, n_features=[1, 3, 4]).data
     assert len(caught) == 1

@@ -406,7 +406,7 @@ def test_swaps_that_cannot_be_decided_are_not_examined(monkeypatch):
 def test_separable_classes_are_said_to_be_so():
     y = X[:, 0] + X[:, 1] > 0.1
     with pytest.warns(Warning, match="separable"):
-        model = SparseClassifier(n_features=2).fit(X, y)
+        model = SparseClassifier(ridge=0, n_features=2).fit(X, y)
     text = str(model.summary(X, y))
     assert "Swaps of one feature for another were not examined" in text and "nan" not in text and "inf" not in text
 

@@ -357,7 +357,7 @@ def _acsa(subsolver: str | Subsolver) -> ACSA | None:
 def _nothing_else(**options: object) -> None:
     """Refuse options that the preset sets, unless they have their default value."""
     for name, value in options.items():
-        if value != (solve.__kwdefaults__ or {})[name]:
+        if value != inspect.signature(solve).parameters[name].default:
             raise InvalidInputError(f"preset='paper' sets {name} itself, got {name}={value!r}")
 
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 
-def counted(n: int, noun: str) -> str:
-    """Return "1 feature", "2 features"."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+def counted(n: int, noun: str, plural: str | None = None) -> str:
+    """Return "1 feature", "2 features"; `plural` is for nouns that take no s."""
+    return f"{n:,} {noun if n == 1 else plural or f'{noun}s'}"

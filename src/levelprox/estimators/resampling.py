@@ -31,11 +31,11 @@ from levelprox.report.bar import showing
 from levelprox.report.fitted import feature_name, feature_names
 from levelprox.report.model_summary import NEAR
 from levelprox.report.stability import FeatureSet, Stability
-from levelprox.report.tables import counted
 from levelprox.result import Status
 from levelprox.run import RandomState
 from levelprox.solve import generator
 from levelprox.validation import real, whole
+from levelprox.words import counted
 
 Rows = NDArray[np.intp]
 Set = tuple[int, ...]

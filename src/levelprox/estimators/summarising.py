@@ -28,9 +28,9 @@ from levelprox.near_swaps import NearSwaps
 from levelprox.report.fitted import fitted_words
 from levelprox.report.model_summary import NEAR, Contribution, ModelSummary, summary_of
 from levelprox.report.stability import Stability
-from levelprox.report.tables import counted
 from levelprox.run import RandomState
 from levelprox.validation import nonnegative
+from levelprox.words import counted
 
 _WITHOUT_DATA = (
     "Without data: summary(X, y) adds scores on these data, the rise of the loss if a feature is left out, and swaps "

@@ -107,11 +107,6 @@ def data_frame(columns: Mapping[str, Any]) -> Any:
     return DataFrame(dict(columns))
 
 
-def counted(n: int, one: str, many: str | None = None) -> str:
-    """A number of things: "1 swap", "2 swaps"."""
-    return f"{n:,} {one if n == 1 else many or f'{one}s'}"
-
-
 def cut(name: str, longest: int = 32) -> str:
     """A name, cut where it is very long, on one line."""
     name = " ".join(name.split()) if any(sign.isspace() and sign != " " for sign in name) else name
