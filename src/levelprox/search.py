@@ -106,7 +106,9 @@ class Search:
     examine: bool = True
 
     def __call__(self) -> Subset:
-        self.pieces = pieces_of(self.journal, self.as_state, self.take)
+        # Of other pieces than those of version 0.1, whose states are of no use here.
+        journal = self.journal.part("models") if self._is_found_by_models() else self.journal
+        self.pieces = pieces_of(journal, self.as_state, self.take)
         self.begin(self._null_fit())
         if not self.null.examined:
             return self._subset(self.swaps.best, 0, None, Status.INTERRUPTED if interrupted() else Status.TIME_LIMIT)
@@ -144,7 +146,7 @@ class Search:
 
     def _is_found_by_models(self) -> bool:
         """Return whether sets come from second-order models over all features."""
-        return isinstance(self.objective, ReducedModel) or has_parabolas(self.problem)
+        return isinstance(self.problem.objective, ReducedModel) or has_parabolas(self.problem)
 
     def _examined(self) -> int:
         """Return how many exchanges are shown not to lower ψ, after taking all that do."""
