@@ -266,6 +266,10 @@ def test_c66_c67_tolerances_below_what_there_is(way):
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_c68_no_steps_at_all(way):
+    if way.kind is SparseRegressor and "level" not in way.budget:  # the search by the Gram matrix needs no swap here
+        model = way(max_iter=0, n_features=3).fit(samples(), way.y)
+        assert model.status_ is Status.SOLVED and model.history_[-1].step == 0
+        return
     with pytest.warns(ConvergenceWarning, match=r"Stopped after 0 (outer steps|swaps), max_iter.*Raise max_iter"):
         model = way(max_iter=0, n_features=3 if "level" not in way.budget else None).fit(samples(), way.y)
     assert model.status_ is Status.MAX_ITER and np.all(np.isfinite(model.coef_))

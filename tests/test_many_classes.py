@@ -150,7 +150,7 @@ def test_classes_share_the_coordinates_of_their_columns(monkeypatch):
 def test_a_class_without_loss_is_fitted_once(monkeypatch):
     model, made = OneVsRestModel(np.arange(30.0)[:, None], np.arange(30) // 15, "hinge", fit_intercept=True), []
     refit = levelprox.vertex._Refit
-    monkeypatch.setattr(levelprox.vertex, "_Refit", lambda *arguments: made.append(1) or refit(*arguments))
+    monkeypatch.setattr(levelprox.vertex, "_Refit", lambda *given, **more: made.append(1) or refit(*given, **more))
     columns = [np.arange(30.0), np.ones(30)]
     vertex = minimised(model.parts[0], columns, np.zeros(2, np.bool_), np.zeros(2))
     assert vertex.psi <= 1e-13

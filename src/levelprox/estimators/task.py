@@ -45,6 +45,7 @@ _MANY = 1000  # outer steps, which is no limit
 _FLOAT32_RISE = 1e-7  # of ψ above its infimum: coefficients are float32 where rounding them raises ψ by no more
 _ROUNDING = Fraction(1, 2**50)  # of the cap, for each coefficient: what rounding may take from a whole number of caps
 _SHOWN = 1e-9  # of ψ: what the rounding of margins may change
+_DIVERGES = "Diverging: |the data are separable, or the loss gains for ever"  # how such warnings begin
 SUBSET_TOLERANCE = 1e-2  # of tol: Newton's method gets there in the same number of steps
 
 
@@ -225,16 +226,12 @@ class Task:
 
     def fit(self, budget: Budget, previous: Vector | None = None) -> Solution:
         """The fit under a budget; `previous` is x of an earlier one to begin with."""
-        if not self.automatic_ridge:
+        if not self.automatic_ridge or not may_diverge(self.objective):
             return self._penalised(self._fitted(budget, previous))
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", _DIVERGES, ConvergenceWarning)  # a fit with a ridge follows
             solution = self._fitted(budget, previous)
-        if self.needs_ridge(budget, solution):
-            return self._with_automatic_ridge(budget, previous)
-        for one in told:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-        return solution
+        return self._with_automatic_ridge(budget, previous) if self.needs_ridge(budget, solution) else solution
 
     def _fitted(self, budget: Budget, previous: Vector | None) -> Solution:
         if budget.features is not None:

@@ -16,7 +16,6 @@ from levelprox.report.html import STYLE
 from levelprox.report.scores import name_and_sign
 from levelprox.report.tables import (
     Column,
-    counted,
     cut,
     data_frame,
     facts_as_html,
@@ -27,6 +26,7 @@ from levelprox.report.tables import (
     titled_text,
 )
 from levelprox.subset import SubsetCertificate
+from levelprox.words import counted
 
 #: A swap is near-equal where it raises the loss by no more than this share of it.
 NEAR = 0.01

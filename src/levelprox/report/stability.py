@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from levelprox.report.html import STYLE
 from levelprox.report.tables import (
     Column,
-    counted,
     cut,
     data_frame,
     notes_as_html,
@@ -21,6 +20,7 @@ from levelprox.report.tables import (
     titled_html,
     titled_text,
 )
+from levelprox.words import counted
 
 _MOST_FEATURES, _MOST_SETS, _MOST_NAMES = 20, 5, 8
 _BAR = 20  # characters
