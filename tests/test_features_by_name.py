@@ -59,7 +59,7 @@ def features():
         [False, True, False, True, False, False],
         np.array([False, True, False, True, False, False]),
     ],
-    ids=repr,
+    ids=lambda given: repr(sorted(given)) if isinstance(given, set) else repr(given),
 )
 def test_features_are_given_by_name_index_or_mask(given):
     assert np.flatnonzero(features().mask("keep", given)).tolist() == [1, 3]
