@@ -16,8 +16,8 @@ processes beside the fits.
 
 Goals: every default fit is solved without a warning; the CV twin's score is within one standard error of the best peer,
 with no more features than the sparsest peer that is itself within one standard error of the best, on 10 of 12 sets; at
-most 3 times abess's seconds (several classes: below 5 s) and never more than 30 s. Rows that miss a goal stay in the
-table. The calls and mistakes of `benchmarks/first_use.py` run at the end.
+most 3 times the seconds of the faster abess (several classes: below 5 s) and never more than 30 s. Rows that miss a
+goal stay in the table. The calls and mistakes of `benchmarks/first_use.py` run at the end.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ import scipy.sparse
 
 from benchmarks.first_hour_models import (
     ABESS,
+    ABESS_GRID,
     CLASSES,
     MODELS,
     OURS,
@@ -285,11 +286,12 @@ def _times(rows: list[Row]) -> tuple[int, list[str]]:
             if seconds is None or seconds >= MOST_SECONDS_CLASSES:
                 missed.append(f"{row['set']}, {row['model']}: {_seconds(seconds)} s, limit {MOST_SECONDS_CLASSES:g} s")
             continue
-        abess = _of(rows, row["set"], ABESS)
-        theirs = None if abess is None else abess.get("cpu_seconds", abess.get("seconds"))  # a timeout is its limit
-        if theirs is None:
+        abess = [one for name in (ABESS, ABESS_GRID) if (one := _of(rows, row["set"], name)) is not None]
+        known = [one.get("cpu_seconds", one.get("seconds")) for one in abess]  # a timeout is its limit
+        if not any(known):
             continue
         judged += 1
+        theirs = min(filter(None, known))  # the faster of the two
         if seconds is None or seconds > MOST_RATIO * theirs:
             ratio = "-" if seconds is None else f"{seconds / theirs:.1f}"
             missed.append(f"{row['set']}, {row['model']}: {_seconds(seconds)} s against {theirs:.2f}, ratio {ratio}")
