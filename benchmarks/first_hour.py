@@ -312,7 +312,8 @@ def verdicts(rows: list[Row], calls: Row | None = None) -> list[Row]:
         for row in ours
         for said in row.get("warnings", ())
     ]
-    loud = sum(bool(row.get("warnings")) for row in ours)
+    warned += [f"{_label(row)}: not known, {row['status']}" for row in ours if row["status"] != "ok"]
+    loud = sum(row["status"] != "ok" or bool(row["warnings"]) for row in ours)
     judged, slow = _times(rows)
     long = [
         f"{_label(row)}: {_seconds(row.get('cpu_seconds', row.get('seconds')))} s"
