@@ -4,7 +4,8 @@ Twelve data sets: two of two classes, three of several, three regressions, count
 scikit-learn does not bring come from `load_data.py` in the folder that LEVELPROX_DATA names; without it, generated data
 of the same shape take their place, and `Data.source` says so.
 
-Models have the settings of a new user: levelprox by default, abess with five folds, and scikit-learn and skglm on
+Models have the settings of a new user: levelprox by default, abess with five folds (over its own numbers of features,
+and over those of the CV twins, since its own are all up to 100 on 5,000 × 100), and scikit-learn and skglm on
 standardised columns with five folds. scikit-learn's solvers may take 1,000 steps: 100, the default, are too few for
 saga.
 """
@@ -255,16 +256,20 @@ def _poisson_ridge(task: str, X: Any, y: Any) -> Any:
     return _standardised(search, X)
 
 
-def _abess(task: str, X: Any, y: Any) -> Any:
-    import abess
+def _abess(sizes: tuple[int, ...] | None = None) -> Callable[[str, Any, Any], Any]:
+    def make(task: str, X: Any, y: Any) -> Any:
+        import abess
 
-    kinds = {
-        "binary": abess.LogisticRegression,
-        "classes": abess.MultinomialRegression,
-        "regression": abess.LinearRegression,
-        "counts": abess.PoissonRegression,
-    }
-    return kinds[task](cv=FOLDS)
+        kinds = {
+            "binary": abess.LogisticRegression,
+            "classes": abess.MultinomialRegression,
+            "regression": abess.LinearRegression,
+            "counts": abess.PoissonRegression,
+        }
+        few = None if sizes is None else [k for k in sizes if k <= X.shape[1]]
+        return kinds[task](cv=FOLDS, support_size=few)
+
+    return make
 
 
 def _skglm(task: str, X: Any, y: Any) -> Any:
@@ -280,11 +285,13 @@ def _skglm(task: str, X: Any, y: Any) -> Any:
 
 
 CLASSES, NUMBERS = ("binary", "classes"), ("regression", "counts")
-OURS, OURS_CV, ABESS = "levelprox", "levelprox CV", "abess CV"
+OURS, OURS_CV, ABESS, ABESS_GRID = "levelprox", "levelprox CV", "abess CV", "abess CV our grid"
+SIZES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)  # the grid of the CV twins
 MODELS: dict[str, Model] = {
     OURS: Model("levelprox", CLASSES + NUMBERS, _ours(SparseClassifier, SparseRegressor)),
     OURS_CV: Model("levelprox", CLASSES + NUMBERS, _ours(SparseClassifierCV, SparseRegressorCV)),
-    ABESS: Model("abess", CLASSES + NUMBERS, _abess),
+    ABESS: Model("abess", CLASSES + NUMBERS, _abess()),
+    ABESS_GRID: Model("abess", CLASSES + NUMBERS, _abess(SIZES)),
     "LogisticRegressionCV l1": Model("sklearn", CLASSES, _logistic_cv(1.0)),
     "LogisticRegressionCV l2": Model("sklearn", CLASSES, _logistic_cv(0.0)),
     "LassoCV": Model("sklearn", ("regression",), lambda task, X, y: _standardised(LassoCV(cv=FOLDS), X)),
