@@ -24,6 +24,8 @@ def how_to_read(
     no_header: bool = False,
     separator: str | None = None,
     zero_based: bool = False,
+    offset: str | None = None,
+    exposure: str | None = None,
 ) -> Reading:
     """What the options say of the files."""
     from levelprox.io.data import Reading
@@ -32,7 +34,7 @@ def how_to_read(
     if separator is not None and (len(separator) != 1 or separator in '\r\n"'):
         raise UsageError(f"--separator must be one character, got {separator!r}")
     kind: Any = None if format is None else format.value
-    return Reading(target, kind, tuple(drop or ()), weight, not no_header, separator, zero_based)
+    return Reading(target, kind, tuple(drop or ()), weight, not no_header, separator, zero_based, offset, exposure)
 
 
 def read_training(path: Path, how: Reading) -> Data:

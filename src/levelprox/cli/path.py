@@ -14,6 +14,7 @@ import typer
 from levelprox.cli import files, inputs, options, threads
 from levelprox.cli.exits import Exit, UsageError, of_status
 from levelprox.cli.fitting import guessing, labels_of, read_test
+from levelprox.cli.naming import Known
 from levelprox.cli.options import OUTPUT, Task
 from levelprox.cli.results import judged_by
 from levelprox.cli.settings import Settings
@@ -29,19 +30,30 @@ def path(
     target: options.Target = None,
     features: options.Features = None,
     level: options.Level = None,
+    keep: options.Keep = None,
     loss: options.LossOption = None,
     constraint: options.ConstraintOption = None,
     task: options.TaskOption = None,
+    ridge: options.Ridge = None,
+    positive: options.Positive = False,
+    positive_for: options.PositiveFor = None,
+    feature_weight: options.FeatureWeight = None,
+    class_weight: options.ClassWeight = None,
+    multi_class: options.MultiClassOption = None,
     standardize: options.Standardize = True,
     intercept: options.Intercept = True,
     seed: options.Seed = None,
     drop: options.Drop = None,
     weight: options.Weight = None,
+    exposure: options.Exposure = None,
+    offset: options.Offset = None,
     test: options.Test = None,
     format: options.FileFormat = None,
     no_header: options.NoHeader = False,
     separator: options.Separator = None,
     zero_based: options.ZeroBased = False,
+    subsolver: options.SubsolverOption = None,
+    start: options.StartOption = None,
     tol: options.Tol = 1e-6,
     max_iter: options.MaxIter = 1000,
     time_limit: options.TimeLimit = None,
@@ -70,6 +82,15 @@ def path(
         level,
         loss,
         constraint,
+        ridge=ridge,
+        keep=keep,
+        positive=positive,
+        positive_for=positive_for,
+        feature_weight=feature_weight,
+        class_weight=class_weight,
+        subsolver=subsolver,
+        multi_class=multi_class,
+        start=start,
         task=task,
         standardize=standardize,
         intercept=intercept,
@@ -80,12 +101,14 @@ def path(
         quiet=quiet,
         verbose=verbose,
     )
+    settings.check_choice(None)
+    settings.check_columns(exposure, offset)
     if out is not None and out.suffix.lower() not in (".csv", ".json"):
         raise UsageError(f"{out}: a table is written as .csv or .json")
     for one in filter(None, (data, test)):
         files.check_input(one)
     files.check_outputs((out, report), (data, test), force)
-    how = inputs.how_to_read(target, drop, weight, format, no_header, separator, zero_based)
+    how = inputs.how_to_read(target, drop, weight, format, no_header, separator, zero_based, offset, exposure)
     with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
         from levelprox.cli.summary import score_name
 
@@ -117,11 +140,12 @@ class _Along:
 
     def fits(self) -> tuple[list[Any], KeyboardInterrupt | None]:
         """Fitted models, in ascending order of their budgets; those before an interruption."""
-        model = self.settings.estimator(self.task)
         X, y, weight = self.data.X, labels_of(self.data, self.task), self.data.weight
+        known = Known(self.data.path, self.data.shape[1], self.data.feature_names, y)
+        model = self.settings.estimator(self.task, known)
         with inputs.judging_data():
             if self.settings.level is not None:
-                return list(model._along(X, y, None, self.settings.level, weight, {})), None
+                return list(model._along(X, y, None, self.settings.level, weight, self.data.more)), None
             return self._one_by_one(model, X, y, weight)
 
     def _one_by_one(self, model: Any, X: Any, y: Any, weight: Any) -> tuple[list[Any], KeyboardInterrupt | None]:
@@ -135,7 +159,7 @@ class _Along:
         try:
             with self._showing(len(counts)) as advance:
                 for k in counts:
-                    done.append(clone(model).set_params(n_features=k, verbose=0).fit(X, y, weight))
+                    done.append(clone(model).set_params(n_features=k, verbose=0).fit(X, y, weight, **self.data.more))
                     advance()
         except KeyboardInterrupt as signal:
             if not done:
@@ -167,7 +191,7 @@ class _Along:
             for part, data in (("train", self.data), ("test", self.test)):
                 if data is not None:
                     with inputs.judging_data():
-                        score = fit.score(data.X, labels_of(data, self.task), data.weight)
+                        score = fit.score(data.X, labels_of(data, self.task), data.weight, **data.more)
                     row[f"{part}_score"] = float(score)
             names = feature_names(fit)
             row |= {"status": str(fit.status_), "features": [names[j] for j in fit.selected_features_]}
@@ -197,6 +221,8 @@ def _written(
             labels_of(data, along.task),
             test=judged_by(along.test, along.task),
             sample_weight=data.weight,
+            fit_params=data.more or None,
+            test_params=None if along.test is None else along.test.more or None,
             fits=fits,
             title=data.path.name,
         )

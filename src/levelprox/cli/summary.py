@@ -103,7 +103,8 @@ def _facts(model: Any) -> list[tuple[str, object]]:
         facts.append(("classes", f"positive is {model.classes_[1]}, negative {model.classes_[0]}"))
     if hasattr(model, "best_params_"):
         facts.append(("chosen", ", ".join(f"{name} = {value:g}" for name, value in model.best_params_.items())))
-        facts.append(("mean score over folds", f"{model.best_score_:.6g}"))
+        by = str(model.criterion).lower()
+        facts.append(("mean score over folds" if by == "cv" else by, f"{model.best_score_:.6g}"))
     if not hasattr(model, "certificate_"):
         seen = f"{model.n_samples_seen_:g} samples in {model.n_iter_} batches"
         return [*facts, ("streamed", seen), ("certificate", "none: the data of a stream are gone")]

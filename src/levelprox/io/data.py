@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -57,6 +57,8 @@ class Data:
         Weights of the samples, where a column or an array of them was named.
     left_out : tuple of str
         Columns that are not used.
+    more : dict of str to ndarray of shape (n_samples,)
+        "offset" and "exposure", where columns or arrays of them were named.
     """
 
     X: Any
@@ -66,6 +68,7 @@ class Data:
     path: Path
     weight: NDArray[np.float64] | None = None
     left_out: tuple[str, ...] = ()
+    more: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -98,6 +101,8 @@ class Reading:
         What separates the fields of a CSV file.
     zero_based : bool
         Whether a LIBSVM file counts features from 0.
+    offset, exposure : str, optional
+        The columns or arrays of what is added to the margins, and of exposures.
     """
 
     target: str | None = None
@@ -107,6 +112,13 @@ class Reading:
     header: bool = True
     separator: str | None = None
     zero_based: bool = False
+    offset: str | None = None
+    exposure: str | None = None
+
+    @property
+    def more(self) -> dict[str, str]:
+        """The columns that `fit` takes besides weights, by what they are."""
+        return {name: column for name in ("offset", "exposure") if (column := getattr(self, name)) is not None}
 
 
 def format_of(path: str | os.PathLike[str]) -> Format:
@@ -174,7 +186,8 @@ def read_data(
 
 
 def _libsvm(path: str | os.PathLike[str], features: Sequence[str] | int | None, how: Reading) -> Data:
-    for name, given in (("target", how.target), ("drop", how.drop), ("weight", how.weight)):
+    named = {"target": how.target, "drop": how.drop, "weight": how.weight, **how.more}
+    for name, given in named.items():
         if given:
             raise InvalidInputError(
                 f"{shown(path)}: a LIBSVM file has no columns by name; its target is the first number of each "
@@ -188,13 +201,13 @@ def _libsvm(path: str | os.PathLike[str], features: Sequence[str] | int | None, 
 def _npz(path: str | os.PathLike[str], needs_target: bool, how: Reading) -> Data:
     name = shown(path)
     members = read_npz(path)
-    asked = {"X": "X", "y": how.target or "y", "weight": how.weight}
+    asked = {"X": "X", "y": how.target or "y", "weight": how.weight, **how.more}
     if not needs_target and asked["y"] not in members:
         del asked["y"]
-    for member in filter(None, asked.values()):
-        if member not in members:
+    for wanted in filter(None, asked.values()):
+        if wanted not in members:
             raise FileFormatError(
-                f"{name}: there is no array {member!r}, but {', '.join(sorted(members)) or 'nothing'}"
+                f"{name}: there is no array {wanted!r}, but {', '.join(sorted(members)) or 'nothing'}"
             )
     X, y = members["X"], members.get(asked.get("y") or "")
     if X.ndim != 2 or X.dtype.kind not in "buif":
@@ -203,20 +216,27 @@ def _npz(path: str | os.PathLike[str], needs_target: bool, how: Reading) -> Data
         raise FileFormatError(f"{name}: X has {X.shape[0]} rows, {asked['y']} has shape {y.shape}")
     if y is not None and y.dtype.kind not in "buifUS":
         raise FileFormatError(f"{name}: {asked['y']} must hold numbers, truth values or words, got {y.dtype}")
-    if how.weight and members[how.weight].dtype.kind not in "buif":
-        raise FileFormatError(f"{name}: {how.weight} must hold numbers, got {members[how.weight].dtype}")
-    weight = np.asarray(members[how.weight], np.float64) if how.weight else None
-    return Data(X, y, None, asked.get("y"), Path(path), weight)
+    more = {}
+    columns = {**({"weight": how.weight} if how.weight else {}), **how.more}
+    for what, member in columns.items():
+        if members[member].dtype.kind not in "buif":
+            raise FileFormatError(f"{name}: {member} must hold numbers, got {members[member].dtype}")
+        more[what] = np.asarray(members[member], np.float64)
+    weight = more.pop("weight", None)
+    return Data(X, y, None, asked.get("y"), Path(path), weight, more=more)
 
 
 def of_table(table: Table, features: Sequence[str] | None, needs_target: bool, how: Reading, path: Path) -> Data:
     """The columns of a table by what they are for; the rest as in `read_data`."""
     target = table.target_name(how.target) if needs_target else None
     weight = None if how.weight is None else table.checked(how.weight, "weight")
+    named = {what: table.checked(name, what) for what, name in how.more.items()}
     dropped = {table.checked(name, "columns to drop") for name in how.drop}
-    if target in dropped or (weight is not None and weight in dropped | {target}):
-        raise InvalidInputError(f"{table.name}: target, weight and dropped columns must be different ones")
-    names = [name for name in table.names if name not in dropped | {target, weight}]
+    roles = [name for name in (target, weight, *named.values()) if name is not None]
+    if len({*roles, *dropped}) < len(roles) + len(dropped):
+        words = ", ".join(["target", "weight", *named])
+        raise InvalidInputError(f"{table.name}: {words} and dropped columns must be different ones")
+    names = [name for name in table.names if name not in dropped | {*roles}]
     if features is not None:
         missing = [name for name in features if name not in table.names]
         if missing:
@@ -226,7 +246,7 @@ def of_table(table: Table, features: Sequence[str] | None, needs_target: bool, h
         names = list(features)
     if not names:
         raise FileFormatError(f"{table.name}: no column is left to learn from")
-    used = {*names, target, weight}
+    used = {*names, *roles}
     return Data(
         table.features(names, droppable=features is None),
         None if target is None else table.labels(target),
@@ -235,6 +255,7 @@ def of_table(table: Table, features: Sequence[str] | None, needs_target: bool, h
         path,
         None if weight is None else table.numbers(weight),
         tuple(name for name in table.names if name not in used),
+        {what: table.numbers(name) for what, name in named.items()},
     )
 
 
