@@ -54,6 +54,8 @@ def fit(
     jobs: options.Jobs = None,
     drop: options.Drop = None,
     weight: options.Weight = None,
+    categorical: options.Categorical = None,
+    impute: options.Impute = None,
     exposure: options.Exposure = None,
     offset: options.Offset = None,
     test: options.Test = None,
@@ -169,7 +171,8 @@ def fit(
         raise UsageError("--memory is for a stream: give --stream, too")
     settings.check_choice(cv)
     settings.check_columns(exposure, offset)
-    place.check_columns({"--exposure": exposure, "--offset": offset})
+    columns = {"--exposure": exposure, "--offset": offset, "--categorical": categorical, "--impute": impute}
+    place.check_columns(columns)
     if not (place.takes_folders and data.is_dir()):
         files.check_input(data)
     if test is not None:
@@ -177,7 +180,9 @@ def fit(
     files.check_outputs((out, report), (data, test), force)
     files.check_outputs((checkpoint,), (data, test, out, report), True)
     state.check()
-    how = inputs.how_to_read(target, drop, weight, format, no_header, separator, zero_based, offset, exposure)
+    how = inputs.how_to_read(
+        target, drop, weight, format, no_header, separator, zero_based, offset, exposure, categorical, impute
+    )
     with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
         asked = Fitting(settings, state, how, cv)
         try:

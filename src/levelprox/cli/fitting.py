@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,12 +69,14 @@ class Fitting:
         data = inputs.read_training(path, self.how)
         task = guessing(self.settings, data.y)
         y = labels_of(data, task)
-        known = Known(path, data.shape[1], data.feature_names, y, by_index=place.device is not None)
+        known = Known.of(data, y, by_index=place.device is not None)
         model = self.settings.estimator(task, known, cv=self.cv, device=place.device, **self.state.parameters())
         # Before the fit: a file that does not go with this one is not found out only after hours.
-        tested = None if test is None else read_test(test, data.feature_names or data.shape[1], self.how)
+        tested = None if test is None else read_test(test, data, self.how)
         self._say_budget(model, y, data.weight, data.shape[1])
         seconds, interruption = self._fit(model, data.X, y, data.weight, **data.more)
+        if data.preprocessing is not None:
+            model.preprocessing_ = data.preprocessing
         one_based, target = self._one_based(path), data.target_name
         return Fitted(model, data, tested, path, data.shape, task, {}, seconds, one_based, interruption, target=target)
 
@@ -85,7 +87,7 @@ class Fitting:
         labels = as_classes(data.seen.labels) if task is Task.CLASSIFICATION else None
         known = Known(data.path, data.shape[1], data.names, labels, by_index=True)
         model = self.settings.estimator(task, known, cv=self.cv, **self.state.parameters())
-        tested = None if test is None else read_test(test, data.names or data.shape[1], self.how)
+        tested = None if test is None else read_like(test, data.names or data.shape[1], self.how)
         self._say_budget(model, data.seen.labels, data.seen.weights, data.shape[1])
         seconds, interruption = self._fit(model, data.X, y, data.weight)
         if data.names is not None:  # arrays have none
@@ -178,8 +180,13 @@ def labels_of(data: Data, task: Task) -> Any:
     return data.y
 
 
-def read_test(path: Path, features: Sequence[str] | int, how: Reading) -> Data:
-    """Data with the features of those of the fit: their names, or how many there are."""
+def read_test(path: Path, data: Data, how: Reading) -> Data:
+    """Data with the features of those of the fit, made as they were."""
+    return read_like(path, data.feature_names or data.shape[1], replace(how, preprocessing=data.preprocessing))
+
+
+def read_like(path: Path, features: Sequence[str] | int, how: Reading) -> Data:
+    """Data with these features: their names, or how many there are."""
     from levelprox.io.data import read_data
 
     with files.reading(path):

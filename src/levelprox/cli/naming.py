@@ -13,6 +13,8 @@ from levelprox.cli.exits import CommandError, Exit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from levelprox.io.data import Data
+
 _SHOWN = 8  # names in an error
 
 
@@ -42,6 +44,12 @@ class Known:
     labels: NDArray[Any] | None = None
     parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     by_index: bool = False
+
+    @classmethod
+    def of(cls, data: Data, labels: NDArray[Any], by_index: bool = False) -> Known:
+        """Those of data in memory."""
+        parts = {} if data.preprocessing is None else data.preprocessing.parts
+        return cls(data.path, data.shape[1], data.feature_names, labels, parts, by_index)
 
     def features(self, option: str, given: Iterable[str]) -> list[str] | list[int]:
         """The features of these names, as an estimator takes them: by name, else by index."""

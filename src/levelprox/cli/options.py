@@ -59,6 +59,14 @@ class Start(StrEnum):
     DIRECT = "direct"
 
 
+class Imputing(StrEnum):
+    """What missing values are replaced by."""
+
+    MEDIAN = "median"
+    MEAN = "mean"
+    MOST_FREQUENT = "most-frequent"
+
+
 class Format(StrEnum):
     """Kinds of data files."""
 
@@ -128,6 +136,13 @@ def names(option: str, text: str) -> list[str]:
     if twice is not None:
         raise UsageError(f"{option}: {twice!r} is there twice")
     return found
+
+
+def categorical(text: str | None) -> list[str] | Literal["auto"]:
+    """Columns of categories: "auto", or names."""
+    if text is None:
+        return []
+    return "auto" if text.strip().lower() == "auto" else names("--categorical", text)
 
 
 def class_weights(text: str) -> dict[str, float] | Literal["balanced"]:
@@ -279,6 +294,22 @@ Offset = Annotated[
     str | None,
     typer.Option(
         metavar="NAME", rich_help_panel=DATA, help="A column that is added to the linear prediction, in a regression."
+    ),
+]
+Categorical = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        rich_help_panel=DATA,
+        help="Columns that become features of 0 and 1, one for each category: city,sex; auto: all that hold text.",
+    ),
+]
+Impute = Annotated[
+    Imputing | None,
+    typer.Option(
+        "--impute",
+        rich_help_panel=DATA,
+        help="Replace missing numbers by this value of their column, and missing text by the most frequent one.",
     ),
 ]
 Test = Annotated[

@@ -45,6 +45,8 @@ def path(
     seed: options.Seed = None,
     drop: options.Drop = None,
     weight: options.Weight = None,
+    categorical: options.Categorical = None,
+    impute: options.Impute = None,
     exposure: options.Exposure = None,
     offset: options.Offset = None,
     test: options.Test = None,
@@ -108,13 +110,15 @@ def path(
     for one in filter(None, (data, test)):
         files.check_input(one)
     files.check_outputs((out, report), (data, test), force)
-    how = inputs.how_to_read(target, drop, weight, format, no_header, separator, zero_based, offset, exposure)
+    how = inputs.how_to_read(
+        target, drop, weight, format, no_header, separator, zero_based, offset, exposure, categorical, impute
+    )
     with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
         from levelprox.cli.summary import score_name
 
         read = inputs.read_training(data, how)
         chosen = guessing(settings, read.y)
-        tested = None if test is None else read_test(test, read.feature_names or read.shape[1], how)
+        tested = None if test is None else read_test(test, read, how)
         along = _Along(settings, chosen, read, tested)
         fits, interruption = along.fits()
         rows = along.rows(fits)
@@ -141,7 +145,7 @@ class _Along:
     def fits(self) -> tuple[list[Any], KeyboardInterrupt | None]:
         """Fitted models, in ascending order of their budgets; those before an interruption."""
         X, y, weight = self.data.X, labels_of(self.data, self.task), self.data.weight
-        known = Known(self.data.path, self.data.shape[1], self.data.feature_names, y)
+        known = Known.of(self.data, y)
         model = self.settings.estimator(self.task, known)
         with inputs.judging_data():
             if self.settings.level is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -54,7 +55,7 @@ class Place:
         if self.device is not None and find_spec("torch") is None:
             raise UsageError("--device needs torch: pip install 'levelprox[gpu]'")
 
-    def check_columns(self, given: dict[str, object]) -> None:
+    def check_columns(self, given: Mapping[str, object]) -> None:
         """Refuse options about columns that only files in memory have."""
         for option, value in given.items():
             if value is not None and (self.stream is not None or self.dask is not None or self.chunked):

@@ -53,7 +53,9 @@ def predict(
 
     [bold]levelprox predict model.levelprox new.csv --out predictions.csv[/bold]
 
-    Columns are found by their names; only those with a coefficient are needed. No target is needed.
+    Columns are found by their names; only those with a coefficient are needed. No target is needed. Data are the raw
+    ones: categories and missing values are treated as in the fit. A category that the fit has not seen is said, and
+    counts as none of those it knows.
     """
     if json and out is not None:
         raise UsageError("give --json or --out, not both")
@@ -102,6 +104,8 @@ def needing_only_what_it_uses(model: Any) -> Any:
         return model
     small = copy.copy(model)
     small.coef_, small.feature_names_in_, small.n_features_in_ = model.coef_[..., used], names[used], used.size
+    if hasattr(model, "preprocessing_"):
+        small.preprocessing_ = model.preprocessing_.restricted(names[used])
     if hasattr(model, "scale_"):
         small.scale_ = model.scale_[used]
     return small

@@ -47,6 +47,8 @@ def as_document(model: Any) -> dict[str, Any]:
         "certificate": None if certificate is None else certificate.as_dict(),
         "n_iter": int(model.n_iter_),
     }
+    if hasattr(model, "preprocessing_"):
+        document["preprocessing"] = model.preprocessing_.as_dict()
     if hasattr(model, "cv_results_"):
         document["chosen"] = model.best_params_
         document["cv"] = {key: values for key, values in model.cv_results_.items() if "split" not in key}
@@ -91,6 +93,18 @@ def _print_features(model: Any) -> None:
             print_facts([("", f"and {count} more {what}: --json shows all")])
 
 
+def _preprocessing(made: Any) -> list[tuple[str, object]]:
+    """What became of columns that hold text, and of missing values."""
+    facts: list[tuple[str, object]] = []
+    one_hot = [f"{column.name} ({len(column.categories)})" for column in made.columns if column.categories]
+    if one_hot:
+        more = f" and {len(one_hot) - _MOST_CLASSES} more" if len(one_hot) > _MOST_CLASSES else ""
+        facts.append(("categories of", ", ".join(one_hot[:_MOST_CLASSES]) + more))
+    if made.impute is not None:
+        facts.append(("missing values", f"replaced by the {made.impute.replace('-', ' ')} of their column"))
+    return facts
+
+
 def _classes(model: Any, shown: range) -> list[str]:
     return [str(model.classes_[k]) for k in shown]
 
@@ -101,6 +115,8 @@ def _facts(model: Any) -> list[tuple[str, object]]:
     facts: list[tuple[str, object]] = []
     if hasattr(model, "classes_") and model.classes_.size == 2:
         facts.append(("classes", f"positive is {model.classes_[1]}, negative {model.classes_[0]}"))
+    if hasattr(model, "preprocessing_"):
+        facts += _preprocessing(model.preprocessing_)
     if hasattr(model, "best_params_"):
         facts.append(("chosen", ", ".join(f"{name} = {value:g}" for name, value in model.best_params_.items())))
         by = str(model.criterion).lower()

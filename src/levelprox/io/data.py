@@ -18,7 +18,8 @@ from levelprox.io.libsvm import read_libsvm
 from levelprox.io.npz import read_npz
 from levelprox.io.opened import shown
 from levelprox.io.parquet import read_parquet
-from levelprox.io.table import Table
+from levelprox.io.preprocessing import Impute, Preprocessing, texts
+from levelprox.io.table import Table, listed
 
 Format = Literal["libsvm", "csv", "tsv", "parquet", "npz"]
 
@@ -36,6 +37,7 @@ ENDINGS: dict[str, Format] = {
     ".npz": "npz",
 }
 _COMPRESSED = (".gz", ".bz2", ".xz")
+_MOST_CATEGORIES = 100  # of a column of text that nobody has named
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 
 
@@ -59,6 +61,8 @@ class Data:
         Columns that are not used.
     more : dict of str to ndarray of shape (n_samples,)
         "offset" and "exposure", where columns or arrays of them were named.
+    preprocessing : Preprocessing, optional
+        What X was made by, of columns of text or with missing values.
     """
 
     X: Any
@@ -69,6 +73,7 @@ class Data:
     weight: NDArray[np.float64] | None = None
     left_out: tuple[str, ...] = ()
     more: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    preprocessing: Preprocessing | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -103,6 +108,12 @@ class Reading:
         Whether a LIBSVM file counts features from 0.
     offset, exposure : str, optional
         The columns or arrays of what is added to the margins, and of exposures.
+    categorical : sequence of str or "auto"
+        Columns of a table that become features of 0 and 1, one for each category; "auto" takes those that hold text.
+    impute : {"median", "mean", "most-frequent"}, optional
+        What missing values of a table are replaced by.
+    preprocessing : Preprocessing, optional
+        Both, as they were learnt from other data.
     """
 
     target: str | None = None
@@ -114,6 +125,16 @@ class Reading:
     zero_based: bool = False
     offset: str | None = None
     exposure: str | None = None
+    categorical: Sequence[str] | Literal["auto"] = ()
+    impute: Impute | None = None
+    preprocessing: Preprocessing | None = None
+
+    @property
+    def text(self) -> Sequence[str]:
+        """Columns that are read as text, whatever they look like: 01 is not 1."""
+        if self.preprocessing is not None:
+            return self.preprocessing.categorical
+        return () if self.categorical == "auto" else self.categorical
 
     @property
     def more(self) -> dict[str, str]:
@@ -170,6 +191,9 @@ def read_data(
     """
     how = Reading(target) if how is None else how
     kind = how.format or format_of(path)
+    if kind in ("libsvm", "npz") and (how.categorical or how.impute):
+        option = "--categorical" if how.categorical else "--impute"
+        raise InvalidInputError(f"{shown(path)}: {option} is for tables (CSV, TSV or Parquet), and this is {kind}")
     if kind == "libsvm":
         data = _libsvm(path, features, how)
     elif kind == "npz":
@@ -178,7 +202,7 @@ def read_data(
         table = (
             read_parquet(path)
             if kind == "parquet"
-            else read_csv(path, separator=how.separator or SEPARATORS[kind], header=how.header)
+            else read_csv(path, separator=how.separator or SEPARATORS[kind], header=how.header, text=how.text)
         )
         data = of_table(table, features if isinstance(features, Sequence) else None, needs_target, how, Path(path))
     _check_width(data, features)
@@ -237,18 +261,26 @@ def of_table(table: Table, features: Sequence[str] | None, needs_target: bool, h
         words = ", ".join(["target", "weight", *named])
         raise InvalidInputError(f"{table.name}: {words} and dropped columns must be different ones")
     names = [name for name in table.names if name not in dropped | {*roles}]
+    if how.preprocessing is not None:
+        features = how.preprocessing.names
     if features is not None:
         missing = [name for name in features if name not in table.names]
         if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             are = "are" if more else "is"
-            raise FileFormatError(f"{table.name}: the model's feature {missing[0]!r}{more} {are} missing")
+            what = "feature" if how.preprocessing is None else "column"
+            raise FileFormatError(f"{table.name}: the model's {what} {missing[0]!r}{more} {are} missing")
         names = list(features)
     if not names:
         raise FileFormatError(f"{table.name}: no column is left to learn from")
     used = {*names, *roles}
+    preprocessing = how.preprocessing or _learnt(table, names, how)
+    if preprocessing is None:
+        X = table.features(names, droppable=features is None)
+    else:
+        X, names = _prepared(table, preprocessing, features is None), list(preprocessing.features)
     return Data(
-        table.features(names, droppable=features is None),
+        X,
         None if target is None else table.labels(target),
         names,
         target,
@@ -256,7 +288,42 @@ def of_table(table: Table, features: Sequence[str] | None, needs_target: bool, h
         None if weight is None else table.numbers(weight),
         tuple(name for name in table.names if name not in used),
         {what: table.numbers(name) for what, name in named.items()},
+        preprocessing,
     )
+
+
+def _learnt(table: Table, names: Sequence[str], how: Reading) -> Preprocessing | None:
+    """Categories and fill values, where they are asked for; None where there is nothing to prepare."""
+    if how.categorical == "auto":
+        categorical = [name for name in names if table.is_text(name)]
+        for name in categorical:
+            count = len(set(texts(table.frame[name])))
+            if count > _MOST_CATEGORIES:
+                raise FileFormatError(
+                    f"{table.name}: column {name!r} holds {count} different texts, too many to be categories unless "
+                    "asked for; drop it (--drop), or name it in --categorical"
+                )
+    else:
+        categorical = [table.checked(name, "categories") for name in how.categorical]
+        others = [name for name in categorical if name not in names]
+        if others:
+            raise InvalidInputError(f"{table.name}: --categorical: {listed(others)} cannot be a feature, too")
+    if not categorical and how.impute is None:
+        return None
+    table.check_numbers([name for name in names if name not in categorical], how.impute is not None, True)
+    table.check_text(categorical, how.impute is not None, True)
+    try:
+        return Preprocessing.learn(table.frame, names, categorical, how.impute)
+    except InvalidInputError as error:
+        raise FileFormatError(f"{table.name}: {error}") from None
+
+
+def _prepared(table: Table, preprocessing: Preprocessing, droppable: bool) -> Any:
+    """The features of a table; errors name the row."""
+    for column in preprocessing.columns:
+        check = table.check_numbers if column.categories is None else table.check_text
+        check([column.name], column.fill is not None, droppable)
+    return preprocessing.transform(table.frame)
 
 
 def _check_width(data: Data, features: Sequence[str] | int | None) -> None:
