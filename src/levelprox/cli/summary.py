@@ -43,6 +43,7 @@ def as_document(model: Any) -> dict[str, Any]:
         "intercept": np.atleast_1d(model.intercept_).tolist(),
         "classes": getattr(model, "classes_", None),
         "budget": _budget(model),
+        "ridge": getattr(model, "ridge_", None),
         "multiplier": getattr(model, "multiplier_", None),
         "certificate": None if certificate is None else certificate.as_dict(),
         "n_iter": int(model.n_iter_),
@@ -127,6 +128,7 @@ def _facts(model: Any) -> list[tuple[str, object]]:
     return [
         *facts,
         ("budget", budget_words(model)),
+        *([("ridge", f"{model.ridge_:.6g}")] if getattr(model, "ridge_", 0.0) else []),
         ("loss ψ", f"{model.certificate_.psi:.6g}"),
         *optimality_words(model),
         ("shadow price", price_words(model)),
