@@ -199,6 +199,22 @@ def test_path_takes_the_options_of_a_model(files, run):
     assert json.loads(out)["path"][0]["loss"] == pytest.approx(model.certificate_.psi, rel=1e-12)
 
 
+def test_path_goes_over_budgets_of_costs(files, run):
+    costs = {"age": 3.0, "dose": 2.0, "site": 1.0, "rest": 1.0}
+    given = ("--feature-cost", ",".join(f"{name}={cost:g}" for name, cost in costs.items()))
+    code, out, _ = run("path", files / "price.csv", *given, "--budget", "5,1", "--json", "-q")
+    rows = json.loads(out)["path"]
+    assert code == 0 and [row["budget"] for row in rows] == [1, 5]
+    for row in rows:
+        model = SparseRegressor(feature_cost=costs, budget=row["budget"]).fit(FRAME, SCORE)
+        assert row["spent"] == sum(costs[name] for name in row["features"]) <= row["budget"]
+        assert row["features"] == model.get_feature_names_out().tolist()
+    code, out, _ = run("path", files / "price.csv", *given, "--budget", "1,5", "-q")
+    assert code == 0 and "budget" in out and "spent" in out
+    code, _, err = run("path", files / "price.csv", *given, "--budget", "1,5", "--features", "1:2")
+    assert code == 2 and "with --budget give one number of --features" in err
+
+
 def test_names_of_files_without_a_header(run, tmp_path):
     FRAME.with_columns(y=SCORE).write_csv(tmp_path / "a.csv", include_header=False)
     words = ("--no-header", "--target", 5, "--keep", "4", "--features", 1, "--json")

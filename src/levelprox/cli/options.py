@@ -373,7 +373,7 @@ BudgetOption = Annotated[
         "--budget",
         metavar="COST",
         rich_help_panel=MODEL,
-        help="With --feature-cost: what the features may cost together; several, with --cv: 5,10,20.",
+        help="With --feature-cost: what the features may cost together; several: 5,10,20.",
     ),
 ]
 Keep = Annotated[

@@ -30,6 +30,8 @@ def path(
     target: options.Target = None,
     features: options.Features = None,
     level: options.Level = None,
+    feature_cost: options.FeatureCost = None,
+    budget: options.BudgetOption = None,
     keep: options.Keep = None,
     loss: options.LossOption = None,
     constraint: options.ConstraintOption = None,
@@ -77,13 +79,16 @@ def path(
 
     [bold]levelprox path train.csv --target price --features 0:10 --report page.html[/bold]
 
-    Without --features and --level: 0, 1, 2 and so on, up to ten features.
+    Budgets are numbers of features, levels, or with --feature-cost costs (--budget 5,10,20). Without any: 0, 1, 2 and
+    so on, up to ten features.
     """
     settings = Settings.of(
         features,
         level,
         loss,
         constraint,
+        feature_cost,
+        budget,
         ridge=ridge,
         keep=keep,
         positive=positive,
@@ -104,6 +109,8 @@ def path(
         verbose=verbose,
     )
     settings.check_choice(None)
+    if budget is not None and settings.features is not None and len(settings.features) > 1:
+        raise UsageError("with --budget give one number of --features, or none")
     settings.check_columns(exposure, offset)
     if out is not None and out.suffix.lower() not in (".csv", ".json"):
         raise UsageError(f"{out}: a table is written as .csv or .json")
@@ -156,14 +163,17 @@ class _Along:
         """Each fit is the one that `fit` would make; how many are left is shown."""
         from sklearn.base import clone
 
-        counts = self.settings.features or range(min(10, self.data.shape[1]) + 1)
-        if self.settings.features is None and not self.settings.quiet:
-            say(f"levelprox: 0 to {counts[-1]} features (--features says otherwise)")
+        costs, features = self.settings.budget, self.settings.features
+        by, budgets = ("n_features", features) if costs is None else ("budget", costs)
+        if budgets is None:
+            budgets = list(range(min(10, self.data.shape[1]) + 1))
+            if not self.settings.quiet:
+                say(f"levelprox: 0 to {budgets[-1]} features (--features says otherwise)")
         done: list[Any] = []
         try:
-            with self._showing(len(counts)) as advance:
-                for k in counts:
-                    done.append(clone(model).set_params(n_features=k, verbose=0).fit(X, y, weight, **self.data.more))
+            with self._showing(len(budgets)) as advance:
+                for one in budgets:
+                    done.append(clone(model).set_params(**{by: one}, verbose=0).fit(X, y, weight, **self.data.more))
                     advance()
         except KeyboardInterrupt as signal:
             if not done:
@@ -187,9 +197,11 @@ class _Along:
 
         rows = []
         for fit in fits:
-            row: dict[str, Any] = {("n_features" if self.settings.level is None else "level"): fit.level_}
-            if self.settings.level is None:
-                row["n_features"] = int(fit.level_)
+            row: dict[str, Any] = {"level": fit.level_}
+            if self.settings.budget is not None:
+                row = {"budget": fit.budget_, "spent": fit.certificate_.spent}
+            elif self.settings.level is None:
+                row = {"n_features": int(fit.level_)}
             row |= {"n_selected": int(fit.selected_features_.size), "loss": fit.certificate_.psi}
             row["multiplier"] = fit.multiplier_
             for part, data in (("train", self.data), ("test", self.test)):
