@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -114,6 +114,8 @@ class Reading:
         What missing values of a table are replaced by.
     preprocessing : Preprocessing, optional
         Both, as they were learnt from other data.
+    is_whole : bool
+        Whether files are read as a whole, and not in parts.
     """
 
     target: str | None = None
@@ -128,6 +130,7 @@ class Reading:
     categorical: Sequence[str] | Literal["auto"] = ()
     impute: Impute | None = None
     preprocessing: Preprocessing | None = None
+    is_whole: bool = True
 
     @property
     def text(self) -> Sequence[str]:
@@ -252,6 +255,7 @@ def _npz(path: str | os.PathLike[str], needs_target: bool, how: Reading) -> Data
 
 def of_table(table: Table, features: Sequence[str] | None, needs_target: bool, how: Reading, path: Path) -> Data:
     """The columns of a table by what they are for; the rest as in `read_data`."""
+    table = replace(table, is_whole=how.is_whole)
     target = table.target_name(how.target) if needs_target else None
     weight = None if how.weight is None else table.checked(how.weight, "weight")
     named = {what: table.checked(name, what) for what, name in how.more.items()}

@@ -37,11 +37,14 @@ class Table:
         What the file is called in errors.
     left_out : tuple of int
         Rows of the file, from 0 and ascending, that are not in the frame.
+    is_whole : bool
+        Whether this is all of the file: of a part, categories and missing values cannot be prepared.
     """
 
     frame: polars.DataFrame
     name: str
     left_out: tuple[int, ...] = ()
+    is_whole: bool = True
 
     @property
     def names(self) -> list[str]:
@@ -144,11 +147,12 @@ class Table:
             return
         drops = " ".join(f"--drop {shlex.quote(name)}" for name in names[:_NAMED])
         if len(names) > 1:
-            remedy = f"; drop them ({drops}), or make them categories (--categorical auto)" if droppable else ""
+            remedy = f"; drop them ({drops})" if droppable else ""
+            remedy += ", or make them categories (--categorical auto)" if droppable and self.is_whole else ""
             raise FileFormatError(f"{self.name}: {listed(names)} hold no numbers{remedy}")
-        column, remedy = self.frame[names[0]], ""
-        if droppable:
-            remedy = f"; drop it ({drops}), or make it categories (--categorical {shlex.quote(names[0])})"
+        column, remedy = self.frame[names[0]], f"; drop it ({drops})" if droppable else ""
+        if droppable and self.is_whole:
+            remedy += f", or make it categories (--categorical {shlex.quote(names[0])})"
         what = f"{column.dtype}, no numbers"
         if str(column.dtype).startswith(_TEXT):
             what = self._text_in(names[0], droppable)
@@ -185,7 +189,8 @@ class Table:
         return row + 1
 
     def _refuse_missing(self, name: str, row: int, count: int, droppable: bool) -> NoReturn:
-        remedy = f", impute (--impute median), or drop the column (--drop {shlex.quote(name)})" if droppable else ""
+        impute = ", impute (--impute median)" if self.is_whole else ""
+        remedy = f"{impute}, or drop the column (--drop {shlex.quote(name)})" if droppable else ""
         raise FileFormatError(
             f"{self.name}: row {self._row(row)}, column {name!r} is missing ({count} in this column): fill in or "
             f"remove such rows{remedy}"
