@@ -229,6 +229,9 @@ def test_a_loaded_model_prepares_frames(kind, folder, run, tmp_path):
         model.predict(raw)
     with pytest.raises(InvalidInputError, match=r"model\.preprocessing_\.transform"):
         levelprox.certify_model(model, raw, PRICE)
+    with pytest.raises(ValueError, match="inconsistent") as raised:
+        levelprox.certify_model(model, made, PRICE[:3])
+    assert "preprocessing_" not in str(raised.value)
     with pytest.raises(InvalidInputError, match="no column 'rooms'"):
         model.preprocessing_.transform(kind({"city": ["Bern"], "sex": ["f"], "age": [3], "zip": ["01"]}))
     with pytest.raises(InvalidInputError, match="DataFrame is wanted"):

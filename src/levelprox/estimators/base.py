@@ -176,7 +176,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     def _read(self, X: object, y: object, **checks: Any) -> tuple[Any, NDArray[Any]]:
         """X and y as scikit-learn reads them; that X is finite is not checked yet."""
         check_in_memory(X=X, y=y)
-        with self._naming_the_preprocessing(not checks.get("reset", True)), naming_the_place(X, y):
+        with self._naming_the_preprocessing(X, not checks.get("reset", True)), naming_the_place(X, y):
             if checks.get("y_numeric"):
                 check_numbers(y, type(self).__name__)
             data, target = validate_data(self, X, y, **READING, **checks)
@@ -184,12 +184,13 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         return data, target
 
     @contextmanager
-    def _naming_the_preprocessing(self, of_the_fit: bool = True) -> Iterator[None]:
+    def _naming_the_preprocessing(self, X: object, of_the_fit: bool = True) -> Iterator[None]:
         """Let errors of columns say how the columns of this model are made, where they were made."""
         try:
             yield
         except ValueError as error:
-            if not (of_the_fit and "preprocessing_" in vars(self)):
+            made = getattr(self, "preprocessing_", None) if of_the_fit else None
+            if made is None or list(getattr(X, "columns", ())) == list(made.features):
                 raise
             raise InvalidInputError(
                 f"{str(error).strip().rstrip('.')}. The model was fitted to columns that were prepared; give it "
@@ -212,7 +213,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         check_is_fitted(self)
         if isinstance(X, Design):  # of a chunk of a file, which was looked at as a whole
             return X
-        with self._naming_the_preprocessing(), naming_the_place(X):
+        with self._naming_the_preprocessing(X), naming_the_place(X):
             data = validate_data(self, X, reset=False, **READING)
         return self._design(data)
 
