@@ -131,7 +131,12 @@ CASES = {
 TARGETS = {"yes.csv": YES.astype(object), "three.csv": THREE, "price.csv": SCORE}
 
 
-@pytest.mark.parametrize("case", CASES)
+#: Further values of an option that another case has: not in the default run.
+MORE = {"ridge auto", "keep two", "criterion by itself", "criterion cv", "class weight of numbers", "balanced", "ovr"}
+MORE |= {"subsolver", "ridges", "positive"}
+
+
+@pytest.mark.parametrize("case", [pytest.param(one, marks=[pytest.mark.extended] * (one in MORE)) for one in CASES])
 def test_an_option_gives_the_model_of_its_parameter(case, files, run, tmp_path):
     name, words, model = CASES[case]
     code, out, err = run("fit", files / name, *words, "--json", "-q", "--out", tmp_path / "m")

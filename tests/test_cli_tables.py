@@ -135,7 +135,14 @@ def test_a_new_category_is_none_of_those_known_and_is_said(folder, run, tmp_path
     assert "Genf" in json.loads(run("predict", tmp_path / "m", tmp_path / "new.csv", "--json")[1])["warnings"][0]
 
 
-@pytest.mark.parametrize(("how", "value"), [("median", np.median), ("mean", np.mean), ("most-frequent", None)])
+@pytest.mark.parametrize(
+    ("how", "value"),
+    [
+        ("median", np.median),
+        pytest.param("mean", np.mean, marks=pytest.mark.extended),
+        pytest.param("most-frequent", None, marks=pytest.mark.extended),
+    ],
+)
 def test_missing_values_are_imputed_by_what_was_stored(how, value, folder, run, tmp_path):
     code, out, _ = run(
         "fit", folder / "holes.csv", *WORDS, *ONE_HOT, "--impute", how, "--json", "--out", tmp_path / "m"
