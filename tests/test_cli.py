@@ -439,6 +439,11 @@ def test_what_json_cannot_say_is_null():
         ("raise max_iter and time_limit", "raise --max-iter and --time-limit"),
         ("is kept: resume='/a b/c' goes on.", "is kept: --resume goes on."),
         ("at most n_features=3 features; n_features must", "at most --features 3 features; --features must"),
+        ("or choose by criterion='cv'. bic needs", "or choose by --criterion cv. bic needs"),
+        (
+            "ridge=0.00125 is added; feature_weight must not be",
+            "--ridge 0.00125 is added; --feature-weight must not be",
+        ),
         ("or set standardize=True", "or set --standardize"),
         ("say little (cv_results_['n_unsolved']). Leave", "say little. Leave"),
         ("n_features.csv: column 'max_iter' in a/time_limit, n_features_in_",) * 2,

@@ -97,7 +97,7 @@ def test_3_a_model_that_is_not_to_tolerance_is_written(folder, ended):
 
 
 def test_4_a_diverging_fit(ended):
-    code, out, err = ended("fit", "apart.csv", "--features", "1", "--json")
+    code, out, err = ended("fit", "apart.csv", "--features", "1", "--ridge", "0", "--json")
     assert code == Exit.FAILED and json.loads(out)["status"] == "diverging"
     assert err.splitlines()[-1].startswith("levelprox: warning: ")
 

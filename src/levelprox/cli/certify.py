@@ -23,6 +23,8 @@ def certify(
     data: options.DataFile,
     target: options.Target = None,
     weight: options.Weight = None,
+    exposure: options.Exposure = None,
+    offset: options.Offset = None,
     format: options.FileFormat = None,
     no_header: options.NoHeader = False,
     separator: options.Separator = None,
@@ -47,7 +49,7 @@ def certify(
     """
     for path in (model, data):
         files.check_input(path)
-    how = inputs.how_to_read(target, None, weight, format, no_header, separator, zero_based)
+    how = inputs.how_to_read(target, None, weight, format, no_header, separator, zero_based, offset, exposure)
     with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
         fitted = load(model)
         read = inputs.read_for(fitted, data, how, needs_target=True, quiet=True)
@@ -55,7 +57,8 @@ def certify(
         from levelprox import certify_model
 
         with inputs.judging_data():
-            found = certify_model(fitted, inputs.as_the_model_knows(fitted, read), y, read.weight, prove=prove)
+            X = inputs.as_the_model_knows(fitted, read)
+            found = certify_model(fitted, X, y, read.weight, prove=prove, **read.more)
     if json:
         from levelprox import __version__
         from levelprox.cli.output import print_json

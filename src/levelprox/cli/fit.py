@@ -12,7 +12,7 @@ import typer
 from levelprox.cli import files, inputs, options, threads
 from levelprox.cli.exits import Exit, UsageError, of_status
 from levelprox.cli.fitting import Fitted, Fitting
-from levelprox.cli.options import LIMITS, MODEL, OUTPUT
+from levelprox.cli.options import CHOICE, LIMITS, OUTPUT
 from levelprox.cli.place import Place
 from levelprox.cli.results import Results
 from levelprox.cli.settings import Checkpointing, Settings
@@ -27,17 +27,38 @@ def fit(
     level: options.Level = None,
     feature_cost: options.FeatureCost = None,
     budget: options.BudgetOption = None,
-    cv: Annotated[
-        int | None, typer.Option(min=2, metavar="FOLDS", rich_help_panel=MODEL, help="Choose the budget by folds.")
-    ] = None,
+    keep: options.Keep = None,
     loss: options.LossOption = None,
     constraint: options.ConstraintOption = None,
     task: options.TaskOption = None,
+    ridge: options.Ridge = None,
+    positive: options.Positive = False,
+    positive_for: options.PositiveFor = None,
+    feature_weight: options.FeatureWeight = None,
+    class_weight: options.ClassWeight = None,
+    multi_class: options.MultiClassOption = None,
     standardize: options.Standardize = True,
     intercept: options.Intercept = True,
     seed: options.Seed = None,
+    cv: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            metavar="FOLDS",
+            rich_help_panel=CHOICE,
+            help="Choose the best of several budgets by so many folds.",
+        ),
+    ] = None,
+    criterion: options.CriterionOption = None,
+    scoring: options.Scoring = None,
+    one_standard_error: options.OneStandardError = False,
+    jobs: options.Jobs = None,
     drop: options.Drop = None,
     weight: options.Weight = None,
+    categorical: options.Categorical = None,
+    impute: options.Impute = None,
+    exposure: options.Exposure = None,
+    offset: options.Offset = None,
     test: options.Test = None,
     format: options.FileFormat = None,
     no_header: options.NoHeader = False,
@@ -52,9 +73,12 @@ def fit(
             help="Take in a LIBSVM file in batches of so many rows, in bounded memory, by partial_fit.",
         ),
     ] = None,
+    memory: options.Memory = None,
     chunked: options.Chunked = False,
     dask: options.Dask = None,
     device: options.Device = None,
+    subsolver: options.SubsolverOption = None,
+    start: options.StartOption = None,
     tol: options.Tol = 1e-6,
     max_iter: options.MaxIter = 1000,
     time_limit: options.TimeLimit = None,
@@ -94,7 +118,7 @@ def fit(
     [bold]levelprox fit train.csv --target price --features 5 --out model.levelprox[/bold]
 
     At most K features (--features), features that cost at most so much (--feature-cost with --budget), or g(x) ≤ η
-    (--level). With --cv the budget is chosen from several. Without
+    (--level). With --cv or --criterion the budget is chosen from several. Without
     either: one feature for every ten samples (of the rarest class), at most 10; with --cv from 0 to 30. Every figure is
     recomputed from the data. Ctrl-C keeps the best model so far.
     """
@@ -105,6 +129,20 @@ def fit(
         constraint,
         feature_cost,
         budget,
+        ridge=ridge,
+        keep=keep,
+        positive=positive,
+        positive_for=positive_for,
+        feature_weight=feature_weight,
+        class_weight=class_weight,
+        subsolver=subsolver,
+        multi_class=multi_class,
+        start=start,
+        criterion=criterion,
+        scoring=scoring,
+        one_standard_error=one_standard_error,
+        jobs=jobs,
+        memory=memory,
         task=task,
         standardize=standardize,
         intercept=intercept,
@@ -117,15 +155,25 @@ def fit(
     )
     state = Checkpointing(checkpoint, checkpoint_every, resume, restart)
     place = Place(stream, dask, chunked, device, threads_)
-    if cv is None and settings.budget is not None and len(settings.budget) > 1:
+    chooses = settings.chooses(cv)
+    if not chooses and settings.budget is not None and len(settings.budget) > 1:
         raise UsageError("several numbers of --budget are for --cv, which chooses")
-    if cv is None and not settings.single:
+    if not chooses and not settings.single:
         raise UsageError("several budgets are for --cv, which chooses, or for levelprox path, which shows all")
     if budget is not None and settings.features is not None and len(settings.features) > 1:
         raise UsageError("with --budget give one number of --features, or none")
-    place.check(cv, checkpoint, report)
+    place.check(chooses, checkpoint, report)
     if budget is not None and place.is_elsewhere:
         raise UsageError("--budget needs the data in memory: no --stream, --dask, --chunked or --device")
+    if place.is_elsewhere and (scoring is not None or settings.has_ridges):
+        option = "--scoring" if scoring is not None else "--ridge with several numbers"
+        raise UsageError(f"{option} needs the data in memory: no --stream, --dask, --chunked or --device")
+    if memory is not None and stream is None:
+        raise UsageError("--memory is for a stream: give --stream, too")
+    settings.check_choice(cv)
+    settings.check_columns(exposure, offset)
+    columns = {"--exposure": exposure, "--offset": offset, "--categorical": categorical, "--impute": impute}
+    place.check_columns(columns)
     if not (place.takes_folders and data.is_dir()):
         files.check_input(data)
     if test is not None:
@@ -133,7 +181,9 @@ def fit(
     files.check_outputs((out, report), (data, test), force)
     files.check_outputs((checkpoint,), (data, test, out, report), True)
     state.check()
-    how = inputs.how_to_read(target, drop, weight, format, no_header, separator, zero_based)
+    how = inputs.how_to_read(
+        target, drop, weight, format, no_header, separator, zero_based, offset, exposure, categorical, impute
+    )
     with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
         asked = Fitting(settings, state, how, cv)
         try:

@@ -6,15 +6,16 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from levelprox.cli import files, inputs
-from levelprox.cli.exits import CommandError, Exit
+from levelprox.cli.exits import CommandError, Exit, UsageError
+from levelprox.cli.naming import Known
 from levelprox.cli.options import Task
 from levelprox.cli.place import Place
-from levelprox.cli.settings import Checkpointing, Settings, as_classes, guessed_task, task_of_loss
+from levelprox.cli.settings import Checkpointing, Settings, as_classes, guessed_task
 from levelprox.cli.streams import say
 
 if TYPE_CHECKING:
@@ -68,11 +69,14 @@ class Fitting:
         data = inputs.read_training(path, self.how)
         task = guessing(self.settings, data.y)
         y = labels_of(data, task)
-        model = self.settings.estimator(task, cv=self.cv, device=place.device, **self.state.parameters())
+        known = Known.of(data, y, by_index=place.device is not None)
+        model = self.settings.estimator(task, known, cv=self.cv, device=place.device, **self.state.parameters())
         # Before the fit: a file that does not go with this one is not found out only after hours.
-        tested = None if test is None else read_test(test, data.feature_names or data.shape[1], self.how)
+        tested = None if test is None else read_test(test, data, self.how)
         self._say_budget(model, y, data.weight, data.shape[1])
-        seconds, interruption = self._fit(model, data.X, y, data.weight)
+        seconds, interruption = self._fit(model, data.X, y, data.weight, **data.more)
+        if data.preprocessing is not None:
+            model.preprocessing_ = data.preprocessing
         one_based, target = self._one_based(path), data.target_name
         return Fitted(model, data, tested, path, data.shape, task, {}, seconds, one_based, interruption, target=target)
 
@@ -80,8 +84,10 @@ class Fitting:
         """The same of data that are not in memory."""
         task = decided(self.settings, *data.seen.guess())
         y = data.targets(task)
-        model = self.settings.estimator(task, cv=self.cv, **self.state.parameters())
-        tested = None if test is None else read_test(test, data.names or data.shape[1], self.how)
+        labels = as_classes(data.seen.labels) if task is Task.CLASSIFICATION else None
+        known = Known(data.path, data.shape[1], data.names, labels, by_index=True)
+        model = self.settings.estimator(task, known, cv=self.cv, **self.state.parameters())
+        tested = None if test is None else read_like(test, data.names or data.shape[1], self.how)
         self._say_budget(model, data.seen.labels, data.seen.weights, data.shape[1])
         seconds, interruption = self._fit(model, data.X, y, data.weight)
         if data.names is not None:  # arrays have none
@@ -93,13 +99,13 @@ class Fitting:
             model, None, tested, data.path, data.shape, task, {}, seconds, one_based, interruption, target=data.target
         )
 
-    def _fit(self, model: Any, X: Any, y: Any, weight: Any) -> tuple[float, KeyboardInterrupt | None]:
+    def _fit(self, model: Any, X: Any, y: Any, weight: Any, **more: Any) -> tuple[float, KeyboardInterrupt | None]:
         """How long it took, and what broke it off, where there is a model all the same."""
         self.state.begin()
         began, interruption = time.monotonic(), None
         try:
             with inputs.judging_data():
-                model.fit(X, y, weight)
+                model.fit(X, y, weight, **more)
         except KeyboardInterrupt as signal:
             if not hasattr(model, "coef_"):
                 raise
@@ -120,8 +126,8 @@ class Fitting:
         given = self.settings.features, self.settings.level, self.settings.budget
         if any(one is not None for one in given) or self.settings.quiet:
             return
-        if self.cv is not None:
-            grid = ", ".join(f"{budget.value:g}" for budget in model._grid(y.size, width))
+        if self.settings.chooses(self.cv):
+            grid = ", ".join(f"{value:g}" for value in dict.fromkeys(one.value for one in model._grid(y.size, width)))
             say(f"levelprox: choosing from {grid} features (--features says otherwise)")
             return
         from levelprox.estimators.classification import rarest
@@ -151,7 +157,7 @@ def guessing(settings: Settings, y: Any) -> Task:
 
 def decided(settings: Settings, likely: Task, why: str) -> Task:
     """The same where it is known what is likely, and why."""
-    task = settings.task or (None if settings.loss is None else task_of_loss(settings.loss))
+    task = settings.known_task
     if task is not None:
         if task is Task.CLASSIFICATION and likely is Task.REGRESSION:
             warnings.warn(f"{why}: each of them is a class of its own", stacklevel=2)
@@ -166,14 +172,21 @@ def labels_of(data: Data, task: Task) -> Any:
     """The target: classes, or numbers."""
     assert data.y is not None  # it was asked for
     if task is Task.CLASSIFICATION:
+        if data.more:
+            raise UsageError(f"--{next(iter(data.more))} is for regression (--task regression)")
         return as_classes(data.y)
     if data.y.dtype.kind not in "iuf":
         raise CommandError(f"{data.path}: the target of a regression must hold numbers, not words", Exit.DATA)
     return data.y
 
 
-def read_test(path: Path, features: Sequence[str] | int, how: Reading) -> Data:
-    """Data with the features of those of the fit: their names, or how many there are."""
+def read_test(path: Path, data: Data, how: Reading) -> Data:
+    """Data with the features of those of the fit, made as they were."""
+    return read_like(path, data.feature_names or data.shape[1], replace(how, preprocessing=data.preprocessing))
+
+
+def read_like(path: Path, features: Sequence[str] | int, how: Reading) -> Data:
+    """Data with these features: their names, or how many there are."""
     from levelprox.io.data import read_data
 
     with files.reading(path):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from levelprox.cli import options
 from levelprox.cli.exits import CommandError, Exit, UsageError
 from levelprox.cli.files import reading
 from levelprox.cli.options import Format
@@ -24,6 +26,10 @@ def how_to_read(
     no_header: bool = False,
     separator: str | None = None,
     zero_based: bool = False,
+    offset: str | None = None,
+    exposure: str | None = None,
+    categorical: str | None = None,
+    impute: options.Imputing | None = None,
 ) -> Reading:
     """What the options say of the files."""
     from levelprox.io.data import Reading
@@ -32,7 +38,21 @@ def how_to_read(
     if separator is not None and (len(separator) != 1 or separator in '\r\n"'):
         raise UsageError(f"--separator must be one character, got {separator!r}")
     kind: Any = None if format is None else format.value
-    return Reading(target, kind, tuple(drop or ()), weight, not no_header, separator, zero_based)
+    filled: Any = None if impute is None else impute.value
+    one_hot = options.categorical(categorical)
+    return Reading(
+        target,
+        kind,
+        tuple(drop or ()),
+        weight,
+        not no_header,
+        separator,
+        zero_based,
+        offset,
+        exposure,
+        one_hot if isinstance(one_hot, str) else tuple(one_hot),
+        filled,
+    )
 
 
 def read_training(path: Path, how: Reading) -> Data:
@@ -51,6 +71,7 @@ def read_for(model: Any, path: Path, how: Reading, needs_target: bool, quiet: bo
     known = model.n_features_in_ if names is None else [str(name) for name in names]
     if names is not None and (how.format or _format(path)) in ("libsvm", "npz"):
         known = model.n_features_in_
+    how = replace(how, preprocessing=getattr(model, "preprocessing_", None))
     with reading(path):
         data = read_data(path, features=known, needs_target=needs_target, how=how)
     if data.left_out and not quiet and needs_target:

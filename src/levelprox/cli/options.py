@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,13 +16,14 @@ from levelprox.cli.exits import UsageError
 from levelprox.cli.files import reading
 
 #: Panels of the help.
-DATA, MODEL, LIMITS, OUTPUT = "Data", "Model", "Limits", "Output"
+DATA, MODEL, CHOICE, LIMITS, OUTPUT = "Data", "Model", "Choice of the budget", "Limits", "Output"
 
 LOSSES = {
     "classification": ("logistic", "squared_hinge", "hinge", "sigmoid"),
     "regression": ("squared", "huber", "quantile", "absolute", "poisson", "gamma", "cauchy"),
 }
 CONSTRAINTS = ("mcp", "scad", "exp", "negative_lp", "log", "lp", "l1")
+SUBSOLVERS = ("auto", "newton", "spectral", "smoothing", "nesterov", "acsa", "sgd", "svrg")
 _MOST = 100_000  # budgets of one range
 
 
@@ -31,6 +32,39 @@ class Task(StrEnum):
 
     CLASSIFICATION = "classification"
     REGRESSION = "regression"
+
+
+class Criterion(StrEnum):
+    """What decides between budgets."""
+
+    CV = "cv"
+    AIC = "aic"
+    BIC = "bic"
+    EBIC = "ebic"
+
+
+class MultiClass(StrEnum):
+    """Losses of more than two classes."""
+
+    AUTO = "auto"
+    SOFTMAX = "softmax"
+    OVR = "ovr"
+
+
+class Start(StrEnum):
+    """Where a fit under a level begins."""
+
+    AUTO = "auto"
+    CONTINUATION = "continuation"
+    DIRECT = "direct"
+
+
+class Imputing(StrEnum):
+    """What missing values are replaced by."""
+
+    MEDIAN = "median"
+    MEAN = "mean"
+    MOST_FREQUENT = "most-frequent"
 
 
 class Format(StrEnum):
@@ -80,10 +114,58 @@ def budgets(text: str) -> list[float]:
     return found
 
 
+def ridges(text: str) -> list[float] | Literal["auto"]:
+    """Strengths of a ridge: "auto", "0.01" or "0,0.01,0.1"."""
+    if text.strip().lower() == "auto":
+        return "auto"
+    try:
+        found = sorted({float(number) for number in text.split(",")})
+    except ValueError:
+        raise UsageError(f"--ridge: {text!r} is no ridge; give a number, several (0,0.01,0.1), or auto") from None
+    if not all(0 <= ridge < math.inf for ridge in found):
+        raise UsageError(f"--ridge: {text!r} is no ridge: it is finite and at least 0")
+    return found
+
+
+def names(option: str, text: str) -> list[str]:
+    """Names with commas between them; one that has a comma is put in double quotes."""
+    found = [name.strip() for name in _fields(option, text)]
+    if not all(found):
+        raise UsageError(f"{option}: a name is empty in {text!r}; give NAME,NAME,…")
+    twice = next((name for name in found if found.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"{option}: {twice!r} is there twice")
+    return found
+
+
+def categorical(text: str | None) -> list[str] | Literal["auto"]:
+    """Columns of categories: "auto", or names."""
+    if text is None:
+        return []
+    return "auto" if text.strip().lower() == "auto" else names("--categorical", text)
+
+
+def class_weights(text: str) -> dict[str, float] | Literal["balanced"]:
+    """Weights of classes: "balanced", or "yes=5,no=1"."""
+    if text.strip().lower() == "balanced":
+        return "balanced"
+    wanted = "give balanced, or CLASS=WEIGHT,… with weights above 0"
+    found = _numbers("--class-weight", "weight", _pairs("--class-weight", text), wanted)
+    if not all(found.values()):
+        raise UsageError(f"--class-weight: a weight of {text!r} is 0; {wanted}")
+    return found
+
+
+def feature_weights(text: str) -> dict[str, float]:
+    """What features count: "age=0,scan=2"."""
+    wanted = "give NAME=WEIGHT,… with weights of at least 0"
+    return _numbers("--feature-weight", "weight", _pairs("--feature-weight", text), wanted)
+
+
 def feature_costs(text: str) -> dict[str, float]:
     """What features cost: "age=1,scan=250", or a file with a line "name,cost" for each; the first may be titles."""
     if "=" in text:
-        return _costs(part.rpartition("=")[::2] for part in text.split(","))
+        return _costs(_pairs("--feature-cost", text))
     path = Path(text)
     try:
         with reading(path), open(path, encoding="utf-8-sig", newline="") as file:
@@ -98,16 +180,30 @@ def feature_costs(text: str) -> dict[str, float]:
 
 
 def _costs(pairs: Iterable[Sequence[str]]) -> dict[str, float]:
+    return _numbers("--feature-cost", "cost", pairs, "give NAME=COST,… or a file of NAME,COST lines")
+
+
+def _pairs(option: str, text: str) -> Iterable[Sequence[str]]:
+    """NAME=NUMBER,…: the last = of each divides it."""
+    return (part.rpartition("=")[::2] for part in _fields(option, text))
+
+
+def _fields(option: str, text: str) -> list[str]:
+    try:
+        return next(csv.reader([text], skipinitialspace=True, strict=True), [])
+    except csv.Error as error:
+        raise UsageError(f"{option}: {text!r} has quotes that do not end ({error})") from None
+
+
+def _numbers(option: str, what: str, pairs: Iterable[Sequence[str]], wanted: str) -> dict[str, float]:
     found: dict[str, float] = {}
-    for name, cost in pairs:
+    for name, number in pairs:
         name = name.strip()
-        if not name or not _is_number(cost) or not 0 <= float(cost) < math.inf:
-            raise UsageError(
-                f"--feature-cost: {cost!r} is no cost of {name!r}; give NAME=COST,… or a file of NAME,COST lines"
-            )
+        if not name or not _is_number(number) or not 0 <= float(number) < math.inf:
+            raise UsageError(f"{option}: {number!r} is no {what} of {name!r}; {wanted}")
         if name in found:
-            raise UsageError(f"--feature-cost: {name!r} has two costs")
-        found[name] = float(cost)
+            raise UsageError(f"{option}: {name!r} has two {what}s")
+        found[name] = float(number)
     return found
 
 
@@ -142,6 +238,24 @@ def constraint(text: str) -> str:
     return text
 
 
+def subsolver(text: str) -> str:
+    """The name of a subsolver."""
+    if text.lower() not in SUBSOLVERS:
+        raise UsageError(f"--subsolver: {text!r} is none of {', '.join(SUBSOLVERS)}{_hint(text, SUBSOLVERS)}")
+    return text.lower()
+
+
+def scoring(text: str) -> str:
+    """The name of a score of scikit-learn; known to be one."""
+    from sklearn.metrics import get_scorer_names
+
+    known = get_scorer_names()
+    if text in known:
+        return text
+    hint = _hint(text, known) or "; accuracy, neg_log_loss, roc_auc and r2 are some"
+    raise UsageError(f"--scoring: {text!r} is no score of scikit-learn{hint}")
+
+
 def _hint(text: str, names: Iterable[str]) -> str:
     near = get_close_matches(text.lower(), names, n=1)
     return f"; did you mean {near[0]}?" if near else ""
@@ -165,7 +279,39 @@ Target = Annotated[
 Drop = Annotated[
     list[str] | None, typer.Option(metavar="NAME", rich_help_panel=DATA, help="A column to leave out; may be repeated.")
 ]
-Weight = Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=DATA, help="The column of weights.")]
+Weight = Annotated[
+    str | None, typer.Option(metavar="NAME", rich_help_panel=DATA, help="The column of weights of the rows.")
+]
+Exposure = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=DATA,
+        help="The column of exposures, with --loss poisson or gamma: the mean is exposure × rate.",
+    ),
+]
+Offset = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", rich_help_panel=DATA, help="A column that is added to the linear prediction, in a regression."
+    ),
+]
+Categorical = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        rich_help_panel=DATA,
+        help="Columns that become features of 0 and 1, one for each category: city,sex; auto: all that hold text.",
+    ),
+]
+Impute = Annotated[
+    Imputing | None,
+    typer.Option(
+        "--impute",
+        rich_help_panel=DATA,
+        help="Replace missing numbers by this value of their column, and missing text by the most frequent one.",
+    ),
+]
 Test = Annotated[
     Path | None,
     typer.Option(
@@ -227,8 +373,93 @@ BudgetOption = Annotated[
         "--budget",
         metavar="COST",
         rich_help_panel=MODEL,
-        help="With --feature-cost: what the features may cost together; several, with --cv: 5,10,20.",
+        help="With --feature-cost: what the features may cost together; several: 5,10,20.",
     ),
+]
+Keep = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES", rich_help_panel=MODEL, help="Features that are always in the model and do not count: age,sex."
+    ),
+]
+Positive = Annotated[bool, typer.Option("--positive", rich_help_panel=MODEL, help="No coefficient is negative.")]
+PositiveFor = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES", rich_help_panel=MODEL, help="The coefficients of these features are not negative: age,sex."
+    ),
+]
+FeatureWeight = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WEIGHTS",
+        rich_help_panel=MODEL,
+        help="What features count under a level: age=0.5,scan=2; the others count 1.",
+    ),
+]
+ClassWeight = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WEIGHTS",
+        rich_help_panel=MODEL,
+        help="Factors on the weights of classes: yes=5,no=1; balanced: all classes weigh the same.",
+    ),
+]
+MultiClassOption = Annotated[
+    MultiClass | None,
+    typer.Option("--multi-class", rich_help_panel=MODEL, help="The loss of more than two classes."),
+]
+Ridge = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LAMBDA",
+        rich_help_panel=MODEL,
+        help="λ of the penalty λ × sum of squared standardised coefficients: 0.01; auto, for classes: only where "
+        "classes are separable. By default auto for classes, 0 for regression. Several, with --cv: 0,0.01,0.1.",
+    ),
+]
+CriterionOption = Annotated[
+    Criterion | None,
+    typer.Option(
+        "--criterion",
+        rich_help_panel=CHOICE,
+        help="What decides: cv, the score over folds; aic, bic and ebic, an information criterion without folds.",
+    ),
+]
+Scoring = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=CHOICE,
+        help="The score over folds, by its name in scikit-learn: accuracy, roc_auc, r2. By default the loss.",
+    ),
+]
+OneStandardError = Annotated[
+    bool,
+    typer.Option(
+        "--one-standard-error",
+        rich_help_panel=CHOICE,
+        help="The smallest budget whose score is within one standard error of the best.",
+    ),
+]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", metavar="N", rich_help_panel=CHOICE, help="Processes that fit folds; -1: all.")
+]
+Memory = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        metavar="SAMPLES",
+        rich_help_panel=DATA,
+        help="With --stream: after so many samples the weight of those before them has fallen to 1/e.",
+    ),
+]
+SubsolverOption = Annotated[
+    str | None,
+    typer.Option("--subsolver", metavar="NAME", rich_help_panel=LIMITS, help=f"With --level: {', '.join(SUBSOLVERS)}."),
+]
+StartOption = Annotated[
+    Start | None, typer.Option("--start", rich_help_panel=LIMITS, help="With --level: where the fit begins.")
 ]
 TaskOption = Annotated[
     Task | None, typer.Option("--task", rich_help_panel=MODEL, help="By default guessed from the loss or the target.")

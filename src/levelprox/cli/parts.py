@@ -151,7 +151,7 @@ class ChunkPart(Part):
 
 def parts_of(path: Path, how: Reading, workers: int) -> Parts:
     """The parts of a file, enough of them for so many workers."""
-    place = os.path.abspath(path)
+    place, how = os.path.abspath(path), replace(how, is_whole=False)
     files = sorted(str(one) for one in Path(place).glob("*.parquet")) if path.is_dir() else [place]
     kind = "parquet" if path.is_dir() and files else _kind(path, how)
     size = sum(os.stat(one).st_size for one in files)

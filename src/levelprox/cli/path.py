@@ -14,6 +14,7 @@ import typer
 from levelprox.cli import files, inputs, options, threads
 from levelprox.cli.exits import Exit, UsageError, of_status
 from levelprox.cli.fitting import guessing, labels_of, read_test
+from levelprox.cli.naming import Known
 from levelprox.cli.options import OUTPUT, Task
 from levelprox.cli.results import judged_by
 from levelprox.cli.settings import Settings
@@ -30,19 +31,34 @@ def path(
     target: options.Target = None,
     features: options.Features = None,
     level: options.Level = None,
+    feature_cost: options.FeatureCost = None,
+    budget: options.BudgetOption = None,
+    keep: options.Keep = None,
     loss: options.LossOption = None,
     constraint: options.ConstraintOption = None,
     task: options.TaskOption = None,
+    ridge: options.Ridge = None,
+    positive: options.Positive = False,
+    positive_for: options.PositiveFor = None,
+    feature_weight: options.FeatureWeight = None,
+    class_weight: options.ClassWeight = None,
+    multi_class: options.MultiClassOption = None,
     standardize: options.Standardize = True,
     intercept: options.Intercept = True,
     seed: options.Seed = None,
     drop: options.Drop = None,
     weight: options.Weight = None,
+    categorical: options.Categorical = None,
+    impute: options.Impute = None,
+    exposure: options.Exposure = None,
+    offset: options.Offset = None,
     test: options.Test = None,
     format: options.FileFormat = None,
     no_header: options.NoHeader = False,
     separator: options.Separator = None,
     zero_based: options.ZeroBased = False,
+    subsolver: options.SubsolverOption = None,
+    start: options.StartOption = None,
     tol: options.Tol = 1e-6,
     max_iter: options.MaxIter = 1000,
     time_limit: options.TimeLimit = None,
@@ -64,13 +80,25 @@ def path(
 
     [bold]levelprox path train.csv --target price --features 0:10 --report page.html[/bold]
 
-    Without --features and --level: 0, 1, 2 and so on, up to ten features.
+    Budgets are numbers of features, levels, or with --feature-cost costs (--budget 5,10,20). Without any: 0, 1, 2 and
+    so on, up to ten features.
     """
     settings = Settings.of(
         features,
         level,
         loss,
         constraint,
+        feature_cost,
+        budget,
+        ridge=ridge,
+        keep=keep,
+        positive=positive,
+        positive_for=positive_for,
+        feature_weight=feature_weight,
+        class_weight=class_weight,
+        subsolver=subsolver,
+        multi_class=multi_class,
+        start=start,
         task=task,
         standardize=standardize,
         intercept=intercept,
@@ -81,18 +109,24 @@ def path(
         quiet=quiet,
         verbose=verbose,
     )
+    settings.check_choice(None)
+    if budget is not None and settings.features is not None and len(settings.features) > 1:
+        raise UsageError("with --budget give one number of --features, or none")
+    settings.check_columns(exposure, offset)
     if out is not None and out.suffix.lower() not in (".csv", ".json"):
         raise UsageError(f"{out}: a table is written as .csv or .json")
     for one in filter(None, (data, test)):
         files.check_input(one)
     files.check_outputs((out, report), (data, test), force)
-    how = inputs.how_to_read(target, drop, weight, format, no_header, separator, zero_based)
+    how = inputs.how_to_read(
+        target, drop, weight, format, no_header, separator, zero_based, offset, exposure, categorical, impute
+    )
     with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
         from levelprox.cli.summary import score_name
 
         read = inputs.read_training(data, how)
         chosen = guessing(settings, read.y)
-        tested = None if test is None else read_test(test, read.feature_names or read.shape[1], how)
+        tested = None if test is None else read_test(test, read, how)
         along = _Along(settings, chosen, read, tested)
         fits, interruption = along.fits()
         rows = along.rows(fits)
@@ -118,25 +152,29 @@ class _Along:
 
     def fits(self) -> tuple[list[Any], KeyboardInterrupt | None]:
         """Fitted models, in ascending order of their budgets; those before an interruption."""
-        model = self.settings.estimator(self.task)
         X, y, weight = self.data.X, labels_of(self.data, self.task), self.data.weight
+        known = Known.of(self.data, y)
+        model = self.settings.estimator(self.task, known)
         with inputs.judging_data():
             if self.settings.level is not None:
-                return list(model._along(X, y, None, self.settings.level, weight, {})), None
+                return list(model._along(X, y, None, self.settings.level, weight, self.data.more)), None
             return self._one_by_one(model, X, y, weight)
 
     def _one_by_one(self, model: Any, X: Any, y: Any, weight: Any) -> tuple[list[Any], KeyboardInterrupt | None]:
         """Each fit is the one that `fit` would make; how many are left is shown."""
         from sklearn.base import clone
 
-        counts = self.settings.features or range(min(10, self.data.shape[1]) + 1)
-        if self.settings.features is None and not self.settings.quiet:
-            say(f"levelprox: 0 to {counts[-1]} features (--features says otherwise)")
+        costs, features = self.settings.budget, self.settings.features
+        by, budgets = ("n_features", features) if costs is None else ("budget", costs)
+        if budgets is None:
+            budgets = list(range(min(10, self.data.shape[1]) + 1))
+            if not self.settings.quiet:
+                say(f"levelprox: 0 to {budgets[-1]} features (--features says otherwise)")
         done: list[Any] = []
         try:
-            with self._showing(len(counts)) as advance:
-                for k in counts:
-                    done.append(clone(model).set_params(n_features=k, verbose=0).fit(X, y, weight))
+            with self._showing(len(budgets)) as advance:
+                for one in budgets:
+                    done.append(clone(model).set_params(**{by: one}, verbose=0).fit(X, y, weight, **self.data.more))
                     advance()
         except KeyboardInterrupt as signal:
             if not done:
@@ -160,15 +198,17 @@ class _Along:
 
         rows = []
         for fit in fits:
-            row: dict[str, Any] = {("n_features" if self.settings.level is None else "level"): fit.level_}
-            if self.settings.level is None:
-                row["n_features"] = int(fit.level_)
+            row: dict[str, Any] = {"level": fit.level_}
+            if self.settings.budget is not None:
+                row = {"budget": fit.budget_, "spent": fit.certificate_.spent}
+            elif self.settings.level is None:
+                row = {"n_features": int(fit.level_)}
             row |= {"n_selected": int(fit.selected_features_.size), "loss": fit.certificate_.psi}
             row["multiplier"] = fit.multiplier_
             for part, data in (("train", self.data), ("test", self.test)):
                 if data is not None:
                     with inputs.judging_data():
-                        score = fit.score(data.X, labels_of(data, self.task), data.weight)
+                        score = fit.score(data.X, labels_of(data, self.task), data.weight, **data.more)
                     row[f"{part}_score"] = float(score)
             names = feature_names(fit)
             row |= {"status": str(fit.status_), "features": [names[j] for j in fit.selected_features_]}
@@ -198,6 +238,8 @@ def _written(
             labels_of(data, along.task),
             test=judged_by(along.test, along.task),
             sample_weight=data.weight,
+            fit_params=data.more or None,
+            test_params=None if along.test is None else along.test.more or None,
             fits=fits,
             title=data.path.name,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,7 +35,7 @@ class Place:
     device: str | None = None
     threads: int | None = None
 
-    def check(self, cv: int | None, checkpoint: Path | None, report: Path | None) -> None:
+    def check(self, chooses: bool, checkpoint: Path | None, report: Path | None) -> None:
         """Refuse what does not go together."""
         asked = {
             "--stream": self.stream is not None,
@@ -45,7 +46,7 @@ class Place:
         given = [name for name, is_given in asked.items() if is_given]
         if len(given) > 1:
             raise UsageError(f"give {given[0]} or {given[1]}, not both")
-        if self.stream is not None and (cv is not None or checkpoint is not None or report is not None):
+        if self.stream is not None and (chooses or checkpoint is not None or report is not None):
             raise UsageError("--stream sees the data once: it goes with neither --cv, --checkpoint nor --report")
         if (self.dask is not None or self.chunked) and report is not None:
             raise UsageError(f"--report needs the data in memory: it does not go with {given[0]}")
@@ -53,6 +54,12 @@ class Place:
             local_workers(self.dask)
         if self.device is not None and find_spec("torch") is None:
             raise UsageError("--device needs torch: pip install 'levelprox[gpu]'")
+
+    def check_columns(self, given: Mapping[str, object]) -> None:
+        """Refuse options about columns that only files in memory have."""
+        for option, value in given.items():
+            if value is not None and (self.stream is not None or self.dask is not None or self.chunked):
+                raise UsageError(f"{option} needs the data in memory: no --stream, --dask or --chunked")
 
     @property
     def is_elsewhere(self) -> bool:

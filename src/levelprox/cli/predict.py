@@ -38,6 +38,8 @@ def predict(
             help="An apostrophe before classes that a spreadsheet would take for formulas.",
         ),
     ] = False,
+    exposure: options.Exposure = None,
+    offset: options.Offset = None,
     format: options.FileFormat = None,
     no_header: options.NoHeader = False,
     separator: options.Separator = None,
@@ -51,7 +53,9 @@ def predict(
 
     [bold]levelprox predict model.levelprox new.csv --out predictions.csv[/bold]
 
-    Columns are found by their names; only those with a coefficient are needed. No target is needed.
+    Columns are found by their names; only those with a coefficient are needed. No target is needed. Data are the raw
+    ones: categories and missing values are treated as in the fit. A category that the fit has not seen is said, and
+    counts as none of those it knows.
     """
     if json and out is not None:
         raise UsageError("give --json or --out, not both")
@@ -60,9 +64,10 @@ def predict(
     for path in (model, data):
         files.check_input(path)
     files.check_outputs((out,), (model, data), force)
-    how = inputs.how_to_read(format=format, no_header=no_header, separator=separator, zero_based=zero_based)
+    how = inputs.how_to_read(None, None, None, format, no_header, separator, zero_based, offset, exposure)
     with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
         fitted = needing_only_what_it_uses(load(model))
+        _check_columns(fitted, model, how, quiet)
         columns = _columns(fitted, inputs.read_for(fitted, data, how, needs_target=False), proba)
     if json:
         from levelprox import __version__
@@ -99,15 +104,32 @@ def needing_only_what_it_uses(model: Any) -> Any:
         return model
     small = copy.copy(model)
     small.coef_, small.feature_names_in_, small.n_features_in_ = model.coef_[..., used], names[used], used.size
+    if hasattr(model, "preprocessing_"):
+        small.preprocessing_ = model.preprocessing_.restricted(names[used])
     if hasattr(model, "scale_"):
         small.scale_ = model.scale_[used]
     return small
 
 
+def _check_columns(model: Any, path: Path, how: Any, quiet: bool) -> None:
+    """Refuse exposures and offsets that the model does not take; say what predictions are without those of its fit."""
+    from sklearn.base import is_classifier
+
+    loss = getattr(model.loss, "name", str(model.loss).lower())
+    if how.exposure is not None and loss not in ("poisson", "gamma"):
+        raise UsageError(f"--exposure is for poisson and gamma; the loss of {path} is {loss}")
+    if how.offset is not None and is_classifier(model):
+        raise UsageError(f"--offset is for regression; {path} is a classifier")
+    known = getattr(model, "data_fingerprint_", None)
+    for name, meaning in (("exposure", "for an exposure of 1"), ("offset", "without an offset")):
+        if getattr(known, name, None) is not None and getattr(how, name) is None and not quiet:
+            say(f"levelprox: the model was fitted with --{name}; these predictions are {meaning}")
+
+
 def _columns(model: Any, data: Any, proba: bool) -> dict[str, Any]:
     X = inputs.as_the_model_knows(model, data)
     with inputs.judging_data():
-        columns = {"prediction": model.predict(X)}
+        columns = {"prediction": model.predict(X, **data.more)}
         if proba:
             if not hasattr(model, "predict_proba"):
                 raise CommandError(f"{type(model).__name__} with loss={model.loss!r} has no probabilities", Exit.DATA)

@@ -51,7 +51,8 @@ class Results:
             for name, data in (("train", fitted.data), ("test", test)):
                 if data is not None:
                     with inputs.judging_data():
-                        score = fitted.model.score(data.X, labels_of(data, fitted.task), data.weight)
+                        y = labels_of(data, fitted.task)
+                        score = fitted.model.score(data.X, y, data.weight, **data.more)
                     fitted.scores[name] = float(score)
 
     def write_page(self, report: Path | None, force: bool) -> None:
@@ -67,7 +68,16 @@ class Results:
                 count = len(fitted.model._budgets(*fitted.shape))
                 say(f"levelprox: fitting {count} budgets for the page (--time-limit is for each fit)")
             judged = judged_by(fitted.test, fitted.task)
-            text = page(fitted.model, X, y, test=judged, sample_weight=fitted.data.weight, title=fitted.path.name)
+            text = page(
+                fitted.model,
+                X,
+                y,
+                test=judged,
+                sample_weight=fitted.data.weight,
+                fit_params=fitted.data.more or None,
+                test_params=None if fitted.test is None else fitted.test.more or None,
+                title=fitted.path.name,
+            )
             files.write_text(report, [text], force)
             self.written["report"] = report
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from levelprox.cli import options
 from levelprox.cli.exits import CommandError, Exit, UsageError
@@ -14,6 +14,8 @@ from levelprox.cli.options import LOSSES, Task
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from levelprox.cli.naming import Known
 
 _MOST_CLASSES = 20  # of whole numbers, beyond which they are taken for quantities
 
@@ -37,6 +39,19 @@ class Settings:
     verbose: bool
     feature_cost: dict[str, float] | None = None
     budget: list[float] | None = None
+    ridge: list[float] | Literal["auto"] | None = None
+    keep: list[str] | None = None
+    positive: bool | list[str] = False
+    feature_weight: dict[str, float] | None = None
+    class_weight: dict[str, float] | Literal["balanced"] | None = None
+    multi_class: str | None = None
+    subsolver: str | None = None
+    start: str | None = None
+    criterion: str | None = None
+    scoring: str | None = None
+    one_standard_error: bool = False
+    jobs: int | None = None
+    memory: float | None = None
 
     @staticmethod
     def of(
@@ -46,9 +61,22 @@ class Settings:
         constraint: str | None,
         feature_cost: str | None = None,
         budget: str | None = None,
+        *,
+        ridge: str | None = None,
+        keep: str | None = None,
+        positive: bool = False,
+        positive_for: str | None = None,
+        feature_weight: str | None = None,
+        class_weight: str | None = None,
+        subsolver: str | None = None,
         **more: Any,
     ) -> Settings:
         """The settings from the words of a command; options that do not go together are refused."""
+        if positive and positive_for is not None:
+            raise UsageError("give --positive, for all features, or --positive-for, not both")
+        for option, given in (("--subsolver", subsolver), ("--start", more.get("start"))):
+            if given is not None and level is None:
+                raise UsageError(f"{option} is for fits under a level: give --level, too")
         if (feature_cost is None) != (budget is None):
             raise UsageError("--feature-cost and --budget go together: give both, or neither")
         if budget is not None and level is not None:
@@ -59,25 +87,86 @@ class Settings:
             raise UsageError("--constraint is for fits under a level: give --level, too")
         if loss is not None and more["task"] is not None and task_of_loss(options.loss(loss)) != more["task"]:
             raise UsageError(f"--loss {loss} is for {task_of_loss(loss)}")
-        return Settings(
+        settings = Settings(
             loss=None if loss is None else options.loss(loss),
             features=None if features is None else options.counts(features),
             level=None if level is None else options.levels(level),
             constraint=None if constraint is None else options.constraint(constraint),
             feature_cost=None if feature_cost is None else options.feature_costs(feature_cost),
             budget=None if budget is None else options.budgets(budget),
+            ridge=None if ridge is None else options.ridges(ridge),
+            keep=None if keep is None else options.names("--keep", keep),
+            positive=positive if positive_for is None else options.names("--positive-for", positive_for),
+            feature_weight=None if feature_weight is None else options.feature_weights(feature_weight),
+            class_weight=None if class_weight is None else options.class_weights(class_weight),
+            subsolver=None if subsolver is None else options.subsolver(subsolver),
             **more,
         )
+        if settings.known_task is not None:
+            settings.check_task(settings.known_task)
+        return settings
+
+    @property
+    def known_task(self) -> Task | None:
+        """What is to be learnt, as far as the options tell."""
+        return self.task or (None if self.loss is None else task_of_loss(self.loss))
+
+    def check_task(self, task: Task) -> None:
+        """Refuse options that are for the other task."""
+        if task is Task.CLASSIFICATION:
+            return
+        for option, given in (("--class-weight", self.class_weight), ("--multi-class", self.multi_class)):
+            if given is not None:
+                raise UsageError(f"{option} is for classification, and this is a regression (--task says otherwise)")
+        if self.ridge == "auto":
+            raise UsageError("--ridge auto is for classification; for a regression give a number")
+
+    def check_columns(self, exposure: str | None, offset: str | None) -> None:
+        """Refuse exposures and offsets where the loss has none."""
+        if exposure is not None and self.loss not in ("poisson", "gamma"):
+            raise UsageError("--exposure is for counts and amounts: give --loss poisson or --loss gamma")
+        if offset is not None and self.known_task is Task.CLASSIFICATION:
+            raise UsageError("--offset is for regression")
+
+    def chooses(self, cv: int | None) -> bool:
+        """Whether the budget is chosen: by folds, or by a criterion."""
+        return cv is not None or self.criterion is not None
+
+    def check_choice(self, cv: int | None) -> None:
+        """Refuse options of a choice where there is none, and those that contradict it."""
+        by_folds = self.criterion is None or self.criterion == "cv"
+        if cv is not None and not by_folds:
+            raise UsageError(f"--criterion {self.criterion} uses no folds: give it or --cv, not both")
+        of_folds = {"--scoring": self.scoring is not None, "--one-standard-error": self.one_standard_error}
+        of_folds |= {"--jobs": self.jobs is not None}
+        for option, is_given in of_folds.items():
+            if is_given and not self.chooses(cv):
+                raise UsageError(f"{option} is for a choice between budgets: give --cv, too")
+            if is_given and not by_folds and option != "--jobs":
+                raise UsageError(f"{option} is for a choice by folds, not for --criterion {self.criterion}")
+        if not self.chooses(cv) and self.has_ridges:
+            raise UsageError("--ridge: several numbers are for --cv, which chooses")
+        if self.jobs == 0:
+            raise UsageError("--jobs: give a number of processes, or -1 for all processors")
+        if self.scoring is not None:
+            options.scoring(self.scoring)
+
+    @property
+    def has_ridges(self) -> bool:
+        """Whether there are several ridges to choose from."""
+        return isinstance(self.ridge, list) and len(self.ridge) > 1
 
     @property
     def single(self) -> bool:
         """Whether there is one budget, or none given."""
         return len(self.budget or self.features or self.level or [0]) == 1
 
-    def estimator(self, task: Task, *, cv: int | None = None, **more: Any) -> Any:
-        """The estimator that does what is asked; with `cv`, the one that chooses."""
+    def estimator(self, task: Task, known: Known, *, cv: int | None = None, **more: Any) -> Any:
+        """The estimator that does what is asked; one that chooses with `cv`, or a criterion."""
         from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
 
+        self.check_task(task)
+        chooses = self.chooses(cv)
         kinds = {
             (Task.CLASSIFICATION, False): SparseClassifier,
             (Task.CLASSIFICATION, True): SparseClassifierCV,
@@ -86,17 +175,26 @@ class Settings:
         }
         wanted = {
             "loss": None if self.loss is None else _loss(self.loss),
-            "n_features": self._budget(self.features, cv if self.budget is None else None),
-            "level": self._budget(self.level, cv),
-            "feature_cost": self.feature_cost,
-            "budget": self._budget(self.budget, cv),
+            "n_features": self._budget(self.features, chooses and self.budget is None),
+            "level": self._budget(self.level, chooses),
+            "budget": self._budget(self.budget, chooses),
             "constraint": self.constraint,
+            "ridge": self._budget(self.ridge, self.has_ridges) if isinstance(self.ridge, list) else self.ridge,
+            "multi_class": None if self.multi_class is None else str(self.multi_class),
+            "subsolver": self.subsolver,
+            "start": None if self.start is None else str(self.start),
+            "memory": self.memory,
             "cv": cv,
+            "criterion": None if self.criterion is None else str(self.criterion),
+            "scoring": self.scoring,
+            "one_standard_error": self.one_standard_error or None,
+            "n_jobs": self.jobs,
             "random_state": self.seed,
             "time_limit": self.time_limit,
+            **self._named(known),
             **more,
         }
-        return kinds[task, cv is not None](
+        return kinds[task, chooses](
             fit_intercept=self.intercept,
             standardize=self.standardize,
             tol=self.tol,
@@ -105,14 +203,30 @@ class Settings:
             **{name: value for name, value in wanted.items() if value is not None},
         )
 
+    def _named(self, known: Known) -> dict[str, Any]:
+        """Parameters that name features or classes, which must be there."""
+        found: dict[str, Any] = {"positive": self.positive or None}
+        if self.feature_cost is not None:
+            found["feature_cost"] = known.costs("--feature-cost", self.feature_cost)
+        if self.feature_weight is not None:
+            found["feature_weight"] = known.values("--feature-weight", self.feature_weight)
+        if self.keep is not None:
+            found["keep"] = known.features("--keep", self.keep)
+        if isinstance(self.positive, list):
+            found["positive"] = known.features("--positive-for", self.positive)
+        if self.class_weight is not None:
+            given = self.class_weight
+            found["class_weight"] = given if given == "balanced" else known.class_weight("--class-weight", given)
+        return found
+
     @property
     def shows_progress(self) -> bool:
         """Whether to show how far a fit is: on a terminal, or where asked for."""
         return not self.quiet and (self.verbose or sys.stderr.isatty())
 
     @staticmethod
-    def _budget(values: list[Any] | None, cv: int | None) -> Any:
-        return values if values is None or cv is not None else values[0]
+    def _budget(values: list[Any] | None, several: bool) -> Any:
+        return values if values is None or several else values[0]
 
 
 def task_of_loss(loss: str) -> Task:

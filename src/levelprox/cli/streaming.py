@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from levelprox.cli.exits import UsageError
 from levelprox.cli.files import reading
 from levelprox.cli.inputs import judging_data
+from levelprox.cli.naming import Known
 from levelprox.cli.options import Task
 from levelprox.cli.settings import Settings, as_classes
 
@@ -40,7 +41,7 @@ def streamed(
         n, width, labels = _surveyed(path, rows, how)
         task = task_of(labels)
         more = {"classes": as_classes(labels)} if task is Task.CLASSIFICATION else {}
-        model = settings.estimator(task)
+        model = settings.estimator(task, Known(path, width, None, more.get("classes")))
         with _counting(settings, -(-n // rows)) as advance:
             for X, y in libsvm_batches(path, rows, n_features=width, zero_based=how.zero_based):
                 with judging_data():

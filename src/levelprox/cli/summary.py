@@ -43,10 +43,13 @@ def as_document(model: Any) -> dict[str, Any]:
         "intercept": np.atleast_1d(model.intercept_).tolist(),
         "classes": getattr(model, "classes_", None),
         "budget": _budget(model),
+        "ridge": getattr(model, "ridge_", None),
         "multiplier": getattr(model, "multiplier_", None),
         "certificate": None if certificate is None else certificate.as_dict(),
         "n_iter": int(model.n_iter_),
     }
+    if hasattr(model, "preprocessing_"):
+        document["preprocessing"] = model.preprocessing_.as_dict()
     if hasattr(model, "cv_results_"):
         document["chosen"] = model.best_params_
         document["cv"] = {key: values for key, values in model.cv_results_.items() if "split" not in key}
@@ -91,6 +94,18 @@ def _print_features(model: Any) -> None:
             print_facts([("", f"and {count} more {what}: --json shows all")])
 
 
+def _preprocessing(made: Any) -> list[tuple[str, object]]:
+    """What became of columns that hold text, and of missing values."""
+    facts: list[tuple[str, object]] = []
+    one_hot = [f"{column.name} ({len(column.categories)})" for column in made.columns if column.categories]
+    if one_hot:
+        more = f" and {len(one_hot) - _MOST_CLASSES} more" if len(one_hot) > _MOST_CLASSES else ""
+        facts.append(("categories of", ", ".join(one_hot[:_MOST_CLASSES]) + more))
+    if made.impute is not None:
+        facts.append(("missing values", f"replaced by the {made.impute.replace('-', ' ')} of their column"))
+    return facts
+
+
 def _classes(model: Any, shown: range) -> list[str]:
     return [str(model.classes_[k]) for k in shown]
 
@@ -101,9 +116,12 @@ def _facts(model: Any) -> list[tuple[str, object]]:
     facts: list[tuple[str, object]] = []
     if hasattr(model, "classes_") and model.classes_.size == 2:
         facts.append(("classes", f"positive is {model.classes_[1]}, negative {model.classes_[0]}"))
+    if hasattr(model, "preprocessing_"):
+        facts += _preprocessing(model.preprocessing_)
     if hasattr(model, "best_params_"):
         facts.append(("chosen", ", ".join(f"{name} = {value:g}" for name, value in model.best_params_.items())))
-        facts.append(("mean score over folds", f"{model.best_score_:.6g}"))
+        by = str(model.criterion).lower()
+        facts.append(("mean score over folds" if by == "cv" else by, f"{model.best_score_:.6g}"))
     if not hasattr(model, "certificate_"):
         seen = f"{model.n_samples_seen_:g} samples in {model.n_iter_} batches"
         return [*facts, ("streamed", seen), ("certificate", "none: the data of a stream are gone")]
@@ -111,6 +129,8 @@ def _facts(model: Any) -> list[tuple[str, object]]:
         *facts,
         ("budget", budget_words(model)),
         ("loss", f"{model.certificate_.psi:.6g}"),
+        *([("ridge", f"{model.ridge_:.6g}")] if getattr(model, "ridge_", 0.0) else []),
+        ("loss ψ", f"{model.certificate_.psi:.6g}"),
         *optimality_words(model),
         ("shadow price", price_words(model)),
         ("status", str(model.status_).replace("_", " ")),

@@ -6,7 +6,8 @@ import copy
 import functools
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
@@ -175,12 +176,26 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     def _read(self, X: object, y: object, **checks: Any) -> tuple[Any, NDArray[Any]]:
         """X and y as scikit-learn reads them; that X is finite is not checked yet."""
         check_in_memory(X=X, y=y)
-        with naming_the_place(X, y):
+        with self._naming_the_preprocessing(X, not checks.get("reset", True)), naming_the_place(X, y):
             if checks.get("y_numeric"):
                 check_numbers(y, type(self).__name__)
             data, target = validate_data(self, X, y, **READING, **checks)
         warn_of_rounding(X)
         return data, target
+
+    @contextmanager
+    def _naming_the_preprocessing(self, X: object, of_the_fit: bool = True) -> Iterator[None]:
+        """Let errors of columns say how the columns of this model are made, where they were made."""
+        try:
+            yield
+        except ValueError as error:
+            made = getattr(self, "preprocessing_", None) if of_the_fit else None
+            if made is None or list(getattr(X, "columns", ())) == list(made.features):
+                raise
+            raise InvalidInputError(
+                f"{str(error).strip().rstrip('.')}. The model was fitted to columns that were prepared; give it "
+                "model.preprocessing_.transform(X) instead of X"
+            ) from error
 
     def _design(self, data: object) -> Design:
         """X, checked; errors call its columns by their names."""
@@ -198,7 +213,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         check_is_fitted(self)
         if isinstance(X, Design):  # of a chunk of a file, which was looked at as a whole
             return X
-        with naming_the_place(X):
+        with self._naming_the_preprocessing(X), naming_the_place(X):
             data = validate_data(self, X, reset=False, **READING)
         return self._design(data)
 
@@ -314,7 +329,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         self.multiplier_ = solution.multiplier
         self.level_ = budget.at_most
         self.ridge_ = solution.ridge
-        for name in ("budget_", "feature_cost_"):
+        for name in ("budget_", "feature_cost_", "preprocessing_"):
             self.__dict__.pop(name, None)
         if budget.cost is not None:
             self.budget_, self.feature_cost_ = budget.cost, task.feature_cost

@@ -6,6 +6,7 @@ One safetensors file (io/container.py) whose metadata hold
     model                     JSON: the class, its parameters, and all that `fit` has set
     versions                  JSON: of levelprox, NumPy, scikit-learn and Python
     data                      JSON: the fingerprint of what was fitted
+    preprocessing             JSON: categories and fill values of columns, where there are some
 
 Reading one runs no code: it builds one of our own four classes, of kinds of data that are listed here.
 """
@@ -31,13 +32,14 @@ from levelprox.estimators.feature_costs import by_name
 from levelprox.estimators.soundness import FITTED
 from levelprox.fingerprint import Fingerprint
 from levelprox.io import container, plain
+from levelprox.io.preprocessing import Preprocessing
 from levelprox.losses import LOSS_TYPES, Smoothed
 from levelprox.result import Record, Status
 from levelprox.subset import Additions, Exchanges, SubsetCertificate, SubsetRecord
 from levelprox.subsolvers import SUBSOLVERS
 
 FORMAT, VERSION = "levelprox model", 1
-_METADATA = {"format", "format_version", "model", "versions", "data"}
+_METADATA = {"format", "format_version", "model", "versions", "data", "preprocessing"}
 
 #: Parameters that belong to a run, not to a model: never in a file.
 _OF_A_RUN = ("checkpoint", "resume")
@@ -108,7 +110,7 @@ class ModelFile:
 def packed(model: Any) -> container.Contents:
     """What a file of this model holds."""
     fitted = {name: getattr(model, name) for name in FITTED if name in vars(model)}
-    data = fitted.pop("data_fingerprint_", None)
+    data, preprocessing = fitted.pop("data_fingerprint_", None), fitted.pop("preprocessing_", None)
     fitted["coef_"] = Columns.of(fitted["coef_"])
     fitted["intercept_"] = np.asarray(fitted["intercept_"])
     told = {"class": type(model).__name__, "parameters": _parameters(model), "fitted": fitted}
@@ -125,6 +127,8 @@ def packed(model: Any) -> container.Contents:
     about = {"format": FORMAT, "format_version": str(VERSION), "model": text, "versions": json.dumps(versions)}
     if data is not None:
         about["data"] = json.dumps(asdict(data))
+    if preprocessing is not None:
+        about["preprocessing"] = json.dumps(preprocessing.as_dict(), allow_nan=False)
     return container.Contents(about, arrays)
 
 
@@ -180,6 +184,8 @@ def unpacked(contents: container.Contents, name: str) -> ModelFile:
             )
     if "data" in about:
         model.data_fingerprint_ = _fingerprint(_json(about, "data", name), name)
+    if "preprocessing" in about:
+        model.preprocessing_ = _preprocessing(_json(about, "preprocessing", name), name)
     return ModelFile(model, versions)
 
 
@@ -256,6 +262,13 @@ def _json(about: Mapping[str, str], key: str, name: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise FileFormatError(f"{name}: the {key} are not a JSON object")
     return found
+
+
+def _preprocessing(told: dict[str, Any], name: str) -> Preprocessing:
+    try:
+        return Preprocessing.of_dict(told)
+    except ValueError as error:
+        raise FileFormatError(f"{name}: the preprocessing is not one: {error}") from error
 
 
 def _fingerprint(told: dict[str, Any], name: str) -> Fingerprint:

@@ -22,6 +22,7 @@ from levelprox.errors import FileFormatError, InvalidInputError
 from levelprox.estimators.by_name import FeatureNames
 from levelprox.estimators.task import Budget
 from levelprox.fingerprint import Fingerprint
+from levelprox.io.preprocessing import Preprocessing
 from levelprox.projection import group_norms
 from levelprox.result import CUT_SHORT, Record, Status
 from levelprox.subset import Additions, Exchanges, SubsetCertificate, SubsetRecord, with_name
@@ -50,6 +51,7 @@ FITTED: dict[str, Callable[[Any], bool]] = {
     "best_index_": lambda i: _is_count(i),
     "best_params_": lambda best: isinstance(best, dict) and len(best) in (1, 2),
     "best_score_": lambda score: isinstance(score, float),
+    "preprocessing_": lambda one: isinstance(one, Preprocessing),
     "data_fingerprint_": lambda one: isinstance(one, Fingerprint) and _is_typed(one),
 }
 
@@ -102,6 +104,10 @@ def _check_shapes(model: Any) -> None:
     for part, shape in wanted.items():
         if hasattr(model, part) and np.shape(getattr(model, part)) != shape:
             raise InvalidInputError(f"{part} has the shape {np.shape(getattr(model, part))}, {shape} is wanted")
+    if hasattr(model, "preprocessing_"):
+        made, known = list(model.preprocessing_.features), getattr(model, "feature_names_in_", np.empty(0))
+        if made != known.tolist():
+            raise InvalidInputError("preprocessing_ makes other features than feature_names_in_")
     if model.coef_.dtype != np.asarray(model.intercept_).dtype:
         raise InvalidInputError(f"coef_ is of {model.coef_.dtype}, intercept_ of {np.asarray(model.intercept_).dtype}")
     if is_classifier(model) and len(set(model.classes_.tolist())) != model.classes_.size:

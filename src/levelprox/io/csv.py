@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from levelprox.errors import FileFormatError
@@ -18,7 +19,9 @@ from levelprox.io.table import Table, is_numeral, polars_for
 _MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
 
 
-def read_csv(path: str | os.PathLike[str], *, separator: str = ",", header: bool = True) -> Table:
+def read_csv(
+    path: str | os.PathLike[str], *, separator: str = ",", header: bool = True, text: Sequence[str] = ()
+) -> Table:
     """Read a file of separated values, which may be compressed (.gz, .bz2, .xz).
 
     Parameters
@@ -28,6 +31,8 @@ def read_csv(path: str | os.PathLike[str], *, separator: str = ",", header: bool
         One character.
     header : bool, default=True
         Whether the first line holds names; else columns are called column_1, column_2 and so on.
+    text : sequence of str
+        Columns that hold text even where every entry is a number.
 
     Returns
     -------
@@ -42,10 +47,10 @@ def read_csv(path: str | os.PathLike[str], *, separator: str = ",", header: bool
         Where the file changes while it is read.
     """
     polars_for("CSV", shown(path))  # before anything is read
-    return parse_csv(b"".join(block.tobytes() for block in blocks(path)), shown(path), separator, header)
+    return parse_csv(b"".join(block.tobytes() for block in blocks(path)), shown(path), separator, header, text)
 
 
-def parse_csv(text: bytes, name: str, separator: str = ",", header: bool = True) -> Table:
+def parse_csv(text: bytes, name: str, separator: str = ",", header: bool = True, as_text: Sequence[str] = ()) -> Table:
     """The table of a text; `name` is what errors call it, the rest as in `read_csv`."""
     polars = polars_for("CSV", name)
     text, left_out = _without_empty_lines(text, header)
@@ -53,7 +58,17 @@ def parse_csv(text: bytes, name: str, separator: str = ",", header: bool = True)
     try:
         if header:
             first = text[: text.find(b"\n") + 1] or text
-            _check_header(polars.read_csv(first, separator=separator, has_header=False, infer_schema=False), name)
+            titles = polars.read_csv(first, separator=separator, has_header=False, infer_schema=False)
+            _check_header(titles, name)
+            own = [str(title) for title in titles.row(0) if str(title or "").strip() in as_text]
+        else:
+            own = [f"column_{one.removeprefix('column_')}" for one in as_text]
+            width = len(
+                polars.read_csv(text, separator=separator, has_header=False, infer_schema=False, n_rows=1).columns
+            )
+            own = [one for one in own if one in {f"column_{i + 1}" for i in range(width)}]
+        if own:
+            options["schema_overrides"] = dict.fromkeys(own, polars.String)
         frame = _read(polars, text, options)
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
         raise FileFormatError(f"{name}: {_reason(str(error))}") from error
@@ -62,7 +77,7 @@ def parse_csv(text: bytes, name: str, separator: str = ",", header: bool = True)
     frame.columns = [column.strip() if header else f"column_{i}" for i, column in enumerate(frame.columns, 1)]
     if not frame.height:
         raise FileFormatError(f"{name}: there are no rows")
-    return Table(_with_numbers(polars, frame), name, left_out)
+    return Table(_with_numbers(polars, frame, [one.strip() for one in own]), name, left_out)
 
 
 def _without_empty_lines(text: bytes, header: bool) -> tuple[bytes, tuple[int, ...]]:
@@ -91,6 +106,7 @@ def _read(polars: Any, text: bytes, options: dict[str, Any]) -> Any:
     except polars.exceptions.ComputeError as error:
         if "could not parse" not in str(error):
             raise
+        options = {key: value for key, value in options.items() if key != "schema_overrides"}
         return polars.read_csv(text, infer_schema=False, **options)  # numbers too long for integers
 
 
@@ -103,9 +119,9 @@ def _check_header(first: Any, name: str) -> None:
         raise FileFormatError(f"{name}: {'more than one column is' if twice[0] else 'columns are'} called {twice[0]!r}")
 
 
-def _with_numbers(polars: Any, frame: Any) -> Any:
-    """Columns of text that are numerals with blanks around them, as numbers."""
-    text = [column.name for column in frame if column.dtype == polars.String]
+def _with_numbers(polars: Any, frame: Any, as_text: Sequence[str]) -> Any:
+    """Columns of text that are numerals with blanks around them, as numbers; but for those that are text."""
+    text = [column.name for column in frame if column.dtype == polars.String and column.name not in as_text]
     changed = {}
     for one in text:
         column = frame[one].str.strip_chars()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -18,7 +18,8 @@ from levelprox.io.libsvm import read_libsvm
 from levelprox.io.npz import read_npz
 from levelprox.io.opened import shown
 from levelprox.io.parquet import read_parquet
-from levelprox.io.table import Table
+from levelprox.io.preprocessing import Impute, Preprocessing, texts
+from levelprox.io.table import Table, listed
 
 Format = Literal["libsvm", "csv", "tsv", "parquet", "npz"]
 
@@ -36,6 +37,7 @@ ENDINGS: dict[str, Format] = {
     ".npz": "npz",
 }
 _COMPRESSED = (".gz", ".bz2", ".xz")
+_MOST_CATEGORIES = 100  # of a column of text that nobody has named
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 
 
@@ -57,6 +59,10 @@ class Data:
         Weights of the samples, where a column or an array of them was named.
     left_out : tuple of str
         Columns that are not used.
+    more : dict of str to ndarray of shape (n_samples,)
+        "offset" and "exposure", where columns or arrays of them were named.
+    preprocessing : Preprocessing, optional
+        What X was made by, of columns of text or with missing values.
     """
 
     X: Any
@@ -66,6 +72,8 @@ class Data:
     path: Path
     weight: NDArray[np.float64] | None = None
     left_out: tuple[str, ...] = ()
+    more: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    preprocessing: Preprocessing | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -98,6 +106,16 @@ class Reading:
         What separates the fields of a CSV file.
     zero_based : bool
         Whether a LIBSVM file counts features from 0.
+    offset, exposure : str, optional
+        The columns or arrays of what is added to the margins, and of exposures.
+    categorical : sequence of str or "auto"
+        Columns of a table that become features of 0 and 1, one for each category; "auto" takes those that hold text.
+    impute : {"median", "mean", "most-frequent"}, optional
+        What missing values of a table are replaced by.
+    preprocessing : Preprocessing, optional
+        Both, as they were learnt from other data.
+    is_whole : bool
+        Whether files are read as a whole, and not in parts.
     """
 
     target: str | None = None
@@ -107,6 +125,24 @@ class Reading:
     header: bool = True
     separator: str | None = None
     zero_based: bool = False
+    offset: str | None = None
+    exposure: str | None = None
+    categorical: Sequence[str] | Literal["auto"] = ()
+    impute: Impute | None = None
+    preprocessing: Preprocessing | None = None
+    is_whole: bool = True
+
+    @property
+    def text(self) -> Sequence[str]:
+        """Columns that are read as text, whatever they look like: 01 is not 1."""
+        if self.preprocessing is not None:
+            return self.preprocessing.categorical
+        return () if self.categorical == "auto" else self.categorical
+
+    @property
+    def more(self) -> dict[str, str]:
+        """The columns that `fit` takes besides weights, by what they are."""
+        return {name: column for name in ("offset", "exposure") if (column := getattr(self, name)) is not None}
 
 
 def format_of(path: str | os.PathLike[str]) -> Format:
@@ -158,6 +194,9 @@ def read_data(
     """
     how = Reading(target) if how is None else how
     kind = how.format or format_of(path)
+    if kind in ("libsvm", "npz") and (how.categorical or how.impute):
+        option = "--categorical" if how.categorical else "--impute"
+        raise InvalidInputError(f"{shown(path)}: {option} is for tables (CSV, TSV or Parquet), and this is {kind}")
     if kind == "libsvm":
         data = _libsvm(path, features, how)
     elif kind == "npz":
@@ -166,7 +205,7 @@ def read_data(
         table = (
             read_parquet(path)
             if kind == "parquet"
-            else read_csv(path, separator=how.separator or SEPARATORS[kind], header=how.header)
+            else read_csv(path, separator=how.separator or SEPARATORS[kind], header=how.header, text=how.text)
         )
         data = of_table(table, features if isinstance(features, Sequence) else None, needs_target, how, Path(path))
     _check_width(data, features)
@@ -174,7 +213,8 @@ def read_data(
 
 
 def _libsvm(path: str | os.PathLike[str], features: Sequence[str] | int | None, how: Reading) -> Data:
-    for name, given in (("target", how.target), ("drop", how.drop), ("weight", how.weight)):
+    named = {"target": how.target, "drop": how.drop, "weight": how.weight, **how.more}
+    for name, given in named.items():
         if given:
             raise InvalidInputError(
                 f"{shown(path)}: a LIBSVM file has no columns by name; its target is the first number of each "
@@ -188,13 +228,13 @@ def _libsvm(path: str | os.PathLike[str], features: Sequence[str] | int | None, 
 def _npz(path: str | os.PathLike[str], needs_target: bool, how: Reading) -> Data:
     name = shown(path)
     members = read_npz(path)
-    asked = {"X": "X", "y": how.target or "y", "weight": how.weight}
+    asked = {"X": "X", "y": how.target or "y", "weight": how.weight, **how.more}
     if not needs_target and asked["y"] not in members:
         del asked["y"]
-    for member in filter(None, asked.values()):
-        if member not in members:
+    for wanted in filter(None, asked.values()):
+        if wanted not in members:
             raise FileFormatError(
-                f"{name}: there is no array {member!r}, but {', '.join(sorted(members)) or 'nothing'}"
+                f"{name}: there is no array {wanted!r}, but {', '.join(sorted(members)) or 'nothing'}"
             )
     X, y = members["X"], members.get(asked.get("y") or "")
     if X.ndim != 2 or X.dtype.kind not in "buif":
@@ -203,39 +243,91 @@ def _npz(path: str | os.PathLike[str], needs_target: bool, how: Reading) -> Data
         raise FileFormatError(f"{name}: X has {X.shape[0]} rows, {asked['y']} has shape {y.shape}")
     if y is not None and y.dtype.kind not in "buifUS":
         raise FileFormatError(f"{name}: {asked['y']} must hold numbers, truth values or words, got {y.dtype}")
-    if how.weight and members[how.weight].dtype.kind not in "buif":
-        raise FileFormatError(f"{name}: {how.weight} must hold numbers, got {members[how.weight].dtype}")
-    weight = np.asarray(members[how.weight], np.float64) if how.weight else None
-    return Data(X, y, None, asked.get("y"), Path(path), weight)
+    more = {}
+    columns = {**({"weight": how.weight} if how.weight else {}), **how.more}
+    for what, member in columns.items():
+        if members[member].dtype.kind not in "buif":
+            raise FileFormatError(f"{name}: {member} must hold numbers, got {members[member].dtype}")
+        more[what] = np.asarray(members[member], np.float64)
+    weight = more.pop("weight", None)
+    return Data(X, y, None, asked.get("y"), Path(path), weight, more=more)
 
 
 def of_table(table: Table, features: Sequence[str] | None, needs_target: bool, how: Reading, path: Path) -> Data:
     """The columns of a table by what they are for; the rest as in `read_data`."""
+    table = replace(table, is_whole=how.is_whole)
     target = table.target_name(how.target) if needs_target else None
     weight = None if how.weight is None else table.checked(how.weight, "weight")
+    named = {what: table.checked(name, what) for what, name in how.more.items()}
     dropped = {table.checked(name, "columns to drop") for name in how.drop}
-    if target in dropped or (weight is not None and weight in dropped | {target}):
-        raise InvalidInputError(f"{table.name}: target, weight and dropped columns must be different ones")
-    names = [name for name in table.names if name not in dropped | {target, weight}]
+    roles = [name for name in (target, weight, *named.values()) if name is not None]
+    if len({*roles, *dropped}) < len(roles) + len(dropped):
+        words = ", ".join(["target", "weight", *named])
+        raise InvalidInputError(f"{table.name}: {words} and dropped columns must be different ones")
+    names = [name for name in table.names if name not in dropped | {*roles}]
+    if how.preprocessing is not None:
+        features = how.preprocessing.names
     if features is not None:
         missing = [name for name in features if name not in table.names]
         if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             are = "are" if more else "is"
-            raise FileFormatError(f"{table.name}: the model's feature {missing[0]!r}{more} {are} missing")
+            what = "feature" if how.preprocessing is None else "column"
+            raise FileFormatError(f"{table.name}: the model's {what} {missing[0]!r}{more} {are} missing")
         names = list(features)
     if not names:
         raise FileFormatError(f"{table.name}: no column is left to learn from")
-    used = {*names, target, weight}
+    used = {*names, *roles}
+    preprocessing = how.preprocessing or _learnt(table, names, how)
+    if preprocessing is None:
+        X = table.features(names, droppable=features is None)
+    else:
+        X, names = _prepared(table, preprocessing, features is None), list(preprocessing.features)
     return Data(
-        table.features(names, droppable=features is None),
+        X,
         None if target is None else table.labels(target),
         names,
         target,
         path,
         None if weight is None else table.numbers(weight),
         tuple(name for name in table.names if name not in used),
+        {what: table.numbers(name) for what, name in named.items()},
+        preprocessing,
     )
+
+
+def _learnt(table: Table, names: Sequence[str], how: Reading) -> Preprocessing | None:
+    """Categories and fill values, where they are asked for; None where there is nothing to prepare."""
+    if how.categorical == "auto":
+        categorical = [name for name in names if table.is_text(name)]
+        for name in categorical:
+            count = len(set(texts(table.frame[name])))
+            if count > _MOST_CATEGORIES:
+                raise FileFormatError(
+                    f"{table.name}: column {name!r} holds {count} different texts, too many to be categories unless "
+                    "asked for; drop it (--drop), or name it in --categorical"
+                )
+    else:
+        categorical = [table.checked(name, "categories") for name in how.categorical]
+        others = [name for name in categorical if name not in names]
+        if others:
+            raise InvalidInputError(f"{table.name}: --categorical: {listed(others)} cannot be a feature, too")
+    if not categorical and how.impute is None:
+        return None
+    table.check_numbers([name for name in names if name not in categorical], how.impute is not None, True)
+    table.check_text(categorical, how.impute is not None, True)
+    try:
+        return Preprocessing.learn(table.frame, names, categorical, how.impute)
+    except InvalidInputError as error:
+        raise FileFormatError(f"{table.name}: {error}") from None
+
+
+def _prepared(table: Table, preprocessing: Preprocessing, droppable: bool) -> Any:
+    """The features of a table; errors name the row."""
+    for column in preprocessing.columns:
+        check = table.check_numbers if column.categories is None else table.check_text
+        check([column.name], column.fill is not None, droppable)
+    return preprocessing.transform(table.frame)
 
 
 def _check_width(data: Data, features: Sequence[str] | int | None) -> None:

@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.errors import FileFormatError, InvalidInputError, warn
+from levelprox.io.preprocessing import texts
 
 if TYPE_CHECKING:
     import polars
 
 #: Names under which a target is looked for where none is given.
 TARGETS = ("target", "y")
+_TEXT = ("String", "Categorical", "Enum")
 _NAMED = 5  # columns that an error names; the others are counted
 
 
@@ -35,11 +37,14 @@ class Table:
         What the file is called in errors.
     left_out : tuple of int
         Rows of the file, from 0 and ascending, that are not in the frame.
+    is_whole : bool
+        Whether this is all of the file: of a part, categories and missing values cannot be prepared.
     """
 
     frame: polars.DataFrame
     name: str
     left_out: tuple[int, ...] = ()
+    is_whole: bool = True
 
     @property
     def names(self) -> list[str]:
@@ -77,6 +82,29 @@ class Table:
             if self._is_too_long(name):
                 warn(f"{self.name}: column {name!r} holds whole numbers beyond 2^53, which are rounded", UserWarning)
         return frame
+
+    def is_text(self, name: str) -> bool:
+        """Whether a column holds words, and not only missing values."""
+        column = self.frame[name]
+        return str(column.dtype).startswith(_TEXT) and column.null_count() < column.len()
+
+    def check_numbers(self, names: Sequence[str], may_be_missing: bool, droppable: bool) -> None:
+        """Raise where columns hold something else than numbers that are finite, or perhaps missing."""
+        import polars
+
+        if may_be_missing:  # where all are, nobody knows of which kind the column is
+            names = [name for name in names if self.frame[name].null_count() < self.frame.height]
+        self._refuse_text([name for name in names if not self._is_number(name)], droppable)
+        for name in names:
+            column = self.frame[name].cast(polars.Float64)
+            self._check_finite(name, column.fill_nan(None).drop_nulls() if may_be_missing else column, droppable)
+
+    def check_text(self, names: Sequence[str], may_be_missing: bool, droppable: bool) -> None:
+        """Raise where categories are missing, unless they may be."""
+        for name in [] if may_be_missing else names:
+            missing = np.array([text is None for text in texts(self.frame[name])])
+            if missing.any():
+                self._refuse_missing(name, int(missing.argmax()), int(missing.sum()), droppable)
 
     def labels(self, name: str) -> NDArray[Any]:
         """A target: numbers, truth values, or words."""
@@ -120,10 +148,13 @@ class Table:
         drops = " ".join(f"--drop {shlex.quote(name)}" for name in names[:_NAMED])
         if len(names) > 1:
             remedy = f"; drop them ({drops})" if droppable else ""
+            remedy += ", or make them categories (--categorical auto)" if droppable and self.is_whole else ""
             raise FileFormatError(f"{self.name}: {listed(names)} hold no numbers{remedy}")
         column, remedy = self.frame[names[0]], f"; drop it ({drops})" if droppable else ""
+        if droppable and self.is_whole:
+            remedy += f", or make it categories (--categorical {shlex.quote(names[0])})"
         what = f"{column.dtype}, no numbers"
-        if str(column.dtype) in ("String", "Categorical", "Enum"):
+        if str(column.dtype).startswith(_TEXT):
             what = self._text_in(names[0], droppable)
         raise FileFormatError(f"{self.name}: column {names[0]!r} holds {what}{remedy}")
 
@@ -158,7 +189,8 @@ class Table:
         return row + 1
 
     def _refuse_missing(self, name: str, row: int, count: int, droppable: bool) -> NoReturn:
-        remedy = f", or drop the column (--drop {shlex.quote(name)})" if droppable else ""
+        impute = ", impute (--impute median)" if self.is_whole else ""
+        remedy = f"{impute}, or drop the column (--drop {shlex.quote(name)})" if droppable else ""
         raise FileFormatError(
             f"{self.name}: row {self._row(row)}, column {name!r} is missing ({count} in this column): fill in or "
             f"remove such rows{remedy}"
