@@ -780,8 +780,8 @@ FUNCTIONS = (
         "best_subset of a model without k",
         lambda: best_subset(LinearModel(samples(), target())),
         "raises",
-        ("best_subset", "'k'"),
-        TypeError,
+        ("give k, how many features may be nonzero",),
+        InvalidInputError,
     ),
     Case(
         "best_subset of an estimator",

@@ -140,7 +140,7 @@ def test_separable_data(model):
 
 def test_time_limits_leave_the_best_so_far(monkeypatch):
     """The clock runs out after so many looks at it."""
-    whole = table("logistic", n=60, d=12, intercept=True)
+    whole = table("logistic", n=60, d=16, intercept=True)
     complete, null = solved(whole, 3), whole.psi(())
     values = []
     for looks in [*range(1, 60, 4), 10**6]:
@@ -176,7 +176,7 @@ class Interrupting(LinearModel):
 
 
 def test_ctrl_c_leaves_the_best_so_far():
-    whole = table("logistic", n=60, d=12)
+    whole = table("logistic", n=60, d=16)
     objective = Interrupting(whole.X, whole.b, "logistic")
     Interrupting.calls, Interrupting.at = 0, -1
     complete, calls = best_subset(objective, 3), Interrupting.calls

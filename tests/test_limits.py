@@ -172,7 +172,7 @@ def test_ctrl_c_within_a_part_of_a_search_is_no_time_limit(monkeypatch):
         return models(*args, **options)
 
     monkeypatch.setattr(restriction, "by_models", interrupted)
-    found = best_subset(model("logistic"), 3)
+    found = best_subset(model("huber"), 3)
     assert found.status is Status.INTERRUPTED and next(calls) > 0
 
 

@@ -657,7 +657,8 @@ def _goes_far(objective: Model, step: Vector) -> bool:
     if not _bends(objective):
         return False
     weight = cast("LinearModel | ByClass", objective).sample_weight
-    along = objective.moved(step) if weight is None else objective.moved(step)[weight > 0]
+    along = of_samples(objective, objective.moved(step))
+    along = along if weight is None else along[weight > 0]
     return not objective.concordance * float(np.max(np.abs(along), initial=0.0)) <= 1
 
 
