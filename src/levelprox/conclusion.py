@@ -70,7 +70,8 @@ class Conclusion:
         separated = self._is_separated(self.run.best.x)
         message = " ".join([self._message(status, certificate), *self.notes])
         if status not in (Status.SOLVED, Status.CALLBACK_STOP, Status.INTERRUPTED):
-            message = f"{message} {self.run.problem.objective.advice()}".rstrip()
+            advice = f"{self.run.problem.objective.advice()} {self.run.degenerate_words()}".strip()
+            message = f"{message} {advice}".rstrip()
             self.run.warn(message)
         if separated:
             self.run.warn(

@@ -118,7 +118,6 @@ class Run:
             )
         if 0 < self.tol < 10 * _EPS:
             self.warn(f"tol={self.tol:g} is below the resolution of float64")
-        self._warn_of_degenerate_level()
         p = self.parameters
         if p is not None and p.K * p.steps > _MANY:
             self.warn(f"preset='paper' takes T = {p.steps} steps in each of up to K = {p.K} outer steps")
@@ -473,20 +472,24 @@ class Run:
         self.warned.append(message)
         warn(message)
 
-    def _warn_of_degenerate_level(self) -> None:
-        """At a whole number of saturated coordinates the multiplier may explode and the method stick."""
+    def degenerate_words(self) -> str:
+        """Return a sentence where the level pays for a whole number of saturated coordinates; else nothing.
+
+        The multiplier may explode there and the method stick. A run that ends solved has not met that.
+        """
         problem = self.problem
         nearest, unit, _ = degenerate_level(problem)
         if nearest is None or abs(problem.level - nearest) > _DEGENERATE * unit:
-            return
+            return ""
         total = problem.constraint.cap * (problem.dimension if problem.weights is None else problem.weights.sum())
         # 0: the null fit; all of them: the level holds nothing back
-        if 0 < nearest < total - unit / 2 and np.isfinite(problem.constraint.threshold):
-            self.warn(
-                f"level = {problem.level:g} is {round(nearest / unit)} times {unit:g}, just what some large "
-                f"coefficients cost: there the multiplier may explode and the last coefficient stick at its threshold. "
-                f"Use level = {nearest - unit / 2:g} or {nearest + unit / 2:g} instead."
-            )
+        if not (0 < nearest < total - unit / 2 and np.isfinite(problem.constraint.threshold)):
+            return ""
+        return (
+            f"level = {problem.level:g} is {round(nearest / unit)} times {unit:g}, just what some large "
+            f"coefficients cost: there the multiplier may explode and the last coefficient stick at its threshold. "
+            f"Use level = {nearest - unit / 2:g} or {nearest + unit / 2:g} instead."
+        )
 
     def _fail(self, message: str, cause: BaseException | None) -> NoReturn:
         """Raise, with the last good point attached."""
