@@ -86,7 +86,11 @@ def psi(model, X: object, y: NDArray, weight: Double | None = None) -> float:
         value = sum(loss(Z[:, k], np.where(y == c, 1.0, -1.0)) for k, c in enumerate(model.classes_))
     else:
         value = logsumexp(Z, axis=1) - Z[np.arange(y.size), np.searchsorted(model.classes_, y)]
-    held = model.scale_ * np.atleast_2d(model.coef_).astype(np.float64)  # of standardised features
+    scale = model.scale_
+    if not model.standardize:
+        center = s @ X / s.sum() if model.fit_intercept else 0.0
+        scale = np.sqrt(s @ (X.astype(np.float64) - center) ** 2 / s.sum())
+    held = scale * np.atleast_2d(model.coef_).astype(np.float64)
     return float(s @ value / s.sum()) + model.ridge_ * float(np.sum(held**2))
 
 

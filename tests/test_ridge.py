@@ -219,8 +219,11 @@ def test_weights_count_as_samples_in_auto() -> None:
     X, y = separable()
     once = SparseClassifier(n_features=2).fit(X, y)
     twice = SparseClassifier(n_features=2).fit(X, y, sample_weight=np.full(60, 2.0))
+    repeated = SparseClassifier(n_features=2).fit(np.vstack([X, X]), np.append(y, y))
     some = SparseClassifier(n_features=2).fit(np.vstack([X, X]), np.append(y, 1 - y), sample_weight=[1] * 60 + [0] * 60)
-    assert once.ridge_ == twice.ridge_ == some.ridge_
+    shares = SparseClassifier(n_features=2).fit(X, y, sample_weight=np.full(60, 1 / 60))
+    assert once.ridge_ == some.ridge_ == shares.ridge_ == 2 * twice.ridge_ == 2 * repeated.ridge_
+    np.testing.assert_allclose(twice.coef_, repeated.coef_, rtol=1e-6)
 
 
 def test_a_model_file_has_the_ridge(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ Y["hinge"] = Y["squared_hinge"] = Y["logistic"]
 @cache
 def fitted(loss, k=2, **options):
     kind = SparseClassifier if loss in ("logistic", "softmax", "hinge", "squared_hinge") else SparseRegressor
+    options = {"ridge": 0, **options}  # as the refits
     return kind("logistic" if loss == "softmax" else loss, n_features=k, **options).fit(X, Y[loss])
 
 

@@ -6,9 +6,10 @@ of a standard normal prior on the coefficients of standardised features:
 
     mean loss + λ ‖s ∘ coef‖²,      λ = 1 / (2 n)
 
-which is scikit-learn's default for LogisticRegression (C = 1). n is the number of samples; with unequal weights
-(Σ w)² / Σ w². Features nearly separate the classes where the standard error of the coefficient of a standardised
-feature is above 2: its odds ratio is then not known within a factor of e⁴.
+which is scikit-learn's default for LogisticRegression (C = 1). n is the sum of the weights, as a weight of 2 is a
+repeated sample, or the number of samples where that is more, as of weights that add up to 1. Features nearly separate
+the classes where the standard error of the coefficient of a standardised feature is above 2: its odds ratio is then not
+known within a factor of e⁴.
 """
 
 from __future__ import annotations
@@ -29,12 +30,9 @@ LARGEST_STANDARD_ERROR = 2.0  # of the coefficient of a standardised feature
 _SINGULAR = 1e-12  # eigenvalue of a Hessian with a unit diagonal
 
 
-def automatic_ridge(weight: Vector | None, n: int) -> float:
-    """Return λ of n samples."""
-    if weight is None:
-        return 0.5 / n
-    share = weight / weight.max()
-    return 0.5 * float(np.sum(share**2)) / float(np.sum(share)) ** 2
+def automatic_ridge(n: int, total: float | None) -> float:
+    """Return λ of n samples whose weights, where they have some, add up to `total`."""
+    return 0.5 / (n if total is None else max(n, total))
 
 
 def may_diverge(objective: Model | Asked) -> bool:

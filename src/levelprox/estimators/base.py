@@ -235,7 +235,9 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     def _task(self, X: object, y: NDArray[Any], weight: Vector | None, budget: Budget, **more: Any) -> Task:
         """The data, encoded and standardised."""
 
-    def _new_task(self, border: Border, objective: Model | Asked, budget: Budget, unit: float) -> Task:
+    def _new_task(
+        self, border: Border, objective: Model | Asked, budget: Budget, unit: float, total: float | None
+    ) -> Task:
         constraint = constraint_of(self.constraint, unit if budget.features is None else 1.0)
         self._check_for(budget)
         generator(self.random_state)
@@ -269,8 +271,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         ridge = self._ridge() if budget.ridge is None else budget.ridge
         if ridge is not None:
             return task.ridged(ridge)
-        n, weight = objective.n_margins // objective.width, getattr(objective, "sample_weight", None)
-        return replace(task, automatic_ridge=automatic_ridge(weight, n))
+        return replace(task, automatic_ridge=automatic_ridge(objective.n_margins // objective.width, total))
 
     def _ridge(self) -> float | None:
         """λ ≥ 0; None for "auto"."""

@@ -157,6 +157,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
         if not np.all(present):
             rows = np.flatnonzero(present)
             X, y, weight = as_design(X).rows(rows), y[rows], weight[rows]  # type: ignore[index]  # else all are present
+        total = None if weight is None else float(weight.sum())
         weight = self._with_class_weight(y, weight)
         n_classes = self.classes_.size
         border = self._border(X, weight, 1 if n_classes == 2 else n_classes)
@@ -166,7 +167,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
                 f"loss={self.loss!r} of more than two classes needs n_features: under a level it has no solver that "
                 "ends soon. Use n_features, or loss='squared_hinge'"
             )
-        return self._new_task(border, objective, budget, 1.0)
+        return self._new_task(border, objective, budget, 1.0, total)
 
     def _objective(self, border: Border, y: NDArray[Any], weight: Vector | None) -> Model:
         """ψ of these samples."""

@@ -126,7 +126,7 @@ class Elsewhere:
         """As `_task`, of data that are elsewhere."""
         border = self._border_elsewhere(found)
         form = replace(found.form, center=border.center, scale=border.scale if self.standardize else None)
-        task: Task = self._new_task(border, found.source.model(form), budget, found.unit)
+        task: Task = self._new_task(border, found.source.model(form), budget, found.unit, found.total)
         return task
 
     def _border_elsewhere(self: Any, found: Prepared) -> Border:

@@ -103,7 +103,8 @@ class Regression(RegressorMixin, SparseLinearModel):
         y = loss.check_targets(y, "y")
         border = self._border(X, weight, 1)
         objective = self._objective(border, y, weight, more.get("offset"), more.get("exposure"))
-        return self._new_task(border, objective, budget, _unit(loss, y, weight))
+        total = None if weight is None else float(weight.sum())
+        return self._new_task(border, objective, budget, _unit(loss, y, weight), total)
 
     def _objective(
         self,
