@@ -90,6 +90,7 @@ def psi(model, X: object, y: NDArray, weight: Double | None = None) -> float:
     if not model.standardize:
         center = s @ X / s.sum() if model.fit_intercept else 0.0
         scale = np.sqrt(s @ (X.astype(np.float64) - center) ** 2 / s.sum())
+        scale[np.ptp(X, axis=0) == 0] = 1.0
     held = scale * np.atleast_2d(model.coef_).astype(np.float64)
     return float(s @ value / s.sum()) + model.ridge_ * float(np.sum(held**2))
 

@@ -218,3 +218,22 @@ def test_ctrl_c_while_the_samples_are_read_leaves_the_null_fit(monkeypatch):
 
     monkeypatch.setattr(budget, "reduced", interrupted)
     assert str(best_subset(LinearModel(X, y), 2).status) == "interrupted"
+
+
+def test_offsets_count_in_scores_of_folds():
+    rng = np.random.default_rng(0)
+    X, offset = rng.standard_normal((100, 5)), 3 * rng.standard_normal(100)
+    y = offset + X[:, 0] + 0.5 * X[:, 1] + rng.standard_normal(100)
+    model = SparseRegressorCV(n_features=[0, 1, 2], cv=4, scoring="r2").fit(X, y, offset=offset)
+    assert np.all(model.cv_results_["mean_test_score"][1:] > 0.5)
+
+
+def test_units_of_columns_do_not_matter_in_folds():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 4))
+    y = X.sum(axis=1) + 0.5 * rng.standard_normal(100)
+    plain, units = (
+        SparseRegressorCV(n_features=[1, 4], cv=4, standardize=False).fit(X * unit, y).cv_results_["mean_test_score"]
+        for unit in (1.0, np.array([1e8, 1e-8, 1, 1]))
+    )
+    np.testing.assert_allclose(units, plain, rtol=1e-9)

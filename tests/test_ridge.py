@@ -316,3 +316,70 @@ def test_a_stream_with_a_ridge_is_shorter() -> None:
         free.partial_fit(X[begin : begin + 100], y[begin : begin + 100])
         held.partial_fit(X[begin : begin + 100], y[begin : begin + 100])
     np.testing.assert_allclose(held.coef_, free.coef_ / 2, atol=0.1)
+
+
+# --- what a review found
+
+
+@pytest.mark.parametrize("constant", [3.0, 0.0])
+def test_a_kept_column_that_does_not_vary(constant: float) -> None:
+    """Sparse and without a ridge, it had no entry at all: the kernel read through a null pointer."""
+    X, y = separable(40, 5)
+    X[:, 0] = constant
+    y = (X[:, 1] > 0).astype(int)
+    assert SparseClassifier(n_features=1, keep=[0]).fit(X, y).ridge_ > 0
+    assert SparseRegressor(n_features=1, keep=[0], ridge=0.1).fit(X, X[:, 1]).status_.success
+
+
+@pytest.mark.parametrize("criterion", ["aic", "bic"])
+def test_the_chosen_level_and_ridge_are_those_fitted(criterion: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 5))
+    y = X[:, 0] + 0.5 * X[:, 1] + rng.standard_normal(60)
+    model = SparseRegressorCV(level=[1.5, 2.5, 3.5, 4.5], ridge=[0, 1e-3, 1.0], criterion=criterion).fit(X, y)
+    assert model.best_params_ == {"level": model.level_, "ridge": model.ridge_}
+    values = model.cv_results_[criterion]
+    single = SparseRegressor(level=model.level_, ridge=model.ridge_).fit(X, y)
+    assert model.best_index_ == np.argmin(values)
+    np.testing.assert_allclose(single.coef_, model.coef_, atol=1e-6)
+
+
+def test_large_means_do_not_change_the_ridge_of_columns_as_they_are() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 5))
+    y = X[:, 0] + 0.5 * X[:, 1] + rng.standard_normal(60)
+    near, far = (SparseRegressor(n_features=2, ridge=0.1, standardize=False).fit(X + mean, y) for mean in (0, 1e7))
+    np.testing.assert_allclose(far.coef_, near.coef_, rtol=1e-6)
+    assert certify_model(far, X + 1e7, y).hold
+
+
+def test_correlated_features_need_no_ridge() -> None:
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((300, 4))
+    X[:, 1] = X[:, 0] + 0.02 * rng.standard_normal(300)
+    y = (rng.random(300) < 1 / (1 + np.exp(-60 * (X[:, 1] - X[:, 0])))).astype(int)
+    model = SparseClassifier(n_features=2).fit(X, y)
+    assert model.ridge_ == 0 and model.selected_features_.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("model", [SparseRegressor("poisson"), SparseClassifier()], ids=["poisson", "logistic"])
+def test_no_feature_and_no_intercept(model: Any) -> None:
+    X, y = separable(40, 5)
+    model = clone(model).set_params(n_features=0, fit_intercept=False, ridge=0.1).fit(X, y)
+    assert not np.any(model.coef_)
+
+
+@pytest.mark.parametrize("budget", [{"n_features": 1}, {"level": 1.5}], ids=str)
+def test_estimators_of_losses_with_kinks_refuse_a_ridge(budget: dict[str, Any]) -> None:
+    X, y = separable(40, 5)
+    with pytest.raises(InvalidInputError, match="not for 'hinge'; use 'squared_hinge' or 'logistic'"):
+        SparseClassifier("hinge", ridge=0.1, **budget).fit(X, y)
+    with pytest.raises(InvalidInputError, match="not for 'absolute'; use 'huber' or 'squared'"):
+        SparseRegressor("absolute", ridge=0.1, **budget).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_kept_features_that_separate_classes_diverge_with_a_ridge_too() -> None:
+    X, _ = separable(40, 5)
+    model = SparseClassifierCV(n_features=[0, 1], keep=[0], cv=2).fit(X, X[:, 0] > 0)
+    assert np.all(model.cv_results_["n_diverging"] > 0) and model.scoring_ == "accuracy"

@@ -207,6 +207,7 @@ ColumnFits::Extended::Extended(const ColumnFits &fits, const Columns &given, con
         std::vector<double> values(column.values, column.values + column.count);
         std::vector<std::int64_t> places;
         if (column.rows) {
+            places.reserve(std::size_t(column.count) + 1);  // its address says that the column is sparse, also without entries
             places.assign(column.rows, column.rows + column.count);
             if (ridged) {
                 places.push_back(n + std::int64_t(j));

@@ -266,9 +266,16 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
             observer=None,
             checkpoint=self.checkpoint,
             resume=self.resume,
-            standardized=boolean("standardize", self.standardize),
         )
         ridge = self._ridge() if budget.ridge is None else budget.ridge
+        if ridge == 0:
+            return task
+        if not boolean("standardize", self.standardize):
+            if isinstance(objective, Asked):
+                if ridge is None:
+                    return task
+                raise InvalidInputError("a ridge with standardize=False is for data in memory: it needs deviations")
+            task = replace(task, deviations=border.deviations(getattr(objective, "sample_weight", None)))
         if ridge is not None:
             return task.ridged(ridge)
         return replace(task, automatic_ridge=automatic_ridge(objective.n_margins // objective.width, total))

@@ -72,6 +72,12 @@ class Border:
             center, scale = (moments.mean, moments.scale) if fit_intercept else (None, moments.magnitude)
         return cls(base, center, _usable(scale, names), fit_intercept, width, names)
 
+    def deviations(self, weight: Vector | None) -> Vector:
+        """Standard deviations of the columns of X, about zero where there is no intercept; 1 for those without any."""
+        base = self.design.base if isinstance(self.design, ScaledDesign) else self.design
+        moments = moments_of(base, weight)
+        return moments.scale if self.fit_intercept else moments.magnitude
+
     @classmethod
     def of_moments(
         cls,

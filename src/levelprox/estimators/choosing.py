@@ -355,16 +355,18 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
     ) -> tuple[dict[str, NDArray[Any]], int]:
         single, loss = self._single().set_params(**self._by_index(samples.X.shape[1])), self._loss().name
         groups = _of_one_ridge(budgets) if budgets[0].features is None else [[budget] for budget in budgets]
-        budgets = [budget for group in groups for budget in group]
+        ordered = [budget.key for group in groups for budget in group]
         work = (
             delayed(fit_all)(share, single, samples, group)
             for share, group in zip(self._shares(len(groups)), groups, strict=False)
         )
-        found = [one for outcome in self._outcomes(work, len(groups), "fit", None, journal) for one in outcome]
+        outcomes = [one for outcome in self._outcomes(work, len(groups), "fit", None, journal) for one in outcome]
+        known = dict(zip(ordered, outcomes, strict=False))  # fewer where a time limit ends them
         first = budgets[:1]
-        budgets = _examined(budgets, [i < len(found) for i in range(len(budgets))])
+        budgets = _examined(budgets, [budget.key in known for budget in budgets])
         if not budgets:
             return self._unexamined(first, 0), 0
+        found = [known[budget.key] for budget in budgets]
         n = float(samples.y.size if samples.weight is None else samples.weight.sum())
         psi = np.array([one.score for one in found])
         counts = np.array([one.n_selected for one in found])

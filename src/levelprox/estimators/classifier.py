@@ -73,7 +73,7 @@ class SparseClassifier(Classification, Streaming):
     ridge : float or "auto", default="auto"
         λ ≥ 0: λ‖s ∘ coef_‖² is added to the mean loss, s the standard deviations of the columns; intercepts and
         features of weight 0 are free of it. "auto" is 0 unless the chosen features separate the classes, or nearly so:
-        the standard error of the coefficient of a standardised feature is above 2. Another search then has
+        the standard error of a combination of them with variance 1 is above 2. Another search then has
         λ = 1/(2 n_samples), a standard normal prior on the coefficients of standardised features, which is the default
         of scikit-learn's LogisticRegression. `ridge_` and `message_` say which. For differentiable losses.
     positive : bool or array-like of str, int or bool, default=False

@@ -19,7 +19,7 @@ from sklearn.base import clone, is_classifier
 
 from levelprox import _kernels
 from levelprox.blas import one_blas_thread
-from levelprox.estimators.scored import Samples, Scored
+from levelprox.estimators.scored import Samples, Scored, told
 from levelprox.estimators.task import Budget, Task
 from levelprox.limits import seconds_left
 from levelprox.objectives import LinearModel
@@ -68,7 +68,8 @@ class FoldFits:
             features = np.array(self._searches[fold].best(budget.features), np.intp)
             x = np.zeros(columns.shape[1])
             if features.size:
-                x[features] = np.linalg.lstsq(columns[:, features], target, rcond=None)[0]
+                size = np.sqrt(np.sum(columns[:, features] ** 2, axis=0))  # features that are chosen are not zero
+                x[features] = np.linalg.lstsq(columns[:, features] / size, target, rcond=None)[0] / size
             if intercept is not None:
                 x = np.append(x, intercept[-1] - float(np.sum(intercept[:-1] * x)))
             own, shift = border.outside(x)
@@ -159,7 +160,7 @@ def score_quickly(
     else:
         for own, shift, budget in zip(coef, intercept, budgets, strict=True):
             model = _fitted(single, known.task, own, shift, budget)
-            scores.append(float(scorer(model, judged.X, judged.y, **score_params)))
+            scores.append(float(scorer(told(model, judged.more), judged.X, judged.y, **score_params)))
     each = (time.monotonic() - began) / len(budgets)
     counts = np.count_nonzero(coef, axis=1).tolist()
     return [Scored(score, count, each, solved=True) for score, count in zip(scores, counts, strict=True)]

@@ -155,9 +155,9 @@ def score_fold(
         classifies, by_label, by_length = is_classifier(model), math.nan, False
         known = np.isin(judged.y, model.classes_) if classifies else np.ones(judged.y.size, np.bool_)
         if scorer is not None:
-            score = float(scorer(_told(model, judged.more), judged.X, judged.y, **score_params))
+            score = float(scorer(told(model, judged.more), judged.X, judged.y, **score_params))
             if diverging:
-                shorter = float(scorer(_told(_shortened(model), judged.more), judged.X, judged.y, **score_params))
+                shorter = float(scorer(told(_shortened(model), judged.more), judged.X, judged.y, **score_params))
                 by_length = not math.isclose(score, shorter, rel_tol=1e-9, abs_tol=1e-12)
         elif not np.any(known):
             raise InvalidInputError(
@@ -196,7 +196,7 @@ def _shortened(model: Any) -> Any:
     return shorter
 
 
-def _told(model: Any, more: dict[str, NDArray[Any]]) -> Any:
+def told(model: Any, more: dict[str, NDArray[Any]]) -> Any:
     """The model, whose predictions know the offsets and exposures of the samples that it is judged by."""
     if not more:
         return model
@@ -278,8 +278,10 @@ def diverges(task: Task, budget: Budget, solution: Solution) -> bool:
     the length of coefficients that are long already.
     """
     objective = task.objective
-    if objective.convex_start is not None or solution.ridge > 0:
+    if objective.convex_start is not None:
         return False
+    if solution.ridge > 0:  # then only features that are kept may separate classes
+        return solution.status is Status.DIVERGING
     if budget.features is not None and solution.status in (Status.SOLVED, Status.SOLVED_INACCURATE):
         return False  # the search has looked at it
     if solution.status is Status.DIVERGING:

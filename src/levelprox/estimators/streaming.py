@@ -81,6 +81,8 @@ class Streaming(SparseLinearModel):
         ridge = self._ridge()
         if not ridge:
             return model
+        if not boolean("standardize", self.standardize):
+            raise InvalidInputError("partial_fit takes a ridge with standardize=True: it needs deviations of X")
         assert isinstance(model, LinearModel | ByClass)
         weight = self._feature_weight(self._budget(math.inf), self.n_features_in_)
         return model.ridged(np.where(weight == 0, 0.0, ridge) if weight is not None else ridge)

@@ -198,8 +198,8 @@ class Task:
         λ, which `objective` has.
     automatic_ridge : float
         λ of another fit, should the data not determine the coefficients without it; 0: none.
-    standardized : bool
-        Whether columns are standardised.
+    deviations : ndarray of shape (d,), optional
+        Standard deviations of the columns, where they are not standardised.
     feature_cost : ndarray of shape (d,), optional
         What features cost, for budgets of costs.
     examine : bool
@@ -220,7 +220,7 @@ class Task:
     resume: bool | str | os.PathLike[str] = False
     ridge: float = 0.0
     automatic_ridge: float = 0.0
-    standardized: bool = True
+    deviations: Vector | None = None
     feature_cost: Vector | None = None
     examine: bool = True
 
@@ -272,10 +272,7 @@ class Task:
 
     def _deviations(self) -> Vector:
         """Standard deviations of the columns of A: 1 where they are standardised."""
-        d, scale = self.border.scale.size, self.objective.feature_scale
-        if self.standardized or scale is None:
-            return np.ones(d)
-        return np.where(np.isfinite(scale.size[:d]), scale.typical * scale.size[:d], 1.0)
+        return np.ones(self.border.scale.size) if self.deviations is None else self.deviations
 
     def needs_ridge(self, budget: Budget, solution: Solution) -> bool:
         """Return whether a fit came to its end, and the data do not determine its coefficients."""
@@ -294,8 +291,8 @@ class Task:
         features = np.union1d(np.flatnonzero(np.any(x.reshape(-1, width), axis=1)), objective.exempt).astype(np.intp)
         places = (features[:, None] * width + np.arange(width)).ravel()
         held = np.setdiff1d(features, np.union1d(objective.exempt, [] if self.keep is None else self.keep))
-        units, wanted = np.append(self._deviations(), 1.0)[features], np.searchsorted(features, held)
-        error = largest_standard_error(objective.restrict(features), x[places], units, wanted, self.automatic_ridge)
+        wanted = np.searchsorted(features, held)
+        error = largest_standard_error(objective.restrict(features), x[places], wanted, self.automatic_ridge)
         return error > LARGEST_STANDARD_ERROR
 
     def fits(self, levels: Vector) -> list[Solution]:

@@ -34,7 +34,7 @@ from levelprox.objectives.base import Subgradients, Vector
 from levelprox.objectives.curved import Matrix
 from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.model import Model
-from levelprox.objectives.ridge import Ridge
+from levelprox.objectives.ridge import Ridge, check_smooth
 from levelprox.validation import finite
 
 # Margins this close to a kink, relative to the terms that they are summed from, count as at it.
@@ -122,11 +122,8 @@ class LinearModel(Model):
         self.offset = None if offset is None else _check_offset(offset, n)
         self.smooth = self.curved = self.loss.smooth
         self.ridge = Ridge.of(ridge, self.design.shape[1], self.design.ones)
-        if self.ridge is not None and not self.smooth:
-            raise InvalidInputError(
-                f"ridge is for differentiable losses, not for {self.loss.name!r}; use "
-                + ("'squared_hinge' or 'logistic'" if self.loss.kind == "margin" else "'huber' or 'squared'")
-            )
+        if self.ridge is not None:
+            check_smooth(self.loss)
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name not in _DERIVED}
@@ -267,6 +264,8 @@ class LinearModel(Model):
         for name in ("curvature", "_eigenvalue"):
             other.__dict__.pop(name, None)
         other.ridge = Ridge.of(ridge, self.design.shape[1], self.design.ones)
+        if other.ridge is not None:
+            check_smooth(self.loss)
         return other
 
     def with_loss(self, loss: Loss) -> LinearModel:

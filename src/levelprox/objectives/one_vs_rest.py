@@ -23,7 +23,7 @@ from levelprox.objectives.base import Vector
 from levelprox.objectives.by_class import ByClass
 from levelprox.objectives.curved import Matrix
 from levelprox.objectives.linear_model import FARTHER, LinearModel, gains_for_ever
-from levelprox.objectives.ridge import Ridge
+from levelprox.objectives.ridge import Ridge, check_smooth
 
 _NARROW = 2**16  # features up to which a gradient is small beside the block of rows that it is of
 
@@ -120,6 +120,12 @@ class OneVsRestModel(ByClass):
     def convex_start(self) -> Self | None:
         """The model with the loss's own convex start for its loss."""
         return None if self.loss.convex_start is None else self.with_loss(self.loss.convex_start)
+
+    def ridged(self, ridge: ArrayLike) -> Self:
+        other = super().ridged(ridge)
+        if other.ridge is not None:
+            check_smooth(self.loss)
+        return other
 
     def with_loss(self, loss: Loss) -> Self:
         """The same model with another margin loss."""

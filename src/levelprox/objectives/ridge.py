@@ -16,10 +16,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox.errors import InvalidInputError
+from levelprox.losses import Loss
 from levelprox.validation import finite, real_array
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
+
+
+def check_smooth(loss: Loss) -> None:
+    """Raise where the loss has kinks, naming losses without them."""
+    if not loss.smooth:
+        others = "'squared_hinge' or 'logistic'" if loss.kind == "margin" else "'huber' or 'squared'"
+        raise InvalidInputError(f"ridge is for differentiable losses, not for {loss.name!r}; use {others}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,4 +104,6 @@ class Ridge:
 
     def holds(self, x: Vector) -> bool:
         """Return whether it rises along x."""
+        if not self.places.size:
+            return False
         return bool(np.any(self.own[:, None] * np.abs(x.reshape(self.places.size, -1)) > 0))
