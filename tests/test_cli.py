@@ -516,7 +516,7 @@ def test_a_class_for_every_number_is_warned_of(run, tmp_path):
 
 
 def test_warnings_are_lines_and_in_the_document(files, run):
-    code, out, err = run("fit", files / "dia.parquet", "--level", 2, "--json")
+    code, out, err = run("fit", files / "dia.parquet", "--features", "1,2", "--cv", 2, "--json")
     (warning,) = json.loads(out)["warnings"]
     assert code == 0 and f"levelprox: warning: {warning}\n" in err
 
