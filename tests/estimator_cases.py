@@ -92,6 +92,8 @@ def psi(model, X: object, y: NDArray, weight: Double | None = None) -> float:
         scale = np.sqrt(s @ (X.astype(np.float64) - center) ** 2 / s.sum())
         scale[np.ptp(X, axis=0) == 0] = 1.0
     held = scale * np.atleast_2d(model.coef_).astype(np.float64)
+    if model.feature_weight is not None:
+        held[:, np.asarray(model.feature_weight) == 0] = 0.0  # features that are kept are free of the ridge
     return float(s @ value / s.sum()) + model.ridge_ * float(np.sum(held**2))
 
 
