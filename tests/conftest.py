@@ -8,7 +8,7 @@ import importlib
 import os
 import resource
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -196,3 +196,17 @@ def instruction_sets() -> Iterator[list[str]]:
         names.append(name)
     yield names
     _kernels.use_simd("auto")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Run a command: its exit code, what it printed, and what it said."""
+    from levelprox.cli import main
+
+    def run(*words: object) -> tuple[int, str, str]:
+        code = main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out, err
+
+    return run

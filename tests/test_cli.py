@@ -41,19 +41,6 @@ def files(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def run(capsys):
-    """Run a command: its exit code, what it printed, and what it said."""
-
-    def run(*words):
-        code = main([str(word) for word in words])
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return code, out, err
-
-    return run
-
-
 def test_fit_shows_features_certificate_and_scores(files, run):
     code, out, err = run("fit", files / "cancer.csv", "--features", 3, "--test", files / "new.csv")
     assert code == 0

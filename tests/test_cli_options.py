@@ -11,7 +11,7 @@ import pytest
 
 import levelprox
 from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
-from levelprox.cli import main, options
+from levelprox.cli import options
 from levelprox.cli.fit import fit
 from levelprox.subsolvers import SUBSOLVERS
 
@@ -36,19 +36,6 @@ def files(tmp_path_factory):
     FRAME.with_columns(years=YEARS, base=0.5 * X[:, 3], y=COUNT).write_csv(folder / "claims.csv")
     np.savez(folder / "price.npz", X=X, y=SCORE, years=YEARS)
     return folder
-
-
-@pytest.fixture
-def run(capsys):
-    """Run a command: its exit code, what it printed, and what it said."""
-
-    def run(*words):
-        code = main([str(word) for word in words])
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return code, out, err
-
-    return run
 
 
 CASES = {

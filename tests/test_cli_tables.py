@@ -12,7 +12,6 @@ import pytest
 
 import levelprox
 from levelprox import SparseClassifier, SparseRegressor
-from levelprox.cli import main
 from levelprox.errors import FileFormatError, InvalidInputError
 from levelprox.estimators import model_file
 from levelprox.io import container
@@ -46,19 +45,6 @@ def folder(tmp_path_factory):
     FLATS.write_parquet(folder / "flats.parquet")
     holes(FLATS).write_csv(folder / "holes.csv")
     return folder
-
-
-@pytest.fixture
-def run(capsys):
-    """Run a command: its exit code, what it printed, and what it said."""
-
-    def run(*words):
-        code = main([str(word) for word in words])
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return code, out, err
-
-    return run
 
 
 WORDS = ("--target", "price", "--features", 3, "-q")

@@ -297,14 +297,18 @@ def test_all_workers_go_for_good(monkeypatch, rounds, seed):
 
 
 def test_data_that_were_scattered_cannot_be_made_again():
-    with started(2, True) as client:
-        for nanny in client.cluster.workers.values():
-            nanny.close_gracefully()  # no worker in place of one that dies
+    """The second worker comes after the data were read, so that it has no copy of them."""
+    with started(1, True) as client:
+        (nanny,) = client.cluster.workers.values()
         futures = client.scatter([X[:150], X[150:]])
         array = da.concatenate([da.from_delayed(one, (150, D), float) for one in futures])
         shards = ClusterShards.of(array, Y, client=client)
         assert shards.total(Counting()) == 2
-        killed(processes_of(client)[:1])
+        first = processes_of(client)
+        client.cluster.scale(2)
+        await_workers(client, 2)
+        nanny.close_gracefully()  # no worker in place of the first
+        killed(first)
         with pytest.raises(BackendError, match=r"^chunks? [01].*client\.scatter"):
             shards.total(Counting())
 

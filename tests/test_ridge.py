@@ -383,3 +383,13 @@ def test_kept_features_that_separate_classes_diverge_with_a_ridge_too() -> None:
     X, _ = separable(40, 5)
     model = SparseClassifierCV(n_features=[0, 1], keep=[0], cv=2).fit(X, X[:, 0] > 0)
     assert np.all(model.cv_results_["n_diverging"] > 0) and model.scoring_ == "accuracy"
+
+
+def test_the_ridge_is_no_deviance() -> None:
+    X, y = separable()
+    model = SparseClassifier(n_features=1, ridge=0.2).fit(X, y)
+    probability = model.predict_proba(X)[np.arange(len(y)), y]
+    share = y.mean()
+    entropy = -(share * np.log(share) + (1 - share) * np.log(1 - share))
+    explained = 1 + np.mean(np.log(probability)) / entropy
+    assert model.summary(X, y).statistics["explained"] == pytest.approx(explained, rel=1e-9)

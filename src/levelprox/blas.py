@@ -48,7 +48,7 @@ def _set(library: Any, threads: int | None) -> None:
     """Set the number for the process.
 
     Since threadpoolctl 3.8 the first thread that sets it for OpenBLAS keeps all others from doing so while it lives.
-    Blocks begin and end in any thread, and nobody is kept from setting it afterwards.
+    Blocks begin and end in any thread. Other code can set the number afterwards.
     """
     let_go = getattr(library, "clear_controlling_thread", None)
     if let_go is not None:

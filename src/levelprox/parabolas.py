@@ -142,7 +142,7 @@ def _fixed(swaps: Swaps, objective: LinearModel, kept: Features, null: Fit) -> l
         before = swaps.n_grad
         known.models = _models(swaps, objective, kept, null)
         known.n_grad, swaps.n_grad = swaps.n_grad - before, before
-    swaps.n_grad += known.n_grad  # whoever has made them: counts do not depend on other k either
+    swaps.n_grad += known.n_grad  # whichever k made them: counts do not depend on other k
     return known.models
 
 

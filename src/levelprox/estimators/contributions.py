@@ -88,6 +88,12 @@ class Contributions(RecomputedFit):
         self.scale = self.base.psi - self.objective.infimum
 
     @property
+    def penalty(self) -> float:
+        """Return the ridge's part of ψ at the model's coefficients."""
+        ridge = getattr(self.objective, "ridge", None)
+        return 0.0 if ridge is None else float(ridge.value(self.x.reshape(-1, self.problem.width)))
+
+    @property
     def is_local(self) -> bool:
         """Whether ψ is not convex, so that refits are local."""
         return self.objective.convex_start is not None

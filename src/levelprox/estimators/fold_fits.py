@@ -1,8 +1,8 @@
 """The fits of all folds and all numbers of features with the squared loss, from one reading of the samples.
 
-Each fold has the triangle of its samples (`objectives/reduced.py`); those of the other folds, one below the other, are
-its training part. The sets come from searches by its Gram matrix: each is what a fit at that k alone finds, without the
-proof that no exchange improves it, which nobody asks for in a fold.
+Each fold has the triangle of its samples (`objectives/reduced.py`). The triangles of the other folds, one below the
+other, are the triangle of its training part. The sets for all k come from one search by the Gram matrix of the training
+part. Each set is the one that a fit at that k alone finds. Swaps are not examined: scores of folds need no claims.
 """
 
 from __future__ import annotations

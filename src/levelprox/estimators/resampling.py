@@ -134,7 +134,7 @@ def _fit(share: Share, single: Any, samples: Samples, rows: Rows, budget: Budget
 
 
 def _single_of(model: Any) -> Any:
-    """Return the estimator for one budget, with the same parameters, and nobody to be told."""
+    """Return the estimator for one budget, with the same parameters, without progress and callbacks."""
     kind = getattr(type(model), "_single_type", type(model))
     shared = (set(kind._get_param_names()) & set(model._get_param_names())) - _OWN
     given = {name: getattr(model, name) for name in shared}

@@ -181,7 +181,7 @@ def _summary_of_data(model: Any, design: Design, samples: Samples) -> ModelSumma
     measured["loss"], measured["null_loss"] = found.psi, found.null_loss
     infimum = found.objective.infimum
     if found.null_loss > infimum:
-        measured["explained"] = 1 - (found.psi - infimum) / (found.null_loss - infimum)
+        measured["explained"] = 1 - (found.psi - found.penalty - infimum) / (found.null_loss - infimum)
     contributions, more = _contributions(model, found)
     return summary_of(model, _kept(model), measured, contributions, found.scale, (*notes, *more), same)
 

@@ -203,7 +203,7 @@ class Task:
     feature_cost : ndarray of shape (d,), optional
         What features cost, for budgets of costs.
     examine : bool
-        Whether anybody asks what is shown of a set of features.
+        Whether swaps and additions are examined; fits of folds need no claims.
     """
 
     objective: Model | Asked
@@ -302,7 +302,7 @@ class Task:
         """
         if self.time_limit is not None or self.options["subsolver"] != "auto" or self.max_iter < _MANY:
             return self._one_by_one([Budget(level=float(level)) for level in levels])  # each under its own limits
-        if self.automatic_ridge:
+        if self.automatic_ridge and may_diverge(self.objective):
             return self._each_level_with_ridge(levels)
         found = path(self._problem(float(levels[0])), levels, tol=self.tol, start=self.options["start"])
         if len(found) < len(levels):  # nothing else ends a path without a limit
@@ -323,7 +323,7 @@ class Task:
     def _each_level_with_ridge(self, levels: Vector) -> list[Solution]:
         """The same, with a ridge at those levels at which the loss has no minimiser without one."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.filterwarnings("ignore", _DIVERGES, ConvergenceWarning)
             solutions = replace(self, automatic_ridge=0.0).fits(levels)
         budgets = [Budget(level=float(level)) for level in levels]
         return [

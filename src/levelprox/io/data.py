@@ -37,7 +37,7 @@ ENDINGS: dict[str, Format] = {
     ".npz": "npz",
 }
 _COMPRESSED = (".gz", ".bz2", ".xz")
-_MOST_CATEGORIES = 100  # of a column of text that nobody has named
+_MOST_CATEGORIES = 100  # of a column of text, with --categorical auto
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 
 

@@ -92,7 +92,7 @@ class Table:
         """Raise where columns hold something else than numbers that are finite, or perhaps missing."""
         import polars
 
-        if may_be_missing:  # where all are, nobody knows of which kind the column is
+        if may_be_missing:  # a column without any value has no type
             names = [name for name in names if self.frame[name].null_count() < self.frame.height]
         self._refuse_text([name for name in names if not self._is_number(name)], droppable)
         for name in names:

@@ -108,7 +108,7 @@ class Lines(Progress):
         threading.Thread(target=self._beat, name="levelprox-progress", daemon=True).start()
 
     def _beat(self) -> None:
-        """Show that work goes on where nobody has told of any for a while."""
+        """Print a line if no step was reported for a while."""
         before = 0
         while not self._ended.wait(self._silence):
             if self._shown == before:
