@@ -223,6 +223,7 @@ def spectral(
 def multinomial_value(z: _F64, label: NDArray[np.int64], weight: _F64 | None) -> float: ...
 def multinomial_derivative(z: _F64, label: NDArray[np.int64], weight: _F64 | None, out: _F64) -> None: ...
 def multinomial_probabilities(z: _F64, out: _F64) -> None: ...
+def multinomial_bends(z: _F64, share: _F64, rooted: _F64, bend: _F64) -> None: ...
 
 class MultinomialModel(Objective):
     def __init__(
@@ -279,6 +280,20 @@ def quadratic(
 ) -> QuadraticOutcome: ...
 
 # Fits over a few columns (bind_column_fits.cpp)
+
+class ClassFits:
+    def __init__(self, classes: int, label: NDArray[np.int64], weight: _F64 | None, offset: _F64 | None) -> None: ...
+    # As of ColumnFits, with K coefficients for each column.
+    def fit(
+        self,
+        columns: list[_F64],
+        x: list[float],
+        tolerance: float,
+        below: float,
+        accuracy: float,
+        noise: list[float],
+        ridge: list[float] = ...,
+    ) -> tuple[str, _F64, float, _F64, _F64, float, float]: ...
 
 class ColumnFits:
     def __init__(

@@ -143,8 +143,13 @@ class Refits:
             parts = (objective,) if isinstance(objective, LinearModel) else objective.parts
             self.compiled = [_compiled(part) for part in parts]
             self.stored = self.columns if len(parts) == 1 else Columns(parts[0])  # of X, which they share
-        elif isinstance(objective, MultinomialModel):
+        self.of_classes: _kernels.ClassFits | None = None
+        if isinstance(objective, MultinomialModel):
             self.stored = Columns(objective.one_class)
+            if not np.any(self.signs):
+                samples = objective.target, objective.sample_weight, objective.offset
+                self.of_classes = _kernels.ClassFits(objective.width, *samples)
+                self.rounding = _EPS * objective.one_class.column_magnitudes()
 
     def __call__(
         self, features: Features, near: Fit, tolerance: float, below: float = math.inf, accuracy: float = ACCURACY
@@ -186,7 +191,48 @@ class Refits:
                 if self.brief and not self.objective.attained and fit.psi <= _GONE * self.how.null.psi:
                     return fit
                 return _lower_of(fit, self._otherwise(features, fit, tolerance, accuracy))
+        size = features.size * self.problem.width
+        if self.of_classes is not None and size <= _MANY_COORDINATES and self.stored.fit_in(features):
+            return self._by_columns_of_classes(self.of_classes, features, near, tolerance, below, accuracy)
         return self._otherwise(features, near, tolerance, accuracy)
+
+    def _by_columns_of_classes(
+        self,
+        compiled: _kernels.ClassFits,
+        features: Features,
+        near: Fit,
+        tolerance: float,
+        below: float,
+        accuracy: float,
+    ) -> Fit | None:
+        """Return the compiled fit of a softmax model; None where it is not below a value.
+
+        Without a ridge, classes that are separated in part have no minimiser: the fit goes on in a basis.
+        """
+        objective = cast(MultinomialModel, self.objective.restrict(features))
+        held: list[float] = [] if self.ridge is None else self.ridge.own[features].tolist()
+        n, x = objective.design.shape[0], _begun_at(near, features, objective.width)
+        columns = [column.dense(n) for column in self.stored(features)]
+        least = accuracy if self.ridge is not None else math.inf
+        noise = self.rounding[features].tolist()
+        limits = tolerance, below, least, noise, held
+        found = compiled.fit(columns, x.tolist(), *limits)
+        if found[0] == "failed" and np.any(x):  # as where large coefficients held one that is left out
+            found = min(found, compiled.fit(columns, [0.0] * x.size, *limits), key=_failed)
+        end, x, psi, z, hessian, gap, resolution = found
+        if end == "not below":
+            return None
+        usable = end != "failed" or (self.brief and math.isfinite(psi))
+        fit = Fit(features, x, psi, objective.with_tail(z, x), hessian, gap, resolution) if usable else None
+        if fit is not None and self.brief:
+            return fit
+        if fit is None and self.ridge is not None:
+            return self._otherwise(features, near, tolerance, accuracy)
+        if fit is None or (not fit.gap <= accuracy * abs(fit.psi) + fit.resolution and self.ridge is None):
+            model = self._with_columns(objective, features)
+            begin = x if math.isfinite(psi) else _begun_at(near, features, objective.width)
+            fit = _better_known(fit, self._by_class(features, objective, model, begin, accuracy))
+        return self._with_rounding(fit)
 
     def _as_attained(self, features: Features, fit: Fit) -> Fit:
         """Return the fit with ψ of its coefficients, where large ones that cancel do not reach that of the basis."""
@@ -356,10 +402,13 @@ class Refits:
 
         Its margins are sums of products with the columns: what their rounding does to ψ is part of the resolution.
         """
-        fit = self._over_data(features, near, tolerance, accuracy)
-        objective = self.objective.restrict(features)
+        return self._with_rounding(self._over_data(features, near, tolerance, accuracy))
+
+    def _with_rounding(self, fit: Fit) -> Fit:
+        """Return the fit with what rounding of its margins and coefficients does to ψ."""
+        objective = self.objective.restrict(fit.features)
         rounding = rounding_of_margins(objective, fit.x, fit.margins)
-        rounding += self._rounding_of_coefficients(features, fit.x, fit.margins)
+        rounding += self._rounding_of_coefficients(fit.features, fit.x, fit.margins)
         return replace(fit, resolution=fit.resolution + rounding)
 
     def _rounding_of_coefficients(self, features: Features, x: Vector, z: Vector) -> float:
@@ -465,6 +514,10 @@ def _orthogonal(columns: Matrix, slope: Vector, bend: Vector) -> Vector:
             return slope
         slope = slope - bend * (scaled @ step)
     return slope
+
+
+def _failed(found: tuple[Any, ...]) -> bool:
+    return bool(found[0] == "failed")
 
 
 def _compiled(part: LinearModel) -> _kernels.ColumnFits:

@@ -34,7 +34,7 @@ from levelprox.forward import FEW, forward
 from levelprox.journal import Journal
 from levelprox.limits import interrupted
 from levelprox.null_fit import NullFit, null_fit, null_fit_in_time
-from levelprox.objectives import LinearModel, Model
+from levelprox.objectives import LinearModel, Model, MultinomialModel
 from levelprox.objectives.by_class import ByClass
 from levelprox.objectives.reduced import ReducedModel
 from levelprox.parabolas import best_by_parabolas, has_parabolas, shared
@@ -90,7 +90,8 @@ class Search:
         Whether to leave out the start by continuation.
     examine : bool
         Whether to show anything of the set that is found; where not, and sets come from second-order models over all
-        features, the search ends once promising exchanges no longer lower ψ.
+        features or ψ is a softmax model, the search ends once promising exchanges no longer lower ψ, and softmax models
+        leave out the start by continuation.
     """
 
     problem: Problem
@@ -121,7 +122,7 @@ class Search:
                 self.watch.improved(self.swaps.best.psi, 0)
             for _ in self.sets():
                 pass
-            if self.examine or not self._is_found_by_models():
+            if not self._is_quick():
                 examined, addition = self._shown()
             self.swaps.best = self._to_the_last_digits(self.swaps.best)
         except TimeoutError as error:
@@ -147,6 +148,10 @@ class Search:
     def _is_found_by_models(self) -> bool:
         """Return whether sets come from second-order models over all features."""
         return isinstance(self.problem.objective, ReducedModel) or has_parabolas(self.problem)
+
+    def _is_quick(self) -> bool:
+        """Return whether nothing is to be shown, and the search may end earlier for it."""
+        return not self.examine and (self._is_found_by_models() or isinstance(self.problem.objective, MultinomialModel))
 
     def _examined(self) -> int:
         """Return how many exchanges are shown not to lower ψ, after taking all that do."""
@@ -190,7 +195,7 @@ class Search:
         columns = shared(problem).columns if has_parabolas(problem) else None
         self.swaps = Swaps(problem, null, self.null, tolerance, self._how(), self.prove, tries, columns)
         self.swaps.watch, self.swaps.pieces = self.watch, self.pieces
-        self.swaps.refits.brief = not self.examine and self._is_found_by_models()
+        self.swaps.refits.brief = self._is_quick()
         if null_fitted is None:
             with suppress(TimeoutError):  # the search itself says that there is no time
                 self._fit_exempt()
@@ -334,7 +339,7 @@ class Search:
     def _best_on_the_way(self, direct: Fit) -> Fit:
         """The best of the sets that a continuation in the threshold comes through."""
         problem, objective = self.problem, self.objective
-        if self.brief or self._is_piecewise_linear() or is_expensive(problem):
+        if self.brief or self._is_quick() or self._is_piecewise_linear() or is_expensive(problem):
             return direct
         curvature = np.einsum("jaa->j", objective.feature_hessians_of(self._margins(problem.exempt)))
         scale = np.sqrt(np.where(curvature > 0, curvature, 1.0))

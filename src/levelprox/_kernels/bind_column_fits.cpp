@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "class_fits.hpp"
 #include "column_fits.hpp"
 #include "module.hpp"
 #include "subproblem.hpp"
@@ -17,6 +18,10 @@ using namespace levelprox;
 namespace {
 
 using Rows = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+using Margins = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+constexpr const char *names[] = {"fitted", "not below", "failed"};  // of FitEnd
 
 nb::object as_array(std::vector<double> values, std::vector<std::size_t> shape) {
     auto *owned = new std::vector<double>(std::move(values));
@@ -69,7 +74,6 @@ void bind_column_fits(nb::module_ &m) {
                     nb::gil_scoped_release release;
                     found = self.fit(columns, std::move(x), tolerance, accuracy, below, noise, ridge, poll);
                 }
-                constexpr const char *names[] = {"fitted", "not below", "failed"};
                 const std::size_t margins = found.margins.size();
                 return nb::make_tuple(names[int(found.end)], as_array(std::move(found.x), {count}), found.psi,
                                       as_array(std::move(found.margins), {margins}), as_array(std::move(found.hessian), {count, count}),
@@ -93,6 +97,43 @@ void bind_column_fits(nb::module_ &m) {
                 return as_array(std::move(found), {values.size()});
             },
             "values"_a, "rows"_a, "margins"_a.noconvert(), "ridge"_a = std::vector<double>());
+    nb::class_<ClassFits>(m, "ClassFits")
+        .def(
+            "__init__",
+            [](ClassFits *self, std::int64_t classes, Rows label, std::optional<In> weight, std::optional<Margins> offset) {
+                const std::size_t n = label.shape(0);
+                require(classes >= 1, "there is at least one class");
+                for (std::size_t i = 0; i < n; ++i) require(label.data()[i] >= 0 && label.data()[i] < classes, "a label is not a class");
+                require(!weight || weight->shape(0) == n, "the weights do not fit the samples");
+                require(!offset || (offset->shape(0) == n && std::int64_t(offset->shape(1)) == classes), "the offsets do not fit the samples");
+                new (self) ClassFits(std::int64_t(n), classes, label.data(), weight ? weight->data() : nullptr, offset ? offset->data() : nullptr);
+            },
+            "classes"_a, "label"_a.noconvert(), "weight"_a.noconvert().none(), "offset"_a.noconvert().none(), nb::keep_alive<1, 3>(),
+            nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>())
+        .def(
+            "fit",
+            [](const ClassFits &self, const std::vector<In> &columns, std::vector<double> x, double tolerance, double below, double accuracy,
+               const std::vector<double> &noise, const std::vector<double> &ridge) -> nb::object {
+                const std::size_t count = columns.size(), size = x.size();
+                require(std::int64_t(size) == std::int64_t(count) * self.classes(), "there must be a coefficient for each column and class");
+                require(noise.size() == count, "there must be a number for each column");
+                require(ridge.empty() || ridge.size() == count, "there must be a ridge for each column, or none");
+                std::vector<const double *> places;
+                for (const In &column : columns) {
+                    require(std::int64_t(column.shape(0)) == self.rows(), "a column does not fit the samples");
+                    places.push_back(column.data());
+                }
+                ColumnFit found;
+                {
+                    Poll poll;
+                    nb::gil_scoped_release release;
+                    found = self.fit(places, std::move(x), tolerance, accuracy, below, noise, ridge, poll);
+                }
+                return nb::make_tuple(names[int(found.end)], as_array(std::move(found.x), {size}), found.psi,
+                                      as_array(std::move(found.margins), {std::size_t(self.rows()), std::size_t(self.classes())}),
+                                      as_array(std::move(found.hessian), {size, size}), found.gap, found.resolution);
+            },
+            "columns"_a, "x"_a, "tolerance"_a, "below"_a, "accuracy"_a, "noise"_a, "ridge"_a = std::vector<double>());
     m.def(
         "orthonormal_basis",
         [](const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, In weight) -> nb::object {

@@ -53,6 +53,13 @@ class Multinomial:
         return out
 
     @staticmethod
+    def bending(z: Margins, share: Vector) -> tuple[Margins, Margins]:
+        """Return √s_i p_ik and s_i p_ik (1 − p_ik), of the shape of z."""
+        rooted, bend = np.empty_like(z), np.empty_like(z)
+        _kernels.multinomial_bends(z, share, rooted, bend)
+        return rooted, bend
+
+    @staticmethod
     def bend(p: Any, a: int, b: int) -> Any:
         """∂²ℓ/∂z_a∂z_b of every sample from its probabilities, on any arrays: p_a([a = b] − p_b)."""
         if a != b:

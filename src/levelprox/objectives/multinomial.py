@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
 from levelprox import _kernels
-from levelprox.designs import DenseDesign
+from levelprox.blas import one_blas_thread
 from levelprox.errors import InvalidInputError
 from levelprox.losses import Multinomial
 from levelprox.objectives.base import Vector
@@ -24,7 +25,8 @@ from levelprox.objectives.curved import Matrix
 from levelprox.objectives.linear_model import LinearModel
 
 _MANY_CLASSES = 16  # from which on pairs of classes are not taken one by one
-_SMALL = 2**22  # multiplications of a product that is not worth a call for each class
+_SMALL = 2**22  # entries of an array that may be made for a product
+_DENSE = 0.25  # share of entries from which on products of sparse columns take longer
 _BLOCK = 2**20  # entries of a block of rows with a column for each feature and class
 
 
@@ -58,8 +60,10 @@ class MultinomialModel(ByClass):
 
     smooth = curved = True
     only_contrasts = True
-    derived = ("kernel", "one_class")
+    derived = ("kernel", "one_class", "array")
     loss = Multinomial
+    #: X as an array in Fortran order, where it is a few columns at hand: products are then those of BLAS.
+    array: Matrix | None = None
 
     @property
     def compiled(self) -> object:
@@ -163,10 +167,10 @@ class MultinomialModel(ByClass):
         return hessian if self.ridge is None else hessian + np.diag(self.ridge.curvatures(self.width))
 
     def _hessian_of_samples(self, z: Matrix) -> Matrix:
-        p, share = Multinomial.probabilities(self.of_samples(z)), self._share
-        d, K = self.design.shape[1], self.width
-        if K > _MANY_CLASSES:
-            return self._hessian_of_many(p)
+        d, K, z = self.design.shape[1], self.width, self.of_samples(z)
+        if self.array is not None or K > _MANY_CLASSES or self._is_small_and_dense():
+            return self._hessian_by_array(z, self._columns())
+        p, share = Multinomial.probabilities(z), self._share
         hessian = np.empty((d, K, d, K))
         for a in range(K):
             for b in range(a, K):
@@ -174,57 +178,53 @@ class MultinomialModel(ByClass):
                 hessian[:, b, :, a] = hessian[:, a, :, b]  # a Gram matrix is symmetric itself
         return hessian.reshape(d * K, d * K)
 
-    def _hessian_of_many(self, p: Matrix) -> Matrix:
-        """The same for many classes: what couples them as one Gram matrix, of columns X_j p_a."""
-        (n, d), K, share = self.design.shape, self.width, self._share
-        hessian = np.zeros((d * K, d * K))
-        if not d:
-            return hessian
-        small, columns = self._small_columns, self._columns()
-        step = max(1, _BLOCK // (d * K))
-        for begin in range(0, n, step):
-            rows = slice(begin, min(n, begin + step))
-            products = columns[rows, :, None] * p[rows, None, :]
-            hessian -= DenseDesign(products.reshape(-1, d * K)).gram(share[rows])
-        by_class = hessian.reshape(d, K, d, K)
-        if small is not None and n * d**2 <= _BLOCK:
-            i, j = np.tril_indices(d)
-            own = np.einsum("nq,na->qa", columns[:, i] * columns[:, j], share[:, None] * Multinomial.bends(p))
-            classes = np.arange(K)
-            by_class[i[:, None], classes, j[:, None], classes] = by_class[j[:, None], classes, i[:, None], classes] = (
-                own
-            )
-            return hessian
-        for a in range(K):
-            by_class[:, a, :, a] = self.design.gram(share * Multinomial.bend(p, a, a))
+    def _hessian_by_array(self, z: Matrix, columns: Matrix) -> Matrix:
+        """The same for columns at hand: what couples classes as one Gram matrix, of columns √s p_a X_j."""
+        rooted, bend = (np.ascontiguousarray(one.T) for one in Multinomial.bending(z, self._share))
+        (n, d), K = columns.shape, self.width
+        hessian, own = np.zeros((d * K, d * K)), np.zeros((K, d, d))
+        step = max(1, _BLOCK // (d * K + 1))
+        with one_blas_thread():
+            for begin in range(0, n, step):
+                rows = slice(begin, min(n, begin + step))
+                part = columns[rows].T
+                products = (part[:, None, :] * rooted[:, rows]).reshape(d * K, part.shape[1])
+                hessian -= products @ products.T
+                own += (part * bend[:, None, rows]) @ part.T
+        by_class, classes = hessian.reshape(d, K, d, K), np.arange(K)
+        by_class[:, classes, :, classes] = (own + own.swapaxes(1, 2)) / 2
         return hessian
 
-    # --- products of small arrays for many classes: a call for each class would take far longer than the products
+    def _is_small_and_dense(self) -> bool:
+        n, d = self.design.shape
+        return n * d <= _SMALL and self.design.stored >= _DENSE * n * d
 
-    @property
-    def _small_columns(self) -> Matrix | None:
-        """X as an array, where it is dense and small and there are many classes; None for others."""
-        design = self.design
-        if self.width <= _MANY_CLASSES or not isinstance(design, DenseDesign) or design.dtype != np.float64:
-            return None
-        return np.asarray(design.array, np.float64) if design.array.size * self.width <= _SMALL else None
+    # --- products with columns at hand: a call for each class would take far longer than the products
 
     def _columns(self) -> Matrix:
         """X as an array."""
-        small = self._small_columns
-        d = self.design.shape[1]
-        return np.stack([self.design.matvec(unit) for unit in np.eye(d)], axis=1) if small is None else small
+        if self.array is not None:
+            return self.array
+        n, d = self.design.shape
+        return np.array([self.design.matvec(unit) for unit in np.eye(d)]).reshape(d, n).T
+
+    def over(self, X: Matrix) -> Self:
+        """The same samples with other columns, those of X, which are few; the ridge is that of the features."""
+        model = super().over(X)
+        model.array = np.asarray(X, np.float64, order="F")
+        return model
 
     def _products(self, dx: Vector) -> Matrix:
-        small = self._small_columns
-        if small is None:
+        if self.array is None:
             return super()._products(dx)
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.ascontiguousarray(np.einsum("nd,dk->nk", small, np.reshape(dx, (-1, self.width))))
+        with np.errstate(over="ignore", invalid="ignore"), one_blas_thread():
+            return np.asarray(self.array @ np.reshape(dx, (-1, self.width)), order="C")
 
     def _pulled_back(self, r: Matrix) -> Vector:
-        small = self._small_columns
-        return super()._pulled_back(r) if small is None else np.einsum("nd,nk->dk", small, r).ravel()
+        if self.array is None:
+            return super()._pulled_back(r)
+        with np.errstate(over="ignore", invalid="ignore"), one_blas_thread():
+            return np.asarray(self.array.T @ r, order="C").ravel()
 
     def hessian_product_of(self, z: Matrix, convex: bool = True) -> Callable[[Vector], Vector]:
         p, share = Multinomial.probabilities(self.of_samples(z)), self._share[:, None]
