@@ -18,7 +18,7 @@ Where features are given to begin with, exchanges begin from these alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -91,6 +91,12 @@ class Search:
     examine : bool
         Whether to show anything of the set that is found; where not, and sets come from second-order models over all
         features, the search ends once promising exchanges no longer lower ψ.
+    leave : callable, optional
+        Called as leave(features, x, last) with the features of a set and x over all coordinates of the data: as soon as
+        there is a set of k features, after each start, and after the last. Returning True ends the search there, before
+        anything is shown.
+    thorough : bool
+        Whether to look further than exchanges where features are given to begin with, too.
     """
 
     problem: Problem
@@ -104,6 +110,9 @@ class Search:
     data: LinearModel | ByClass | None = None
     brief: bool = False
     examine: bool = True
+    leave: Callable[[Features, Vector, bool], bool] | None = None
+    thorough: bool = False
+    _ended: bool = field(default=False, init=False)
 
     def __call__(self) -> Subset:
         # Of other pieces than those of version 0.1, whose states are of no use here.
@@ -120,10 +129,12 @@ class Search:
             finally:
                 self.watch.improved(self.swaps.best.psi, 0)
             for _ in self.sets():
-                pass
-            if self.examine or not self._is_found_by_models():
-                examined, addition = self._shown()
-            self.swaps.best = self._to_the_last_digits(self.swaps.best)
+                if self._leaves(self.swaps.best):
+                    break
+            if not self._leaves(self.swaps.best, last=True):
+                if self.examine or not self._is_found_by_models():
+                    examined, addition = self._shown()
+                self.swaps.best = self._to_the_last_digits(self.swaps.best)
         except TimeoutError as error:
             if error is self.watch.raised:
                 raise
@@ -134,6 +145,19 @@ class Search:
             self.watch.disarm()
         fit = self.swaps.best if status is Status.SOLVED else self.swaps.best_so_far()
         return self._subset(fit, examined, addition, status)
+
+    def _leaves(self, fit: Fit, last: bool = False) -> bool:
+        """Return whether the search is to end with a set."""
+        if self.leave is not None and not self._ended and not self.watch.cut_short:
+            x = self._whole(fit)
+            self._ended = self.leave(self.problem.counted(fit.features), x, last)
+        return self._ended
+
+    def _whole(self, fit: Fit) -> Vector:
+        """Return x over all coordinates, in the units of the data."""
+        x = np.zeros(self.problem.dimension)
+        x[self.problem.coordinates(fit.features)] = fit.x
+        return x if self.data is None else cast(LinearModel | ByClass, self.objective).unstandardised(x)
 
     def _shown(self) -> tuple[int, Addition]:
         """Return how many exchanges are shown not to lower ψ, and the best addition, after taking all that lower it."""
@@ -247,7 +271,7 @@ class Search:
         chosen = once(lambda: forward(self.swaps, null, most, shown=self.k))
         first = once(lambda: self.swaps.fitted(self._with_exempt(chosen[: self.k])))
         self.swaps.keep(first)
-        if self.swaps.is_perfect(first):
+        if self.swaps.is_perfect(first) or self._leaves(first):
             return
         self.watch.enter("continuation")
         yield once(lambda: self._best_on_the_way(first))
@@ -299,7 +323,8 @@ class Search:
         """
         best = self.swaps.best
         inside = self.problem.counted(best.features).size
-        if self.start is not None or inside < max(self.k, 2) or self.swaps.is_perfect(best):
+        begun = self.start is not None and not self.thorough
+        if begun or inside < max(self.k, 2) or self.swaps.is_perfect(best):
             return False
         if self.swaps.has_spent_its_work():  # of many classes
             return False

@@ -1,0 +1,86 @@
+"""The loss of each sample under a fit without it, to first order: one Newton step from the fit of all samples.
+
+With the Hessian H of the mean loss and its penalty over n samples, rows A_i of sample i, its slope g_i and curvature W_i,
+all at the fit of all samples,
+
+    z_i without sample i  ≈  z_i + L (I − W_i L)⁻¹ g_i,      L = A_i H⁻¹ A_i' / n
+
+so that no fit is repeated. W_i and L are numbers where there is one margin for each sample, and matrices of shape (K, K)
+for a softmax model of K classes. The penalty of the sum of losses stays as it is. A sample that counts c times loses one
+of these, or all of it where c < 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logsumexp
+
+from levelprox.objectives.by_class import ByClass
+from levelprox.objectives.linear_model import LinearModel
+from levelprox.objectives.model import Model
+from levelprox.objectives.multinomial import MultinomialModel
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+_AT_ONCE = 2**20  # numbers of a block of samples
+_LEAST = 1e-12  # of 1 − leverage, which rounding may lose
+
+
+def left_out_loss(model: Model, x: Vector, inverse: Matrix, unit: float) -> float:
+    """Return the mean logistic loss of the samples of a model, each under a fit without it.
+
+    Parameters
+    ----------
+    model : LinearModel or ByClass
+        The logistic or softmax loss over the features of the fit, without a ridge.
+    x : ndarray
+        The fit.
+    inverse : ndarray of shape (dimension, dimension)
+        The inverse Hessian of the mean loss of all samples with its penalty.
+    unit : float
+        The share that one sample has of the mean loss of all, in units of the shares of this model: what is left out.
+    """
+    assert isinstance(model, LinearModel | ByClass)
+    share, z = model.share, model.of_samples(model.margins(x))
+    m, K = model.design.shape[1], model.width
+    entries = np.stack([model.design.matvec(one) for one in np.eye(m)], axis=1)
+    block = max(1, _AT_ONCE // (m * K * K if isinstance(model, MultinomialModel) else m))
+    total = 0.0
+    for begin in range(0, share.size, block):
+        rows = slice(begin, begin + block)
+        own, without = share[rows], np.minimum(share[rows], unit)
+        target = model.target[rows]
+        if isinstance(model, MultinomialModel):
+            losses = _of_softmax(entries[rows], z[rows], target, inverse, without)
+        elif isinstance(model, LinearModel):
+            losses = _of_one_margin(entries[rows], z[rows], target, inverse, without)
+        else:
+            blocks = inverse.reshape(m, K, m, K)
+            signs = np.where(target[:, None] == np.arange(K), 1.0, -1.0)
+            each = [_of_one_margin(entries[rows], z[rows, a], signs[:, a], blocks[:, a, :, a], without) for a in range(K)]
+            losses = np.sum(each, axis=0)
+        total += float(np.sum(own[own > 0] * losses[own > 0]))
+    return total
+
+
+def _of_one_margin(A: Matrix, z: Vector, sign: Vector, inverse: Matrix, without: Vector) -> Vector:
+    miss = expit(-sign * z)
+    spread = without * np.sum((A @ inverse) * A, axis=1)
+    stays = np.maximum(1 - spread * miss * (1 - miss), _LEAST)
+    return np.asarray(np.logaddexp(0.0, -sign * (z - sign * spread * miss / stays)), np.float64)
+
+
+def _of_softmax(A: Matrix, z: Matrix, label: NDArray[np.int64], inverse: Matrix, without: Vector) -> Vector:
+    (n, m), K = A.shape, z.shape[1]
+    values, vectors = np.linalg.eigh(inverse)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    spread = (A @ root.reshape(m, -1)).reshape(n, K, -1)
+    spread = without[:, None, None] * (spread @ spread.swapaxes(1, 2))
+    p = np.exp(z - logsumexp(z, axis=1, keepdims=True))
+    bend = p[:, :, None] * (np.eye(K) - p[:, None, :])
+    slope = p - np.eye(K)[label]
+    step = spread @ np.linalg.solve(np.eye(K) - bend @ spread, slope[:, :, None])
+    moved = z + step[:, :, 0]
+    return np.asarray(logsumexp(moved, axis=1) - moved[np.arange(n), label], np.float64)
