@@ -3,11 +3,11 @@
 Where the chosen features separate the classes, or some samples of them, the logistic loss falls as coefficients grow,
 and has no minimiser. Where they nearly do, it has one far out that predicts other samples badly. The ridge is then
 
-    mean loss + λ ‖s ∘ coef‖²,      λ = 10^(−j/2) / (2 n),      j = 0, 1, …, 8
+    mean loss + λ ‖s ∘ coef‖²,      λ = 10^(−j/2) / (2 n),      j = 0, 1, …, 4
 
-From the largest λ on, which is that of a standard normal prior on the coefficients of standardised features and
-scikit-learn's default for LogisticRegression (C = 1), λ falls for as long as the approximate leave-one-out loss over the
-chosen features does (`objectives/left_out.py`). n is the sum of the weights, as a weight of 2 is a repeated sample, or
+That is a normal prior on the coefficients of standardised features with standard deviations from 1, which is
+scikit-learn's default for LogisticRegression (C = 1), to 10. From the largest λ on, λ falls for as long as the approximate
+leave-one-out loss over the chosen features does (`objectives/left_out.py`). n is the sum of the weights, as a weight of 2 is a repeated sample, or
 the number of samples where that is more, as of weights that add up to 1. Features nearly separate the classes where the
 standard error of the coefficient of a combination of them with variance 1 is above 2: its odds ratio is then not known
 within a factor of e⁴.
@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from levelprox.losses import Logistic
 from levelprox.objectives import Asked, Model, MultinomialModel
+from levelprox.objectives.by_class import ByClass
 from levelprox.objectives.curved import Curved
-from levelprox.objectives.left_out import left_out_loss
+from levelprox.objectives.left_out import entries_of, left_out_loss
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -31,7 +32,8 @@ Features = NDArray[np.intp]
 
 LARGEST_STANDARD_ERROR = 2.0  # of the coefficient of a combination of features with variance 1
 #: What λ may be, of the largest.
-GRID = tuple(10.0 ** (-j / 2) for j in range(9))
+GRID = tuple(10.0 ** (-j / 2) for j in range(5))
+MIDDLE = GRID[len(GRID) // 2]
 _SINGULAR = 1e-12  # eigenvalue of a Hessian with a unit diagonal
 _STEPS, _HALVINGS, _ENOUGH = 50, 30, 1e-9  # of Newton's method, and what is left to gain, of ψ
 _MOST = 5 * 10**9  # multiplications of a leave-one-out loss
@@ -115,6 +117,8 @@ def chosen_ridge(objective: Curved, unit: Vector, largest: float, signs: NDArray
     chosen, least = largest, math.inf
     if not np.any(unit) or n * (m * width) ** 2 > _MOST:
         return chosen
+    if isinstance(objective, ByClass):
+        objective = objective.over(entries_of(objective))  # columns side by side: they are looked at often
     x = np.zeros(m * width)
     for factor in GRID:
         bend = np.repeat(2 * factor * largest * unit, width)

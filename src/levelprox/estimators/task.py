@@ -23,6 +23,7 @@ from levelprox.costs import checked_budget
 from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
 from levelprox.estimators.automatic_ridge import (
     LARGEST_STANDARD_ERROR,
+    MIDDLE,
     chosen_ridge,
     largest_standard_error,
     may_diverge,
@@ -53,6 +54,7 @@ _FLOAT32_RISE = 1e-7  # of ψ above its infimum: coefficients are float32 where 
 _ROUNDING = Fraction(1, 2**50)  # of the cap, for each coefficient: what rounding may take from a whole number of caps
 _SHOWN = 1e-9  # of ψ: what the rounding of margins may change
 _DIVERGES = "Diverging: |the data are separable, or the loss gains for ever"  # how such warnings begin
+_SEARCHES = 3  # with a ridge, of which λ is chosen over the features found before
 SUBSET_TOLERANCE = 1e-2  # of tol: Newton's method gets there in the same number of steps
 
 
@@ -242,8 +244,9 @@ class Task:
     def _automatic(self, budget: Budget, previous: Vector | None) -> Solution:
         """The fit with at most k features; with a ridge where these separate the classes, or nearly so.
 
-        The search without a ridge ends with the first set that does. λ is chosen over these features, the search with
-        this λ finds others, and λ is chosen over these. Where it is another, a search with that λ begins from them.
+        The search without a ridge ends with the first set that does. Searches with a ridge follow: the first with the
+        middle λ of the grid, the next ones with that chosen over the features found so far, three at most. The last one
+        is complete, and all that it shows holds for its λ.
         """
         ended: list[Features] = []
 
@@ -256,21 +259,23 @@ class Task:
         if not ended and not self.needs_ridge(budget, solution):
             return solution
         first = ended[0] if ended else self.features(self._inside(solution))
-        ridge = another = self._chosen_ridge(first)
-        ended.clear()
+        ridge, start, known = MIDDLE * self.automatic_ridge, None, dict[bytes, float]()
 
-        def leave_for_another(features: Features, x: Vector, last: bool) -> bool:
-            nonlocal another
-            if last and not np.array_equal(features, first):
-                another = self._chosen_ridge(features)
-                if another != ridge:
-                    ended.append(features)
-            return bool(ended)
+        def choose(features: Features) -> float:
+            key = features.tobytes()
+            known[key] = known[key] if key in known else self._chosen_ridge(features)
+            return known[key]
 
-        solution = self._with_ridge(ridge)._fitted(budget, previous, leave_for_another)
-        if ended:
-            ridge = another
-            solution = self._with_ridge(ridge)._fitted(budget, previous, start=ended[0])
+        for place in range(_SEARCHES):
+            choice = _Choice(choose, ridge, early=place == 0)
+            ask = choice if place < _SEARCHES - 1 else None
+            solution = self._with_ridge(ridge)._fitted(budget, previous, ask, start)
+            if ask is not None and choice.features is None and solution.status not in CUT_SHORT:
+                choice(self.features(self._inside(solution)), np.empty(0), True)  # data that are elsewhere
+            if choice.ridge == ridge:
+                break
+            ridge = choice.ridge
+            start = choice.features if place or isinstance(self.objective, Asked) else None
         x = self._inside(solution)
         whose = "The chosen features"
         if not np.array_equal(self.features(x), first) and not self._is_undetermined_without_ridge(x):
@@ -598,6 +603,22 @@ class Task:
     def observed_by(self, observer: Observer | None) -> Task:
         """The same, with somebody to be told."""
         return replace(self, observer=observer)
+
+
+class _Choice:
+    """The λ chosen over the features that a search finds: over its first set, where `early`, and over its last."""
+
+    def __init__(self, choose: Callable[[Features], float], ridge: float, early: bool) -> None:
+        self.choose, self.now, self.early = choose, ridge, early
+        self.ridge = ridge
+        self.features: Features | None = None
+
+    def __call__(self, features: Features, x: Vector, last: bool) -> bool:
+        """Choose, and return whether that ends the search: λ is another one."""
+        if last or self.early:
+            self.ridge, self.features = self.choose(features), features
+            self.early = False
+        return self.ridge != self.now
 
 
 @contextmanager

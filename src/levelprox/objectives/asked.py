@@ -215,6 +215,10 @@ class Asked(Curved):
     def accuracy(self, x: Vector) -> float:
         """The share of the samples, by weight, whose class has the largest margin at x; of labels only."""
 
+    @abstractmethod
+    def left_out_loss(self, x: Vector, inverse: Matrix, unit: float) -> float:
+        """The mean logistic loss of the samples, each under a fit without it, as in `left_out.py`; a round."""
+
     @property
     @abstractmethod
     def column_means(self) -> Vector:

@@ -25,11 +25,11 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 _AT_ONCE = 2**20  # numbers of a block of samples
-_LEAST = 1e-12  # of 1 − leverage, which rounding may lose
+LEAST = 1e-12  # of 1 − leverage, which rounding may lose
 
 
-def left_out_loss(model: Model, x: Vector, inverse: Matrix, unit: float) -> float:
-    """Return the mean logistic loss of the samples of a model, each under a fit without it.
+def left_out_loss(model: Model, x: Vector, inverse: Matrix, unit: float, part: float = 1.0) -> float:
+    """Return the mean logistic loss of the samples of a model, each under a fit without it, times `part`.
 
     Parameters
     ----------
@@ -40,12 +40,14 @@ def left_out_loss(model: Model, x: Vector, inverse: Matrix, unit: float) -> floa
     inverse : ndarray of shape (dimension, dimension)
         The inverse Hessian of the mean loss of all samples with its penalty.
     unit : float
-        The share that one sample has of the mean loss of all, in units of the shares of this model: what is left out.
+        The share that one sample has of the mean loss of all samples: what is left out.
+    part : float
+        The share that the samples of this model have of all.
     """
     assert isinstance(model, LinearModel | ByClass)
-    share, z = model.share, model.of_samples(model.margins(x))
+    share, z = part * model.share, model.of_samples(model.margins(x))
     m, K = model.design.shape[1], model.width
-    entries = np.stack([model.design.matvec(one) for one in np.eye(m)], axis=1)
+    entries = entries_of(model)
     block = max(1, _AT_ONCE // (m * K * K if isinstance(model, MultinomialModel) else m))
     total = 0.0
     for begin in range(0, share.size, block):
@@ -65,10 +67,15 @@ def left_out_loss(model: Model, x: Vector, inverse: Matrix, unit: float) -> floa
     return total
 
 
+def entries_of(model: LinearModel | ByClass) -> Matrix:
+    """Return all columns of a model, of shape (n, m)."""
+    return np.stack([model.design.matvec(one) for one in np.eye(model.design.shape[1])], axis=1)
+
+
 def _of_one_margin(A: Matrix, z: Vector, sign: Vector, inverse: Matrix, without: Vector) -> Vector:
     miss = expit(-sign * z)
     spread = without * np.sum((A @ inverse) * A, axis=1)
-    stays = np.maximum(1 - spread * miss * (1 - miss), _LEAST)
+    stays = np.maximum(1 - spread * miss * (1 - miss), LEAST)
     return np.asarray(np.logaddexp(0.0, -sign * (z - sign * spread * miss / stays)), np.float64)
 
 

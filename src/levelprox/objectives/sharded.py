@@ -20,6 +20,7 @@ from levelprox.errors import InvalidInputError
 from levelprox.losses import Loss
 from levelprox.objectives.asked import AHEAD, Answer, Asked, Ledger, Question, Traffic
 from levelprox.objectives.base import Vector
+from levelprox.objectives.left_out import left_out_loss
 from levelprox.objectives.linear_model import FARTHER, LinearModel, gains_for_ever
 from levelprox.objectives.shards import Change, Features, Folding, Form, Forming, Shard, T, Weighting, Work
 from levelprox.objectives.source import Source
@@ -154,6 +155,20 @@ class CountingRight:
         return float(np.sum(right if shard.weight is None else shard.weight[right]))
 
 
+@dataclass(frozen=True, eq=False)
+class LeavingOut:
+    """The sum of the losses of the samples of a shard, each under a fit without it, of the mean over all samples."""
+
+    features: Features
+    x: Vector
+    inverse: NDArray[np.float64]
+    unit: float
+    total: float
+
+    def __call__(self, shard: Shard) -> float:
+        return left_out_loss(shard.part(self.features), self.x, self.inverse, self.unit, shard.total / self.total)
+
+
 class Shards(Source):
     """All samples, in parts; the subclasses say where these are."""
 
@@ -230,6 +245,9 @@ class ShardedModel(Asked):
         used = used if used.size else np.arange(1)  # x = 0: margins that are 0, of any feature
         right = self.shards.total(CountingRight(self.features[used], rows[used].ravel()))
         return right / self.summary.total
+
+    def left_out_loss(self, x: Vector, inverse: NDArray[np.float64], unit: float) -> float:
+        return self.shards.total(LeavingOut(self.features, x, inverse, unit, self.summary.total))
 
     @property
     def n_margins(self) -> int:
