@@ -5,26 +5,29 @@ and has no minimiser. Where they nearly do, it has one far out that predicts oth
 
     mean loss + λ ‖s ∘ coef‖²,      λ = 10^(−j/2) / (2 n),      j = 0, 1, …, 4
 
-That is a normal prior on the coefficients of standardised features with standard deviations from 1, which is
-scikit-learn's default for LogisticRegression (C = 1), to 10. From the largest λ on, λ falls for as long as the approximate
-leave-one-out loss over the chosen features does (`objectives/left_out.py`). n is the sum of the weights, as a weight of 2 is a repeated sample, or
-the number of samples where that is more, as of weights that add up to 1. Features nearly separate the classes where the
-standard error of the coefficient of a combination of them with variance 1 is above 2: its odds ratio is then not known
-within a factor of e⁴.
+That is a normal prior on the coefficients of standardised features with a standard deviation from 1, scikit-learn's
+default for LogisticRegression (C = 1), to 10. From the largest λ on, λ falls for as long as the approximate
+leave-one-out loss over the chosen features (`objectives/left_out.py`) falls by more than twice the standard error of
+that fall: the features were chosen on the same samples, so that a small fall says nothing. n is the sum of the weights,
+as a weight of 2 is a repeated sample, or the number of samples where that is more, as of weights that add up to 1.
+
+Features nearly separate the classes where the standard error of the coefficient of a combination of them with variance
+1 is above 2: its odds ratio is then not known within a factor of e⁴.
 """
 
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.losses import Logistic
-from levelprox.objectives import Asked, Model, MultinomialModel
+from levelprox.objectives import Asked, LinearModel, Model, MultinomialModel
 from levelprox.objectives.by_class import ByClass
 from levelprox.objectives.curved import Curved
-from levelprox.objectives.left_out import entries_of, left_out_loss
+from levelprox.objectives.left_out import Point, entries_of, left_out_fall
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -33,6 +36,7 @@ Features = NDArray[np.intp]
 LARGEST_STANDARD_ERROR = 2.0  # of the coefficient of a combination of features with variance 1
 #: What λ may be, of the largest.
 GRID = tuple(10.0 ** (-j / 2) for j in range(5))
+CLEARLY = 2.0  # standard errors of a fall
 MIDDLE = GRID[len(GRID) // 2]
 _SINGULAR = 1e-12  # eigenvalue of a Hessian with a unit diagonal
 _STEPS, _HALVINGS, _ENOUGH = 50, 30, 1e-9  # of Newton's method, and what is left to gain, of ψ
@@ -95,7 +99,7 @@ def largest_standard_error(objective: Curved, x: Vector, wanted: Features, ridge
 
 
 def chosen_ridge(objective: Curved, unit: Vector, largest: float, signs: NDArray[np.bool_]) -> float:
-    """Return the λ of the grid at which the approximate leave-one-out loss has its first minimum, from the largest on.
+    """Return the first λ of the grid, from the largest on, after which the leave-one-out loss does not fall clearly.
 
     Parameters
     ----------
@@ -114,23 +118,26 @@ def chosen_ridge(objective: Curved, unit: Vector, largest: float, signs: NDArray
         The largest where leave-one-out losses would take too long: of many classes.
     """
     n, width, m = objective.n_margins // objective.width, objective.width, unit.size
-    chosen, least = largest, math.inf
     if not np.any(unit) or n * (m * width) ** 2 > _MOST:
-        return chosen
+        return largest
     if isinstance(objective, ByClass):
         objective = objective.over(entries_of(objective))  # columns side by side: they are looked at often
-    x = np.zeros(m * width)
+    chosen, x, before = largest, np.zeros(m * width), None
     for factor in GRID:
         bend = np.repeat(2 * factor * largest * unit, width)
         x, hessian = _minimised(objective, x, bend)
         while width == 1 and np.any(negative := signs & (x < 0)):
             kept = np.flatnonzero(~negative)
-            objective, unit, signs, bend = objective.restrict(kept), unit[kept], signs[kept], bend[kept]
+            objective = cast(Curved, objective.restrict(kept))
+            unit, signs, bend = unit[kept], signs[kept], bend[kept]
             x, hessian = _minimised(objective, x[kept], bend)
-        loss = _left_out(objective, x, hessian, 2 * largest)
-        if not loss < least:
-            break
-        chosen, least = factor * largest, loss
+            before = None if before is None else Point(before.x[kept], before.inverse[np.ix_(kept, kept)])
+        after = Point(x, _inverse(hessian))
+        if before is not None:
+            mean, square = _fall(objective, before, after, 2 * largest)
+            if not mean > CLEARLY * math.sqrt(max(square - mean**2, 0.0) * 2 * largest):
+                break
+        chosen, before = factor * largest, after
     return chosen
 
 
@@ -178,11 +185,11 @@ def _inverse(hessian: Matrix) -> Matrix:
     return np.asarray(root @ root.T, np.float64)
 
 
-def _left_out(objective: Curved, x: Vector, hessian: Matrix, unit: float) -> float:
+def _fall(objective: Curved, before: Point, after: Point, unit: float) -> Vector:
     if isinstance(objective, Asked):
-        return objective.left_out_loss(x, _inverse(hessian), unit)
-    assert isinstance(objective, Model)
-    return left_out_loss(objective, x, _inverse(hessian), unit)
+        return objective.left_out_fall(before, after, unit)
+    assert isinstance(objective, LinearModel | ByClass)
+    return left_out_fall(objective, before, after, unit)
 
 
 def _covariance(objective: Curved, m: int, wanted: Features) -> Matrix | None:

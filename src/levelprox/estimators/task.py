@@ -239,7 +239,8 @@ class Task:
         if not self.automatic_ridge or not may_diverge(self.objective):
             return self._penalised(self._fitted(budget, previous))
         with limited(math.inf if self.time_limit is None else self.time_limit):
-            return self._with_levels_ridge(budget, previous) if budget.features is None else self._automatic(budget, previous)
+            found = self._with_levels_ridge if budget.features is None else self._automatic
+            return found(budget, previous)
 
     def _automatic(self, budget: Budget, previous: Vector | None) -> Solution:
         """The fit with at most k features; with a ridge where these separate the classes, or nearly so.
@@ -321,7 +322,7 @@ class Task:
             return chosen_ridge(objective.restrict(inside), unit, self.automatic_ridge, signs)
 
     def _with_ridge(self, ridge: float) -> Task:
-        """The same with a ridge; of one λ always the same objective, as searches for different k share what it knows."""
+        """The same with a ridge; one objective for each λ, as searches for different k share what it knows."""
         if ridge not in self._ridged:
             self._ridged[ridge] = self.ridged(ridge)
         objective = self._ridged[ridge].objective

@@ -23,6 +23,7 @@ from levelprox.losses import Loss
 from levelprox.objectives.base import Vector
 from levelprox.objectives.curved import Curved, Matrix
 from levelprox.objectives.feature_scale import FeatureScale
+from levelprox.objectives.left_out import Point
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.ridge import Ridge
 from levelprox.objectives.shards import Form
@@ -216,8 +217,8 @@ class Asked(Curved):
         """The share of the samples, by weight, whose class has the largest margin at x; of labels only."""
 
     @abstractmethod
-    def left_out_loss(self, x: Vector, inverse: Matrix, unit: float) -> float:
-        """The mean logistic loss of the samples, each under a fit without it, as in `left_out.py`; a round."""
+    def left_out_fall(self, before: Point, after: Point, unit: float) -> Vector:
+        """By how much losses of samples under fits without them fall, as in `left_out.py`; a round."""
 
     @property
     @abstractmethod

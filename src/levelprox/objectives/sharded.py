@@ -20,7 +20,8 @@ from levelprox.errors import InvalidInputError
 from levelprox.losses import Loss
 from levelprox.objectives.asked import AHEAD, Answer, Asked, Ledger, Question, Traffic
 from levelprox.objectives.base import Vector
-from levelprox.objectives.left_out import left_out_loss
+from levelprox.objectives.by_class import ByClass
+from levelprox.objectives.left_out import Point, left_out_fall
 from levelprox.objectives.linear_model import FARTHER, LinearModel, gains_for_ever
 from levelprox.objectives.shards import Change, Features, Folding, Form, Forming, Shard, T, Weighting, Work
 from levelprox.objectives.source import Source
@@ -157,16 +158,18 @@ class CountingRight:
 
 @dataclass(frozen=True, eq=False)
 class LeavingOut:
-    """The sum of the losses of the samples of a shard, each under a fit without it, of the mean over all samples."""
+    """What a shard contributes to `left_out_fall`."""
 
     features: Features
-    x: Vector
-    inverse: NDArray[np.float64]
+    before: Point
+    after: Point
     unit: float
     total: float
 
-    def __call__(self, shard: Shard) -> float:
-        return left_out_loss(shard.part(self.features), self.x, self.inverse, self.unit, shard.total / self.total)
+    def __call__(self, shard: Shard) -> Vector:
+        part = shard.part(self.features)
+        assert isinstance(part, LinearModel | ByClass)
+        return left_out_fall(part, self.before, self.after, self.unit, shard.total / self.total)
 
 
 class Shards(Source):
@@ -246,8 +249,8 @@ class ShardedModel(Asked):
         right = self.shards.total(CountingRight(self.features[used], rows[used].ravel()))
         return right / self.summary.total
 
-    def left_out_loss(self, x: Vector, inverse: NDArray[np.float64], unit: float) -> float:
-        return self.shards.total(LeavingOut(self.features, x, inverse, unit, self.summary.total))
+    def left_out_fall(self, before: Point, after: Point, unit: float) -> Vector:
+        return self.shards.total(LeavingOut(self.features, before, after, unit, self.summary.total))
 
     @property
     def n_margins(self) -> int:
