@@ -468,7 +468,8 @@ class Search:
                 return psi, _stationarity_over_data(self.objective, self.problem, inside, fit.features, self.null)
             return psi, relative_stationarity(self.problem, inside, fit.features, self.null)
 
-        recomputed = self.watch.recomputed(ended, fit.psi, figures if self.null.examined else None)
+        wanted = self.null.examined and not self._ended
+        recomputed = self.watch.recomputed(ended, fit.psi, figures if wanted else None)
         ended, psi, stationarity, unknown = recomputed
         rounding = max(_REACHED * abs(fit.psi), _ULPS * fit.resolution, _REACHED * abs(self.null.psi))
         if not unknown and psi > fit.psi + rounding:  # x does not attain ψ of the fit: claims of the fit do not hold
@@ -483,7 +484,10 @@ class Search:
         summary = f"{used}, loss = {psi:.6g}; {exchanges}{unknown}"
         if ended is Status.SOLVED and not self._is_known_to_be_optimal(fit):
             summary += "; these coefficients are not proved to be the best of these features"
-        status, message = self.watch.conclude(ended, summary, objective, x, stationarity, self.tol)
+        if self._ended:  # nobody reads what is said of a set that another search goes on from
+            status, message = ended, summary
+        else:
+            status, message = self.watch.conclude(ended, summary, objective, x, stationarity, self.tol)
         return Subset(
             x,
             psi,

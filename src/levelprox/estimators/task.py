@@ -54,6 +54,8 @@ _FLOAT32_RISE = 1e-7  # of ψ above its infimum: coefficients are float32 where 
 _ROUNDING = Fraction(1, 2**50)  # of the cap, for each coefficient: what rounding may take from a whole number of caps
 _SHOWN = 1e-9  # of ψ: what the rounding of margins may change
 _DIVERGES = "Diverging: |the data are separable, or the loss gains for ever"  # how such warnings begin
+_CHOSEN, _FOUND = "The chosen features", "Features found without a ridge"
+_BY_LEAVE_ONE_OUT = ", chosen by an approximate leave-one-out loss"
 _SEARCHES = 3  # with a ridge, of which λ is chosen over the features found before
 SUBSET_TOLERANCE = 1e-2  # of tol: Newton's method gets there in the same number of steps
 
@@ -257,7 +259,7 @@ class Task:
             return bool(ended)
 
         solution = self._without_ridge(budget, previous, leave)
-        if not ended and not self.needs_ridge(budget, solution):
+        if solution.status in CUT_SHORT or not (ended or self.needs_ridge(budget, solution)):
             return solution
         first = ended[0] if ended else self.features(self._inside(solution))
         ridge, start, known = MIDDLE * self.automatic_ridge, None, dict[bytes, float]()
@@ -271,19 +273,21 @@ class Task:
             choice = _Choice(choose, ridge, early=place == 0)
             ask = choice if place < _SEARCHES - 1 else None
             solution = self._with_ridge(ridge)._fitted(budget, previous, ask, start)
-            if ask is not None and choice.features is None and solution.status not in CUT_SHORT:
-                choice(self.features(self._inside(solution)), np.empty(0), True)  # data that are elsewhere
+            if solution.status in CUT_SHORT:
+                return self._told(self._with_ridge(ridge)._penalised(solution), _FOUND, "")
+            if ask is not None and choice.features is None:  # data that are elsewhere
+                choice(self.features(self._inside(solution)), np.empty(0), True)
             if choice.ridge == ridge:
                 break
             ridge = choice.ridge
             start = choice.features if place or isinstance(self.objective, Asked) else None
         x = self._inside(solution)
-        whose = "The chosen features"
+        whose = _CHOSEN
         if not np.array_equal(self.features(x), first) and not self._is_undetermined_without_ridge(x):
             pure = self._without_ridge(budget, previous, None)
-            if not self.needs_ridge(budget, pure):
+            if pure.status not in CUT_SHORT and not self.needs_ridge(budget, pure):
                 return pure
-            whose = "The features chosen without a ridge"
+            whose = _FOUND
         return self._told(self._with_ridge(ridge)._penalised(solution), whose)
 
     def _without_ridge(self, budget: Budget, previous: Vector | None, leave: Leave | None) -> Solution:
@@ -299,12 +303,12 @@ class Task:
     def _with_automatic_ridge(self, budget: Budget, before: Solution) -> Solution:
         """The fit under a level with a ridge, after one whose loss has no minimiser."""
         task = self._with_ridge(self._chosen_ridge(self.features(self._inside(before))))
-        return self._told(task._penalised(task._fitted(budget, None)), "The chosen features")
+        return self._told(task._penalised(task._fitted(budget, None)), _CHOSEN)
 
-    def _told(self, solution: Solution, whose: str) -> Solution:
+    def _told(self, solution: Solution, whose: str, how: str = _BY_LEAVE_ONE_OUT) -> Solution:
         words = (
             f" {whose} separate the classes, or nearly so: without a ridge the data do not determine their "
-            f"coefficients. ridge={solution.ridge:.3g} is added, chosen by an approximate leave-one-out loss"
+            f"coefficients. ridge={solution.ridge:.3g} is added{how}"
         )
         return replace(solution, message=f"{solution.message}{words}.")
 
