@@ -20,6 +20,7 @@ from levelprox.errors import BackendError, InvalidInputError
 from levelprox.losses import Absolute, Cauchy, Logistic, Loss, Squared
 from levelprox.objectives import LinearModel, MultinomialModel, OneVsRestModel
 from levelprox.objectives.asked import AHEAD, Question
+from levelprox.objectives.left_out import Point, left_out_fall
 from levelprox.objectives.on_device import DeviceModel, DeviceSamples
 from levelprox.objectives.shards import Folding, Form, Shard
 from levelprox.objectives.survey import Surveying
@@ -156,6 +157,22 @@ def test_several_classes(place: str, stored: str, softmax: bool, weighted: bool)
     x[:6] = [1.0, 0, 0, 0, -1.0, 0]
     assert model.is_separated(x) == local.is_separated(x)
     assert model.only_contrasts == softmax
+    W = np.array([0, 3, D])
+    part, known, x = model.restrict(W), local.restrict(W), rng.normal(0, 0.4, 9)
+    bend = known.hessian_of(known.margins(x), True)
+    before, after = (Point(t * x, np.linalg.inv(bend + t * np.eye(9))) for t in (1.0, 2.0))
+    close(part.left_out_fall(before, after, 1 / N), left_out_fall(known, before, after, 1 / N), 1e-10)
+
+
+def test_leave_one_out_losses(place: str) -> None:
+    X, z = some_data()
+    rng = np.random.default_rng(2)
+    weight, b, W = rng.random(N), np.where(z > 0, 1.0, -1.0), np.array([1, 2, D])
+    model = DeviceSamples(tensor(X, "rows", place), b, weight).model(Form(Logistic(), True)).restrict(W)
+    known = LinearModel(X, b, "logistic", weight, fit_intercept=True).restrict(W)
+    bend = known.hessian_of(known.margins(np.ones(3)), True)
+    before, after = (Point(t * np.ones(3), np.linalg.inv(bend + t * np.eye(3))) for t in (1.0, 2.0))
+    close(model.left_out_fall(before, after, 1 / N), left_out_fall(known, before, after, 1 / N), 1e-10)
 
 
 def test_class_weights_count(place: str) -> None:

@@ -18,6 +18,7 @@ from levelprox.losses import Hinge, Logistic, Loss, Squared
 from levelprox.null_fit import null_fit
 from levelprox.objectives import LinearModel, MultinomialModel, OneVsRestModel, ShardedModel
 from levelprox.objectives.asked import Question
+from levelprox.objectives.left_out import Point, left_out_fall
 from levelprox.objectives.shards import Form, Shard
 from levelprox.objectives.survey import median, number_of, ordered_bits
 from tests.in_memory_shards import InMemory
@@ -103,6 +104,10 @@ def test_several_classes(parts: int, softmax: bool) -> None:
     W = np.array([1, 5, D])
     part, known, short = far.restrict(W), near.restrict(W), x[:9]
     close(part.hessian_of(part.margins(short), True), known.hessian_of(known.margins(short), True))
+    before, after = (
+        Point(t * short, np.linalg.inv(known.hessian_of(known.margins(short), True) + t * np.eye(9))) for t in (1, 2)
+    )
+    close(part.left_out_fall(before, after, 1 / N), left_out_fall(known, before, after, 1 / N), 1e-10)
     constraint = constraints.MCP.from_threshold(1.0)
     a, b = (solve(Problem(psi, constraint, 3.5 * constraint.cap), start="direct", tol=1e-10) for psi in (far, near))
     assert a.status == b.status

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -47,6 +48,8 @@ KINDS: tuple[type, ...] = (Fit, ExactFit, Addition, SubsetRecord)
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
+#: Whether to end a search with a set: its features, x, and whether it is the last one.
+Leave = Callable[[Features, Vector, bool], bool]
 
 
 @of_a_model(
@@ -165,21 +168,28 @@ def best_subset(
     )
 
 
-def unexamined_subset(
+def guided_subset(
     objective: Objective,
     k: int,
     *,
-    keep: ArrayLike | None = None,
-    nonnegative: bool | NDArray[np.bool_] | None = None,
-    tol: float = 1e-8,
-    max_iter: int | None = None,
-    time_limit: float | None = None,
+    examine: bool = True,
+    leave: Leave | None = None,
+    thorough: bool = False,
+    **asked: Any,
 ) -> Subset:
-    """Return the set that `best_subset` begins its proof with, where that is quickly found; else what it returns.
+    """Return what `best_subset` does, for callers that know more.
 
-    Fits of the folds of a cross-validation need no claims. Parameters are those of `best_subset`.
+    Parameters
+    ----------
+    objective, k, **asked
+        As in `best_subset`.
+    examine : bool
+        False returns the set that `best_subset` begins its proof with, where that is quickly found: fits of the folds
+        of a cross-validation need no claims.
+    leave, thorough
+        As in `Search`. Data that are elsewhere do not ask `leave`.
     """
-    return _found(objective, k, keep, nonnegative, tol, max_iter=max_iter, time_limit=time_limit, examine=False)
+    return _found(objective, k, examine=examine, leave=leave, thorough=thorough, **asked)
 
 
 def _found(
@@ -198,6 +208,8 @@ def _found(
     examine: bool = True,
     feature_cost: ArrayLike | None = None,
     budget: float | None = None,
+    leave: Leave | None = None,
+    thorough: bool = False,
 ) -> Subset:
     if not isinstance(objective, Model | Asked):
         raise InvalidInputError(
@@ -249,6 +261,7 @@ def _found(
             data = None if standardised is None else cast(LinearModel | ByClass, objective)
             problem = problem if standardised is None else replace(problem, objective=standardised)
             smooth: Any = CostSearch if more else Search
+            more |= {"leave": leave, "thorough": thorough}
             found = smooth(problem, *arguments, data=data, examine=examine, **more)()
         else:
             found = kind(problem, *arguments, **more)()

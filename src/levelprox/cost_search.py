@@ -90,7 +90,7 @@ class CostSearch(Search):
         first = once(lambda: self._taken_in(null, self._affordable_gain, shown=True))
         fit = once(lambda: self._over(null, first))
         self.swaps.keep(fit)
-        if self.swaps.is_perfect(fit) or not first.size:
+        if self.swaps.is_perfect(fit) or not first.size or self._leaves(fit):
             return
         yield fit
         by_cost = once(lambda: self._taken_in(null, self._gain_for_cost))

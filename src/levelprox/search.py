@@ -18,7 +18,7 @@ Where features are given to begin with, exchanges begin from these alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -92,6 +92,12 @@ class Search:
         Whether to show anything of the set that is found; where not, and sets come from second-order models over all
         features or ψ is a softmax model, the search ends once promising exchanges no longer lower ψ, and softmax models
         leave out the start by continuation.
+    leave : callable, optional
+        Called as leave(features, x, last) with the features of a set and x over all coordinates of the data: as soon as
+        there is a set of k features, after each start, and after the last. Returning True ends the search there, before
+        anything is shown.
+    thorough : bool
+        Whether to look further than exchanges where features are given to begin with, too.
     """
 
     problem: Problem
@@ -105,6 +111,9 @@ class Search:
     data: LinearModel | ByClass | None = None
     brief: bool = False
     examine: bool = True
+    leave: Callable[[Features, Vector, bool], bool] | None = None
+    thorough: bool = False
+    _ended: bool = field(default=False, init=False)
 
     def __call__(self) -> Subset:
         # Of other pieces than those of version 0.1, whose states are of no use here.
@@ -121,10 +130,12 @@ class Search:
             finally:
                 self.watch.improved(self.swaps.best.psi, 0)
             for _ in self.sets():
-                pass
-            if not self._is_quick():
-                examined, addition = self._shown()
-            self.swaps.best = self._to_the_last_digits(self.swaps.best)
+                if self._leaves(self.swaps.best):
+                    break
+            if not self._leaves(self.swaps.best, last=True):
+                if not self._is_quick():
+                    examined, addition = self._shown()
+                self.swaps.best = self._to_the_last_digits(self.swaps.best)
         except TimeoutError as error:
             if error is self.watch.raised:
                 raise
@@ -135,6 +146,19 @@ class Search:
             self.watch.disarm()
         fit = self.swaps.best if status is Status.SOLVED else self.swaps.best_so_far()
         return self._subset(fit, examined, addition, status)
+
+    def _leaves(self, fit: Fit, last: bool = False) -> bool:
+        """Return whether the search is to end with a set."""
+        if self.leave is not None and not self._ended and not self.watch.cut_short:
+            x = self._whole(fit)
+            self._ended = self.leave(self.problem.counted(fit.features), x, last)
+        return self._ended
+
+    def _whole(self, fit: Fit) -> Vector:
+        """Return x over all coordinates, in the units of the data."""
+        x = np.zeros(self.problem.dimension)
+        x[self.problem.coordinates(fit.features)] = fit.x
+        return x if self.data is None else cast(LinearModel | ByClass, self.objective).unstandardised(x)
 
     def _shown(self) -> tuple[int, Addition]:
         """Return how many exchanges are shown not to lower ψ, and the best addition, after taking all that lower it."""
@@ -252,7 +276,7 @@ class Search:
         chosen = once(lambda: forward(self.swaps, null, most, shown=self.k))
         first = once(lambda: self.swaps.fitted(self._with_exempt(chosen[: self.k])))
         self.swaps.keep(first)
-        if self.swaps.is_perfect(first):
+        if self.swaps.is_perfect(first) or self._leaves(first):
             return
         self.watch.enter("continuation")
         yield once(lambda: self._best_on_the_way(first))
@@ -304,7 +328,8 @@ class Search:
         """
         best = self.swaps.best
         inside = self.problem.counted(best.features).size
-        if self.start is not None or inside < max(self.k, 2) or self.swaps.is_perfect(best):
+        begun = self.start is not None and not self.thorough
+        if begun or inside < max(self.k, 2) or self.swaps.is_perfect(best):
             return False
         if self.swaps.has_spent_its_work():  # of many classes
             return False
@@ -448,7 +473,8 @@ class Search:
                 return psi, _stationarity_over_data(self.objective, self.problem, inside, fit.features, self.null)
             return psi, relative_stationarity(self.problem, inside, fit.features, self.null)
 
-        recomputed = self.watch.recomputed(ended, fit.psi, figures if self.null.examined else None)
+        wanted = self.null.examined and not self._ended
+        recomputed = self.watch.recomputed(ended, fit.psi, figures if wanted else None)
         ended, psi, stationarity, unknown = recomputed
         rounding = max(_REACHED * abs(fit.psi), _ULPS * fit.resolution, _REACHED * abs(self.null.psi))
         if not unknown and psi > fit.psi + rounding:  # x does not attain ψ of the fit: claims of the fit do not hold
@@ -463,7 +489,10 @@ class Search:
         summary = f"{used}, loss = {psi:.6g}; {exchanges}{unknown}"
         if ended is Status.SOLVED and not self._is_known_to_be_optimal(fit):
             summary += "; these coefficients are not proved to be the best of these features"
-        status, message = self.watch.conclude(ended, summary, objective, x, stationarity, self.tol)
+        if self._ended:  # nobody reads what is said of a set that another search goes on from
+            status, message = ended, summary
+        else:
+            status, message = self.watch.conclude(ended, summary, objective, x, stationarity, self.tol)
         return Subset(
             x,
             psi,

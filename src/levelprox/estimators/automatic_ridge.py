@@ -1,38 +1,50 @@
 """ridge="auto": no ridge where the data determine the coefficients of the chosen features, a small one where not.
 
 Where the chosen features separate the classes, or some samples of them, the logistic loss falls as coefficients grow,
-and has no minimiser. Where they nearly do, it has one far out that predicts other samples badly. The ridge is then that
-of a standard normal prior on the coefficients of standardised features:
+and has no minimiser. Where they nearly do, it has one far out that predicts other samples badly. The ridge is then
 
-    mean loss + λ ‖s ∘ coef‖²,      λ = 1 / (2 n)
+    mean loss + λ ‖s ∘ coef‖²,      λ = 10^(−j/2) / (2 n),      j = 0, 1, …, 4
 
-which is scikit-learn's default for LogisticRegression (C = 1). n is the sum of the weights, as a weight of 2 is a
-repeated sample, or the number of samples where that is more, as of weights that add up to 1. Features nearly separate
-the classes where the standard error of the coefficient of a combination of them with variance 1 is above 2: its odds
-ratio is then not known within a factor of e⁴.
+That is a normal prior on the coefficients of standardised features with a standard deviation from 1, scikit-learn's
+default for LogisticRegression (C = 1), to 10. From the largest λ on, λ falls for as long as the approximate
+leave-one-out loss over the chosen features (`objectives/left_out.py`) falls by more than twice the standard error of
+that fall: the features were chosen on the same samples, so that a small fall says nothing. n is the sum of the weights,
+as a weight of 2 is a repeated sample, or the number of samples where that is more, as of weights that add up to 1.
+
+Features nearly separate the classes where the standard error of the coefficient of a combination of them with variance
+1 is above 2: its odds ratio is then not known within a factor of e⁴.
 """
 
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.losses import Logistic
-from levelprox.objectives import Asked, Model, MultinomialModel
+from levelprox.objectives import Asked, LinearModel, Model, MultinomialModel
+from levelprox.objectives.by_class import ByClass
 from levelprox.objectives.curved import Curved
+from levelprox.objectives.left_out import Point, entries_of, left_out_fall
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Features = NDArray[np.intp]
 
 LARGEST_STANDARD_ERROR = 2.0  # of the coefficient of a combination of features with variance 1
+#: What λ may be, of the largest.
+GRID = tuple(10.0 ** (-j / 2) for j in range(5))
+CLEARLY = 2.0  # standard errors of a fall
+MIDDLE = GRID[len(GRID) // 2]
 _SINGULAR = 1e-12  # eigenvalue of a Hessian with a unit diagonal
+_STEPS, _HALVINGS, _ENOUGH = 50, 30, 1e-9  # of Newton's method, and what is left to gain, of ψ
+_MOST = 5 * 10**9  # multiplications of a leave-one-out loss
 
 
 def automatic_ridge(n: int, total: float | None) -> float:
-    """Return λ of n samples whose weights, where they have some, add up to `total`."""
+    """Return the largest λ for n samples whose weights, where they have some, add up to `total`."""
     return 0.5 / (n if total is None else max(n, total))
 
 
@@ -84,6 +96,100 @@ def largest_standard_error(objective: Curved, x: Vector, wanted: Features, ridge
         inverse = one[wanted] @ one[wanted].T
         largest = max(largest, float(np.max(np.real(np.linalg.eigvals(inverse @ covariance)))))
     return math.sqrt(2 * ridge * largest)
+
+
+def chosen_ridge(objective: Curved, unit: Vector, largest: float, signs: NDArray[np.bool_]) -> float:
+    """Return the first λ of the grid, from the largest on, after which the leave-one-out loss does not fall clearly.
+
+    Parameters
+    ----------
+    objective : Curved
+        A logistic loss over the chosen features, perhaps of several classes, without a ridge.
+    unit : ndarray
+        s² of every feature: its part of the penalty where λ is 1; 0 for those free of it.
+    largest : float
+        λ of `automatic_ridge`.
+    signs : ndarray of bool
+        Features whose coefficients must not be negative. Those that would be are left out.
+
+    Returns
+    -------
+    float
+        The largest where leave-one-out losses would take too long: of many classes.
+    """
+    n, width, m = objective.n_margins // objective.width, objective.width, unit.size
+    if not np.any(unit) or n * (m * width) ** 2 > _MOST:
+        return largest
+    if isinstance(objective, ByClass):
+        objective = objective.over(entries_of(objective))  # columns side by side: they are looked at often
+    chosen, x, before = largest, np.zeros(m * width), None
+    for factor in GRID:
+        bend = np.repeat(2 * factor * largest * unit, width)
+        x, hessian = _minimised(objective, x, bend)
+        while width == 1 and np.any(negative := signs & (x < 0)):
+            kept = np.flatnonzero(~negative)
+            objective = cast(Curved, objective.restrict(kept))
+            unit, signs, bend = unit[kept], signs[kept], bend[kept]
+            x, hessian = _minimised(objective, x[kept], bend)
+            before = None if before is None else Point(before.x[kept], before.inverse[np.ix_(kept, kept)])
+        after = Point(x, _inverse(hessian))
+        if before is not None:
+            mean, square = _fall(objective, before, after, 2 * largest)
+            if not mean > CLEARLY * math.sqrt(max(square - mean**2, 0.0) * 2 * largest):
+                break
+        chosen, before = factor * largest, after
+    return chosen
+
+
+def without_ridge(objective: Curved, x: Vector) -> Vector:
+    """Return about the minimiser of a logistic loss, from a point; far out where there is none."""
+    return _minimised(objective, x, np.zeros(x.size))[0]
+
+
+def _minimised(objective: Curved, x: Vector, bend: Vector) -> tuple[Vector, Matrix]:
+    """Return the minimiser of ψ(x) + ½ Σ bend_j x_j² and the Hessian there, by Newton's method."""
+    value, gradient, hessian = _evaluated(objective, x, bend)
+    for _ in range(_STEPS):
+        step = -_inverse(hessian) @ gradient
+        foretold = -float(gradient @ step)
+        if not foretold > _ENOUGH * abs(value):
+            break
+        for halving in range(_HALVINGS):
+            new = x + 0.5**halving * step
+            after = _evaluated(objective, new, bend)
+            if after[0] < value:
+                break
+        else:
+            break
+        x, (value, gradient, hessian) = new, after
+    return x, hessian
+
+
+def _evaluated(objective: Curved, x: Vector, bend: Vector) -> tuple[float, Vector, Matrix]:
+    """Return ψ with a penalty, its gradient and its Hessian; of a softmax model curved along shifts of all classes."""
+    z = objective.margins(x)
+    hessian = objective.hessian_of(z, True) + np.diag(bend)  # first: where data are elsewhere it is one round for all
+    if objective.only_contrasts:
+        size = np.maximum(np.diagonal(hessian)[:: objective.width], np.finfo(np.float64).tiny)
+        hessian = hessian + np.kron(np.diag(size), np.full((objective.width,) * 2, 1 / objective.width))
+    value = objective.value_of(z) + 0.5 * float(np.sum(bend * x**2))
+    return value, objective.gradient_of(z) + bend * x, hessian
+
+
+def _inverse(hessian: Matrix) -> Matrix:
+    """Return the inverse, in units in which the diagonal is 1; of what is singular, that of the rest."""
+    diagonal = np.diagonal(hessian)
+    unit = np.where(diagonal > 0, 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 0.0)
+    values, vectors = np.linalg.eigh(unit[:, None] * hessian * unit)
+    root = unit[:, None] * vectors[:, values > _SINGULAR] / np.sqrt(values[values > _SINGULAR])
+    return np.asarray(root @ root.T, np.float64)
+
+
+def _fall(objective: Curved, before: Point, after: Point, unit: float) -> Vector:
+    if isinstance(objective, Asked):
+        return objective.left_out_fall(before, after, unit)
+    assert isinstance(objective, LinearModel | ByClass)
+    return left_out_fall(objective, before, after, unit)
 
 
 def _covariance(objective: Curved, m: int, wanted: Features) -> Matrix | None:

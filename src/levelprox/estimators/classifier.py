@@ -73,9 +73,10 @@ class SparseClassifier(Classification, Streaming):
     ridge : float or "auto", default="auto"
         λ ≥ 0: λ‖s ∘ coef_‖² is added to the mean loss, s the standard deviations of the columns; intercepts and
         features of weight 0 are free of it. "auto" is 0 unless the chosen features separate the classes, or nearly so:
-        the standard error of a combination of them with variance 1 is above 2. Another search then has
-        λ = 1/(2 n_samples), a standard normal prior on the coefficients of standardised features, which is the default
-        of scikit-learn's LogisticRegression. `ridge_` and `message_` say which. For differentiable losses.
+        the standard error of a combination of them with variance 1 is above 2. λ is then 1/(2 n_samples), the default
+        of scikit-learn's LogisticRegression and a standard normal prior on the coefficients of standardised features,
+        or smaller by up to a factor of 100, where an approximate leave-one-out loss over the chosen features falls
+        clearly (docs/estimators.md). `ridge_` and `message_` say which. For differentiable losses.
     positive : bool or array-like of str, int or bool, default=False
         Whether coefficients must not be negative, or of which features; for two classes.
     tol : float, default=1e-6

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,12 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from levelprox.budget import best_subset, unexamined_subset
+from levelprox.blas import one_blas_thread
+from levelprox.budget import Leave, guided_subset
 from levelprox.certificate import Certificate, certify
 from levelprox.constraints import MCP, SCAD, Constraint
 from levelprox.costs import checked_budget
 from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
-from levelprox.estimators.automatic_ridge import LARGEST_STANDARD_ERROR, largest_standard_error, may_diverge
+from levelprox.estimators.automatic_ridge import (
+    LARGEST_STANDARD_ERROR,
+    MIDDLE,
+    chosen_ridge,
+    largest_standard_error,
+    may_diverge,
+    without_ridge,
+)
 from levelprox.estimators.border import Border
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.journal import Journal
@@ -46,6 +54,9 @@ _FLOAT32_RISE = 1e-7  # of ψ above its infimum: coefficients are float32 where 
 _ROUNDING = Fraction(1, 2**50)  # of the cap, for each coefficient: what rounding may take from a whole number of caps
 _SHOWN = 1e-9  # of ψ: what the rounding of margins may change
 _DIVERGES = "Diverging: |the data are separable, or the loss gains for ever"  # how such warnings begin
+_CHOSEN, _FOUND = "The chosen features", "Features found without a ridge"
+_BY_LEAVE_ONE_OUT = ", chosen by an approximate leave-one-out loss"
+_SEARCHES = 3  # with a ridge, of which λ is chosen over the features found before
 SUBSET_TOLERANCE = 1e-2  # of tol: Newton's method gets there in the same number of steps
 
 
@@ -197,7 +208,7 @@ class Task:
     ridge : float
         λ, which `objective` has.
     automatic_ridge : float
-        λ of another fit, should the data not determine the coefficients without it; 0: none.
+        The largest λ of another fit, should the data not determine the coefficients without it; 0: none.
     deviations : ndarray of shape (d,), optional
         Standard deviations of the columns, where they are not standardised.
     feature_cost : ndarray of shape (d,), optional
@@ -223,38 +234,122 @@ class Task:
     deviations: Vector | None = None
     feature_cost: Vector | None = None
     examine: bool = True
+    _ridged: dict[float, Task] = field(default_factory=dict, repr=False)
 
     def fit(self, budget: Budget, previous: Vector | None = None) -> Solution:
         """The fit under a budget; `previous` is x of an earlier one to begin with."""
         if not self.automatic_ridge or not may_diverge(self.objective):
             return self._penalised(self._fitted(budget, previous))
+        with limited(math.inf if self.time_limit is None else self.time_limit):
+            found = self._with_levels_ridge if budget.features is None else self._automatic
+            return found(budget, previous)
+
+    def _automatic(self, budget: Budget, previous: Vector | None) -> Solution:
+        """The fit with at most k features; with a ridge where these separate the classes, or nearly so.
+
+        The search without a ridge ends with the first set that does. Searches with a ridge follow: the first with the
+        middle λ of the grid, the next ones with that chosen over the features found so far, three at most. The last one
+        is complete, and all that it shows holds for its λ.
+        """
+        ended: list[Features] = []
+
+        def leave(features: Features, x: Vector, last: bool) -> bool:
+            if self.is_undetermined(x):
+                ended.append(features)
+            return bool(ended)
+
+        solution = self._without_ridge(budget, previous, leave)
+        if solution.status in CUT_SHORT or not (ended or self.needs_ridge(budget, solution)):
+            return solution
+        first = ended[0] if ended else self.features(self._inside(solution))
+        ridge, start, known = MIDDLE * self.automatic_ridge, None, dict[bytes, float]()
+
+        def choose(features: Features) -> float:
+            key = features.tobytes()
+            known[key] = known[key] if key in known else self._chosen_ridge(features)
+            return known[key]
+
+        for place in range(_SEARCHES):
+            choice = _Choice(choose, ridge, early=place == 0)
+            ask = choice if place < _SEARCHES - 1 else None
+            solution = self._with_ridge(ridge)._fitted(budget, previous, ask, start)
+            if solution.status in CUT_SHORT:
+                return self._told(self._with_ridge(ridge)._penalised(solution), _FOUND, "")
+            if ask is not None and choice.features is None:  # data that are elsewhere
+                choice(self.features(self._inside(solution)), np.empty(0), True)
+            if choice.ridge == ridge:
+                break
+            ridge = choice.ridge
+            start = choice.features if place or isinstance(self.objective, Asked) else None
+        x = self._inside(solution)
+        whose = _CHOSEN
+        if not np.array_equal(self.features(x), first) and not self._is_undetermined_without_ridge(x):
+            pure = self._without_ridge(budget, previous, None)
+            if pure.status not in CUT_SHORT and not self.needs_ridge(budget, pure):
+                return pure
+            whose = _FOUND
+        return self._told(self._with_ridge(ridge)._penalised(solution), whose)
+
+    def _without_ridge(self, budget: Budget, previous: Vector | None, leave: Leave | None) -> Solution:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", _DIVERGES, ConvergenceWarning)  # a fit with a ridge follows
-            solution = self._fitted(budget, previous)
-        return self._with_automatic_ridge(budget, previous) if self.needs_ridge(budget, solution) else solution
+            return self._fitted(budget, previous, leave)
 
-    def _fitted(self, budget: Budget, previous: Vector | None) -> Solution:
+    def _with_levels_ridge(self, budget: Budget, previous: Vector | None) -> Solution:
+        """The same under a level: λ is chosen over the features of the fit without a ridge."""
+        solution = self._without_ridge(budget, previous, None)
+        return self._with_automatic_ridge(budget, solution) if self.needs_ridge(budget, solution) else solution
+
+    def _with_automatic_ridge(self, budget: Budget, before: Solution) -> Solution:
+        """The fit under a level with a ridge, after one whose loss has no minimiser."""
+        task = self._with_ridge(self._chosen_ridge(self.features(self._inside(before))))
+        return self._told(task._penalised(task._fitted(budget, None)), _CHOSEN)
+
+    def _told(self, solution: Solution, whose: str, how: str = _BY_LEAVE_ONE_OUT) -> Solution:
+        words = (
+            f" {whose} separate the classes, or nearly so: without a ridge the data do not determine their "
+            f"coefficients. ridge={solution.ridge:.3g} is added{how}"
+        )
+        return replace(solution, message=f"{solution.message}{words}.")
+
+    def _chosen_ridge(self, features: Features) -> float:
+        """Return λ for some features."""
+        objective = self.objective
+        assert isinstance(objective, Model | Asked)
+        kept = np.empty(0, np.intp) if self.keep is None else self.keep
+        inside = np.union1d(np.union1d(features, kept), objective.exempt).astype(np.intp)
+        unit, signs = np.zeros(inside.size), np.zeros(inside.size, np.bool_)
+        counted = inside < self.border.scale.size
+        unit[counted] = self._strength(1.0)[inside[counted]]
+        signs[counted] = np.broadcast_to(self.positive, self.border.scale.shape)[inside[counted]]
+        with one_blas_thread(isinstance(objective, Model)):
+            return chosen_ridge(objective.restrict(inside), unit, self.automatic_ridge, signs)
+
+    def _with_ridge(self, ridge: float) -> Task:
+        """The same with a ridge; one objective for each λ, as searches for different k share what it knows."""
+        if ridge not in self._ridged:
+            self._ridged[ridge] = self.ridged(ridge)
+        objective = self._ridged[ridge].objective
+        return replace(self, objective=objective, ridge=ridge, automatic_ridge=0.0, checkpoint=None, resume=False)
+
+    def _inside(self, solution: Solution) -> Vector:
+        """Return x of a solution."""
+        return self.border.inside(solution.coef.astype(np.float64), solution.intercept.astype(np.float64))
+
+    def _fitted(
+        self, budget: Budget, previous: Vector | None, leave: Leave | None = None, start: Features | None = None
+    ) -> Solution:
+        """The fit; with at most k features, what `leave` and features to begin with are there for."""
         if budget.features is not None:
-            return self._at_most(budget.features, budget.cost, previous)
+            return self._at_most(budget.features, budget.cost, previous, leave, start)
         return self._within(float(budget.value), previous)
 
     def _penalised(self, solution: Solution) -> Solution:
         if not self.ridge:
             return solution
-        x = self.border.inside(solution.coef.astype(np.float64), solution.intercept.astype(np.float64))
-        rows = x.reshape(-1, self.border.width)[: self.border.scale.size]
+        rows = self._inside(solution).reshape(-1, self.border.width)[: self.border.scale.size]
         penalty = float(np.sum(self._strength(self.ridge)[:, None] * rows**2))
         return replace(solution, ridge=self.ridge, penalty=penalty)
-
-    def _with_automatic_ridge(self, budget: Budget, previous: Vector | None) -> Solution:
-        """The fit with a ridge, after one whose loss has no minimiser."""
-        task = replace(self.ridged(self.automatic_ridge), automatic_ridge=0.0, checkpoint=None, resume=False)
-        solution = task.fit(budget, previous)
-        words = (
-            " The chosen features separate the classes, or nearly so: without a ridge coefficients are not determined "
-            f"by the data. ridge={task.ridge:.3g} is added"
-        )
-        return replace(solution, message=f"{solution.message}{words}.")
 
     def ridged(self, ridge: float) -> Task:
         """The same with a ridge; features that are kept are free of it."""
@@ -283,17 +378,41 @@ class Task:
             return True
         if solution.status in CUT_SHORT or not solution.certificate.examined:
             return False
-        x = self.border.inside(solution.coef.astype(np.float64), solution.intercept.astype(np.float64))
+        x = self._inside(solution)
         if budget.features is None:
             x = np.where(self._problem(float(budget.value)).free(x), x, 0.0)
             return bool(np.any(x)) and objective.is_separated(x)
-        width = self.border.width
+        return self.is_undetermined(x)
+
+    def is_undetermined(self, x: Vector) -> bool:
+        """Return whether the data do not determine the coefficients x of a fit without a ridge."""
+        objective = self.objective
+        assert isinstance(objective, Model | Asked)
+        if objective.is_separated(x):
+            return True
+        part, own, wanted = self._part(x)
+        return largest_standard_error(part, own, wanted, self.automatic_ridge) > LARGEST_STANDARD_ERROR
+
+    def _is_undetermined_without_ridge(self, x: Vector) -> bool:
+        """Return the same of the fit without a ridge over the features of another."""
+        objective = self.objective
+        assert isinstance(objective, Model | Asked)
+        if objective.is_separated(x):
+            return True
+        part, own, wanted = self._part(x)
+        with one_blas_thread(isinstance(objective, Model)):
+            own = without_ridge(part, own)
+        error = largest_standard_error(part, own, wanted, self.automatic_ridge)
+        return error > LARGEST_STANDARD_ERROR or part.is_separated(own)
+
+    def _part(self, x: Vector) -> tuple[Model | Asked, Vector, Features]:
+        """Return ψ over the features of x and the intercept, x there, and which of these may have a ridge."""
+        objective, width = self.objective, self.border.width
+        assert isinstance(objective, Model | Asked)
         features = np.union1d(np.flatnonzero(np.any(x.reshape(-1, width), axis=1)), objective.exempt).astype(np.intp)
         places = (features[:, None] * width + np.arange(width)).ravel()
         held = np.setdiff1d(features, np.union1d(objective.exempt, [] if self.keep is None else self.keep))
-        wanted = np.searchsorted(features, held)
-        error = largest_standard_error(objective.restrict(features), x[places], wanted, self.automatic_ridge)
-        return error > LARGEST_STANDARD_ERROR
+        return objective.restrict(features), x[places], np.searchsorted(features, held)
 
     def fits(self, levels: Vector) -> list[Solution]:
         """The fits at several levels, each carried to the next; in ascending order of the levels.
@@ -327,7 +446,7 @@ class Task:
             solutions = replace(self, automatic_ridge=0.0).fits(levels)
         budgets = [Budget(level=float(level)) for level in levels]
         return [
-            self._with_automatic_ridge(budget, None) if self.needs_ridge(budget, solution) else solution
+            self._with_automatic_ridge(budget, solution) if self.needs_ridge(budget, solution) else solution
             for budget, solution in zip(budgets, solutions, strict=True)
         ]
 
@@ -352,7 +471,9 @@ class Task:
         """The features that never count."""
         return None if self.feature_weight is None else np.flatnonzero(self.feature_weight == 0)
 
-    def _at_most(self, k: int, cost: float | None, previous: Vector | None) -> Solution:
+    def _at_most(
+        self, k: int, cost: float | None, previous: Vector | None, leave: Leave | None, start: Features | None
+    ) -> Solution:
         observer = self.observer
         asked: dict[str, Any] = {
             "keep": self.keep,
@@ -360,22 +481,21 @@ class Task:
             "tol": SUBSET_TOLERANCE * self.tol,
             "max_iter": self.max_iter,
             "time_limit": self.time_limit,
+            "leave": leave,
+            "thorough": start is not None and previous is None,
+            "start": start,
         }
-        found = (
-            best_subset(
-                self.objective,
-                k,
-                feature_cost=None if cost is None else self.feature_cost,
-                budget=cost,
-                **asked,
-                start=None if previous is None else self.features(previous),
-                callback=None if observer is None else lambda record: observer(record, None),
-                checkpoint=self.checkpoint,
-                resume=self.resume,
-            )
-            if self.examine or cost is not None
-            else unexamined_subset(self.objective, k, **asked)
-        )
+        if self.examine or cost is not None:
+            if start is None and previous is not None:
+                asked["start"] = self.features(previous)
+            if cost is not None:
+                asked |= {"feature_cost": self.feature_cost, "budget": cost}
+            asked |= {
+                "callback": None if observer is None else lambda record: observer(record, None),
+                "checkpoint": self.checkpoint,
+                "resume": self.resume,
+            }
+        found = guided_subset(self.objective, k, examine=self.examine or cost is not None, **asked)
         certificate, message = found.certificate, found.message
         try:
             with _at_the_end(found.status):
@@ -488,6 +608,22 @@ class Task:
     def observed_by(self, observer: Observer | None) -> Task:
         """The same, with somebody to be told."""
         return replace(self, observer=observer)
+
+
+class _Choice:
+    """The λ chosen over the features that a search finds: over its first set, where `early`, and over its last."""
+
+    def __init__(self, choose: Callable[[Features], float], ridge: float, early: bool) -> None:
+        self.choose, self.now, self.early = choose, ridge, early
+        self.ridge = ridge
+        self.features: Features | None = None
+
+    def __call__(self, features: Features, x: Vector, last: bool) -> bool:
+        """Choose, and return whether that ends the search: λ is another one."""
+        if last or self.early:
+            self.ridge, self.features = self.choose(features), features
+            self.early = False
+        return self.ridge != self.now
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from levelprox.losses import Loss
 from levelprox.objectives.base import Vector
 from levelprox.objectives.curved import Curved, Matrix
 from levelprox.objectives.feature_scale import FeatureScale
+from levelprox.objectives.left_out import Point
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.ridge import Ridge
 from levelprox.objectives.shards import Form
@@ -214,6 +215,10 @@ class Asked(Curved):
     @abstractmethod
     def accuracy(self, x: Vector) -> float:
         """The share of the samples, by weight, whose class has the largest margin at x; of labels only."""
+
+    @abstractmethod
+    def left_out_fall(self, before: Point, after: Point, unit: float) -> Vector:
+        """By how much losses of samples under fits without them fall, as in `left_out.py`; a round."""
 
     @property
     @abstractmethod

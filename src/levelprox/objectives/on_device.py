@@ -23,6 +23,7 @@ from levelprox.designs.running_moments import RunningMoments
 from levelprox.errors import InvalidInputError
 from levelprox.losses import Loss, Multinomial, check_weights
 from levelprox.objectives.asked import AHEAD, Answer, Asked, Ledger, Question, Traffic
+from levelprox.objectives.left_out import LEAST, Point
 from levelprox.objectives.linear_model import FARTHER, gains_for_ever
 from levelprox.objectives.shards import Form
 from levelprox.objectives.source import Source
@@ -293,6 +294,38 @@ class DeviceModel(Asked):
                 back.put(columns.squares(at.bend(a, a, asked.diagonal == "convex")))
         return self._read(asked, columns, back.opened(1 / self.losses.total), bool(trials))
 
+    def left_out_fall(self, before: Point, after: Point, unit: float) -> Vector:
+        with self.namespace.within_memory("leave-one-out losses", self.design.bytes_for(self.features.size)):
+            fall = self._left_out(before, unit) - self._left_out(after, unit)
+            sums = [self.losses.weighted(fall).sum(), self.losses.weighted(fall * fall).sum()]
+            return self.namespace.to_host(self.namespace.xp.stack(sums)) / self.losses.total
+
+    def _left_out(self, fit: Point, unit: float) -> Any:
+        """The loss of every sample under a fit without it, as in `left_out.py`."""
+        xp, n, K, softmax = self.namespace.xp, self.design.n, self.width, self.only_contrasts
+        columns = self.design.columns(self.features, few=True)
+        z = columns.matvec(fit.x.reshape(-1, K))
+        values, vectors = np.linalg.eigh(fit.inverse)
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))).reshape(self.features.size, K, -1)
+        spread = self.namespace.zeros((n, K, K) if softmax else (n, K), _DOUBLE)
+        for q in range(root.shape[2]):
+            moved = columns.matvec(np.ascontiguousarray(root[:, :, q]))
+            spread = spread + (moved[:, :, None] * moved[:, None, :] if softmax else moved * moved)
+        share = self.losses.weighted(self.namespace.zeros((n,), _DOUBLE) + 1.0) / self.losses.total
+        without = xp.where(share < unit, share, unit)
+        _, slope, shape = self.losses.pointwise(z)
+        if softmax:
+            one = self.namespace.to_device(np.eye(K))
+            spread = without[:, None, None] * spread
+            bend = shape[:, :, None] * (one - shape[:, None, :])
+            step = (spread @ xp.linalg.solve(one - bend @ spread, slope[:, :, None]))[:, :, 0]
+        else:
+            spread = without[:, None] * spread
+            stays = 1 - spread * shape
+            step = spread * slope / xp.where(stays > LEAST, stays, LEAST)
+        value = self.losses.pointwise(z + step)[0]
+        return value if value.ndim == 1 else value.sum(axis=1)
+
     def _read(self, asked: Question, columns: Columns, parts: list[Vector], with_trials: bool) -> Answer:
         """What came back, over the features that were asked for, in the order of the question."""
         K, order, size = self.width, columns.order, asked.features.size
@@ -518,6 +551,13 @@ class Losses:
     def at(self, z: Any) -> Evaluated:
         """All there is to know where the margins are z + o, of shape (n, K)."""
         return Evaluated(self, z if self.offset is None else z + self.offset)
+
+    def pointwise(self, z: Any) -> tuple[Any, Any, Any]:
+        """ℓ and ∂ℓ of every sample, and what its ∂²ℓ is made of, o being added to z."""
+        kind: Any = Multinomial if self.form.softmax and self.width > 1 else self.loss
+        z = z if self.offset is None else z + self.offset
+        found: tuple[Any, Any, Any] = kind.pointwise(self.xp, z, self.target)
+        return found
 
     def values(self, moves: list[Any]) -> Any:
         """Σ s ℓ at each of some margins, o being added to them."""

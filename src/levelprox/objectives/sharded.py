@@ -20,6 +20,8 @@ from levelprox.errors import InvalidInputError
 from levelprox.losses import Loss
 from levelprox.objectives.asked import AHEAD, Answer, Asked, Ledger, Question, Traffic
 from levelprox.objectives.base import Vector
+from levelprox.objectives.by_class import ByClass
+from levelprox.objectives.left_out import Point, left_out_fall
 from levelprox.objectives.linear_model import FARTHER, LinearModel, gains_for_ever
 from levelprox.objectives.shards import Change, Features, Folding, Form, Forming, Shard, T, Weighting, Work
 from levelprox.objectives.source import Source
@@ -154,6 +156,22 @@ class CountingRight:
         return float(np.sum(right if shard.weight is None else shard.weight[right]))
 
 
+@dataclass(frozen=True, eq=False)
+class LeavingOut:
+    """What a shard contributes to `left_out_fall`."""
+
+    features: Features
+    before: Point
+    after: Point
+    unit: float
+    total: float
+
+    def __call__(self, shard: Shard) -> Vector:
+        part = shard.part(self.features)
+        assert isinstance(part, LinearModel | ByClass)
+        return left_out_fall(part, self.before, self.after, self.unit, shard.total / self.total)
+
+
 class Shards(Source):
     """All samples, in parts; the subclasses say where these are."""
 
@@ -230,6 +248,9 @@ class ShardedModel(Asked):
         used = used if used.size else np.arange(1)  # x = 0: margins that are 0, of any feature
         right = self.shards.total(CountingRight(self.features[used], rows[used].ravel()))
         return right / self.summary.total
+
+    def left_out_fall(self, before: Point, after: Point, unit: float) -> Vector:
+        return self.shards.total(LeavingOut(self.features, before, after, unit, self.summary.total))
 
     @property
     def n_margins(self) -> int:
