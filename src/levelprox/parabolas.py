@@ -13,20 +13,17 @@ Every set is refitted: what a model promises decides nothing but which sets are 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import cast
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
-from levelprox.columns import Columns
-from levelprox.null_fit import NullFit
 from levelprox.objectives import LinearModel
 from levelprox.objectives.reduced import ReducedModel
 from levelprox.problem import Problem
 from levelprox.refit import Fit
+from levelprox.shared import shared
 from levelprox.swaps import Swaps
 
 Vector = NDArray[np.float64]
@@ -40,43 +37,6 @@ _STEPS, _ENOUGH = 12, 1e-3  # of a fit of all features, and what is left to gain
 _HALVINGS = 8
 _MODELS = 8  # at fits of the best set so far
 _SINGULAR = 1e-10  # of a diagonal of 1
-
-
-@dataclass(eq=False)
-class Shared:
-    """What searches of the same data for different k share; none of it depends on k.
-
-    Attributes
-    ----------
-    null : NullFit or None
-        Once it is known.
-    columns : Columns
-    models : list of GramSearch or None
-        Second-order models at points that do not depend on k.
-    entries : ndarray of shape (n, d) or None
-        The columns, where X is small.
-    n_grad : int
-        Passes over all features that the models have taken.
-    """
-
-    null: NullFit | None
-    columns: Columns
-    models: list[_kernels.GramSearch] | None = None
-    entries: Matrix | None = None
-    n_grad: int = 0
-
-
-_known: WeakKeyDictionary[LinearModel, dict[bytes, Shared]] = WeakKeyDictionary()
-
-
-def shared(problem: Problem) -> Shared:
-    """Return what searches of a problem that `has_parabolas` share."""
-    objective = cast(LinearModel, problem.objective)
-    known = _known.setdefault(objective, {})
-    key = problem.exempt.tobytes()
-    if key not in known:
-        known[key] = Shared(None, Columns(objective))
-    return known[key]
 
 
 def has_parabolas(problem: Problem) -> bool:
@@ -102,10 +62,13 @@ def best_by_parabolas(swaps: Swaps, null: Fit, k: int) -> Fit:
     """
     objective, kept = cast(LinearModel, swaps.objective), swaps.problem.exempt
     best, tried = null, set[bytes]()
-    searches = _fixed(swaps, objective, kept, null)
+    known = shared(swaps.problem)
+    with known.lock:
+        searches = _fixed(swaps, objective, kept, null)
     for place, search in enumerate(searches, 1):
         swaps.watch.done = place / (len(searches) + 1)
-        features = np.array(search.best(k), np.intp)
+        with known.lock:  # what a search has taken in so far is kept for the next k
+            features = np.array(search.best(k), np.intp)
         if features.tobytes() in tried:
             continue
         tried.add(features.tobytes())

@@ -9,6 +9,7 @@ As the threshold of MCP shrinks, g/cap tends to the number of nonzeros, so conti
 
 each is refitted, and the best of either kind improved by exchanges of one feature for another, as long as ψ falls; then
 by leaving one out, exchanging those left, and taking one in.
+Where nothing is to be shown, as of fits of folds, sets come from a ladder instead (`ladder.py`).
 Of few features with many samples none of this is needed. For a squared loss the Gram matrix finds a set
 (`objectives/reduced.py`), for other convex losses second-order models over all features do (`parabolas.py`); exchanges
 begin there.
@@ -32,17 +33,19 @@ from levelprox.costs import Costs
 from levelprox.exchange import costs
 from levelprox.forward import FEW, forward
 from levelprox.journal import Journal
+from levelprox.ladder import best_by_ladder
 from levelprox.limits import interrupted
 from levelprox.null_fit import NullFit, null_fit, null_fit_in_time
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives.by_class import ByClass
 from levelprox.objectives.reduced import ReducedModel
-from levelprox.parabolas import best_by_parabolas, has_parabolas, shared
+from levelprox.parabolas import best_by_parabolas, has_parabolas
 from levelprox.pieces import Directly, Pieces, pieces_of
 from levelprox.problem import Problem
 from levelprox.refit import Fit, last_digits, lowest
 from levelprox.restriction import How
 from levelprox.result import Iterate, Status
+from levelprox.shared import shared
 from levelprox.stationarity import relative_stationarity
 from levelprox.subset import Additions, Exchanges, Subset
 from levelprox.subsolvers import Newton
@@ -59,6 +62,7 @@ _SMALL = 2.0**-10  # of the largest coefficient: the last threshold
 _REACHED, _ULPS = 1e-8, 64  # of ψ of the fit and of the null fit, and of the resolution: by how much x may miss it
 _OPTIMAL = 1e-6  # of the null loss: a gap up to which a fit is taken to be optimal
 _FEW_TRIES = 2  # exchanges that are tried for one that lowers ψ, where a refit takes long
+_MANY = 1000  # exchanges, which is no limit
 _REACHES = 2.0 ** (np.arange(-4, 11) / 2)  # median margins from which descents along a ray begin
 
 
@@ -89,8 +93,8 @@ class Search:
     brief : bool
         Whether to leave out the start by continuation.
     examine : bool
-        Whether to show anything of the set that is found; where not, and sets come from second-order models over all
-        features, the search ends once promising exchanges no longer lower ψ.
+        Whether to show anything of the set that is found; where not, the search ends once promising exchanges no longer
+        lower ψ.
     """
 
     problem: Problem
@@ -121,9 +125,12 @@ class Search:
                 self.watch.improved(self.swaps.best.psi, 0)
             for _ in self.sets():
                 pass
-            if self.examine or not self._is_found_by_models():
+            if self.examine:
                 examined, addition = self._shown()
-            self.swaps.best = self._to_the_last_digits(self.swaps.best)
+            if self.examine or not isinstance(self.objective, LinearModel):
+                self.swaps.best = self._to_the_last_digits(self.swaps.best)
+            else:
+                self.swaps.best = self.swaps.refits.sharpened(self.swaps.best)
         except TimeoutError as error:
             if error is self.watch.raised:
                 raise
@@ -148,6 +155,17 @@ class Search:
         """Return whether sets come from second-order models over all features."""
         return isinstance(self.problem.objective, ReducedModel) or has_parabolas(self.problem)
 
+    def _climbs(self) -> bool:
+        """Return whether sets come from a ladder: fits of folds, where there is one coefficient for each feature."""
+        objective = self.problem.objective
+        linear = isinstance(objective, LinearModel) and not isinstance(objective, ReducedModel)
+        alone = self.start is None and self.watch.max_iter >= _MANY and not has_parabolas(self.problem)
+        return not self.examine and linear and alone and objective.convex_start is None
+
+    def _shares(self) -> bool:
+        """Return whether searches of the same data for other k know some of what this one needs."""
+        return has_parabolas(self.problem) or self._climbs()
+
     def _examined(self) -> int:
         """Return how many exchanges are shown not to lower ψ, after taking all that do."""
         self.watch.enter("proof")
@@ -159,7 +177,7 @@ class Search:
 
     def _null_fit(self) -> NullFit:
         """Return the null fit, which searches of the same data for other k may know."""
-        if not has_parabolas(self.problem):
+        if not self._shares():
             return null_fit_in_time(self.problem, self._left())
         known = shared(self.problem)
         if known.null is None:
@@ -187,10 +205,10 @@ class Search:
         null = Fit(exempt, self.null.x[problem.coordinates(exempt)], self.null.psi, self._margins(exempt))
         tolerance = self.tol * self.null.scale
         tries = _FEW_TRIES if is_expensive(problem) else TRIES
-        columns = shared(problem).columns if has_parabolas(problem) else None
+        columns = shared(problem).columns if self._shares() else None
         self.swaps = Swaps(problem, null, self.null, tolerance, self._how(), self.prove, tries, columns)
         self.swaps.watch, self.swaps.pieces = self.watch, self.pieces
-        self.swaps.refits.brief = not self.examine and self._is_found_by_models()
+        self.swaps.refits.brief = not self.examine
         if null_fitted is None:
             with suppress(TimeoutError):  # the search itself says that there is no time
                 self._fit_exempt()
@@ -235,6 +253,9 @@ class Search:
         objective = self.objective
         if isinstance(objective, ReducedModel):  # what the Gram matrix finds is as good as what the others do
             yield once(lambda: self.swaps.fitted(objective.best_features(self.k, problem.exempt)))
+            return
+        if self._climbs():
+            self.swaps.keep(best_by_ladder(self.swaps, null, self.k))
             return
         if has_parabolas(problem):
             yield once(lambda: best_by_parabolas(self.swaps, null, self.k))
