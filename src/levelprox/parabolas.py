@@ -49,7 +49,7 @@ def has_parabolas(problem: Problem) -> bool:
     return smooth and d <= _MOST and n >= _SAMPLES * (d + 1) and not np.any(problem.must_be_nonnegative())
 
 
-def best_by_parabolas(swaps: Swaps, null: Fit, k: int) -> Fit:
+def best_by_parabolas(swaps: Swaps, null: Fit, k: int, brief: bool = False) -> Fit:
     """Return the best fit over sets of at most k features that second-order models lead to.
 
     Parameters
@@ -59,6 +59,8 @@ def best_by_parabolas(swaps: Swaps, null: Fit, k: int) -> Fit:
     null : Fit
         The null fit.
     k : int
+    brief : bool
+        Whether to search each model for less long, and models at fits from these fits alone.
     """
     objective, kept = cast(LinearModel, swaps.objective), swaps.problem.exempt
     best, tried = null, set[bytes]()
@@ -68,7 +70,7 @@ def best_by_parabolas(swaps: Swaps, null: Fit, k: int) -> Fit:
     for place, search in enumerate(searches, 1):
         swaps.watch.done = place / (len(searches) + 1)
         with known.lock:  # what a search has taken in so far is kept for the next k
-            features = np.array(search.best(k), np.intp)
+            features = np.array(search.best(k, None, brief), np.intp)
         if features.tobytes() in tried:
             continue
         tried.add(features.tobytes())
@@ -83,7 +85,8 @@ def best_by_parabolas(swaps: Swaps, null: Fit, k: int) -> Fit:
         swaps.check_time()
         model = _model(swaps.problem, x, best.margins)
         swaps.n_grad += 1
-        features = np.array(model.best(k), np.intp) if model is not None else best.features
+        begin = best.features.tolist() if brief else None
+        features = np.array(model.best(k, begin, brief), np.intp) if model is not None else best.features
         if features.tobytes() in tried:
             break
         tried.add(features.tobytes())

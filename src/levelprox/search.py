@@ -9,7 +9,7 @@ As the threshold of MCP shrinks, g/cap tends to the number of nonzeros, so conti
 
 each is refitted, and the best of either kind improved by exchanges of one feature for another, as long as ψ falls; then
 by leaving one out, exchanging those left, and taking one in.
-Where nothing is to be shown, as of fits of folds, sets come from a ladder instead (`ladder.py`).
+Where nothing is to be shown, as of fits of folds, second-order models over some of the features do (`narrowed.py`).
 Of few features with many samples none of this is needed. For a squared loss the Gram matrix finds a set
 (`objectives/reduced.py`), for other convex losses second-order models over all features do (`parabolas.py`); exchanges
 begin there.
@@ -33,8 +33,8 @@ from levelprox.costs import Costs
 from levelprox.exchange import costs
 from levelprox.forward import FEW, forward
 from levelprox.journal import Journal
-from levelprox.ladder import best_by_ladder
 from levelprox.limits import interrupted
+from levelprox.narrowed import best_by_narrowing, can_be_narrowed
 from levelprox.null_fit import NullFit, null_fit, null_fit_in_time
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives.by_class import ByClass
@@ -62,7 +62,6 @@ _SMALL = 2.0**-10  # of the largest coefficient: the last threshold
 _REACHED, _ULPS = 1e-8, 64  # of ψ of the fit and of the null fit, and of the resolution: by how much x may miss it
 _OPTIMAL = 1e-6  # of the null loss: a gap up to which a fit is taken to be optimal
 _FEW_TRIES = 2  # exchanges that are tried for one that lowers ψ, where a refit takes long
-_MANY = 1000  # exchanges, which is no limit
 _REACHES = 2.0 ** (np.arange(-4, 11) / 2)  # median margins from which descents along a ray begin
 
 
@@ -155,16 +154,14 @@ class Search:
         """Return whether sets come from second-order models over all features."""
         return isinstance(self.problem.objective, ReducedModel) or has_parabolas(self.problem)
 
-    def _climbs(self) -> bool:
-        """Return whether sets come from a ladder: fits of folds, where there is one coefficient for each feature."""
-        objective = self.problem.objective
-        linear = isinstance(objective, LinearModel) and not isinstance(objective, ReducedModel)
-        alone = self.start is None and self.watch.max_iter >= _MANY and not has_parabolas(self.problem)
-        return not self.examine and linear and alone and objective.convex_start is None
+    def _is_narrowed(self) -> bool:
+        """Return whether sets come from second-order models over some of the features, as for fits of folds."""
+        plain = not self.examine and self.start is None and not has_parabolas(self.problem)
+        return plain and can_be_narrowed(self.problem)
 
     def _shares(self) -> bool:
         """Return whether searches of the same data for other k know some of what this one needs."""
-        return has_parabolas(self.problem) or self._climbs()
+        return has_parabolas(self.problem) or self._is_narrowed()
 
     def _examined(self) -> int:
         """Return how many exchanges are shown not to lower ψ, after taking all that do."""
@@ -254,11 +251,15 @@ class Search:
         if isinstance(objective, ReducedModel):  # what the Gram matrix finds is as good as what the others do
             yield once(lambda: self.swaps.fitted(objective.best_features(self.k, problem.exempt)))
             return
-        if self._climbs():
-            self.swaps.keep(best_by_ladder(self.swaps, null, self.k))
+        if self._is_narrowed():
+            yield best_by_narrowing(self.swaps, null, self.k)
             return
         if has_parabolas(problem):
-            yield once(lambda: best_by_parabolas(self.swaps, null, self.k))
+            found = once(lambda: best_by_parabolas(self.swaps, null, self.k, not self.examine))
+            if self.examine:
+                yield found
+            else:  # no exchange gains by the model there
+                self.swaps.keep(found)
             return
         convex = self.objective.convex_start
         if convex is not None:

@@ -17,7 +17,6 @@ from levelprox.columns import Columns
 from levelprox.null_fit import NullFit
 from levelprox.objectives import LinearModel
 from levelprox.problem import Problem
-from levelprox.refit import Fit
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -45,12 +44,8 @@ class Shared:
         The columns, where X is small.
     n_grad : int
         Passes over all features that the models have taken.
-    rungs : dict of int to Fit
-        Fits of the ladder (`ladder.py`).
-    path : ndarray of int or None
-        Features in the order in which they are taken in one by one, from the null fit.
-    asked : int
-        Up to how many of these.
+    narrowed : dict of int to (ndarray of int, Problem)
+        Some of the features, and the problem over these (`narrowed.py`).
     lock : RLock
         Of those who change any of it: searches may run in several threads.
     """
@@ -62,9 +57,7 @@ class Shared:
     models: list[_kernels.GramSearch] | None = None
     entries: Matrix | None = None
     n_grad: int = 0
-    rungs: dict[int, Fit] = field(default_factory=dict)
-    path: Features | None = None
-    asked: int = 0
+    narrowed: dict[int, tuple[Features, Problem]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def is_of(self, objective: LinearModel, key: bytes) -> bool:

@@ -248,7 +248,7 @@ void GramSearch::take_backward(Poll &poll) {
     }
 }
 
-std::vector<std::int64_t> GramSearch::best(std::int64_t k, const std::vector<std::int64_t> *begin, Poll &poll) {
+std::vector<std::int64_t> GramSearch::best(std::int64_t k, const std::vector<std::int64_t> *begin, bool brief, Poll &poll) {
     Swept best = empty_;
     const auto consider = [&](Swept at) {
         improve(at, poll);
@@ -276,7 +276,7 @@ std::vector<std::int64_t> GramSearch::best(std::int64_t k, const std::vector<std
                 consider(std::move(other));
             }
         }
-        for (std::int64_t round = 0; round < ROUNDS * d_ && (escape(best, poll) || wander(best, poll)); ++round) poll.check();
+        for (std::int64_t round = 0; round < ROUNDS * d_ && (escape(best, poll) || (!brief && wander(best, poll))); ++round) poll.check();
     }
     std::vector<std::int64_t> features;
     for (std::int64_t j = 0; j < d_; ++j)

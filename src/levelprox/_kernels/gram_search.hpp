@@ -29,8 +29,8 @@ public:
 
     // The features of the best set found of at most k of those that count, ascending, kept ones included. A function of the
     // parabola and k alone: starts that do not depend on k are kept for the next call. Where a set to begin with is given, exchanges
-    // begin there alone.
-    std::vector<std::int64_t> best(std::int64_t k, const std::vector<std::int64_t> *begin, Poll &poll);
+    // begin there alone. A brief search does without exchanges that raise the loss.
+    std::vector<std::int64_t> best(std::int64_t k, const std::vector<std::int64_t> *begin, bool brief, Poll &poll);
 
 private:
     struct Swept {
