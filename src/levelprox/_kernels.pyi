@@ -317,7 +317,7 @@ class ColumnFits:
 class GramSearch:
     def __init__(self, gram: _F64, pull: _F64, square: float, kept: NDArray[np.uint8]) -> None: ...
     # The features, ascending, kept ones included; exchanges begin at given ones alone, where they are.
-    # A brief search does without exchanges that raise the loss.
+    # A brief search leaves a set only by way of one feature less or more.
     def best(self, k: int, begin: list[int] | None = None, brief: bool = False) -> list[int]: ...
 
 # Vectors that are orthonormal for the weights, one a row, and the coordinates of each column in them, one column a row.
