@@ -175,9 +175,10 @@ def unexamined_subset(
     max_iter: int | None = None,
     time_limit: float | None = None,
 ) -> Subset:
-    """Return the set that `best_subset` begins its proof with, where that is quickly found; else what it returns.
+    """Return a set that promising exchanges do not improve, and show nothing of it; parameters as in `best_subset`.
 
-    Fits of the folds of a cross-validation need no claims. Parameters are those of `best_subset`.
+    For fits of the folds of a cross-validation. The search is shorter than that of `best_subset`, and its loss may be
+    higher.
     """
     return _found(objective, k, keep, nonnegative, tol, max_iter=max_iter, time_limit=time_limit, examine=False)
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from levelprox.forward import forward
 from levelprox.null_fit import NullFit
 from levelprox.objectives import LinearModel
-from levelprox.objectives.reduced import ReducedModel
 from levelprox.parabolas import best_by_parabolas
 from levelprox.problem import Problem
 from levelprox.refit import Fit
@@ -31,8 +30,8 @@ _ALONE, _PATH, _NEARLY = 64, 64, 16  # features: by themselves, one by one, and 
 def can_be_narrowed(problem: Problem) -> bool:
     """Return whether sets may come from second-order models over some of the features."""
     objective = problem.objective
-    linear = isinstance(objective, LinearModel) and not isinstance(objective, ReducedModel)
-    return linear and objective.convex and objective.curved and not np.any(problem.must_be_nonnegative())
+    curved = isinstance(objective, LinearModel) and objective.convex and objective.curved and objective.concordance > 0
+    return curved and not np.any(problem.must_be_nonnegative())
 
 
 def best_by_narrowing(swaps: Swaps, null: Fit, k: int) -> Fit:

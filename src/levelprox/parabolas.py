@@ -102,7 +102,7 @@ def _fixed(swaps: Swaps, objective: LinearModel, kept: Features, null: Fit) -> l
     """Return the models at points that do not depend on k."""
     known = shared(swaps.problem)
     if known.models is None:
-        if objective.n_margins * objective.dimension <= _SMALL:
+        if known.entries is None and objective.n_margins * objective.dimension <= _SMALL:
             moves = known.columns.moves(np.arange(objective.dimension))
             known.entries = np.stack([objective.of_samples(move) for move in moves], axis=1)
         before = swaps.n_grad

@@ -92,8 +92,8 @@ class Search:
     brief : bool
         Whether to leave out the start by continuation.
     examine : bool
-        Whether to show anything of the set that is found; where not, the search ends once promising exchanges no longer
-        lower ψ.
+        Whether to show anything of the set that is found; where not, and ψ is not a squared loss of many features, the
+        search ends once promising exchanges no longer lower ψ.
     """
 
     problem: Problem
@@ -124,7 +124,7 @@ class Search:
                 self.watch.improved(self.swaps.best.psi, 0)
             for _ in self.sets():
                 pass
-            if self.examine:
+            if not self._is_quick():
                 examined, addition = self._shown()
             if self.examine or not isinstance(self.objective, LinearModel):
                 self.swaps.best = self._to_the_last_digits(self.swaps.best)
@@ -154,10 +154,17 @@ class Search:
         """Return whether sets come from second-order models over all features."""
         return isinstance(self.problem.objective, ReducedModel) or has_parabolas(self.problem)
 
+    def _is_quick(self) -> bool:
+        """Return whether nothing is to be shown, and the search may end earlier for it.
+
+        Exchanges of a squared loss are examined quickly, and those that lower it are taken.
+        """
+        curved = cast(Model, self.problem.objective).concordance != 0
+        return not self.examine and (self._is_found_by_models() or curved)
+
     def _is_narrowed(self) -> bool:
         """Return whether sets come from second-order models over some of the features, as for fits of folds."""
-        plain = not self.examine and self.start is None and not has_parabolas(self.problem)
-        return plain and can_be_narrowed(self.problem)
+        return self._is_quick() and not self._is_found_by_models() and can_be_narrowed(self.problem)
 
     def _shares(self) -> bool:
         """Return whether searches of the same data for other k know some of what this one needs."""
@@ -205,7 +212,7 @@ class Search:
         columns = shared(problem).columns if self._shares() else None
         self.swaps = Swaps(problem, null, self.null, tolerance, self._how(), self.prove, tries, columns)
         self.swaps.watch, self.swaps.pieces = self.watch, self.pieces
-        self.swaps.refits.brief = not self.examine
+        self.swaps.refits.brief = self._is_quick()
         if null_fitted is None:
             with suppress(TimeoutError):  # the search itself says that there is no time
                 self._fit_exempt()
@@ -225,7 +232,11 @@ class Search:
         elif self.k > 0 or self.objective.convex_start is not None:
             for start in self._starts():
                 self.watch.enter("exchanges")
-                yield self.swaps.improved(start)
+                if self._is_quick() and has_parabolas(self.problem):  # no exchange gains by the model there
+                    self.swaps.keep(start)
+                    yield start
+                else:
+                    yield self.swaps.improved(start)
         if self.objective.convex_start is not None:
             self.swaps.keep(self.pieces.once(lambda: self._along_its_ray(self.swaps.best, self.swaps.best)))
 
@@ -255,11 +266,7 @@ class Search:
             yield best_by_narrowing(self.swaps, null, self.k)
             return
         if has_parabolas(problem):
-            found = once(lambda: best_by_parabolas(self.swaps, null, self.k, not self.examine))
-            if self.examine:
-                yield found
-            else:  # no exchange gains by the model there
-                self.swaps.keep(found)
+            yield once(lambda: best_by_parabolas(self.swaps, null, self.k, self._is_quick()))
             return
         convex = self.objective.convex_start
         if convex is not None:

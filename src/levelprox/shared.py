@@ -22,7 +22,7 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Features = NDArray[np.intp]
 
-_NAME, _MOST = "_shared_by_searches", 4  # the attribute of a design, and how many ψ over it are kept there
+_NAME, _MOST = "_shared_by_searches", 8  # the attribute of a design, and how many ψ over it are kept there
 
 
 @dataclass(eq=False)
@@ -84,5 +84,6 @@ def shared(problem: Problem) -> Shared:
         if one.is_of(objective, key):
             return one
     new = Shared(objective, key, Columns(objective))
+    new.entries = next((one.entries for one in kept if one.entries is not None), None)  # of X alone
     kept[:] = [*kept[1 - _MOST :], new]
     return new
