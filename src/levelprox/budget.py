@@ -184,8 +184,8 @@ def guided_subset(
     objective, k, **asked
         As in `best_subset`.
     examine : bool
-        False returns the set that `best_subset` begins its proof with, where that is quickly found: fits of the folds
-        of a cross-validation need no claims.
+        False returns a set that promising exchanges do not improve, and shows nothing of it, as for fits of the folds
+        of a cross-validation. The search is shorter than that of `best_subset`, and its loss may be higher.
     leave, thorough
         As in `Search`. Data that are elsewhere do not ask `leave`.
     """

@@ -101,17 +101,27 @@ class Columns:
 
     def _make_room(self, wanted: set[int], numbers: int) -> None:
         """Forget columns that were not used for the longest time, until there is room."""
+        if self.kept + numbers <= self._most:
+            return
         for j in [j for j in self.known if j not in wanted]:
             if self.kept + numbers <= self._most:
                 return
             self.kept -= sum(column.values.size for column in self.known.pop(j))
 
     def _look_up(self, missing: list[int]) -> None:
-        part, width = self.objective.restrict(np.array(missing, np.intp)), self.objective.width
-        moves = _moves(part)
+        width, moves = self.objective.width, self._moves_of_samples(np.array(missing, np.intp))
         for j in missing:
-            self.known[j] = [Column.of(_of_samples(part, move)) for move in islice(moves, width)]
+            self.known[j] = [Column.of(move) for move in islice(moves, width)]
             self.kept += sum(column.values.size for column in self.known[j])
+
+    def _moves_of_samples(self, features: Features) -> Iterator[Vector]:
+        """How margins of the samples move with each coordinate of these features."""
+        if isinstance(self.objective, LinearModel):
+            design = self.objective.design.view(features)
+            yield from (design.matvec(unit) for unit in _units(features.size))
+            return
+        part = self.objective.restrict(features)
+        yield from (_of_samples(part, move) for move in _moves(part))
 
 
 def _of_samples(part: Model, move: Vector) -> Vector:

@@ -51,9 +51,15 @@ _UNRELIABLE = 1e-4  # relative error from which on there is no bound
 _FRACTIONS = (1.0, 0.75, 0.5, 0.25, 0.1)  # of the best step: shorter ones change margins less
 
 
-def inverse_hessian(part: Model, fit: Fit) -> Matrix:
+def inverse_hessian(objective: Model, fit: Fit) -> Matrix:
     """K, over the features of the fit; of those that depend on each other a pseudo-inverse."""
-    return _inverse(part.hessian_of(fit.margins, True) if fit.hessian is None else fit.hessian, part)
+    return _inverse(_hessian(objective, fit), objective)
+
+
+def _hessian(objective: Model, fit: Fit) -> Matrix:
+    """H, over the features of the fit; ψ is of all features."""
+    known = fit.hessian
+    return objective.restrict(fit.features).hessian_of(fit.margins, True) if known is None else known
 
 
 def _inverse(hessian: Matrix, objective: Model) -> Matrix:
@@ -142,7 +148,7 @@ def _bent(objective: Model, gradient: Matrix, own: Matrix, typical: Vector | Non
 def costs(problem: Problem, fit: Fit) -> Vector:
     """What leaving out each feature of a fit costs, the exempt ones infinitely much; no pass over the others."""
     assert isinstance(problem.objective, Model)
-    K, width = inverse_hessian(problem.objective.restrict(fit.features), fit), problem.width
+    K, width = inverse_hessian(problem.objective, fit), problem.width
     cost = np.full(fit.features.size, np.inf)
     for i in np.flatnonzero(np.ones(cost.size) if problem.weights is None else problem.weights[fit.features]):
         mine = slice(i * width, (i + 1) * width)
@@ -157,12 +163,11 @@ def least_costs(problem: Problem, fit: Fit, magnitudes: Vector, concordance: flo
     0 where the features of the fit nearly depend on each other.
     """
     assert isinstance(problem.objective, Model)
-    objective = problem.objective.restrict(fit.features)
-    hessian = objective.hessian_of(fit.margins, True) if fit.hessian is None else fit.hessian
+    hessian = _hessian(problem.objective, fit)
     error = _ROUNDING * condition(hessian)
     cost = np.zeros(fit.features.size)
     if error <= _UNRELIABLE:
-        K = _inverse(hessian, objective)
+        K = _inverse(hessian, problem.objective)
         own = np.diagonal(K)
         with np.errstate(divide="ignore", invalid="ignore"):
             rho = concordance * np.abs(fit.x) * (np.abs(K) @ magnitudes[fit.features]) / own

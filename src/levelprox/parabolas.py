@@ -13,20 +13,17 @@ Every set is refitted: what a model promises decides nothing but which sets are 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import cast
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
-from levelprox.columns import Columns
-from levelprox.null_fit import NullFit
 from levelprox.objectives import LinearModel
 from levelprox.objectives.reduced import ReducedModel
 from levelprox.problem import Problem
 from levelprox.refit import Fit
+from levelprox.shared import shared
 from levelprox.swaps import Swaps
 
 Vector = NDArray[np.float64]
@@ -42,43 +39,6 @@ _MODELS = 8  # at fits of the best set so far
 _SINGULAR = 1e-10  # of a diagonal of 1
 
 
-@dataclass(eq=False)
-class Shared:
-    """What searches of the same data for different k share; none of it depends on k.
-
-    Attributes
-    ----------
-    null : NullFit or None
-        Once it is known.
-    columns : Columns
-    models : list of GramSearch or None
-        Second-order models at points that do not depend on k.
-    entries : ndarray of shape (n, d) or None
-        The columns, where X is small.
-    n_grad : int
-        Passes over all features that the models have taken.
-    """
-
-    null: NullFit | None
-    columns: Columns
-    models: list[_kernels.GramSearch] | None = None
-    entries: Matrix | None = None
-    n_grad: int = 0
-
-
-_known: WeakKeyDictionary[LinearModel, dict[bytes, Shared]] = WeakKeyDictionary()
-
-
-def shared(problem: Problem) -> Shared:
-    """Return what searches of a problem that `has_parabolas` share."""
-    objective = cast(LinearModel, problem.objective)
-    known = _known.setdefault(objective, {})
-    key = problem.exempt.tobytes()
-    if key not in known:
-        known[key] = Shared(None, Columns(objective))
-    return known[key]
-
-
 def has_parabolas(problem: Problem) -> bool:
     """Return whether second-order models over all features are cheap, and say something."""
     objective = problem.objective
@@ -89,7 +49,7 @@ def has_parabolas(problem: Problem) -> bool:
     return smooth and d <= _MOST and n >= _SAMPLES * (d + 1) and not np.any(problem.must_be_nonnegative())
 
 
-def best_by_parabolas(swaps: Swaps, null: Fit, k: int) -> Fit:
+def best_by_parabolas(swaps: Swaps, null: Fit, k: int, brief: bool = False) -> Fit:
     """Return the best fit over sets of at most k features that second-order models lead to.
 
     Parameters
@@ -99,13 +59,18 @@ def best_by_parabolas(swaps: Swaps, null: Fit, k: int) -> Fit:
     null : Fit
         The null fit.
     k : int
+    brief : bool
+        Whether to search each model for less long, and models at fits from these fits alone.
     """
     objective, kept = cast(LinearModel, swaps.objective), swaps.problem.exempt
     best, tried = null, set[bytes]()
-    searches = _fixed(swaps, objective, kept, null)
+    known = shared(swaps.problem)
+    with known.lock:
+        searches = _fixed(swaps, objective, kept, null)
     for place, search in enumerate(searches, 1):
         swaps.watch.done = place / (len(searches) + 1)
-        features = np.array(search.best(k), np.intp)
+        with known.lock:  # what a search has taken in so far is kept for the next k
+            features = np.array(search.best(k, None, brief), np.intp)
         if features.tobytes() in tried:
             continue
         tried.add(features.tobytes())
@@ -120,7 +85,8 @@ def best_by_parabolas(swaps: Swaps, null: Fit, k: int) -> Fit:
         swaps.check_time()
         model = _model(swaps.problem, x, best.margins)
         swaps.n_grad += 1
-        features = np.array(model.best(k), np.intp) if model is not None else best.features
+        begin = best.features.tolist() if brief else None
+        features = np.array(model.best(k, begin, brief), np.intp) if model is not None else best.features
         if features.tobytes() in tried:
             break
         tried.add(features.tobytes())
@@ -136,7 +102,7 @@ def _fixed(swaps: Swaps, objective: LinearModel, kept: Features, null: Fit) -> l
     """Return the models at points that do not depend on k."""
     known = shared(swaps.problem)
     if known.models is None:
-        if objective.n_margins * objective.dimension <= _SMALL:
+        if known.entries is None and objective.n_margins * objective.dimension <= _SMALL:
             moves = known.columns.moves(np.arange(objective.dimension))
             known.entries = np.stack([objective.of_samples(move) for move in moves], axis=1)
         before = swaps.n_grad

@@ -46,7 +46,7 @@ _FAR = 8.0  # by how much the log of the curvature may change in a step
 _ARMIJO = 1e-4
 _SHORTEST = 2.0**-10  # of a Newton step
 _NOISE = 32 * float(np.finfo(np.float64).eps)  # of the absolute sum of a component of the gradient
-_LAST_STEPS = 3
+_LAST_STEPS, _NEAR = 3, 1e-3  # and by how much margins may change for the last digits
 _CORRECTIONS = 2  # of slopes
 _ROUGH = 1e-3  # of the gradient of the null fit, where a convex loss is but a start
 _EQUAL = 1e-10  # of ψ
@@ -463,6 +463,43 @@ class Refits:
         found = self._by_class(features, objective, model, fit.x, ACCURACY, finished=True)
         found = replace(found, resolution=found.resolution + rounding_of_margins(objective, found.x, found.margins))
         return found if found.psi < fit.psi else fit
+
+    def sharpened(self, fit: Fit) -> Fit:
+        """Return the same fit after Newton steps over its columns, for as long as ‖∇ψ‖∞ falls.
+
+        Coefficients of a fit have half the digits that ψ has. A fit that has no Hessian, or is not known to be
+        optimal, is returned as it is.
+        """
+        objective, hessian, features = self.objective, fit.hessian, fit.features
+        if not isinstance(objective, LinearModel) or self.convex is not None or hessian is None or not features.size:
+            return fit
+        if not fit.gap <= _SHOWS * abs(fit.psi) + fit.resolution or np.any(self.signs[features]):
+            return fit
+        if not self.compiled or not self.stored.fit_in(features):
+            return fit
+        columns, x, z = self._dense(features), fit.x, objective.of_samples(fit.margins)
+        ridge = None if self.ridge is None else self.ridge.restrict(features)
+        held = 0.0 if ridge is None else 2 * ridge.own
+
+        def gradient_at(x: Vector, z: Vector) -> Vector:
+            return np.asarray(objective.slope_of(z) @ columns + held * x)
+
+        gradient = gradient_at(x, z)
+        for _ in range(_LAST_STEPS):
+            try:
+                step = -np.linalg.solve(hessian, gradient)
+            except np.linalg.LinAlgError:
+                break
+            along = columns @ step
+            if not float(np.max(np.abs(along))) <= _NEAR:
+                break
+            following = gradient_at(x + step, z + along)
+            if not np.max(np.abs(following)) < np.max(np.abs(gradient)):
+                break
+            x, z, gradient = x + step, z + along, following
+        margins = z if ridge is None else ridge.below(z, x)
+        psi = objective.value_of(margins) if x is not fit.x else fit.psi
+        return replace(fit, x=x, margins=margins, psi=psi) if psi <= fit.psi + fit.resolution else fit
 
     def takes_few_steps(self, size: int) -> bool:
         """Return whether systems of a softmax model over so many coordinates are expensive."""

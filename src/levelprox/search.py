@@ -9,6 +9,7 @@ As the threshold of MCP shrinks, g/cap tends to the number of nonzeros, so conti
 
 each is refitted, and the best of either kind improved by exchanges of one feature for another, as long as ψ falls; then
 by leaving one out, exchanging those left, and taking one in.
+Where nothing is to be shown, as of fits of folds, second-order models over some of the features do (`narrowed.py`).
 Of few features with many samples none of this is needed. For a squared loss the Gram matrix finds a set
 (`objectives/reduced.py`), for other convex losses second-order models over all features do (`parabolas.py`); exchanges
 begin there.
@@ -33,16 +34,18 @@ from levelprox.exchange import costs
 from levelprox.forward import FEW, forward
 from levelprox.journal import Journal
 from levelprox.limits import interrupted
+from levelprox.narrowed import best_by_narrowing, can_be_narrowed
 from levelprox.null_fit import NullFit, null_fit, null_fit_in_time
 from levelprox.objectives import LinearModel, Model, MultinomialModel
 from levelprox.objectives.by_class import ByClass
 from levelprox.objectives.reduced import ReducedModel
-from levelprox.parabolas import best_by_parabolas, has_parabolas, shared
+from levelprox.parabolas import best_by_parabolas, has_parabolas
 from levelprox.pieces import Directly, Pieces, pieces_of
 from levelprox.problem import Problem
 from levelprox.refit import Fit, last_digits, lowest
 from levelprox.restriction import How
 from levelprox.result import Iterate, Status
+from levelprox.shared import shared
 from levelprox.stationarity import relative_stationarity
 from levelprox.subset import Additions, Exchanges, Subset
 from levelprox.subsolvers import Newton
@@ -89,9 +92,8 @@ class Search:
     brief : bool
         Whether to leave out the start by continuation.
     examine : bool
-        Whether to show anything of the set that is found; where not, and sets come from second-order models over all
-        features or ψ is a softmax model, the search ends once promising exchanges no longer lower ψ, and softmax models
-        leave out the start by continuation.
+        Whether to show anything of the set that is found; where not, and ψ is not a squared loss of many features, the
+        search ends once promising exchanges no longer lower ψ, and softmax models leave out the start by continuation.
     leave : callable, optional
         Called as leave(features, x, last) with the features of a set and x over all coordinates of the data: as soon as
         there is a set of k features, after each start, and after the last. Returning True ends the search there, before
@@ -135,7 +137,10 @@ class Search:
             if not self._leaves(self.swaps.best, last=True):
                 if not self._is_quick():
                     examined, addition = self._shown()
-                self.swaps.best = self._to_the_last_digits(self.swaps.best)
+                if self.examine or not isinstance(self.objective, LinearModel):
+                    self.swaps.best = self._to_the_last_digits(self.swaps.best)
+                else:
+                    self.swaps.best = self.swaps.refits.sharpened(self.swaps.best)
         except TimeoutError as error:
             if error is self.watch.raised:
                 raise
@@ -174,8 +179,20 @@ class Search:
         return isinstance(self.problem.objective, ReducedModel) or has_parabolas(self.problem)
 
     def _is_quick(self) -> bool:
-        """Return whether nothing is to be shown, and the search may end earlier for it."""
-        return not self.examine and (self._is_found_by_models() or isinstance(self.problem.objective, MultinomialModel))
+        """Return whether nothing is to be shown, and the search may end earlier for it.
+
+        Exchanges of a squared loss are examined quickly, and those that lower it are taken.
+        """
+        curved = cast(Model, self.problem.objective).concordance != 0
+        return not self.examine and (self._is_found_by_models() or curved)
+
+    def _is_narrowed(self) -> bool:
+        """Return whether sets come from second-order models over some of the features, as for fits of folds."""
+        return self._is_quick() and not self._is_found_by_models() and can_be_narrowed(self.problem)
+
+    def _shares(self) -> bool:
+        """Return whether searches of the same data for other k know some of what this one needs."""
+        return has_parabolas(self.problem) or self._is_narrowed()
 
     def _examined(self) -> int:
         """Return how many exchanges are shown not to lower ψ, after taking all that do."""
@@ -188,7 +205,7 @@ class Search:
 
     def _null_fit(self) -> NullFit:
         """Return the null fit, which searches of the same data for other k may know."""
-        if not has_parabolas(self.problem):
+        if not self._shares():
             return null_fit_in_time(self.problem, self._left())
         known = shared(self.problem)
         if known.null is None:
@@ -216,7 +233,7 @@ class Search:
         null = Fit(exempt, self.null.x[problem.coordinates(exempt)], self.null.psi, self._margins(exempt))
         tolerance = self.tol * self.null.scale
         tries = _FEW_TRIES if is_expensive(problem) else TRIES
-        columns = shared(problem).columns if has_parabolas(problem) else None
+        columns = shared(problem).columns if self._shares() else None
         self.swaps = Swaps(problem, null, self.null, tolerance, self._how(), self.prove, tries, columns)
         self.swaps.watch, self.swaps.pieces = self.watch, self.pieces
         self.swaps.refits.brief = self._is_quick()
@@ -239,7 +256,11 @@ class Search:
         elif self.k > 0 or self.objective.convex_start is not None:
             for start in self._starts():
                 self.watch.enter("exchanges")
-                yield self.swaps.improved(start)
+                if self._is_quick() and has_parabolas(self.problem):  # no exchange gains by the model there
+                    self.swaps.keep(start)
+                    yield start
+                else:
+                    yield self.swaps.improved(start)
         if self.objective.convex_start is not None:
             self.swaps.keep(self.pieces.once(lambda: self._along_its_ray(self.swaps.best, self.swaps.best)))
 
@@ -265,8 +286,11 @@ class Search:
         if isinstance(objective, ReducedModel):  # what the Gram matrix finds is as good as what the others do
             yield once(lambda: self.swaps.fitted(objective.best_features(self.k, problem.exempt)))
             return
+        if self._is_narrowed():
+            yield best_by_narrowing(self.swaps, null, self.k)
+            return
         if has_parabolas(problem):
-            yield once(lambda: best_by_parabolas(self.swaps, null, self.k))
+            yield once(lambda: best_by_parabolas(self.swaps, null, self.k, self._is_quick()))
             return
         convex = self.objective.convex_start
         if convex is not None:

@@ -451,13 +451,13 @@ class Swaps:
             return self.objective.hessian_of(fit.margins, True)[:, self.problem.coordinates(features)]
         if changes:
             self.n_grad += features.size * width
-            return self.objective.cross_hessian_of(fit.margins, self._moves(features), features.size * width, True)
+            return self._cross(fit.margins, features)
         missing = np.array([j for j in features if j not in self.columns], np.intp)
         if len(self.columns) * self.problem.n_features > _REMEMBERED:
             self.columns, missing = {}, features
         if missing.size:
             self.n_grad += missing.size
-            new = self.objective.cross_hessian_of(fit.margins, self._moves(missing), missing.size, True)
+            new = self._cross(fit.margins, missing)
             self.columns.update(zip(missing.tolist(), new.T, strict=True))
         return np.array([self.columns[j] for j in features.tolist()]).reshape(features.size, self.problem.dimension).T
 
@@ -467,6 +467,14 @@ class Swaps:
         if self.objective.only_contrasts and width > _MANY_CLASSES:  # each column takes a call for each class
             return d <= _SHARE * fit.x.size and self.objective.n_margins // width * d**2 <= _WHOLE
         return d <= min(_FEW, _SHARE * fit.x.size)
+
+    def _cross(self, margins: Vector, features: Features) -> Matrix:
+        """The columns of ∇²ψ that belong to some features."""
+        objective, count = self.objective, features.size * self.problem.width
+        if not isinstance(objective, LinearModel) or not self.refits.columns.fit_in(features):
+            return objective.cross_hessian_of(margins, self._moves(features), count, True)
+        columns = (column.dense(objective.n_margins) for column in self.refits.columns(features))
+        return objective.cross_hessian_over(margins, self._timed(columns), features, True)
 
     def _moves(self, features: Features) -> Iterator[Vector]:
         """Columns of the data, with a look at the clock before each: a product with all others follows."""

@@ -30,13 +30,13 @@ void bind_gram_search(nb::module_ &m) {
             nb::keep_alive<1, 5>())
         .def(
             "best",
-            [](GramSearch &self, std::int64_t k, std::optional<std::vector<std::int64_t>> begin) {
+            [](GramSearch &self, std::int64_t k, std::optional<std::vector<std::int64_t>> begin, bool brief) {
                 require(k >= 0, "k must not be negative");
                 if (begin)
                     for (const std::int64_t j : *begin) require(j >= 0 && j < self.size(), "a feature is out of range");
                 Poll poll;
                 nb::gil_scoped_release release;
-                return self.best(k, begin ? &*begin : nullptr, poll);
+                return self.best(k, begin ? &*begin : nullptr, brief, poll);
             },
-            "k"_a, "begin"_a = nb::none());
+            "k"_a, "begin"_a = nb::none(), "brief"_a = false);
 }

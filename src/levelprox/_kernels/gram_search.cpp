@@ -171,7 +171,7 @@ void GramSearch::improve(Swept &at, Poll &poll, const std::uint8_t *held) const 
 
 // By way of one feature less, each in turn, or one more, the most useful in turn: exchanges there, and back to as many. Then by way of
 // the best set without each of its features, and with each of the most useful others.
-bool GramSearch::escape(Swept &at, Poll &poll) const {
+bool GramSearch::escape(Swept &at, bool brief, Poll &poll) const {
     const std::int64_t k = at.count;
     const auto lower = [&](Swept &other) {
         grow(other, k, -1);
@@ -196,6 +196,7 @@ bool GramSearch::escape(Swept &at, Poll &poll) const {
             improve(other, poll);
             if (lower(other)) return true;
         }
+    if (brief) return false;
     std::vector<std::uint8_t> held(std::size_t(d_), 0);
     for (const auto *features : {&inside, &outside})
         for (const auto &[size, j] : *features) {
@@ -248,7 +249,7 @@ void GramSearch::take_backward(Poll &poll) {
     }
 }
 
-std::vector<std::int64_t> GramSearch::best(std::int64_t k, const std::vector<std::int64_t> *begin, Poll &poll) {
+std::vector<std::int64_t> GramSearch::best(std::int64_t k, const std::vector<std::int64_t> *begin, bool brief, Poll &poll) {
     Swept best = empty_;
     const auto consider = [&](Swept at) {
         improve(at, poll);
@@ -276,7 +277,7 @@ std::vector<std::int64_t> GramSearch::best(std::int64_t k, const std::vector<std
                 consider(std::move(other));
             }
         }
-        for (std::int64_t round = 0; round < ROUNDS * d_ && (escape(best, poll) || wander(best, poll)); ++round) poll.check();
+        for (std::int64_t round = 0; round < ROUNDS * d_ && (escape(best, brief, poll) || (!brief && wander(best, poll))); ++round) poll.check();
     }
     std::vector<std::int64_t> features;
     for (std::int64_t j = 0; j < d_; ++j)

@@ -29,8 +29,9 @@ public:
 
     // The features of the best set found of at most k of those that count, ascending, kept ones included. A function of the
     // parabola and k alone: starts that do not depend on k are kept for the next call. Where a set to begin with is given, exchanges
-    // begin there alone.
-    std::vector<std::int64_t> best(std::int64_t k, const std::vector<std::int64_t> *begin, Poll &poll);
+    // begin there alone. A brief search leaves a set only by way of one feature
+    // less or more.
+    std::vector<std::int64_t> best(std::int64_t k, const std::vector<std::int64_t> *begin, bool brief, Poll &poll);
 
 private:
     struct Swept {
@@ -50,7 +51,7 @@ private:
     bool exchange(Swept &at, const std::uint8_t *held) const;
     bool wander(Swept &at, Poll &poll) const;
     void improve(Swept &at, Poll &poll, const std::uint8_t *held = nullptr) const;
-    bool escape(Swept &at, Poll &poll) const;
+    bool escape(Swept &at, bool brief, Poll &poll) const;
     void grow(Swept &at, std::int64_t k, std::int64_t without) const;
     void shrink(Swept &at, std::int64_t k) const;
     void take_forward(std::int64_t count);

@@ -25,9 +25,9 @@ from levelprox.subsolvers import Subsolver
 class SparseClassifierCV(Classification, Choosing):
     """SparseClassifier with the number of features, or the level, chosen from a grid.
 
-    Every candidate is scored on the same folds, each fit being the single fit at that candidate (levels of one fold are
-    solved one after another, each starting from the last). The best one is fitted to all data. Coefficients are never
-    averaged.
+    Every candidate is scored on the same folds. Levels of one fold are solved one after another, each starting from the
+    last. For at most k features the fit of a fold does not depend on the other candidates; its search is shorter than
+    that of a single fit, and shows nothing. The best candidate is fitted to all data. Coefficients are never averaged.
 
     Parameters
     ----------

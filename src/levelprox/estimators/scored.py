@@ -23,7 +23,7 @@ from levelprox.result import Status
 
 #: The score in place of the held-out loss where fits of classes diverge: labels do not depend on where a fit stops.
 LABELS = "accuracy"
-_FEW, _SMALL = 400, 2**22  # features, and entries of X
+_SMALL = 2**22  # entries of X that are stored
 _SHORTER = 2.0**-10  # a score that is the same so much nearer to 0 does not depend on the length of coefficients
 
 
@@ -295,8 +295,7 @@ def diverges(task: Task, budget: Budget, solution: Solution) -> bool:
 
 def is_shared(samples: Samples) -> bool:
     """Return whether training parts of all folds may be kept: X is small, and fits for different k share much."""
-    n, d = samples.X.shape
-    return bool(d <= _FEW and n * d <= _SMALL)
+    return bool(samples.X.size <= _SMALL)  # of a sparse matrix, entries that are stored
 
 
 def more_of(**given: ArrayLike | None) -> dict[str, NDArray[Any]]:

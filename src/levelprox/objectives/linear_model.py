@@ -387,6 +387,18 @@ class LinearModel(Model):
                 cross[:, j] += self.ridge.gradient(self.tail(move))
         return cross
 
+    def cross_hessian_over(
+        self, z: Vector, columns: Iterable[Vector], features: NDArray[np.intp], convex: bool
+    ) -> Matrix:
+        """Return the columns of the Hessian that belong to some features, whose columns of X are given."""
+        bend = self.bend_of(z, convex)
+        cross = np.empty((self.dimension, features.size), order="F")
+        for j, column in enumerate(columns):
+            cross[:, j] = self.design.rmatvec(bend * column)
+        if self.ridge is not None:
+            cross[features, np.arange(features.size)] += self.ridge.curvatures()[features]
+        return cross
+
     def gradient_squares_of(self, z: Vector) -> Vector:
         share = self._share
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
