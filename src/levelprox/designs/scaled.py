@@ -240,7 +240,8 @@ class ScaledDesign(Design):
         """Return which of the chosen columns have a mean that is far greater than their deviation."""
         if self.center_ is None:
             return np.zeros(chosen.size, np.bool_)
-        return np.abs(self.center_[chosen]) > _FAR_MEAN * (1.0 if self.scale_ is None else self.scale_[chosen])
+        scale = np.ones(chosen.size) if self.scale_ is None else self.scale_[chosen]
+        return np.asarray(np.abs(self.center_[chosen]) > _FAR_MEAN * scale, np.bool_)
 
     def _far_column(self, j: int) -> Vector:
         """Return a column of A, each entry centred before it is scaled: a product of X would lose the mean's digits."""
@@ -248,7 +249,7 @@ class ScaledDesign(Design):
         unit = np.zeros(self.shape[1])
         unit[j] = 1.0
         column = self.base.matvec(unit) - self.center_[j]
-        return column if self.scale_ is None else column / self.scale_[j]
+        return column if self.scale_ is None else np.asarray(column / self.scale_[j], np.float64)
 
     # X itself, whole or in blocks of rows
 
