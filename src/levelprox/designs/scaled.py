@@ -136,7 +136,7 @@ class ScaledDesign(Design):
         given = vector("x", x, self.shape[1])
         used = np.flatnonzero(given)
         if used.size == 1 and self._is_far(used)[0]:
-            return self._far_column(int(used[0])) * given[used[0]]
+            return np.asarray(self._far_column(int(used[0])) * given[used[0]], np.float64)
         v, shift = self.unscaled(given)
         product = self.base.matvec(v)
         return product if self.center_ is None else product + shift
