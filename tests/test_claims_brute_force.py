@@ -82,12 +82,13 @@ def test_claims_hold_by_brute_force(loss, part):
         # Fits by these refits that are not proved, or rounding of their coefficients, said that gains are too high.
         *((seed, None, None) for seed in (500486, 513105, 366896)),
         (400145, "quantile", "signs"),
-        # Steps with a ridge came to a standstill.
-        *((seed, None, None) for seed in (358998, 311862, 506104)),
+        # Steps with a ridge came to a standstill; in the last one along a ray that separates the samples.
+        *((seed, None, None) for seed in (358998, 311862, 506104, 802667)),
         # A gain that float64 cannot have: margins of 30 whose terms are 1e17.
         (700423, None, None),
         # Centred columns had lost the digits of their means, and with them the fits over nearly dependent ones.
         *((seed, None, None) for seed in (703428, 808593)),
+        (814436, None, None),  # slopes of samples with little weight were taken for rounding
         (800175, None, None),  # a false loss was confirmed, as that without features is 1e14 times as large
         # Samples of weight 0 limited Newton steps; rounding of means was not counted for several classes.
         *((seed, None, None) for seed in (120246, 310275, 108561, 368086, 607768, 615464, 607250, 610962, 502433)),
