@@ -264,25 +264,28 @@ class Oracle:
         return np.where(self.label[:, None] == np.arange(self.width), 1.0, -1.0)
 
     def rounding(self, x: Double) -> float:
-        """What rounding of the margins at x may do to ψ."""
+        """What rounding of the margins at x may do to ψ.
+
+        Of a convex loss at z with an error of at most e, this is at most max(ℓ(z + e), ℓ(z − e)) − ℓ(z). It is far more
+        than the slope at z says where e is large: so it is of margins whose terms are large and cancel.
+        """
         size = abs(self.offset) + abs(self.columns) @ abs(x[: self.columns.shape[1]]).astype(np.longdouble)
         if self.case.loss in RESIDUALS:
             size = size + abs(self.target)[:, None]
-        change = 8 * (2 + self.d) * _EPS * (size + 1e-300).astype(np.float64)
-        z = np.asarray(self.margins(x), np.float64)
+        change = 8 * (2 + self.d) * _EPS * (size + 1e-300)
         if self.case.loss in CLASSES:
             return float(self.s @ change.sum(axis=1))
-        z, change = z[:, 0], change[:, 0]
+        z, change, b = self.margins(x)[:, 0], change[:, 0], self.target.astype(np.longdouble)
         with np.errstate(over="ignore", invalid="ignore"):
-            slope = loss_slope(self.case.loss, self.case.parameter, z, self.target)
-            bend = (
-                np.zeros_like(z)
-                if self.case.loss in KINKED
-                else abs(loss_bend(self.case.loss, self.case.parameter, z, self.target))
+            value, below, above = (
+                loss_value(self.case.loss, self.case.parameter, at, b) for at in (z, z - change, z + change)
             )
-            kink = change if self.case.loss in KINKED else 0.0
-            terms = abs(slope) * change + kink + np.where(bend > 0, bend * change**2, 0.0)  # not 0 times infinity
-            value = loss_value(self.case.loss, self.case.parameter, z, self.target)
+            terms = np.maximum(np.maximum(above, below) - value, 0.0)
+            if self.case.loss == "sigmoid":  # not convex: it may fall by more than it may rise
+                terms = np.maximum(above, below) - np.minimum(above, below)
+            elif self.case.loss == "cauchy":
+                terms = np.maximum(terms, value - np.where(abs(b - z) <= change, 0.0, np.minimum(above, below)))
+        terms = np.where(np.isnan(terms), np.inf, terms)
         return float(self.s @ (terms + 8 * _EPS * abs(value)))
 
     # --- ψ of sets
@@ -350,7 +353,10 @@ class Oracle:
             if not todo:
                 break
         for features, fits in whole.items():
-            best = min((fit for spanned, fit in fits if spanned >= _DOUBTFUL), key=lambda fit: fit.psi)
+            attained = [fit for spanned, fit in fits if spanned >= _DOUBTFUL]
+            if len(attained) > 1:  # large coefficients that cancel may lose more by rounding than they gain
+                attained.sort(key=lambda fit: fit.psi + self.rounding(fit.x))
+            best = attained[0]
             # A fit that may have stopped early says only that ψ is at most so much.
             several = self.case.loss in CLASSES  # of nearly dependent columns their fits are not exact
             uneven = several and float(self.s.min()) < _UNEVEN * float(self.s.max())  # nor with such weights

@@ -256,6 +256,44 @@ def test_a_set_that_a_swap_improves_is_found_out_on_request():
     assert failed(claims) == ["one for another"] and "swaps lower the loss" in str(claims)
 
 
+def far_means(seed: int):
+    """A kept column whose mean is millions of deviations, another loss and other options for each seed."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.choice([10, 20, 60])), int(rng.integers(2, 5))
+    Z = rng.standard_normal((n, d))
+    X = Z.copy()
+    X[:, 0] = 10.0 ** rng.integers(-3, 7) * (Z[:, 0] + 10.0 ** rng.uniform(5, 8.2))
+    signal, noise = Z @ rng.standard_normal(d), 10.0 ** -rng.uniform(0, 5)
+    task, kind = [("squared", SparseRegressor), ("logistic", SparseClassifier)][seed % 2]
+    y = 10.0 ** rng.uniform(-3, 3) * (signal + noise * rng.standard_normal(n) + 1e6 * (seed % 3 == 0))
+    y = np.where(signal + rng.logistic(size=n) > 0, 1, -1) if task == "logistic" else y
+    y[:2] = (1, -1) if task == "logistic" else y[:2]
+    options = {"standardize": seed % 4 < 2, "fit_intercept": seed % 5 > 0, "keep": [0], "ridge": 0.0}
+    return X, y, kind(task, n_features=int(rng.integers(1, 3)), **options)
+
+
+@pytest.mark.parametrize("first", [0, 4, 8, 12, 16, 392])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_columns_with_means_of_many_deviations_refute_nothing(first):
+    for seed in range(first, first + 4):
+        X, y, model = far_means(seed)
+        claims = certify_model(model.fit(X, y), X, y, prove=True)
+        assert claims.hold, f"{seed}: {model}\n{claims}"
+
+
+@pytest.mark.parametrize("size", [0.0, 1e4, 1e8])
+def test_a_false_loss_is_found_out_however_far_targets_are_from_zero(size):
+    rng = np.random.default_rng(4)
+    X = np.eye(3)[rng.integers(0, 3, 40)]
+    y = size + X @ [1.0, -2.0, 3.0] + rng.standard_normal(40)
+    model = SparseRegressor(n_features=3, fit_intercept=False).fit(X, y)
+    assert certify_model(model, X, y).hold
+    honest = model.certificate_
+    for factor in 1 - 1e-6, 1 + 1e-6:
+        model.certificate_ = replace(honest, psi=factor * honest.psi)
+        assert "loss" in failed(certify_model(model, X, y))
+
+
 def test_fewer_features_than_allowed_are_no_swap():
     """One feature of at most two: that a second one would help does not refute what is claimed of swaps."""
     X, y = data("squared")

@@ -101,6 +101,20 @@ def test_a_far_mean_costs_the_deviation_no_digits(storage, ratio):
     np.testing.assert_allclose(A.scale_, deviation, rtol=1e-14)
 
 
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("storage", STORAGES)
+def test_a_single_column_has_all_its_digits_whatever_its_mean(storage, scaled):
+    X = np.random.default_rng(2).standard_normal((40, 3)).astype(np.float32).astype(float)
+    X[:, 1] = 1 + np.arange(40) * 2.0**-20  # exact in float32
+    A = ScaledDesign.standardized(DESIGNS[storage](X), with_std=scaled)
+    exact = X[:, 1].astype(np.longdouble) - np.longdouble(A.center_[1])
+    exact = exact / A.scale_[1] if scaled else exact
+    for design, place in (A, 1), (InterceptDesign(A), 1), (A.view(np.array([1])), 0):
+        unit = np.zeros(design.shape[1])
+        unit[place] = 2.0
+        np.testing.assert_allclose(design.matvec(unit), (2 * exact).astype(float), rtol=4e-16)
+
+
 def test_integers_have_exact_means():
     X = np.array([[2.0**52, 1], [2.0**52 + 2, 2], [2.0**52 + 4, 3]])
     assert ScaledDesign.standardized(X).center_.tolist() == [2.0**52 + 2, 2]

@@ -315,7 +315,7 @@ class _Refit:
     def _descended(self, basis: Rows, move: float) -> tuple[Rows, Vector]:
         """Follow edges for as long as ψ falls, with moved kinks; return the last basis and its u."""
         kinks = self.kinks + move * (0.5 + np.modf(_GOLDEN * np.arange(1, self.kinks.size + 1))[0] / 2)
-        flat = 4 * _EPS * (math.sqrt(self.n) + 100) * self.model.loss.lipschitz
+        rounding = 4 * _EPS * (math.sqrt(self.n) + 100)  # of a slope, relative to the terms that it is summed from
         u = np.zeros(kinks.size)
         for _ in range(_LONG + _EACH * self.dimension):
             matrix = self.rows[:, basis].T
@@ -325,7 +325,7 @@ class _Refit:
             s = self._moved(w) - kinks
             u = np.where(s > 0, self.high, self.low)
             u[basis] = 0.0
-            gradient = np.einsum("ri,i->r", self.rows, u)
+            gradient, terms = np.einsum("ri,i->r", self.rows, u), float(np.sum(np.abs(u) * self.row_length))
             y = -(gradient @ inverse)
             y = y - (gradient + y @ matrix) @ inverse
             low, high = self.low[basis], self.high[basis]
@@ -333,6 +333,8 @@ class _Refit:
             slope = beyond / np.sqrt(np.sum(inverse**2, axis=0))  # of ψ along each edge
             u[basis] = np.clip(y, low, high)
             leaves = int(np.argmax(slope))
+            # Samples with nearly all of the weight may have no slope left: it is then that of the others.
+            flat = rounding * min(self.model.loss.lipschitz, terms)
             if not slope[leaves] > flat or self.seconds_left() <= 0:
                 break
             edge = inverse[:, leaves] * (1.0 if y[leaves] > high[leaves] else -1.0)

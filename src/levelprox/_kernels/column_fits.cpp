@@ -637,13 +637,15 @@ std::vector<double> ColumnFits::secant_curvature(const Look &at, const std::vect
 }
 
 // Of several directions and lengths the step with the least psi: where curvature differs by many orders of magnitude between samples, steps
-// with a ridge hardly lower psi. Directions are the given ones, one with another curvature, and the way to the origin.
+// with a ridge hardly lower psi. Directions are the given ones, one with another curvature, and the ways from the origin and to it: where
+// x separates the samples, psi falls along it for ever.
 ColumnFits::Move ColumnFits::best_move(const Columns &columns, const Look &at, const std::vector<double> &margins, const std::vector<double> &x,
                                        std::vector<std::vector<double>> directions, double least, Poll &poll) const {
     Look other{at.psi, at.size, std::vector<double>(columns.size()), std::vector<double>(at.hessian.size()), at.slope, secant_curvature(at, margins)};
     add_dense(columns, other, poll);
     add_sparse(columns, other, poll);
     directions.push_back(newton_step_of(other.hessian, 0.0, {}, at.gradient, least).step);
+    directions.emplace_back(x);
     directions.emplace_back(x);
     for (double &entry : directions.back()) entry = -entry;
     Move best{{}, {}, at.psi};

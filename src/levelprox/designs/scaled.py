@@ -3,7 +3,8 @@
     A = (X − 1c') diag(1/s),      Ax = Xv − ⟨c, v⟩ 1  with  v = x/s,      A'r = (X'r − c Σ r) / s
 
 Products are those of X and O(n + d) besides; they round as sums of X_ij/s_j do, so that a mean of 1e6 standard
-deviations costs 6 of 16 digits. Sums of squares, where it would cost 12, centre each entry before it is squared
+deviations costs 6 of 16 digits. A single column, Ae_j with |c_j| > 100 s_j, comes from centred entries and has all
+digits. Sums of squares, where it would cost 12, centre each entry before it is squared
 (`_kernels/affine.hpp`); A'DA does so for dense data, block by block, and for sparse data is
 
     A'DA = S⁻¹ (X'DX − (X'D1)c' − c(X'D1 − c ΣD)') S⁻¹.
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
 from levelprox._kernels import DesignKernel
@@ -132,7 +133,11 @@ class ScaledDesign(Design):
         return self.base.stored
 
     def matvec(self, x: ArrayLike) -> Vector:
-        v, shift = self.unscaled(vector("x", x, self.shape[1]))
+        given = vector("x", x, self.shape[1])
+        used = np.flatnonzero(given)
+        if used.size == 1 and self._is_far(used)[0]:
+            return np.asarray(self._far_column(int(used[0])) * given[used[0]], np.float64)
+        v, shift = self.unscaled(given)
         product = self.base.matvec(v)
         return product if self.center_ is None else product + shift
 
@@ -215,8 +220,7 @@ class ScaledDesign(Design):
 
     def _with_far_columns(self, gram: Vector, center: Vector, weight: Vector, known: int) -> Vector:
         """(X − 1c')'D(X − 1c') with rows and columns of far means computed from centred entries."""
-        scale = np.ones(self.shape[1]) if self.scale_ is None else self.scale_
-        far = np.flatnonzero(np.abs(center) > _FAR_MEAN * scale)
+        far = np.flatnonzero(self._is_far(np.arange(self.shape[1])))
         if not far.size:
             return gram
         unit, entries = np.zeros(self.shape[1]), []
@@ -231,6 +235,21 @@ class ScaledDesign(Design):
             gram[j, far] = gram[far, j] = [float(np.sum(column * other)) for other in weighted]
         gram[:known, :known] = 0.0
         return gram
+
+    def _is_far(self, chosen: Index) -> NDArray[np.bool_]:
+        """Return which of the chosen columns have a mean that is far greater than their deviation."""
+        if self.center_ is None:
+            return np.zeros(chosen.size, np.bool_)
+        scale = np.ones(chosen.size) if self.scale_ is None else self.scale_[chosen]
+        return np.asarray(np.abs(self.center_[chosen]) > _FAR_MEAN * scale, np.bool_)
+
+    def _far_column(self, j: int) -> Vector:
+        """Return a column of A, each entry centred before it is scaled: a product of X would lose the mean's digits."""
+        assert self.center_ is not None
+        unit = np.zeros(self.shape[1])
+        unit[j] = 1.0
+        column = self.base.matvec(unit) - self.center_[j]
+        return column if self.scale_ is None else np.asarray(column / self.scale_[j], np.float64)
 
     # X itself, whole or in blocks of rows
 

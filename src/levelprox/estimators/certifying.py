@@ -3,7 +3,7 @@
 Claimed are the figures of `certificate_`, the constraint, the status and the scale of the columns. Coefficients,
 intercept and scale_ are the model's; ψ, its gradient, the null fit and the columns' deviations are computed afresh:
 
-    ψ, scale of ∇ψ      within 1e-9 of themselves (and 1e-12 of ψ without features)
+    ψ, scale of ∇ψ      within 1e-9 of themselves, ψ also within the rounding of margins
     g, level, features  g ≤ level and at most k exactly; g within 1e-9 of the level
     costs               no more than the budget, by exact sums
     KKT, stationarity   no more than claimed, but for 1e-9 and what rounding coef_ and intercept_ does to the margins

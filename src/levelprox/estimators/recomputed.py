@@ -16,7 +16,7 @@ from levelprox.estimators.claims import Claim
 from levelprox.estimators.soundness import budget_of
 from levelprox.estimators.task import Task
 from levelprox.null_fit import NullFit, null_fit
-from levelprox.objectives import Model
+from levelprox.objectives import LinearModel, Model
 from levelprox.problem import Problem
 from levelprox.refit import rounding_of_margins
 
@@ -69,7 +69,7 @@ class RecomputedFit:
 
     def psi_claim(self, claimed: float) -> Claim:
         """Compare psi."""
-        allowed = RELATIVE_TOLERANCE * abs(claimed) + NULL_TOLERANCE * abs(self.null.psi) + self._rounding_of_psi
+        allowed = RELATIVE_TOLERANCE * abs(claimed) + self._last_digits_of_psi() + self._rounding_of_psi
         if not self.problem.objective.smooth:  # with kinks, what rounding does to margins is not of second order
             allowed += _ULPS_OF_MARGINS * float(np.finfo(np.float64).eps) * self._shift()
         return Claim("loss", claimed, self.psi, abs(self.psi - claimed) <= allowed < math.inf)
@@ -79,6 +79,20 @@ class RecomputedFit:
         """Return what the rounding of coefficients does to ψ: much, where products with columns cancel in margins."""
         objective = cast(Model, self.problem.objective)
         return _ULPS_OF_MARGINS * rounding_of_margins(objective, self.x, objective.margins(self.x))
+
+    def _last_digits_of_psi(self) -> float:
+        """Return what is left of ψ where it is nearly 0: what rounding of margins does to it by curvature.
+
+        1e-12 of ψ at the null fit is more where targets are far from 0; it counts where no curvature is at hand.
+        """
+        most, objective = NULL_TOLERANCE * abs(self.null.psi), self.problem.objective
+        if not (isinstance(objective, LinearModel) and objective.smooth):
+            return most
+        change = _ULPS_OF_MARGINS * float(np.finfo(np.float64).eps) * objective.margin_magnitudes(self.x)
+        bend = np.abs(objective.bend_of(objective.margins(self.x), True))
+        with np.errstate(over="ignore", invalid="ignore"):
+            left = 0.5 * float(np.sum(np.where(bend > 0, bend * change**2, 0.0)))
+        return min(left, most) if math.isfinite(left) else most
 
     def sign_claims(self) -> list[Claim]:
         """Check `positive`, where the model has it."""

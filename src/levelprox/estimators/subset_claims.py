@@ -297,7 +297,9 @@ class SubsetClaims(RecomputedFit):
             prove=True,
             start=self.counted,
         )
-        if found.psi < start - _SWAP_TOLERANCE * abs(start) - NULL_TOLERANCE * abs(self.null.psi):
+        another = not np.array_equal(found.support, self.counted)  # the same features fitted again are no swap
+        tolerance = _SWAP_TOLERANCE * abs(start) + NULL_TOLERANCE * abs(self.null.psi) + self._rounding_of_psi
+        if another and found.psi < start - tolerance:
             words = f"swaps lower the loss to {found.psi:.10g}"
             return Claim(name, said, words, False if told.exchanges.proved else None)
         return Claim(name, said, str(found.exchanges), True if found.exchanges.proved else None)
