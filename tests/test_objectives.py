@@ -6,6 +6,7 @@ import copy
 import gc
 import pickle
 import weakref
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -301,3 +302,18 @@ def test_problem_restricts_weights_and_signs():
     np.testing.assert_array_equal(part.exempt, [2])
     assert part.level == 2.0
     assert Problem(OBJECTIVES[0], constraints.L1(), 2.0).exempt.size == 0
+
+
+@pytest.mark.parametrize("loss", ["hinge", "absolute", "quantile", "squared_hinge"])
+def test_a_reported_value_is_right_where_rounding_puts_a_margin_across_a_kink(loss):
+    """One sample has nearly all of the weight, and its margin, whose terms are 1e7, is at the kink but for rounding."""
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        x = np.array([rng.uniform(0.05, 0.2), 0.0])
+        X = np.full((3, 1), 1e8 * rng.uniform(0.5, 1)) + np.array([[0.0], [8.0], [-8.0]])
+        x[1] = 1 - x[0] * X[0, 0]
+        model = LinearModel(X, [1.0, -1.0, 1.0], loss, sample_weight=[1.0, 1e-12, 1e-12], fit_intercept=True)
+        exact = [float(Fraction(x[0]) * Fraction(entry) + Fraction(x[1])) for entry in X[:, 0]]
+        psi = model.value_of(np.array(exact))
+        enough = 1e-3 * psi
+        assert abs(model.refined_value(x, model.value_of(model.margins(x)), enough) - psi) <= 4 * enough

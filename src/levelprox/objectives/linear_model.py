@@ -179,10 +179,17 @@ class LinearModel(Model):
         if not features.size:
             return psi
         part, coefficients = self.restrict(features), x[features]
-        slopes = np.abs(self.slope_of(part.margins(coefficients)))
-        if not _EPS * float(np.sum(slopes * part.margin_magnitudes(coefficients))) > enough:
+        change = _EPS * part.margin_magnitudes(coefficients)
+        slopes = self._steepest_within(self.of_samples(part.margins(coefficients)), change)
+        if not float(np.sum(slopes * change)) > enough:
             return psi
         return part.value_of(part.with_tail(precise_matvec(part.design, coefficients, self.offset), coefficients))
+
+    def _steepest_within(self, z: Vector, change: Vector) -> Vector:
+        """Return the largest of |s_i ℓ'_i| / Σ s at margins z and so far from them: a kink may be in between."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            slopes = [np.abs(self.slope_of(at)) for at in (z, z - change, z + change)]
+        return np.asarray(np.max(slopes, axis=0), np.float64)
 
     def restrict(self, W: NDArray[np.intp]) -> LinearModel:
         part = copy.copy(self)  # all but X is shared: the samples are the same, and were checked
