@@ -40,6 +40,16 @@ def test_the_largest_of_a_grid_is_said_just_where_it_was_chosen(criterion, grid)
         assert seen == []
 
 
+@pytest.mark.parametrize("d", [13, 40])
+def test_the_default_grid_says_where_it_ends(d):
+    """All features are among few of them; of many the message says that no more were tried, and nothing warns."""
+    X, y = data(n=200, d=d, relevant=d)
+    model = SparseRegressorCV(cv=3)
+    assert edges(model, X, y) == []
+    assert model.best_params_ == {"n_features": min(d, 30)}
+    assert ("No more than 30 features were tried" in model.message_) == (d > 30)
+
+
 def test_levels_have_an_edge_too():
     X, y = data()
     (text,) = edges(SparseRegressorCV(level=[0.5, 1.5], cv=3), X, y)
@@ -59,7 +69,8 @@ def test_a_criterion_has_a_default_grid_for_its_samples(n, d):
         most = {"cv": d, "ebic": min(d, max(n // 10, 1))}
         for criterion, largest in most.items():
             grid = [budget.features for budget in kind(criterion=criterion)._grid(n, d)]
-            assert grid == [k for k in DEFAULT_GRID if k <= largest]
+            last = min(largest, DEFAULT_GRID[-1])
+            assert grid == [*(k for k in DEFAULT_GRID if k < last), last]
         given = kind(n_features=[2, 40], criterion="ebic")._grid(n, d)
         assert [budget.features for budget in given] == [2, 40]
 

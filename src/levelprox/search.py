@@ -388,7 +388,8 @@ class Search:
     def _best_on_the_way(self, direct: Fit) -> Fit:
         """The best of the sets that a continuation in the threshold comes through."""
         problem, objective = self.problem, self.objective
-        if self.brief or self._is_quick() or self._is_piecewise_linear() or is_expensive(problem):
+        brief = self.brief or (self._is_quick() and isinstance(objective, MultinomialModel))
+        if brief or self._is_piecewise_linear() or is_expensive(problem):
             return direct
         curvature = np.einsum("jaa->j", objective.feature_hessians_of(self._margins(problem.exempt)))
         scale = np.sqrt(np.where(curvature > 0, curvature, 1.0))

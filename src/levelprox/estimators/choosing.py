@@ -91,6 +91,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         self._fit(task, budget)
         if self.scoring_ != self.scoring:
             self.message_ += f" The budget was chosen by {self.scoring_}: fits of folds diverge."
+        self.message_ += self._edge
         return self
 
     @property
@@ -124,13 +125,20 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         return LABELS if diverging else self.scoring
 
     def _warn_at_the_edge(self, n: int, d: int) -> None:
-        """Warn where the best budget is the largest of the grid and a larger one was possible."""
+        """Warn where the best budget is the largest of the grid and a larger one was possible.
+
+        Of the default grid of a cross-validation `message_` says so.
+        """
+        self._edge = ""
         name, value = next(iter(self.best_params_.items()))
         tried = self.cv_results_[name]
         if np.min(tried) == np.max(tried) or value < np.max(tried) or (name == "n_features" and value >= d):
             return
         if name == "budget" and math.fsum(self._costs(d, self._feature_weight(Budget(features=d), d))) <= value:
             return  # it pays for all features
+        if self._criterion == "cv" and self.n_features is None and name == "n_features":
+            self._edge = f" No more than {value} features were tried: n_features gives other numbers."
+            return
         advice = f"A larger one may be better: give a wider grid by {name}"
         if self._criterion != "cv":
             advice += (
@@ -146,7 +154,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         most = min(d, max(n / SAMPLES_FOR_A_FEATURE, 1)) if self._criterion != "cv" else d
         costs = cost_budgets(self.budget, self.feature_cost, self.n_features, self.level, d)
         given = costs or budgets_of(self.n_features, self.level)
-        given = given or [Budget(features=k) for k in DEFAULT_GRID if k <= most]
+        given = given or [Budget(features=k) for k in _default_grid(int(most))]
         ridges = self._ridges()
         return [replace(one, ridge=ridge) for one in given for ridge in ridges] if ridges else given
 
@@ -487,6 +495,12 @@ def _names(budgets: list[Budget], which: NDArray[np.bool_]) -> str:
 
 def _listed(numbers: NDArray[Any]) -> str:
     return ", ".join(map(str, numbers.tolist()))
+
+
+def _default_grid(most: int) -> list[int]:
+    """Numbers of features up to a largest one, which is among them where it is small."""
+    last = min(most, DEFAULT_GRID[-1])
+    return [*(k for k in DEFAULT_GRID if k < last), last]
 
 
 def _values(budgets: list[Budget]) -> dict[str, NDArray[Any]]:

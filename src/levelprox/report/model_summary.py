@@ -277,7 +277,7 @@ def _swaps(row: FeatureSummary) -> str:
         return "always kept"
     if one is None or one.swaps is None or (one.total and not one.examined):
         return "not examined"
-    if one.dispensable:
+    if one.dispensable and one.total:
         return f"any of {one.total}"
     if one.examined == one.total:
         return f"{one.swaps} of {one.total}"
