@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
 
+from levelprox.blas import one_blas_thread
 from levelprox.errors import InvalidInputError
 from levelprox.estimators.task import Budget, Solution, Task, Vector
 from levelprox.estimators.watching import quiet
@@ -135,6 +136,7 @@ class Share:
         return (self.until - time.time()) / self.parts
 
 
+@one_blas_thread()
 def score_fold(
     share: Share,
     single: Any,
@@ -146,7 +148,10 @@ def score_fold(
     score_params: dict[str, Any],
     kept: KeptTask | None = None,
 ) -> list[Scored]:
-    """Fit the training part under each of the budgets, and score the fits on the test part; none without time."""
+    """Fit the training part under each of the budgets, and score the fits on the test part; none without time.
+
+    Products of the test part with coefficients, as all that fits do, are too small for threads of BLAS.
+    """
     scored: list[Scored] = []
     if share.seconds <= 0:
         return scored
