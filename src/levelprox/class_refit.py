@@ -34,6 +34,8 @@ _MANY = 300  # coordinates from which on a quasi-Newton method begins
 _QUASI_STEPS, _KEPT = 500, 20  # of it at most, and how many of them it remembers
 _GONE = 1e-17  # of ψ at 0: what is left of it no longer shows
 _CLEARLY = 1e-2  # of the largest margin: the least by which a class is ahead of the others
+_EPS = float(np.finfo(np.float64).eps)
+_REACHED = 1e-8  # of ψ over the basis: by how much ψ over the columns may be above it
 _LAST = 0.1  # of what may be left to gain: its last step
 
 
@@ -52,6 +54,8 @@ class Basis:
     ----------
     columns : ndarray of shape (n, r)
         The basis.
+    noise : ndarray of shape (r,)
+        The rounding error of each vector of the basis, relative to its length.
     """
 
     def __init__(self, columns: Matrix, share: Vector, ones: NDArray[np.intp]) -> None:
@@ -73,6 +77,7 @@ class Basis:
         _, R, order = qr(np.where(seen, weighted / self.length, 0.0), mode="economic", pivoting=True)
         rank = int(np.count_nonzero(np.abs(np.diagonal(R)) > _SPANNED))
         self.R, self.kept = R[:rank, :rank], order[:rank]
+        self.noise = _EPS / np.abs(np.diagonal(self.R))
         self.columns = solve_triangular(self.R, (centred / self.length)[:, self.kept].T, trans="T").T
 
     def inside(self, share: Vector, moved: Matrix) -> Matrix:
@@ -123,8 +128,23 @@ def class_fit(
         W = np.zeros_like(W)
     w = _nearly_minimised(model, W.ravel(), accuracy) if W.size > _MANY else W.ravel()
     few = W.size > _MANY and K > _MANY_CLASSES and not finished
-    w, steps = _minimised(model, w, accuracy, _FEW_STEPS if few else _STEPS)
-    return basis.outside(w.reshape(-1, K)).ravel(), model, steps
+    begin = w
+    w, steps = _minimised(model, begin, accuracy, _FEW_STEPS if few else _STEPS)
+    x, psi, apart = _over_columns(objective, basis, model, w)
+    if not apart <= _REACHED * abs(psi):  # steps went on along the rounding errors of the basis
+        w, more = _minimised(model, begin, accuracy, _STEPS, basis.noise)
+        other, other_psi, other_apart = _over_columns(objective, basis, model, w)
+        x, steps = other if other_psi + other_apart < psi + apart else x, steps + more
+    return x, model, steps
+
+
+def _over_columns(
+    objective: MultinomialModel, basis: Basis, model: MultinomialModel, w: Vector
+) -> tuple[Vector, float, float]:
+    """Return x of coefficients w of the basis, ψ there, and how far that is from ψ over the basis."""
+    x = basis.outside(w.reshape(-1, model.width)).ravel()
+    psi = objective.value_of(objective.margins(x))
+    return x, psi, abs(psi - model.value_of(model.margins(w)))
 
 
 def _nearly_minimised(model: MultinomialModel, w: Vector, accuracy: float) -> Vector:
@@ -155,8 +175,13 @@ def _nearly_minimised(model: MultinomialModel, w: Vector, accuracy: float) -> Ve
     return best[1]
 
 
-def _minimised(model: MultinomialModel, w: Vector, accuracy: float, most: int) -> tuple[Vector, int]:
-    """Return where Newton steps from w end, and how many there were."""
+def _minimised(
+    model: MultinomialModel, w: Vector, accuracy: float, most: int, noise: Vector | None = None
+) -> tuple[Vector, int]:
+    """Return where Newton steps from w end, and how many there were.
+
+    `noise` is the relative rounding error of each vector of the basis: steps end that gain no more than it explains.
+    """
     K = model.width
     typical = (K - 1) / K**2
     z = model.margins(w)
@@ -174,6 +199,8 @@ def _minimised(model: MultinomialModel, w: Vector, accuracy: float, most: int) -
         steps += 1
         gradient, hessian = model.gradient_of(z), model.hessian_of(z)
         along, step, foretold = _direction(model, gradient, hessian, ridge * typical)
+        if noise is not None and foretold <= _explained(model, z, (w + step).reshape(-1, K), noise):
+            break
         if not foretold > max(accuracy, _SHOWS) * abs(psi):
             if ridge <= _LEAST_RIDGE or not foretold > 0:
                 break
@@ -198,6 +225,12 @@ def _minimised(model: MultinomialModel, w: Vector, accuracy: float, most: int) -
         if not psi < last:
             break
     return w, steps
+
+
+def _explained(model: MultinomialModel, z: Matrix, w: Matrix, noise: Vector) -> float:
+    """Return by how much rounding errors of the basis change ψ at coefficients w."""
+    slopes = model.loss.derivative(z, model.target, model.sample_weight)
+    return float(np.sum(np.abs(slopes))) * float(np.max(noise @ np.abs(w)))
 
 
 def _separating_scale(model: MultinomialModel, z: Matrix, gone: float) -> float:

@@ -358,7 +358,7 @@ class Swaps:
                 shown += 1
                 continue
             gain = fit.psi - larger.psi
-            if gain > max(best[0], self.threshold(fit)):
+            if gain > max(best[0], self.threshold(fit)) and gain > _coarser(larger, fit):
                 best = (gain, j)
             shown += self.excludes(larger, fit, max(best[0], 0.0))
         return Addition(*best, shown, total)
@@ -492,7 +492,8 @@ class Swaps:
 
     def keep(self, fit: Fit) -> None:
         """Record a fit if it is the best so far. Features whose coefficients are zero are left out of it."""
-        if fit.psi < self.best.psi if self.refits.convex is None else self.lowers(fit, self.best):
+        lower = fit.psi < self.best.psi - _coarser(fit, self.best)
+        if lower if self.refits.convex is None else self.lowers(fit, self.best):
             self.best = self._without_zeros(fit)
             self.watch.improved(fit.psi, self.problem.counted(self.best.features).size)
 
@@ -522,7 +523,7 @@ class Swaps:
         return _LOWER * max(above, 0.0) + _ROUNDING * fit.resolution
 
     def lowers(self, new: Fit, fit: Fit) -> bool:
-        return new.psi < fit.psi - self.threshold(fit)
+        return new.psi < fit.psi - self.threshold(fit) - _coarser(new, fit)
 
     def excludes(self, new: Fit, fit: Fit, gain: float = 0.0) -> bool:
         """Return whether a refit shows that its features do not lower ψ of another fit by more than a gain."""
@@ -598,6 +599,11 @@ class Swaps:
         """Raise TimeoutError where there is none left."""
         if self.how.seconds_left() <= 0:
             raise TimeoutError
+
+
+def _coarser(new: Fit, fit: Fit) -> float:
+    """Return by how much more rounding may change ψ of one fit than of another: large coefficients that cancel do."""
+    return new.resolution - fit.resolution if new.resolution > fit.resolution else 0.0
 
 
 def known_as_arrays(known: dict[bytes, float]) -> tuple[Features, NDArray[np.int64], Vector]:

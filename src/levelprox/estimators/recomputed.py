@@ -89,8 +89,10 @@ class RecomputedFit:
         if not (isinstance(objective, LinearModel) and objective.smooth):
             return most
         change = _ULPS_OF_MARGINS * float(np.finfo(np.float64).eps) * objective.margin_magnitudes(self.x)
-        bend = np.abs(objective.bend_of(objective.margins(self.x), True))
+        z = objective.of_samples(objective.margins(self.x))
         with np.errstate(over="ignore", invalid="ignore"):
+            # A loss may bend on one side only.
+            bend = np.max([np.abs(objective.bend_of(at, True)) for at in (z, z - change, z + change)], axis=0)
             left = 0.5 * float(np.sum(np.where(bend > 0, bend * change**2, 0.0)))
         return min(left, most) if math.isfinite(left) else most
 
