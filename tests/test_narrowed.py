@@ -11,13 +11,17 @@ import numpy as np
 import pytest
 
 from levelprox import LinearModel, SparseClassifierCV, best_subset
-from levelprox.budget import unexamined_subset
+from levelprox.budget import guided_subset
 from levelprox.constraints import MCP
 from levelprox.problem import Problem
 from levelprox.shared import shared
 from levelprox.swaps import Swaps
 
 LOSSES = ["logistic", "poisson", "gamma", "huber", "squared_hinge"]
+
+
+def found_in_fold(objective, k, **options):
+    return guided_subset(objective, k, examine=False, **options)
 
 
 def model(loss, n=40, d=60, seed=0, **options):
@@ -41,9 +45,9 @@ def problem_of(objective):
 def test_the_answer_at_k_does_not_depend_on_other_k(loss, ridge):
     first, second = (model(loss, n=120, d=40, ridge=ridge) for _ in range(2))
     for k in (8, 1, 4):
-        unexamined_subset(first, k)
+        found_in_fold(first, k)
     for k in (7, 3):
-        one, other = unexamined_subset(first, k), unexamined_subset(second, k)
+        one, other = found_in_fold(first, k), found_in_fold(second, k)
         assert one.x.tobytes() == other.x.tobytes() and one.support.size <= k
 
 
@@ -53,16 +57,16 @@ def test_nothing_is_examined_and_the_loss_is_about_the_best(loss, monkeypatch):
     whole = {k: best_subset(objective, k).psi for k in (2, 5)}
     monkeypatch.setattr(Swaps, "examined", None)
     monkeypatch.setattr(Swaps, "best_addition", None)
-    null = unexamined_subset(objective, 0).psi
+    null = found_in_fold(objective, 0).psi
     for k, psi in whole.items():
-        found = unexamined_subset(objective, k)
+        found = found_in_fold(objective, k)
         assert found.psi <= psi + 0.05 * (null - psi)
         assert found.exchanges.examined == 0 and found.status.success
 
 
 def test_more_features_than_were_looked_at_first():
     objective = model("poisson", n=160, d=150, ridge=1e-2)
-    psi = [unexamined_subset(objective, k).psi for k in (0, 2, 70)]
+    psi = [found_in_fold(objective, k).psi for k in (0, 2, 70)]
     assert np.all(np.diff(psi) < 0)
     assert sorted(shared(problem_of(objective)).narrowed) == [64, 128]
 
@@ -70,13 +74,13 @@ def test_more_features_than_were_looked_at_first():
 def test_kept_features_are_in_every_set():
     objective = model("logistic", n=60, d=40)
     for k in (1, 4):
-        found = unexamined_subset(objective, k, keep=[20, 21])
+        found = found_in_fold(objective, k, keep=[20, 21])
         assert found.x[20] != 0 and found.x[21] != 0 and found.support.size <= k
 
 
 def test_what_is_shared_goes_with_the_data_and_not_to_other_processes():
     objective = model("logistic")
-    unexamined_subset(objective, 3)
+    found_in_fold(objective, 3)
     assert shared(problem_of(objective)).narrowed
     assert not shared(problem_of(pickle.loads(pickle.dumps(objective)))).narrowed
     assert not shared(problem_of(objective.ridged(0.1))).narrowed
@@ -89,7 +93,7 @@ def test_what_is_shared_goes_with_the_data_and_not_to_other_processes():
 def test_few_models_are_kept_with_a_design():
     objective = model("logistic", n=50, d=8)
     for ridge in np.arange(1, 13) / 10:
-        unexamined_subset(objective.ridged(ridge), 2)
+        found_in_fold(objective.ridged(ridge), 2)
     kept = [value for name, value in vars(objective.design).items() if "shared" in name]
     assert len(kept[0]) <= 8
 
