@@ -30,12 +30,13 @@ from levelprox.estimators.automatic_ridge import (
     without_ridge,
 )
 from levelprox.estimators.border import Border
+from levelprox.identity import identity_without_level
 from levelprox.io.checkpoint import Checkpoint
-from levelprox.journal import Journal
+from levelprox.journal import Journal, keeping
 from levelprox.limits import TimeLimitError, end_now, finishing, limited, seconds_left, seconds_to_finish
 from levelprox.objectives import Asked, LinearModel, Model
 from levelprox.objectives.by_class import ByClass
-from levelprox.path import path
+from levelprox.path import KINDS, path
 from levelprox.problem import Problem
 from levelprox.result import CUT_SHORT, Record, Status
 from levelprox.solve import solve
@@ -240,9 +241,16 @@ class Task:
         """The fit under a budget; `previous` is x of an earlier one to begin with."""
         if not self.automatic_ridge or not may_diverge(self.objective):
             return self._penalised(self._fitted(budget, previous))
-        with limited(math.inf if self.time_limit is None else self.time_limit):
-            found = self._with_levels_ridge if budget.features is None else self._automatic
-            return found(budget, previous)
+        seconds = math.inf if self.time_limit is None else self.time_limit
+        with limited(seconds), keeping(self.checkpoint, self.resume, lambda: self._identity(budget), KINDS) as journal:
+            task = replace(self, checkpoint=journal, resume=False)
+            return (task._with_levels_ridge if budget.features is None else task._automatic)(budget, previous)
+
+    def _identity(self, budget: Budget) -> dict[str, str]:
+        """What a fit with an automatic ridge is a function of."""
+        given = {"feature_weight": self.feature_weight, "positive": self.positive, "feature_cost": self.feature_cost}
+        how = {"constraint": self.constraint, "tol": self.tol, **self.options}
+        return identity_without_level(self.objective, budget=budget, ridge=self.automatic_ridge, **given, **how)
 
     def _automatic(self, budget: Budget, previous: Vector | None) -> Solution:
         """The fit with at most k features; with a ridge where these separate the classes, or nearly so.
@@ -258,7 +266,7 @@ class Task:
                 ended.append(features)
             return bool(ended)
 
-        solution = self._without_ridge(budget, previous, leave)
+        solution = self._without_ridge(budget, previous, leave, "without a ridge")
         if solution.status in CUT_SHORT or not (ended or self.needs_ridge(budget, solution)):
             return solution
         first = ended[0] if ended else self.features(self._inside(solution))
@@ -272,9 +280,10 @@ class Task:
         for place in range(_SEARCHES):
             choice = _Choice(choose, ridge, early=place == 0)
             ask = choice if place < _SEARCHES - 1 else None
-            solution = self._with_ridge(ridge)._fitted(budget, previous, ask, start)
+            task = self._with_ridge(ridge, f"search {place}")
+            solution = task._fitted(budget, previous, ask, start)
             if solution.status in CUT_SHORT:
-                return self._told(self._with_ridge(ridge)._penalised(solution), _FOUND, "")
+                return self._told(task._penalised(solution), _FOUND, "")
             if ask is not None and choice.features is None:  # data that are elsewhere
                 choice(self.features(self._inside(solution)), np.empty(0), True)
             if choice.ridge == ridge:
@@ -284,25 +293,29 @@ class Task:
         x = self._inside(solution)
         whose = _CHOSEN
         if not np.array_equal(self.features(x), first) and not self._is_undetermined_without_ridge(x):
-            pure = self._without_ridge(budget, previous, None)
+            pure = self._without_ridge(budget, previous, None, "without a ridge after all")
             if pure.status not in CUT_SHORT and not self.needs_ridge(budget, pure):
                 return pure
             whose = _FOUND
-        return self._told(self._with_ridge(ridge)._penalised(solution), whose)
+        return self._told(task._penalised(solution), whose)
 
-    def _without_ridge(self, budget: Budget, previous: Vector | None, leave: Leave | None) -> Solution:
+    def _journal(self, name: str) -> Journal | None:
+        """Return the journal of one of several searches."""
+        return self.checkpoint.part(name) if isinstance(self.checkpoint, Journal) else None
+
+    def _without_ridge(self, budget: Budget, previous: Vector | None, leave: Leave | None, part: str) -> Solution:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", _DIVERGES, ConvergenceWarning)  # a fit with a ridge follows
-            return self._fitted(budget, previous, leave)
+            return replace(self, checkpoint=self._journal(part))._fitted(budget, previous, leave)
 
     def _with_levels_ridge(self, budget: Budget, previous: Vector | None) -> Solution:
         """The same under a level: λ is chosen over the features of the fit without a ridge."""
-        solution = self._without_ridge(budget, previous, None)
+        solution = self._without_ridge(budget, previous, None, "without a ridge")
         return self._with_automatic_ridge(budget, solution) if self.needs_ridge(budget, solution) else solution
 
     def _with_automatic_ridge(self, budget: Budget, before: Solution) -> Solution:
         """The fit under a level with a ridge, after one whose loss has no minimiser."""
-        task = self._with_ridge(self._chosen_ridge(self.features(self._inside(before))))
+        task = self._with_ridge(self._chosen_ridge(self.features(self._inside(before))), "with a ridge")
         return self._told(task._penalised(task._fitted(budget, None)), _CHOSEN)
 
     def _told(self, solution: Solution, whose: str, how: str = _BY_LEAVE_ONE_OUT) -> Solution:
@@ -325,12 +338,15 @@ class Task:
         with one_blas_thread(isinstance(objective, Model)):
             return chosen_ridge(objective.restrict(inside), unit, self.automatic_ridge, signs)
 
-    def _with_ridge(self, ridge: float) -> Task:
-        """The same with a ridge; one objective for each λ, as searches for different k share what it knows."""
+    def _with_ridge(self, ridge: float, part: str) -> Task:
+        """The same with a ridge, and a journal of its own.
+
+        There is one objective for each λ, as searches for different k share what it knows.
+        """
         if ridge not in self._ridged:
             self._ridged[ridge] = self.ridged(ridge)
         objective = self._ridged[ridge].objective
-        return replace(self, objective=objective, ridge=ridge, automatic_ridge=0.0, checkpoint=None, resume=False)
+        return replace(self, objective=objective, ridge=ridge, automatic_ridge=0.0, checkpoint=self._journal(part))
 
     def _inside(self, solution: Solution) -> Vector:
         """Return x of a solution."""
