@@ -556,3 +556,20 @@ def test_the_ridge_is_no_deviance() -> None:
     entropy = -(share * np.log(share) + (1 - share) * np.log(1 - share))
     explained = 1 + np.mean(np.log(probability)) / entropy
     assert model.summary(X, y).statistics["explained"] == pytest.approx(explained, rel=1e-9)
+
+
+def test_a_fit_that_is_stopped_keeps_what_its_earlier_searches_found() -> None:
+    X, y = separable(80, 15)
+    records: list[Any] = []
+    SparseClassifier(n_features=4, callback=lambda record: records.append(record) or False).fit(X, y)
+    found = 0
+    for stop in range(1, len(records) + 1):
+        left = iter(range(1, stop + 1))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it is cut short
+            model = SparseClassifier(n_features=4, callback=lambda _, left=left, stop=stop: next(left) >= stop).fit(
+                X, y
+            )
+        assert model.selected_features_.size >= min(found, 2)  # a later search begins with what an earlier one found
+        found = max(found, model.selected_features_.size)
+    assert found >= 2

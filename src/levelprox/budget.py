@@ -175,6 +175,7 @@ def guided_subset(
     examine: bool = True,
     leave: Leave | None = None,
     thorough: bool = False,
+    known: Features | None = None,
     **asked: Any,
 ) -> Subset:
     """Return what `best_subset` does, for callers that know more.
@@ -186,10 +187,10 @@ def guided_subset(
     examine : bool
         False returns a set that promising exchanges do not improve, and shows nothing of it, as for fits of the folds
         of a cross-validation. The search is shorter than that of `best_subset`, and its loss may be higher.
-    leave, thorough
-        As in `Search`. Data that are elsewhere do not ask `leave`.
+    leave, thorough, known
+        As in `Search`. Data that are elsewhere do not ask for them.
     """
-    return _found(objective, k, examine=examine, leave=leave, thorough=thorough, **asked)
+    return _found(objective, k, examine=examine, leave=leave, thorough=thorough, known=known, **asked)
 
 
 def _found(
@@ -210,6 +211,7 @@ def _found(
     budget: float | None = None,
     leave: Leave | None = None,
     thorough: bool = False,
+    known: Features | None = None,
 ) -> Subset:
     if not isinstance(objective, Model | Asked):
         raise InvalidInputError(
@@ -261,7 +263,7 @@ def _found(
             data = None if standardised is None else cast(LinearModel | ByClass, objective)
             problem = problem if standardised is None else replace(problem, objective=standardised)
             smooth: Any = CostSearch if more else Search
-            more |= {"leave": leave, "thorough": thorough}
+            more |= {"leave": leave, "thorough": thorough, "known": known}
             found = smooth(problem, *arguments, data=data, examine=examine, **more)()
         else:
             found = kind(problem, *arguments, **more)()

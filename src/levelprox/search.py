@@ -100,6 +100,8 @@ class Search:
         anything is shown.
     thorough : bool
         Whether to look further than exchanges where features are given to begin with, too.
+    known : ndarray of int, optional
+        At most k features whose fit is returned where the search is cut short before it finds a better one.
     """
 
     problem: Problem
@@ -115,6 +117,7 @@ class Search:
     examine: bool = True
     leave: Callable[[Features, Vector, bool], bool] | None = None
     thorough: bool = False
+    known: Features | None = None
     _ended: bool = field(default=False, init=False)
 
     def __call__(self) -> Subset:
@@ -129,8 +132,12 @@ class Search:
         try:
             try:
                 self._fit_exempt()
+                if self.known is not None:
+                    known = self._with_exempt(self.known)
+                    self.swaps.remember(self.pieces.once(lambda: self.swaps.roughly(known, self.swaps.best)))
             finally:
-                self.watch.improved(self.swaps.best.psi, 0)
+                if self.swaps.best_so_far() is self.swaps.best:
+                    self.watch.improved(self.swaps.best.psi, 0)
             for _ in self.sets():
                 if self._leaves(self.swaps.best):
                     break

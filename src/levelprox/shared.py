@@ -74,6 +74,11 @@ class _Kept(list[Shared]):
         return _Kept, ()
 
 
+def forget(objective: object) -> None:
+    """Drop what searches of an objective share: it holds the design, which is else kept until garbage is collected."""
+    getattr(getattr(objective, "design", None), "__dict__", {}).pop(_NAME, None)
+
+
 def shared(problem: Problem) -> Shared:
     """Return what searches of a problem share; ψ is a loss of linear predictions."""
     objective = cast(LinearModel, problem.objective)

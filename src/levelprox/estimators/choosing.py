@@ -132,7 +132,9 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         self._edge = ""
         name, value = next(iter(self.best_params_.items()))
         tried = self.cv_results_[name]
-        if np.min(tried) == np.max(tried) or value < np.max(tried) or (name == "n_features" and value >= d):
+        weight = self._feature_weight(Budget(features=d), d)
+        counted = d if weight is None else int(np.count_nonzero(weight))
+        if np.min(tried) == np.max(tried) or value < np.max(tried) or (name == "n_features" and value >= counted):
             return
         if name == "budget" and math.fsum(self._costs(d, self._feature_weight(Budget(features=d), d))) <= value:
             return  # it pays for all features

@@ -21,6 +21,7 @@ from levelprox.estimators.watching import quiet
 from levelprox.limits import limited
 from levelprox.problem import Problem
 from levelprox.result import Status
+from levelprox.shared import forget
 
 #: The score in place of the held-out loss where fits of classes diverge: labels do not depend on where a fit stops.
 LABELS = "accuracy"
@@ -264,6 +265,8 @@ def fitted_under(
                 kept.made = model, task
         with quiet():
             solutions = task.each(budgets)
+        if kept is None:
+            forget(task.objective)
     each = (time.monotonic() - began) / len(budgets)
     for budget, solution in zip(budgets, solutions, strict=True):
         yield _with(model, task, budget, solution), each, diverges(task, budget, solution)

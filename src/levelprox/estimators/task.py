@@ -270,7 +270,7 @@ class Task:
         if solution.status in CUT_SHORT or not (ended or self.needs_ridge(budget, solution)):
             return solution
         first = ended[0] if ended else self.features(self._inside(solution))
-        ridge, start, known = MIDDLE * self.automatic_ridge, None, dict[bytes, float]()
+        ridge, start, found, known = MIDDLE * self.automatic_ridge, None, first, dict[bytes, float]()
 
         def choose(features: Features) -> float:
             key = features.tobytes()
@@ -281,14 +281,14 @@ class Task:
             choice = _Choice(choose, ridge, early=place == 0)
             ask = choice if place < _SEARCHES - 1 else None
             task = self._with_ridge(ridge, f"search {place}")
-            solution = task._fitted(budget, previous, ask, start)
+            solution = task._fitted(budget, previous, ask, start, found)
             if solution.status in CUT_SHORT:
                 return self._told(task._penalised(solution), _FOUND, "")
             if ask is not None and choice.features is None:  # data that are elsewhere
                 choice(self.features(self._inside(solution)), np.empty(0), True)
             if choice.ridge == ridge:
                 break
-            ridge = choice.ridge
+            ridge, found = choice.ridge, found if choice.features is None else choice.features
             start = choice.features if place or isinstance(self.objective, Asked) else None
         x = self._inside(solution)
         whose = _CHOSEN
@@ -353,11 +353,16 @@ class Task:
         return self.border.inside(solution.coef.astype(np.float64), solution.intercept.astype(np.float64))
 
     def _fitted(
-        self, budget: Budget, previous: Vector | None, leave: Leave | None = None, start: Features | None = None
+        self,
+        budget: Budget,
+        previous: Vector | None,
+        leave: Leave | None = None,
+        start: Features | None = None,
+        known: Features | None = None,
     ) -> Solution:
-        """The fit; with at most k features, what `leave` and features to begin with are there for."""
+        """The fit; with at most k features, what `leave`, features to begin with and known ones are there for."""
         if budget.features is not None:
-            return self._at_most(budget.features, budget.cost, previous, leave, start)
+            return self._at_most(budget.features, budget.cost, previous, leave, start, known)
         return self._within(float(budget.value), previous)
 
     def _penalised(self, solution: Solution) -> Solution:
@@ -488,7 +493,13 @@ class Task:
         return None if self.feature_weight is None else np.flatnonzero(self.feature_weight == 0)
 
     def _at_most(
-        self, k: int, cost: float | None, previous: Vector | None, leave: Leave | None, start: Features | None
+        self,
+        k: int,
+        cost: float | None,
+        previous: Vector | None,
+        leave: Leave | None,
+        start: Features | None,
+        known: Features | None,
     ) -> Solution:
         observer = self.observer
         asked: dict[str, Any] = {
@@ -498,6 +509,7 @@ class Task:
             "max_iter": self.max_iter,
             "time_limit": self.time_limit,
             "leave": leave,
+            "known": known,
             "thorough": start is not None and previous is None,
             "start": start,
         }
