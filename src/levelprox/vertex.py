@@ -61,6 +61,7 @@ _GONE = 1e-13  # of the mean of |b| and |o|: no vertex has a ψ that is lower th
 _REPLACED = 1e-12  # the part of a column in another that depends on it
 _STEEP = 4.0  # times the steepest ψ can be in x_j: the slope where x_j < 0 must not be
 _MOVE = 1e-9  # of the mean residual: by how much kinks are moved
+_LEAST_MOVE = 2.0**-44  # of the largest kink
 _SMALLER_MOVE = 1e-3  # times that: where it was too far
 _REPETITIONS = 3
 _GOLDEN = 0.6180339887498949
@@ -272,7 +273,9 @@ class _Refit:
         if not self.dimension:
             return self._vertex(np.empty(0, np.intp), np.where(self.kinks < 0, self.high, self.low))
         w = self._coordinates(near)
-        move = _MOVE * self._size(self._moved(w) - self.kinks)
+        # Moves below the last digits of the kinks move none, as where only samples with little weight have residuals.
+        least = _LEAST_MOVE * float(np.max(np.abs(self.kinks), initial=0.0))
+        move = max(_MOVE * self._size(self._moved(w) - self.kinks), least)
         basis, u = self._descended(self._basis_near(w), move)
         best = self._vertex(basis, u)
         for _ in range(_REPETITIONS):
