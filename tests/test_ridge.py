@@ -471,9 +471,9 @@ def test_features_that_need_no_ridge_with_one_have_none(monkeypatch: pytest.Monk
     pure = SparseClassifier(n_features=3, ridge=0).fit(X, y)
     plain, calls = Task.is_undetermined, []
 
-    def at_first(self: Task, x: Any) -> bool:
+    def at_first(self: Task, x: Any, refit: bool = False) -> bool:
         calls.append(x)
-        return len(calls) == 1 or plain(self, x)
+        return len(calls) == 1 or plain(self, x, refit)
 
     monkeypatch.setattr(Task, "is_undetermined", at_first)
     monkeypatch.setattr(Task, "features", lambda self, x: np.flatnonzero(x[:6]) if len(calls) > 1 else np.arange(1))

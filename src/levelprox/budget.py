@@ -188,7 +188,7 @@ def guided_subset(
         False returns a set that promising exchanges do not improve, and shows nothing of it, as for fits of the folds
         of a cross-validation. The search is shorter than that of `best_subset`, and its loss may be higher.
     leave, thorough, known
-        As in `Search`. Data that are elsewhere do not ask for them.
+        As in `Search`. They are ignored for data on Dask, in files or on a device.
     """
     return _found(objective, k, examine=examine, leave=leave, thorough=thorough, known=known, **asked)
 

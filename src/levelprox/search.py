@@ -521,7 +521,7 @@ class Search:
         summary = f"{used}, loss = {psi:.6g}; {exchanges}{unknown}"
         if ended is Status.SOLVED and not self._is_known_to_be_optimal(fit):
             summary += "; these coefficients are not proved to be the best of these features"
-        if self._ended:  # nobody reads what is said of a set that another search goes on from
+        if self._ended:  # another search goes on from this set: there is nothing to conclude
             status, message = ended, summary
         else:
             status, message = self.watch.conclude(ended, summary, objective, x, stationarity, self.tol)

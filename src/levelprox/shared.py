@@ -1,4 +1,4 @@
-"""What searches of the same data for different k share: nothing of it depends on which k are asked for.
+"""What searches of the same data for different k share: nothing of it depends on which k are fitted.
 
 It is kept with the design, and goes with it.
 """

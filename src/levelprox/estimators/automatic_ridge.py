@@ -151,8 +151,8 @@ def _minimised(objective: Curved, x: Vector, bend: Vector) -> tuple[Vector, Matr
     value, gradient, hessian = _evaluated(objective, x, bend)
     for _ in range(_STEPS):
         step = -_inverse(hessian) @ gradient
-        foretold = -float(gradient @ step)
-        if not foretold > _ENOUGH * abs(value):
+        predicted = -float(gradient @ step)
+        if not predicted > _ENOUGH * abs(value):
             break
         for halving in range(_HALVINGS):
             new = x + 0.5**halving * step
@@ -168,7 +168,7 @@ def _minimised(objective: Curved, x: Vector, bend: Vector) -> tuple[Vector, Matr
 def _evaluated(objective: Curved, x: Vector, bend: Vector) -> tuple[float, Vector, Matrix]:
     """Return ψ with a penalty, its gradient and its Hessian; of a softmax model curved along shifts of all classes."""
     z = objective.margins(x)
-    hessian = objective.hessian_of(z, True) + np.diag(bend)  # first: where data are elsewhere it is one round for all
+    hessian = objective.hessian_of(z, True) + np.diag(bend)  # first: on a cluster one round answers all three
     if objective.only_contrasts:
         size = np.maximum(np.diagonal(hessian)[:: objective.width], np.finfo(np.float64).tiny)
         hessian = hessian + np.kron(np.diag(size), np.full((objective.width,) * 2, 1 / objective.width))

@@ -284,7 +284,7 @@ class Task:
             solution = task._fitted(budget, previous, ask, start, found)
             if solution.status in CUT_SHORT:
                 return self._told(task._penalised(solution), _FOUND, "")
-            if ask is not None and choice.features is None:  # data that are elsewhere
+            if ask is not None and choice.features is None:  # of data on Dask, in files or on a device
                 choice(self.features(self._inside(solution)), np.empty(0), True)
             if choice.ridge == ridge:
                 break
@@ -292,7 +292,7 @@ class Task:
             start = choice.features if place or isinstance(self.objective, Asked) else None
         x = self._inside(solution)
         whose = _CHOSEN
-        if not np.array_equal(self.features(x), first) and not self._is_undetermined_without_ridge(x):
+        if not np.array_equal(self.features(x), first) and not self.is_undetermined(x, refit=True):
             pure = self._without_ridge(budget, previous, None, "without a ridge after all")
             if pure.status not in CUT_SHORT and not self.needs_ridge(budget, pure):
                 return pure
@@ -405,26 +405,22 @@ class Task:
             return bool(np.any(x)) and objective.is_separated(x)
         return self.is_undetermined(x)
 
-    def is_undetermined(self, x: Vector) -> bool:
-        """Return whether the data do not determine the coefficients x of a fit without a ridge."""
-        objective = self.objective
-        assert isinstance(objective, Model | Asked)
-        if objective.is_separated(x):
-            return True
-        part, own, wanted = self._part(x)
-        return largest_standard_error(part, own, wanted, self.automatic_ridge) > LARGEST_STANDARD_ERROR
+    def is_undetermined(self, x: Vector, refit: bool = False) -> bool:
+        """Return whether the data do not determine the coefficients x of a fit without a ridge.
 
-    def _is_undetermined_without_ridge(self, x: Vector) -> bool:
-        """Return the same of the fit without a ridge over the features of another."""
+        With `refit`, x is of a fit with a ridge, and its features are fitted without one first.
+        """
         objective = self.objective
         assert isinstance(objective, Model | Asked)
         if objective.is_separated(x):
             return True
         part, own, wanted = self._part(x)
-        with one_blas_thread(isinstance(objective, Model)):
-            own = without_ridge(part, own)
-        error = largest_standard_error(part, own, wanted, self.automatic_ridge)
-        return error > LARGEST_STANDARD_ERROR or part.is_separated(own)
+        if refit:
+            with one_blas_thread(isinstance(objective, Model)):
+                own = without_ridge(part, own)
+            if part.is_separated(own):
+                return True
+        return largest_standard_error(part, own, wanted, self.automatic_ridge) > LARGEST_STANDARD_ERROR
 
     def _part(self, x: Vector) -> tuple[Model | Asked, Vector, Features]:
         """Return ψ over the features of x and the intercept, x there, and which of these may have a ridge."""
