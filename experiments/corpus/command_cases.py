@@ -1,0 +1,79 @@
+"""The command line: exit code, standard output and error of `python -m levelprox`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from experiments.corpus.case import Case, SkipCase, samples
+from experiments.corpus.describe import Told, file_hash
+
+#: Commands by name; "|" separates those that run one after another in the same folder. Only the last is recorded.
+_COMMANDS = {
+    "fit": "fit data.csv --target y --features 3 --out model.levelprox",
+    "fit json": "fit data.csv --target y --features 3 --json --quiet",
+    "fit level": "fit data.csv --target y --level 3.5 --constraint scad --json",
+    "fit cv": "fit data.csv --target y --features 1:3 --cv 3 --json",
+    "fit regression": "fit numbers.csv --target y --features 2 --loss huber --keep x0 --out model.levelprox",
+    "fit max_iter": "fit data.csv --target y --level 3.5 --start direct --subsolver spectral --max-iter 1",
+    "fit resume": (
+        "fit data.csv --target y --level 3.5 --max-iter 1 --checkpoint state -q"
+        " | fit data.csv --target y --level 3.5 --checkpoint state --resume --json"
+    ),
+    "fit without a file": "fit nothing.csv --features 3",
+    "fit with a wrong option": "fit data.csv --feature 3",
+    "fit without a target": "fit data.csv --target z --features 3",
+    "fit stream": "fit data.svm --stream 40 --features 2 --json",
+    "fit chunked": "fit data.svm --chunked --features 2 --json",
+    "path": "path data.csv --target y --features 0:3",
+    "path json": "path numbers.csv --target y --level 0.5,1.5 --json",
+    "predict": "fit data.csv --target y --features 3 --out model.levelprox -q | predict model.levelprox data.csv --proba",
+    "certify": "fit data.csv --target y --features 3 --out model.levelprox -q | certify model.levelprox data.csv --target y",
+    "certify other data": (
+        "fit data.csv --target y --features 3 --out model.levelprox -q | certify model.levelprox other.csv --target y"
+    ),
+    "info": "fit data.csv --target y --features 3 --out model.levelprox -q | info model.levelprox",
+}
+
+
+def cases() -> Iterator[Case]:
+    """Return the cases of this area."""
+    for name, commands in _COMMANDS.items():
+        yield Case(f"command/{name}", partial(_run, commands))
+
+
+def _run(commands: str, folder: Path) -> Told:
+    for extra in ("typer", "rich", "polars"):
+        try:
+            __import__(extra)
+        except ImportError:
+            raise SkipCase(f"{extra} is not installed") from None
+    _write_data(folder)
+    plain = {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", "PYTHONWARNINGS": "ignore"}
+    for command in commands.split(" | "):
+        words = [sys.executable, "-m", "levelprox", *command.split()]
+        ended = subprocess.run(words, cwd=folder, env={**os.environ, **plain}, capture_output=True, text=True, check=False)
+    model = folder / "model.levelprox"
+    return Told(
+        words={"output": ended.stdout, "errors": ended.stderr},
+        counts={"exit code": ended.returncode},
+        hashes={"model": file_hash(model)} if model.exists() else {},
+    )
+
+
+def _write_data(folder: Path) -> None:
+    """Write data.csv (two classes), other.csv, numbers.csv (a regression) and data.svm."""
+    for name, seed in (("data", 10), ("other", 11), ("numbers", 12)):
+        data = samples(60, 12, seed=seed)
+        y = data.z if name == "numbers" else data.two
+        header = ",".join([*(f"x{j}" for j in range(data.X.shape[1])), "y"])
+        lines = [",".join([*map(repr, row), repr(target)]) for row, target in zip(data.X.tolist(), y.tolist(), strict=True)]
+        (folder / f"{name}.csv").write_text("\n".join([header, *lines]) + "\n")
+        if name == "data":
+            pairs = [" ".join(f"{j + 1}:{v!r}" for j, v in enumerate(row)) for row in data.X.tolist()]
+            rows = [f"{int(2 * label - 1)} {row}" for label, row in zip(y, pairs, strict=True)]
+            (folder / "data.svm").write_text("\n".join(rows) + "\n")
