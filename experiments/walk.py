@@ -14,6 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -111,18 +112,16 @@ def fits() -> dict[str, Fit | str]:
     def level() -> object:
         return solve(Problem(LinearModel(X, z), constraints.MCP.from_threshold(0.5), 2.5))
 
-    found: dict[str, Fit | str] = {
+    def dask() -> object:
+        import dask.array as da
+
+        return classifier(da.from_array(X, chunks=(N_SAMPLES // 3, -1)))
+
+    return {
         "SparseClassifier(n_features=8).fit": lambda: classifier(X),
         "solve(Problem(LinearModel, MCP, 2.5))": level,
+        "SparseClassifier(n_features=8).fit, Dask": dask if find_spec("dask") else "dask is not installed",
     }
-    try:
-        import dask.array as da
-    except ImportError:
-        dask: Fit | str = "dask is not installed"
-    else:
-        chunks = da.from_array(X, chunks=(N_SAMPLES // 3, -1))
-        dask = lambda: classifier(chunks)  # noqa: E731
-    return {**found, "SparseClassifier(n_features=8).fit, Dask": dask}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

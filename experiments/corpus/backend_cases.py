@@ -1,4 +1,4 @@
-"""Data outside of this process's memory: Dask arrays (by threads of this process), files in chunks, tensors of torch."""
+"""Data outside of this process's memory: Dask arrays (by threads of the process), files in chunks, tensors of torch."""
 
 from __future__ import annotations
 
@@ -140,7 +140,5 @@ _MORE_FITS: dict[str, Callable[[Any, Samples], Any]] = {
     "class weights": partial(_classifier, level=2.5, class_weight="balanced"),
     "not standardised": partial(_classifier, n_features=3, standardize=False, fit_intercept=False),
     "classifier-cv": partial(_classifier, kind=SparseClassifierCV, level=[1.5, 2.5], cv=2, random_state=0),
-    "regressor-cv bic": partial(
-        _classifier, target="z", kind=SparseRegressorCV, n_features=[1, 2, 3], criterion="bic"
-    ),
+    "regressor-cv bic": partial(_classifier, target="z", kind=SparseRegressorCV, n_features=[1, 2, 3], criterion="bic"),
 }

@@ -35,13 +35,14 @@ from levelprox import (
 Run = Callable[..., Any]
 
 
-def _model(loss: str) -> Any:
+def _model(loss: str, fit_intercept: bool = True) -> Any:
     data = samples(seed=13)
-    return LinearModel(data.X, getattr(data, LOSSES[loss]), loss, fit_intercept=True)
+    return LinearModel(data.X, getattr(data, LOSSES[loss]), loss, fit_intercept=fit_intercept)
 
 
 def _solve(loss: str, **options: Any) -> Any:
-    return solve(Problem(_model(loss), *CONSTRAINTS["mcp"]), **{"random_state": 0, **options})
+    model = _model(loss, fit_intercept=options.get("subsolver") != "svrg")  # svrg samples rows of X itself
+    return solve(Problem(model, *CONSTRAINTS["mcp"]), random_state=0, **options)
 
 
 def _solve_classes(**options: Any) -> Any:
@@ -72,6 +73,10 @@ def _regressor(**options: Any) -> Any:
     return SparseRegressor(level=3.5, random_state=0, **options).fit(data.X, data.z)
 
 
+def _when_swapping(record: Any) -> bool:
+    return bool(record.phase == "exchanges")
+
+
 #: Runs by name, with the limits that cut them short.
 RUNS: dict[str, tuple[Run, dict[str, Any]]] = {
     "solve squared": (partial(_solve, "squared"), {"max_iter": 1}),
@@ -79,7 +84,7 @@ RUNS: dict[str, tuple[Run, dict[str, Any]]] = {
     "solve hinge": (partial(_solve, "hinge"), {"max_iter": 2}),
     "solve cauchy": (partial(_solve, "cauchy"), {"max_iter": 1}),
     "solve svrg": (partial(_solve, "logistic", subsolver="svrg", tol=1e-3), {"max_iter": 2}),
-    "solve harmonic": (partial(_solve, "logistic", levels="harmonic"), {"max_iter": 3}),
+    "solve harmonic": (partial(_solve, "logistic", levels="harmonic", tol=1e-3), {"max_iter": 3}),
     "solve classes": (_solve_classes, {"max_iter": 1}),
     "subset squared": (partial(_subset, "squared"), {"max_iter": 0}),
     "subset logistic": (partial(_subset, "logistic"), {"max_iter": 0}),
@@ -89,7 +94,7 @@ RUNS: dict[str, tuple[Run, dict[str, Any]]] = {
     "path logistic": (_path, {}),
     "classifier k": (partial(_classifier, n_features=4), {"max_iter": 1}),
     "classifier level": (partial(_classifier, level=3.5), {"max_iter": 1}),
-    "classifier-cv": (partial(_classifier, n_features=[2, 4], cv=2), {"max_iter": 1}),
+    "classifier-cv": (partial(_classifier, n_features=[2, 4], cv=2), {"callback": _when_swapping}),
     "regressor level": (_regressor, {"max_iter": 1}),
 }
 

@@ -1,4 +1,4 @@
-"""What a case returned, as an entry of the recording: numbers as hexadecimal floats, arrays with a hash of their bytes."""
+"""What a case returned, as an entry of the recording: hexadecimal floats, and arrays with a hash of their bytes."""
 
 from __future__ import annotations
 

@@ -106,7 +106,9 @@ def _weighted() -> Iterator[Case]:
         yield case(f"classifier-weights/balanced {budget}", _fit, SparseClassifier, "three", **balanced)
         yield case(f"regressor-weights/{budget}", _fit, SparseRegressor, "z", fit=offsets, **options)
         exposed = {**options, "loss": "poisson"}
-        yield case(f"regressor-weights/exposure {budget}", _fit, SparseRegressor, "counts", fit=("exposure",), **exposed)
+        yield case(
+            f"regressor-weights/exposure {budget}", _fit, SparseRegressor, "counts", fit=("exposure",), **exposed
+        )
     weights_of_classes = {"n_features": 2, "class_weight": {0: 1.0, 1: 3.0}}
     yield case("classifier-weights/dict", _fit, SparseClassifier, "two", **weights_of_classes)
 
@@ -117,7 +119,9 @@ def _choices() -> Iterator[Case]:
         yield case(f"regressor-cv/{name}", _fit, SparseRegressorCV, "z", cv=3, **grid)
         yield case(f"classifier-cv/softmax {name}", _fit, SparseClassifierCV, "three", cv=2, **grid)
         for criterion in ("aic", "bic", "ebic"):
-            yield case(f"classifier-cv/{criterion} {name}", _fit, SparseClassifierCV, "two", criterion=criterion, **grid)
+            yield case(
+                f"classifier-cv/{criterion} {name}", _fit, SparseClassifierCV, "two", criterion=criterion, **grid
+            )
             yield case(f"regressor-cv/{criterion} {name}", _fit, SparseRegressorCV, "z", criterion=criterion, **grid)
         rule = {**grid, "cv": 3, "one_standard_error": True}
         yield case(f"classifier-cv/one standard error {name}", _fit, SparseClassifierCV, "two", **rule)

@@ -52,7 +52,9 @@ def _saved(settings: tuple[Any, dict[str, Any], str, tuple[str, ...]], folder: P
     """Fit, save, load and certify."""
     kind, options, target, names = settings
     data = samples(80, 20, seed=8)
-    given = {name: values for name, values in {"sample_weight": data.weight, "offset": data.offset}.items() if name in names}
+    given = {
+        name: values for name, values in {"sample_weight": data.weight, "offset": data.offset}.items() if name in names
+    }
     y = getattr(data, target)
     model = kind(**options).fit(data.X, y, **given)
     model.save(folder / "model.levelprox")

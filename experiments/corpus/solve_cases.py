@@ -135,7 +135,7 @@ _MISTAKES: dict[str, dict[str, Any]] = {
     "gamma": {"gamma": -1.0},
     "x0": {"x0": np.full(20, 9.0)},
     "callback": {"callback": 3},
-    "stochastic without its options": {"preset": "papers"},
+    "unknown preset": {"preset": "papers"},
 }
 
 
