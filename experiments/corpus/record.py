@@ -102,7 +102,7 @@ def recording(pattern: str = "", jobs: int = 1, progress: bool = False) -> dict[
     jobs : int, default=1
         Processes.
     progress : bool, default=False
-        Whether to print the name of each area as it begins.
+        Whether to print how many cases are done, after every 50.
 
     Returns
     -------
@@ -129,11 +129,10 @@ def _entries(names: Sequence[str], jobs: int, progress: bool) -> list[Entry]:
     if jobs > 1:
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
             return list(pool.map(_recorded_by_name, names, chunksize=4))
-    found, cases, area = [], all_cases(), ""
-    for name in names:
-        if progress and name.split("/")[0] != area:
-            area = name.split("/")[0]
-            print(area, flush=True)
+    found, cases = [], all_cases()
+    for i, name in enumerate(names):
+        if progress and i % 50 == 0:
+            print(f"{i} of {len(names)}: {name}", flush=True)
         found.append(recorded(cases[name]))
     return found
 
