@@ -15,7 +15,7 @@ from experiments.corpus import compare, describe
 from experiments.corpus.__main__ import main
 from experiments.corpus.case import case
 from experiments.corpus.record import all_cases, recorded, recording
-from levelprox import LinearModel, Problem, constraints, solve
+from levelprox import LinearModel, Problem, SparseRegressorCV, constraints, solve
 from tests.fixtures.make import HERE
 
 # A case of every kind of value: a Result, a Subset, a Path, a model, an error, a warning, files and old files.
@@ -145,3 +145,14 @@ def test_the_walk_counts_files_functions_and_depth():
     assert len(found.files) < found.n_functions < sum(found.calls.values()) and 5 < found.depth < 60
     assert all(isinstance(code, CodeType) for code in found.calls)
     assert not walk.trace(lambda: sorted([2, 1])).files
+
+
+def test_the_hash_of_a_model_file_leaves_out_times_alone(tmp_path):
+    X = np.random.default_rng(0).standard_normal((30, 5))
+    hashes = []
+    for i, target in enumerate((X[:, 1], X[:, 1], X[:, 1] + 1e-9 * X[:, 2])):
+        model = SparseRegressorCV(n_features=[1, 2], cv=2).fit(X, target)
+        model.save(tmp_path / str(i))
+        hashes.append(describe.file_hash(tmp_path / str(i)))
+    assert hashes[0] == hashes[1] != hashes[2]
+    assert (tmp_path / "0").read_bytes() != (tmp_path / "1").read_bytes()
