@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-KERNEL_SOURCES := CMakeLists.txt $(wildcard src/levelprox/_kernels/*)
+KERNEL_SOURCES := CMakeLists.txt $(wildcard src/kernels/*/*)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Packages are not compiled to bytecode when they are installed, but when they are first imported, and then kept.

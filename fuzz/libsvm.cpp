@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "libsvm.hpp"
+#include "algorithms/libsvm.hpp"
 
 namespace {
 

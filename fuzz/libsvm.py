@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.libsvm_cases import PIECES, SEEDS, kernel, twin
 
 ROOT = Path(__file__).parent.parent
-KERNELS = ROOT / "src/levelprox/_kernels"
+KERNELS = ROOT / "src/kernels"
 FOLDER = ROOT / "build/fuzz/libsvm"
 MEASURED = ("libsvm.cpp", "libsvm.hpp", "decimal.hpp")
 _COMPILER = os.environ.get("CXX", "g++")
@@ -76,7 +76,7 @@ def _write(name: str, texts: list[bytes]) -> None:
 
 def _built(name: str, parser_flags: list[str], driver_flags: list[str]) -> Path:
     parser, program = FOLDER / f"{name}-parser.o", FOLDER / name
-    _run([_COMPILER, *parser_flags, "-c", KERNELS / "libsvm.cpp", "-o", parser])
+    _run([_COMPILER, *parser_flags, f"-I{KERNELS}", "-c", KERNELS / "algorithms/libsvm.cpp", "-o", parser])
     linked = ["--coverage"] if "--coverage" in parser_flags else []
     driver = FOLDER / f"{name}-driver.o"
     _run([_COMPILER, *driver_flags, f"-I{KERNELS}", "-c", ROOT / "fuzz/libsvm.cpp", "-o", driver])

@@ -1,4 +1,4 @@
-// What _kernels/threads.cpp promises, without Python: `test_pool.py` compiles and runs it. It prints each case that holds.
+// What kernels/algorithms/threads.cpp promises, without Python: `test_pool.py` compiles and runs it. It prints each case that holds.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "threads.hpp"
+#include "algorithms/threads.hpp"
 
 using levelprox::parallel_for;
 

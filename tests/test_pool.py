@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-KERNELS = HERE.parent / "src/levelprox/_kernels"
+KERNELS = HERE.parent / "src/kernels"
 COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 
 pytestmark = pytest.mark.skipif(not COMPILER or not hasattr(os, "fork"), reason="no compiler, or no fork")
@@ -19,7 +19,9 @@ pytestmark = pytest.mark.skipif(not COMPILER or not hasattr(os, "fork"), reason=
 def build(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [str(COMPILER), "-std=c++20", "-Wall", "-Wextra", "-pthread", *options, f"-I{KERNELS}"]
     return subprocess.run(
-        [*command, HERE / "pool.cpp", KERNELS / "threads.cpp", "-o", folder / "pool"], capture_output=True, text=True
+        [*command, HERE / "pool.cpp", KERNELS / "algorithms/threads.cpp", "-o", folder / "pool"],
+        capture_output=True,
+        text=True,
     )
 
 

@@ -1,6 +1,6 @@
 """By what data are known again: their shape and a few numbers, the same for the same data however these are stored.
 
-    X                     Σ mix(i, j, X_ij) mod 2^64 over the entries that are not zero (`_kernels/fingerprint.hpp`)
+    X                     Σ mix(i, j, X_ij) mod 2^64 over the entries that are not zero (`fingerprint.hpp`)
     y and other columns   BLAKE2b of their numbers as float64, or of their words as UTF-8, in the order of the samples
 
 They tell data apart that differ by accident or by care, not data that somebody made to look alike.

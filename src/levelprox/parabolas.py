@@ -1,7 +1,7 @@
 """Sets of k features from second-order models of ψ over all features.
 
 Where there are more samples than features, ψ near a fit of all features is close to its parabola there, and the best k
-features of a parabola are found by its matrix alone (`_kernels/gram_search.hpp`). The models are those
+features of a parabola are found by its matrix alone (`kernels/algorithms/gram_search.hpp`). The models are those
 
 - at the null fit and at fits of all features with some ridge, which exist whatever the data; they do not depend on k
   and are kept with the data;

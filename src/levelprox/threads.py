@@ -2,7 +2,7 @@
 
 In this order: the limit of threadpoolctl, which holds for the thread that sets it as OpenMP's does; OMP_NUM_THREADS;
 the processors that the calling thread may run on, at most as many as the quota of the container pays for. The kernels
-have a pool of their own (`_kernels/threads.cpp`); OpenMP is not used.
+have a pool of their own (`kernels/algorithms/threads.cpp`); OpenMP is not used.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 Products are those of X and O(n + d) besides; they round as sums of X_ij/s_j do, so that a mean of 1e6 standard
 deviations costs 6 of 16 digits. A single column, Ae_j with |c_j| > 100 s_j, comes from centred entries and has all
 digits. Sums of squares, where it would cost 12, centre each entry before it is squared
-(`_kernels/affine.hpp`); A'DA does so for dense data, block by block, and for sparse data is
+(`kernels/algorithms/affine.hpp`); A'DA does so for dense data, block by block, and for sparse data is
 
     A'DA = S⁻¹ (X'DX − (X'D1)c' − c(X'D1 − c ΣD)') S⁻¹.
 

@@ -1,0 +1,61 @@
+// The second-order model of psi over the set of a subproblem:
+//
+//     min  <g, x - c> + 1/2 (x - c)'Q(x - c)   s.t.   sum omega_i (|x_i| + u_i x_i) <= tau,  signs as asked,
+//
+// Q symmetric and positive definite, with a diagonal that is known. Spectral projected gradient steps with the exact
+// step length find the face of the solution (which coordinates are zero, whether the level binds); on that face the
+// problem is linear algebra, done by a Cholesky factor where coordinates are few and by conjugate gradients where many, and
+// the projection of what they find is the next point.
+//
+// All of it in coordinates in which Q has a unit diagonal: there the set is of the same kind, with other prices, and
+// the units of the columns of X no longer matter. Where Q bends so little that such a unit is far out of the set, the set
+// gives the unit.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "algorithms/ball.hpp"
+#include "algorithms/interrupt.hpp"
+
+namespace levelprox {
+
+class Quadratic {
+public:
+    virtual ~Quadratic() = default;
+    // out = Qv
+    virtual void apply(const double *v, double *out, Poll &poll) const = 0;
+    // The rows and columns of Q in `chosen`, in out, row after row; false where Q is not at hand as a matrix.
+    virtual bool block(const std::vector<std::int64_t> &chosen, double *out) const = 0;
+};
+
+// Q = H + diag(ridge) with H in memory.
+class DenseQuadratic final : public Quadratic {
+public:
+    DenseQuadratic(std::int64_t d, const double *hessian, const double *ridge) : d_(d), hessian_(hessian), ridge_(ridge) {}
+    void apply(const double *v, double *out, Poll &poll) const override;
+    bool block(const std::vector<std::int64_t> &chosen, double *out) const override;
+
+private:
+    std::int64_t d_;
+    const double *hessian_, *ridge_;
+};
+
+struct QuadraticSettings {
+    double relative = 0.1;       // stop once the residual has fallen by this factor,
+    int max_products = 1000;     // or after this many products with Q
+};
+
+struct QuadraticState {
+    std::vector<double> x;       // in: a point of the set; out: the answer, in the set
+    double multiplier = 0;       // of the level
+    double residual = 0;         // |Q^-1/2-scaled projected gradient|, relative to the first
+    double decrease = 0;         // of the model, from c to x
+    int products = 0, projections = 0;
+    bool accurate = false;
+};
+
+// `gradient` is g, at c = state.x; `diagonal` that of Q.
+void minimise_quadratic(const Quadratic &Q, const double *gradient, const double *diagonal, const Ball<double> &set,
+                        const QuadraticSettings &settings, QuadraticState &state, Poll &poll);
+
+}  // namespace levelprox

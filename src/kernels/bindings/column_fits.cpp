@@ -1,0 +1,166 @@
+// Fits over a few columns for Python. Arguments were checked by levelprox.objectives; here only what keeps reads inside
+// arrays.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <limits>
+
+#include "algorithms/class_fits.hpp"
+#include "algorithms/column_fits.hpp"
+#include "bindings/module.hpp"
+#include "bindings/subproblem.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace levelprox;
+
+namespace {
+
+using Rows = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+using Margins = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+constexpr const char *names[] = {"fitted", "not below", "failed"};  // of FitEnd
+
+nb::object as_array(std::vector<double> values, std::vector<std::size_t> shape) {
+    auto *owned = new std::vector<double>(std::move(values));
+    nb::capsule owner(owned, [](void *p) noexcept { delete static_cast<std::vector<double> *>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, double>(owned->data(), shape.size(), shape.data(), owner));
+}
+
+Columns checked(const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, std::int64_t n) {
+    require(rows.size() == values.size(), "there must be rows, or none, for each column");
+    Columns columns;
+    for (std::size_t j = 0; j < values.size(); ++j) {
+        const auto stored = std::int64_t(values[j].shape(0));
+        require(rows[j] ? rows[j]->shape(0) == values[j].shape(0) : stored == n, "a column does not fit the samples");
+        for (std::int64_t p = 0; rows[j] && p < stored; ++p)
+            require(rows[j]->data()[p] >= 0 && rows[j]->data()[p] < n, "a column does not fit the samples");
+        columns.push_back({values[j].data(), rows[j] ? rows[j]->data() : nullptr, stored});
+    }
+    return columns;
+}
+
+}  // namespace
+
+void bind_column_fits(nb::module_ &m) {
+    nb::class_<ColumnFits>(m, "ColumnFits")
+        .def(
+            "__init__",
+            [](ColumnFits *self, const std::string &loss, double parameter, double width, double concordance, In target, std::optional<In> weight,
+               std::optional<In> offset, bool convex, bool attained, double curvature_bound) {
+                const std::size_t n = target.shape(0);
+                require(!weight || weight->shape(0) == n, "the weights do not fit the samples");
+                require(!offset || offset->shape(0) == n, "the offsets do not fit the samples");
+                new (self) ColumnFits(std::int64_t(n), loss, parameter, width, concordance, curvature_bound, target.data(),
+                                      weight ? weight->data() : nullptr, offset ? offset->data() : nullptr, convex, attained);
+            },
+            "loss"_a, "parameter"_a, "width"_a, "concordance"_a, "target"_a.noconvert(), "weight"_a.noconvert().none(),
+            "offset"_a.noconvert().none(), "convex"_a = true, "attained"_a = true,
+            "curvature_bound"_a = std::numeric_limits<double>::infinity(), nb::keep_alive<1, 6>(), nb::keep_alive<1, 7>(), nb::keep_alive<1, 8>())
+        .def(
+            "fit",
+            [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, std::vector<double> x,
+               double tolerance, double below, double accuracy, const std::vector<double> &noise, const std::vector<double> &ridge) -> nb::object {
+                const std::size_t count = values.size();
+                require(x.size() == count, "there must be a coefficient for each column");
+                require(noise.empty() || noise.size() == count, "there must be a number for each column, or none");
+                require(ridge.empty() || ridge.size() == count, "there must be a ridge for each column, or none");
+                const Columns columns = checked(values, rows, self.rows());
+                ColumnFit found;
+                {
+                    Poll poll;
+                    nb::gil_scoped_release release;
+                    found = self.fit(columns, std::move(x), tolerance, accuracy, below, noise, ridge, poll);
+                }
+                const std::size_t margins = found.margins.size();
+                return nb::make_tuple(names[int(found.end)], as_array(std::move(found.x), {count}), found.psi,
+                                      as_array(std::move(found.margins), {margins}), as_array(std::move(found.hessian), {count, count}),
+                                      found.gap, found.resolution);
+            },
+            "values"_a, "rows"_a, "x"_a, "tolerance"_a, "below"_a, "accuracy"_a = 1e-13, "noise"_a = std::vector<double>(),
+            "ridge"_a = std::vector<double>())
+        .def(
+            "least_along",
+            [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, In margins,
+               const std::vector<double> &ridge) -> nb::object {
+                require(std::int64_t(margins.shape(0)) == self.rows(), "the margins do not fit the samples");
+                require(ridge.empty() || ridge.size() == values.size(), "there must be a ridge for each column, or none");
+                const Columns columns = checked(values, rows, self.rows());
+                std::vector<double> found;
+                {
+                    Poll poll;
+                    nb::gil_scoped_release release;
+                    found = self.least_along(columns, margins.data(), ridge, poll);
+                }
+                return as_array(std::move(found), {values.size()});
+            },
+            "values"_a, "rows"_a, "margins"_a.noconvert(), "ridge"_a = std::vector<double>());
+    nb::class_<ClassFits>(m, "ClassFits")
+        .def(
+            "__init__",
+            [](ClassFits *self, std::int64_t classes, Rows label, std::optional<In> weight, std::optional<Margins> offset) {
+                const std::size_t n = label.shape(0);
+                require(classes >= 1, "there is at least one class");
+                for (std::size_t i = 0; i < n; ++i) require(label.data()[i] >= 0 && label.data()[i] < classes, "a label is not a class");
+                require(!weight || weight->shape(0) == n, "the weights do not fit the samples");
+                require(!offset || (offset->shape(0) == n && std::int64_t(offset->shape(1)) == classes), "the offsets do not fit the samples");
+                new (self) ClassFits(std::int64_t(n), classes, label.data(), weight ? weight->data() : nullptr, offset ? offset->data() : nullptr);
+            },
+            "classes"_a, "label"_a.noconvert(), "weight"_a.noconvert().none(), "offset"_a.noconvert().none(), nb::keep_alive<1, 3>(),
+            nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>())
+        .def(
+            "fit",
+            [](const ClassFits &self, const std::vector<In> &columns, std::vector<double> x, double tolerance, double below, double accuracy,
+               const std::vector<double> &noise, const std::vector<double> &ridge) -> nb::object {
+                const std::size_t count = columns.size(), size = x.size();
+                require(std::int64_t(size) == std::int64_t(count) * self.classes(), "there must be a coefficient for each column and class");
+                require(noise.size() == count, "there must be a number for each column");
+                require(ridge.empty() || ridge.size() == count, "there must be a ridge for each column, or none");
+                std::vector<const double *> places;
+                for (const In &column : columns) {
+                    require(std::int64_t(column.shape(0)) == self.rows(), "a column does not fit the samples");
+                    places.push_back(column.data());
+                }
+                ColumnFit found;
+                {
+                    Poll poll;
+                    nb::gil_scoped_release release;
+                    found = self.fit(places, std::move(x), tolerance, accuracy, below, noise, ridge, poll);
+                }
+                return nb::make_tuple(names[int(found.end)], as_array(std::move(found.x), {size}), found.psi,
+                                      as_array(std::move(found.margins), {std::size_t(self.rows()), std::size_t(self.classes())}),
+                                      as_array(std::move(found.hessian), {size, size}), found.gap, found.resolution);
+            },
+            "columns"_a, "x"_a, "tolerance"_a, "below"_a, "accuracy"_a, "noise"_a, "ridge"_a = std::vector<double>());
+    m.def(
+        "orthonormal_basis",
+        [](const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, In weight) -> nb::object {
+            const auto n = std::int64_t(weight.shape(0));
+            const Columns columns = checked(values, rows, n);
+            std::vector<double> vectors, coordinates;
+            std::size_t rank = 0;
+            {
+                Poll poll;
+                nb::gil_scoped_release release;
+                const OrthonormalBasis basis(n, columns, weight.data(), OrthonormalBasis::ROUNDING, poll);
+                rank = basis.rank();
+                for (std::size_t p = 0; p < rank; ++p) vectors.insert(vectors.end(), basis.vector(p), basis.vector(p) + n);
+                for (std::size_t j = 0; j < columns.size(); ++j) {
+                    const std::vector<double> own = basis.of_column(j);
+                    coordinates.insert(coordinates.end(), own.begin(), own.end());
+                }
+            }
+            return nb::make_tuple(as_array(std::move(vectors), {rank, std::size_t(n)}), as_array(std::move(coordinates), {columns.size(), rank}));
+        },
+        "values"_a, "rows"_a, "weight"_a.noconvert());
+    m.def(
+        "self_concordant_factor",
+        [](In rho) {
+            std::vector<double> factors(rho.shape(0));
+            for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = self_concordant_factor(rho.data()[i]);
+            return as_array(std::move(factors), {rho.shape(0)});
+        },
+        "rho"_a.noconvert());
+}

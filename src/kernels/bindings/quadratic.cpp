@@ -1,0 +1,71 @@
+// The second-order model over the set of a subproblem, its matrix in memory or given by products.
+#include "bindings/module.hpp"
+#include "algorithms/quadratic.hpp"
+#include "bindings/subproblem.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace levelprox;
+
+namespace {
+
+using Square = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// v -> Hv written in Python; Q = H + diag(ridge).
+class PythonQuadratic final : public Quadratic {
+public:
+    PythonQuadratic(nb::callable product, std::int64_t d, const double *ridge) : product_(std::move(product)), d_(d), ridge_(ridge) {}
+
+    void apply(const double *v, double *out, Poll &) const override {
+        nb::gil_scoped_acquire acquire;
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+        copy_gradient(product_(to_numpy(std::vector<double>(v, v + d_))), d_, out);
+        for (std::int64_t i = 0; i < d_; ++i) out[i] += ridge_[i] * v[i];
+    }
+
+    bool block(const std::vector<std::int64_t> &, double *) const override { return false; }
+
+private:
+    nb::callable product_;
+    std::int64_t d_;
+    const double *ridge_;
+};
+
+nb::dict run_quadratic(nb::object hessian, const Set &set, In x, In gradient, In diagonal, In ridge, double multiplier, double relative,
+                       int max_products) {
+    set.check(x), set.check(gradient), set.check(diagonal), set.check(ridge);
+    const auto d = std::int64_t(x.shape(0));
+    QuadraticState state;
+    state.x.assign(x.data(), x.data() + d);
+    state.multiplier = multiplier;
+    std::vector<double> bends(diagonal.data(), diagonal.data() + d);
+    for (std::int64_t i = 0; i < d; ++i) bends[i] += ridge.data()[i];
+    const auto run = [&](const Quadratic &Q) {
+        nb::gil_scoped_release release;
+        Poll poll;
+        minimise_quadratic(Q, gradient.data(), bends.data(), set.ball, {relative, max_products}, state, poll);
+    };
+    Square matrix;
+    if (nb::try_cast(hessian, matrix, false)) {
+        require(std::int64_t(matrix.shape(0)) == d && std::int64_t(matrix.shape(1)) == d, "the matrix does not have the dimension of x");
+        run(DenseQuadratic(d, matrix.data(), ridge.data()));
+    } else {
+        run(PythonQuadratic(nb::cast<nb::callable>(hessian), d, ridge.data()));
+    }
+    nb::dict outcome;
+    outcome["x"] = to_numpy(std::move(state.x));
+    outcome["multiplier"] = state.multiplier;
+    outcome["residual"] = state.residual;
+    outcome["decrease"] = state.decrease;
+    outcome["products"] = state.products;
+    outcome["projections"] = state.projections;
+    outcome["accurate"] = state.accurate;
+    return outcome;
+}
+
+}  // namespace
+
+void bind_quadratic(nb::module_ &m) {
+    m.def("quadratic", &run_quadratic, "hessian"_a, "set"_a, "x"_a.noconvert(), "gradient"_a.noconvert(), "diagonal"_a.noconvert(), "ridge"_a.noconvert(),
+          "multiplier"_a, "relative"_a, "max_products"_a);
+}

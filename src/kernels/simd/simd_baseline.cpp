@@ -1,0 +1,3 @@
+#define LEVELPROX_TABLE simd_baseline
+#define LEVELPROX_TABLE_NAME "baseline"
+#include "simd/simd.inl"

@@ -1,3 +1,0 @@
-#define LEVELPROX_TABLE simd_avx2
-#define LEVELPROX_TABLE_NAME "avx2"
-#include "simd.inl"

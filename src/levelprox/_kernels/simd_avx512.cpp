@@ -1,3 +1,0 @@
-#define LEVELPROX_TABLE simd_avx512
-#define LEVELPROX_TABLE_NAME "avx512"
-#include "simd.inl"

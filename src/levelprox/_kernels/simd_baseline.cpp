@@ -1,3 +1,0 @@
-#define LEVELPROX_TABLE simd_baseline
-#define LEVELPROX_TABLE_NAME "baseline"
-#include "simd.inl"
