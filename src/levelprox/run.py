@@ -259,7 +259,7 @@ class Run:
     def _from_convex(self, null: Iterate) -> Iterate:
         """The solution for the convex loss that ψ's own starts from, if that leads lower than the null fit."""
         with self._blaming_the_objective():
-            start = convex_start(self.problem, null, self._how(), self.tol)
+            start = convex_start(self.problem, null, self.how(), self.tol)
         return replace(self._count(start), n_grad=0)
 
     def _solved(self, start: Iterate) -> Status | None:
@@ -286,9 +286,10 @@ class Run:
     def _with_level(self, start: Iterate) -> Iterator[tuple[float, Iterate]]:
         """LCPP itself."""
         etas = islice(self.levels.sequence(self.problem.level, self.g_begin), self.done, None)
-        return steps(self.problem, start, etas, self.tol, self._how(), self.done)
+        return steps(self.problem, start, etas, self.tol, self.how(), self.done)
 
-    def _how(self) -> How:
+    def how(self) -> How:
+        """How problems are solved in this run."""
         assert self.gamma is not None
         return How(self.subsolver, self.gamma, self.surrogate, self.null, self.left, self.rng, self.working_set)
 
@@ -304,7 +305,7 @@ class Run:
     def _continue(self, start: Iterate, direct: Iterate) -> Status | None:
         """By way of wider problems from the null fit; what the direct start reached stays unless the end is lower."""
         with self._blaming_the_objective():
-            for stage, at in continued(self.problem, start, direct, self._how(), self.tol, after=self.after):
+            for stage, at in continued(self.problem, start, direct, self.how(), self.tol, after=self.after):
                 self._count(at)
                 self.stages.append(stage)
                 if at.stop == "interrupted":
