@@ -151,7 +151,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         """Which coefficients must not be negative: all, none, or those of a mask."""
         if isinstance(self.positive, bool | np.bool_):
             return bool(self.positive)
-        if self.positive is None or isinstance(self.positive, int | float | str | np.number):
+        if self.positive is None or isinstance(self.positive, int | float | np.number):
             raise InvalidInputError(f"positive must be True or False, or a list of features, got {self.positive!r}")
         return FeatureNames.of(self, d).mask("positive", self.positive)
 
@@ -202,11 +202,12 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         try:
             return as_design(data, getattr(self, "feature_names_in_", None))
         except InvalidInputError as error:
-            if "contains NaN" not in str(error):
+            if "X contains" not in str(error):
                 raise
-            raise InvalidInputError(
-                f"{error}. Fill in missing values, such as by sklearn.impute.SimpleImputer, or leave out their rows"
-            ) from None
+            remedy = "Replace infinite values, or leave out their rows"
+            if "contains NaN" in str(error):
+                remedy = "Fill in missing values, such as by sklearn.impute.SimpleImputer, or leave out their rows"
+            raise InvalidInputError(f"{error}. {remedy}") from None
 
     def _seen(self, X: object) -> Design:
         """X of the same features as those of the fit."""
@@ -283,9 +284,10 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     def _ridge(self) -> float | None:
         """λ ≥ 0; None for "auto"."""
         if isinstance(self.ridge, str):
-            if self.ridge == "auto":
+            if option(self.ridge) == "auto":
                 return None
             raise InvalidInputError(f"ridge must be a number or 'auto', got {self.ridge!r}")
+        self._check_one("ridge", self.ridge)
         ridge = at_least_zero("ridge", self.ridge)
         if math.isinf(ridge):
             raise InvalidInputError("ridge must be finite, got inf")
