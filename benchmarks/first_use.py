@@ -960,7 +960,13 @@ MORE = (
         words=("age", "weight"),
         needs=_PANDAS,
     ),
-    Case("positive of one name", lambda: fitted(n_features=2, positive="weight").coef_, needs=_PANDAS),
+    Case(
+        "positive of one name",
+        lambda: fitted(n_features=2, positive="weight"),
+        "raises",
+        ("positive", "list of features", "'weight'"),
+        needs=_PANDAS,
+    ),
     Case("ridge in capitals", lambda: SparseClassifier(n_features=1, ridge="AUTO").fit(samples(), labels()).ridge_),
     Case(
         "two columns of one name",

@@ -151,7 +151,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         """Which coefficients must not be negative: all, none, or those of a mask."""
         if isinstance(self.positive, bool | np.bool_):
             return bool(self.positive)
-        if self.positive is None or isinstance(self.positive, int | float | np.number):
+        if self.positive is None or isinstance(self.positive, int | float | str | np.number):
             raise InvalidInputError(f"positive must be True or False, or a list of features, got {self.positive!r}")
         return FeatureNames.of(self, d).mask("positive", self.positive)
 
