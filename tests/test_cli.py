@@ -321,6 +321,20 @@ def test_weights_and_columns_to_drop(files, run, tmp_path):
     assert json.loads(out)["features"][0]["coefficient"] == [pytest.approx(model.coef_[0], rel=1e-9)]
 
 
+@pytest.mark.parametrize("drop", ["--drop=name,a,b", "--drop=name,b,a"])
+def test_a_list_of_columns_to_drop(run, tmp_path, drop):
+    """Names with commas between them, as of --keep; a column whose own name has a comma is meant first."""
+    frame = pl.DataFrame(
+        {"name": ["n"] * 9, "a": range(9), "b": range(9), "a,b": range(9), "c": range(9), "y": range(9)}
+    )
+    frame.write_csv(tmp_path / "a.csv")
+    code, out, err = run("fit", tmp_path / "a.csv", drop, "--drop", "a,b", "--features", 2, "--json", "-q")
+    assert code == 0, err
+    assert [one["name"] for one in json.loads(out)["features"]] == ["c"]
+    code, _, err = run("fit", tmp_path / "a.csv", "--drop", "name,d", "--features", 2)
+    assert code == 65 and "no column 'd' for the columns to drop" in err
+
+
 USAGE = [
     (["fit"], "Missing argument 'DATA'"),
     (["fit", "cancer.csv", "--features", "3", "--level", "2"], "give --features or --level, not both"),

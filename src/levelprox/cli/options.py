@@ -277,7 +277,8 @@ Target = Annotated[
     ),
 ]
 Drop = Annotated[
-    list[str] | None, typer.Option(metavar="NAME", rich_help_panel=DATA, help="A column to leave out; may be repeated.")
+    list[str] | None,
+    typer.Option(metavar="NAMES", rich_help_panel=DATA, help="Columns to leave out: id,name; may be repeated."),
 ]
 Weight = Annotated[
     str | None, typer.Option(metavar="NAME", rich_help_panel=DATA, help="The column of weights of the rows.")
