@@ -76,6 +76,8 @@ def test_features_that_never_count_are_told_apart():
     weight[:2] = 0
     words = str(Words(certificate_html(SparseRegressor(n_features=1, feature_weight=weight).fit(X, y))))
     assert "1 of at most 1 feature, and 2 that do not count" in words
+    words = str(Words(certificate_html(SparseRegressor(n_features=1, keep=[0]).fit(X, y))))
+    assert "1 of at most 1 feature, and 1 that does not count" in words
 
 
 def test_all_features_and_none():

@@ -130,7 +130,6 @@ def _facts(model: Any) -> list[tuple[str, object]]:
         ("budget", budget_words(model)),
         ("loss", f"{model.certificate_.psi:.6g}"),
         *([("ridge", f"{model.ridge_:.6g}")] if getattr(model, "ridge_", 0.0) else []),
-        ("loss ψ", f"{model.certificate_.psi:.6g}"),
         *optimality_words(model),
         ("shadow price", price_words(model)),
         ("status", str(model.status_).replace("_", " ")),

@@ -176,4 +176,4 @@ def _count(n: int) -> str:
 def _kept(estimator: Any, counted: int) -> str:
     """How many features are there besides, without counting."""
     free = int(estimator.selected_features_.size) - counted
-    return f", and {free} that do not count" if free > 0 else ""
+    return f", and {free} that {'does' if free == 1 else 'do'} not count" if free > 0 else ""

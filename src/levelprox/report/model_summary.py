@@ -476,7 +476,6 @@ def _choice_fact(model: Any, statistics: Mapping[str, Any]) -> str:
     if model.criterion != "cv":
         return f"{model.criterion.upper()} {model.best_score_:.6g}, the lowest; {chosen}"
     label, sign = name_and_sign(model.scoring_)
-    label = label.replace("Loss ψ", "Loss")
     label = label if label.split()[0].isupper() else label[0].lower() + label[1:]
     middle = "median" if "median_test_score" in model.cv_results_ else "mean"
     error = statistics["cv_standard_error"]
