@@ -80,6 +80,16 @@ def test_features_that_never_count_are_told_apart():
     assert "1 of at most 1 feature, and 1 that does not count" in words
 
 
+def test_a_ridge_is_told_wherever_the_loss_is(cancer):
+    """The loss is that of the data and the penalty together."""
+    X, y = cancer
+    model = SparseClassifier(n_features=2, ridge=0.05).fit(X, y)
+    told = "ridge 0.05; the loss includes its penalty"
+    assert told in str(Words(certificate_html(model)))
+    assert told in " ".join(str(model.summary(X, y)).split())
+    assert "ridge" not in str(Words(certificate_html(SparseClassifier(n_features=2, ridge=0).fit(X, y))))
+
+
 def test_all_features_and_none():
     X, y = load_diabetes(return_X_y=True)
     assert "no single further feature" in str(Words(certificate_html(SparseRegressor(n_features=10).fit(X, y))))

@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from levelprox.designs import Design, as_design
+from levelprox.designs.moments import moments_of
 from levelprox.errors import InfeasibleError, InvalidInputError, warn
 from levelprox.estimators.along import Along
 from levelprox.estimators.automatic_ridge import automatic_ridge
@@ -359,6 +360,19 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
 
     @abstractmethod
     def _set_coefficients(self, coef: Array, intercept: Array) -> None: ...
+
+    def _ridge_part(self, X: object, weight: Vector | None) -> float:
+        """The ridge's part of the loss of the data that a model was fitted to."""
+        ridge = getattr(self, "ridge_", 0.0)
+        if not ridge:
+            return 0.0
+        sizes = self.scale_
+        if not self.standardize:
+            moments = moments_of(as_design(X), weight)
+            sizes = moments.scale if self.fit_intercept else moments.magnitude
+        counts = self._feature_weight(Budget(level=1.0), self.n_features_in_)
+        held = np.ones(self.n_features_in_, np.bool_) if counts is None else counts > 0
+        return float(ridge * np.sum((np.atleast_2d(self.coef_) * sizes)[:, held] ** 2))
 
     @abstractmethod
     def _mean_loss(self, X: object, y: NDArray[Any], weight: Vector | None, **more: Any) -> float:

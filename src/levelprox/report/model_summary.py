@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from levelprox.losses import Gamma, Logistic, Poisson, Squared
-from levelprox.report.fitted import budget_words, by_size, feature_name, price_words, standardized
+from levelprox.report.fitted import budget_words, by_size, feature_name, price_words, ridge_words, standardized
 from levelprox.report.html import STYLE
 from levelprox.report.scores import name_and_sign
 from levelprox.report.tables import (
@@ -426,6 +426,7 @@ def _facts(model: Any, statistics: Mapping[str, Any], same_data: bool, kept: boo
     facts.append(("data", data))
     if "loss" in statistics:
         facts.append(("loss", _loss_fact(model, statistics, kept)))
+        facts += ridge_words(model)
     scores = [
         f"{name} {statistics[key]:.4g}"
         for key, name in (("accuracy", "accuracy"), ("auc", "AUC"), ("r2", "R²"))
