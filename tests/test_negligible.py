@@ -160,3 +160,14 @@ def test_ctrl_c_meanwhile_keeps_the_point(monkeypatch):
     X, y = data()
     found = solve(Problem(LinearModel(X, y), MCP, 5.0))
     assert str(found.status) == "interrupted" and found.g <= 5.0
+
+
+@pytest.mark.parametrize("level", [1, 3])
+@pytest.mark.parametrize("constraint", ["mcp", "scad", "exp", "negative_lp", "log", "lp"])
+def test_whole_levels_are_solved_without_a_warning(constraint, level):
+    """Warnings are errors here; coefficients far past the threshold cost no more than the last digit of g."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((150, 8))
+    y = X @ [4.0, -3.0, 2.0, 1.0, 0, 0, 0, 0] + rng.logistic(size=150) > 0
+    model = SparseClassifier(level=level, constraint=constraint).fit(X, y)
+    assert str(model.status_) == "solved" and model.certificate_.g <= level

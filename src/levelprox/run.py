@@ -28,7 +28,7 @@ from levelprox.limits import TimeLimitError, end_now, finishing, interrupted, in
 from levelprox.null_fit import null_fit_in_time
 from levelprox.objectives import LinearModel, Model
 from levelprox.problem import Problem
-from levelprox.restriction import How
+from levelprox.restriction import Enough, How, solve_restriction
 from levelprox.result import Iterate, Record, Result, Stage, Status, length_of, relative_change
 from levelprox.run_state import Phase, RunState
 from levelprox.subsolvers import Smoothing, Subsolver
@@ -366,11 +366,46 @@ class Run:
             del last  # with its gradient, a vector over all features
             if self.phase == "free" and iterate.stop == LEFT:
                 return status
+            if status is None and self.still == 1:
+                status = self._past_the_charge(eta_k)
             if status is Status.STALLED or (status is None and self.done % _SLOW == 0):
                 status = self._at_a_vertex(eta_k, status)
             self._keep(_final(status))
             if status is not None:
                 return status
+
+    def _past_the_charge(self, eta_k: float) -> Status | None:
+        """Where x does not move: SOLVED, if the fit of the features of x without a level obeys it and is a KKT point.
+
+        Exp and NegativeLp charge for growth for ever, but soon by less than the last digit of g. Then no step within a
+        surrogate set moves such a coefficient, and yet all of its values cost the same.
+        """
+        problem, last = self.problem, self.best
+        assert last is not None
+        if self.stopping != "kkt" or not self.subsolver.forms_models(problem.objective) or eta_k < problem.level:
+            return None
+        W = np.union1d(problem.support(last.x), problem.exempt)
+        part, places = problem.restrict(W), problem.coordinates(W)
+        total = problem.constraint.cap * (W.size if part.weights is None else float(part.weights.sum()))
+        if not np.isfinite(total):
+            return None
+        psi, gradient = part.objective.value_and_gradient(last.x[places])
+        start = Iterate(last.x[places], psi, gradient, step=1 / problem.objective.curvature)
+        enough = Enough(0.1 * self.tol * self.null.scale)
+        x = np.zeros_like(last.x)
+        x[places] = solve_restriction(replace(part, level=total + 1), start, enough, self.how()).x
+        if not problem.is_feasible(x):
+            return None
+        psi, gradient = problem.objective.value_and_gradient(x)
+        self.n_grad += problem.objective.evaluation_cost
+        if not assemble(problem, x, psi, gradient, self.null, bounded=False).kkt <= self.tol:
+            return None
+        self.best = replace(last, x=x, psi=psi, gradient=gradient, margins=None, stop="stationary")
+        self.n_outer += 1
+        self.done += 1
+        self.came_from = last.x, eta_k
+        judged = self._judge(eta_k, last, self.best)
+        return Status.SOLVED if judged is None else judged
 
     def _at_a_vertex(self, eta_k: float, status: Status | None) -> Status | None:
         """Where steps on a loss with kinks converge slowly: SOLVED, if linear programs lead to a KKT point."""
