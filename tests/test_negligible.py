@@ -171,3 +171,18 @@ def test_whole_levels_are_solved_without_a_warning(constraint, level):
     y = X @ [4.0, -3.0, 2.0, 1.0, 0, 0, 0, 0] + rng.logistic(size=150) > 0
     model = SparseClassifier(level=level, constraint=constraint).fit(X, y)
     assert str(model.status_) == "solved" and model.certificate_.g <= level
+
+
+@pytest.mark.parametrize("level", [2, 3, 5, 3.5])
+def test_large_coefficients_are_not_shrunk(level):
+    """As the README says: at a whole level they are those of least squares; half-way the level holds the model back."""
+    X, y = load_diabetes(return_X_y=True)
+    model = SparseRegressor(level=level).fit(X, y)
+    large = np.abs(model.scale_ * model.coef_) > 0.1 * y.std()
+    assert large.sum() == int(level)
+    rest = y - X[:, ~large] @ model.coef_[~large]
+    best = np.linalg.lstsq(np.c_[X[:, large], np.ones(y.size)], rest, rcond=None)[0][:-1]
+    assert model.coef_[large] == pytest.approx(best, rel=1e-6)
+    held_back = level != int(level)
+    assert model.selected_features_.size == int(level) + held_back
+    assert (model.multiplier_ > 0) or not held_back

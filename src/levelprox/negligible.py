@@ -89,7 +89,8 @@ class _Trial:
             above = _SEEN * self.tol * (null.psi - objective.infimum)
             if not objective.smooth or self._value(self.x) - objective.infimum <= above < math.inf:
                 return counted[order]
-        return counted[order[sizes[order] <= _SMALL * sizes.max()]]
+        small: Features = counted[order[sizes[order] <= _SMALL * sizes.max()]]
+        return small
 
     def without(self, x: Vector, features: Features) -> Vector:
         """Return x without as many of these features as can be left out: all of them, or some of each half."""
