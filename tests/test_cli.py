@@ -301,6 +301,16 @@ def test_the_same_with_any_number_of_threads(files, run):
     )
 
 
+def test_names_of_options_in_capitals(files, run):
+    for words in (
+        ("--loss", "Huber:1.5", "--features", 1),
+        ("--loss", "Squared", "--level", 1.5, "--constraint", "MCP"),
+        ("--task", "Regression", "--criterion", "BIC", "--features", "1,2"),
+    ):
+        code, _, err = run("fit", files / "dia.parquet", *words, "--json")
+        assert code == 0, err
+
+
 def test_parameters_of_losses(files, run):
     for loss in ("huber:1.5", "quantile:0.9"):
         code, out, _ = run("fit", files / "dia.parquet", "--loss", loss, "--features", 1, "--json")
