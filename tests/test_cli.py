@@ -301,6 +301,16 @@ def test_the_same_with_any_number_of_threads(files, run):
     )
 
 
+def test_names_of_options_in_capitals(files, run):
+    for words in (
+        ("--loss", "Huber:1.5", "--features", 1),
+        ("--loss", "Squared", "--level", 1.5, "--constraint", "MCP"),
+        ("--task", "Regression", "--criterion", "BIC", "--features", "1,2"),
+    ):
+        code, _, err = run("fit", files / "dia.parquet", *words, "--json")
+        assert code == 0, err
+
+
 def test_parameters_of_losses(files, run):
     for loss in ("huber:1.5", "quantile:0.9"):
         code, out, _ = run("fit", files / "dia.parquet", "--loss", loss, "--features", 1, "--json")
@@ -319,6 +329,20 @@ def test_weights_and_columns_to_drop(files, run, tmp_path):
     model = SparseRegressor(n_features=1).fit(X, y, weight)
     assert code == 0
     assert json.loads(out)["features"][0]["coefficient"] == [pytest.approx(model.coef_[0], rel=1e-9)]
+
+
+@pytest.mark.parametrize("drop", ["--drop=name,a,b", "--drop=name,b,a"])
+def test_a_list_of_columns_to_drop(run, tmp_path, drop):
+    """Names with commas between them, as of --keep; a column whose own name has a comma is meant first."""
+    frame = pl.DataFrame(
+        {"name": ["n"] * 9, "a": range(9), "b": range(9), "a,b": range(9), "c": range(9), "y": range(9)}
+    )
+    frame.write_csv(tmp_path / "a.csv")
+    code, out, err = run("fit", tmp_path / "a.csv", drop, "--drop", "a,b", "--features", 2, "--json", "-q")
+    assert code == 0, err
+    assert [one["name"] for one in json.loads(out)["features"]] == ["c"]
+    code, _, err = run("fit", tmp_path / "a.csv", "--drop", "name,d", "--features", 2)
+    assert code == 65 and "no column 'd' for the columns to drop" in err
 
 
 USAGE = [

@@ -107,3 +107,9 @@ def test_the_page_is_told_the_weights_of_test_data(command, data, run, monkeypat
     words = (command, data, "--features", 1, "-q", "--test", data, "--force", "--report", tmp_path / "page.html")
     assert run(*words, "--weight", "w")[0] == 0 and run(*words)[0] == 0
     assert told[0][2].tolist() == pl.read_csv(data)["w"].to_list() and len(told[1]) == 2
+
+
+def test_the_loss_is_told_once(data, run):
+    code, out, _ = run("fit", data, "--features", 1)
+    assert code == 0
+    assert sum(line.startswith("loss") for line in out.splitlines()) == 1 and "ψ" not in out

@@ -76,6 +76,18 @@ def test_features_that_never_count_are_told_apart():
     weight[:2] = 0
     words = str(Words(certificate_html(SparseRegressor(n_features=1, feature_weight=weight).fit(X, y))))
     assert "1 of at most 1 feature, and 2 that do not count" in words
+    words = str(Words(certificate_html(SparseRegressor(n_features=1, keep=[0]).fit(X, y))))
+    assert "1 of at most 1 feature, and 1 that does not count" in words
+
+
+def test_a_ridge_is_told_wherever_the_loss_is(cancer):
+    """The loss is that of the data and the penalty together."""
+    X, y = cancer
+    model = SparseClassifier(n_features=2, ridge=0.05).fit(X, y)
+    told = "ridge 0.05; the loss includes its penalty"
+    assert told in str(Words(certificate_html(model)))
+    assert told in " ".join(str(model.summary(X, y)).split())
+    assert "ridge" not in str(Words(certificate_html(SparseClassifier(n_features=2, ridge=0).fit(X, y))))
 
 
 def test_all_features_and_none():

@@ -438,6 +438,14 @@ def test_other_data_than_those_of_the_fit_are_told_of(regressor, diabetes):
         assert "does not know" in parsed(model, X, np.where(y > 150, "high", "other"), fits=[]).said()
 
 
+@pytest.mark.parametrize("options", [{}, {"standardize": False}, {"keep": [3]}, {"fit_intercept": False}])
+def test_a_ridge_does_not_make_other_data_of_those_of_the_fit(options):
+    X, y = load_wine(return_X_y=True)
+    model = SparseClassifier(n_features=2, ridge=0.05, **options).fit(X, y > 0, np.arange(y.size) % 3 + 1.0)
+    page = parsed(model, X, y > 0, sample_weight=np.arange(y.size) % 3 + 1.0, fits=[])
+    assert "not the data that the model was fitted to" not in page.said()
+
+
 def test_fits_that_end_short_are_told_of_once():
     X = np.random.default_rng(0).standard_normal((60, 5))
     y = X[:, :3].sum(axis=1) > 0  # three features separate the classes

@@ -28,6 +28,7 @@ from levelprox.certificate import Certificate, assemble
 from levelprox.continuation import affordable
 from levelprox.journal import Journal
 from levelprox.limits import TimeLimitError, end_now, interrupted, interruptible
+from levelprox.negligible import without_negligible
 from levelprox.null_fit import null_fit_in_time
 from levelprox.pieces import pieces_of
 from levelprox.problem import Problem
@@ -109,6 +110,7 @@ class Levels:
                 raise KeyboardInterrupt from None
         with suppress(TimeLimitError), interruptible():
             self._level_out()
+            self._leave_out()
         return [(p, s) for p, s in zip(self.problems, self.best, strict=True) if s is not None], self.n_grad
 
     def as_state(self) -> dict[str, Any] | None:
@@ -159,6 +161,19 @@ class Levels:
             if self._is_better(i, below):
                 self.tracker = tracker = Tracker(self.problems[i - 1], self._at(i - 1), self.how)
                 self.best[i] = self.pieces.once(partial(self._solved, tracker, self.problems[i], exchanges=False))
+
+    def _leave_out(self) -> None:
+        """Set coefficients that cannot be seen to zero, where a level is solved."""
+        for i, (problem, solution) in enumerate(zip(self.problems, self.best, strict=True)):
+            if solution is None or solution.status is not Status.SOLVED:
+                continue
+            known = solution.x.todense().ravel()
+            x, gradients = without_negligible(problem, known, self.tol, self.how)
+            self.n_grad += gradients
+            if x is not known:
+                psi, gradient = problem.objective.value_and_gradient(x)
+                certificate = assemble(problem, x, psi, gradient, self.null)
+                self.best[i] = Solution(scipy.sparse.csr_array(x[None]), certificate, solution.status)
 
     def _at(self, i: int) -> Iterate:
         """The solution at level i with ψ and its gradient, to be carried on."""

@@ -6,6 +6,7 @@ import functools
 import math
 import platform
 import time
+from contextlib import suppress
 from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 from levelprox import _kernels
 from levelprox.certificate import Certificate, assemble, certify, not_examined
 from levelprox.errors import BackendError
-from levelprox.limits import TimeLimitError, end_now, finishing, seconds_to_finish
+from levelprox.limits import TimeLimitError, end_now, finishing, interrupted, seconds_to_finish
 from levelprox.nearby import nearby_kkt
+from levelprox.negligible import without_negligible
 from levelprox.objectives.declared import Declared
 from levelprox.result import CUT_SHORT, Iterate, Result, Status
 from levelprox.surrogate import surrogate_used
@@ -53,9 +55,11 @@ class Conclusion:
         assert self.run.best is not None
         if not self.run.null.examined:
             return self._without_a_look(self.run.best, status)
-        certificate, interrupted = self._certificate(self.run.best)
-        status = Status.INTERRUPTED if interrupted else status
-        if not interrupted and status not in (Status.INTERRUPTED, Status.TIME_LIMIT):
+        if status is Status.SOLVED:
+            self._leave_out(self.run.best)
+        certificate, stopped = self._certificate(self.run.best)
+        status = Status.INTERRUPTED if stopped or interrupted() else status
+        if status not in (Status.INTERRUPTED, Status.TIME_LIMIT):
             try:
                 certificate = self._with_neighbour(self.run.best, certificate)
             except KeyboardInterrupt:
@@ -99,6 +103,22 @@ class Conclusion:
         if status is Status.TIME_LIMIT:
             self.run.warn(message)
         return self.result(status, message, certificate)
+
+    def _leave_out(self, best: Iterate) -> None:
+        """Set coefficients that cannot be seen to zero, unless the paper's rule stops the run or ψ is sampled."""
+        run, objective = self.run, self.run.problem.objective
+        if run.stopping != "kkt" or run.subsolver.is_random(objective):
+            return
+        hint = None if best.kinks is None else best.kinks.slopes
+        try:
+            with suppress(Exception), finishing():  # should ψ fail, its certificate tells of that
+                x, gradients = without_negligible(run.problem, best.x, run.tol, run.how(), hint)
+                run.n_grad += gradients * objective.evaluation_cost
+                if x is not best.x:
+                    psi, gradient = objective.value_and_gradient(x)
+                    run.best = replace(best, x=x, psi=psi, gradient=gradient, margins=None)
+        except KeyboardInterrupt:
+            end_now()
 
     def _certificate(self, best: Iterate) -> tuple[Certificate, bool]:
         """Recomputed from the data; what the run knew, should the objective fail, the time or Ctrl-C (True) end it.

@@ -294,6 +294,6 @@ class Result:
     def __repr__(self) -> str:
         nonzero = int(np.count_nonzero(self.x))
         return (
-            f"Result({self.status}: psi={self.psi:.6g}, g={self.g:.6g}, kkt={self.kkt:.1e}, "
+            f"Result({self.status}: loss={self.psi:.6g}, g={self.g:.6g}, kkt={self.kkt:.1e}, "
             f"{nonzero} of {self.x.size} nonzero, {self.n_outer} steps, {self.wall_s:.2f} s)"
         )

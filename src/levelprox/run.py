@@ -28,7 +28,7 @@ from levelprox.limits import TimeLimitError, end_now, finishing, interrupted, in
 from levelprox.null_fit import null_fit_in_time
 from levelprox.objectives import LinearModel, Model
 from levelprox.problem import Problem
-from levelprox.restriction import How
+from levelprox.restriction import Enough, How, solve_restriction
 from levelprox.result import Iterate, Record, Result, Stage, Status, length_of, relative_change
 from levelprox.run_state import Phase, RunState
 from levelprox.subsolvers import Smoothing, Subsolver
@@ -259,7 +259,7 @@ class Run:
     def _from_convex(self, null: Iterate) -> Iterate:
         """The solution for the convex loss that ψ's own starts from, if that leads lower than the null fit."""
         with self._blaming_the_objective():
-            start = convex_start(self.problem, null, self._how(), self.tol)
+            start = convex_start(self.problem, null, self.how(), self.tol)
         return replace(self._count(start), n_grad=0)
 
     def _solved(self, start: Iterate) -> Status | None:
@@ -286,9 +286,10 @@ class Run:
     def _with_level(self, start: Iterate) -> Iterator[tuple[float, Iterate]]:
         """LCPP itself."""
         etas = islice(self.levels.sequence(self.problem.level, self.g_begin), self.done, None)
-        return steps(self.problem, start, etas, self.tol, self._how(), self.done)
+        return steps(self.problem, start, etas, self.tol, self.how(), self.done)
 
-    def _how(self) -> How:
+    def how(self) -> How:
+        """How problems are solved in this run."""
         assert self.gamma is not None
         return How(self.subsolver, self.gamma, self.surrogate, self.null, self.left, self.rng, self.working_set)
 
@@ -304,7 +305,7 @@ class Run:
     def _continue(self, start: Iterate, direct: Iterate) -> Status | None:
         """By way of wider problems from the null fit; what the direct start reached stays unless the end is lower."""
         with self._blaming_the_objective():
-            for stage, at in continued(self.problem, start, direct, self._how(), self.tol, after=self.after):
+            for stage, at in continued(self.problem, start, direct, self.how(), self.tol, after=self.after):
                 self._count(at)
                 self.stages.append(stage)
                 if at.stop == "interrupted":
@@ -365,11 +366,46 @@ class Run:
             del last  # with its gradient, a vector over all features
             if self.phase == "free" and iterate.stop == LEFT:
                 return status
+            if status is None and self.still == 1:
+                status = self._past_the_charge(eta_k)
             if status is Status.STALLED or (status is None and self.done % _SLOW == 0):
                 status = self._at_a_vertex(eta_k, status)
             self._keep(_final(status))
             if status is not None:
                 return status
+
+    def _past_the_charge(self, eta_k: float) -> Status | None:
+        """Where x does not move: SOLVED, if the fit of the features of x without a level obeys it and is a KKT point.
+
+        Exp and NegativeLp charge for growth for ever, but soon by less than the last digit of g. Then no step within a
+        surrogate set moves such a coefficient, and yet all of its values cost the same.
+        """
+        problem, last = self.problem, self.best
+        assert last is not None
+        if self.stopping != "kkt" or not self.subsolver.forms_models(problem.objective) or eta_k < problem.level:
+            return None
+        W = np.union1d(problem.support(last.x), problem.exempt)
+        part, places = problem.restrict(W), problem.coordinates(W)
+        total = problem.constraint.cap * (W.size if part.weights is None else float(part.weights.sum()))
+        if not np.isfinite(total):
+            return None
+        psi, gradient = part.objective.value_and_gradient(last.x[places])
+        start = Iterate(last.x[places], psi, gradient, step=1 / problem.objective.curvature)
+        enough = Enough(0.1 * self.tol * self.null.scale)
+        x = np.zeros_like(last.x)
+        x[places] = solve_restriction(replace(part, level=total + 1), start, enough, self.how()).x
+        if not problem.is_feasible(x):
+            return None
+        psi, gradient = problem.objective.value_and_gradient(x)
+        self.n_grad += problem.objective.evaluation_cost
+        if not assemble(problem, x, psi, gradient, self.null, bounded=False).kkt <= self.tol:
+            return None
+        self.best = replace(last, x=x, psi=psi, gradient=gradient, margins=None, stop="stationary")
+        self.n_outer += 1
+        self.done += 1
+        self.came_from = last.x, eta_k
+        judged = self._judge(eta_k, last, self.best)
+        return Status.SOLVED if judged is None else judged
 
     def _at_a_vertex(self, eta_k: float, status: Status | None) -> Status | None:
         """Where steps on a loss with kinks converge slowly: SOLVED, if linear programs lead to a KKT point."""

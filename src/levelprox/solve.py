@@ -69,7 +69,8 @@ def solve(
     """Minimise ψ(x) subject to g(x) ≤ η by LCPP, and certify what is returned.
 
     Every x that comes back obeys the level, whatever stopped the run: convergence, a limit, Ctrl-C
-    or the callback.
+    or the callback. Where the run is solved, features that tol cannot tell from zero are left out before x is
+    certified: as many as leave ψ within 1e-2 tol of what all features gain, and the KKT residual within tol.
 
     Parameters
     ----------

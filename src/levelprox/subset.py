@@ -283,4 +283,4 @@ class Subset:
         )
 
     def __repr__(self) -> str:
-        return f"Subset({self.status}: psi={self.psi:.6g}, {counted(self.support.size, 'feature')}, {self.exchanges})"
+        return f"Subset({self.status}: loss={self.psi:.6g}, {counted(self.support.size, 'feature')}, {self.exchanges})"

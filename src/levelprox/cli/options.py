@@ -218,9 +218,10 @@ def _is_number(text: str) -> bool:
 def loss(text: str) -> str:
     """The name of a loss, perhaps with its parameter: "huber", "quantile:0.9"."""
     names = [name for group in LOSSES.values() for name in group]
-    name, colon, parameter = text.partition(":")
+    given, colon, parameter = text.partition(":")
+    name = _small(given)
     if name not in names:
-        raise UsageError(f"--loss: {text!r} is none of {', '.join(names)}{_hint(name, names)}")
+        raise UsageError(f"--loss: {text!r} is none of {', '.join(names)}{_hint(given, names)}")
     if colon:
         if name not in ("huber", "quantile"):
             raise UsageError(f"--loss: {name} has no parameter")
@@ -228,14 +229,14 @@ def loss(text: str) -> str:
             float(parameter)
         except ValueError:
             raise UsageError(f"--loss: {parameter!r} is no number; give, for example, {name}:0.9") from None
-    return text
+    return f"{name}{colon}{parameter}"
 
 
 def constraint(text: str) -> str:
     """The name of a constraint."""
-    if text not in CONSTRAINTS:
+    if _small(text) not in CONSTRAINTS:
         raise UsageError(f"--constraint: {text!r} is none of {', '.join(CONSTRAINTS)}{_hint(text, CONSTRAINTS)}")
-    return text
+    return _small(text)
 
 
 def subsolver(text: str) -> str:
@@ -254,6 +255,11 @@ def scoring(text: str) -> str:
         return text
     hint = _hint(text, known) or "; accuracy, neg_log_loss, roc_auc and r2 are some"
     raise UsageError(f"--scoring: {text!r} is no score of scikit-learn{hint}")
+
+
+def _small(text: str) -> str:
+    """A name in small letters with underscores, as estimators take it: "MCP", "squared-hinge"."""
+    return text.strip().lower().replace("-", "_")
 
 
 def _hint(text: str, names: Iterable[str]) -> str:
@@ -277,7 +283,8 @@ Target = Annotated[
     ),
 ]
 Drop = Annotated[
-    list[str] | None, typer.Option(metavar="NAME", rich_help_panel=DATA, help="A column to leave out; may be repeated.")
+    list[str] | None,
+    typer.Option(metavar="NAMES", rich_help_panel=DATA, help="Columns to leave out: id,name; may be repeated."),
 ]
 Weight = Annotated[
     str | None, typer.Option(metavar="NAME", rich_help_panel=DATA, help="The column of weights of the rows.")
@@ -308,6 +315,7 @@ Impute = Annotated[
     Imputing | None,
     typer.Option(
         "--impute",
+        case_sensitive=False,
         rich_help_panel=DATA,
         help="Replace missing numbers by this value of their column, and missing text by the most frequent one.",
     ),
@@ -319,7 +327,8 @@ Test = Annotated[
     ),
 ]
 FileFormat = Annotated[
-    Format | None, typer.Option("--format", rich_help_panel=DATA, help="Instead of what the file's name says.")
+    Format | None,
+    typer.Option("--format", case_sensitive=False, rich_help_panel=DATA, help="Instead of what the file's name says."),
 ]
 NoHeader = Annotated[
     bool, typer.Option("--no-header", rich_help_panel=DATA, help="The first line of a CSV file holds data, no names.")
@@ -407,7 +416,9 @@ ClassWeight = Annotated[
 ]
 MultiClassOption = Annotated[
     MultiClass | None,
-    typer.Option("--multi-class", rich_help_panel=MODEL, help="The loss of more than two classes."),
+    typer.Option(
+        "--multi-class", case_sensitive=False, rich_help_panel=MODEL, help="The loss of more than two classes."
+    ),
 ]
 Ridge = Annotated[
     str | None,
@@ -422,6 +433,7 @@ CriterionOption = Annotated[
     Criterion | None,
     typer.Option(
         "--criterion",
+        case_sensitive=False,
         rich_help_panel=CHOICE,
         help="What decides: cv, the score over folds; aic, bic and ebic, an information criterion without folds.",
     ),
@@ -459,10 +471,14 @@ SubsolverOption = Annotated[
     typer.Option("--subsolver", metavar="NAME", rich_help_panel=LIMITS, help=f"With --level: {', '.join(SUBSOLVERS)}."),
 ]
 StartOption = Annotated[
-    Start | None, typer.Option("--start", rich_help_panel=LIMITS, help="With --level: where the fit begins.")
+    Start | None,
+    typer.Option("--start", case_sensitive=False, rich_help_panel=LIMITS, help="With --level: where the fit begins."),
 ]
 TaskOption = Annotated[
-    Task | None, typer.Option("--task", rich_help_panel=MODEL, help="By default guessed from the loss or the target.")
+    Task | None,
+    typer.Option(
+        "--task", case_sensitive=False, rich_help_panel=MODEL, help="By default guessed from the loss or the target."
+    ),
 ]
 LossOption = Annotated[
     str | None,

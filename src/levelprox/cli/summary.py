@@ -111,7 +111,7 @@ def _classes(model: Any, shown: range) -> list[str]:
 
 
 def _facts(model: Any) -> list[tuple[str, object]]:
-    from levelprox.report.fitted import budget_words, optimality_words, price_words
+    from levelprox.report.fitted import budget_words, optimality_words, price_words, ridge_words
 
     facts: list[tuple[str, object]] = []
     if hasattr(model, "classes_") and model.classes_.size == 2:
@@ -129,8 +129,7 @@ def _facts(model: Any) -> list[tuple[str, object]]:
         *facts,
         ("budget", budget_words(model)),
         ("loss", f"{model.certificate_.psi:.6g}"),
-        *([("ridge", f"{model.ridge_:.6g}")] if getattr(model, "ridge_", 0.0) else []),
-        ("loss ψ", f"{model.certificate_.psi:.6g}"),
+        *ridge_words(model),
         *optimality_words(model),
         ("shadow price", price_words(model)),
         ("status", str(model.status_).replace("_", " ")),

@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from levelprox.designs import Design, as_design
+from levelprox.designs.moments import moments_of
 from levelprox.errors import InfeasibleError, InvalidInputError, warn
 from levelprox.estimators.along import Along
 from levelprox.estimators.automatic_ridge import automatic_ridge
@@ -202,11 +203,12 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         try:
             return as_design(data, getattr(self, "feature_names_in_", None))
         except InvalidInputError as error:
-            if "contains NaN" not in str(error):
+            if "X contains" not in str(error):
                 raise
-            raise InvalidInputError(
-                f"{error}. Fill in missing values, such as by sklearn.impute.SimpleImputer, or leave out their rows"
-            ) from None
+            remedy = "Replace infinite values, or leave out their rows"
+            if "contains NaN" in str(error):
+                remedy = "Fill in missing values, such as by sklearn.impute.SimpleImputer, or leave out their rows"
+            raise InvalidInputError(f"{error}. {remedy}") from None
 
     def _seen(self, X: object) -> Design:
         """X of the same features as those of the fit."""
@@ -283,9 +285,10 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     def _ridge(self) -> float | None:
         """λ ≥ 0; None for "auto"."""
         if isinstance(self.ridge, str):
-            if self.ridge == "auto":
+            if option(self.ridge) == "auto":
                 return None
             raise InvalidInputError(f"ridge must be a number or 'auto', got {self.ridge!r}")
+        self._check_one("ridge", self.ridge)
         ridge = at_least_zero("ridge", self.ridge)
         if math.isinf(ridge):
             raise InvalidInputError("ridge must be finite, got inf")
@@ -357,6 +360,19 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
 
     @abstractmethod
     def _set_coefficients(self, coef: Array, intercept: Array) -> None: ...
+
+    def _ridge_part(self, X: object, weight: Vector | None) -> float:
+        """The ridge's part of the loss of the data that a model was fitted to."""
+        ridge = getattr(self, "ridge_", 0.0)
+        if not ridge:
+            return 0.0
+        sizes = self.scale_
+        if not self.standardize:
+            moments = moments_of(as_design(X), weight)
+            sizes = moments.scale if self.fit_intercept else moments.magnitude
+        counts = self._feature_weight(Budget(level=1.0), self.n_features_in_)
+        held = np.ones(self.n_features_in_, np.bool_) if counts is None else counts > 0
+        return float(ridge * np.sum((np.atleast_2d(self.coef_) * sizes)[:, held] ** 2))
 
     @abstractmethod
     def _mean_loss(self, X: object, y: NDArray[Any], weight: Vector | None, **more: Any) -> float:

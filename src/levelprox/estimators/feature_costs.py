@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,9 @@ def costs_of(given: Any, d: int, names: Sequence[str] | None, kept: Iterable[int
     places = {str(name): j for j, name in enumerate([f"x{j}" for j in range(d)] if names is None else names)}
     unknown = [name for name in told if name not in places]
     if unknown:
-        raise InvalidInputError(f"feature_cost names {_listed(unknown)}, and X has no such feature")
+        near = get_close_matches(str(unknown[0]), places, n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise InvalidInputError(f"feature_cost names {_listed(unknown)}, and X has no such feature{hint}")
     known = np.zeros(d, np.bool_)
     known[list(kept)] = True
     known[[places[name] for name in told]] = True

@@ -45,6 +45,7 @@ def naming_the_place(X: object, y: object = None) -> Iterator[None]:
         if isinstance(value, np.ma.MaskedArray):
             as_array(name, value)  # scikit-learn would take what is behind the mask
         _check_kind(name, value)
+    _check_names(X)
     _check_no_dates("X", X)
     try:
         yield
@@ -57,6 +58,8 @@ def naming_the_place(X: object, y: object = None) -> Iterator[None]:
         place = place or _hint(str(error), y)
         if not place:
             raise
+        if "NA is ambiguous" in str(error):  # of pandas; the other words are scikit-learn's
+            raise InvalidInputError(f"Input y contains NaN, {place}. Leave out samples without a label") from error
         kind = InvalidInputError if isinstance(error, ValueError) or _is_of_y(error) else TypeError
         raise kind(f"{str(error).rstrip('.')}, {place}") from error
 
@@ -72,8 +75,25 @@ def _check_kind(name: str, value: object) -> None:
         raise InvalidInputError(
             f"{name} must be an array or a table, got a {kind.__name__}; give pandas.DataFrame({name})"
         )
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        raise InvalidInputError(
+            f"{name} must be an array or a table, got a list of dicts; give pandas.DataFrame({name})"
+        )
     if kind.__module__.partition(".")[0] == "polars" and kind.__name__ == "LazyFrame":
         raise InvalidInputError(f"{name} is a polars LazyFrame, a query without its result; give {name}.collect()")
+
+
+def _check_names(X: object) -> None:
+    """Raise where two columns of a table have one name: features are named in all that is reported."""
+    names = getattr(X, "columns", None)
+    if names is None or callable(names):
+        return
+    first: dict[str, int] = {}
+    for j, name in enumerate(names):
+        if isinstance(name, str) and first.setdefault(name, j) != j:
+            raise InvalidInputError(
+                f"columns {first[name]} and {j} of X are both named {name!r}; give columns different names"
+            )
 
 
 def _check_no_dates(name: str, value: object) -> None:

@@ -259,7 +259,7 @@ def of_table(table: Table, features: Sequence[str] | None, needs_target: bool, h
     target = table.target_name(how.target) if needs_target else None
     weight = None if how.weight is None else table.checked(how.weight, "weight")
     named = {what: table.checked(name, what) for what, name in how.more.items()}
-    dropped = {table.checked(name, "columns to drop") for name in how.drop}
+    dropped = {table.checked(name, "columns to drop") for given in how.drop for name in table.listed_in(given)}
     roles = [name for name in (target, weight, *named.values()) if name is not None]
     if len({*roles, *dropped}) < len(roles) + len(dropped):
         words = ", ".join(["target", "weight", *named])

@@ -71,6 +71,10 @@ class Table:
         hint = f"did you mean {near[0]!r}?" if near else f"there are {listed(self.names)}"
         raise InvalidInputError(f"{self.name}: no column {column!r} for the {role}; {hint}")
 
+    def listed_in(self, given: str) -> list[str]:
+        """The names in a list with commas; one name where a column is called so."""
+        return [given] if given in self.names else given.split(",")
+
     def features(self, names: Sequence[str], *, droppable: bool = False) -> polars.DataFrame:
         """The columns as numbers; an error where some are none, or missing, perhaps with --drop as remedy."""
         import polars

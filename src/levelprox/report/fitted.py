@@ -97,9 +97,16 @@ def certificate_words(estimator: Any) -> list[tuple[str, str]]:
         *ended,
         ("budget", budget_words(estimator)),
         ("loss", f"{estimator.certificate_.psi:.6g}"),
+        *ridge_words(estimator),
         *optimality_words(estimator),
         ("shadow price", price_words(estimator)),
     ]
+
+
+def ridge_words(estimator: Any) -> list[tuple[str, str]]:
+    """The ridge, where there is one: nothing else tells why the loss is above that of the data."""
+    ridge = getattr(estimator, "ridge_", 0.0)
+    return [("ridge", f"{ridge:.3g}; the loss includes its penalty")] if ridge else []
 
 
 def fitted_words(estimator: Any) -> list[str]:
@@ -176,4 +183,4 @@ def _count(n: int) -> str:
 def _kept(estimator: Any, counted: int) -> str:
     """How many features are there besides, without counting."""
     free = int(estimator.selected_features_.size) - counted
-    return f", and {free} that do not count" if free > 0 else ""
+    return f", and {free} that {'does' if free == 1 else 'do'} not count" if free > 0 else ""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from levelprox.losses import Gamma, Logistic, Poisson, Squared
-from levelprox.report.fitted import budget_words, by_size, feature_name, price_words, standardized
+from levelprox.report.fitted import budget_words, by_size, feature_name, price_words, ridge_words, standardized
 from levelprox.report.html import STYLE
 from levelprox.report.scores import name_and_sign
 from levelprox.report.tables import (
@@ -426,6 +426,7 @@ def _facts(model: Any, statistics: Mapping[str, Any], same_data: bool, kept: boo
     facts.append(("data", data))
     if "loss" in statistics:
         facts.append(("loss", _loss_fact(model, statistics, kept)))
+        facts += ridge_words(model)
     scores = [
         f"{name} {statistics[key]:.4g}"
         for key, name in (("accuracy", "accuracy"), ("auc", "AUC"), ("r2", "R²"))
@@ -476,7 +477,6 @@ def _choice_fact(model: Any, statistics: Mapping[str, Any]) -> str:
     if model.criterion != "cv":
         return f"{model.criterion.upper()} {model.best_score_:.6g}, the lowest; {chosen}"
     label, sign = name_and_sign(model.scoring_)
-    label = label.replace("Loss ψ", "Loss")
     label = label if label.split()[0].isupper() else label[0].lower() + label[1:]
     middle = "median" if "median_test_score" in model.cv_results_ else "mean"
     error = statistics["cv_standard_error"]

@@ -122,7 +122,8 @@ def _notice(family: Family, train: Samples) -> str:
         weight = model._with_class_weight(y, weight)
     else:
         y = np.asarray(y, np.float64)
-    psi, here = float(model.certificate_.psi), float(model._mean_loss(train.X, y, weight, **train.more))
+    psi = float(model.certificate_.psi)
+    here = float(model._mean_loss(train.X, y, weight, **train.more)) + model._ridge_part(train.X, weight)
     rounding = _SAME_LOSS * max(abs(psi), abs(here)) + _ROUNDING * abs(float(family.fits[0].certificate_.psi))
     if abs(psi - here) <= rounding:
         return ""
