@@ -13,7 +13,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelprox import LinearModel, Problem, _kernels, best_subset, columns
+from levelprox import LinearModel, MultinomialModel, Problem, _kernels, best_subset, columns
 from levelprox.constraints import MCP
 from levelprox.losses import Gamma, Logistic, Poisson
 from levelprox.null_fit import null_fit
@@ -277,6 +277,22 @@ def test_repeated_columns_are_no_obstacle():
     refits, nothing = refits_of(objective)
     once, twice = refits(np.array([0, 1, 3]), nothing), refits(np.arange(5), nothing)
     assert twice.psi == pytest.approx(once.psi, rel=1e-9)
+
+
+def test_psi_of_classes_over_powers_of_a_year_is_that_of_its_coefficients():
+    """Terms of margins are 1e8 times their sum there: in float64 five digits of ψ are left."""
+    rng = np.random.default_rng(5)
+    wrong = []
+    for _ in range(6):
+        t, label = rng.uniform(1990, 2020, 12), np.arange(12) % 3
+        X = np.column_stack([t**p for p in range(1, 5)])
+        X = X / np.sqrt(np.mean(X**2, axis=0))
+        refits, nothing = refits_of(MultinomialModel(X, label))
+        fit = refits(np.arange(4), nothing)
+        z = X.astype(np.longdouble) @ fit.x.reshape(4, 3).astype(np.longdouble)
+        psi = float(np.mean(np.log(np.exp(z - z[np.arange(12), label][:, None]).sum(axis=1))))
+        wrong.append(abs(fit.psi - psi))
+    assert max(wrong) <= 1e-8  # log 3 at the null fit
 
 
 def test_where_columns_cannot_be_kept_the_data_are_read_as_they_lie(monkeypatch):

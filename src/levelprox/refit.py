@@ -405,10 +405,16 @@ class Refits:
         return self._with_rounding(self._over_data(features, near, tolerance, accuracy))
 
     def _with_rounding(self, fit: Fit) -> Fit:
-        """Return the fit with what rounding of its margins and coefficients does to ψ."""
+        """Return the fit with what rounding of its margins and coefficients does to ψ.
+
+        Where that is more than its last digits, ψ is computed again from margins in extended precision.
+        """
         objective = self.objective.restrict(fit.features)
         rounding = rounding_of_margins(objective, fit.x, fit.margins)
         rounding += self._rounding_of_coefficients(fit.features, fit.x, fit.margins)
+        if self.problem.width > 1 and rounding > _CLOSE * abs(fit.psi):
+            psi = objective.refined_value(fit.x, fit.psi, _CLOSE * abs(fit.psi))
+            fit = replace(fit, psi=psi, gap=max(fit.gap + psi - fit.psi, 0.0))
         return replace(fit, resolution=fit.resolution + rounding)
 
     def _rounding_of_coefficients(self, features: Features, x: Vector, z: Vector) -> float:
