@@ -17,7 +17,7 @@ from levelprox import LinearModel, MultinomialModel, Problem, _kernels, best_sub
 from levelprox.constraints import MCP
 from levelprox.losses import Gamma, Logistic, Poisson
 from levelprox.null_fit import null_fit
-from levelprox.refit import Fit, Refits
+from levelprox.refit import Fit, Refits, _gap
 from levelprox.restriction import How
 from levelprox.subsolvers import Newton
 from levelprox.surrogate import surrogate_by_name
@@ -293,6 +293,20 @@ def test_psi_of_classes_over_powers_of_a_year_is_that_of_its_coefficients():
         psi = float(np.mean(np.log(np.exp(z - z[np.arange(12), label][:, None]).sum(axis=1))))
         wrong.append(abs(fit.psi - psi))
     assert max(wrong) <= 1e-8  # log 3 at the null fit
+
+
+def test_bounds_of_classes_with_a_ridge_leave_out_no_direction_that_psi_sees():
+    """A ridge sees all classes shifted alike: other directions with little curvature took their place in a bound."""
+    rng = np.random.default_rng(2)
+    base = rng.standard_normal(40)
+    label = np.digitize(base + 0.5 * rng.standard_normal(40), [-0.5, 0.5])
+    X = np.column_stack([1000 + 0.01 * base, rng.standard_normal((40, 2)), np.ones(40)])
+    model = MultinomialModel(X, label, ridge=np.array([0.0, 1.0, 1.0, 0.0]))
+    refits, nothing = refits_of(model)
+    without, whole = refits(np.arange(1, 4), nothing), refits(np.arange(4), nothing)
+    z = model.margins(np.concatenate([np.zeros(3), without.x]))
+    gap, resolution = _gap(model, without.psi, z, model.hessian_of(z))
+    assert without.psi - gap - resolution <= whole.psi < without.psi - 0.1
 
 
 def test_where_columns_cannot_be_kept_the_data_are_read_as_they_lie(monkeypatch):

@@ -677,7 +677,7 @@ def _gap(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple[floa
     classes = objective.width if isinstance(objective, OneVsRestModel) else 1
     values, vectors = np.linalg.eigh(by_class(hessian, classes))
     seen = values > _WELL_CONDITIONED
-    if np.count_nonzero(~seen) > (diagonal.size // width if width > 1 else 0):
+    if np.count_nonzero(~seen) > (_unseen_shifts(objective) if width > 1 else 0):
         return math.inf, resolution  # other directions than those that ψ does not see
     coordinates = ((unit * gradient).reshape(-1, classes).T[:, None, :] @ vectors)[:, 0, :]
     scaled = np.where(seen, coordinates / np.where(seen, values, 1.0), 0.0)
@@ -687,6 +687,12 @@ def _gap(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple[floa
     factor = float(_kernels.self_concordant_factor(np.array([concordance * change]))[0])
     decrement = float(np.sum(coordinates[seen] ** 2 / values[seen]))
     return (0.5 if concordance == 0 else factor) * decrement, resolution
+
+
+def _unseen_shifts(objective: Model) -> int:
+    """Return of how many features ψ does not see all classes shifted alike: of those without a ridge."""
+    ridge = objective.ridge if isinstance(objective, ByClass) else None
+    return objective.dimension // objective.width if ridge is None else int(np.count_nonzero(ridge.own == 0))
 
 
 def _lower_of(fit: Fit, other: Fit) -> Fit:
