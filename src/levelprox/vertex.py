@@ -34,7 +34,8 @@ A refit whose error is not small is repeated with smaller moves of the kinks, an
 **Nearly dependent columns.** Their coefficients may be so large that the rounding of their products with the columns
 changes ψ. The margins are then summed in extended precision, and the refit is repeated without columns of which little
 is left beside the others. The vertex with the lower ψ, its rounding included, is returned. Its error is computed from
-the bound on ψ over all columns.
+the bound on ψ over all columns. For the hinge loss the margins of the basis are also put a little beyond their kinks,
+where the loss is flat: their rounding then costs nothing.
 """
 
 from __future__ import annotations
