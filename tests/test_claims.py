@@ -15,7 +15,7 @@ import scipy.sparse
 from sklearn.base import clone
 
 import levelprox
-from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, certify_model
+from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, Status, certify_model
 from levelprox.errors import InvalidInputError
 from levelprox.estimators.model_file import packed, unpacked
 from levelprox.estimators.soundness import check_soundness
@@ -389,3 +389,25 @@ def test_what_does_not_suit_the_model_is_refused():
         certify_model(model.partial_fit(X, y), X, y)
     with pytest.raises(ValueError, match="not fitted"):
         certify_model(SparseClassifier(), X, y)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("budget", [{"n_features": 3}, {"level": 2.0}], ids=["features", "level"])
+@pytest.mark.parametrize("loss", ["squared", "huber", "gamma", "logistic", "sigmoid"])
+def test_a_model_that_had_no_time_for_its_null_fit_is_confirmed(loss, budget):
+    """Residuals are measured by the null fit of the run, and that was not finished."""
+    rng = np.random.default_rng(4)
+    X = 10.0 ** rng.integers(-3, 4, 6) * rng.standard_normal((60, 6)) + 50
+    signal = (X - X.mean(axis=0)) @ (rng.standard_normal(6) / X.std(axis=0))
+    classes = loss in ("logistic", "sigmoid")
+    y = np.where(signal > 0.5, 1, -1) if classes else np.exp(0.3 * signal)
+    kept = np.array([0.0, 0.0, 1.0, 1.0, 1.0, 1.0])
+    kind = SparseClassifier if classes else SparseRegressor
+    model = kind(loss, time_limit=0.0, feature_weight=kept, ridge=0.0, **budget).fit(X, y)
+    assert model.status_ is Status.TIME_LIMIT
+    claims = certify_model(model, X, y)
+    assert claims.hold, claims
+    told = model.certificate_
+    if told.examined and told.stationarity > 1e-3:
+        model.certificate_ = replace(told, stationarity=0.5 * told.stationarity)
+        assert not certify_model(model, X, y).hold

@@ -90,6 +90,10 @@ def test_claims_hold_by_brute_force(loss, part):
         *((seed, None, None) for seed in (703428, 808593)),
         (701646, None, None),  # softmax steps went on along the rounding errors of their basis
         (818197, None, None),  # a gain below the rounding of the fit that has it was believed
+        # Hinge: rounding of margins at their kinks hid gains, though the flat side of a kink is next to it.
+        *((1039359, None, None), (900074, "hinge", "extreme_weights"), (70343, None, "large_mean")),
+        (1024918, None, None),  # coefficients of 1e7 gained 1e-10, and lost 1e-5 by rounding of the intercept
+        (1031901, None, None),  # a gain was the rounding of a softmax fit with coefficients that cancel
         (1035792, None, None),  # kinks were moved by less than their last digits, and the vertex stayed degenerate
         (814436, None, None),  # slopes of samples with little weight were taken for rounding
         (800175, None, None),  # a false loss was confirmed, as that without features is 1e14 times as large

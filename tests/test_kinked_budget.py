@@ -256,3 +256,12 @@ def test_the_time_limit_is_kept(limit):
 def test_oracles_are_refused():
     with pytest.raises(InvalidInputError, match="best_subset needs a LinearModel or MultinomialModel; for others"):
         best_subset(object(), 2)
+
+
+@pytest.mark.parametrize("loss", KINKED)
+def test_no_feature_may_be_chosen_whatever_they_cost(loss):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 5))
+    b = np.where(X[:, 0] + rng.standard_normal(30) > 0, 1.0, -1.0)
+    found = best_subset(LinearModel(X, b, KINKED[loss], fit_intercept=True), 0, feature_cost=np.ones(5), budget=4)
+    assert found.status is Status.SOLVED and not found.support.size

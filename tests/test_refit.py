@@ -13,11 +13,11 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelprox import LinearModel, Problem, _kernels, best_subset, columns
+from levelprox import LinearModel, MultinomialModel, Problem, _kernels, best_subset, columns
 from levelprox.constraints import MCP
 from levelprox.losses import Gamma, Logistic, Poisson
 from levelprox.null_fit import null_fit
-from levelprox.refit import Fit, Refits
+from levelprox.refit import Fit, Refits, _gap
 from levelprox.restriction import How
 from levelprox.subsolvers import Newton
 from levelprox.surrogate import surrogate_by_name
@@ -277,6 +277,36 @@ def test_repeated_columns_are_no_obstacle():
     refits, nothing = refits_of(objective)
     once, twice = refits(np.array([0, 1, 3]), nothing), refits(np.arange(5), nothing)
     assert twice.psi == pytest.approx(once.psi, rel=1e-9)
+
+
+def test_psi_of_classes_over_powers_of_a_year_is_that_of_its_coefficients():
+    """Terms of margins are 1e8 times their sum there: in float64 five digits of ψ are left."""
+    rng = np.random.default_rng(5)
+    wrong = []
+    for _ in range(6):
+        t, label = rng.uniform(1990, 2020, 12), np.arange(12) % 3
+        X = np.column_stack([t**p for p in range(1, 5)])
+        X = X / np.sqrt(np.mean(X**2, axis=0))
+        refits, nothing = refits_of(MultinomialModel(X, label))
+        fit = refits(np.arange(4), nothing)
+        z = X.astype(np.longdouble) @ fit.x.reshape(4, 3).astype(np.longdouble)
+        psi = float(np.mean(np.log(np.exp(z - z[np.arange(12), label][:, None]).sum(axis=1))))
+        wrong.append(abs(fit.psi - psi))
+    assert max(wrong) <= 1e-8  # log 3 at the null fit
+
+
+def test_bounds_of_classes_with_a_ridge_leave_out_no_direction_that_psi_sees():
+    """A ridge sees all classes shifted alike: other directions with little curvature took their place in a bound."""
+    rng = np.random.default_rng(2)
+    base = rng.standard_normal(40)
+    label = np.digitize(base + 0.5 * rng.standard_normal(40), [-0.5, 0.5])
+    X = np.column_stack([1000 + 0.01 * base, rng.standard_normal((40, 2)), np.ones(40)])
+    model = MultinomialModel(X, label, ridge=np.array([0.0, 1.0, 1.0, 0.0]))
+    refits, nothing = refits_of(model)
+    without, whole = refits(np.arange(1, 4), nothing), refits(np.arange(4), nothing)
+    z = model.margins(np.concatenate([np.zeros(3), without.x]))
+    gap, resolution = _gap(model, without.psi, z, model.hessian_of(z))
+    assert without.psi - gap - resolution <= whole.psi < without.psi - 0.1
 
 
 def test_where_columns_cannot_be_kept_the_data_are_read_as_they_lie(monkeypatch):

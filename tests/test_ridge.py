@@ -27,6 +27,7 @@ from levelprox import (
     SparseClassifierCV,
     SparseRegressor,
     SparseRegressorCV,
+    Status,
     best_subset,
     certify,
     certify_model,
@@ -573,3 +574,25 @@ def test_a_fit_that_is_stopped_keeps_what_its_earlier_searches_found() -> None:
         assert model.selected_features_.size >= min(found, 2)  # a later search begins with what an earlier one found
         found = max(found, model.selected_features_.size)
     assert found >= 2
+
+
+def test_a_fit_that_is_stopped_in_its_last_search_is_not_said_to_be_solved() -> None:
+    """With a ridge other features are found, which do not separate the classes: a last search without one follows."""
+    rng = np.random.default_rng(23)
+    n, d = int(rng.integers(20, 60)), int(rng.integers(5, 40))
+    X = rng.standard_normal((n, d)) + rng.standard_normal((n, 1)) * rng.choice([0, 1, 3])
+    z = X[:, :3] @ rng.standard_normal(3) * rng.choice([1, 5])
+    z -= z.mean()
+    rng.choice([2, 3])
+    y = np.digitize(z + rng.choice([0, 0.1, 1]) * rng.logistic(size=n), np.quantile(z, [0.3, 0.7]))
+    records: list[Any] = []
+    options: dict[str, Any] = {"n_features": 2, "standardize": False}
+    whole = SparseClassifier(callback=lambda record: records.append(record) or False, **options).fit(X, y)
+    assert whole.status_ is Status.SOLVED and "Features found without a ridge" in whole.message_
+    for stop in (len(records) - 3, len(records)):
+        told = iter(range(1, len(records) + 1))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it is cut short
+            model = SparseClassifier(callback=lambda _, told=told, stop=stop: next(told) >= stop, **options).fit(X, y)
+        assert model.status_ is Status.CALLBACK_STOP and model.selected_features_.size == 2
+        assert model.ridge_ == 0 or "Whether a ridge is needed is not known" in model.message_

@@ -187,7 +187,7 @@ class KinkedSearch:
         """The fit after a move of several features within the budget, where its ψ is lower."""
         fit = self.best
         assert isinstance(fit, ExactFit)
-        if self.start is not None or self._is_perfect() or not self.watch.may_exchange():
+        if self.start is not None or not self.k or self._is_perfect() or not self.watch.may_exchange():
             return None
         if self.smooth is None:
             self.smooth = self._with_envelope(_WIDTHS[-1])

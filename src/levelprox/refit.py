@@ -51,6 +51,7 @@ _CORRECTIONS = 2  # of slopes
 _ROUGH = 1e-3  # of the gradient of the null fit, where a convex loss is but a start
 _EQUAL = 1e-10  # of ψ
 _CLOSE = 1e-8  # of ψ
+_FELT = 1e-7  # of ψ: rounding of coefficients beyond which shorter ones are tried
 _WELL_CONDITIONED = 1e-7  # least eigenvalue of a Hessian with a unit diagonal: fits on Gram matrices are exact enough
 _EPS = float(np.finfo(np.float64).eps)
 _LAST_DIGITS = 4 * _EPS
@@ -141,7 +142,7 @@ class Refits:
         convex_part = isinstance(objective, LinearModel) and objective.loss.weak_convexity == 0
         if isinstance(objective, LinearModel | OneVsRestModel) and (convex_part or not np.any(self.signs)):
             parts = (objective,) if isinstance(objective, LinearModel) else objective.parts
-            self.compiled = [_compiled(part) for part in parts]
+            self.parts, self.compiled = parts, [_compiled(part) for part in parts]
             self.stored = self.columns if len(parts) == 1 else Columns(parts[0])  # of X, which they share
         self.of_classes: _kernels.ClassFits | None = None
         if isinstance(objective, MultinomialModel):
@@ -297,10 +298,47 @@ class Refits:
             together = end if end == "failed" else together
             if ridge is not None:
                 margins = ridge.below(margins[: margins.size - features.size], x)
-            fits.append(Fit(features, x, psi, margins, hessian, gap, resolution))
+            fit = Fit(features, x, psi, margins, hessian, gap, resolution)
+            fits.append(fit if ridge is not None else self._held_back(k, fit, tolerance, accuracy))
             # A margin loss is nowhere negative: the other classes may have what this one is sure to leave.
             below -= max(psi - gap - resolution, 0.0)
         return together, fits[0] if len(fits) == 1 else _together(fits)
+
+    def _held_back(self, k: int, fit: Fit, tolerance: float, accuracy: float) -> Fit:
+        """Return the fit of a class, with shorter coefficients where rounding costs these more than they gain.
+
+        Columns with a large mean are centred, and ψ may fall by a trifle for as long as coefficients grow. An error e
+        of all margins costs about ℓ''e²/2, and e ≤ Σ_j noise_j |x_j|: a ridge says what is worth that.
+        """
+        cost = self._rounding_of_part(k, fit) if math.isfinite(fit.psi) else 0.0
+        if not _FELT * abs(fit.psi) + fit.resolution < cost < math.inf:
+            return fit
+        assert self.noise is not None
+        part, noise = self.parts[k], self.noise[fit.features]
+        bend = float(np.sum(np.abs(part.bend_of(fit.margins, True))))
+        ridge = 0.5 * bend * fit.features.size * noise**2
+        held = np.where(noise > 0, np.maximum(ridge, np.finfo(np.float64).tiny), 0.0).tolist()
+        nothing = [0.0] * fit.x.size
+        found = self.compiled[k].fit(*self._stored(fit.features), nothing, tolerance, math.inf, accuracy, [], held)
+        x, margins = found[1], found[3][: part.n_margins]
+        if not (np.all(np.isfinite(x)) and np.all(np.isfinite(margins))):
+            return fit
+        psi = part.value_of(margins)
+        other = replace(fit, x=x, psi=psi, margins=margins, hessian=found[4], gap=max(psi - fit.psi + fit.gap, 0.0))
+        return other if psi + self._rounding_of_part(k, other) < fit.psi + cost / 2 else fit
+
+    def _rounding_of_part(self, k: int, fit: Fit) -> float:
+        """Return what rounding of coefficients does to ψ of a class where columns are centred; 0 where they are not.
+
+        All margins are off by the same number.
+        """
+        if self.noise is None:
+            return 0.0
+        part, error = self.parts[k], float(self.noise[fit.features] @ np.abs(fit.x))
+        change = error * abs(float(np.sum(part.slope_of(fit.margins))))
+        if part.smooth:
+            change += 0.5 * error**2 * float(np.sum(np.abs(part.bend_of(fit.margins, True))))
+        return change
 
     def _stored(self, features: Features) -> tuple[list[Vector], list[NDArray[np.int64] | None]]:
         """Return the columns of these features as the kernels take them."""
@@ -405,10 +443,16 @@ class Refits:
         return self._with_rounding(self._over_data(features, near, tolerance, accuracy))
 
     def _with_rounding(self, fit: Fit) -> Fit:
-        """Return the fit with what rounding of its margins and coefficients does to ψ."""
+        """Return the fit with what rounding of its margins and coefficients does to ψ.
+
+        Where that is more than its last digits, ψ is computed again from margins in extended precision.
+        """
         objective = self.objective.restrict(fit.features)
         rounding = rounding_of_margins(objective, fit.x, fit.margins)
         rounding += self._rounding_of_coefficients(fit.features, fit.x, fit.margins)
+        if self.problem.width > 1 and rounding > _CLOSE * abs(fit.psi):
+            psi = objective.refined_value(fit.x, fit.psi, _CLOSE * abs(fit.psi))
+            fit = replace(fit, psi=psi, gap=max(fit.gap + psi - fit.psi, 0.0))
         return replace(fit, resolution=fit.resolution + rounding)
 
     def _rounding_of_coefficients(self, features: Features, x: Vector, z: Vector) -> float:
@@ -633,7 +677,7 @@ def _gap(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple[floa
     classes = objective.width if isinstance(objective, OneVsRestModel) else 1
     values, vectors = np.linalg.eigh(by_class(hessian, classes))
     seen = values > _WELL_CONDITIONED
-    if np.count_nonzero(~seen) > (diagonal.size // width if width > 1 else 0):
+    if np.count_nonzero(~seen) > (_unseen_shifts(objective) if width > 1 else 0):
         return math.inf, resolution  # other directions than those that ψ does not see
     coordinates = ((unit * gradient).reshape(-1, classes).T[:, None, :] @ vectors)[:, 0, :]
     scaled = np.where(seen, coordinates / np.where(seen, values, 1.0), 0.0)
@@ -643,6 +687,12 @@ def _gap(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple[floa
     factor = float(_kernels.self_concordant_factor(np.array([concordance * change]))[0])
     decrement = float(np.sum(coordinates[seen] ** 2 / values[seen]))
     return (0.5 if concordance == 0 else factor) * decrement, resolution
+
+
+def _unseen_shifts(objective: Model) -> int:
+    """Return of how many features ψ does not see all classes shifted alike: of those without a ridge."""
+    ridge = objective.ridge if isinstance(objective, ByClass) else None
+    return objective.dimension // objective.width if ridge is None else int(np.count_nonzero(ridge.own == 0))
 
 
 def _lower_of(fit: Fit, other: Fit) -> Fit:

@@ -34,7 +34,8 @@ A refit whose error is not small is repeated with smaller moves of the kinks, an
 **Nearly dependent columns.** Their coefficients may be so large that the rounding of their products with the columns
 changes ψ. The margins are then summed in extended precision, and the refit is repeated without columns of which little
 is left beside the others. The vertex with the lower ψ, its rounding included, is returned. Its error is computed from
-the bound on ψ over all columns.
+the bound on ψ over all columns. For the hinge loss the margins of the basis are also put a little beyond their kinks,
+where the loss is flat: their rounding then costs nothing.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ _POOR = 1e-7  # of ψ: an error that needs a linear program
 _LONG, _EACH = 200, 50  # edges, and for each feature
 _FIRST_KINKS = 64  # that are sorted along an edge, for a start
 _HINGE_REACH = 16.0
+_BEYOND = 4.0  # times the rounding of a margin: how far from its kink it is safe
 _PROGRAM_SIZE, _PROGRAM_SECONDS = 2 * 10**6, 0.5  # of a linear program: it does not answer Ctrl-C
 
 
@@ -395,16 +397,12 @@ class _Refit:
     def _vertex(self, basis: Rows, u: Vector) -> Vertex:
         """Return the vertex of a basis, with the kinks where they are, and its error by u."""
         x = self._coefficients(basis)
-        margins = self.model.origin
-        for column, coefficient in zip(self.whole, x, strict=True):
-            margins += coefficient * column
-        psi, rounding = self.model.value_of(margins), self._rounding(x)
-        if rounding > _MATTERS * psi:
-            exact = self.model.origin.astype(np.longdouble)
-            for column, coefficient in zip(self.whole, x, strict=True):
-                exact += np.longdouble(coefficient) * column
-            margins = exact.astype(np.float64)
-            psi = self.model.value_of(margins)
+        margins, psi, rounding = self._values(x)
+        if self.flattest == 0 and rounding > _MATTERS * psi:  # rounding of margins on the flat side costs nothing
+            beyond = self._coefficients(basis, _BEYOND * self._changes(x))
+            others = self._values(beyond)
+            if others[1] + others[2] < psi + rounding:
+                x, (margins, psi, rounding) = beyond, others
         inverse = _inverse(self.rows[:, basis].T)
         for _ in range(2):
             u = u.copy()
@@ -415,13 +413,30 @@ class _Refit:
         removal = self._removal(x, basis, inverse, u) if gap < psi else np.zeros(x.size)
         return Vertex(x, psi, margins, slopes, min(gap, psi) + rounding, rounding, removal)  # no ψ is below 0
 
-    def _coefficients(self, basis: Rows) -> Vector:
-        """Return the coefficients at which all rows of a basis are at their kinks."""
+    def _values(self, x: Vector) -> tuple[Vector, float, float]:
+        """Return margins, ψ and how far ψ may be off by rounding."""
+        margins = self.model.origin
+        for column, coefficient in zip(self.whole, x, strict=True):
+            margins += coefficient * column
+        psi, rounding = self.model.value_of(margins), self._rounding(x, margins)
+        if rounding > _MATTERS * psi:
+            exact = self.model.origin.astype(np.longdouble)
+            for column, coefficient in zip(self.whole, x, strict=True):
+                exact += np.longdouble(coefficient) * column
+            margins = exact.astype(np.float64)
+            psi, rounding = self.model.value_of(margins), self._rounding(x, margins)
+        return margins, psi, rounding
+
+    def _coefficients(self, basis: Rows, beyond: Vector | None = None) -> Vector:
+        """Return the coefficients at which all rows of a basis are at their kinks; or beyond, where ψ is flat."""
         x, samples = np.zeros(len(self.columns)), basis[basis < self.n]
         free = np.setdiff1d(self.kept, self.kept[basis[basis >= self.n] - self.n])
         if free.size:
             matrix = np.array([self.columns[j][samples] / self.unit[j] for j in free]).T
-            x[free] = _solved(matrix, self.kinks[samples])
+            kinks = self.kinks[samples]
+            if beyond is not None:
+                kinks = kinks + np.where(self.low[samples] == 0, -beyond[samples], beyond[samples])
+            x[free] = _solved(matrix, kinks)
         x[self.nonnegative] = np.maximum(x[self.nonnegative], 0.0)
         return np.asarray(x / self.unit, np.float64)
 
@@ -444,12 +459,19 @@ class _Refit:
         gap += 2 * float(np.sum(np.abs(left[self.rank :])) * np.max(np.abs(x * self.unit), initial=0.0))
         return gap + reach * float(np.max(np.abs(self._moved(left)[: self.n]), initial=0.0))
 
-    def _rounding(self, x: Vector) -> float:
+    def _rounding(self, x: Vector, margins: Vector) -> float:
         """Return how far ψ(x) may be off by rounding."""
+        s, change = margins[self.counts] - self._targets(), self._changes(x)
+        low, high = self.low[: self.n], self.high[: self.n]
+        value, below, above = (np.maximum(low * at, high * at) for at in (s, s - change, s + change))
+        return float(np.sum(np.maximum(below, above) - value))
+
+    def _changes(self, x: Vector) -> Vector:
+        """Return how far rounding may move the margins at x, one number for each sample."""
         terms = np.abs(self._targets()) + np.abs(self.model.origin[self.counts]) + self.noise @ np.abs(x) / _EPS
         for column, coefficient in zip(self.columns, x, strict=True):
             terms = terms + np.abs(coefficient * column)
-        return 2 * _EPS * self.model.loss.lipschitz * float(np.sum(self.share * terms))
+        return np.asarray(2 * _EPS * terms, np.float64)
 
     def _removal(self, x: Vector, basis: Rows, inverse: Matrix, u: Vector) -> Vector:
         """Return a bound on what min ψ rises by where one coefficient is set to 0.

@@ -244,6 +244,7 @@ ColumnFit ClassFits::fit(const std::vector<const double *> &columns, std::vector
         found.margins = origin;
     }
     Look at = look(columns, found.margins, x, ridge, poll);
+    const double first = at.psi;
     std::vector<double> reference(N), along, tried(origin.size()), after(N);
     for (std::size_t q = 0; q < N; ++q) reference[q] = at.hessian[q * N + q];
     const auto ended = [&](FitEnd end) {
@@ -265,7 +266,9 @@ ColumnFit ClassFits::fit(const std::vector<const double *> &columns, std::vector
         if ((flat && newton.gain <= 2 * accuracy * std::abs(at.psi)) || newton.gain <= SHOWS * std::abs(at.psi)) return ended(FitEnd::fitted);
         along = moved(columns, newton.step, poll);
         if (std::isfinite(below) && at.psi - self_concordant_factor(largest_change(along)) * newton.gain > below) {
-            double resolution = LAST_DIGITS * (std::abs(at.psi) + at.size);
+            // Margins are updated, and keep the rounding of those at the start. Slopes at a minimum times these add up to about 0,
+            // and the positive ones of the terms to no more than the loss at the start.
+            double resolution = LAST_DIGITS * (std::abs(at.psi) + at.size + 2 * first);
             for (std::size_t q = 0; q < N; ++q) resolution += noise[q / K] * std::abs(x[q]) * at.slope[q % K];
             if (at.psi - gap(columns, at, ridge, poll) - resolution > below) return ended(FitEnd::not_below);
         }

@@ -25,6 +25,8 @@ _COMPARED = {
     *("complementarity", "scale", "active", "n_nonzero", "degenerate_distance", "degenerate_check", "dual_bound"),
     *("gradient_error", "near_epsilon", "near_delta", "possible_gain"),
 }
+#: Claims about the null fit, which a limit may have ended.
+_OF_THE_NULL_FIT = {"scale of the gradient", "bound on y"}
 #: Claims that are not made where a limit left no time for a gradient.
 _OF_A_GRADIENT = {
     *("KKT residual", "possible gain", "stationarity", "stationarity²", "multiplier y", "complementarity"),
@@ -41,11 +43,26 @@ class LevelClaims(RecomputedFit):
     def claims(self) -> list[Claim]:
         """Return one claim for each figure."""
         told: Certificate = self.model.certificate_
+        found = self._figures()
+        if self.model.status_ not in CUT_SHORT:
+            return found
+        if not told.examined:
+            return [replace(one, claimed=None, holds=None) if one.name in _OF_A_GRADIENT else one for one in found]
+        if not any(one.holds is False and one.name in _OF_A_GRADIENT for one in found):
+            return found
+        self.null = self.null_of_the_run(told.scale)
+        found = self._figures()
+        if not told.n_nonzero:
+            return found
+        return [replace(one, holds=None) if one.name in _OF_THE_NULL_FIT else one for one in found]
+
+    def _figures(self) -> list[Claim]:
+        told: Certificate = self.model.certificate_
         found = certify(self.problem, self.x, self.null, seconds=_SUBGRADIENT_SECONDS)
         allowed = self.residual_tolerance(np.finfo(np.float64).eps)
         g = min(found.g, self.problem.constraint.value(self.problem.sizes(self.x), self.problem.weights))
         within_level = g <= told.level and told.infeasibility == 0  # signs have a row of their own
-        found_claims = [
+        return [
             self.psi_claim(told.psi),
             Claim("constraint g", told.g, found.g, close(found.g, told.g, told.level) and within_level),
             Claim("level η", told.level, self.model.level_, told.level == self.model.level_),
@@ -70,9 +87,6 @@ class LevelClaims(RecomputedFit):
                 if field.name not in _COMPARED
             ),
         ]
-        if told.examined or self.model.status_ not in CUT_SHORT:
-            return found_claims
-        return [replace(one, claimed=None, holds=None) if one.name in _OF_A_GRADIENT else one for one in found_claims]
 
     def _kkt_claim(self, told: Certificate, found: Certificate, allowed: float) -> Claim:
         """Compare the residual, which a solved fit has within tol.

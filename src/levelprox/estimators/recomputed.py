@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -66,6 +67,17 @@ class RecomputedFit:
         self.null: NullFit = null_fit(self.problem)
         psi, self.gradient = self.problem.objective.value_and_gradient(self.x)
         self.psi = self.null.reported(self.problem.objective, self.x, psi)
+
+    def null_of_the_run(self, scale: float | None = None) -> NullFit:
+        """Return the null fit of a run that was cut short: a limit may have ended that fit, too.
+
+        Where no feature that counts is in the model, the model itself is that null fit. Else its scale is taken from
+        the model.
+        """
+        exempt = self.problem.exempt
+        if not self.problem.counted(self.problem.support(self.x)).size:
+            return null_fit(self.problem, fitted=self.x[self.problem.coordinates(exempt)])
+        return self.null if scale is None else replace(self.null, scale=scale)
 
     def psi_claim(self, claimed: float) -> Claim:
         """Compare psi."""

@@ -56,6 +56,7 @@ _ROUNDING = Fraction(1, 2**50)  # of the cap, for each coefficient: what roundin
 _SHOWN = 1e-9  # of ψ: what the rounding of margins may change
 _DIVERGES = "Diverging: |the data are separable, or the loss gains for ever"  # how such warnings begin
 _CHOSEN, _FOUND = "The chosen features", "Features found without a ridge"
+_UNDECIDED = "Whether a ridge is needed is not known: the last search without one was cut short."
 _BY_LEAVE_ONE_OUT = ", chosen by an approximate leave-one-out loss"
 _SEARCHES = 3  # with a ridge, of which λ is chosen over the features found before
 SUBSET_TOLERANCE = 1e-2  # of tol: Newton's method gets there in the same number of steps
@@ -293,20 +294,25 @@ class Task:
         x = self._inside(solution)
         whose = _CHOSEN
         if not np.array_equal(self.features(x), first) and not self.is_undetermined(x, refit=True):
-            pure = self._without_ridge(budget, previous, None, "without a ridge after all")
-            if pure.status not in CUT_SHORT and not self.needs_ridge(budget, pure):
+            pure = self._without_ridge(budget, previous, None, "without a ridge after all", self.features(x))
+            cut_short = pure.status in CUT_SHORT
+            if not (self.is_undetermined(self._inside(pure)) if cut_short else self.needs_ridge(budget, pure)):
                 return pure
             whose = _FOUND
+            if cut_short:  # the fit with a ridge is complete, but whether there is one without is not known
+                solution = replace(solution, status=pure.status, message=f"{solution.message} {_UNDECIDED}")
         return self._told(task._penalised(solution), whose)
 
     def _journal(self, name: str) -> Journal | None:
         """Return the journal of one of several searches."""
         return self.checkpoint.part(name) if isinstance(self.checkpoint, Journal) else None
 
-    def _without_ridge(self, budget: Budget, previous: Vector | None, leave: Leave | None, part: str) -> Solution:
+    def _without_ridge(
+        self, budget: Budget, previous: Vector | None, leave: Leave | None, part: str, known: Features | None = None
+    ) -> Solution:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", _DIVERGES, ConvergenceWarning)  # a fit with a ridge follows
-            return replace(self, checkpoint=self._journal(part))._fitted(budget, previous, leave)
+            return replace(self, checkpoint=self._journal(part))._fitted(budget, previous, leave, known=known)
 
     def _with_levels_ridge(self, budget: Budget, previous: Vector | None) -> Solution:
         """The same under a level: λ is chosen over the features of the fit without a ridge."""
