@@ -28,17 +28,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from levelprox.errors import CheckpointError, InvalidInputError, warn
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
+from levelprox.estimators.automatic_ridge import FOLD_GRID
 from levelprox.estimators.choosing_elsewhere import ChoosingElsewhere
 from levelprox.estimators.fold_fits import fold_fits, score_quickly
+from levelprox.estimators.fold_ridges import score_ridges
 from levelprox.estimators.folds import check_classes_of_folds, left_out_words
 from levelprox.estimators.information import CRITERIA, check_likelihood, comparable, deviance, price
-from levelprox.estimators.ranking import Ranking
+from levelprox.estimators.ranking import Ranking, groups_of, scores_of
 from levelprox.estimators.scored import LABELS, KeptTasks, Samples, Scored, Share, fit_all, is_shared, score_fold
 from levelprox.estimators.task import Budget, Task, budgets_of, cost_budgets
 from levelprox.estimators.watching import counting
 from levelprox.identity import hashed, identity_without_level
 from levelprox.journal import Journal, keeping
 from levelprox.limits import seconds_left
+from levelprox.losses import Logistic
 from levelprox.path import KINDS
 from levelprox.validation import finite, option, real_array
 
@@ -49,6 +52,12 @@ _OF_NO_CONSEQUENCE = ("verbose", "callback", "checkpoint", "resume", "n_jobs")
 _FINAL_FIT = 0.25  # of the time limit: what is kept for the fit of all data
 _LATE = 0.3  # seconds after that at which processes are no longer waited for
 _PERFECT = 1e-14  # of ψ of the smallest model: what a scale of errors is at least
+
+Splits = list[tuple[NDArray[np.intp], NDArray[np.intp]]]
+#: The scores of fits by budget, ridge and fold.
+Found = dict[tuple[float, float | None, int], Scored]
+#: A budget, a fold, and the features to be refitted, where they are known.
+Job = tuple[Budget, int, tuple[int, ...] | None]
 
 
 class Choosing(ChoosingElsewhere, SparseLinearModel):
@@ -76,21 +85,26 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         self._check_criterion()
         if self._criterion == "cv":
             scorer, splits, score_params = self._judges(samples, params)
-            budgets = self._grid(n, d)
-            results, best = self._by_folds(samples, budgets, splits, scorer, score_params, journal)
+            budgets, results, best = self._by_folds(samples, self._grid(n, d), splits, scorer, score_params, journal)
         else:
             check_likelihood(self._criterion, self._loss().name)
             budgets = self._grid(n, d)
             results, best = self._by_criterion(samples, budgets, journal)
         self._set_choice(budgets, results, best)
         self._warn_at_the_edge(n, d)
-        return budgets[best]
+        chosen = budgets[best]
+        return chosen if "ridge" in self.best_params_ else replace(chosen, ridge=None)
 
     def _fit_chosen(self, task: Task, budget: Budget) -> Self:
         """Fit all data with the chosen budget. `message_` says where it was not chosen as usual."""
         self._fit(task, budget)
         if self.scoring_ != self.scoring:
             self.message_ += f" The budget was chosen by {self.scoring_}: fits of folds diverge."
+        if isinstance(self.ridge, str) and "ridge" in self.best_params_:
+            self.message_ += (
+                f" ridge={self.ridge_:.3g} was chosen by cross-validation: without one the data of some folds do not "
+                "determine coefficients."
+            )
         self.message_ += self._edge
         return self
 
@@ -110,8 +124,10 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
     def _set_choice(self, budgets: list[Budget], results: dict[str, NDArray[Any]], best: int) -> None:
         self.cv_results_ = results
         self.best_index_ = best
-        name = budgets[0].name
-        self.best_params_ = {name: results[name][best].item() for name in (name, "ridge") if name in results}
+        names = [budgets[0].name]
+        if "ridge" in results and (results["ridge"][best] > 0 or not isinstance(self.ridge, str)):
+            names.append("ridge")  # 0 of "auto" is decided by the fit of all data
+        self.best_params_ = {name: results[name][best].item() for name in names}
         by = self._criterion
         if by == "cv":
             by = "median_test_score" if "median_test_score" in results else "mean_test_score"
@@ -172,18 +188,26 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         return [float(one) for one in np.unique(given)[::-1]]
 
     def results_by_budget(self) -> tuple[dict[str, NDArray[Any]], int]:
-        """Return `cv_results_` of the chosen ridge alone, and which row was chosen."""
-        results = self.cv_results_
+        """Return `cv_results_` with one row for each budget, and which of these was chosen.
+
+        Of a given grid of ridges it is the row of the chosen one; of ridge="auto" that of the ridge for the budget.
+        """
+        results, best = self.cv_results_, self.best_index_
         if "ridge" not in results:
-            return results, self.best_index_
-        rows = np.flatnonzero(results["ridge"] == results["ridge"][self.best_index_])
-        return {name: values[rows] for name, values in results.items()}, int(np.searchsorted(rows, self.best_index_))
+            return results, best
+        if isinstance(self.ridge, str):
+            name = next(iter(self.best_params_))
+            found = Ranking.of(scores_of(results)).of_each(groups_of(results[name]))
+            rows = np.where(results[name][found] == results[name][best], best, found)
+        else:
+            rows = np.flatnonzero(results["ridge"] == results["ridge"][best])
+        return {name: values[rows] for name, values in results.items()}, int(np.searchsorted(rows, best))
 
     # --- by folds
 
     def _judges(
         self, samples: Samples, params: dict[str, Any]
-    ) -> tuple[Any, list[tuple[NDArray[np.intp], NDArray[np.intp]]], dict[str, Any]]:
+    ) -> tuple[Any, Splits, dict[str, Any]]:
         """Who scores, on which folds, and what a scorer is told besides."""
         splitter = check_cv(self.cv, samples.y, classifier=is_classifier(self))
         scorer = None if self.scoring is None else check_scoring(self._single(), scoring=self.scoring)
@@ -210,12 +234,14 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         self,
         samples: Samples,
         budgets: list[Budget],
-        splits: list[tuple[NDArray[np.intp], NDArray[np.intp]]],
+        splits: Splits,
         scorer: Any,
         score_params: dict[str, Any],
         journal: Journal,
-    ) -> tuple[dict[str, NDArray[Any]], int]:
+    ) -> tuple[list[Budget], dict[str, NDArray[Any]], int]:
         """Scores of each candidate on each fold; levels of a fold are solved together, one after another."""
+        if self._chooses_ridge(budgets[0]):
+            return self._by_folds_and_ridges(samples, budgets, splits, scorer, score_params, journal)
         single = self._single().set_params(**self._by_index(samples.X.shape[1]))
         known = fold_fits(single, samples, splits, budgets, self.scoring) if budgets[0].ridge is None else None
         together = budgets[0].features is None
@@ -239,21 +265,84 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
             )
             for share, (group, fold) in zip(self._shares(len(jobs)), jobs, strict=False)
         )
-        found: dict[tuple[float, float | None, int], Scored] = {}
-        tests = np.concatenate([np.append(test, train.size) for train, test in splits])
-        outcomes = self._outcomes(work, len(jobs), "fold" if together else "fit", tests, journal)
+        found: Found = {}
+        outcomes = self._outcomes(work, len(jobs), "fold" if together else "fit", _hashed(splits), journal)
         for outcome, (group, fold) in zip(outcomes, jobs, strict=False):  # fewer where a time limit ends them
             found.update({(*budget.key, fold): one for budget, one in zip(group, outcome, strict=False)})
+        return self._of_folds(budgets, found, samples, splits)
+
+    def _of_folds(
+        self, budgets: list[Budget], found: Found, samples: Samples, splits: Splits
+    ) -> tuple[list[Budget], dict[str, NDArray[Any]], int]:
+        """The candidates that were examined, their results, and the best of them."""
         folds = range(len(splits))
-        first = budgets[:1]
-        budgets = _examined(budgets, [all((*one.key, fold) in found for fold in folds) for one in budgets])
-        if not budgets:
-            return self._unexamined(first, len(splits)), 0
-        table = [[found[*budget.key, fold] for fold in folds] for budget in budgets]
+        examined = _examined(budgets, [all((*one.key, fold) in found for fold in folds) for one in budgets])
+        if not examined:
+            return budgets[:1], self._unexamined(budgets[:1], len(splits)), 0
+        table = [[found[*budget.key, fold] for fold in folds] for budget in examined]
         left_out = sum(one.left_out for one in table[0])
         if left_out:
             warn(left_out_words(left_out, samples.y, splits))
-        return self._by_scores(budgets, table)
+        return examined, *self._by_scores(examined, table)
+
+    def _chooses_ridge(self, budget: Budget) -> bool:
+        """Whether folds choose the ridge together with k."""
+        automatic = isinstance(self.ridge, str) and is_classifier(self) and isinstance(self._loss(), Logistic)
+        return automatic and budget.features is not None
+
+    def _by_folds_and_ridges(
+        self,
+        samples: Samples,
+        budgets: list[Budget],
+        splits: Splits,
+        scorer: Any,
+        score_params: dict[str, Any],
+        journal: Journal,
+    ) -> tuple[list[Budget], dict[str, NDArray[Any]], int]:
+        """The same, with a candidate for each k and each ridge where the fit of some fold with k features needs one."""
+        single = self._single().set_params(**self._by_index(samples.X.shape[1]))
+        tasks = KeptTasks(is_shared(samples))
+
+        def outcomes(jobs: list[Job], journal: Journal) -> dict[tuple[float, int], list[Scored]]:
+            work = (
+                delayed(score_ridges)(
+                    share,
+                    single,
+                    samples,
+                    *splits[fold],
+                    budget,
+                    scorer,
+                    _rows_of(score_params, splits[fold][1]),
+                    tasks.of(fold, None),
+                    features,
+                )
+                for share, (budget, fold, features) in zip(self._shares(len(jobs)), jobs, strict=False)
+            )
+            done = self._outcomes(work, len(jobs), "fit", _hashed(splits), journal)
+            return {(budget.value, fold): one for one, (budget, fold, _) in zip(done, jobs, strict=False) if one}
+
+        folds = range(len(splits))
+        first = outcomes([(budget, fold, None) for budget in budgets for fold in folds], journal)
+        ridged = {value for (value, _), outcome in first.items() if len(outcome) > 1}
+        known = {budget.value: budget for budget in budgets}
+        again: list[Job] = [
+            (known[value], fold, outcome[0].features)
+            for (value, fold), outcome in first.items()
+            if value in ridged and len(outcome) == 1
+        ]
+        second = outcomes(again, journal.part("ridges")) if again else {}
+        largest = self._task(samples.X, samples.y, samples.weight, budgets[0], **samples.more).automatic_ridge
+        candidates, found = list[Budget](), Found()
+        for budget in budgets:
+            factors = FOLD_GRID if budget.value in ridged else (0.0,)
+            for place, factor in enumerate(factors):
+                candidates.append(replace(budget, ridge=factor * largest))
+                for fold in folds:
+                    here = budget.value, fold
+                    outcome = second.get(here, first.get(here, []))
+                    if len(outcome) == len(factors):
+                        found[*candidates[-1].key, fold] = outcome[place]
+        return self._of_folds(candidates, found, samples, splits)
 
     def _by_scores(self, budgets: list[Budget], table: list[list[Scored]]) -> tuple[dict[str, NDArray[Any]], int]:
         """The results of all candidates on all folds, and the best of them; `table` has a row for each candidate."""
@@ -266,7 +355,8 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         ranking = Ranking.of(column("by_label" if by_label else "score"))
         if ranking is None:
             raise InvalidInputError(f"scoring={self.scoring!r} gave no finite score for any candidate")
-        best = ranking.best(self.one_standard_error)
+        groups = groups_of([budget.value for budget in budgets]) if isinstance(self.ridge, str) else None
+        best = ranking.best(self.one_standard_error, groups)
         results = {
             **_values(budgets),
             **ranking.columns(),
@@ -320,10 +410,9 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
             )
 
     def _outcomes(
-        self, work: Iterable[Any], total: int, what: str, splits: NDArray[Any] | None, journal: Journal
+        self, work: Iterable[Any], total: int, what: str, folds: str, journal: Journal
     ) -> Iterator[list[Scored]]:
         """What comes of the pieces of work, in their order; those that the journal knows are not done again."""
-        folds = "none" if splits is None else hashed(splits)
         known = journal.state or {"folds": folds, "scored": ()}
         if known["folds"] != folds:
             raise CheckpointError(
@@ -371,7 +460,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
             delayed(fit_all)(share, single, samples, group)
             for share, group in zip(self._shares(len(groups)), groups, strict=False)
         )
-        outcomes = [one for outcome in self._outcomes(work, len(groups), "fit", None, journal) for one in outcome]
+        outcomes = [one for outcome in self._outcomes(work, len(groups), "fit", "none", journal) for one in outcome]
         known = dict(zip(ordered, outcomes, strict=False))  # fewer where a time limit ends them
         first = budgets[:1]
         budgets = _examined(budgets, [budget.key in known for budget in budgets])
@@ -482,6 +571,11 @@ def _examined(budgets: list[Budget], complete: list[bool]) -> list[Budget]:
             f"{budgets[count - 1].value:g}: they are not in cv_results_. Raise time_limit, or give fewer candidates"
         )
     return budgets[:count]
+
+
+def _hashed(splits: Splits) -> str:
+    """By what folds are known again."""
+    return hashed(np.concatenate([np.append(test, train.size) for train, test in splits]))
 
 
 def _rows_of(params: dict[str, Any], rows: NDArray[np.intp]) -> dict[str, Any]:
