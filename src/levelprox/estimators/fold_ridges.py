@@ -7,7 +7,6 @@ are refitted with each λ. λ = factor / (2 n), where n is that of the training 
 from __future__ import annotations
 
 import copy
-import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,28 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.blas import one_blas_thread
-from levelprox.columns import Columns
-from levelprox.constraints import MCP
 from levelprox.estimators.automatic_ridge import FOLD_GRID
+from levelprox.estimators.few_features import FewFeatures
 from levelprox.estimators.scored import KeptTask, Samples, Scored, Share, diverges, prepared, scored, with_solution
 from levelprox.estimators.task import SUBSET_TOLERANCE, Budget, Task
 from levelprox.estimators.watching import quiet
-from levelprox.limits import limited, seconds_left
-from levelprox.null_fit import NullFit
+from levelprox.limits import limited
 from levelprox.objectives import LinearModel
 from levelprox.objectives.by_class import ByClass
-from levelprox.problem import Problem
-from levelprox.refit import Fit, Refits
-from levelprox.restriction import How
 from levelprox.result import Status
 from levelprox.shared import forget
-from levelprox.subsolvers import Newton
-from levelprox.surrogate import surrogate_by_name
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
-
-_ACCURACY = 1e-10  # of ψ
 
 
 @one_blas_thread()
@@ -105,26 +95,10 @@ def each_ridge(task: Task, features: Features) -> Iterator[tuple[float, Vector]]
     assert isinstance(objective, LinearModel | ByClass)
     inside = task.with_kept(features)
     unit, signs = task.unit_and_signs(inside)
-    part = objective.restrict(inside)
-    centred = part.standardised() is not None
-    near, columns = Fit(np.empty(0, np.intp), np.empty(0), math.inf, np.empty(0)), None
+    fit = FewFeatures(objective.restrict(inside), signs, SUBSET_TOLERANCE * task.tol)
     places = (inside[:, None] * width + np.arange(width)).ravel()
+    own = np.zeros(places.size)
     for factor in FOLD_GRID:
-        ridged = part.ridged(factor * task.automatic_ridge * unit)
-        refits = _refits(ridged.standardised() or ridged if centred else ridged, signs, columns)
-        columns = refits.columns
-        fit = refits(np.arange(inside.size), near, SUBSET_TOLERANCE * task.tol, accuracy=_ACCURACY)
-        assert fit is not None
-        x, near = np.zeros(objective.dimension), fit
-        x[places] = part.unstandardised(fit.x) if centred else fit.x
+        own, x = fit(own, factor * task.automatic_ridge * unit), np.zeros(objective.dimension)
+        x[places] = own
         yield factor * task.automatic_ridge, x
-
-
-def _refits(objective: LinearModel | ByClass, signs: NDArray[np.bool_], columns: Columns | None) -> Refits:
-    """Return what fits all features of an objective."""
-    m = objective.dimension // objective.width
-    problem = Problem(objective, MCP.from_threshold(1.0), m + 0.5, None, signs if np.any(signs) else None)
-    null = NullFit(np.zeros(objective.dimension), objective.value_of(objective.origin), None, 1.0)
-    newton, surrogate = Newton(), surrogate_by_name("concave")
-    how = How(newton, newton.proximal_weight(objective), surrogate, null, seconds_left, None)
-    return Refits(problem, how, columns)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
 
 from levelprox.blas import one_blas_thread
+from levelprox.designs import as_design
 from levelprox.errors import InvalidInputError
 from levelprox.estimators.task import Budget, Solution, Task, Vector
 from levelprox.estimators.watching import quiet
@@ -183,6 +184,7 @@ def scored(
         )
     else:
         part = judged if np.all(known) else judged.part(np.flatnonzero(known))
+        part = replace(part, X=as_design(part.X))  # which was checked before
         score = -model._mean_loss(part.X, part.y, part.weight, **part.more)
         by_label, by_length = _accuracy(model, part) if classifies else math.nan, diverging
     return Scored(
