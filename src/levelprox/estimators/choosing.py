@@ -28,20 +28,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from levelprox.errors import CheckpointError, InvalidInputError, warn
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
-from levelprox.estimators.automatic_ridge import FOLD_GRID
 from levelprox.estimators.choosing_elsewhere import ChoosingElsewhere
+from levelprox.estimators.choosing_ridges import ChoosingRidges
 from levelprox.estimators.fold_fits import fold_fits, score_quickly
-from levelprox.estimators.fold_ridges import score_ridges
-from levelprox.estimators.folds import check_classes_of_folds, left_out_words
+from levelprox.estimators.folds import Splits, check_classes_of_folds, hashed_folds, left_out_words, rows_of
 from levelprox.estimators.information import CRITERIA, check_likelihood, comparable, deviance, price
-from levelprox.estimators.ranking import Ranking, groups_of, scores_of
-from levelprox.estimators.scored import LABELS, KeptTasks, Samples, Scored, Share, fit_all, is_shared, score_fold
+from levelprox.estimators.ranking import Ranking, groups_of
+from levelprox.estimators.scored import LABELS, Found, KeptTasks, Samples, Scored, Share, fit_all, is_shared, score_fold
 from levelprox.estimators.task import Budget, Task, budgets_of, cost_budgets
 from levelprox.estimators.watching import counting
-from levelprox.identity import hashed, identity_without_level
+from levelprox.identity import identity_without_level
 from levelprox.journal import Journal, keeping
 from levelprox.limits import seconds_left
-from levelprox.losses import Logistic
 from levelprox.path import KINDS
 from levelprox.validation import finite, option, real_array
 
@@ -53,14 +51,8 @@ _FINAL_FIT = 0.25  # of the time limit: what is kept for the fit of all data
 _LATE = 0.3  # seconds after that at which processes are no longer waited for
 _PERFECT = 1e-14  # of ψ of the smallest model: what a scale of errors is at least
 
-Splits = list[tuple[NDArray[np.intp], NDArray[np.intp]]]
-#: The scores of fits by budget, ridge and fold.
-Found = dict[tuple[float, float | None, int], Scored]
-#: A budget, a fold, and the features to be refitted, where they are known.
-Job = tuple[Budget, int, tuple[int, ...] | None]
 
-
-class Choosing(ChoosingElsewhere, SparseLinearModel):
+class Choosing(ChoosingRidges, ChoosingElsewhere, SparseLinearModel):
     """A model whose budget is chosen from a grid; the subclasses say which model."""
 
     _n_subtasks = 2  # of a fit, for scikit-learn's callbacks: the search, and the fit of all data
@@ -187,27 +179,9 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
             raise InvalidInputError(f"ridge must not be negative, got {given.min():g}")
         return [float(one) for one in np.unique(given)[::-1]]
 
-    def results_by_budget(self) -> tuple[dict[str, NDArray[Any]], int]:
-        """Return `cv_results_` with one row for each budget, and which of these was chosen.
-
-        Of a given grid of ridges it is the row of the chosen one; of ridge="auto" that of the ridge for the budget.
-        """
-        results, best = self.cv_results_, self.best_index_
-        if "ridge" not in results:
-            return results, best
-        if isinstance(self.ridge, str):
-            name = next(iter(self.best_params_))
-            found = Ranking.of(scores_of(results)).of_each(groups_of(results[name]))
-            rows = np.where(results[name][found] == results[name][best], best, found)
-        else:
-            rows = np.flatnonzero(results["ridge"] == results["ridge"][best])
-        return {name: values[rows] for name, values in results.items()}, int(np.searchsorted(rows, best))
-
     # --- by folds
 
-    def _judges(
-        self, samples: Samples, params: dict[str, Any]
-    ) -> tuple[Any, Splits, dict[str, Any]]:
+    def _judges(self, samples: Samples, params: dict[str, Any]) -> tuple[Any, Splits, dict[str, Any]]:
         """Who scores, on which folds, and what a scorer is told besides."""
         splitter = check_cv(self.cv, samples.y, classifier=is_classifier(self))
         scorer = None if self.scoring is None else check_scoring(self._single(), scoring=self.scoring)
@@ -256,17 +230,17 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
                 *splits[fold],
                 group,
                 scorer,
-                _rows_of(score_params, splits[fold][1]),
+                rows_of(score_params, splits[fold][1]),
                 tasks.of(fold, group[0].ridge),
             )
             if known is None
             else delayed(score_quickly)(
-                known, fold, single, samples, splits[fold][1], group, scorer, _rows_of(score_params, splits[fold][1])
+                known, fold, single, samples, splits[fold][1], group, scorer, rows_of(score_params, splits[fold][1])
             )
             for share, (group, fold) in zip(self._shares(len(jobs)), jobs, strict=False)
         )
         found: Found = {}
-        outcomes = self._outcomes(work, len(jobs), "fold" if together else "fit", _hashed(splits), journal)
+        outcomes = self._outcomes(work, len(jobs), "fold" if together else "fit", hashed_folds(splits), journal)
         for outcome, (group, fold) in zip(outcomes, jobs, strict=False):  # fewer where a time limit ends them
             found.update({(*budget.key, fold): one for budget, one in zip(group, outcome, strict=False)})
         return self._of_folds(budgets, found, samples, splits)
@@ -284,65 +258,6 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         if left_out:
             warn(left_out_words(left_out, samples.y, splits))
         return examined, *self._by_scores(examined, table)
-
-    def _chooses_ridge(self, budget: Budget) -> bool:
-        """Whether folds choose the ridge together with k."""
-        automatic = isinstance(self.ridge, str) and is_classifier(self) and isinstance(self._loss(), Logistic)
-        return automatic and budget.features is not None
-
-    def _by_folds_and_ridges(
-        self,
-        samples: Samples,
-        budgets: list[Budget],
-        splits: Splits,
-        scorer: Any,
-        score_params: dict[str, Any],
-        journal: Journal,
-    ) -> tuple[list[Budget], dict[str, NDArray[Any]], int]:
-        """The same, with a candidate for each k and each ridge where the fit of some fold with k features needs one."""
-        single = self._single().set_params(**self._by_index(samples.X.shape[1]))
-        tasks = KeptTasks(is_shared(samples))
-
-        def outcomes(jobs: list[Job], journal: Journal) -> dict[tuple[float, int], list[Scored]]:
-            work = (
-                delayed(score_ridges)(
-                    share,
-                    single,
-                    samples,
-                    *splits[fold],
-                    budget,
-                    scorer,
-                    _rows_of(score_params, splits[fold][1]),
-                    tasks.of(fold, None),
-                    features,
-                )
-                for share, (budget, fold, features) in zip(self._shares(len(jobs)), jobs, strict=False)
-            )
-            done = self._outcomes(work, len(jobs), "fit", _hashed(splits), journal)
-            return {(budget.value, fold): one for one, (budget, fold, _) in zip(done, jobs, strict=False) if one}
-
-        folds = range(len(splits))
-        first = outcomes([(budget, fold, None) for budget in budgets for fold in folds], journal)
-        ridged = {value for (value, _), outcome in first.items() if len(outcome) > 1}
-        known = {budget.value: budget for budget in budgets}
-        again: list[Job] = [
-            (known[value], fold, outcome[0].features)
-            for (value, fold), outcome in first.items()
-            if value in ridged and len(outcome) == 1
-        ]
-        second = outcomes(again, journal.part("ridges")) if again else {}
-        largest = self._task(samples.X, samples.y, samples.weight, budgets[0], **samples.more).automatic_ridge
-        candidates, found = list[Budget](), Found()
-        for budget in budgets:
-            factors = FOLD_GRID if budget.value in ridged else (0.0,)
-            for place, factor in enumerate(factors):
-                candidates.append(replace(budget, ridge=factor * largest))
-                for fold in folds:
-                    here = budget.value, fold
-                    outcome = second.get(here, first.get(here, []))
-                    if len(outcome) == len(factors):
-                        found[*candidates[-1].key, fold] = outcome[place]
-        return self._of_folds(candidates, found, samples, splits)
 
     def _by_scores(self, budgets: list[Budget], table: list[list[Scored]]) -> tuple[dict[str, NDArray[Any]], int]:
         """The results of all candidates on all folds, and the best of them; `table` has a row for each candidate."""
@@ -524,7 +439,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         return router
 
     def _budgets(self, n: int, d: int) -> list[Budget]:
-        return self._grid(n, d)
+        return list(dict.fromkeys(replace(budget, ridge=None) for budget in self._grid(n, d)))
 
     def _single(self) -> Any:
         """The estimator for one budget, with the same parameters."""
@@ -571,15 +486,6 @@ def _examined(budgets: list[Budget], complete: list[bool]) -> list[Budget]:
             f"{budgets[count - 1].value:g}: they are not in cv_results_. Raise time_limit, or give fewer candidates"
         )
     return budgets[:count]
-
-
-def _hashed(splits: Splits) -> str:
-    """By what folds are known again."""
-    return hashed(np.concatenate([np.append(test, train.size) for train, test in splits]))
-
-
-def _rows_of(params: dict[str, Any], rows: NDArray[np.intp]) -> dict[str, Any]:
-    return {name: np.asarray(value)[rows] for name, value in params.items()}
 
 
 def _names(budgets: list[Budget], which: NDArray[np.bool_]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox.columns import Columns
 from levelprox.constraints import MCP
 from levelprox.limits import seconds_left
 from levelprox.null_fit import NullFit
@@ -41,7 +42,7 @@ class FewFeatures:
         self.is_standard = objective.standardised() is None
         if isinstance(objective, ByClass) and self.is_standard:
             self.data = objective.over(entries_of(objective))  # columns side by side: they are looked at often
-        self.columns = None
+        self.columns: Columns | None = None
 
     def __call__(self, x: Vector, ridge: Vector | None = None) -> Vector:
         """Return the minimiser, from a point; without a ridge, far out where there is none.

@@ -93,6 +93,10 @@ class Scored:
     features: tuple[int, ...] = ()
 
 
+#: The scores of fits by budget, ridge and fold.
+Found = dict[tuple[float, float | None, int], Scored]
+
+
 class KeptTask:
     """A model and its task, made once for all budgets of a fold; another process makes its own.
 
