@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -54,7 +56,7 @@ class FewFeatures:
             What is added to ψ: Σ_j ridge_j x_j².
         """
         objective = self.data if ridge is None else self.data.ridged(ridge)
-        standard = objective if self.is_standard else objective.standardised() or objective
+        standard = objective if self.is_standard else cast(LinearModel | ByClass, objective.standardised())
         m = standard.dimension // standard.width
         problem = Problem(standard, MCP.from_threshold(1.0), m + 0.5, None, self.signs)
         null = NullFit(np.zeros(standard.dimension), standard.value_of(standard.origin), None, 1.0)
@@ -66,4 +68,4 @@ class FewFeatures:
         begin = x if self.is_standard else np.zeros_like(x)
         fit = refits(everything, Fit(everything, begin, np.inf, np.empty(0)), self.tolerance, accuracy=_ACCURACY)
         assert fit is not None  # only a value to undercut gives None
-        return fit.x if self.is_standard else self.data.unstandardised(fit.x)
+        return fit.x if self.is_standard else standard.unstandardised(fit.x)

@@ -42,6 +42,7 @@ def score_ridges(
     scorer: Any,
     score_params: dict[str, Any],
     kept: KeptTask | None = None,
+    *,
     features: tuple[int, ...] | None = None,
 ) -> list[Scored]:
     """Return the scores of the fits of one fold with each λ of `FOLD_GRID`; none without time.
