@@ -75,7 +75,8 @@ class SparseClassifierCV(Classification, Choosing):
     Attributes
     ----------
     cv_results_ : dict of ndarrays
-        "n_features", "budget" or "level", "ridge" where it is chosen, and for criterion="cv" "split0_test_score", …, "mean_test_score",
+        "n_features", "budget" or "level", "ridge" where it is chosen, and for criterion="cv" "split0_test_score", …,
+        "mean_test_score",
         "std_test_score", "standard_error", "rank_test_score", "mean_n_selected", "mean_fit_time", "n_unsolved", the
         number of folds whose fit did not end at a minimiser, and "n_diverging", the number of those that have none;
         where scores are not finite also "median_test_score". Else the criterion by its name, nan where it is not
