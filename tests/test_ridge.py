@@ -438,14 +438,6 @@ def test_claims_hold_for_the_chosen_ridge(loss: str, seed: int) -> None:
     ).hold
 
 
-def test_the_answer_for_a_k_does_not_depend_on_others() -> None:
-    X, y = load_breast_cancer(return_X_y=True)
-    X, y = X[:150, :12], y[:150]
-    one = SparseClassifierCV(n_features=[4], cv=2).fit(X, y)
-    many = SparseClassifierCV(n_features=[2, 4], cv=2).fit(X, y)
-    assert one.cv_results_["mean_test_score"][0] == many.cv_results_["mean_test_score"][1]
-
-
 def test_a_separable_fit_examines_swaps_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both searches, with and without a ridge, used to do all."""
     shown, plain = [], Search._shown

@@ -30,6 +30,8 @@ class Along:
     ) -> list[Self]:
         """Fitted copies, in ascending order of the budgets; levels are carried from one to the next."""
         model: Any = self._single()
+        if "ridge" in (chosen := getattr(self, "best_params_", {})):
+            model.set_params(ridge=chosen["ridge"])
         data, target = model._read(X, y, **({} if is_classifier(model) else {"y_numeric": True}))
         weight = model._weights(sample_weight, data.shape[0])
         if model.feature_cost is not None and (n_features is not None or level is not None):

@@ -36,6 +36,8 @@ Features = NDArray[np.intp]
 LARGEST_STANDARD_ERROR = 2.0  # of the coefficient of a combination of features with variance 1
 #: What λ may be, of the largest.
 GRID = tuple(10.0 ** (-j / 2) for j in range(5))
+#: The same where folds choose it together with the number of features.
+FOLD_GRID = tuple(10.0 ** (-j / 2) for j in range(-1, 4))
 CLEARLY = 2.0  # standard errors of a fall
 MIDDLE = GRID[len(GRID) // 2]
 _SINGULAR = 1e-12  # eigenvalue of a Hessian with a unit diagonal

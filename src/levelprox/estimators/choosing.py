@@ -29,14 +29,15 @@ from sklearn.utils.validation import check_is_fitted
 from levelprox.errors import CheckpointError, InvalidInputError, warn
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.choosing_elsewhere import ChoosingElsewhere
+from levelprox.estimators.choosing_ridges import ChoosingRidges
 from levelprox.estimators.fold_fits import fold_fits, score_quickly
-from levelprox.estimators.folds import check_classes_of_folds, left_out_words
+from levelprox.estimators.folds import Splits, check_classes_of_folds, hashed_folds, left_out_words, rows_of
 from levelprox.estimators.information import CRITERIA, check_likelihood, comparable, deviance, price
-from levelprox.estimators.ranking import Ranking
-from levelprox.estimators.scored import LABELS, KeptTasks, Samples, Scored, Share, fit_all, is_shared, score_fold
+from levelprox.estimators.ranking import Ranking, groups_of
+from levelprox.estimators.scored import LABELS, Found, KeptTasks, Samples, Scored, Share, fit_all, is_shared, score_fold
 from levelprox.estimators.task import Budget, Task, budgets_of, cost_budgets
 from levelprox.estimators.watching import counting
-from levelprox.identity import hashed, identity_without_level
+from levelprox.identity import identity_without_level
 from levelprox.journal import Journal, keeping
 from levelprox.limits import seconds_left
 from levelprox.path import KINDS
@@ -51,7 +52,7 @@ _LATE = 0.3  # seconds after that at which processes are no longer waited for
 _PERFECT = 1e-14  # of ψ of the smallest model: what a scale of errors is at least
 
 
-class Choosing(ChoosingElsewhere, SparseLinearModel):
+class Choosing(ChoosingRidges, ChoosingElsewhere, SparseLinearModel):
     """A model whose budget is chosen from a grid; the subclasses say which model."""
 
     _n_subtasks = 2  # of a fit, for scikit-learn's callbacks: the search, and the fit of all data
@@ -76,21 +77,26 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         self._check_criterion()
         if self._criterion == "cv":
             scorer, splits, score_params = self._judges(samples, params)
-            budgets = self._grid(n, d)
-            results, best = self._by_folds(samples, budgets, splits, scorer, score_params, journal)
+            budgets, results, best = self._by_folds(samples, self._grid(n, d), splits, scorer, score_params, journal)
         else:
             check_likelihood(self._criterion, self._loss().name)
             budgets = self._grid(n, d)
             results, best = self._by_criterion(samples, budgets, journal)
         self._set_choice(budgets, results, best)
         self._warn_at_the_edge(n, d)
-        return budgets[best]
+        chosen = budgets[best]
+        return chosen if "ridge" in self.best_params_ else replace(chosen, ridge=None)
 
     def _fit_chosen(self, task: Task, budget: Budget) -> Self:
         """Fit all data with the chosen budget. `message_` says where it was not chosen as usual."""
         self._fit(task, budget)
         if self.scoring_ != self.scoring:
             self.message_ += f" The budget was chosen by {self.scoring_}: fits of folds diverge."
+        if isinstance(self.ridge, str) and "ridge" in self.best_params_:
+            self.message_ += (
+                f" ridge={self.ridge_:.3g} was chosen by cross-validation: without one the data of some folds do not "
+                "determine coefficients."
+            )
         self.message_ += self._edge
         return self
 
@@ -110,8 +116,10 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
     def _set_choice(self, budgets: list[Budget], results: dict[str, NDArray[Any]], best: int) -> None:
         self.cv_results_ = results
         self.best_index_ = best
-        name = budgets[0].name
-        self.best_params_ = {name: results[name][best].item() for name in (name, "ridge") if name in results}
+        names = [budgets[0].name]
+        if "ridge" in results and (results["ridge"][best] > 0 or not isinstance(self.ridge, str)):
+            names.append("ridge")  # 0 of "auto" is decided by the fit of all data
+        self.best_params_ = {name: results[name][best].item() for name in names}
         by = self._criterion
         if by == "cv":
             by = "median_test_score" if "median_test_score" in results else "mean_test_score"
@@ -171,19 +179,9 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
             raise InvalidInputError(f"ridge must not be negative, got {given.min():g}")
         return [float(one) for one in np.unique(given)[::-1]]
 
-    def results_by_budget(self) -> tuple[dict[str, NDArray[Any]], int]:
-        """Return `cv_results_` of the chosen ridge alone, and which row was chosen."""
-        results = self.cv_results_
-        if "ridge" not in results:
-            return results, self.best_index_
-        rows = np.flatnonzero(results["ridge"] == results["ridge"][self.best_index_])
-        return {name: values[rows] for name, values in results.items()}, int(np.searchsorted(rows, self.best_index_))
-
     # --- by folds
 
-    def _judges(
-        self, samples: Samples, params: dict[str, Any]
-    ) -> tuple[Any, list[tuple[NDArray[np.intp], NDArray[np.intp]]], dict[str, Any]]:
+    def _judges(self, samples: Samples, params: dict[str, Any]) -> tuple[Any, Splits, dict[str, Any]]:
         """Who scores, on which folds, and what a scorer is told besides."""
         splitter = check_cv(self.cv, samples.y, classifier=is_classifier(self))
         scorer = None if self.scoring is None else check_scoring(self._single(), scoring=self.scoring)
@@ -210,12 +208,14 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         self,
         samples: Samples,
         budgets: list[Budget],
-        splits: list[tuple[NDArray[np.intp], NDArray[np.intp]]],
+        splits: Splits,
         scorer: Any,
         score_params: dict[str, Any],
         journal: Journal,
-    ) -> tuple[dict[str, NDArray[Any]], int]:
+    ) -> tuple[list[Budget], dict[str, NDArray[Any]], int]:
         """Scores of each candidate on each fold; levels of a fold are solved together, one after another."""
+        if self._chooses_ridge(budgets[0]):
+            return self._by_folds_and_ridges(samples, budgets, splits, scorer, score_params, journal)
         single = self._single().set_params(**self._by_index(samples.X.shape[1]))
         known = fold_fits(single, samples, splits, budgets, self.scoring) if budgets[0].ridge is None else None
         together = budgets[0].features is None
@@ -230,30 +230,34 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
                 *splits[fold],
                 group,
                 scorer,
-                _rows_of(score_params, splits[fold][1]),
+                rows_of(score_params, splits[fold][1]),
                 tasks.of(fold, group[0].ridge),
             )
             if known is None
             else delayed(score_quickly)(
-                known, fold, single, samples, splits[fold][1], group, scorer, _rows_of(score_params, splits[fold][1])
+                known, fold, single, samples, splits[fold][1], group, scorer, rows_of(score_params, splits[fold][1])
             )
             for share, (group, fold) in zip(self._shares(len(jobs)), jobs, strict=False)
         )
-        found: dict[tuple[float, float | None, int], Scored] = {}
-        tests = np.concatenate([np.append(test, train.size) for train, test in splits])
-        outcomes = self._outcomes(work, len(jobs), "fold" if together else "fit", tests, journal)
+        found: Found = {}
+        outcomes = self._outcomes(work, len(jobs), "fold" if together else "fit", hashed_folds(splits), journal)
         for outcome, (group, fold) in zip(outcomes, jobs, strict=False):  # fewer where a time limit ends them
             found.update({(*budget.key, fold): one for budget, one in zip(group, outcome, strict=False)})
+        return self._of_folds(budgets, found, samples, splits)
+
+    def _of_folds(
+        self, budgets: list[Budget], found: Found, samples: Samples, splits: Splits
+    ) -> tuple[list[Budget], dict[str, NDArray[Any]], int]:
+        """The candidates that were examined, their results, and the best of them."""
         folds = range(len(splits))
-        first = budgets[:1]
-        budgets = _examined(budgets, [all((*one.key, fold) in found for fold in folds) for one in budgets])
-        if not budgets:
-            return self._unexamined(first, len(splits)), 0
-        table = [[found[*budget.key, fold] for fold in folds] for budget in budgets]
+        examined = _examined(budgets, [all((*one.key, fold) in found for fold in folds) for one in budgets])
+        if not examined:
+            return budgets[:1], self._unexamined(budgets[:1], len(splits)), 0
+        table = [[found[*budget.key, fold] for fold in folds] for budget in examined]
         left_out = sum(one.left_out for one in table[0])
         if left_out:
             warn(left_out_words(left_out, samples.y, splits))
-        return self._by_scores(budgets, table)
+        return examined, *self._by_scores(examined, table)
 
     def _by_scores(self, budgets: list[Budget], table: list[list[Scored]]) -> tuple[dict[str, NDArray[Any]], int]:
         """The results of all candidates on all folds, and the best of them; `table` has a row for each candidate."""
@@ -266,7 +270,8 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         ranking = Ranking.of(column("by_label" if by_label else "score"))
         if ranking is None:
             raise InvalidInputError(f"scoring={self.scoring!r} gave no finite score for any candidate")
-        best = ranking.best(self.one_standard_error)
+        groups = groups_of([budget.value for budget in budgets]) if isinstance(self.ridge, str) else None
+        best = ranking.best(self.one_standard_error, groups)
         results = {
             **_values(budgets),
             **ranking.columns(),
@@ -320,10 +325,9 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
             )
 
     def _outcomes(
-        self, work: Iterable[Any], total: int, what: str, splits: NDArray[Any] | None, journal: Journal
+        self, work: Iterable[Any], total: int, what: str, folds: str, journal: Journal
     ) -> Iterator[list[Scored]]:
         """What comes of the pieces of work, in their order; those that the journal knows are not done again."""
-        folds = "none" if splits is None else hashed(splits)
         known = journal.state or {"folds": folds, "scored": ()}
         if known["folds"] != folds:
             raise CheckpointError(
@@ -371,7 +375,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
             delayed(fit_all)(share, single, samples, group)
             for share, group in zip(self._shares(len(groups)), groups, strict=False)
         )
-        outcomes = [one for outcome in self._outcomes(work, len(groups), "fit", None, journal) for one in outcome]
+        outcomes = [one for outcome in self._outcomes(work, len(groups), "fit", "none", journal) for one in outcome]
         known = dict(zip(ordered, outcomes, strict=False))  # fewer where a time limit ends them
         first = budgets[:1]
         budgets = _examined(budgets, [budget.key in known for budget in budgets])
@@ -435,7 +439,7 @@ class Choosing(ChoosingElsewhere, SparseLinearModel):
         return router
 
     def _budgets(self, n: int, d: int) -> list[Budget]:
-        return self._grid(n, d)
+        return list(dict.fromkeys(replace(budget, ridge=None) for budget in self._grid(n, d)))
 
     def _single(self) -> Any:
         """The estimator for one budget, with the same parameters."""
@@ -482,10 +486,6 @@ def _examined(budgets: list[Budget], complete: list[bool]) -> list[Budget]:
             f"{budgets[count - 1].value:g}: they are not in cv_results_. Raise time_limit, or give fewer candidates"
         )
     return budgets[:count]
-
-
-def _rows_of(params: dict[str, Any], rows: NDArray[np.intp]) -> dict[str, Any]:
-    return {name: np.asarray(value)[rows] for name, value in params.items()}
 
 
 def _names(budgets: list[Budget], which: NDArray[np.bool_]) -> str:

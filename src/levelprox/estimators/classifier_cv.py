@@ -41,9 +41,12 @@ class SparseClassifierCV(Classification, Choosing):
     budget : float or sequence of float, optional
         Budgets of costs to choose from, with `feature_cost`; `n_features` is then one number, or None.
     ridge : float, "auto" or sequence of float, default="auto"
-        As in `SparseClassifier`; of several the best is chosen together with the budget. `one_standard_error` chooses
-        the smallest budget within one standard error of the best and, for it, the largest ridge. A sequence is for
-        data in memory.
+        Of several the best is chosen together with the budget. "auto" chooses n_features and the ridge together by the
+        folds: none where no fold needs one, else one for all folds, of several the largest whose score is within one
+        standard error of the best for the same n_features (docs/estimators.md). With levels, an information criterion
+        or data outside memory each fit with "auto" chooses as in `SparseClassifier`. `one_standard_error` chooses the
+        smallest budget within one standard error of the best and, for it, the largest ridge. A sequence is for data in
+        memory.
     criterion : {"cv", "aic", "bic", "ebic"}, default="cv"
         "cv" chooses the highest mean score over folds; the others the lowest information criterion of the fits of all
         data, without folds, for losses that are likelihoods (docs/estimators.md). Fits without a minimiser, as on
@@ -72,7 +75,8 @@ class SparseClassifierCV(Classification, Choosing):
     Attributes
     ----------
     cv_results_ : dict of ndarrays
-        "n_features", "budget" or "level", and for criterion="cv" "split0_test_score", …, "mean_test_score",
+        "n_features", "budget" or "level", "ridge" where it is chosen, and for criterion="cv" "split0_test_score", …,
+        "mean_test_score",
         "std_test_score", "standard_error", "rank_test_score", "mean_n_selected", "mean_fit_time", "n_unsolved", the
         number of folds whose fit did not end at a minimiser, and "n_diverging", the number of those that have none;
         where scores are not finite also "median_test_score". Else the criterion by its name, nan where it is not
@@ -80,7 +84,8 @@ class SparseClassifierCV(Classification, Choosing):
     best_index_ : int
         The row of `cv_results_` that was chosen.
     best_params_ : dict
-        {"n_features": …}, {"budget": …} or {"level": …}, with "ridge" where that was chosen, too.
+        {"n_features": …}, {"budget": …} or {"level": …}, with "ridge" where that was chosen, too; with "auto" and
+        without "ridge", the fit of all data decides whether it needs one.
     best_score_ : float
         Its mean score, or its criterion.
     scoring_ : str, callable or None

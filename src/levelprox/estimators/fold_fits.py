@@ -19,6 +19,7 @@ from sklearn.base import clone, is_classifier
 
 from levelprox import _kernels
 from levelprox.blas import one_blas_thread
+from levelprox.estimators.folds import Splits
 from levelprox.estimators.scored import Samples, Scored, told
 from levelprox.estimators.task import Budget, Task
 from levelprox.limits import seconds_left
@@ -77,9 +78,7 @@ class FoldFits:
         return coef, constant
 
 
-def fold_fits(
-    single: Any, samples: Samples, splits: list[tuple[Rows, Rows]], budgets: list[Budget], scorer: Any
-) -> FoldFits | None:
+def fold_fits(single: Any, samples: Samples, splits: Splits, budgets: list[Budget], scorer: Any) -> FoldFits | None:
     """Return what is known of all training parts; None where each fit has to look at its samples itself.
 
     Parameters
@@ -119,7 +118,7 @@ def fold_fits(
     return FoldFits(task, triangles, kept)
 
 
-def _training_triangles(objective: LinearModel, splits: list[tuple[Rows, Rows]]) -> list[Matrix]:
+def _training_triangles(objective: LinearModel, splits: Splits) -> list[Matrix]:
     n = objective.target.size
     if not _is_partition(splits, n):
         return [triangle(blocks(objective, train)) for train, _ in splits]
@@ -127,7 +126,7 @@ def _training_triangles(objective: LinearModel, splits: list[tuple[Rows, Rows]])
     return [triangle(iter(parts[:i] + parts[i + 1 :])) for i in range(len(parts))]
 
 
-def _is_partition(splits: list[tuple[Rows, Rows]], n: int) -> bool:
+def _is_partition(splits: Splits, n: int) -> bool:
     """Return whether each sample is in the test part of one fold, and in the training parts of all others."""
     tests = np.concatenate([test for _, test in splits])
     if tests.size != n or len(splits) < 2 or not np.array_equal(np.sort(tests), np.arange(n)):

@@ -1,4 +1,4 @@
-"""Classes that folds do not have: errors and warnings that name the fold."""
+"""Folds: their identity, and errors and warnings for classes that they do not have."""
 
 from __future__ import annotations
 
@@ -9,10 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.errors import InvalidInputError
+from levelprox.identity import hashed
 
 Splits = Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]]
 
 _REMEDY = "Use stratified folds, such as cv=StratifiedKFold(5, shuffle=True), or fewer of them"
+
+
+def hashed_folds(splits: Splits) -> str:
+    """By what folds are known again."""
+    return hashed(np.concatenate([np.append(test, train.size) for train, test in splits]))
+
+
+def rows_of(params: dict[str, Any], rows: NDArray[np.intp]) -> dict[str, Any]:
+    """What is given for each sample, of some samples."""
+    return {name: np.asarray(value)[rows] for name, value in params.items()}
 
 
 def check_classes_of_folds(y: NDArray[Any], weight: NDArray[Any] | None, splits: Splits) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Vector = NDArray[np.float64]
+Rows = NDArray[np.intp]
 
 _TIE_TOLERANCE = 1e-12  # relative: scores that differ by less are equal, whatever the order of their sums
 
@@ -64,16 +65,39 @@ class Ranking:
         """The standard error of the mean of the finite scores; 0 where there are fewer than two."""
         return np.array([_standard_error(row[np.isfinite(row)]) for row in self.scores])
 
-    def best(self, one_standard_error: bool) -> int:
+    def best(self, one_standard_error: bool, groups: list[Rows] | None = None) -> int:
         """The best candidate, of equal ones the smallest.
 
         Parameters
         ----------
         one_standard_error : bool
             Whether to take the smallest candidate within one standard error of the best.
+        groups : list of ndarray of int, optional
+            Candidates of one budget with different ridges, the largest first: only `of_each` may be the best.
         """
-        best = int(np.argmax(self._at_least(float(np.max(self.center)))))
+        rows = np.arange(self.center.size) if groups is None else self.of_each(groups)
+        best = self._first_best(rows)
         return int(np.argmax(self._at_least(self.center[best] - self.error[best]))) if one_standard_error else best
+
+    def of_each(self, groups: list[Rows]) -> Rows:
+        """Of each group the first candidate that is not below the best of the group by more than a standard error.
+
+        It is the standard error of the mean difference over folds. Where medians rank candidates, it is the best.
+        """
+        return np.array([self._first_of(rows) for rows in groups], np.intp)
+
+    def _first_of(self, rows: Rows) -> int:
+        best = self._first_best(rows)
+        kept = np.delete(self.scores, self.left_out, axis=1)
+        if self.by_median:
+            return best
+        errors = np.array([_standard_error(kept[row] - kept[best]) for row in rows])
+        near = self.center[rows] >= self.center[best] - errors - _slack(float(self.center[best]))
+        return int(rows[np.argmax(near)])
+
+    def _first_best(self, rows: Rows) -> int:
+        highest = float(np.max(self.center[rows]))
+        return int(rows[np.argmax(self._at_least(highest)[rows])])
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """What `cv_results_` has of it."""
@@ -93,6 +117,18 @@ class Ranking:
 
     def _at_most(self, value: float) -> NDArray[np.bool_]:
         return np.asarray(self.center <= value + _slack(value))
+
+
+def groups_of(budgets: ArrayLike) -> list[Rows]:
+    """The candidates of each budget, in their order."""
+    values = np.asarray(budgets)
+    return [np.flatnonzero(values == value) for value in dict.fromkeys(values.tolist())]
+
+
+def scores_of(results: dict[str, NDArray[Any]]) -> Vector:
+    """The scores of `cv_results_`, a row for each candidate."""
+    count = sum(name.startswith("split") and name.endswith("_test_score") for name in results)
+    return np.column_stack([results[f"split{i}_test_score"] for i in range(count)])
 
 
 def _slack(value: float) -> float:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
 
 from levelprox.blas import one_blas_thread
+from levelprox.designs import as_design
 from levelprox.errors import InvalidInputError
 from levelprox.estimators.task import Budget, Solution, Task, Vector
 from levelprox.estimators.watching import quiet
@@ -75,6 +76,8 @@ class Scored:
         Whether the fit diverges and `score` depends on the length of its coefficients.
     cut_short : bool
         Whether the time limit ended the fit.
+    features : tuple of int
+        Those of a fit without a ridge, which may be refitted with one (`fold_ridges.py`).
     """
 
     score: float
@@ -87,6 +90,11 @@ class Scored:
     by_label: float = math.nan
     by_length: bool = False
     cut_short: bool = False
+    features: tuple[int, ...] = ()
+
+
+#: The scores of fits by budget, ridge and fold.
+Found = dict[tuple[float, float | None, int], Scored]
 
 
 class KeptTask:
@@ -153,41 +161,47 @@ def score_fold(
 
     Products of the test part with coefficients, as all that fits do, are too small for threads of BLAS.
     """
-    scored: list[Scored] = []
     if share.seconds <= 0:
-        return scored
+        return []
     judged = samples.part(test)
-    for model, seconds, diverging in fitted_under(share, single, samples, train, budgets, kept):
-        classifies, by_label, by_length = is_classifier(model), math.nan, False
-        known = np.isin(judged.y, model.classes_) if classifies else np.ones(judged.y.size, np.bool_)
-        if scorer is not None:
-            score = float(scorer(told(model, judged.more), judged.X, judged.y, **score_params))
-            if diverging:
-                shorter = float(scorer(told(_shortened(model), judged.more), judged.X, judged.y, **score_params))
-                by_length = not math.isclose(score, shorter, rel_tol=1e-9, abs_tol=1e-12)
-        elif not np.any(known):
-            raise InvalidInputError(
-                f"cv has a fold with none of the classes of its training part, {model.classes_.tolist()}; use "
-                "stratified folds"
-            )
-        else:
-            part = judged if np.all(known) else judged.part(np.flatnonzero(known))
-            score = -model._mean_loss(part.X, part.y, part.weight, **part.more)
-            by_label, by_length = _accuracy(model, part) if classifies else math.nan, diverging
-        scored.append(
-            Scored(
-                score,
-                model.selected_features_.size,
-                seconds,
-                model.status_.success or model.status_ is Status.DIVERGING,
-                left_out=0 if scorer is not None else int(np.count_nonzero(~known)),
-                diverging=diverging,
-                by_label=by_label,
-                by_length=by_length,
-                cut_short=model.status_ is Status.TIME_LIMIT,
-            )
+    return [
+        scored(model, judged, seconds, diverging, scorer, score_params)
+        for model, seconds, diverging in fitted_under(share, single, samples, train, budgets, kept)
+    ]
+
+
+def scored(
+    model: Any, judged: Samples, seconds: float, diverging: bool, scorer: Any, score_params: dict[str, Any]
+) -> Scored:
+    """Return how a fit does on the held-out samples of a fold."""
+    classifies, by_label, by_length = is_classifier(model), math.nan, False
+    known = np.isin(judged.y, model.classes_) if classifies else np.ones(judged.y.size, np.bool_)
+    if scorer is not None:
+        score = float(scorer(told(model, judged.more), judged.X, judged.y, **score_params))
+        if diverging:
+            shorter = float(scorer(told(_shortened(model), judged.more), judged.X, judged.y, **score_params))
+            by_length = not math.isclose(score, shorter, rel_tol=1e-9, abs_tol=1e-12)
+    elif not np.any(known):
+        raise InvalidInputError(
+            f"cv has a fold with none of the classes of its training part, {model.classes_.tolist()}; use "
+            "stratified folds"
         )
-    return scored
+    else:
+        part = judged if np.all(known) else judged.part(np.flatnonzero(known))
+        part = replace(part, X=as_design(part.X))  # which was checked before
+        score = -model._mean_loss(part.X, part.y, part.weight, **part.more)
+        by_label, by_length = _accuracy(model, part) if classifies else math.nan, diverging
+    return Scored(
+        score,
+        model.selected_features_.size,
+        seconds,
+        model.status_.success or model.status_ is Status.DIVERGING,
+        left_out=0 if scorer is not None else int(np.count_nonzero(~known)),
+        diverging=diverging,
+        by_label=by_label,
+        by_length=by_length,
+        cut_short=model.status_ is Status.TIME_LIMIT,
+    )
 
 
 def _accuracy(model: Any, samples: Samples) -> float:
@@ -214,9 +228,9 @@ def told(model: Any, more: dict[str, NDArray[Any]]) -> Any:
 
 def fit_all(share: Share, single: Any, samples: Samples, budgets: list[Budget]) -> list[Scored]:
     """Return ψ and degrees of freedom of the fits of all data; none without time."""
-    scored: list[Scored] = []
+    found: list[Scored] = []
     if share.seconds <= 0:
-        return scored
+        return found
     for model, seconds, diverging in fitted_under(share, single, samples, None, budgets):
         count = model.selected_features_.size
         rows = np.atleast_2d(model.coef_).shape[0]
@@ -224,8 +238,8 @@ def fit_all(share: Share, single: Any, samples: Samples, budgets: list[Budget]) 
         freedom = each * (count + int(model.fit_intercept))
         psi, status = model.certificate_.psi - model._penalty, model.status_
         cut_short = status is Status.TIME_LIMIT
-        scored.append(Scored(psi, count, seconds, status.success, freedom, diverging=diverging, cut_short=cut_short))
-    return scored
+        found.append(Scored(psi, count, seconds, status.success, freedom, diverging=diverging, cut_short=cut_short))
+    return found
 
 
 def fitted_under(
@@ -254,25 +268,33 @@ def fitted_under(
     """
     began = time.monotonic()
     with limited(share.seconds):
-        if kept is not None and kept.made is not None:
-            model, task = kept.made
-        else:
-            model = clone(single)
-            samples = samples if rows is None else samples.part(rows)
-            model.n_features_in_ = samples.X.shape[1]
-            task = replace(model._task(samples.X, samples.y, samples.weight, budgets[0], **samples.more), examine=False)
-            if kept is not None:
-                kept.made = model, task
+        model, task = prepared(single, samples, rows, budgets[0], kept)
         with quiet():
             solutions = task.each(budgets)
         if kept is None:
             forget(task.objective)
     each = (time.monotonic() - began) / len(budgets)
     for budget, solution in zip(budgets, solutions, strict=True):
-        yield _with(model, task, budget, solution), each, diverges(task, budget, solution)
+        yield with_solution(model, task, budget, solution), each, diverges(task, budget, solution)
 
 
-def _with(model: Any, task: Task, budget: Budget, solution: Solution) -> Any:
+def prepared(
+    single: Any, samples: Samples, rows: NDArray[np.intp] | None, budget: Budget, kept: KeptTask | None
+) -> tuple[Any, Task]:
+    """Return a model and its task for some samples; see `fitted_under`."""
+    if kept is not None and kept.made is not None:
+        return kept.made
+    model = clone(single)
+    samples = samples if rows is None else samples.part(rows)
+    model.n_features_in_ = samples.X.shape[1]
+    task = replace(model._task(samples.X, samples.y, samples.weight, budget, **samples.more), examine=False)
+    if kept is not None:
+        kept.made = model, task
+    return model, task
+
+
+def with_solution(model: Any, task: Task, budget: Budget, solution: Solution) -> Any:
+    """Return the model with what a fit found."""
     fitted = copy.copy(model)
     fitted._keep(task, budget, solution)
     fitted._penalty = solution.penalty

@@ -30,6 +30,7 @@ from levelprox.estimators.automatic_ridge import (
     without_ridge,
 )
 from levelprox.estimators.border import Border
+from levelprox.estimators.few_features import FewFeatures
 from levelprox.identity import identity_without_level
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.journal import Journal, keeping
@@ -260,17 +261,9 @@ class Task:
         middle λ of the grid, the next ones with that chosen over the features found so far, three at most. The last one
         is complete, and all that it shows holds for its λ.
         """
-        ended: list[Features] = []
-
-        def leave(features: Features, x: Vector, last: bool) -> bool:
-            if self.is_undetermined(x):
-                ended.append(features)
-            return bool(ended)
-
-        solution = self._without_ridge(budget, previous, leave, "without a ridge")
-        if solution.status in CUT_SHORT or not (ended or self.needs_ridge(budget, solution)):
+        solution, first = self._until_undetermined(budget, previous)
+        if first is None:
             return solution
-        first = ended[0] if ended else self.features(self._inside(solution))
         ridge, start, found, known = MIDDLE * self.automatic_ridge, None, first, dict[bytes, float]()
 
         def choose(features: Features) -> float:
@@ -286,22 +279,65 @@ class Task:
             if solution.status in CUT_SHORT:
                 return self._told(task._penalised(solution), _FOUND, "")
             if ask is not None and choice.features is None:  # of data on Dask, in files or on a device
-                choice(self.features(self._inside(solution)), np.empty(0), True)
+                choice(self.features(self.inside(solution)), np.empty(0), True)
             if choice.ridge == ridge:
                 break
             ridge, found = choice.ridge, found if choice.features is None else choice.features
             start = choice.features if place or isinstance(self.objective, Asked) else None
-        x = self._inside(solution)
-        whose = _CHOSEN
-        if not np.array_equal(self.features(x), first) and not self.is_undetermined(x, refit=True):
-            pure = self._without_ridge(budget, previous, None, "without a ridge after all", self.features(x))
-            cut_short = pure.status in CUT_SHORT
-            if not (self.is_undetermined(self._inside(pure)) if cut_short else self.needs_ridge(budget, pure)):
-                return pure
-            whose = _FOUND
-            if cut_short:  # the fit with a ridge is complete, but whether there is one without is not known
-                solution = replace(solution, status=pure.status, message=f"{solution.message} {_UNDECIDED}")
-        return self._told(task._penalised(solution), whose)
+        solution, whose = self._determined_after_all(budget, previous, solution, first)
+        return solution if whose is None else self._told(task._penalised(solution), whose)
+
+    def searched(self, budget: Budget) -> tuple[Solution, bool]:
+        """Return a fit with at most k features, and whether the data do not determine its coefficients.
+
+        Where they do not, the fit has the middle λ of the grid: its features are for refits with others.
+        """
+        seconds = math.inf if self.time_limit is None else self.time_limit
+        with limited(seconds):
+            solution, first = self._until_undetermined(budget, None)
+            if first is None:
+                return solution, False
+            task = self._with_ridge(MIDDLE * self.automatic_ridge, "search 0")
+            solution = task._penalised(task._fitted(budget, None, None, None, first))
+            if solution.status in CUT_SHORT:
+                return solution, True
+            solution, whose = self._determined_after_all(budget, None, solution, first)
+            return solution, whose is not None
+
+    def _until_undetermined(self, budget: Budget, previous: Vector | None) -> tuple[Solution, Features | None]:
+        """Return the fit without a ridge, and the first features whose coefficients the data do not determine.
+
+        The search ends with these. None where there are none, or the search is cut short.
+        """
+        ended: list[Features] = []
+
+        def leave(features: Features, x: Vector, last: bool) -> bool:
+            if self.is_undetermined(x):
+                ended.append(features)
+            return bool(ended)
+
+        solution = self._without_ridge(budget, previous, leave, "without a ridge")
+        if solution.status in CUT_SHORT or not (ended or self.needs_ridge(budget, solution)):
+            return solution, None
+        return solution, ended[0] if ended else self.features(self.inside(solution))
+
+    def _determined_after_all(
+        self, budget: Budget, previous: Vector | None, solution: Solution, first: Features
+    ) -> tuple[Solution, str | None]:
+        """Return the fit without a ridge where it needs none, with None, else the fit with a ridge, and why it has one.
+
+        A set on the way may need a ridge where the features found with one need none.
+        """
+        x = self.inside(solution)
+        if np.array_equal(self.features(x), first) or self.is_undetermined(x, refit=True):
+            return solution, _CHOSEN
+        pure = self._without_ridge(budget, previous, None, "without a ridge after all", self.features(x))
+        cut_short = pure.status in CUT_SHORT
+        if not (self.is_undetermined(self.inside(pure)) if cut_short else self.needs_ridge(budget, pure)):
+            return pure, None
+        if cut_short:  # the fit with a ridge is complete, but whether there is one without is not known
+            solution = replace(solution, status=pure.status, message=f"{solution.message} {_UNDECIDED}")
+        return solution, _FOUND
 
     def _journal(self, name: str) -> Journal | None:
         """Return the journal of one of several searches."""
@@ -321,7 +357,7 @@ class Task:
 
     def _with_automatic_ridge(self, budget: Budget, before: Solution) -> Solution:
         """The fit under a level with a ridge, after one whose loss has no minimiser."""
-        task = self._with_ridge(self._chosen_ridge(self.features(self._inside(before))), "with a ridge")
+        task = self._with_ridge(self._chosen_ridge(self.features(self.inside(before))), "with a ridge")
         return self._told(task._penalised(task._fitted(budget, None)), _CHOSEN)
 
     def _told(self, solution: Solution, whose: str, how: str = _BY_LEAVE_ONE_OUT) -> Solution:
@@ -335,14 +371,23 @@ class Task:
         """Return λ for some features."""
         objective = self.objective
         assert isinstance(objective, Model | Asked)
-        kept = np.empty(0, np.intp) if self.keep is None else self.keep
-        inside = np.union1d(np.union1d(features, kept), objective.exempt).astype(np.intp)
-        unit, signs = np.zeros(inside.size), np.zeros(inside.size, np.bool_)
-        counted = inside < self.border.scale.size
-        unit[counted] = self._strength(1.0)[inside[counted]]
-        signs[counted] = np.broadcast_to(self.positive, self.border.scale.shape)[inside[counted]]
+        inside = self.with_kept(features)
+        unit, signs = self.unit_and_signs(inside)
         with one_blas_thread(isinstance(objective, Model)):
             return chosen_ridge(objective.restrict(inside), unit, self.automatic_ridge, signs)
+
+    def with_kept(self, features: Features) -> Features:
+        """Return these features, those that are kept and the intercept, sorted."""
+        kept = np.empty(0, np.intp) if self.keep is None else self.keep
+        return np.union1d(np.union1d(features, kept), self.objective.exempt).astype(np.intp)
+
+    def unit_and_signs(self, features: Features) -> tuple[Vector, NDArray[np.bool_]]:
+        """Return the ridge of these features where λ is 1, and which of them must not be negative."""
+        unit, signs = np.zeros(features.size), np.zeros(features.size, np.bool_)
+        counted = features < self.border.scale.size
+        unit[counted] = self._strength(1.0)[features[counted]]
+        signs[counted] = np.broadcast_to(self.positive, self.border.scale.shape)[features[counted]]
+        return unit, signs
 
     def _with_ridge(self, ridge: float, part: str) -> Task:
         """The same with a ridge, and a journal of its own.
@@ -354,7 +399,7 @@ class Task:
         objective = self._ridged[ridge].objective
         return replace(self, objective=objective, ridge=ridge, automatic_ridge=0.0, checkpoint=self._journal(part))
 
-    def _inside(self, solution: Solution) -> Vector:
+    def inside(self, solution: Solution) -> Vector:
         """Return x of a solution."""
         return self.border.inside(solution.coef.astype(np.float64), solution.intercept.astype(np.float64))
 
@@ -374,7 +419,7 @@ class Task:
     def _penalised(self, solution: Solution) -> Solution:
         if not self.ridge:
             return solution
-        rows = self._inside(solution).reshape(-1, self.border.width)[: self.border.scale.size]
+        rows = self.inside(solution).reshape(-1, self.border.width)[: self.border.scale.size]
         penalty = float(np.sum(self._strength(self.ridge)[:, None] * rows**2))
         return replace(solution, ridge=self.ridge, penalty=penalty)
 
@@ -405,7 +450,7 @@ class Task:
             return True
         if solution.status in CUT_SHORT or not solution.certificate.examined:
             return False
-        x = self._inside(solution)
+        x = self.inside(solution)
         if budget.features is None:
             x = np.where(self._problem(float(budget.value)).free(x), x, 0.0)
             return bool(np.any(x)) and objective.is_separated(x)
@@ -423,10 +468,16 @@ class Task:
         part, own, wanted = self._part(x)
         if refit:
             with one_blas_thread(isinstance(objective, Model)):
-                own = without_ridge(part, own)
+                own = self._without_ridge_from(part, own)
             if part.is_separated(own):
                 return True
         return largest_standard_error(part, own, wanted, self.automatic_ridge) > LARGEST_STANDARD_ERROR
+
+    def _without_ridge_from(self, part: Model | Asked, x: Vector) -> Vector:
+        """Return about the minimiser of ψ over few features from a point; far out where there is none."""
+        if isinstance(part, LinearModel | ByClass):
+            return FewFeatures(part, np.zeros(part.dimension, np.bool_), SUBSET_TOLERANCE * self.tol)(x)
+        return without_ridge(part, x)
 
     def _part(self, x: Vector) -> tuple[Model | Asked, Vector, Features]:
         """Return ψ over the features of x and the intercept, x there, and which of these may have a ridge."""
