@@ -27,6 +27,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox.class_path import best_on_class_path, has_class_path
 from levelprox.constraints import MCP
 from levelprox.continuation import continued, is_expensive
 from levelprox.costs import Costs
@@ -199,7 +200,11 @@ class Search:
 
     def _shares(self) -> bool:
         """Return whether searches of the same data for other k know some of what this one needs."""
-        return has_parabolas(self.problem) or self._is_narrowed()
+        return has_parabolas(self.problem) or self._is_narrowed() or self._has_path()
+
+    def _has_path(self) -> bool:
+        """Return whether sets of a softmax model come from one path for all k, as for fits of folds."""
+        return self._is_quick() and self.start is None and has_class_path(self.problem)
 
     def _examined(self) -> int:
         """Return how many exchanges are shown not to lower ψ, after taking all that do."""
@@ -263,7 +268,7 @@ class Search:
         elif self.k > 0 or self.objective.convex_start is not None:
             for start in self._starts():
                 self.watch.enter("exchanges")
-                if self._is_quick() and has_parabolas(self.problem):  # no exchange gains by the model there
+                if self._has_path() or (self._is_quick() and has_parabolas(self.problem)):  # no exchange gains there
                     self.swaps.keep(start)
                     yield start
                 else:
@@ -292,6 +297,9 @@ class Search:
         objective = self.objective
         if isinstance(objective, ReducedModel):  # what the Gram matrix finds is as good as what the others do
             yield once(lambda: self.swaps.fitted(objective.best_features(self.k, problem.exempt)))
+            return
+        if self._has_path():
+            yield best_on_class_path(self.swaps, self.k)
             return
         if self._is_narrowed():
             yield best_by_narrowing(self.swaps, null, self.k)

@@ -1,0 +1,274 @@
+"""A softmax model over columns side by side: fits to a few digits, and second-order estimates of swaps.
+
+Of fits of folds nothing is shown, so that neither bounds nor the last digits are needed here. Arrays have samples along
+their last axis: columns are of shape (m, n), margins and probabilities of shape (K, n). A set of m features has m · K
+coordinates, feature by feature.
+
+Newton steps keep their factorised Hessian for as long as it serves: the Hessian at the fit of one set, without the rows
+of a feature that is left out and with those of one that is taken in, is close to the Hessian at the fit of the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Features = NDArray[np.intp]
+
+_STEPS, _HALVINGS, _ARMIJO = 40, 12, 1e-4
+_FALLS = 0.1  # of what the step before was foretold to gain: with more left, the Hessian is computed again
+_RIDGE = 1e-10  # of the curvature along a coordinate, against singular systems
+_GONE = 1e-6  # of ψ without features: separated samples have no loss left
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSet:
+    """A fit over some features.
+
+    Attributes
+    ----------
+    features : ndarray of int of shape (m,)
+        Sorted.
+    x : ndarray of shape (m, K)
+    psi : float
+    p : ndarray of shape (K, n)
+        Probabilities.
+    """
+
+    features: Features
+    x: Matrix
+    psi: float
+    p: Matrix
+
+
+class ClassNewton:
+    """Fits of a softmax model over a few of its columns.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (d, n)
+    labels : ndarray of int of shape (n,)
+    share : ndarray of shape (n,)
+        Weights, which add up to 1.
+    offset : ndarray of shape (K, n)
+    ridge : ndarray of shape (d,)
+
+    Attributes
+    ----------
+    n_fits, n_passes : int
+        Fits, and passes over all columns.
+    """
+
+    def __init__(self, columns: Matrix, labels: NDArray[np.int64], share: Vector, offset: Matrix, ridge: Vector) -> None:
+        self.columns, self.share, self.offset, self.ridge = columns, share, offset, ridge
+        self.own = np.arange(offset.shape[0])[:, None] == labels
+        self.rooted, self.squares = np.sqrt(share), columns**2
+        self.n_fits = self.n_passes = 0
+        self.gone = _GONE * self._loss(offset)[0]
+
+    def fitted(
+        self, features: Features, x: Matrix, accuracy: float, factor: Any = None, below: float = np.inf
+    ) -> ClassSet | None:
+        """Return ψ minimised over some features up to `accuracy` of ψ; None where it is not likely to be below a value.
+
+        Parameters
+        ----------
+        features : ndarray of int
+        x : ndarray of shape (m, K)
+            Where to begin.
+        accuracy : float
+        factor : tuple, optional
+            The factorised Hessian to begin with (`factorised`).
+        below : float
+        """
+        self.n_fits += 1
+        columns, ridge = self.columns[features], self.ridge[features][:, None]
+        z = x.T @ columns + self.offset
+        psi, p = self._value(z, x, ridge)
+        fresh, last = False, np.inf
+        for _ in range(_STEPS):
+            gradient = columns @ (self.share * (p - self.own)).T + 2 * ridge * x
+            if factor is None:
+                factor, fresh = factorised(self.hessian(columns, ridge, p)), True
+            step = -cho_solve(factor, gradient.ravel(), check_finite=False).reshape(x.shape)
+            gain = -float(np.sum(step * gradient))
+            if not gain > 2 * accuracy * psi or psi <= self.gone:
+                break
+            if psi - gain > below:  # twice what the step is foretold to gain
+                return None
+            if not fresh and gain > _FALLS * last:
+                factor = None
+                continue
+            along, t = step.T @ columns, 1.0
+            for _ in range(_HALVINGS):
+                new = x + t * step
+                after, following = self._value(z + t * along, new, ridge)
+                if after <= psi - _ARMIJO * t * gain:
+                    break
+                t /= 2
+            else:
+                if fresh:
+                    break
+                factor = None
+                continue
+            x, z, psi, p = new, z + t * along, after, following
+            factor, fresh, last = factor if t == 1 else None, False, gain
+        return ClassSet(features, x, psi, p)
+
+    def hessian(self, columns: Matrix, ridge: Matrix, p: Matrix) -> Matrix:
+        """Return the Hessian over some columns, of shape (m · K, m · K)."""
+        m, K = columns.shape[0], p.shape[0]
+        rows = (columns[:, None, :] * (self.rooted * p)).reshape(m * K, -1)
+        hessian = -(rows @ rows.T)
+        by_class, classes = hessian.reshape(m, K, m, K), np.arange(K)
+        by_class[:, classes, :, classes] = (columns * self._bend(p)[:, None]) @ columns.T
+        return _held(hessian, np.repeat(2 * ridge, K), K)
+
+    def around(self, at: ClassSet, kept: Features) -> ClassEstimates:
+        """Return second-order estimates at a fit; features that are kept are not to be left out."""
+        self.n_passes += 1
+        p, inside, K = at.p, at.features, at.p.shape[0]
+        d, m, classes = self.columns.shape[0], inside.size, np.arange(K)
+        columns, rooted, bend = self.columns[inside], self.rooted * p, self._bend(p)
+        gradient = self.columns @ (self.share * (p - self.own)).T
+        rows = (columns[:, None, :] * rooted).reshape(m * K, -1)
+        cross = -((self.columns[:, None, :] * rooted).reshape(d * K, -1) @ rows.T)
+        cross.reshape(d, K, m, K)[:, classes, :, classes] = (self.columns * bend[:, None]) @ columns.T
+        own = -(self.squares @ (rooted[:, None] * rooted).reshape(K * K, -1).T).reshape(d, K, K)
+        own[:, classes, classes] = self.squares @ bend.T
+        own = own + _shifts(own)[:, None, None]
+        own[:, classes, classes] += 2 * self.ridge[:, None]
+        places = (inside[:, None] * K + classes).ravel()
+        hessian = _held(cross[places], np.repeat(2 * self.ridge[inside], K), K)
+        gradient[inside] += 2 * self.ridge[inside][:, None] * at.x
+        return ClassEstimates(at, kept, gradient, hessian, cross, own)
+
+    def _loss(self, z: Matrix) -> tuple[float, Matrix]:
+        """Return the mean loss, and the probabilities."""
+        z = z - z.max(axis=0)
+        p = np.exp(z)
+        total = p.sum(axis=0)
+        p /= total
+        return float(self.share @ (np.log(total) - z[self.own.argmax(axis=0), np.arange(z.shape[1])])), p
+
+    def _value(self, z: Matrix, x: Matrix, ridge: Matrix) -> tuple[float, Matrix]:
+        loss, p = self._loss(z)
+        return loss + float(np.sum(ridge * x**2)), p
+
+    def _bend(self, p: Matrix) -> Matrix:
+        return np.asarray(self.share * p * (1 - p))
+
+
+class ClassEstimates:
+    """What features gain and cost at a fit, by the second-order model of ψ there (`exchange.py` has the formulas).
+
+    Parameters
+    ----------
+    at : ClassSet
+    kept : ndarray of int
+        Features that are not to be left out.
+    gradient : ndarray of shape (d, K)
+    hessian : ndarray of shape (m · K, m · K)
+        Over the features of the fit.
+    cross : ndarray of shape (d · K, m · K)
+        Of all features with those of the fit.
+    own : ndarray of shape (d, K, K)
+        The diagonal blocks.
+    """
+
+    def __init__(
+        self, at: ClassSet, kept: Features, gradient: Matrix, hessian: Matrix, cross: Matrix, own: Matrix
+    ) -> None:
+        self.at, self.own, self.hessian = at, own, hessian
+        (d, K), m = gradient.shape, at.features.size
+        self.cross = cross.reshape(d, K, m * K)
+        inverse = _inverse(hessian)
+        self.outside = np.setdiff1d(np.flatnonzero(np.einsum("jaa->j", own) > 0), at.features)
+        self.across = self.cross[self.outside] @ inverse
+        self.left = own[self.outside] - self.across @ self.cross[self.outside].swapaxes(1, 2)
+        size = np.einsum("jaa->j", own[self.outside])[:, None, None]
+        self.left += _RIDGE * size * np.eye(K)
+        self.gradient = gradient[self.outside]
+        blocks = inverse.reshape(m, K, m, K)[np.arange(m), :, np.arange(m), :]
+        self.stiffness = np.linalg.inv(blocks)
+        self.pull = (self.stiffness @ at.x[:, :, None])[:, :, 0]
+        self.cost = 0.5 * np.einsum("ia,ia->i", at.x, self.pull)
+        self.cost[np.isin(at.features, kept)] = np.inf
+
+    def additions(self) -> Vector:
+        """Return what each feature of `outside` gains."""
+        return _gains(self.left, self.gradient)
+
+    def swaps(self) -> Matrix:
+        """Return what each feature of `outside` gains in place of each one of the fit, of shape (m, outside)."""
+        (count, K), gains = self.gradient.shape, np.full((self.cost.size, self.outside.size), -np.inf)
+        across = self.across.reshape(count, K, -1, K)
+        for i in np.flatnonzero(np.isfinite(self.cost)):
+            mine = across[:, :, i]
+            left = self.left + mine @ self.stiffness[i] @ mine.swapaxes(1, 2)
+            gains[i] = _gains(left, self.gradient - mine @ self.pull[i]) - self.cost[i]
+        return gains
+
+    def changed(self, out: int | None, into: int | None) -> tuple[Features, Matrix, Any]:
+        """Return features with the place `out` left out and the feature `into` taken in, x, and a factorised Hessian.
+
+        The Hessian is that at this fit.
+        """
+        features, K = self.at.features, self.gradient.shape[1]
+        stay = np.arange(features.size) if out is None else np.delete(np.arange(features.size), out)
+        chosen = features[stay] if into is None else np.append(features[stay], into)
+        order = np.argsort(chosen)
+        x = np.zeros((chosen.size, K))
+        x[: stay.size] = self.at.x[stay]
+        places = (stay[:, None] * K + np.arange(K)).ravel()
+        hessian = np.empty((chosen.size * K,) * 2)
+        hessian[: places.size, : places.size] = self.hessian[np.ix_(places, places)]
+        if into is not None:
+            hessian[places.size :, : places.size] = self.cross[into][:, places]
+            hessian[: places.size, places.size :] = self.cross[into][:, places].T
+            hessian[places.size :, places.size :] = self.own[into]
+        whole = (order[:, None] * K + np.arange(K)).ravel()
+        return chosen[order].astype(np.intp), x[order], factorised(hessian[np.ix_(whole, whole)])
+
+
+def factorised(hessian: Matrix) -> Any:
+    """Return a Cholesky factor; of a singular matrix that of a larger one."""
+    diagonal, more = np.diagonal(hessian).copy(), _RIDGE
+    while True:
+        hessian.flat[:: hessian.shape[0] + 1] = (1 + more) * diagonal
+        try:
+            return cho_factor(hessian, check_finite=False)
+        except np.linalg.LinAlgError:
+            more *= 100.0
+
+
+def _inverse(hessian: Matrix) -> Matrix:
+    return np.asarray(cho_solve(factorised(hessian), np.eye(hessian.shape[0]), check_finite=False))
+
+
+def _gains(left: Matrix, gradient: Matrix) -> Vector:
+    """½ g'S⁻¹g of several features."""
+    step = np.linalg.solve(left, gradient[:, :, None])[:, :, 0]
+    return np.asarray(0.5 * np.einsum("ja,ja->j", gradient, step))
+
+
+def _shifts(blocks: Matrix) -> Vector:
+    """Return curvatures for coefficients of all classes shifted alike, which the loss does not see."""
+    curvature = np.einsum("jaa->j", blocks) / blocks.shape[1] ** 2
+    return np.asarray(np.where(curvature > 0, curvature, 1.0))
+
+
+def _held(hessian: Matrix, bend: Vector, K: int) -> Matrix:
+    """Add a diagonal, and curvature along shifts of all classes; in place."""
+    m = hessian.shape[0] // K
+    blocks = hessian.reshape(m, K, m, K)
+    places = np.arange(m)
+    blocks[places, :, places, :] += _shifts(blocks[places, :, places, :])[:, None, None]
+    hessian.flat[:: m * K + 1] += bend
+    return hessian
