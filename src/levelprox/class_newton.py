@@ -4,8 +4,9 @@ Of fits of folds nothing is shown, so that neither bounds nor the last digits ar
 their last axis: columns are of shape (m, n), margins and probabilities of shape (K, n). A set of m features has m · K
 coordinates, feature by feature.
 
-Newton steps keep their factorised Hessian for as long as it serves: the Hessian at the fit of one set, without the rows
-of a feature that is left out and with those of one that is taken in, is close to the Hessian at the fit of the other.
+Newton steps over many coordinates are solved by conjugate gradients, preconditioned by a factorised Hessian from
+before: that at the fit of one set, without the rows of the feature that is left out and with those of the one that is
+taken in, serves for the fit of the next set.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ Matrix = NDArray[np.float64]
 Features = NDArray[np.intp]
 
 _STEPS, _HALVINGS, _ARMIJO = 40, 12, 1e-4
-_FALLS = 0.1  # of what the step before was foretold to gain: with more left, the Hessian is computed again
+_FEW = 60  # coordinates up to which every step has its own Hessian
+_ITERATIONS, _RESIDUAL = 10, 1e-2  # of conjugate gradients, and what is left of the squared residual
+_HOPE = 1.0  # of twice what a step is foretold to gain: a fit that stays above a value after so much is given up
 _RIDGE = 1e-10  # of the curvature along a coordinate, against singular systems
 _GONE = 1e-6  # of ψ without features: separated samples have no loss left
 
@@ -65,10 +68,12 @@ class ClassNewton:
         Fits, and passes over all columns.
     """
 
-    def __init__(self, columns: Matrix, labels: NDArray[np.int64], share: Vector, offset: Matrix, ridge: Vector) -> None:
+    def __init__(
+        self, columns: Matrix, labels: NDArray[np.int64], share: Vector, offset: Matrix, ridge: Vector
+    ) -> None:
         self.columns, self.share, self.offset, self.ridge = columns, share, offset, ridge
         self.own = np.arange(offset.shape[0])[:, None] == labels
-        self.rooted, self.squares = np.sqrt(share), columns**2
+        self.rooted = np.sqrt(share)
         self.n_fits = self.n_passes = 0
         self.gone = _GONE * self._loss(offset)[0]
 
@@ -91,20 +96,24 @@ class ClassNewton:
         columns, ridge = self.columns[features], self.ridge[features][:, None]
         z = x.T @ columns + self.offset
         psi, p = self._value(z, x, ridge)
-        fresh, last = False, np.inf
+        few = x.size <= _FEW
         for _ in range(_STEPS):
             gradient = columns @ (self.share * (p - self.own)).T + 2 * ridge * x
+            fresh = factor is None
             if factor is None:
-                factor, fresh = factorised(self.hessian(columns, ridge, p)), True
+                factor = factorised(self.hessian(columns, ridge, p))
             step = -cho_solve(factor, gradient.ravel(), check_finite=False).reshape(x.shape)
+            if not fresh:
+                conjugate = self._conjugate(columns, ridge, p, gradient, factor, step)
+                if conjugate is None:
+                    factor = None
+                    continue
+                step = conjugate
             gain = -float(np.sum(step * gradient))
             if not gain > 2 * accuracy * psi or psi <= self.gone:
                 break
-            if psi - gain > below:  # twice what the step is foretold to gain
+            if psi - _HOPE * gain > below:
                 return None
-            if not fresh and gain > _FALLS * last:
-                factor = None
-                continue
             along, t = step.T @ columns, 1.0
             for _ in range(_HALVINGS):
                 new = x + t * step
@@ -113,13 +122,37 @@ class ClassNewton:
                     break
                 t /= 2
             else:
-                if fresh:
-                    break
-                factor = None
-                continue
+                break
             x, z, psi, p = new, z + t * along, after, following
-            factor, fresh, last = factor if t == 1 else None, False, gain
+            if few:
+                factor = None
         return ClassSet(features, x, psi, p)
+
+    def _conjugate(
+        self, columns: Matrix, ridge: Matrix, p: Matrix, gradient: Matrix, factor: Any, step: Matrix
+    ) -> Matrix | None:
+        """Return about the Newton step by conjugate gradients, preconditioned by a factorised Hessian.
+
+        `step` is that of the preconditioner alone. None where many iterations are needed.
+        """
+        found, rest = np.zeros_like(step), -gradient
+        direction = solved = step
+        begin = size = float(np.sum(rest * solved))
+        for _ in range(_ITERATIONS):
+            moved = direction.T @ columns
+            moved = p * (moved - np.einsum("kn,kn->n", p, moved))
+            bent = columns @ (self.share * moved).T + 2 * ridge * direction
+            curvature = float(np.sum(bent * direction))
+            if not curvature > 0:
+                return None
+            found = found + size / curvature * direction
+            rest = rest - size / curvature * bent
+            solved = cho_solve(factor, rest.ravel(), check_finite=False).reshape(step.shape)
+            before, size = size, float(np.sum(rest * solved))
+            if not size > _RESIDUAL * begin:
+                return found
+            direction = solved + size / before * direction
+        return None
 
     def hessian(self, columns: Matrix, ridge: Matrix, p: Matrix) -> Matrix:
         """Return the Hessian over some columns, of shape (m · K, m · K)."""
@@ -140,8 +173,9 @@ class ClassNewton:
         rows = (columns[:, None, :] * rooted).reshape(m * K, -1)
         cross = -((self.columns[:, None, :] * rooted).reshape(d * K, -1) @ rows.T)
         cross.reshape(d, K, m, K)[:, classes, :, classes] = (self.columns * bend[:, None]) @ columns.T
-        own = -(self.squares @ (rooted[:, None] * rooted).reshape(K * K, -1).T).reshape(d, K, K)
-        own[:, classes, classes] = self.squares @ bend.T
+        squares = self.columns**2
+        own = -(squares @ (rooted[:, None] * rooted).reshape(K * K, -1).T).reshape(d, K, K)
+        own[:, classes, classes] = squares @ bend.T
         own = own + _shifts(own)[:, None, None]
         own[:, classes, classes] += 2 * self.ridge[:, None]
         places = (inside[:, None] * K + classes).ravel()
@@ -208,7 +242,7 @@ class ClassEstimates:
     def swaps(self) -> Matrix:
         """Return what each feature of `outside` gains in place of each one of the fit, of shape (m, outside)."""
         (count, K), gains = self.gradient.shape, np.full((self.cost.size, self.outside.size), -np.inf)
-        across = self.across.reshape(count, K, -1, K)
+        across = self.across.reshape(count, K, self.cost.size, K)
         for i in np.flatnonzero(np.isfinite(self.cost)):
             mine = across[:, :, i]
             left = self.left + mine @ self.stiffness[i] @ mine.swapaxes(1, 2)

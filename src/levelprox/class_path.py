@@ -1,9 +1,11 @@
 """Sets for fits of folds of a softmax model: one path over the number of features, which all k share.
 
-From the null fit on features are taken in one by one, and at each number of features swapped for as long as that lowers
-ψ. From 4, 8, 16, … features on the way back leaves them out one by one, with swaps again; the lower of the two fits
-counts. The answer for k is that of the way back from the next of these numbers above k. It depends on the data alone,
-and not on which k are asked for.
+From the null fit, features are taken in one by one. At each number of features, swaps follow for as long as they lower
+ψ. From 4, 8, 16, … features on, features are left out one by one, with swaps where that leads to a lower fit, down to
+half as many. The answer for k is that of the way back from the next of these numbers above k. It depends on the data
+alone, not on which k are asked for.
+
+Fits on the path leave up to 1e-7 of ψ to gain. The fit that is returned is fitted as all others are.
 """
 
 from __future__ import annotations
@@ -18,25 +20,31 @@ from levelprox.class_newton import ClassEstimates, ClassNewton, ClassSet
 from levelprox.objectives import MultinomialModel
 from levelprox.problem import Problem
 from levelprox.refit import Fit
-from levelprox.shared import shared
+from levelprox.shared import Shared, shared
 from levelprox.swaps import Swaps
 
+Matrix = NDArray[np.float64]
 Features = NDArray[np.intp]
 
-_SMALL = 2**24  # numbers of an array: columns times classes, pairs of classes
+_SMALL, _PRODUCTS = 2**22, 2**24  # entries of X, and of an array with a column for each feature and class
+_WIDE, _LONG = 2**15, 1024  # coordinates, of all features and of a set
 _ACCURACY, _LOWER = 1e-7, 1e-6  # of ψ: what a fit leaves to gain, and by how much another one is lower
-_TRIES, _ADDITIONS = 6, 2  # swaps that are tried at one fit, and features of which the best is taken in
+_FEW = 60  # coordinates: fits over no more are cheap, and more are tried
+_TRIES, _MORE_TRIES = 6, 12  # swaps that are tried at one fit
+_ADDITIONS, _EACH = 2, 3  # features of which the best is taken in, and those of small fits with swaps after each
 _PROMISING = 0.1  # of what leaving out costs: by how much an estimate may be off
+_PASSES = 3  # down and up again
 _SHORTEST = 4  # features from which a way back begins
 
 
-def has_class_path(problem: Problem) -> bool:
-    """Return whether sets of a softmax model may come from a path over its columns side by side."""
+def has_class_path(problem: Problem, k: int) -> bool:
+    """Return whether sets of k features of a softmax model come from a path over its columns side by side."""
     objective = problem.objective
     if not isinstance(objective, MultinomialModel) or np.any(problem.must_be_nonnegative()):
         return False
     (n, d), K = objective.design.shape, objective.width
-    return n * d * K <= _SMALL and n * K**2 <= _SMALL
+    small = n * d <= _SMALL and n * K * max(d, K) <= _PRODUCTS
+    return small and d * K <= _WIDE and (k + problem.exempt.size) * K <= _LONG
 
 
 def best_on_class_path(swaps: Swaps, k: int) -> Fit:
@@ -52,7 +60,7 @@ def best_on_class_path(swaps: Swaps, k: int) -> Fit:
     known = shared(swaps.problem)
     with known.lock:
         if known.path is None:
-            known.path = _new_path(swaps.problem)
+            known.path = _new_path(swaps.problem, known)
         found = known.path.at(k, swaps.check_time)
     swaps.n_refits += found.n_fits
     swaps.n_grad += found.n_passes
@@ -60,15 +68,16 @@ def best_on_class_path(swaps: Swaps, k: int) -> Fit:
     return swaps.fitted(fit.features, Fit(fit.features, fit.x.ravel(), fit.psi, fit.p))
 
 
-def _new_path(problem: Problem) -> ClassPath:
-    objective, kept = problem.objective, problem.exempt
+def _new_path(problem: Problem, known: Shared) -> ClassPath:
+    objective = problem.objective
     assert isinstance(objective, MultinomialModel)
     (n, d), K = objective.design.shape, objective.width
-    columns = np.array([objective.design.matvec(unit) for unit in np.eye(d)]).reshape(d, n)
+    if known.entries is None:
+        known.entries = np.array([objective.design.matvec(unit) for unit in np.eye(d)]).reshape(d, n).T
     offset = np.zeros((K, n)) if objective.offset is None else np.ascontiguousarray(objective.offset.T)
     ridge = np.zeros(d) if objective.ridge is None else objective.ridge.own
-    newton = ClassNewton(columns, objective.target, objective.share, offset, ridge)
-    return ClassPath(newton, kept.astype(np.intp), problem.n_features - kept.size)
+    newton = ClassNewton(np.ascontiguousarray(known.entries.T), objective.target, objective.share, offset, ridge)
+    return ClassPath(newton, problem.exempt.astype(np.intp), problem.n_features - problem.exempt.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +121,7 @@ class ClassPath:
     most: int
     rising: list[Step] = field(default_factory=list)
     best: dict[int, Step] = field(default_factory=dict)
-    _tried: set[bytes] = field(default_factory=set)
+    _tried: dict[bytes, float] = field(default_factory=dict)
     _last: ClassEstimates | None = None
     _check: Callable[[], None] = lambda: None
 
@@ -135,45 +144,79 @@ class ClassPath:
             self.rising.append(self._step(self._last, 1, 1))
         while len(self.rising) <= longest:
             before, last = self._spent(), self.rising[-1]
-            assert self._last is not None
-            larger = self._larger(self._last)
-            if larger is not last.fit:
-                self._last = self._improved(larger)
+            self._last = self._risen(last)
             fits, passes = (after - one for after, one in zip(self._spent(), before, strict=True))
             self.rising.append(self._step(self._last, last.n_fits + fits, last.n_passes + passes))
 
-    def _return(self, longest: int, shortest: int) -> None:
-        """Leave out features one by one, down to the shortest set of which there is no way back from fewer."""
-        step, before, lower = self.rising[longest], self._spent(), dict[int, Step]()
-        for k in range(longest - 1, shortest - 1, -1):
-            risen = self.rising[k]
-            found = self._smaller(step, risen.fit)
-            step = risen if found is None else self._step(self._improved(found), 0, 0)
-            lower[k] = step
-        fits, passes = (after - one for after, one in zip(self._spent(), before, strict=True))
-        spent = self.rising[longest].n_fits + fits, self.rising[longest].n_passes + passes
-        self.best.update((k, replace(one, n_fits=spent[0], n_passes=spent[1])) for k, one in lower.items())
-
-    def _larger(self, estimates: ClassEstimates) -> ClassSet:
-        """Return the fit with one more feature; the same where none gains anything."""
-        gain, found = estimates.additions(), estimates.at
-        for place in np.argsort(-gain, kind="stable")[:_ADDITIONS]:
-            if gain[place] > 0 and found.psi > self.newton.gone:
-                below = estimates.at.psi if found is estimates.at else found.psi
-                fit = self._fitted(*estimates.changed(None, int(estimates.outside[place])), below)
-                found = fit if fit is not None and fit.psi < found.psi else found
+    def _risen(self, last: Step) -> ClassEstimates:
+        """Return estimates at the fit with one more feature, after swaps; of small fits several are tried."""
+        estimates = found = self._estimates(last)
+        if last.fit.x.size > _FEW:
+            larger = self._larger(last, last.fit.psi)
+            return estimates if larger is None else self._improved(larger)
+        gain = estimates.additions()
+        for place in np.argsort(-gain, kind="stable")[:_EACH]:
+            if gain[place] > 0 and last.fit.psi > self.newton.gone:
+                fit = self._fitted(*estimates.changed(None, int(estimates.outside[place])))
+                assert fit is not None
+                if fit.psi < last.fit.psi:
+                    other = self._improved(fit)
+                    found = other if other.at.psi < found.at.psi else found
         return found
 
-    def _smaller(self, step: Step, risen: ClassSet) -> ClassSet | None:
-        """Return the fit without the least useful feature, where it is lower than the one on the way up."""
+    def _return(self, longest: int, shortest: int) -> None:
+        """Leave out features one by one, down to the shortest set, and take them in again, for as long as that helps.
+
+        The longest set stays as it is: longer paths begin there.
+        """
+        before, lowest = self._spent(), {k: self.rising[k] for k in range(shortest, longest + 1)}
+        for _ in range(_PASSES):
+            if not self._lowered(lowest, range(longest, shortest, -1)):
+                break
+            if not self._lowered(lowest, range(shortest, longest - 1)):
+                break
+        fits, passes = (after - one for after, one in zip(self._spent(), before, strict=True))
+        spent = self.rising[longest].n_fits + fits, self.rising[longest].n_passes + passes
+        steps = ((k, replace(step, n_fits=spent[0], n_passes=spent[1])) for k, step in lowest.items())
+        self.best.update((k, step) for k, step in steps if k < longest)
+
+    def _lowered(self, lowest: dict[int, Step], way: range) -> bool:
+        """Go from each number of features to the next one, and return whether that has led to a lower fit."""
+        any_lower = False
+        for k in way:
+            other = lowest[k + way.step].fit
+            found = (self._smaller if way.step < 0 else self._larger)(lowest[k], _lower(other.psi))
+            if found is not None:
+                lowest[k + way.step] = self._step(self._improved(found), 0, 0)
+                any_lower = True
+        return any_lower
+
+    def _larger(self, step: Step, below: float) -> ClassSet | None:
+        """Return the best fit with one more feature, where it is below a value."""
+        found = None
+        if step.fit.psi > self.newton.gone:
+            estimates = self._estimates(step)
+            gain = estimates.additions()
+            for place in np.argsort(-gain, kind="stable")[:_ADDITIONS]:
+                if gain[place] > 0:
+                    fit = self._fitted(*estimates.changed(None, int(estimates.outside[place])), below)
+                    if fit is not None and fit.psi < below:
+                        found, below = fit, fit.psi
+        return found
+
+    def _smaller(self, step: Step, below: float) -> ClassSet | None:
+        """Return the fit without the least useful feature, where it is below a value."""
         fit = step.fit
         if step.least < 0:
             return None
-        features = np.delete(fit.features, step.least)
-        if features.size != risen.features.size or np.array_equal(features, risen.features):
-            return None
-        found = self._fitted(features, np.delete(fit.x, step.least, axis=0), None, _lower(risen.psi))
-        return found if found is not None and found.psi < _lower(risen.psi) else None
+        features, x = np.delete(fit.features, step.least), np.delete(fit.x, step.least, axis=0)
+        found = self._fitted(features, x, None, below)
+        return found if found is not None and found.psi < below else None
+
+    def _estimates(self, step: Step) -> ClassEstimates:
+        if self._last is None or self._last.at is not step.fit:
+            return self.newton.around(step.fit, self.kept)
+        return self._last
 
     def _improved(self, fit: ClassSet) -> ClassEstimates:
         """Swap features for as long as that lowers ψ; return estimates at the last fit."""
@@ -193,18 +236,18 @@ class ClassPath:
             out, into = divmod(place, gains.shape[1])
             j = int(estimates.outside[into])
             key = np.sort(np.append(np.delete(fit.features, out), j)).tobytes()
-            if key in self._tried:
+            if self._tried.get(key, -np.inf) >= fit.psi:
                 continue
-            self._tried.add(key)
             new = self._fitted(*estimates.changed(out, j), _lower(fit.psi))
             if new is not None and new.psi < _lower(fit.psi):
                 return new
+            self._tried[key] = fit.psi
             tries += 1
-            if tries == _TRIES:
+            if tries == (_TRIES if fit.x.size > _FEW else _MORE_TRIES):
                 break
         return None
 
-    def _fitted(self, features: Features, x: NDArray[np.float64], factor: object = None, below: float = np.inf) -> ClassSet | None:
+    def _fitted(self, features: Features, x: Matrix, factor: object = None, below: float = np.inf) -> ClassSet | None:
         self._check()
         return self.newton.fitted(features, x, _ACCURACY, factor, below)
 

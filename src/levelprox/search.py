@@ -9,7 +9,8 @@ As the threshold of MCP shrinks, g/cap tends to the number of nonzeros, so conti
 
 each is refitted, and the best of either kind improved by exchanges of one feature for another, as long as ψ falls; then
 by leaving one out, exchanging those left, and taking one in.
-Where nothing is to be shown, as of fits of folds, second-order models over some of the features do (`narrowed.py`).
+Where nothing is to be shown, as of fits of folds, second-order models over some of the features do (`narrowed.py`), and
+for softmax models one path for all k (`class_path.py`).
 Of few features with many samples none of this is needed. For a squared loss the Gram matrix finds a set
 (`objectives/reduced.py`), for other convex losses second-order models over all features do (`parabolas.py`); exchanges
 begin there.
@@ -145,7 +146,7 @@ class Search:
             if not self._leaves(self.swaps.best, last=True):
                 if not self._is_quick():
                     examined, addition = self._shown()
-                if self.examine or not isinstance(self.objective, LinearModel):
+                if self.examine or not (isinstance(self.objective, LinearModel) or self._has_path()):
                     self.swaps.best = self._to_the_last_digits(self.swaps.best)
                 else:
                     self.swaps.best = self.swaps.refits.sharpened(self.swaps.best)
@@ -204,7 +205,7 @@ class Search:
 
     def _has_path(self) -> bool:
         """Return whether sets of a softmax model come from one path for all k, as for fits of folds."""
-        return self._is_quick() and self.start is None and has_class_path(self.problem)
+        return self._is_quick() and self.start is None and has_class_path(self.problem, self.k)
 
     def _examined(self) -> int:
         """Return how many exchanges are shown not to lower ψ, after taking all that do."""
