@@ -95,7 +95,7 @@ def test_fits_are_those_of_other_refits(options, from_before):
     start, factor = np.zeros((16, 5)), None
     if from_before:
         at = newton.fitted(features, start, 1e-9)
-        features, start, factor = newton.around(at, np.array([40])).changed(3, 20)
+        features, start, factor = newton.around(at, np.array([40])).changed(3, 5)
     fit = newton.fitted(features, start, 1e-9, factor)
     assert np.array_equal(fit.features, features)
     assert fit.psi == pytest.approx(swaps.fitted(features).psi, rel=1e-8)

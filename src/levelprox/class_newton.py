@@ -74,6 +74,7 @@ class ClassNewton:
         self.columns, self.share, self.offset, self.ridge = columns, share, offset, ridge
         self.own = np.arange(offset.shape[0])[:, None] == labels
         self.rooted = np.sqrt(share)
+        self.nonzero = np.flatnonzero(np.any(columns, axis=1))
         self.n_fits = self.n_passes = 0
         self.gone = _GONE * self._loss(offset)[0]
 
@@ -156,8 +157,8 @@ class ClassNewton:
 
     def hessian(self, columns: Matrix, ridge: Matrix, p: Matrix) -> Matrix:
         """Return the Hessian over some columns, of shape (m · K, m · K)."""
-        m, K = columns.shape[0], p.shape[0]
-        rows = (columns[:, None, :] * (self.rooted * p)).reshape(m * K, -1)
+        (m, n), K = columns.shape, p.shape[0]
+        rows = (columns[:, None, :] * (self.rooted * p)).reshape(m * K, n)
         hessian = -(rows @ rows.T)
         by_class, classes = hessian.reshape(m, K, m, K), np.arange(K)
         by_class[:, classes, :, classes] = (columns * self._bend(p)[:, None]) @ columns.T
@@ -166,22 +167,22 @@ class ClassNewton:
     def around(self, at: ClassSet, kept: Features) -> ClassEstimates:
         """Return second-order estimates at a fit; features that are kept are not to be left out."""
         self.n_passes += 1
-        p, inside, K = at.p, at.features, at.p.shape[0]
-        d, m, classes = self.columns.shape[0], inside.size, np.arange(K)
-        columns, rooted, bend = self.columns[inside], self.rooted * p, self._bend(p)
-        gradient = self.columns @ (self.share * (p - self.own)).T
-        rows = (columns[:, None, :] * rooted).reshape(m * K, -1)
-        cross = -((self.columns[:, None, :] * rooted).reshape(d * K, -1) @ rows.T)
-        cross.reshape(d, K, m, K)[:, classes, :, classes] = (self.columns * bend[:, None]) @ columns.T
-        squares = self.columns**2
-        own = -(squares @ (rooted[:, None] * rooted).reshape(K * K, -1).T).reshape(d, K, K)
+        p, inside, (K, n) = at.p, at.features, at.p.shape
+        outside = np.setdiff1d(self.nonzero, inside)
+        columns, others, classes = self.columns[inside], self.columns[outside], np.arange(K)
+        rooted, bend, ridge = self.rooted * p, self._bend(p), self.ridge[outside][:, None]
+        gradient = others @ (self.share * (p - self.own)).T
+        rows = (columns[:, None, :] * rooted).reshape(inside.size * K, n)
+        cross = -((others[:, None, :] * rooted).reshape(outside.size * K, n) @ rows.T)
+        by_class = cross.reshape(outside.size, K, inside.size, K)
+        by_class[:, classes, :, classes] = others @ (columns * bend[:, None]).swapaxes(1, 2)
+        squares = others**2
+        own = -(squares @ (rooted[:, None] * rooted).reshape(K * K, n).T).reshape(-1, K, K)
         own[:, classes, classes] = squares @ bend.T
         own = own + _shifts(own)[:, None, None]
-        own[:, classes, classes] += 2 * self.ridge[:, None]
-        places = (inside[:, None] * K + classes).ravel()
-        hessian = _held(cross[places], np.repeat(2 * self.ridge[inside], K), K)
-        gradient[inside] += 2 * self.ridge[inside][:, None] * at.x
-        return ClassEstimates(at, kept, gradient, hessian, cross, own)
+        own[:, classes, classes] += 2 * ridge
+        hessian = self.hessian(columns, self.ridge[inside][:, None], p)
+        return ClassEstimates(at, kept, outside, gradient, hessian, cross, own)
 
     def _loss(self, z: Matrix) -> tuple[float, Matrix]:
         """Return the mean loss, and the probabilities."""
@@ -207,28 +208,35 @@ class ClassEstimates:
     at : ClassSet
     kept : ndarray of int
         Features that are not to be left out.
-    gradient : ndarray of shape (d, K)
+    outside : ndarray of int of shape (o,)
+        Features that may be taken in.
+    gradient : ndarray of shape (o, K)
+        With respect to these.
     hessian : ndarray of shape (m · K, m · K)
         Over the features of the fit.
-    cross : ndarray of shape (d · K, m · K)
-        Of all features with those of the fit.
-    own : ndarray of shape (d, K, K)
-        The diagonal blocks.
+    cross : ndarray of shape (o · K, m · K)
+        Of features outside with those of the fit.
+    own : ndarray of shape (o, K, K)
+        The diagonal blocks of features outside.
     """
 
     def __init__(
-        self, at: ClassSet, kept: Features, gradient: Matrix, hessian: Matrix, cross: Matrix, own: Matrix
+        self,
+        at: ClassSet,
+        kept: Features,
+        outside: Features,
+        gradient: Matrix,
+        hessian: Matrix,
+        cross: Matrix,
+        own: Matrix,
     ) -> None:
-        self.at, self.own, self.hessian = at, own, hessian
-        (d, K), m = gradient.shape, at.features.size
-        self.cross = cross.reshape(d, K, m * K)
+        self.at, self.own, self.hessian, self.outside, self.gradient = at, own, hessian, outside, gradient
+        (count, K), m = gradient.shape, at.features.size
+        self.cross = cross.reshape(count, K, m * K)
         inverse = _inverse(hessian)
-        self.outside = np.setdiff1d(np.flatnonzero(np.einsum("jaa->j", own) > 0), at.features)
-        self.across = self.cross[self.outside] @ inverse
-        self.left = own[self.outside] - self.across @ self.cross[self.outside].swapaxes(1, 2)
-        size = np.einsum("jaa->j", own[self.outside])[:, None, None]
-        self.left += _RIDGE * size * np.eye(K)
-        self.gradient = gradient[self.outside]
+        self.across = (cross @ inverse).reshape(count, K, m * K)
+        self.left = own - self.across @ self.cross.swapaxes(1, 2)
+        self.left += _RIDGE * np.einsum("jaa->j", own)[:, None, None] * np.eye(K)
         blocks = inverse.reshape(m, K, m, K)[np.arange(m), :, np.arange(m), :]
         self.stiffness = np.linalg.inv(blocks)
         self.pull = (self.stiffness @ at.x[:, :, None])[:, :, 0]
@@ -250,13 +258,13 @@ class ClassEstimates:
         return gains
 
     def changed(self, out: int | None, into: int | None) -> tuple[Features, Matrix, Any]:
-        """Return features with the place `out` left out and the feature `into` taken in, x, and a factorised Hessian.
+        """Return features without that at the place `out` and with that at the place `into` of `outside`.
 
-        The Hessian is that at this fit.
+        Returned with x there, 0 for the new feature, and the factorised Hessian at this fit.
         """
         features, K = self.at.features, self.gradient.shape[1]
         stay = np.arange(features.size) if out is None else np.delete(np.arange(features.size), out)
-        chosen = features[stay] if into is None else np.append(features[stay], into)
+        chosen = features[stay] if into is None else np.append(features[stay], self.outside[into])
         order = np.argsort(chosen)
         x = np.zeros((chosen.size, K))
         x[: stay.size] = self.at.x[stay]

@@ -30,8 +30,8 @@ _SMALL, _PRODUCTS = 2**22, 2**24  # entries of X, and of an array with a column 
 _WIDE, _LONG = 2**15, 1024  # coordinates, of all features and of a set
 _ACCURACY, _LOWER = 1e-7, 1e-6  # of ψ: what a fit leaves to gain, and by how much another one is lower
 _FEW = 60  # coordinates: fits over no more are cheap, and more are tried
-_TRIES, _MORE_TRIES = 6, 12  # swaps that are tried at one fit
-_ADDITIONS, _EACH = 2, 3  # features of which the best is taken in, and those of small fits with swaps after each
+_TRIES, _MORE_TRIES = 3, 12  # swaps that are tried at one fit
+_EACH = 3  # features that are tried next for small fits
 _PROMISING = 0.1  # of what leaving out costs: by how much an estimate may be off
 _PASSES = 3  # down and up again
 _SHORTEST = 4  # features from which a way back begins
@@ -157,7 +157,7 @@ class ClassPath:
         gain = estimates.additions()
         for place in np.argsort(-gain, kind="stable")[:_EACH]:
             if gain[place] > 0 and last.fit.psi > self.newton.gone:
-                fit = self._fitted(*estimates.changed(None, int(estimates.outside[place])))
+                fit = self._fitted(*estimates.changed(None, int(place)))
                 assert fit is not None
                 if fit.psi < last.fit.psi:
                     other = self._improved(fit)
@@ -192,17 +192,13 @@ class ClassPath:
         return any_lower
 
     def _larger(self, step: Step, below: float) -> ClassSet | None:
-        """Return the best fit with one more feature, where it is below a value."""
-        found = None
-        if step.fit.psi > self.newton.gone:
-            estimates = self._estimates(step)
-            gain = estimates.additions()
-            for place in np.argsort(-gain, kind="stable")[:_ADDITIONS]:
-                if gain[place] > 0:
-                    fit = self._fitted(*estimates.changed(None, int(estimates.outside[place])), below)
-                    if fit is not None and fit.psi < below:
-                        found, below = fit, fit.psi
-        return found
+        """Return the fit with the feature that gains most, where it is below a value."""
+        estimates = self._estimates(step)
+        gain = estimates.additions()
+        if step.fit.psi <= self.newton.gone or not np.any(gain > 0):
+            return None
+        found = self._fitted(*estimates.changed(None, int(np.argmax(gain))), below)
+        return found if found is not None and found.psi < below else None
 
     def _smaller(self, step: Step, below: float) -> ClassSet | None:
         """Return the fit without the least useful feature, where it is below a value."""
@@ -238,7 +234,7 @@ class ClassPath:
             key = np.sort(np.append(np.delete(fit.features, out), j)).tobytes()
             if self._tried.get(key, -np.inf) >= fit.psi:
                 continue
-            new = self._fitted(*estimates.changed(out, j), _lower(fit.psi))
+            new = self._fitted(*estimates.changed(out, into), _lower(fit.psi))
             if new is not None and new.psi < _lower(fit.psi):
                 return new
             self._tried[key] = fit.psi

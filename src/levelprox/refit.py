@@ -39,6 +39,7 @@ ACCURACY, ROUGH_ACCURACY = 1e-13, 1e-6
 
 _STEPS = 40
 _MANY_CLASSES, _MANY_COORDINATES = 16, 300  # beyond both, a softmax model is fitted in a basis from the start
+_COMPILED = 400  # coordinates up to which a softmax model of fewer classes is fitted by the kernel
 _SHOWS = 1e-12  # of ψ
 _GONE = 1e-6  # of ψ at the null fit
 _RIDGE = 1e-9  # of the curvature at the start
@@ -192,7 +193,8 @@ class Refits:
                     return fit
                 return _lower_of(fit, self._otherwise(features, fit, tolerance, accuracy))
         size = features.size * self.problem.width
-        if self.of_classes is not None and size <= _MANY_COORDINATES and self.stored.fit_in(features):
+        most = _COMPILED if self.problem.width <= _MANY_CLASSES else _MANY_COORDINATES
+        if self.of_classes is not None and size <= most and self.stored.fit_in(features):
             return self._by_columns_of_classes(self.of_classes, features, near, tolerance, below, accuracy)
         return self._otherwise(features, near, tolerance, accuracy)
 
