@@ -145,3 +145,15 @@ def test_a_time_limit_is_kept():
     with pytest.warns(match="time"):
         found = found_in_fold(objective, 30, time_limit=0.05)
     assert time.monotonic() - began < 5 and found.support.size <= 30
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("ridge", [0.0, 0.01])
+def test_columns_of_zeros_and_equal_columns(fit_intercept, ridge):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 8))
+    X[:, 3], X[:, 5] = 0.0, X[:, 4]
+    labels = np.argmax(X[:, :3] + rng.gumbel(size=(50, 3)), axis=1)
+    objective = MultinomialModel(X, labels, fit_intercept=fit_intercept, ridge=ridge)
+    for k in (1, 7, 8):
+        assert found_in_fold(objective, k).psi <= best_subset(objective, k).psi + 1e-6

@@ -214,6 +214,7 @@ class Refits:
         objective = cast(MultinomialModel, self.objective.restrict(features))
         held: list[float] = [] if self.ridge is None else self.ridge.own[features].tolist()
         n, x = objective.design.shape[0], _begun_at(near, features, objective.width)
+        begun = x
         columns = [column.dense(n) for column in self.stored(features)]
         least = accuracy if self.ridge is not None else math.inf
         noise = self.rounding[features].tolist()
@@ -224,7 +225,9 @@ class Refits:
         end, x, psi, z, hessian, gap, resolution = found
         if end == "not below":
             return None
-        usable = end != "failed" or (self.brief and math.isfinite(psi))
+        usable = end != "failed"
+        if self.brief and not usable and math.isfinite(psi):  # far out; not where it began, as with a column of zeros
+            usable = psi < objective.value_of(objective.margins(begun))
         fit = Fit(features, x, psi, objective.with_tail(z, x), hessian, gap, resolution) if usable else None
         if fit is not None and self.brief:
             return fit
