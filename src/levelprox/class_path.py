@@ -20,7 +20,7 @@ from levelprox.class_newton import ClassEstimates, ClassNewton, ClassSet
 from levelprox.objectives import MultinomialModel
 from levelprox.problem import Problem
 from levelprox.refit import Fit
-from levelprox.shared import Shared, shared
+from levelprox.shared import shared
 from levelprox.swaps import Swaps
 
 Matrix = NDArray[np.float64]
@@ -60,7 +60,7 @@ def best_on_class_path(swaps: Swaps, k: int) -> Fit:
     known = shared(swaps.problem)
     with known.lock:
         if known.path is None:
-            known.path = _new_path(swaps.problem, known)
+            known.path = _new_path(swaps.problem, newton_of(swaps.problem))
         found = known.path.at(k, swaps.check_time)
     swaps.n_refits += found.n_fits
     swaps.n_grad += found.n_passes
@@ -68,15 +68,19 @@ def best_on_class_path(swaps: Swaps, k: int) -> Fit:
     return swaps.fitted(fit.features, Fit(fit.features, fit.x.ravel(), fit.psi, fit.p))
 
 
-def _new_path(problem: Problem, known: Shared) -> ClassPath:
-    objective = problem.objective
+def newton_of(problem: Problem) -> ClassNewton:
+    """Return what fits the sets of a problem that `has_class_path`."""
+    objective, known = problem.objective, shared(problem)
     assert isinstance(objective, MultinomialModel)
     (n, d), K = objective.design.shape, objective.width
     if known.entries is None:
         known.entries = np.array([objective.design.matvec(unit) for unit in np.eye(d)]).reshape(d, n).T
     offset = np.zeros((K, n)) if objective.offset is None else np.ascontiguousarray(objective.offset.T)
     ridge = np.zeros(d) if objective.ridge is None else objective.ridge.own
-    newton = ClassNewton(np.ascontiguousarray(known.entries.T), objective.target, objective.share, offset, ridge)
+    return ClassNewton(np.ascontiguousarray(known.entries.T), objective.target, objective.share, offset, ridge)
+
+
+def _new_path(problem: Problem, newton: ClassNewton) -> ClassPath:
     return ClassPath(newton, problem.exempt.astype(np.intp), problem.n_features - problem.exempt.size)
 
 

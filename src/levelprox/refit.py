@@ -213,7 +213,7 @@ class Refits:
         """
         objective = cast(MultinomialModel, self.objective.restrict(features))
         held: list[float] = [] if self.ridge is None else self.ridge.own[features].tolist()
-        n, x = objective.design.shape[0], _begun_at(near, features, objective.width)
+        n, x = objective.design.shape[0], begun_at(near, features, objective.width)
         begun = x
         columns = [column.dense(n) for column in self.stored(features)]
         least = accuracy if self.ridge is not None else math.inf
@@ -235,7 +235,7 @@ class Refits:
             return self._otherwise(features, near, tolerance, accuracy)
         if fit is None or (not fit.gap <= accuracy * abs(fit.psi) + fit.resolution and self.ridge is None):
             model = self._with_columns(objective, features)
-            begin = x if math.isfinite(psi) else _begun_at(near, features, objective.width)
+            begin = x if math.isfinite(psi) else begun_at(near, features, objective.width)
             fit = _better_known(fit, self._by_class(features, objective, model, begin, accuracy))
         return self._with_rounding(fit)
 
@@ -272,7 +272,7 @@ class Refits:
         Huber's loss is at most that, and at least δ|r| − δ²/2: this bounds what is left to gain.
         """
         columns = list(self._dense(features).T)
-        signs, begin = self.signs[features], _begun_at(near, features, 1)
+        signs, begin = self.signs[features], begun_at(near, features, 1)
         noise = None if self.noise is None else self.noise[features]
         vertex = minimised(objective.with_loss(Absolute()), columns, signs, begin, self.how.seconds_left, noise=noise)
         psi, delta = objective.value_of(vertex.margins), loss.delta
@@ -287,7 +287,7 @@ class Refits:
 
         Classes are fitted one by one: only the features tie them.
         """
-        begin = _begun_at(near, features, len(self.compiled)).reshape(-1, len(self.compiled))
+        begin = begun_at(near, features, len(self.compiled)).reshape(-1, len(self.compiled))
         stored = self._stored(features)
         noise = [] if self.noise is None else self.noise[features].tolist()
         ridge = None if self.ridge is None else self.ridge.restrict(features)
@@ -330,7 +330,7 @@ class Refits:
         bound that
         it meets; at a fit that obeys all signs, the feature with the steepest descent leaves its bound.
         """
-        signs, x = self.signs[features], _begun_at(near, features, 1)
+        signs, x = self.signs[features], begun_at(near, features, 1)
         x[signs] = np.maximum(x[signs], 0.0)
         free, refused, left_out = ~signs | (x > 0), np.zeros(features.size, np.bool_), np.zeros(features.size, np.bool_)
         entered = -1
@@ -433,7 +433,7 @@ class Refits:
     def _over_data(self, features: Features, near: Fit, tolerance: float, accuracy: float) -> Fit:
         part = self.problem.restrict(features)
         objective = cast(Model, part.objective)
-        x = _begun_at(near, features, part.width)
+        x = begun_at(near, features, part.width)
         if not objective.value_of(objective.margins(x)) <= objective.value_of(objective.origin):
             x = np.zeros(part.dimension)  # large coefficients held each other; without one of them all bounds may break
         if not np.any(part.must_be_nonnegative()):
@@ -579,7 +579,7 @@ def _together(fits: list[Fit]) -> Fit:
     return Fit(fits[0].features, x.ravel(), psi, margins, hessian.reshape(m * K, m * K), gap, resolution)
 
 
-def _begun_at(near: Fit, features: Features, width: int) -> Vector:
+def begun_at(near: Fit, features: Features, width: int) -> Vector:
     """The coefficients of another fit, for the features that both have; 0 for the others."""
     x = np.zeros((features.size, width))
     places = np.searchsorted(near.features, features)

@@ -28,7 +28,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.class_path import best_on_class_path, has_class_path
+from levelprox.class_path import best_on_class_path, has_class_path, newton_of
 from levelprox.constraints import MCP
 from levelprox.continuation import continued, is_expensive
 from levelprox.costs import Costs
@@ -250,6 +250,8 @@ class Search:
         self.swaps = Swaps(problem, null, self.null, tolerance, self._how(), self.prove, tries, columns)
         self.swaps.watch, self.swaps.pieces = self.watch, self.pieces
         self.swaps.refits.brief = self._is_quick()
+        if self.examine and has_class_path(problem, 2 * self.k):
+            self.swaps.newton = newton_of(problem)
         if null_fitted is None:
             with suppress(TimeoutError):  # the search itself says that there is no time
                 self._fit_exempt()
