@@ -39,6 +39,7 @@ ACCURACY, ROUGH_ACCURACY = 1e-13, 1e-6
 
 _STEPS = 40
 _MANY_CLASSES, _MANY_COORDINATES = 16, 300  # beyond both, a softmax model is fitted in a basis from the start
+_COMPILED = 400  # coordinates up to which a softmax model of fewer classes is fitted by the kernel
 _SHOWS = 1e-12  # of ψ
 _GONE = 1e-6  # of ψ at the null fit
 _RIDGE = 1e-9  # of the curvature at the start
@@ -193,7 +194,8 @@ class Refits:
                     return fit
                 return _lower_of(fit, self._otherwise(features, fit, tolerance, accuracy))
         size = features.size * self.problem.width
-        if self.of_classes is not None and size <= _MANY_COORDINATES and self.stored.fit_in(features):
+        most = _COMPILED if self.problem.width <= _MANY_CLASSES else _MANY_COORDINATES
+        if self.of_classes is not None and size <= most and self.stored.fit_in(features):
             return self._by_columns_of_classes(self.of_classes, features, near, tolerance, below, accuracy)
         return self._otherwise(features, near, tolerance, accuracy)
 
@@ -212,7 +214,8 @@ class Refits:
         """
         objective = cast(MultinomialModel, self.objective.restrict(features))
         held: list[float] = [] if self.ridge is None else self.ridge.own[features].tolist()
-        n, x = objective.design.shape[0], _begun_at(near, features, objective.width)
+        n, x = objective.design.shape[0], begun_at(near, features, objective.width)
+        begun = x
         columns = [column.dense(n) for column in self.stored(features)]
         least = accuracy if self.ridge is not None else math.inf
         noise = self.rounding[features].tolist()
@@ -223,7 +226,9 @@ class Refits:
         end, x, psi, z, hessian, gap, resolution = found
         if end == "not below":
             return None
-        usable = end != "failed" or (self.brief and math.isfinite(psi))
+        usable = end != "failed"
+        if self.brief and not usable and math.isfinite(psi):  # far out; not where it began, as with a column of zeros
+            usable = psi < objective.value_of(objective.margins(begun))
         fit = Fit(features, x, psi, objective.with_tail(z, x), hessian, gap, resolution) if usable else None
         if fit is not None and self.brief:
             return fit
@@ -231,7 +236,7 @@ class Refits:
             return self._otherwise(features, near, tolerance, accuracy)
         if fit is None or (not fit.gap <= accuracy * abs(fit.psi) + fit.resolution and self.ridge is None):
             model = self._with_columns(objective, features)
-            begin = x if math.isfinite(psi) else _begun_at(near, features, objective.width)
+            begin = x if math.isfinite(psi) else begun_at(near, features, objective.width)
             fit = _better_known(fit, self._by_class(features, objective, model, begin, accuracy))
         return self._with_rounding(fit)
 
@@ -268,7 +273,7 @@ class Refits:
         Huber's loss is at most that, and at least δ|r| − δ²/2: this bounds what is left to gain.
         """
         columns = list(self._dense(features).T)
-        signs, begin = self.signs[features], _begun_at(near, features, 1)
+        signs, begin = self.signs[features], begun_at(near, features, 1)
         noise = None if self.noise is None else self.noise[features]
         vertex = minimised(objective.with_loss(Absolute()), columns, signs, begin, self.how.seconds_left, noise=noise)
         psi, delta = objective.value_of(vertex.margins), loss.delta
@@ -283,7 +288,7 @@ class Refits:
 
         Classes are fitted one by one: only the features tie them.
         """
-        begin = _begun_at(near, features, len(self.compiled)).reshape(-1, len(self.compiled))
+        begin = begun_at(near, features, len(self.compiled)).reshape(-1, len(self.compiled))
         stored = self._stored(features)
         noise = [] if self.noise is None else self.noise[features].tolist()
         ridge = None if self.ridge is None else self.ridge.restrict(features)
@@ -363,7 +368,7 @@ class Refits:
         bound that
         it meets; at a fit that obeys all signs, the feature with the steepest descent leaves its bound.
         """
-        signs, x = self.signs[features], _begun_at(near, features, 1)
+        signs, x = self.signs[features], begun_at(near, features, 1)
         x[signs] = np.maximum(x[signs], 0.0)
         free, refused, left_out = ~signs | (x > 0), np.zeros(features.size, np.bool_), np.zeros(features.size, np.bool_)
         entered = -1
@@ -472,7 +477,7 @@ class Refits:
     def _over_data(self, features: Features, near: Fit, tolerance: float, accuracy: float) -> Fit:
         part = self.problem.restrict(features)
         objective = cast(Model, part.objective)
-        x = _begun_at(near, features, part.width)
+        x = begun_at(near, features, part.width)
         if not objective.value_of(objective.margins(x)) <= objective.value_of(objective.origin):
             x = np.zeros(part.dimension)  # large coefficients held each other; without one of them all bounds may break
         if not np.any(part.must_be_nonnegative()):
@@ -618,7 +623,7 @@ def _together(fits: list[Fit]) -> Fit:
     return Fit(fits[0].features, x.ravel(), psi, margins, hessian.reshape(m * K, m * K), gap, resolution)
 
 
-def _begun_at(near: Fit, features: Features, width: int) -> Vector:
+def begun_at(near: Fit, features: Features, width: int) -> Vector:
     """The coefficients of another fit, for the features that both have; 0 for the others."""
     x = np.zeros((features.size, width))
     places = np.searchsorted(near.features, features)

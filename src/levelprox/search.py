@@ -9,7 +9,8 @@ As the threshold of MCP shrinks, g/cap tends to the number of nonzeros, so conti
 
 each is refitted, and the best of either kind improved by exchanges of one feature for another, as long as ψ falls; then
 by leaving one out, exchanging those left, and taking one in.
-Where nothing is to be shown, as of fits of folds, second-order models over some of the features do (`narrowed.py`).
+Where nothing is to be shown, as of fits of folds, second-order models over some of the features do (`narrowed.py`), and
+for softmax models one path for all k (`class_path.py`).
 Of few features with many samples none of this is needed. For a squared loss the Gram matrix finds a set
 (`objectives/reduced.py`), for other convex losses second-order models over all features do (`parabolas.py`); exchanges
 begin there.
@@ -27,6 +28,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox.class_path import best_on_class_path, has_class_path, newton_of
 from levelprox.constraints import MCP
 from levelprox.continuation import continued, is_expensive
 from levelprox.costs import Costs
@@ -144,7 +146,7 @@ class Search:
             if not self._leaves(self.swaps.best, last=True):
                 if not self._is_quick():
                     examined, addition = self._shown()
-                if self.examine or not isinstance(self.objective, LinearModel):
+                if self.examine or not (isinstance(self.objective, LinearModel) or self._has_path()):
                     self.swaps.best = self._to_the_last_digits(self.swaps.best)
                 else:
                     self.swaps.best = self.swaps.refits.sharpened(self.swaps.best)
@@ -199,7 +201,11 @@ class Search:
 
     def _shares(self) -> bool:
         """Return whether searches of the same data for other k know some of what this one needs."""
-        return has_parabolas(self.problem) or self._is_narrowed()
+        return has_parabolas(self.problem) or self._is_narrowed() or self._has_path()
+
+    def _has_path(self) -> bool:
+        """Return whether sets of a softmax model come from one path for all k, as for fits of folds."""
+        return self._is_quick() and self.start is None and has_class_path(self.problem, self.k)
 
     def _examined(self) -> int:
         """Return how many exchanges are shown not to lower ψ, after taking all that do."""
@@ -244,6 +250,8 @@ class Search:
         self.swaps = Swaps(problem, null, self.null, tolerance, self._how(), self.prove, tries, columns)
         self.swaps.watch, self.swaps.pieces = self.watch, self.pieces
         self.swaps.refits.brief = self._is_quick()
+        if self.examine and has_class_path(problem, 2 * self.k):
+            self.swaps.newton = newton_of(problem)
         if null_fitted is None:
             with suppress(TimeoutError):  # the search itself says that there is no time
                 self._fit_exempt()
@@ -263,7 +271,7 @@ class Search:
         elif self.k > 0 or self.objective.convex_start is not None:
             for start in self._starts():
                 self.watch.enter("exchanges")
-                if self._is_quick() and has_parabolas(self.problem):  # no exchange gains by the model there
+                if self._has_path() or (self._is_quick() and has_parabolas(self.problem)):  # no exchange gains there
                     self.swaps.keep(start)
                     yield start
                 else:
@@ -292,6 +300,9 @@ class Search:
         objective = self.objective
         if isinstance(objective, ReducedModel):  # what the Gram matrix finds is as good as what the others do
             yield once(lambda: self.swaps.fitted(objective.best_features(self.k, problem.exempt)))
+            return
+        if self._has_path():
+            yield best_on_class_path(self.swaps, self.k)
             return
         if self._is_narrowed():
             yield best_by_narrowing(self.swaps, null, self.k)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,8 @@ class Shared:
         Passes over all features that the models have taken.
     narrowed : dict of int to (ndarray of int, Problem)
         Some of the features, and the problem over these (`narrowed.py`).
+    path : ClassPath or None
+        Of a softmax model (`class_path.py`).
     lock : RLock
         Of those who change any of it: searches may run in several threads.
     """
@@ -58,6 +60,7 @@ class Shared:
     entries: Matrix | None = None
     n_grad: int = 0
     narrowed: dict[int, tuple[Features, Problem]] = field(default_factory=dict)
+    path: Any = None
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def is_of(self, objective: LinearModel, key: bytes) -> bool:

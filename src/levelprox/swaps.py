@@ -10,20 +10,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
+from levelprox.class_newton import ClassNewton
 from levelprox.columns import Columns
 from levelprox.costs import Costs
 from levelprox.exchange import Exchange, condition, least_costs
 from levelprox.null_fit import NullFit
 from levelprox.objectives import LinearModel, Model
+from levelprox.objectives.by_class import ByClass
 from levelprox.pieces import Directly, Pieces
 from levelprox.problem import Problem
-from levelprox.refit import ROUGH_ACCURACY, Fit, Refits
+from levelprox.refit import ROUGH_ACCURACY, Fit, Refits, begun_at
 from levelprox.restriction import How
 from levelprox.watch import Watch
 
@@ -37,6 +39,7 @@ _TOP = 50  # that are tried where not all of them are
 _FACTORS = 5 * 10**8  # of a softmax model of many classes: m³ for each refit over m coordinates
 _SEARCH_FACTORS = 2 * 10**11  # of many classes: m³ for each Newton step, after which no more exchanges are tried
 _ROUGH = 1e-3  # of the gradient of the null fit
+_MANY_ROUGH = 150  # coordinates of a softmax model beyond which rough fits need no kernel
 TRIES = 8  # exchanges that are tried for one that lowers ψ
 _PROMISING = 0.1  # of what leaving out costs: by how much an estimate may be off
 _LOWER = 1e-10  # of ψ: less is not an improvement
@@ -106,6 +109,8 @@ class Swaps:
         Who is told, and how many exchanges may be taken; nobody, and any number, until another is set.
     pieces : Pieces
         How pieces of work are done; just so, until others are set.
+    newton : ClassNewton or None
+        What fits large sets on the way of a softmax model.
     costs : Costs or None
         What features cost, and the budget that every set must obey, where there is one.
     """
@@ -127,6 +132,7 @@ class Swaps:
         self.watch: Watch = Watch()
         self.pieces: Pieces = Directly()
         self.costs: Costs | None = None
+        self.newton: ClassNewton | None = None
         self.rough = start
         self.refits = Refits(problem, how, columns)
         self.n_grad = self.n_refits = 0
@@ -165,9 +171,21 @@ class Swaps:
     def roughly(self, features: Features, near: Fit) -> Fit:
         """The same to about three digits, where it is but a step on the way."""
         self._count_refit()
+        if self.newton is not None and features.size * self.problem.width > _MANY_ROUGH:
+            return self._by_newton(self.newton, features, near)
         fit = self.refits(features, near, max(self.tolerance, _ROUGH * self.null.scale), accuracy=ROUGH_ACCURACY)
         assert fit is not None
         return fit
+
+    def _by_newton(self, newton: ClassNewton, features: Features, near: Fit) -> Fit:
+        """A rough fit of a softmax model over columns side by side: nothing is shown of it."""
+        width, columns = self.problem.width, newton.columns[features]
+        begin = begun_at(near, features, width).reshape(-1, width)
+        found = newton.fitted(features, begin, ROUGH_ACCURACY)
+        assert found is not None
+        z, x = np.ascontiguousarray((found.x.T @ columns + newton.offset).T), found.x.ravel()
+        part = cast(ByClass, self.objective.restrict(features))
+        return Fit(features, x, found.psi, part.with_tail(z, x))
 
     def improved(self, fit: Fit) -> Fit:
         """Exchange features one for another for as long as that lowers ψ.

@@ -1,0 +1,159 @@
+"""Fits of folds of softmax models: one path over the number of features, of which nothing is shown."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+
+from levelprox import MultinomialModel, best_subset
+from levelprox.budget import guided_subset
+from levelprox.class_newton import ClassNewton
+from levelprox.constraints import MCP
+from levelprox.problem import Problem
+from levelprox.search import Search
+from levelprox.shared import shared
+from levelprox.swaps import Swaps
+from levelprox.watch import Watch
+
+
+def model(n=120, d=12, K=4, seed=0, **options):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) + 0.5 * rng.standard_normal((n, 1))
+    z = X[:, :4] @ rng.standard_normal((4, K)) + rng.gumbel(size=(n, K))
+    return MultinomialModel(X, np.argmax(z, axis=1), fit_intercept=True, **({"ridge": 0.01} | options))
+
+
+def found_in_fold(objective, k, **options):
+    return guided_subset(objective, k, examine=False, **options)
+
+
+def problem_of(objective, k=3):
+    return Problem(objective, MCP.from_threshold(1.0), k + 0.5)
+
+
+def newton_of(objective):
+    (n, d), K = objective.design.shape, objective.width
+    columns = np.array([objective.design.matvec(unit) for unit in np.eye(d)])
+    offset = np.zeros((K, n)) if objective.offset is None else objective.offset.T.copy()
+    return ClassNewton(columns, objective.target, objective.share, offset, objective.ridge.own)
+
+
+def weighted(n=120, K=4, seed=5):
+    rng = np.random.default_rng(seed)
+    return {"sample_weight": rng.integers(0, 3, n).astype(float), "offset": rng.standard_normal((n, K))}
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.01])
+def test_the_answer_at_k_does_not_depend_on_other_k(ridge):
+    first, second = (model(n=150, d=20, ridge=ridge) for _ in range(2))
+    for k in (16, 1, 9, 4):
+        found_in_fold(first, k)
+    for k in (7, 3, 8):
+        one, other = found_in_fold(first, k), found_in_fold(second, k)
+        assert one.x.tobytes() == other.x.tobytes() and one.support.size <= k
+        assert (one.n_refits, one.n_grad) == (other.n_refits, other.n_grad)
+
+
+@pytest.mark.parametrize("options", [{}, weighted()])
+def test_nothing_is_examined_and_the_loss_is_about_the_best(options, monkeypatch):
+    objective = model(**options)
+    whole = {k: best_subset(objective, k).psi for k in (2, 5)}
+    monkeypatch.setattr(Swaps, "examined", None)
+    monkeypatch.setattr(Swaps, "best_addition", None)
+    null = found_in_fold(objective, 0).psi
+    for k, psi in whole.items():
+        found = found_in_fold(objective, k)
+        assert found.psi <= psi + 0.01 * (null - psi)
+        assert found.exchanges.examined == 0 and found.status.success and found.stationarity <= 1e-6
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_small_problems_are_solved_to_the_optimum_or_nearly(seed):
+    objective = model(n=60, d=7, K=3, seed=seed)
+    swaps = _swaps(objective)
+    null = swaps.null.psi
+    for k in (1, 2, 3):
+        least = min(swaps.fitted(np.array([*some, 7])).psi for some in itertools.combinations(range(7), k))
+        assert found_in_fold(objective, k).psi <= least + 0.02 * (null - least)
+
+
+def _swaps(objective):
+    search = Search(problem_of(objective), 3, 1e-8, False, Watch())
+    search.begin()
+    return search.swaps
+
+
+@pytest.mark.parametrize("options", [{}, weighted()])
+@pytest.mark.parametrize("from_before", [False, True])
+def test_fits_are_those_of_other_refits(options, from_before):
+    objective = model(d=40, K=5, n=200, **(weighted(200, 5) if options else {}))
+    newton, swaps = newton_of(objective), _swaps(objective)
+    features = np.append(np.arange(15), 40)  # 80 coordinates
+    start, factor = np.zeros((16, 5)), None
+    if from_before:
+        at = newton.fitted(features, start, 1e-9)
+        features, start, factor = newton.around(at, np.array([40])).changed(3, 5)
+    fit = newton.fitted(features, start, 1e-9, factor)
+    assert np.array_equal(fit.features, features)
+    assert fit.psi == pytest.approx(swaps.fitted(features).psi, rel=1e-8)
+    assert newton.fitted(features, start, 1e-9, factor, below=0.9 * fit.psi) is None
+
+
+def test_estimates_are_those_of_exchanges():
+    objective = model(**weighted())
+    newton, swaps = newton_of(objective), _swaps(objective)
+    features = np.array([1, 4, 7, 12])
+    at = newton.fitted(features, np.zeros((4, 4)), 1e-12)
+    estimates, exchange = newton.around(at, np.array([12])), swaps.exchange(swaps.fitted(features))
+    outside = estimates.outside
+    assert outside.tolist() == [0, 2, 3, 5, 6, 8, 9, 10, 11]
+    np.testing.assert_allclose(estimates.additions(), exchange.additions()[outside], rtol=1e-4)
+    for i in range(3):
+        np.testing.assert_allclose(estimates.swaps()[i], exchange.gains(i)[outside], rtol=1e-4, atol=1e-8)
+        assert estimates.cost[i] == pytest.approx(exchange.cost(i), rel=1e-4)
+    assert estimates.cost[3] == np.inf and np.all(estimates.swaps()[3] == -np.inf)
+
+
+def test_kept_features_are_in_every_set():
+    objective = model()
+    for k in (1, 4):
+        x = found_in_fold(objective, k, keep=[10, 11]).x.reshape(-1, 4)
+        assert np.all(np.any(x[[10, 11]] != 0, axis=1)) and np.count_nonzero(np.any(x[:10] != 0, axis=1)) <= k
+
+
+def test_separated_classes_come_to_an_end():
+    X = np.random.default_rng(0).standard_normal((40, 15))
+    objective = MultinomialModel(X, np.argmax(X[:, :3], axis=1), fit_intercept=True)
+    with pytest.warns(match="separable|for ever"):
+        found = found_in_fold(objective, 5)
+    assert found.psi < 1e-3
+
+
+def test_a_path_goes_with_the_ridge_and_columns_are_shared():
+    objective = model()
+    other = objective.ridged(0.1)
+    found_in_fold(objective, 3), found_in_fold(other, 3)
+    one, two = shared(problem_of(objective)), shared(problem_of(other))
+    assert one.path is not two.path and one.entries is two.entries
+
+
+def test_a_time_limit_is_kept():
+    objective, began = model(n=2000, d=60, K=8), time.monotonic()
+    with pytest.warns(match="time"):
+        found = found_in_fold(objective, 30, time_limit=0.05)
+    assert time.monotonic() - began < 5 and found.support.size <= 30
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("ridge", [0.0, 0.01])
+def test_columns_of_zeros_and_equal_columns(fit_intercept, ridge):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 8))
+    X[:, 3], X[:, 5] = 0.0, X[:, 4]
+    labels = np.argmax(X[:, :3] + rng.gumbel(size=(50, 3)), axis=1)
+    objective = MultinomialModel(X, labels, fit_intercept=fit_intercept, ridge=ridge)
+    for k in (1, 7, 8):
+        assert found_in_fold(objective, k).psi <= best_subset(objective, k).psi + 1e-6
