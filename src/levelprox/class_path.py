@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.class_newton import ClassEstimates, ClassNewton, ClassSet
+from levelprox.designs import Design
 from levelprox.objectives import MultinomialModel
 from levelprox.problem import Problem
 from levelprox.refit import Fit
@@ -34,6 +35,7 @@ _TRIES, _MORE_TRIES = 3, 12  # swaps that are tried at one fit
 _EACH = 3  # features that are tried next for small fits
 _PROMISING = 0.1  # of what leaving out costs: by how much an estimate may be off
 _PASSES = 3  # down and up again
+_AT_ONCE = 32  # columns that are copied at a time: each is a product with all of them
 _SHORTEST = 4  # features from which a way back begins
 
 
@@ -74,10 +76,22 @@ def newton_of(problem: Problem) -> ClassNewton:
     assert isinstance(objective, MultinomialModel)
     (n, d), K = objective.design.shape, objective.width
     if known.entries is None:
-        known.entries = np.array([objective.design.matvec(unit) for unit in np.eye(d)]).reshape(d, n).T
+        known.entries = _columns_of(objective.design).T
     offset = np.zeros((K, n)) if objective.offset is None else np.ascontiguousarray(objective.offset.T)
     ridge = np.zeros(d) if objective.ridge is None else objective.ridge.own
     return ClassNewton(np.ascontiguousarray(known.entries.T), objective.target, objective.share, offset, ridge)
+
+
+def _columns_of(design: Design) -> Matrix:
+    """Return all columns of a design, of shape (d, n)."""
+    n, d = design.shape
+    columns = np.empty((d, n))
+    for begin in range(0, d, _AT_ONCE):
+        chosen = np.arange(begin, min(begin + _AT_ONCE, d))
+        part = design.columns(chosen)
+        for j, unit in zip(chosen, np.eye(chosen.size), strict=True):
+            columns[j] = part.matvec(unit)
+    return columns
 
 
 def _new_path(problem: Problem, newton: ClassNewton) -> ClassPath:

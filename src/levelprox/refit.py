@@ -339,7 +339,9 @@ class Refits:
         """
         if self.noise is None:
             return 0.0
-        part, error = self.parts[k], float(self.noise[fit.features] @ np.abs(fit.x))
+        part, noise, size = self.parts[k], self.noise[fit.features], np.abs(fit.x)
+        counts = (noise > 0) & (size > 0)  # noise of a column that hardly varies may be infinite
+        error = float(noise[counts] @ size[counts])
         change = error * abs(float(np.sum(part.slope_of(fit.margins))))
         if part.smooth:
             change += 0.5 * error**2 * float(np.sum(np.abs(part.bend_of(fit.margins, True))))

@@ -19,6 +19,7 @@ Where features are given to begin with, exchanges begin from these alone.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -251,7 +252,7 @@ class Search:
         self.swaps.watch, self.swaps.pieces = self.watch, self.pieces
         self.swaps.refits.brief = self._is_quick()
         if self.examine and has_class_path(problem, 2 * self.k):
-            self.swaps.newton = newton_of(problem)
+            self.swaps.newton = functools.cache(lambda: newton_of(problem))
         if null_fitted is None:
             with suppress(TimeoutError):  # the search itself says that there is no time
                 self._fit_exempt()

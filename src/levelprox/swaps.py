@@ -8,7 +8,7 @@ what it shows.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -109,8 +109,8 @@ class Swaps:
         Who is told, and how many exchanges may be taken; nobody, and any number, until another is set.
     pieces : Pieces
         How pieces of work are done; just so, until others are set.
-    newton : ClassNewton or None
-        What fits large sets on the way of a softmax model.
+    newton : callable or None
+        Returns the `ClassNewton` that fits large sets on the way of a softmax model.
     costs : Costs or None
         What features cost, and the budget that every set must obey, where there is one.
     """
@@ -132,7 +132,7 @@ class Swaps:
         self.watch: Watch = Watch()
         self.pieces: Pieces = Directly()
         self.costs: Costs | None = None
-        self.newton: ClassNewton | None = None
+        self.newton: Callable[[], ClassNewton] | None = None
         self.rough = start
         self.refits = Refits(problem, how, columns)
         self.n_grad = self.n_refits = 0
@@ -172,7 +172,7 @@ class Swaps:
         """The same to about three digits, where it is but a step on the way."""
         self._count_refit()
         if self.newton is not None and features.size * self.problem.width > _MANY_ROUGH:
-            return self._by_newton(self.newton, features, near)
+            return self._by_newton(self.newton(), features, near)
         fit = self.refits(features, near, max(self.tolerance, _ROUGH * self.null.scale), accuracy=ROUGH_ACCURACY)
         assert fit is not None
         return fit
