@@ -10,7 +10,7 @@ import pytest
 
 from levelprox import MultinomialModel, best_subset
 from levelprox.budget import guided_subset
-from levelprox.class_newton import ClassNewton
+from levelprox.class_newton import ClassNewton, factorised
 from levelprox.constraints import MCP
 from levelprox.problem import Problem
 from levelprox.search import Search
@@ -157,3 +157,10 @@ def test_columns_of_zeros_and_equal_columns(fit_intercept, ridge):
     objective = MultinomialModel(X, labels, fit_intercept=fit_intercept, ridge=ridge)
     for k in (1, 7, 8):
         assert found_in_fold(objective, k).psi <= best_subset(objective, k).psi + 1e-6
+
+
+@pytest.mark.parametrize("entry", [0.0, np.nan, np.inf, -1.0])
+def test_systems_that_cannot_be_factorised_end(entry):
+    hessian = np.diag([2.0, entry, 3.0])
+    factor, lower = factorised(hessian)
+    assert np.all(np.isfinite(factor)) and np.all(np.diagonal(factor) > 0) and lower is False

@@ -17,7 +17,7 @@ from levelprox.problem import Problem
 from levelprox.shared import shared
 from levelprox.swaps import Swaps
 
-LOSSES = ["logistic", "poisson", "gamma", "huber", "squared_hinge"]
+LOSSES = ["logistic", "poisson", "gamma", "huber", "squared_hinge", "squared"]
 
 
 def found_in_fold(objective, k, **options):

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor
+from scipy.linalg.lapack import dpotrs
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -26,7 +27,7 @@ _STEPS, _HALVINGS, _ARMIJO = 40, 12, 1e-4
 _FEW = 60  # coordinates up to which every step has its own Hessian
 _ITERATIONS, _RESIDUAL = 10, 1e-2  # of conjugate gradients, and what is left of the squared residual
 _HOPE = 1.0  # of twice what a step is foretold to gain: a fit that stays above a value after so much is given up
-_RIDGE = 1e-10  # of the curvature along a coordinate, against singular systems
+_RIDGE, _LARGEST_RIDGE = 1e-10, 1e4  # of the curvature along a coordinate, against singular systems
 _GONE = 1e-6  # of ψ without features: separated samples have no loss left
 
 
@@ -73,6 +74,7 @@ class ClassNewton:
     ) -> None:
         self.columns, self.share, self.offset, self.ridge = columns, share, offset, ridge
         self.own = np.arange(offset.shape[0])[:, None] == labels
+        self._places = self.own.argmax(axis=0), np.arange(offset.shape[1])
         self.rooted = np.sqrt(share)
         self.nonzero = np.flatnonzero(np.any(columns, axis=1))
         self.n_fits = self.n_passes = 0
@@ -103,7 +105,7 @@ class ClassNewton:
             fresh = factor is None
             if factor is None:
                 factor = factorised(self.hessian(columns, ridge, p))
-            step = -cho_solve(factor, gradient.ravel(), check_finite=False).reshape(x.shape)
+            step = -_solved(factor, gradient.ravel()).reshape(x.shape)
             if not fresh:
                 conjugate = self._conjugate(columns, ridge, p, gradient, factor, step)
                 if conjugate is None:
@@ -148,7 +150,7 @@ class ClassNewton:
                 return None
             found = found + size / curvature * direction
             rest = rest - size / curvature * bent
-            solved = cho_solve(factor, rest.ravel(), check_finite=False).reshape(step.shape)
+            solved = _solved(factor, rest.ravel()).reshape(step.shape)
             before, size = size, float(np.sum(rest * solved))
             if not size > _RESIDUAL * begin:
                 return found
@@ -190,7 +192,7 @@ class ClassNewton:
         p = np.exp(z)
         total = p.sum(axis=0)
         p /= total
-        return float(self.share @ (np.log(total) - z[self.own.argmax(axis=0), np.arange(z.shape[1])])), p
+        return float(self.share @ (np.log(total) - z[self._places])), p
 
     def _value(self, z: Matrix, x: Matrix, ridge: Matrix) -> tuple[float, Matrix]:
         loss, p = self._loss(z)
@@ -280,18 +282,28 @@ class ClassEstimates:
 
 
 def factorised(hessian: Matrix) -> Any:
-    """Return a Cholesky factor; of a singular matrix that of a larger one."""
+    """Return a Cholesky factor; of a singular matrix that of a larger one, and of what is not finite the diagonal's."""
     diagonal, more = np.diagonal(hessian).copy(), _RIDGE
-    while True:
+    while more < _LARGEST_RIDGE and np.all(np.isfinite(diagonal)):
         hessian.flat[:: hessian.shape[0] + 1] = (1 + more) * diagonal
         try:
             return cho_factor(hessian, check_finite=False)
         except np.linalg.LinAlgError:
             more *= 100.0
+    size = np.where((diagonal > 0) & np.isfinite(diagonal), diagonal, 1.0)
+    return np.diag(np.sqrt(size)), False
+
+
+def _solved(factor: Any, right: Matrix) -> Matrix:
+    """Return the solution of a factorised system; `cho_solve` without its checks, which take longer than small ones."""
+    factor, lower = factor
+    if not right.size:
+        return right
+    return np.asarray(dpotrs(factor, right, lower=lower)[0])
 
 
 def _inverse(hessian: Matrix) -> Matrix:
-    return np.asarray(cho_solve(factorised(hessian), np.eye(hessian.shape[0]), check_finite=False))
+    return _solved(factorised(hessian), np.eye(hessian.shape[0]))
 
 
 def _gains(left: Matrix, gradient: Matrix) -> Vector:

@@ -191,10 +191,10 @@ class Search:
     def _is_quick(self) -> bool:
         """Return whether nothing is to be shown, and the search may end earlier for it.
 
-        Exchanges of a squared loss are examined quickly, and those that lower it are taken.
+        Swaps of a squared loss with signs are examined quickly, and those that lower it are taken.
         """
         curved = cast(Model, self.problem.objective).concordance != 0
-        return not self.examine and (self._is_found_by_models() or curved)
+        return not self.examine and (self._is_found_by_models() or curved or can_be_narrowed(self.problem))
 
     def _is_narrowed(self) -> bool:
         """Return whether sets come from second-order models over some of the features, as for fits of folds."""
