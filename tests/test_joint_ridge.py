@@ -20,7 +20,7 @@ from levelprox import SparseClassifier, SparseClassifierCV, load
 from levelprox.estimators.automatic_ridge import FOLD_GRID
 from levelprox.estimators.fold_ridges import each_ridge
 from levelprox.estimators.ranking import Ranking
-from levelprox.estimators.task import Budget
+from levelprox.estimators.task import Budget, Task
 from levelprox.report import CVDisplay
 
 pytestmark = pytest.mark.filterwarnings("ignore:the best n_features is")
@@ -224,3 +224,20 @@ def test_ranking_with_groups() -> None:
     unknown = np.array([[-1.0, np.nan], [-2.0, -1.0], [-0.5, -0.1]])
     median = Ranking.of(unknown)
     assert median is not None and median.of_each([np.arange(3)]).tolist() == [2]
+
+
+def test_more_features_than_separate_the_classes_need_no_search_without_a_ridge(monkeypatch: Any) -> None:
+    """The table does not depend on which other k are tried, nor on their order."""
+    X, y = nearly_separable(n=80, d=24)
+    asked: list[int] = []
+    search = Task._until_undetermined
+
+    def counted(self: Task, budget: Budget, previous: Any) -> Any:
+        asked.append(budget.features or 0)
+        return search(self, budget, previous)
+
+    monkeypatch.setattr(Task, "_until_undetermined", counted)
+    whole = SparseClassifierCV(n_features=[2, 12, 20], cv=3).fit(X, y).cv_results_
+    assert set(asked) == {2, 8} and asked.count(8) == 3  # once for each fold; the last fit is that of 2 features
+    one = SparseClassifierCV(n_features=[20], cv=3).fit(X, y).cv_results_
+    assert np.array_equal(scores_of(one), scores_of(whole)[whole["n_features"] == 20])

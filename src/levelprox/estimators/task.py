@@ -59,6 +59,7 @@ _DIVERGES = "Diverging: |the data are separable, or the loss gains for ever"  # 
 _CHOSEN, _FOUND = "The chosen features", "Features found without a ridge"
 _UNDECIDED = "Whether a ridge is needed is not known: the last search without one was cut short."
 _BY_LEAVE_ONE_OUT = ", chosen by an approximate leave-one-out loss"
+_FEWEST_UNDETERMINED = 8  # features: twice as many are next
 _SEARCHES = 3  # with a ridge, of which λ is chosen over the features found before
 SUBSET_TOLERANCE = 1e-2  # of tol: Newton's method gets there in the same number of steps
 
@@ -238,6 +239,7 @@ class Task:
     feature_cost: Vector | None = None
     examine: bool = True
     _ridged: dict[float, Task] = field(default_factory=dict, repr=False)
+    _undetermined: dict[int, bool] = field(default_factory=dict, repr=False)
 
     def fit(self, budget: Budget, previous: Vector | None = None) -> Solution:
         """The fit under a budget; `previous` is x of an earlier one to begin with."""
@@ -294,15 +296,35 @@ class Task:
         """
         seconds = math.inf if self.time_limit is None else self.time_limit
         with limited(seconds):
-            solution, first = self._until_undetermined(budget, None)
-            if first is None:
-                return solution, False
+            first = None
+            if not self._is_undetermined_with_fewer(budget):
+                solution, first = self._until_undetermined(budget, None)
+                if first is None:
+                    return solution, False
             task = self._with_ridge(MIDDLE * self.automatic_ridge, "search 0")
             solution = task._penalised(task._fitted(budget, None, None, None, first))
-            if solution.status in CUT_SHORT:
+            if first is None or solution.status in CUT_SHORT:
                 return solution, True
             solution, whose = self._determined_after_all(budget, None, solution, first)
             return solution, whose is not None
+
+    def _is_undetermined_with_fewer(self, budget: Budget) -> bool:
+        """Return whether the data do not determine coefficients of 8, 16, 32, … features, fewer than k.
+
+        With more features coefficients are determined less, so that k needs no search without a ridge. The numbers are
+        fixed: what is found for k does not depend on other k.
+        """
+        if budget.cost is not None or budget.features is None:
+            return False
+        count = _FEWEST_UNDETERMINED
+        while count < budget.features:
+            if count not in self._undetermined:
+                found = self._until_undetermined(replace(budget, features=count), None)[1]
+                self._undetermined[count] = found is not None
+            if self._undetermined[count]:
+                return True
+            count *= 2
+        return False
 
     def _until_undetermined(self, budget: Budget, previous: Vector | None) -> tuple[Solution, Features | None]:
         """Return the fit without a ridge, and the first features whose coefficients the data do not determine.
