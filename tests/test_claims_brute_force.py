@@ -96,6 +96,7 @@ def test_claims_hold_by_brute_force(loss, part):
         (1031901, None, None),  # a gain was the rounding of a softmax fit with coefficients that cancel
         (1035792, None, None),  # kinks were moved by less than their last digits, and the vertex stayed degenerate
         (814436, None, None),  # slopes of samples with little weight were taken for rounding
+        (3010658, None, None),  # a false gain was confirmed, as rounding of margins is larger than what is false
         (800175, None, None),  # a false loss was confirmed, as that without features is 1e14 times as large
         # Samples of weight 0 limited Newton steps; rounding of means was not counted for several classes.
         *((seed, None, None) for seed in (120246, 310275, 108561, 368086, 607768, 615464, 607250, 610962, 502433)),

@@ -176,8 +176,13 @@ class SubsetClaims(RecomputedFit):
         fit = self.search.swaps.fitted(features, self.fit)
         return fit.psi, max(fit.lower_bound, self.problem.objective.infimum)
 
+    def _agreement(self, gain: float = 0.0) -> float:
+        """Return by how much two figures of a gain may differ that are called the same."""
+        return _GAIN_TOLERANCE * (abs(self.psi) + abs(gain)) + NULL_TOLERANCE * abs(self.null.psi)
+
     def _gain_tolerance(self, gain: float = 0.0) -> float:
-        tolerance = _GAIN_TOLERANCE * (abs(self.psi) + abs(gain)) + NULL_TOLERANCE * abs(self.null.psi)
+        """Return by how much the figures of an honest fit may differ: by rounding, and where it diverges."""
+        tolerance = self._agreement(gain)
         if self.model.status_ is Status.DIVERGING:  # larger coefficients gain all that is left
             tolerance += max(self.psi - self.problem.objective.infimum, 0.0)
         return tolerance + self._rounding_of_psi + self._rounding_of_exact_fit
@@ -210,21 +215,26 @@ class SubsetClaims(RecomputedFit):
         is_best = self._is_best(told, found, tolerance)
         if told.addition is None:
             return [Claim(gain, told.multiplier, found.gain, is_best), Claim(best, named, str(found), is_best)]
-        right: bool | None = abs(found.claimed_gain - told.multiplier) <= tolerance < math.inf
+        apart = abs(found.claimed_gain - told.multiplier)
+        right: bool | None = apart <= tolerance < math.inf
         additions: Exchanges | None = getattr(told, "additions", None)
         more = found.claimed_gain > told.multiplier and additions is not None and not additions.proved
         possible = found.claimed_gain < told.multiplier <= found.claimed_most + tolerance
         if not right and (more or possible or not self._is_convex()):
             right = None  # refits that are not known to be optimal may end elsewhere
+        if right and apart > self._agreement(found.gain):
+            right = None  # what the rounding of margins hides is neither refuted nor confirmed
         return [Claim(gain, told.multiplier, found.claimed_gain, right), Claim(best, named, str(found), is_best)]
 
     def _is_best(self, told: SubsetCertificate, found: _Additions, tolerance: float) -> bool | None:
-        """Whether no further feature gains more than claimed; None where not all were refitted."""
+        """Whether no further feature gains more than claimed; None where not all were refitted, or rounding hides it."""
         additions: Exchanges | None = getattr(told, "additions", None)
         if additions is not None and additions.total not in self._addition_totals():
             return False
         if found.gain > told.multiplier + tolerance:  # only of a claim about all features is this a contradiction
             return False if self._is_convex() and (additions is None or additions.proved) else None
+        if found.gain > told.multiplier + self._agreement(found.gain):
+            return None
         return True if found.refitted == found.total else None
 
     def _addition_totals(self) -> set[int]:
