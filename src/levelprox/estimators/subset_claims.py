@@ -227,7 +227,7 @@ class SubsetClaims(RecomputedFit):
         return [Claim(gain, told.multiplier, found.claimed_gain, right), Claim(best, named, str(found), is_best)]
 
     def _is_best(self, told: SubsetCertificate, found: _Additions, tolerance: float) -> bool | None:
-        """Whether no further feature gains more than claimed; None where not all were refitted, or rounding hides it."""
+        """Whether no further feature gains more than claimed; None where not all were refitted or rounding hides it."""
         additions: Exchanges | None = getattr(told, "additions", None)
         if additions is not None and additions.total not in self._addition_totals():
             return False
