@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from levelprox import Status, best_subset
+from levelprox import Status, best_subset, certify_model
 from tests import brute_force
 from tests.brute_force import Answer, Outcome
 from tests.independent_refits import SPANNED, Oracle, loss_slope, loss_value
@@ -255,6 +255,21 @@ def test_a_minimiser_that_is_said_not_to_exist():
     oracle = Oracle(separable)
     answer = replace(answer_over(separable, oracle, (0,)), status=Status.DIVERGING)
     assert answer.psi < 1e-9 and "status" not in found_wrong(separable, oracle, answer)
+
+
+def test_what_rounding_hides_is_neither_confirmed_nor_refuted():
+    """An intercept of 1e10 beside a quantile loss of 0.07, which float64 has up to 1e-4."""
+    problem = case(3010658)
+    data = problem.given, problem.b, problem.weight
+    model = brute_force.fitted_model(problem)
+    assert "one more would gain" not in certify_model(model, *data).not_examined
+    model.intercept_ = model.intercept_ + 3e-4
+    claims = certify_model(model, *data)
+    psi = next(claim.found for claim in claims.claims if claim.name == "loss")
+    assert psi > model.certificate_.psi + 5e-5
+    assert claims.hold and {"one more would gain", "stationarity", "status"} <= set(claims.not_examined), str(claims)
+    model.intercept_ = model.intercept_ + 3e-3
+    assert not certify_model(model, *data).hold
 
 
 def test_what_the_last_digits_of_a_column_gain():

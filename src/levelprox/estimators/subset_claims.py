@@ -142,6 +142,8 @@ class SubsetClaims(RecomputedFit):
             holds: bool | None = left <= self._gain_tolerance()
             if not holds and self.model.status_ in CUT_SHORT and told > self._solved_stationarity():
                 holds = None  # it is not said to be stationary, and what a refit gains does not tell by how much
+            if holds and left > self._agreement():
+                holds = None  # what rounding hides is neither refuted nor confirmed
             return Claim("stationarity", told, f"loss within {max(left, 0.0):.1e}", holds)
         largest = relative_stationarity(self.problem, self.x, self.own, self.null)
         allowed = self.residual_tolerance(float(np.finfo(np.float64).eps))
@@ -156,7 +158,7 @@ class SubsetClaims(RecomputedFit):
     def _status_claim(self, stationarity: Claim) -> Claim:
         """Check that a solved fit is stationary: what else may have ended a search, the data do not tell."""
         status = self.model.status_
-        if status is not Status.SOLVED:
+        if status is not Status.SOLVED or stationarity.holds is None:
             return Claim("status", str(status), None, None)
         within = bool(stationarity.holds) and self.model.certificate_.stationarity <= self._solved_stationarity()
         return Claim("status", str(status), "stationary" if within else "not stationary", within)
@@ -223,7 +225,7 @@ class SubsetClaims(RecomputedFit):
         if not right and (more or possible or not self._is_convex()):
             right = None  # refits that are not known to be optimal may end elsewhere
         if right and apart > self._agreement(found.gain):
-            right = None  # what the rounding of margins hides is neither refuted nor confirmed
+            right = None
         return [Claim(gain, told.multiplier, found.claimed_gain, right), Claim(best, named, str(found), is_best)]
 
     def _is_best(self, told: SubsetCertificate, found: _Additions, tolerance: float) -> bool | None:
@@ -310,8 +312,9 @@ class SubsetClaims(RecomputedFit):
             start=self.counted,
         )
         another = not np.array_equal(found.support, self.counted)  # the same features fitted again are no swap
-        tolerance = _SWAP_TOLERANCE * abs(start) + NULL_TOLERANCE * abs(self.null.psi) + self._rounding_of_psi
+        tolerance = _SWAP_TOLERANCE * abs(start) + NULL_TOLERANCE * abs(self.null.psi)
         if another and found.psi < start - tolerance:
+            beyond_rounding = found.psi < start - tolerance - self._rounding_of_psi
             words = f"swaps lower the loss to {found.psi:.10g}"
-            return Claim(name, said, words, False if told.exchanges.proved else None)
+            return Claim(name, said, words, False if told.exchanges.proved and beyond_rounding else None)
         return Claim(name, said, str(found.exchanges), True if found.exchanges.proved else None)
