@@ -9,10 +9,10 @@ intercept and scale_ are the model's; ψ, its gradient, the null fit and the col
     KKT, stationarity   no more than claimed, but for 1e-9 and what rounding coef_ and intercept_ does to the margins
     multiplier          within 1000 times that, of itself; 1e-3 where the loss has kinks; complementarity likewise
     gain of one more    within 1e-6 of ψ, and no other feature that is refitted gains more than that above it
-                        (not decided where the rounding of margins hides the difference)
     columns             scale_ and the constraint's numbers within 1e-9
 
-What is not recomputed is listed as not examined.
+What is not recomputed is listed as not examined; so is a figure that differs by more than 1e-6 of ψ, and by less than
+the rounding of the margins.
 """
 
 from __future__ import annotations
