@@ -41,6 +41,7 @@ _REFIT_SECONDS = 60.0  # for one refit, where the loss has kinks
 _REFIT_WORK, _REFIT_OVERHEAD = 10**9, 10**5  # of all refits, in n (k + 1)² multiplications, and of one besides
 _KINKED_REFIT = 10  # times as much work as without kinks
 _FEWEST_REFITS = 50
+_LAST_ULPS = 32.0  # of psi: what the rounding of its sum hides
 _PERFECT_ULPS = 4.0  # times the rounding of an exact fit
 
 #: Figures that have a row of their own below; any other is listed as not examined.
@@ -151,7 +152,7 @@ class SubsetClaims(RecomputedFit):
             largest = relative_stationarity(self.problem, self.x, self.own, self.null_of_the_run())
         if largest > told + allowed and math.isfinite(told):  # products may cancel in margins: then it is rounding
             left = max(self.psi - self._refitted(self.own), 0.0)
-            if left <= self._rounding_of_psi:
+            if left <= self._rounding_of_psi + _LAST_ULPS * float(np.finfo(np.float64).eps) * abs(self.psi):
                 return Claim("stationarity", told, f"{largest:.10g}, loss within {left:.1e}", True)
         return Claim("stationarity", told, largest, largest <= told + allowed < math.inf)
 
