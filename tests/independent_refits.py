@@ -18,6 +18,7 @@ import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,9 @@ _EPS = float(np.finfo(np.float64).eps)
 # the second it may be taken for rounding, and nobody is asked to find what it gains. Where little is left, sets are
 # also refitted without it, as its coefficient may be too large for float64.
 SPANNED, _DOUBTFUL = 1e-15, 1e-11
+# What is left of a column whose last digits are rounded may still gain: below `SPANNED`, digits beyond extended
+# precision say what is possible at most. Less than `_NOTHING_LEFT` is the rounding of extended precision.
+_NOTHING_LEFT, _DIGITS = 1e-18, 60
 _LITTLE = (SPANNED, 1e-13, _DOUBTFUL, 1e-9, 1e-6)
 _STEPS = 4.0 ** np.arange(-12, 13)  # line search
 _ENOUGH = 1e-13  # of the null loss: Newton decrement at which a refit ends
@@ -344,14 +348,22 @@ class Oracle:
         if not todo:
             return
         whole: dict[Set, list[tuple[float, Refit]]] = {features: [] for features in todo}
+        rounded = set[Set]()
         for spanned in reversed(_LITTLE):
             basis, factor, left = self._bases(todo, spanned)
+            little = ((left > _NOTHING_LEFT) & (left <= SPANNED)).any(axis=1)
+            rounded.update(todo[i] for i in np.flatnonzero(little))
             for features, fit in zip(todo, self._fitted(todo, basis, factor), strict=True):
                 whole[features].append((spanned, fit))
             # Those in which a column was left out that is not spanned but for rounding.
             todo = [todo[i] for i in np.flatnonzero(((left > SPANNED) & (left <= spanned)).any(axis=1))]
             if not todo:
                 break
+        for features in rounded:
+            basis = self._exact_basis(features)
+            a, proved = self._minimised(basis)
+            least = [float(self._psi_of(self.offset + basis[0] @ start[0])) for start in a]
+            whole[features].append((0.0, Refit(math.inf, whole[features][0][1].x, bool(proved[0]), min(least))))
         for features, fits in whole.items():
             attained = [fit for spanned, fit in fits if spanned >= _DOUBTFUL]
             if len(attained) > 1:  # large coefficients that cancel may lose more by rounding than they gain
@@ -403,6 +415,28 @@ class Oracle:
             R[:, j, j] = np.where(inside, rest, 0)
             Q[:, :, j] = np.where(inside[:, None], v / np.where(inside, rest, 1)[:, None], 0)
         return Q, R, left
+
+    def _exact_basis(self, features: Set) -> Extended:
+        """An orthonormal basis of the columns of one set, of shape (1, n, p), by Gram-Schmidt with many digits."""
+        with localcontext() as context:
+            context.prec, context.Emin, context.Emax = _DIGITS, MIN_EMIN, MAX_EMAX
+            places = [*self.always, *features]
+            columns = np.asarray(self.columns[:, places] / self.unit[places], np.float64)
+            s = [Decimal(float(share)) for share in self.s]
+            basis: list[list[Decimal]] = []
+            for column in columns.T:
+                v = [Decimal(float(value)) for value in column]
+                length = _length(s, v)
+                for q in basis * 2:
+                    along = sum((a * b * c for a, b, c in zip(s, q, v, strict=True)), Decimal(0))
+                    v = [value - along * other for value, other in zip(v, q, strict=True)]
+                rest = _length(s, v)
+                if rest > length.scaleb(-_DIGITS // 2):
+                    basis.append([value / rest for value in v])
+        Q = np.zeros((1, self.n, len(places)), np.longdouble)
+        for place, q in enumerate(basis):
+            Q[0, :, place] = [np.longdouble(str(value)) for value in q]
+        return Q
 
     def _fitted(self, sets: Sequence[Set], Q: Extended, R: Extended) -> list[Refit]:
         """Fits in the bases, as vectors of float64 coefficients, with ψ there."""
@@ -509,6 +543,11 @@ class Oracle:
         x[places, 0] = (a / self.unit[places]).astype(np.float64)
         psi = float(self.psi(x))
         return Refit(psi, x, True, psi)
+
+
+def _length(s: list[Decimal], v: list[Decimal]) -> Decimal:
+    """The length of a vector in the inner product of the weights."""
+    return sum((share * value * value for share, value in zip(s, v, strict=True)), Decimal(0)).sqrt()
 
 
 def smooth_fits(

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from levelprox import Status, best_subset
+from levelprox import Status, best_subset, certify_model
 from tests import brute_force
 from tests.brute_force import Answer, Outcome
 from tests.independent_refits import SPANNED, Oracle, loss_slope, loss_value
@@ -96,6 +96,12 @@ def test_claims_hold_by_brute_force(loss, part):
         (1031901, None, None),  # a gain was the rounding of a softmax fit with coefficients that cancel
         (1035792, None, None),  # kinks were moved by less than their last digits, and the vertex stayed degenerate
         (814436, None, None),  # slopes of samples with little weight were taken for rounding
+        # A false gain was confirmed, as rounding of margins is larger than what is false.
+        *((seed, None, None) for seed in (3010658, 3063577)),
+        # True gains of columns whose last digits alone are not spanned were called too high; and what rounding of
+        # coefficients costs an answer was called the gain of a feature that its set spans.
+        *((seed, None, None) for seed in (3005101, 3013865, 3020387)),
+        (3032991, None, None),  # a residual was refuted by 20 ulps of the loss
         (800175, None, None),  # a false loss was confirmed, as that without features is 1e14 times as large
         # Samples of weight 0 limited Newton steps; rounding of means was not counted for several classes.
         *((seed, None, None) for seed in (120246, 310275, 108561, 368086, 607768, 615464, 607250, 610962, 502433)),
@@ -251,6 +257,42 @@ def test_a_minimiser_that_is_said_not_to_exist():
     oracle = Oracle(separable)
     answer = replace(answer_over(separable, oracle, (0,)), status=Status.DIVERGING)
     assert answer.psi < 1e-9 and "status" not in found_wrong(separable, oracle, answer)
+
+
+def test_what_rounding_hides_is_neither_confirmed_nor_refuted():
+    """An intercept of 1e10 beside a quantile loss of 0.07, which float64 has up to 1e-4."""
+    problem = case(3010658)
+    data = problem.given, problem.b, problem.weight
+    model = brute_force.fitted_model(problem)
+    assert {"loss", "one more would gain"}.isdisjoint(certify_model(model, *data).not_examined)
+    model.intercept_ = model.intercept_ + 3e-4
+    claims = certify_model(model, *data)
+    psi = next(claim.found for claim in claims.claims if claim.name == "loss")
+    assert psi > model.certificate_.psi + 5e-5
+    hidden = {"loss", "one more would gain", "stationarity", "status"}
+    assert claims.hold and hidden <= set(claims.not_examined), str(claims)
+    model.intercept_ = model.intercept_ + 3e-3
+    assert not certify_model(model, *data).hold
+
+
+def test_what_the_last_digits_of_a_column_gain():
+    """A column that is spanned but for its last digits: all that it can gain is possible, and no more."""
+    problem = case(3005101)
+    oracle, answer = Oracle(problem), brute_force.searched(problem)
+    most = answer.psi - oracle.refits([(1, 2, 3, 4)])[0].least
+    assert answer.addition == 4 and most > 1e-2 * oracle.scale
+    assert "high" not in found_wrong(problem, oracle, replace(answer, multiplier=most))
+    assert "high" in found_wrong(problem, oracle, replace(answer, multiplier=most + 2 * oracle.tolerance))
+
+
+def test_room_is_not_excused_by_rounding_that_an_answer_does_not_have():
+    """Feature 2 is the difference of two features that are kept: large coefficients gain as much without it."""
+    problem = case(3020387)
+    oracle = Oracle(problem)
+    short = oracle.refits([()])[0]
+    answer = Answer(short.x, short.psi, (), 0.0, None, 0, 0, 0.0, Status.SOLVED, all_additions=False)
+    assert short.least < short.psi - 1e-3 * oracle.scale
+    assert "room" in found_wrong(problem, oracle, answer)
 
 
 # --- what float64 makes of margins

@@ -11,7 +11,8 @@ intercept and scale_ are the model's; ψ, its gradient, the null fit and the col
     gain of one more    within 1e-6 of ψ, and no other feature that is refitted gains more than that above it
     columns             scale_ and the constraint's numbers within 1e-9
 
-What is not recomputed is listed as not examined.
+What is not recomputed is listed as not examined; so is a figure that differs by more than 1e-6 of ψ, and by less than
+the rounding of the margins.
 """
 
 from __future__ import annotations

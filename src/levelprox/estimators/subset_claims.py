@@ -41,6 +41,7 @@ _REFIT_SECONDS = 60.0  # for one refit, where the loss has kinks
 _REFIT_WORK, _REFIT_OVERHEAD = 10**9, 10**5  # of all refits, in n (k + 1)² multiplications, and of one besides
 _KINKED_REFIT = 10  # times as much work as without kinks
 _FEWEST_REFITS = 50
+_LAST_ULPS = 32.0  # of psi: what the rounding of its sum hides
 _PERFECT_ULPS = 4.0  # times the rounding of an exact fit
 
 #: Figures that have a row of their own below; any other is listed as not examined.
@@ -142,6 +143,8 @@ class SubsetClaims(RecomputedFit):
             holds: bool | None = left <= self._gain_tolerance()
             if not holds and self.model.status_ in CUT_SHORT and told > self._solved_stationarity():
                 holds = None  # it is not said to be stationary, and what a refit gains does not tell by how much
+            if holds and left > self._agreement():
+                holds = None  # what rounding hides is neither refuted nor confirmed
             return Claim("stationarity", told, f"loss within {max(left, 0.0):.1e}", holds)
         largest = relative_stationarity(self.problem, self.x, self.own, self.null)
         allowed = self.residual_tolerance(float(np.finfo(np.float64).eps))
@@ -149,14 +152,14 @@ class SubsetClaims(RecomputedFit):
             largest = relative_stationarity(self.problem, self.x, self.own, self.null_of_the_run())
         if largest > told + allowed and math.isfinite(told):  # products may cancel in margins: then it is rounding
             left = max(self.psi - self._refitted(self.own), 0.0)
-            if left <= self._rounding_of_psi:
+            if left <= self._rounding_of_psi + _LAST_ULPS * float(np.finfo(np.float64).eps) * abs(self.psi):
                 return Claim("stationarity", told, f"{largest:.10g}, loss within {left:.1e}", True)
         return Claim("stationarity", told, largest, largest <= told + allowed < math.inf)
 
     def _status_claim(self, stationarity: Claim) -> Claim:
         """Check that a solved fit is stationary: what else may have ended a search, the data do not tell."""
         status = self.model.status_
-        if status is not Status.SOLVED:
+        if status is not Status.SOLVED or stationarity.holds is None:
             return Claim("status", str(status), None, None)
         within = bool(stationarity.holds) and self.model.certificate_.stationarity <= self._solved_stationarity()
         return Claim("status", str(status), "stationary" if within else "not stationary", within)
@@ -176,8 +179,13 @@ class SubsetClaims(RecomputedFit):
         fit = self.search.swaps.fitted(features, self.fit)
         return fit.psi, max(fit.lower_bound, self.problem.objective.infimum)
 
+    def _agreement(self, gain: float = 0.0) -> float:
+        """Return by how much two figures of a gain may differ that are called the same."""
+        return _GAIN_TOLERANCE * (abs(self.psi) + abs(gain)) + NULL_TOLERANCE * abs(self.null.psi)
+
     def _gain_tolerance(self, gain: float = 0.0) -> float:
-        tolerance = _GAIN_TOLERANCE * (abs(self.psi) + abs(gain)) + NULL_TOLERANCE * abs(self.null.psi)
+        """Return by how much the figures of an honest fit may differ: by rounding, and where it diverges."""
+        tolerance = self._agreement(gain)
         if self.model.status_ is Status.DIVERGING:  # larger coefficients gain all that is left
             tolerance += max(self.psi - self.problem.objective.infimum, 0.0)
         return tolerance + self._rounding_of_psi + self._rounding_of_exact_fit
@@ -210,21 +218,26 @@ class SubsetClaims(RecomputedFit):
         is_best = self._is_best(told, found, tolerance)
         if told.addition is None:
             return [Claim(gain, told.multiplier, found.gain, is_best), Claim(best, named, str(found), is_best)]
-        right: bool | None = abs(found.claimed_gain - told.multiplier) <= tolerance < math.inf
+        apart = abs(found.claimed_gain - told.multiplier)
+        right: bool | None = apart <= tolerance < math.inf
         additions: Exchanges | None = getattr(told, "additions", None)
         more = found.claimed_gain > told.multiplier and additions is not None and not additions.proved
         possible = found.claimed_gain < told.multiplier <= found.claimed_most + tolerance
         if not right and (more or possible or not self._is_convex()):
             right = None  # refits that are not known to be optimal may end elsewhere
+        if right and apart > self._agreement(found.gain):
+            right = None
         return [Claim(gain, told.multiplier, found.claimed_gain, right), Claim(best, named, str(found), is_best)]
 
     def _is_best(self, told: SubsetCertificate, found: _Additions, tolerance: float) -> bool | None:
-        """Whether no further feature gains more than claimed; None where not all were refitted."""
+        """Whether no further feature gains more than claimed; None where not all were refitted or rounding hides it."""
         additions: Exchanges | None = getattr(told, "additions", None)
         if additions is not None and additions.total not in self._addition_totals():
             return False
         if found.gain > told.multiplier + tolerance:  # only of a claim about all features is this a contradiction
             return False if self._is_convex() and (additions is None or additions.proved) else None
+        if found.gain > told.multiplier + self._agreement(found.gain):
+            return None
         return True if found.refitted == found.total else None
 
     def _addition_totals(self) -> set[int]:
@@ -300,8 +313,9 @@ class SubsetClaims(RecomputedFit):
             start=self.counted,
         )
         another = not np.array_equal(found.support, self.counted)  # the same features fitted again are no swap
-        tolerance = _SWAP_TOLERANCE * abs(start) + NULL_TOLERANCE * abs(self.null.psi) + self._rounding_of_psi
+        tolerance = _SWAP_TOLERANCE * abs(start) + NULL_TOLERANCE * abs(self.null.psi)
         if another and found.psi < start - tolerance:
+            beyond_rounding = found.psi < start - tolerance - self._rounding_of_psi
             words = f"swaps lower the loss to {found.psi:.10g}"
-            return Claim(name, said, words, False if told.exchanges.proved else None)
+            return Claim(name, said, words, False if told.exchanges.proved and beyond_rounding else None)
         return Claim(name, said, str(found.exchanges), True if found.exchanges.proved else None)
