@@ -220,9 +220,7 @@ def judge(problem: Case, answer: Answer, oracle: Oracle, outcome: Outcome) -> No
     exact = own.psi <= psi + tolerance
     possible = [psi - (fit.least if exact else oracle.infimum) for fit in added]
     most = max(gains, default=0.0)
-    # Below what its own set has in exact arithmetic, a feature gains; above, only rounding of the answer is gained.
-    rounded = oracle.infimum < own.least <= psi - most and psi - own.least <= oracle.rounding(answer.x)
-    if len(S) < problem.k and most > tolerance and not cut and not rounded:
+    if len(S) < problem.k and most > tolerance and not cut:
         j = outside[int(np.argmax(gains))]
         outcome.fail("room", most / scale, f"{len(S)} of {problem.k} features, but feature {j} gains {most:.6g}")
     _judge_gain(answer, outside, gains, possible, oracle, outcome)
