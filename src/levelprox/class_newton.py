@@ -26,7 +26,7 @@ Features = NDArray[np.intp]
 _STEPS, _HALVINGS, _ARMIJO = 40, 12, 1e-4
 _FEW = 60  # coordinates up to which every step has its own Hessian
 _ITERATIONS, _RESIDUAL = 10, 1e-2  # of conjugate gradients, and what is left of the squared residual
-_HOPE = 1.0  # of twice what a step is foretold to gain: a fit that stays above a value after so much is given up
+_HOPE = 1.0  # of twice the predicted reduction of a step: a fit that stays above `below` after that is given up
 _RIDGE, _LARGEST_RIDGE = 1e-10, 1e4  # of the curvature along a coordinate, against singular systems
 _GONE = 1e-6  # of ψ without features: separated samples have no loss left
 

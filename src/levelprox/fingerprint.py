@@ -1,4 +1,4 @@
-"""By what data are known again: their shape and a few numbers, the same for the same data however these are stored.
+"""Data fingerprint: shape and hashes, the same for the same data in any storage format.
 
     X                     Σ mix(i, j, X_ij) mod 2^64 over the entries that are not zero (`fingerprint.hpp`)
     y and other columns   BLAKE2b of their numbers as float64, or of their words as UTF-8, in the order of the samples
