@@ -53,13 +53,13 @@ class ChoosingRidges:
         single = self._single().set_params(**self._by_index(samples.X.shape[1]))
         tasks, folds = KeptTasks(is_shared(samples)), range(len(splits))
 
-        def asked(budget: Budget, fold: int) -> tuple[Any, ...]:
+        def arguments(budget: Budget, fold: int) -> tuple[Any, ...]:
             params = rows_of(score_params, splits[fold][1])
             return single, samples, *splits[fold], budget, scorer, params, tasks.of(fold, None)
 
         jobs = [(budget, fold) for budget in budgets for fold in folds]
         work = (
-            delayed(score_ridges)(share, *asked(*job))
+            delayed(score_ridges)(share, *arguments(*job))
             for share, job in zip(self._shares(len(jobs)), jobs, strict=False)
         )
         outcomes = self._outcomes(work, len(jobs), "fit", hashed_folds(splits), journal)
@@ -67,7 +67,7 @@ class ChoosingRidges:
         ridged = {budget for (budget, _), scored in scores.items() if len(scored) > 1}
         again = [job for job, scored in scores.items() if job[0] in ridged and len(scored) == 1]
         for share, job in zip(self._shares(len(again)), again, strict=False):
-            scores[job] = score_ridges(share, *asked(*job), features=scores[job][0].features)
+            scores[job] = score_ridges(share, *arguments(*job), features=scores[job][0].features)
         largest = self._task(samples.X, samples.y, samples.weight, budgets[0], **samples.more).automatic_ridge
         candidates, found = list[Budget](), Found()
         for budget in budgets:
