@@ -37,7 +37,7 @@ from benchmarks.datasets import loader
 from levelprox import LinearModel, Problem, solve
 from levelprox.constraints import MCP
 from levelprox.designs import DenseDesign, Design, SelectedDesign, SparseDesign
-from levelprox.subsolvers import Spectral
+from levelprox.methods.subsolvers import Spectral
 
 NAMES = ("riboflavin", "a9a", "rcv1", "news20", "imdb_rating", "gisette_like", "mnist")
 FEATURES = (5, 20, 50, 100, 200)

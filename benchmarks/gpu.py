@@ -34,14 +34,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from levelprox._solve import solve
+from levelprox.backends.gpu import DeviceModel, DeviceSamples
+from levelprox.backends.partition import Form
 from levelprox.constraints import MCP
 from levelprox.designs.device import Columns, DeviceDesign
 from levelprox.losses import Logistic
-from levelprox.objectives.on_device import DeviceModel, DeviceSamples
-from levelprox.objectives.shards import Form
 from levelprox.problem import Problem
 from levelprox.result import Result
-from levelprox.solve import solve
 
 ROWS, FEATURES, TRUE = 1_000_000, 10_000, 100
 THRESHOLD = 0.2

@@ -101,11 +101,11 @@ def anonymous() -> int:
 def fit(folder: Path, tol: float, start: str, memory: int, cold: bool) -> dict[str, Any]:
     """One fit, measured."""
     from levelprox import Problem, open_chunked, solve
+    from levelprox.backends.out_of_core import InTurn
+    from levelprox.backends.partition import Form
+    from levelprox.backends.partitioned import ShardedModel
     from levelprox.constraints import MCP
     from levelprox.losses import Logistic
-    from levelprox.objectives.in_turn import InTurn
-    from levelprox.objectives.sharded import ShardedModel
-    from levelprox.objectives.shards import Form
 
     most, done = [0], threading.Event()
 

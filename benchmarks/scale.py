@@ -32,11 +32,11 @@ from distributed import Client, LocalCluster
 from threadpoolctl import threadpool_limits
 
 from levelprox import Problem, solve
+from levelprox.backends.dask import ClusterShards
+from levelprox.backends.partition import Form
+from levelprox.backends.partitioned import ShardedModel
 from levelprox.constraints import MCP
 from levelprox.losses import Logistic
-from levelprox.objectives.on_cluster import ClusterShards
-from levelprox.objectives.sharded import ShardedModel
-from levelprox.objectives.shards import Form
 
 FEATURES = 20  # that the level admits
 DECIDING = 2 * FEATURES

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from levelprox import Problem, Stochastic
 from levelprox.constraints import MCP
 from levelprox.objectives import LinearModel, Objective
-from levelprox.objectives.base import Subgradients
+from levelprox.objectives._base import Subgradients
 
 Vector = NDArray[np.float64]
 

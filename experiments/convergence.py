@@ -28,13 +28,13 @@ from experiments.datasets import Places, load
 from experiments.results import COLORS, options, panels, save, write_csv
 from levelprox import LinearModel, Problem, solve
 from levelprox.certificate import Certificate, assemble
+from levelprox.certificate.null_model import NullFit, null_fit
 from levelprox.constraints import MCP, SCAD, Constraint, Exp, Log, Lp
-from levelprox.lcpp import lcpp
-from levelprox.null_fit import NullFit, null_fit
-from levelprox.polish import polish
+from levelprox.methods.kkt_newton import polish
+from levelprox.methods.lcpp import lcpp
+from levelprox.methods.subsolvers import Spectral
+from levelprox.methods.surrogate import linearise
 from levelprox.result import Iterate
-from levelprox.subsolvers import Spectral
-from levelprox.surrogate import linearise
 
 Vector = NDArray[np.float64]
 

@@ -26,10 +26,10 @@ from scipy import stats
 from experiments.results import COLORS, options, panels, save, write_csv
 from levelprox import LinearModel
 from levelprox.constraints import L1
+from levelprox.methods.subproblem import Subproblem
+from levelprox.methods.subsolvers import SVRG, Nesterov, Spectral
+from levelprox.methods.surrogate import linearise
 from levelprox.result import Iterate
-from levelprox.subproblem import Subproblem
-from levelprox.subsolvers import SVRG, Nesterov, Spectral
-from levelprox.surrogate import linearise
 
 Vector = NDArray[np.float64]
 

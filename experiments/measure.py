@@ -20,10 +20,10 @@ from scipy.optimize import lsq_linear
 
 from experiments.cells import Cell, ConcaveLift
 from levelprox import LinearModel, Problem, solve
+from levelprox.methods.subproblem import Subproblem
+from levelprox.methods.subsolvers import Smoothing, Spectral, Subsolver
+from levelprox.methods.surrogate import linearise
 from levelprox.result import Iterate, Record
-from levelprox.subproblem import Subproblem
-from levelprox.subsolvers import Smoothing, Spectral, Subsolver
-from levelprox.surrogate import linearise
 from levelprox.theory import draw_k_hat
 
 Vector = NDArray[np.float64]

@@ -28,10 +28,10 @@ from threadpoolctl import threadpool_limits
 
 from experiments.results import COLORS, panels
 from levelprox import Problem, solve
-from levelprox.lcpp import lcpp
-from levelprox.levels import Harmonic
+from levelprox.methods.lcpp import lcpp
+from levelprox.methods.levels import Harmonic
+from levelprox.methods.subsolvers import SGD, SVRG, Nesterov, Spectral, Subsolver
 from levelprox.result import Iterate, Record
-from levelprox.subsolvers import SGD, SVRG, Nesterov, Spectral, Subsolver
 
 Double = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from collections import Counter
 
 import numpy as np
 
-from levelprox.errors import FileFormatError
+from levelprox.exceptions import FileFormatError
 from levelprox.io import container
 from levelprox.io.container import Contents, pack, unpack
 

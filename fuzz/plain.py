@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse
 
 from fuzz.container import mutated
-from levelprox.errors import FileFormatError
+from levelprox.exceptions import FileFormatError
 from levelprox.io.plain import decode, encode
 
 

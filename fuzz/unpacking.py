@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from levelprox.errors import FileFormatError
+from levelprox.exceptions import FileFormatError
 from levelprox.io import read_libsvm
 
 _TEXT = b"1 1:0.5 3:2\n-1 2:1\n" * 20

@@ -22,11 +22,11 @@ import scipy.sparse
 from distributed import Client, LocalCluster
 
 from levelprox import LinearModel, Problem, solve
+from levelprox.backends.dask import ClusterShards
+from levelprox.backends.partition import Form, Shard
+from levelprox.backends.partitioned import ShardedModel
 from levelprox.constraints import MCP
 from levelprox.losses import Logistic
-from levelprox.objectives.on_cluster import ClusterShards
-from levelprox.objectives.sharded import ShardedModel
-from levelprox.objectives.shards import Form, Shard
 
 _TO_CLOSE = 30.0  # seconds
 

@@ -18,7 +18,7 @@ from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 from levelprox import _kernels
-from levelprox.run import Run
+from levelprox.driver.run import Run
 from tests import children
 from tests.extent import LONG, mark, marker_of
 

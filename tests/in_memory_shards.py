@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from levelprox.backends.partition import Shard
+from levelprox.backends.partitioned import Shards
 from levelprox.designs import as_design
-from levelprox.objectives.sharded import Shards
-from levelprox.objectives.shards import Shard
 
 
 class InMemory(Shards):

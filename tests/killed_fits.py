@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from levelprox import Checkpoint, LinearModel, Problem, SparseClassifierCV, best_subset, constraints, path, solve
-from levelprox.journal import Journal
+from levelprox.driver.checkpoint import Journal
 
 RNG = np.random.default_rng(7)
 X = RNG.standard_normal((120, 30))

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from levelprox import Iterate, LinearModel, Problem, surrogate
+from levelprox import Iterate, LinearModel, Problem
 from levelprox.constraints import MCP, SCAD, Exp, Log, Lp, NegativeLp
-from levelprox.lcpp import lcpp
-from levelprox.levels import Harmonic
-from levelprox.subproblem import Subproblem
-from levelprox.subsolvers import Spectral, Subsolver
-from levelprox.surrogate import Surrogate, linearise
+from levelprox.methods import surrogate
+from levelprox.methods.lcpp import lcpp
+from levelprox.methods.levels import Harmonic
+from levelprox.methods.subproblem import Subproblem
+from levelprox.methods.subsolvers import Spectral, Subsolver
+from levelprox.methods.surrogate import Surrogate, linearise
 
 SIX = [MCP(1.5, 2.0), SCAD(0.6, 3.7), Exp(1.2), Log(3.0), Lp(0.5, 0.2), NegativeLp(-1.0, 1.5)]
 ROUNDING = 1e-10

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from levelprox import LinearModel, Problem, lcpp, surrogate, theory
+from levelprox import LinearModel, Problem, theory
 from levelprox.constraints import MCP
+from levelprox.methods import lcpp, surrogate
+from levelprox.methods.subproblem import Subproblem
+from levelprox.methods.subsolvers import ACSA, SVRG, Nesterov
 from levelprox.objectives import Stochastic
-from levelprox.subproblem import Subproblem
-from levelprox.subsolvers import ACSA, SVRG, Nesterov
 from tests.paper_cases import (
     SIX,
     AsInexactAsAllowed,

@@ -9,10 +9,11 @@ from dataclasses import replace
 import numpy as np
 from scipy import optimize
 
-from levelprox import Function, Problem, certify, projection, surrogate, theory
+from levelprox import Function, Problem, certify, projection, theory
 from levelprox.constraints import MCP, SCAD
-from levelprox.levels import Geometric, Harmonic
-from levelprox.subsolvers import Spectral
+from levelprox.methods import surrogate
+from levelprox.methods.levels import Geometric, Harmonic
+from levelprox.methods.subsolvers import Spectral
 from tests import reference
 from tests.paper_cases import (
     SIX,

@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from levelprox import LinearModel, MultinomialModel, Problem, Status, Subset, best_subset
 from levelprox.constraints import MCP
 from levelprox.objectives import Model
-from levelprox.refit import Fit
 from levelprox.result import CUT_SHORT
+from levelprox.subset.refit import Fit
 
 Double = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from levelprox import InvalidInputError, LinearModel, Problem, Status, constraints, solve
 from levelprox.designs import Design, InterceptDesign, ScaledDesign, as_design
 from levelprox.losses import Absolute, Cauchy, Hinge, Huber, Logistic, Poisson, Squared
-from levelprox.subsolvers import SUBSOLVERS
+from levelprox.methods.subsolvers import SUBSOLVERS
 from tests.registries import DESIGNS, LOSSES, targets_of, unsorted
 
 STORAGES = ["dense C", "dense Fortran", "dense C float32", "CSR", "CSC", "CSR float32", "CSC float32 int64"]

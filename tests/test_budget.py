@@ -11,8 +11,10 @@ import pytest
 import scipy.sparse
 from threadpoolctl import threadpool_limits
 
-from levelprox import LinearModel, best_subset, search, swaps
+from levelprox import LinearModel, best_subset
 from levelprox.designs import ScaledDesign
+from levelprox.subset import local_search as search
+from levelprox.subset import swaps
 from tests.extent import LONG
 from tests.subset_cases import LOSSES, bits, check_subset, solved, table, weighted
 

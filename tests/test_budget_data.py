@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelprox import Function, InvalidInputError, LinearModel, MultinomialModel, Status, best_subset, search
+from levelprox import Function, InvalidInputError, LinearModel, MultinomialModel, Status, best_subset
+from levelprox.subset import local_search as search
 from tests.subset_cases import LOSSES, Table, bits, check_subset, searched, solved, table
 
 LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))

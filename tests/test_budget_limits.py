@@ -10,7 +10,8 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from levelprox import Exchanges, LinearModel, Status, SubsetCertificate, SubsetRecord, best_subset, subset_path, watch
+from levelprox import Exchanges, LinearModel, Status, SubsetCertificate, SubsetRecord, best_subset, subset_path
+from levelprox.driver import search_monitor as watch
 from tests.subset_cases import LOSSES, bits, searched, solved, table, weighted
 
 PHASES = ("forward", "continuation", "exchanges", "proof")
@@ -235,7 +236,7 @@ def test_certificates_have_every_figure(loss):
 def test_fits_that_miss_their_tolerance_are_said_to(monkeypatch):
     objective = table("logistic", intercept=True).objective
     for size, status in ((1e-7, Status.SOLVED), (1e-5, Status.SOLVED_INACCURATE)):
-        monkeypatch.setattr("levelprox.search.relative_stationarity", lambda *_, size=size: size)
+        monkeypatch.setattr("levelprox.subset.local_search.relative_stationarity", lambda *_, size=size: size)
         found = searched(objective, 2)
         assert found.status is status
     assert "stationarity 1.0e-05 > tol 1.0e-08. Raise tol." in found.message

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from levelprox import Function, LinearModel, Problem, certify, solve
+from levelprox.certificate.null_model import null_fit
+from levelprox.certificate.residual import Residual
 from levelprox.constraints import L1, MCP, SCAD, Exp
-from levelprox.null_fit import null_fit
-from levelprox.residual import Residual
 from tests.registries import CONSTRAINTS
 
 

@@ -23,10 +23,10 @@ from levelprox import (
     solve,
     theory,
 )
+from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import L1, MCP, SCAD, Exp
 from levelprox.designs import InterceptDesign, ScaledDesign, as_design, precise_matvec
-from levelprox.errors import InvalidInputError
-from levelprox.null_fit import null_fit
+from levelprox.exceptions import InvalidInputError
 from levelprox.result import Status
 from tests.unit_cases import CLASSES, KINKED, SMOOTH, random_problem, targets
 

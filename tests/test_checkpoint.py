@@ -30,7 +30,7 @@ from levelprox import (
     solve,
     subset_path,
 )
-from levelprox.errors import CheckpointLockedError, CheckpointWarning, FileFormatError
+from levelprox.exceptions import CheckpointLockedError, CheckpointWarning, FileFormatError
 from levelprox.io import atomic, checkpoint, container
 from levelprox.io.checkpoint import CheckpointFile
 from tests import children

@@ -13,7 +13,7 @@ from sklearn.metrics import get_scorer, log_loss, make_scorer, mean_absolute_err
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold
 
 from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
-from levelprox.errors import InfeasibleError, InvalidInputError
+from levelprox.exceptions import InfeasibleError, InvalidInputError
 from tests.estimator_cases import bits, psi, targets
 from tests.extent import LONG
 

@@ -17,16 +17,16 @@ import scipy.sparse
 
 import levelprox
 from levelprox import LinearModel, MultinomialModel, OneVsRestModel, Problem, Status, open_chunked, solve
+from levelprox.backends._base import Question
+from levelprox.backends.out_of_core import InTurn
+from levelprox.backends.partition import Form
+from levelprox.backends.partitioned import ShardedModel
 from levelprox.constraints import MCP
 from levelprox.designs import Chunked, ScaledDesign
-from levelprox.errors import BackendError, FileFormatError, InvalidInputError
+from levelprox.exceptions import BackendError, FileFormatError, InvalidInputError
 from levelprox.io import converted
 from levelprox.io.stored import StoredArray
 from levelprox.losses import Logistic, loss_by_name
-from levelprox.objectives.asked import Question
-from levelprox.objectives.in_turn import InTurn
-from levelprox.objectives.sharded import ShardedModel
-from levelprox.objectives.shards import Form
 from tests.children import Child
 
 N, D = 203, 30
@@ -294,9 +294,9 @@ import numpy as np
 from levelprox import Problem, open_chunked, solve
 from levelprox.constraints import MCP
 from levelprox.losses import Logistic
-from levelprox.objectives.in_turn import InTurn
-from levelprox.objectives.sharded import ShardedModel
-from levelprox.objectives.shards import Form
+from levelprox.backends.out_of_core import InTurn
+from levelprox.backends.partitioned import ShardedModel
+from levelprox.backends.partition import Form
 
 def anonymous():
     with open("/proc/self/status") as file:

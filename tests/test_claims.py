@@ -16,9 +16,9 @@ from sklearn.base import clone
 
 import levelprox
 from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, Status, certify_model
-from levelprox.errors import InvalidInputError
 from levelprox.estimators.model_file import packed, unpacked
 from levelprox.estimators.soundness import check_soundness
+from levelprox.exceptions import InvalidInputError
 from tests.estimator_cases import TASKS, estimator, fitted, targets
 from tests.estimator_cases import psi as psi_by_hand
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from levelprox import MultinomialModel, best_subset
-from levelprox.budget import guided_subset
-from levelprox.class_newton import ClassNewton, factorised
+from levelprox._best_subset import guided_subset
 from levelprox.constraints import MCP
+from levelprox.driver.search_monitor import Watch
 from levelprox.problem import Problem
-from levelprox.search import Search
-from levelprox.shared import shared
-from levelprox.swaps import Swaps
-from levelprox.watch import Watch
+from levelprox.subset.local_search import Search
+from levelprox.subset.multiclass_newton import ClassNewton, factorised
+from levelprox.subset.shared_cache import shared
+from levelprox.subset.swaps import Swaps
 
 
 def model(n=120, d=12, K=4, seed=0, **options):

@@ -17,10 +17,10 @@ import polars as pl
 import pytest
 from sklearn.datasets import load_breast_cancer
 
+from levelprox.backends.executor import Cluster
 from levelprox.cli import cluster, distant, main
 from levelprox.cli.parts import parts_of
 from levelprox.io.data import Reading
-from levelprox.objectives.crew import Cluster
 from levelprox.report import bar
 
 CANCER = load_breast_cancer(as_frame=True)

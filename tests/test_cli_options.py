@@ -13,7 +13,7 @@ import levelprox
 from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
 from levelprox.cli import options
 from levelprox.cli.fit import fit
-from levelprox.subsolvers import SUBSOLVERS
+from levelprox.methods.subsolvers import SUBSOLVERS
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((90, 4))

@@ -12,8 +12,8 @@ import pytest
 
 import levelprox
 from levelprox import SparseClassifier, SparseRegressor
-from levelprox.errors import FileFormatError, InvalidInputError
 from levelprox.estimators import model_file
+from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.io import container
 from levelprox.io.preprocessing import Column, Preprocessing
 

@@ -23,7 +23,7 @@ from levelprox.constraints import (
     NegativeLp,
     custom,
 )
-from levelprox.errors import InvalidInputError, LevelproxError
+from levelprox.exceptions import InvalidInputError, LevelproxError
 from tests.constraint_cases import (
     EPS,
     EXTREME,

@@ -9,7 +9,7 @@ import pytest
 from safetensors import numpy as safetensors
 from safetensors import safe_open
 
-from levelprox.errors import FileFormatError
+from levelprox.exceptions import FileFormatError
 from levelprox.io import container
 
 ARRAYS = {

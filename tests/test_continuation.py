@@ -14,11 +14,12 @@ import scipy.sparse
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from levelprox import Function, InvalidInputError, LinearModel, MultinomialModel, Problem, Status, certify, run, solve
-from levelprox import continuation as module
+from levelprox import Function, InvalidInputError, LinearModel, MultinomialModel, Problem, Status, certify, solve
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp
-from levelprox.continuation import widened
+from levelprox.driver import run
 from levelprox.losses import loss_by_name
+from levelprox.methods import continuation as module
+from levelprox.methods.continuation import widened
 from levelprox.result import Result
 from tests.registries import CONSTRAINTS, targets_of
 
@@ -315,7 +316,7 @@ def test_time_limits_leave_a_feasible_point_at_every_stage(monkeypatch):
     psis = []
     for looks in (0, 5, 10, 15, 20, 25, 30, 40, 60, 100, 400):
         left = iter([1.0] * looks)
-        monkeypatch.setattr("levelprox.run.Run.left", lambda self, left=left: next(left, 0.0))
+        monkeypatch.setattr("levelprox.driver.run.Run.left", lambda self, left=left: next(left, 0.0))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             short = solve(problem)

@@ -14,7 +14,7 @@ import pytest
 from levelprox.cli import parts, streaming
 from levelprox.cli.options import Task
 from levelprox.cli.settings import Settings
-from levelprox.errors import BackendError
+from levelprox.exceptions import BackendError
 from levelprox.io.data import Reading
 from tests.children import run
 from tests.test_chunked import FORMATS
@@ -23,12 +23,12 @@ CHUNKED = """
 import os, sys, shutil
 import numpy as np
 from levelprox import SparseClassifier, open_chunked
-from levelprox.errors import BackendError
+from levelprox.exceptions import BackendError
 from levelprox.io import stored
 from levelprox.losses import Logistic
-from levelprox.objectives.in_turn import InTurn
-from levelprox.objectives.sharded import ShardedModel
-from levelprox.objectives.shards import Form
+from levelprox.backends.out_of_core import InTurn
+from levelprox.backends.partitioned import ShardedModel
+from levelprox.backends.partition import Form
 
 path, target, cut = sys.argv[1], sys.argv[2] or None, sys.argv[3]
 
@@ -115,7 +115,7 @@ def test_a_chunked_file_that_is_cut_short(tmp_path, kind, cut):
 
 IN_MEMORY = """
 import io, os, sys
-from levelprox.errors import BackendError, FileFormatError
+from levelprox.exceptions import BackendError, FileFormatError
 from levelprox.io import npz, opened, read_data
 
 path, opened.BLOCK = sys.argv[1], 1000

@@ -18,13 +18,13 @@ import pytest
 import scipy.sparse
 
 from levelprox import LinearModel, MultinomialModel
+from levelprox.backends import dask as on_cluster
+from levelprox.backends.dask import Changes, ClusterShards, Held
+from levelprox.backends.partition import Form, Forming, Shard
+from levelprox.backends.partitioned import ShardedModel
 from levelprox.designs import ScaledDesign, as_design
-from levelprox.errors import BackendError, InvalidInputError
+from levelprox.exceptions import BackendError, InvalidInputError
 from levelprox.losses import Logistic, Squared
-from levelprox.objectives import on_cluster
-from levelprox.objectives.on_cluster import Changes, ClusterShards, Held
-from levelprox.objectives.sharded import ShardedModel
-from levelprox.objectives.shards import Form, Forming, Shard
 from tests.clusters import cut, fitted, fitted_here, keys_left, samples, started
 
 LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))

@@ -20,12 +20,12 @@ import pytest
 from distributed import Client
 
 from levelprox import LinearModel
-from levelprox.errors import BackendError
+from levelprox.backends.dask import ClusterShards
+from levelprox.backends.executor import Cluster
+from levelprox.backends.partition import Form
+from levelprox.backends.partitioned import ShardedModel
+from levelprox.exceptions import BackendError
 from levelprox.losses import Logistic
-from levelprox.objectives.crew import Cluster
-from levelprox.objectives.on_cluster import ClusterShards
-from levelprox.objectives.sharded import ShardedModel
-from levelprox.objectives.shards import Form
 from tests.children import Child
 from tests.clusters import (
     Deadly,
@@ -247,7 +247,7 @@ class Sleeping:
 INTERRUPTED = """
 import gc, sys, time
 from distributed import Client
-from levelprox.objectives.on_cluster import ClusterShards
+from levelprox.backends.dask import ClusterShards
 from tests.clusters import cut, keys_left
 from tests.test_dask_faults import CHUNKS, X, Y, Counting, Sleeping
 with Client(sys.argv[1], set_as_default=False) as client:

@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse
 
 from levelprox import SparseRegressor
-from levelprox.errors import FileFormatError, InvalidInputError
+from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.io.csv import read_csv
 from levelprox.io.data import Reading, format_of, read_data
 from levelprox.io.npz import read_npz

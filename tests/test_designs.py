@@ -24,7 +24,7 @@ from levelprox.designs import (
     SparseDesign,
     as_design,
 )
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 from tests import reference
 from tests.children import Child, Ended
 from tests.registries import DESIGNS, in_halves, strided, unsorted

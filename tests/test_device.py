@@ -12,20 +12,21 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from levelprox._solve import solve
+from levelprox.backends._base import AHEAD, Question
+from levelprox.backends.gpu import DeviceModel, DeviceSamples
+from levelprox.backends.partition import Folding, Form, Shard
+from levelprox.backends.statistics import Surveying
 from levelprox.constraints import MCP
-from levelprox.designs import ScaledDesign, as_design, device, namespace
+from levelprox.designs import ScaledDesign, as_design, device
+from levelprox.designs import array_namespace as namespace
+from levelprox.designs.array_namespace import on_device
 from levelprox.designs.device import DeviceDesign
-from levelprox.designs.namespace import on_device
-from levelprox.errors import BackendError, InvalidInputError
+from levelprox.exceptions import BackendError, InvalidInputError
 from levelprox.losses import Absolute, Cauchy, Logistic, Loss, Squared
 from levelprox.objectives import LinearModel, MultinomialModel, OneVsRestModel
-from levelprox.objectives.asked import AHEAD, Question
-from levelprox.objectives.left_out import Point, left_out_fall
-from levelprox.objectives.on_device import DeviceModel, DeviceSamples
-from levelprox.objectives.shards import Folding, Form, Shard
-from levelprox.objectives.survey import Surveying
+from levelprox.objectives.leave_one_out import Point, left_out_fall
 from levelprox.problem import Problem
-from levelprox.solve import solve
 from tests.registries import LOSSES, targets_of
 
 torch = pytest.importorskip("torch")

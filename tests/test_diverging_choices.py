@@ -13,12 +13,12 @@ from sklearn.metrics import log_loss, make_scorer
 from sklearn.model_selection import StratifiedKFold
 
 from levelprox import CVDisplay, SparseClassifier, SparseClassifierCV, SparseRegressorCV
-from levelprox.errors import InvalidInputError
+from levelprox.backends.dispatch import source_of
+from levelprox.backends.partition import Form
 from levelprox.estimators.scored import Scored
 from levelprox.estimators.task import Budget
+from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Logistic
-from levelprox.objectives.anywhere import source_of
-from levelprox.objectives.shards import Form
 from levelprox.result import Status
 
 LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))

@@ -24,13 +24,14 @@ from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 
 import levelprox
-from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV, distant_search
-from levelprox.errors import CheckpointError, InvalidInputError
+from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
+from levelprox.backends._base import AHEAD
+from levelprox.backends.dask import ClusterShards
+from levelprox.backends.partition import Form
+from levelprox.exceptions import CheckpointError, InvalidInputError
 from levelprox.losses import Logistic
-from levelprox.objectives.asked import AHEAD
-from levelprox.objectives.on_cluster import ClusterShards
-from levelprox.objectives.shards import Form
 from levelprox.result import Status
+from levelprox.subset import remote_search as distant_search
 from tests.clusters import started
 
 N, D = 240, 8
@@ -577,7 +578,7 @@ def test_rows_that_cannot_be_used(place: Place) -> None:
 def test_x_that_cannot_be_used(place: Place) -> None:
     bad = X.copy()
     bad[100, 4] = np.nan
-    with pytest.raises(levelprox.errors.LevelproxError, match=r"X contains NaN at row \d+, column (4|'c4')"):
+    with pytest.raises(levelprox.exceptions.LevelproxError, match=r"X contains NaN at row \d+, column (4|'c4')"):
         SparseClassifier(n_features=2).fit(place.put(bad), Y)
     if place.name != "file":
         with pytest.raises(InvalidInputError, match="y must be given, got None"):

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelprox import LinearModel, OneVsRestModel, best_subset
-from levelprox.columns import Columns
-from levelprox.exchange import Exchange, costs, least_costs
 from levelprox.losses import Hinge
+from levelprox.subset.column_cache import Columns
+from levelprox.subset.swap_bounds import Exchange, costs, least_costs
 from tests.subset_cases import Table, table, weighted
 
 EXAMPLES = 500 if os.environ.get("LEVELPROX_LONG_TESTS") else 25

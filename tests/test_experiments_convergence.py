@@ -8,7 +8,7 @@ import pytest
 
 from experiments import convergence
 from experiments.convergence import CONSTRAINTS
-from levelprox.null_fit import null_fit
+from levelprox.certificate.null_model import null_fit
 
 
 @pytest.mark.parametrize("name", CONSTRAINTS)

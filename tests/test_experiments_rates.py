@@ -14,8 +14,8 @@ from experiments.datasets import Places
 from experiments.measure import Path, distance_squared, seeds_that_draw_the_last, solution
 from experiments.reproduce.study import Scope
 from experiments.studies import rates as studies_rates
-from levelprox.objectives.base import Subgradients
-from levelprox.residual import Residual
+from levelprox.certificate.residual import Residual
+from levelprox.objectives._base import Subgradients
 from levelprox.theory import draw_k_hat
 
 CELLS = table()

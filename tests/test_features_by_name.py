@@ -20,8 +20,8 @@ from levelprox import (
     path,
     solve,
 )
-from levelprox.errors import FileFormatError
 from levelprox.estimators.by_name import FeatureNames
+from levelprox.exceptions import FileFormatError
 
 NAMES = ["age", "sex", "height", "weight", "income", "Zip code"]
 

@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelprox import Function, LinearModel, MultinomialModel, Problem, _kernels, certify, project
+from levelprox.certificate.null_model import null_fit
+from levelprox.certificate.residual import Residual
 from levelprox.constraints import L1, MCP
-from levelprox.errors import InfeasibleError, InvalidInputError
-from levelprox.lcpp import lcpp
-from levelprox.null_fit import null_fit
+from levelprox.exceptions import InfeasibleError, InvalidInputError
+from levelprox.methods.lcpp import lcpp
+from levelprox.methods.subproblem import Subproblem
+from levelprox.methods.subsolvers import ACSA, Nesterov, Spectral
+from levelprox.methods.surrogate import linearise, majorise
 from levelprox.projection import group_norms
-from levelprox.residual import Residual
 from levelprox.result import Iterate
-from levelprox.subproblem import Subproblem
-from levelprox.subsolvers import ACSA, Nesterov, Spectral
-from levelprox.surrogate import linearise, majorise
 from tests import reference
 from tests.projection_cases import EPS, LONG
 from tests.registries import CONSTRAINTS, GROUPED_OBJECTIVES, MULTINOMIAL_OBJECTIVES, ONE_VS_REST_OBJECTIVES

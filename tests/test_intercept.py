@@ -11,8 +11,8 @@ import pytest
 import scipy.sparse
 
 from levelprox import InvalidInputError, LinearModel, Problem, Status, certify, constraints, solve
+from levelprox.certificate.null_model import null_fit
 from levelprox.designs import InterceptDesign, ScaledDesign, as_design
-from levelprox.null_fit import null_fit
 
 L1 = constraints.L1()
 

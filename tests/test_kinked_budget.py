@@ -12,7 +12,8 @@ import scipy.sparse
 from scipy.optimize import linprog
 from threadpoolctl import threadpool_limits
 
-from levelprox import InvalidInputError, LinearModel, Status, best_subset, losses, subset_path, vertex
+from levelprox import InvalidInputError, LinearModel, Status, best_subset, losses, subset_path
+from levelprox.subset import nonsmooth_refit as vertex
 from tests.subset_cases import Double, bits, searched
 
 SEEDS = 4 if os.environ.get("LEVELPROX_LONG_TESTS") else 2

@@ -16,7 +16,9 @@ import pytest
 import scipy.sparse
 from scipy.optimize import linprog
 
-from levelprox import LinearModel, OneVsRestModel, Status, Subset, best_subset, kinked_search, losses, vertex
+from levelprox import LinearModel, OneVsRestModel, Status, Subset, best_subset, losses
+from levelprox.subset import nonsmooth_refit as vertex
+from levelprox.subset import nonsmooth_search as kinked_search
 
 PROBLEMS = 6000 if os.environ.get("LEVELPROX_LONG_TESTS") else 300
 BLOCK = 2  # problems per test

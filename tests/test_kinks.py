@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from levelprox import Function, LinearModel, Problem, Stochastic, certify, constraints, solve
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Absolute, Hinge, Quantile
-from levelprox.nearby import nearby_kkt
-from levelprox.subsolvers import ACSA
+from levelprox.methods.subsolvers import ACSA
+from levelprox.theory.approximate_kkt import nearby_kkt
 from tests.children import Child, Ended
 
 KINKED = [Absolute(), Quantile(0.9), Hinge()]
@@ -202,7 +202,9 @@ def test_a_batch_size_above_n_is_said_once_by_the_run():
 INTERRUPTED = """
 import warnings
 import numpy as np
-from levelprox import Problem, Stochastic, constraints, solve, nearby, conclusion
+from levelprox import Problem, Stochastic, constraints, solve
+from levelprox.driver import conclusion
+from levelprox.theory import approximate_kkt as nearby
 warnings.simplefilter("ignore")
 find = nearby.nearby_kkt
 def slow(*args, **kwargs):

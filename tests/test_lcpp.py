@@ -12,12 +12,12 @@ from sklearn.linear_model import LogisticRegression
 
 from levelprox import Function, LinearModel, Problem, certify, solve
 from levelprox.constraints import L1, MCP
-from levelprox.lcpp import lcpp
-from levelprox.levels import LEVELS, Harmonic, levels_by_name
+from levelprox.methods.lcpp import lcpp
+from levelprox.methods.levels import LEVELS, Harmonic, levels_by_name
+from levelprox.methods.subproblem import Subproblem
+from levelprox.methods.subsolvers import SUBSOLVERS, Spectral
+from levelprox.methods.surrogate import SURROGATES, Surrogate, linearise
 from levelprox.result import Iterate
-from levelprox.subproblem import Subproblem
-from levelprox.subsolvers import SUBSOLVERS, Spectral
-from levelprox.surrogate import SURROGATES, Surrogate, linearise
 from tests import reference
 from tests.constraint_cases import exact_value
 from tests.registries import CONSTRAINTS, OBJECTIVES, ROUGH_OBJECTIVES
@@ -126,7 +126,8 @@ def check_first_steps(surrogate):
 @pytest.mark.parametrize("fault", ["g of the last point forgotten", "lambda dropped", "level exceeded"])
 def test_planted_faults_are_caught(fault, monkeypatch):
     monkeypatch.setattr(
-        "levelprox.lcpp._feasible_step", lambda problem, subproblem, solver, at, *limits: solver.solve(subproblem, at)
+        "levelprox.methods.lcpp._feasible_step",
+        lambda problem, subproblem, solver, at, *limits: solver.solve(subproblem, at),
     )
 
     def wrong(constraint, at, level, weights=None):

@@ -17,18 +17,18 @@ from levelprox import (
     Status,
     best_subset,
     certify_model,
-    class_refit,
     constraints,
-    limits,
     load,
     path,
-    possible_gain,
-    restriction,
     solve,
 )
-from levelprox.designs.base import Design
-from levelprox.errors import InvalidInputError
+from levelprox._runtime import deadline as limits
+from levelprox.certificate import possible_gain
+from levelprox.designs._base import Design
+from levelprox.exceptions import InvalidInputError
+from levelprox.methods import restricted as restriction
 from levelprox.objectives import multinomial
+from levelprox.subset import multiclass_refit as class_refit
 from tests.input_cases import WAYS, samples
 
 N, D = 60, 8

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelprox import _kernels
-from levelprox.errors import InvalidInputError, LevelproxError
+from levelprox.exceptions import InvalidInputError, LevelproxError
 from levelprox.losses import (
     LOSS_TYPES,
     Absolute,

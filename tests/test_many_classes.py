@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-import levelprox.kinked_search
-import levelprox.refit
-import levelprox.swaps
-import levelprox.vertex
+import levelprox.subset.nonsmooth_refit
+import levelprox.subset.nonsmooth_search
+import levelprox.subset.refit
+import levelprox.subset.swaps
 from levelprox import MultinomialModel, OneVsRestModel, Problem, SparseClassifier, best_subset, certify_model, solve
-from levelprox.columns import Columns
 from levelprox.constraints import MCP
-from levelprox.continuation import continues
 from levelprox.designs import DenseDesign
-from levelprox.exact_refit import ExactRefits
-from levelprox.exchange import _inverse, _regularised_inverse
 from levelprox.losses import Multinomial
-from levelprox.refit import Fit, _gap, _newton_step
+from levelprox.methods.continuation import continues
 from levelprox.result import Status
-from levelprox.swaps import Swaps
-from levelprox.vertex import Coordinates, minimised
+from levelprox.subset.column_cache import Columns
+from levelprox.subset.nonsmooth_refit import Coordinates, minimised
+from levelprox.subset.nonsmooth_sets import ExactRefits
+from levelprox.subset.refit import Fit, _gap, _newton_step
+from levelprox.subset.swap_bounds import _inverse, _regularised_inverse
+from levelprox.subset.swaps import Swaps
 
 
 def data(classes, n, d, seed=0):
@@ -140,7 +140,7 @@ def test_classes_share_the_coordinates_of_their_columns(monkeypatch):
     near = Fit(np.empty(0, np.intp), np.empty(0), np.inf, np.empty(0))
     columns = [np.ascontiguousarray(model.design.matvec(unit)) for unit in np.eye(7)[features]]
     alone = [minimised(part, columns, np.zeros(3, np.bool_), np.zeros(3)) for part in model.parts]
-    monkeypatch.setattr(levelprox.vertex, "Coordinates", Counted)
+    monkeypatch.setattr(levelprox.subset.nonsmooth_refit, "Coordinates", Counted)
     fit = ExactRefits(problem(model))(features, near, lambda: np.inf)
     assert len(made) == len(set(made)) <= 2
     np.testing.assert_array_equal(fit.x.reshape(3, -1), np.stack([one.x for one in alone], axis=1))
@@ -149,8 +149,10 @@ def test_classes_share_the_coordinates_of_their_columns(monkeypatch):
 
 def test_a_class_without_loss_is_fitted_once(monkeypatch):
     model, made = OneVsRestModel(np.arange(30.0)[:, None], np.arange(30) // 15, "hinge", fit_intercept=True), []
-    refit = levelprox.vertex._Refit
-    monkeypatch.setattr(levelprox.vertex, "_Refit", lambda *given, **more: made.append(1) or refit(*given, **more))
+    refit = levelprox.subset.nonsmooth_refit._Refit
+    monkeypatch.setattr(
+        levelprox.subset.nonsmooth_refit, "_Refit", lambda *given, **more: made.append(1) or refit(*given, **more)
+    )
     columns = [np.arange(30.0), np.ones(30)]
     vertex = minimised(model.parts[0], columns, np.zeros(2, np.bool_), np.zeros(2))
     assert vertex.psi <= 1e-13
@@ -162,8 +164,8 @@ def test_refits_with_kinks_are_bounded_and_counted(monkeypatch):
     whole = best_subset(model, 2)
     assert whole.exchanges.proved
     assert whole.additions.proved
-    monkeypatch.setattr(levelprox.kinked_search, "_CLASS_REFITS", 17 * 3)
-    monkeypatch.setattr(levelprox.kinked_search, "_LEAST", 2)
+    monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_CLASS_REFITS", 17 * 3)
+    monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_LEAST", 2)
     found = best_subset(model, 2)
     assert found.n_refits < whole.n_refits
     assert (found.exchanges.total, found.additions.total) == (8, 4)
@@ -174,15 +176,15 @@ def test_refits_with_kinks_are_bounded_and_counted(monkeypatch):
 
 
 def test_a_proof_takes_the_refits_that_it_takes(monkeypatch):
-    monkeypatch.setattr(levelprox.kinked_search, "_CLASS_REFITS", 0)
+    monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_CLASS_REFITS", 0)
     found = best_subset(hinge(17, 30, 4), 1, prove=True)
     assert found.exchanges.proved
     assert found.additions.proved
 
 
 def test_room_is_used_whatever_the_bound_on_refits(monkeypatch):
-    monkeypatch.setattr(levelprox.kinked_search, "_CLASS_REFITS", 0)
-    monkeypatch.setattr(levelprox.kinked_search, "_LEAST", 0)
+    monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_CLASS_REFITS", 0)
+    monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_LEAST", 0)
     found = best_subset(hinge(17, 30, 4), 3)
     assert found.support.size == 3 or (found.multiplier == 0 and found.additions.proved)
 
@@ -193,7 +195,7 @@ def test_room_is_used_whatever_the_bound_on_refits(monkeypatch):
 def test_exchanges_of_many_classes_end_with_their_share_of_the_work(monkeypatch):
     model = MultinomialModel(*data(17, 24, 3), fit_intercept=True)
     monkeypatch.setattr(Swaps, "_exchanged", lambda *_: pytest.fail("an exchange is tried"))
-    monkeypatch.setattr(levelprox.swaps, "_SEARCH_FACTORS", -1)
+    monkeypatch.setattr(levelprox.subset.swaps, "_SEARCH_FACTORS", -1)
     found = best_subset(model, 1)
     assert (found.exchanges.examined, found.exchanges.total) == (0, 2)
     assert "not examined" in found.message
@@ -202,7 +204,7 @@ def test_exchanges_of_many_classes_end_with_their_share_of_the_work(monkeypatch)
 
 def test_the_answer_is_fitted_to_the_end():
     model = MultinomialModel(*data(60, 90, 8), fit_intercept=True)
-    refits = levelprox.refit.Refits(problem(model), None)
+    refits = levelprox.subset.refit.Refits(problem(model), None)
     features = np.array([0, 1, 2, 3, 4, 8])
     begin = Fit(features, np.zeros(360), model.value_of(model.origin), model.origin)
     few = refits.downhill(features, begin, 1e-8, np.inf)

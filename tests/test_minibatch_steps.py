@@ -11,9 +11,9 @@ import scipy.sparse
 
 from levelprox import LinearModel, project
 from levelprox.losses import loss_by_name
-from levelprox.subproblem import Subproblem
-from levelprox.subsolvers.minibatch import Progress, draw, take_steps
-from levelprox.surrogate import Surrogate
+from levelprox.methods.subproblem import Subproblem
+from levelprox.methods.subsolvers._minibatch import Progress, draw, take_steps
+from levelprox.methods.surrogate import Surrogate
 from tests import reference
 from tests.registries import BOUNDED_LOSSES, DESIGNS, targets_of
 

@@ -27,13 +27,13 @@ from sklearn.model_selection import KFold
 import levelprox
 from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
 from levelprox.constraints import CONSTRAINT_TYPES, Custom
-from levelprox.errors import FileFormatError, InvalidInputError
 from levelprox.estimators.model_file import VERSION, packed, unpacked
 from levelprox.estimators.saving import read_model
 from levelprox.estimators.soundness import FITTED, check_soundness
+from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.io import container, plain
 from levelprox.losses import LOSS_TYPES
-from levelprox.subsolvers import SUBSOLVERS
+from levelprox.methods.subsolvers import SUBSOLVERS
 from tests.children import Child, Ended
 from tests.estimator_cases import TASKS, estimator, fitted, targets
 from tests.registries import CONSTRAINTS

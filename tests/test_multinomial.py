@@ -13,11 +13,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from levelprox import InvalidInputError, LinearModel, MultinomialModel, Problem, Status, _kernels, best_subset, certify
+from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import L1, MCP
 from levelprox.designs import DenseDesign
 from levelprox.losses import Multinomial, loss_by_name
-from levelprox.null_fit import null_fit
-from levelprox.subsolvers import SUBSOLVERS, Spectral
+from levelprox.methods.subsolvers import SUBSOLVERS, Spectral
 from tests import reference
 from tests.children import Child
 from tests.registries import DESIGNS, GROUPED_OBJECTIVES, MULTINOMIAL_OBJECTIVES

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from levelprox import LinearModel, SparseClassifierCV, best_subset
-from levelprox.budget import guided_subset
+from levelprox._best_subset import guided_subset
 from levelprox.constraints import MCP
 from levelprox.problem import Problem
-from levelprox.shared import shared
-from levelprox.swaps import Swaps
+from levelprox.subset.shared_cache import shared
+from levelprox.subset.swaps import Swaps
 
 LOSSES = ["logistic", "poisson", "gamma", "huber", "squared_hinge", "squared"]
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from levelprox import Function, LinearModel, Problem, Stochastic, constraints, solve, theory
-from levelprox.errors import InvalidInputError
-from levelprox.nearby import expected_kkt, nearby_kkt
-from levelprox.subproblem import Subproblem
-from levelprox.subsolvers import ACSA
-from levelprox.surrogate import linearise
+from levelprox.exceptions import InvalidInputError
+from levelprox.methods.subproblem import Subproblem
+from levelprox.methods.subsolvers import ACSA
+from levelprox.methods.surrogate import linearise
+from levelprox.theory.approximate_kkt import expected_kkt, nearby_kkt
 from tests.registries import OBJECTIVES, ROUGH_OBJECTIVES, sampling_rows
 
 MCP = constraints.MCP.from_threshold(0.5)

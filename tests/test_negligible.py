@@ -17,11 +17,11 @@ from levelprox import (
     path,
     solve,
 )
-from levelprox.negligible import without_negligible
-from levelprox.null_fit import null_fit
-from levelprox.restriction import How
-from levelprox.subsolvers import choose
-from levelprox.surrogate import surrogate_by_name
+from levelprox.certificate.null_model import null_fit
+from levelprox.methods.negligible import without_negligible
+from levelprox.methods.restricted import How
+from levelprox.methods.subsolvers import choose
+from levelprox.methods.surrogate import surrogate_by_name
 
 MCP = constraints.MCP.from_threshold(0.1)
 
@@ -151,7 +151,7 @@ def test_a_run_gone_on_with_leaves_out_the_same(tmp_path):
 
 
 def test_ctrl_c_meanwhile_keeps_the_point(monkeypatch):
-    import levelprox.conclusion as conclusion
+    import levelprox.driver.conclusion as conclusion
 
     def interrupts(*_):
         raise KeyboardInterrupt

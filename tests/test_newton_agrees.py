@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from levelprox import Function, LinearModel, MultinomialModel, Problem, Status, _kernels, certify, solve
 from levelprox.constraints import L1, MCP, SCAD
-from levelprox.subsolvers import Spectral
+from levelprox.methods.subsolvers import Spectral
 from tests.registries import CONSTRAINTS
 
 TOL = 1e-9
@@ -111,7 +111,7 @@ def test_the_number_of_threads_does_not_show(storage):
 @pytest.mark.parametrize("constraint", [L1(), MCP(2, 5), SCAD(1, 3.7)], ids=repr)
 def test_a_model_given_by_products_agrees_with_one_that_is_formed(constraint, monkeypatch):
     """Where there are more coordinates than samples, or a model would be larger than the data."""
-    from levelprox.subsolvers import newton
+    from levelprox.methods.subsolvers import newton
 
     problem = Problem(LinearModel(X, TARGETS["logistic"], "logistic"), constraint, 0.45 * constraint.value(BETA))
     formed = solve(problem, tol=TOL)

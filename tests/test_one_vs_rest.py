@@ -24,17 +24,17 @@ from levelprox import (
     designs,
     solve,
 )
-from levelprox.columns import Columns
+from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import L1, MCP
 from levelprox.designs import ScaledDesign
-from levelprox.exchange import Exchange, costs
 from levelprox.losses import Hinge, SquaredHinge
-from levelprox.null_fit import null_fit
+from levelprox.methods.restricted import How
+from levelprox.methods.subsolvers import SUBSOLVERS, Newton
+from levelprox.methods.surrogate import majorise
 from levelprox.objectives import one_vs_rest
-from levelprox.refit import Fit, Refits
-from levelprox.restriction import How
-from levelprox.subsolvers import SUBSOLVERS, Newton
-from levelprox.surrogate import majorise
+from levelprox.subset.column_cache import Columns
+from levelprox.subset.refit import Fit, Refits
+from levelprox.subset.swap_bounds import Exchange, costs
 from tests.registries import DESIGNS, ONE_VS_REST_OBJECTIVES
 from tests.subset_cases import check_subset
 
@@ -160,7 +160,7 @@ def test_blocks_of_rows_leave_no_seam(loss, to, monkeypatch):
     whole = OneVsRestModel(to(X), label, loss, fit_intercept=True)
     x, steps = np.append(x, [0.3, 0, -0.3]), np.append(steps, [0, 1, 0])
     expected, (z, slope, hessian) = whole.value_and_gradient(x), whole.evaluated(whole.margins(x), steps, True)
-    monkeypatch.setattr(designs.base, "_CACHED", 512)
+    monkeypatch.setattr(designs._base, "_CACHED", 512)
     model = OneVsRestModel(to(X), label, loss)
     assert len(list(model.design.row_blocks())) > 5
     _check_same(model.value_and_gradient(x[:-3]), OneVsRestModel(X.copy("F"), label, loss).value_and_gradient(x[:-3]))

@@ -125,9 +125,9 @@ def test_the_readme_examples_print_what_they_say():
 EXAMPLES = [
     f"levelprox.{name}"
     for name in (
-        "solve",
-        "budget",
-        "path",
+        "_solve",
+        "_best_subset",
+        "_path",
         "projection",
         "designs.scaled",
         "designs.running_moments",

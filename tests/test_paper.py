@@ -14,12 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from levelprox import _kernels, lcpp, surrogate, theory
+from levelprox import _kernels, theory
 from levelprox.constraints import MCP, SCAD, Constraint
-from levelprox.levels import Geometric, Harmonic
-from levelprox.subproblem import Subproblem
-from levelprox.subsolvers import Spectral, minibatch
-from levelprox.surrogate import linearise
+from levelprox.methods import lcpp, surrogate
+from levelprox.methods.levels import Geometric, Harmonic
+from levelprox.methods.subproblem import Subproblem
+from levelprox.methods.subsolvers import Spectral
+from levelprox.methods.subsolvers import _minibatch as minibatch
+from levelprox.methods.surrogate import linearise
 from tests import paper_complexity as complexity
 from tests import paper_optimality as optimality
 

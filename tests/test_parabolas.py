@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from levelprox import LinearModel, SparseClassifier, SparseClassifierCV, _kernels, best_subset, search
+from levelprox import LinearModel, SparseClassifier, SparseClassifierCV, _kernels, best_subset
 from levelprox.constraints import MCP
-from levelprox.parabolas import has_parabolas, shared
 from levelprox.problem import Problem
+from levelprox.subset import local_search as search
+from levelprox.subset.quadratic_models import has_parabolas, shared
 
 
 def model(loss, n=100, d=10, seed=0, **options):

@@ -28,8 +28,8 @@ from levelprox import (
     solve,
     subset_path,
 )
-from levelprox.carried import _halfway
 from levelprox.constraints import L1, MCP, SCAD, Exp, Log
+from levelprox.methods.path_following import _halfway
 
 FAMILIES = [MCP.from_threshold(0.2), SCAD.from_threshold(0.2), Exp(8.0), Log(30.0), L1()]
 
@@ -233,7 +233,7 @@ def test_ctrl_c_ends_a_path_over_k(monkeypatch):
         asked.append(k)
         return replace(best_subset(objective, k), status=Status.INTERRUPTED if k == 2 else Status.SOLVED)
 
-    monkeypatch.setattr(sys.modules["levelprox.path"], "best_subset", interrupted)  # the function has its module's name
+    monkeypatch.setattr(sys.modules["levelprox._path"], "best_subset", interrupted)
     found = subset_path(model("squared"), [1, 2, 3])
     assert asked == [1, 2] and found.levels.tolist() == [1, 2] and not found.success
 

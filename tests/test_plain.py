@@ -14,7 +14,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelprox.errors import FileFormatError
+from levelprox.exceptions import FileFormatError
 from levelprox.io import container, plain
 
 

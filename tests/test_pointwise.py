@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from levelprox import _kernels
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 from levelprox.losses import LOSS_TYPES, Loss, Multinomial
 from tests.registries import LOSSES, targets_of
 

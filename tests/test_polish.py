@@ -8,14 +8,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from levelprox import LinearModel, MultinomialModel, Problem, polish, project, solve
+from levelprox import LinearModel, MultinomialModel, Problem, project, solve
+from levelprox.certificate.level_part import LevelPart
+from levelprox.certificate.null_model import null_fit
+from levelprox.certificate.residual import distance
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp
-from levelprox.level_part import LevelPart
-from levelprox.null_fit import null_fit
+from levelprox.methods import kkt_newton as polish
+from levelprox.methods.surrogate import majorise
 from levelprox.objectives import Curved, Quadratic
-from levelprox.residual import distance
 from levelprox.result import Iterate
-from levelprox.surrogate import majorise
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((200, 10))

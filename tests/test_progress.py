@@ -11,7 +11,7 @@ from sklearn.datasets import load_diabetes
 from levelprox import InvalidInputError, LinearModel, SparseRegressor, SparseRegressorCV, Status, best_subset, report
 from levelprox.report.bar import Lines, RichBar, showing
 from levelprox.report.progress import Line, in_words
-from levelprox.subset import SubsetRecord
+from levelprox.subset.result import SubsetRecord
 
 SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
 BUDGETS = [{"n_features": 3}, {"level": 3.5}]
@@ -211,7 +211,7 @@ def test_a_callback_must_be_callable(kind, diabetes):
 
 def test_progress_of_a_level_goes_on_during_continuation(diabetes, monkeypatch, capfd):
     """Continuation has no outer steps; what it does is told between them, and never to the user's callback."""
-    monkeypatch.setattr("levelprox.run._OFTEN", 0.0)
+    monkeypatch.setattr("levelprox.driver.run._OFTEN", 0.0)
     monkeypatch.setattr("levelprox.report.bar._ELSEWHERE", 0.0)
     seen = []
     model = SparseRegressor(level=3.5, verbose=1, callback=seen.append).fit(*diabetes)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from levelprox import _kernels, project
-from levelprox.errors import InfeasibleError
+from levelprox.exceptions import InfeasibleError
 from tests import projection_cases as invariants
 from tests import reference
 from tests.projection_cases import EPS, EXAMPLES, LONG, Case, any_case, cases

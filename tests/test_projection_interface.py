@@ -7,7 +7,7 @@ import pytest
 
 import levelprox
 from levelprox import project
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 
 
 def test_zeros_are_positive():

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelprox import project
-from levelprox.errors import InfeasibleError
+from levelprox.exceptions import InfeasibleError
 from tests import reference
 from tests.projection_cases import EXAMPLES, LONG
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from sklearn.model_selection import KFold, ShuffleSplit
 
-from levelprox import LinearModel, SparseRegressor, SparseRegressorCV, best_subset, budget
+from levelprox import LinearModel, SparseRegressor, SparseRegressorCV, best_subset
+from levelprox import _best_subset as budget
 from levelprox.designs import ScaledDesign
 from levelprox.estimators import choosing
 from levelprox.objectives.reduced import ReducedModel, is_reducible, reduced

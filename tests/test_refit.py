@@ -13,14 +13,15 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelprox import LinearModel, MultinomialModel, Problem, _kernels, best_subset, columns
+from levelprox import LinearModel, MultinomialModel, Problem, _kernels, best_subset
+from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import MCP
 from levelprox.losses import Gamma, Logistic, Poisson
-from levelprox.null_fit import null_fit
-from levelprox.refit import Fit, Refits, _gap
-from levelprox.restriction import How
-from levelprox.subsolvers import Newton
-from levelprox.surrogate import surrogate_by_name
+from levelprox.methods.restricted import How
+from levelprox.methods.subsolvers import Newton
+from levelprox.methods.surrogate import surrogate_by_name
+from levelprox.subset import column_cache as columns
+from levelprox.subset.refit import Fit, Refits, _gap
 from tests import children
 from tests.brute_force import objective_of
 from tests.independent_refits import Oracle

@@ -26,11 +26,11 @@ from levelprox import (
     solve,
     subset_path,
 )
+from levelprox._path import KINDS
+from levelprox.driver.checkpoint import Journal
 from levelprox.estimators.scored import Scored
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.io.plain import decode, encode
-from levelprox.journal import Journal
-from levelprox.path import KINDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

@@ -39,8 +39,8 @@ from levelprox.constraints import MCP
 from levelprox.estimators.automatic_ridge import GRID, _inverse, _minimised, chosen_ridge
 from levelprox.estimators.task import Task
 from levelprox.objectives import OneVsRestModel
-from levelprox.objectives.left_out import Point, left_out_losses
-from levelprox.search import Search
+from levelprox.objectives.leave_one_out import Point, left_out_losses
+from levelprox.subset.local_search import Search
 from tests.ridge_problems import LOSSES, RidgeOracle, ridge_case
 
 CASES = [(loss, seed) for seed in range(60) for loss in LOSSES]

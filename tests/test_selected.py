@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-import levelprox.designs.base
-import levelprox.designs.selected
+import levelprox.designs._base
+import levelprox.designs.column_view
 import levelprox.designs.sparse
 from levelprox.designs import DenseDesign, SelectedDesign, as_design
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 from levelprox.objectives import LinearModel
 from tests import reference
 from tests.registries import DESIGNS
@@ -30,14 +30,14 @@ SELECTIONS = {
 @pytest.fixture
 def small_pieces(monkeypatch):
     """Several pieces for matrices that would be one."""
-    monkeypatch.setattr(levelprox.designs.selected, "_PIECE", 400)
+    monkeypatch.setattr(levelprox.designs.column_view, "_PIECE", 400)
     monkeypatch.setattr(levelprox.designs.sparse, "_PIECE", 50)
 
 
 @pytest.fixture
 def never_copy(monkeypatch):
     """No copy is small enough to be made by `view`."""
-    monkeypatch.setattr(levelprox.designs.base, "_SMALL", -1)
+    monkeypatch.setattr(levelprox.designs._base, "_SMALL", -1)
     monkeypatch.setattr(SelectedDesign, "copy", lambda self: pytest.fail("X[:, W] was copied"))
 
 
@@ -101,7 +101,7 @@ def test_a_view_is_the_design_itself_a_small_copy_or_a_selection(monkeypatch):
         design = DESIGNS[name](X)
         assert design.view(np.arange(31)) is design and design.view(np.ones(31, dtype=bool)) is design
         assert type(design.view(np.arange(30))) is type(design)  # 128 MiB are always allowed
-        monkeypatch.setattr(levelprox.designs.base, "_SMALL", 0)
+        monkeypatch.setattr(levelprox.designs._base, "_SMALL", 0)
         assert type(design.view(np.arange(7))) is type(design)  # less than a quarter
         large = design.view(np.arange(20))
         assert isinstance(large, SelectedDesign)

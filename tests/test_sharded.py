@@ -12,15 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelprox import Problem, best_subset, certify, constraints, solve
+from levelprox.backends import ShardedModel
+from levelprox.backends._base import Question
+from levelprox.backends.partition import Form, Shard
+from levelprox.backends.statistics import median, number_of, ordered_bits
+from levelprox.certificate.null_model import null_fit
 from levelprox.designs import DenseDesign, RunningMoments, ScaledDesign, as_design
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Hinge, Logistic, Loss, Squared
-from levelprox.null_fit import null_fit
-from levelprox.objectives import LinearModel, MultinomialModel, OneVsRestModel, ShardedModel
-from levelprox.objectives.asked import Question
-from levelprox.objectives.left_out import Point, left_out_fall
-from levelprox.objectives.shards import Form, Shard
-from levelprox.objectives.survey import median, number_of, ordered_bits
+from levelprox.objectives import LinearModel, MultinomialModel, OneVsRestModel
+from levelprox.objectives.leave_one_out import Point, left_out_fall
 from tests.in_memory_shards import InMemory
 from tests.registries import LOSSES, targets_of
 
@@ -272,7 +273,7 @@ def test_the_null_fit_takes_few_rounds() -> None:
 
 
 def test_data_that_go_in_the_last_round_leave_the_answer() -> None:
-    from levelprox.errors import BackendError
+    from levelprox.exceptions import BackendError
 
     X, b = data(Logistic(), 3, 200, 20)
     far, near = (InMemory.cut(X, b, 3).model(Form(Logistic())) for _ in range(2))
@@ -290,7 +291,7 @@ def test_data_that_go_in_the_last_round_leave_the_answer() -> None:
 
 
 def test_data_that_go_in_the_middle_leave_the_best_point() -> None:
-    from levelprox.errors import BackendError
+    from levelprox.exceptions import BackendError
 
     X, b = data(Logistic(), 3, 200, 20)
     far, constraint = InMemory.cut(X, b, 3).model(Form(Logistic())), constraints.MCP.from_threshold(0.5)
@@ -422,7 +423,7 @@ def test_a_linear_model_of_anything(place: str) -> None:
     import dask.array as da
 
     from levelprox import linear_model
-    from levelprox.objectives import Asked
+    from levelprox.backends import Asked
 
     X, b = data(Logistic(), 2, 120, 15)
     constraint = constraints.MCP.from_threshold(0.5)

@@ -18,8 +18,8 @@ from levelprox import (
     report,
     solve,
 )
-from levelprox.levels import Geometric
-from levelprox.subsolvers import Spectral
+from levelprox.methods.levels import Geometric
+from levelprox.methods.subsolvers import Spectral
 from tests.paper_cases import SIX, problem_for, proximal_weight
 
 MCP = constraints.MCP.from_threshold(0.5)

@@ -23,7 +23,7 @@ from levelprox import (
     minimize,
     solve,
 )
-from levelprox.subsolvers import Spectral
+from levelprox.methods.subsolvers import Spectral
 
 MCP = constraints.MCP.from_threshold(0.5)
 

@@ -14,13 +14,13 @@ import scipy.sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import Function, LinearModel, Problem, constraints, solve
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 from levelprox.losses import loss_by_name
+from levelprox.methods.subproblem import Subproblem
+from levelprox.methods.subsolvers import SGD, SVRG, Newton, Spectral, choose
+from levelprox.methods.subsolvers._minibatch import batch_size, draw
+from levelprox.methods.surrogate import linearise
 from levelprox.result import Iterate, Status
-from levelprox.subproblem import Subproblem
-from levelprox.subsolvers import SGD, SVRG, Newton, Spectral, choose
-from levelprox.subsolvers.minibatch import batch_size, draw
-from levelprox.surrogate import linearise
 from tests import reference
 from tests.children import Child, Ended
 from tests.registries import BOUNDED_LOSSES, targets_of

@@ -12,8 +12,8 @@ import scipy.sparse
 from levelprox import InvalidInputError, LinearModel, MultinomialModel, SparseRegressor, best_subset
 from levelprox.designs import InterceptDesign, RunningMoments, ScaledDesign, as_design
 from levelprox.losses import LOSS_TYPES, loss_by_name
-from levelprox.recollection import Recollection
-from levelprox.stream import Stream
+from levelprox.online.past_batches import Recollection
+from levelprox.online.stream import Stream
 
 NAMES = [kind.name for kind in LOSS_TYPES]
 

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from levelprox import LinearModel, Problem, _kernels, constraints, project, solve
-from levelprox.errors import InvalidInputError, NumericalError
+from levelprox.exceptions import InvalidInputError, NumericalError
+from levelprox.methods.subproblem import Subproblem
+from levelprox.methods.subsolvers import ACSA, SUBSOLVERS, Nesterov, Smoothing, Spectral
+from levelprox.methods.subsolvers._minibatch import draw
+from levelprox.methods.surrogate import linearise
 from levelprox.objectives import Function, Stochastic
 from levelprox.result import Iterate
-from levelprox.subproblem import Subproblem
-from levelprox.subsolvers import ACSA, SUBSOLVERS, Nesterov, Smoothing, Spectral
-from levelprox.subsolvers.minibatch import draw
-from levelprox.surrogate import linearise
 from tests import reference
 from tests.registries import OBJECTIVES, ROUGH_OBJECTIVES, sampling_rows
 
@@ -419,7 +419,7 @@ import hashlib, sys, warnings
 import numpy as np, scipy.sparse
 from concurrent.futures import ThreadPoolExecutor
 from levelprox import LinearModel, Problem, constraints, solve
-from levelprox.subsolvers import ACSA
+from levelprox.methods.subsolvers import ACSA
 warnings.simplefilter("ignore")
 rng = np.random.default_rng(0)
 X = scipy.sparse.random_array((400, 20_000), density=0.01, rng=rng, format="csr")

@@ -19,8 +19,8 @@ from sklearn.preprocessing import StandardScaler
 
 import levelprox
 from levelprox import InvalidInputError, SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
-from levelprox.near_swaps import near_swaps
 from levelprox.report import ModelSummary
+from levelprox.subset.near_swaps import near_swaps
 
 rng = np.random.default_rng(3)
 N, D = 70, 7
@@ -396,7 +396,7 @@ def test_swaps_that_cannot_be_decided_are_not_examined(monkeypatch):
     found = Contributions(model, task)
     swaps, fit = found.search.swaps, found.fit
     exact = swaps.fitted_below
-    vague = lambda *args: levelprox.refit.replace(exact(math.inf, *args[1:]), gap=math.inf)  # noqa: E731
+    vague = lambda *args: levelprox.subset.refit.replace(exact(math.inf, *args[1:]), gap=math.inf)  # noqa: E731
     monkeypatch.setattr(swaps, "fitted_below", vague)
     monkeypatch.setattr(type(swaps), "has_bounds", lambda self: False)
     end = near_swaps(swaps, fit, fit.psi * 1.01, math.inf)

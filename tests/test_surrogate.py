@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from levelprox import LinearModel, Problem, solve
 from levelprox.constraints import MCP, Exp, Log
-from levelprox.errors import InvalidInputError
-from levelprox.surrogate import SURROGATES, linearise, majorise, surrogate_by_name
+from levelprox.exceptions import InvalidInputError
+from levelprox.methods.surrogate import SURROGATES, linearise, majorise, surrogate_by_name
 from tests.registries import CONSTRAINTS
 
 EPS = np.finfo(float).eps

@@ -18,9 +18,10 @@ import pytest
 import scipy.sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from levelprox import _kernels, threads
+from levelprox import _kernels
+from levelprox._runtime import threads
 from levelprox.designs import Design, SelectedDesign, SparseDesign, as_design
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 from levelprox.objectives import LinearModel
 from tests.children import cpu_of
 from tests.registries import DESIGNS, csc, csr, with_indices

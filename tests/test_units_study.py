@@ -9,7 +9,7 @@ import pytest
 
 from levelprox import LinearModel, Problem, solve
 from levelprox.constraints import L1, MCP
-from levelprox.kinked_end import can_end_at_a_vertex, vertex_near
+from levelprox.methods.nonsmooth_vertex import can_end_at_a_vertex, vertex_near
 from levelprox.result import Status
 from tests.extent import LONG
 from tests.local_descent import Local

@@ -12,15 +12,16 @@ import pytest
 import scipy.sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from levelprox import LinearModel, MultinomialModel, Problem, Status, certify, polish, solve
+from levelprox import LinearModel, MultinomialModel, Problem, Status, certify, solve
+from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import L1, MCP, SCAD, Exp, Log
-from levelprox.errors import InvalidInputError
-from levelprox.null_fit import null_fit
-from levelprox.restriction import INSIDE, How
+from levelprox.exceptions import InvalidInputError
+from levelprox.methods import kkt_newton as polish
+from levelprox.methods.restricted import INSIDE, How
+from levelprox.methods.subsolvers import Nesterov, Newton, Spectral
+from levelprox.methods.surrogate import majorise
+from levelprox.methods.working_set import WorkingSet, advance, first
 from levelprox.result import Iterate
-from levelprox.subsolvers import Nesterov, Newton, Spectral
-from levelprox.surrogate import majorise
-from levelprox.working_set import WorkingSet, advance, first
 from tests.registries import ROUGH_OBJECTIVES
 
 

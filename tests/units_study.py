@@ -45,8 +45,8 @@ from levelprox import (
     losses,
     solve,
 )
+from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp
-from levelprox.null_fit import null_fit
 from levelprox.objectives import OneVsRestModel
 from tests.local_descent import Local
 

@@ -14,7 +14,7 @@ class PaperSpectral(Peer):
 
     def fit(self, data: Dataset, ask: Ask, start: Vector | None) -> Fit:
         from levelprox import LinearModel, Problem, solve
-        from levelprox.subsolvers import Spectral
+        from levelprox.methods.subsolvers import Spectral
 
         result = solve(
             Problem(LinearModel(data.X, data.b, data.loss), constraint(ask), ask["level"]),

@@ -13,7 +13,7 @@ from experiments import paper
 from experiments.competitors.base import Competitor, Fit, Point, Samples, Vector, noted
 from levelprox import Problem, Result, solve
 from levelprox.constraints import MCP
-from levelprox.subsolvers import Spectral
+from levelprox.methods.subsolvers import Spectral
 
 #: The paper's 2000 iterations, in outer steps of ten spectral ones; Newton steps end long before.
 MOST_OUTER = 200

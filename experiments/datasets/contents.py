@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.datasets.errors import DataError
 from experiments.datasets.originals import File
-from levelprox.errors import FileFormatError
+from levelprox.exceptions import FileFormatError
 from levelprox.io import libsvm_batches
 
 _BATCH = 2000

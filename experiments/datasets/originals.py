@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from experiments.datasets import pins
 from experiments.datasets.errors import DataError
 from experiments.datasets.split import Raw
-from levelprox.errors import FileFormatError
+from levelprox.exceptions import FileFormatError
 from levelprox.io import read_libsvm
 
 Double = NDArray[np.float64]

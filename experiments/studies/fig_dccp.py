@@ -29,8 +29,8 @@ from experiments.results import COLORS, legend_below, panels
 from experiments.studies.sets import argument, chosen, split
 from levelprox import Problem, solve
 from levelprox.constraints import MCP
+from levelprox.methods.subsolvers import Spectral
 from levelprox.result import Record
-from levelprox.subsolvers import Spectral
 
 LCPP, DEFAULT = "LCPP", "levelprox"
 STOP = 1e-6

@@ -6,49 +6,188 @@ See `SparseClassifier` and `SparseRegressor` for models in scikit-learn's habits
 functions underneath, `constraints` for φ, `losses` and `objectives` for ψ, `certify` for the proof of what came back.
 """
 
-import sys
 from difflib import get_close_matches
 from importlib import import_module, metadata
-from importlib.util import find_spec
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from levelprox.names import *  # noqa: F403
-    from levelprox.names import __all__ as __all__
+    from levelprox import constraints, designs, estimators, losses, objectives, report, theory
+    from levelprox._best_subset import best_subset
+    from levelprox._path import Path, path, subset_path
+    from levelprox._solve import minimize, solve
+    from levelprox.backends.dispatch import linear_model
+    from levelprox.certificate import Certificate, certify
+    from levelprox.designs import open_chunked
+    from levelprox.estimators import (
+        SparseClassifier,
+        SparseClassifierCV,
+        SparseRegressor,
+        SparseRegressorCV,
+        certify_model,
+        load,
+    )
+    from levelprox.exceptions import (
+        BackendError,
+        CheckpointError,
+        FileFormatError,
+        InfeasibleError,
+        InvalidInputError,
+        LevelproxError,
+        NumericalError,
+    )
+    from levelprox.io.checkpoint import Checkpoint
+    from levelprox.methods import levels, subsolvers
+    from levelprox.objectives import Function, LinearModel, MultinomialModel, OneVsRestModel, Stochastic
+    from levelprox.problem import Problem
+    from levelprox.projection import project
+    from levelprox.report import ConvergenceDisplay, CVDisplay, ModelSummary, PathDisplay, Stability, StabilityDisplay
+    from levelprox.result import Iterate, Record, Result, Status
+    from levelprox.subset.result import Additions, Exchanges, Subset, SubsetCertificate, SubsetRecord
+    from levelprox.theory.approximate_kkt import Nearby, expected_kkt, nearby_kkt
 
 __version__ = metadata.version("levelprox")
 
+#: Public name → the module that defines it. Each is imported at first use: the command line's help needs neither NumPy
+#: nor scikit-learn.
+_DEFINED_IN = {
+    "Additions": "subset.result",
+    "BackendError": "exceptions",
+    "CVDisplay": "report",
+    "Certificate": "certificate",
+    "Checkpoint": "io.checkpoint",
+    "CheckpointError": "exceptions",
+    "ConvergenceDisplay": "report",
+    "Exchanges": "subset.result",
+    "FileFormatError": "exceptions",
+    "Function": "objectives",
+    "InfeasibleError": "exceptions",
+    "InvalidInputError": "exceptions",
+    "Iterate": "result",
+    "LevelproxError": "exceptions",
+    "LinearModel": "objectives",
+    "ModelSummary": "report",
+    "MultinomialModel": "objectives",
+    "Nearby": "theory.approximate_kkt",
+    "NumericalError": "exceptions",
+    "OneVsRestModel": "objectives",
+    "Path": "_path",
+    "PathDisplay": "report",
+    "Problem": "problem",
+    "Record": "result",
+    "Result": "result",
+    "SparseClassifier": "estimators",
+    "SparseClassifierCV": "estimators",
+    "SparseRegressor": "estimators",
+    "SparseRegressorCV": "estimators",
+    "Stability": "report",
+    "StabilityDisplay": "report",
+    "Status": "result",
+    "Stochastic": "objectives",
+    "Subset": "subset.result",
+    "SubsetCertificate": "subset.result",
+    "SubsetRecord": "subset.result",
+    "best_subset": "_best_subset",
+    "certify": "certificate",
+    "certify_model": "estimators",
+    "expected_kkt": "theory.approximate_kkt",
+    "linear_model": "backends.dispatch",
+    "load": "estimators",
+    "minimize": "_solve",
+    "nearby_kkt": "theory.approximate_kkt",
+    "open_chunked": "designs",
+    "path": "_path",
+    "project": "projection",
+    "solve": "_solve",
+    "subset_path": "_path",
+}
+#: Public module → where it is.
+_MODULES = {
+    "constraints": "constraints",
+    "designs": "designs",
+    "estimators": "estimators",
+    "levels": "methods.levels",
+    "losses": "losses",
+    "objectives": "objectives",
+    "report": "report",
+    "subsolvers": "methods.subsolvers",
+    "theory": "theory",
+}
 
-#: Functions that have the name of the file they are in.
-_FUNCTIONS = ("path", "solve")
-
-
-class _Package(ModuleType):
-    """The package, in which `solve` is the function."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        # Importing levelprox.solve, the file, would otherwise hide levelprox.solve, the function.
-        if not (name in _FUNCTIONS and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
+__all__ = [
+    "Additions",
+    "BackendError",
+    "CVDisplay",
+    "Certificate",
+    "Checkpoint",
+    "CheckpointError",
+    "ConvergenceDisplay",
+    "Exchanges",
+    "FileFormatError",
+    "Function",
+    "InfeasibleError",
+    "InvalidInputError",
+    "Iterate",
+    "LevelproxError",
+    "LinearModel",
+    "ModelSummary",
+    "MultinomialModel",
+    "Nearby",
+    "NumericalError",
+    "OneVsRestModel",
+    "Path",
+    "PathDisplay",
+    "Problem",
+    "Record",
+    "Result",
+    "SparseClassifier",
+    "SparseClassifierCV",
+    "SparseRegressor",
+    "SparseRegressorCV",
+    "Stability",
+    "StabilityDisplay",
+    "Status",
+    "Stochastic",
+    "Subset",
+    "SubsetCertificate",
+    "SubsetRecord",
+    "best_subset",
+    "certify",
+    "certify_model",
+    "constraints",
+    "designs",
+    "estimators",
+    "expected_kkt",
+    "levels",
+    "linear_model",
+    "load",
+    "losses",
+    "minimize",
+    "nearby_kkt",
+    "objectives",
+    "open_chunked",
+    "path",
+    "project",
+    "report",
+    "solve",
+    "subset_path",
+    "subsolvers",
+    "theory",
+]
 
 
 def __getattr__(name: str) -> object:
-    """A public name, when it is first asked for: the command line's help needs neither NumPy nor scikit-learn."""
-    if name == "__all__" or not name.startswith("_"):
-        if name not in _FUNCTIONS and find_spec(f"levelprox.{name}") is not None:
-            return import_module(f"levelprox.{name}")
-        names = import_module("levelprox.names")
-        if hasattr(names, name):
-            globals()[name] = getattr(names, name)
-            return globals()[name]
-    near = [] if name.startswith("_") else get_close_matches(name, import_module("levelprox.names").__all__, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise AttributeError(f"module 'levelprox' has no attribute {name!r}{hint}")
+    """Import a public name at its first use (PEP 562)."""
+    if name in _DEFINED_IN:
+        value: object = getattr(import_module(f"levelprox.{_DEFINED_IN[name]}"), name)
+    elif name in _MODULES:
+        value = import_module(f"levelprox.{_MODULES[name]}")
+    else:
+        near = [] if name.startswith("_") else get_close_matches(name, __all__, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise AttributeError(f"module 'levelprox' has no attribute {name!r}{hint}")
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *import_module("levelprox.names").__all__})
+    return sorted({*globals(), *__all__})

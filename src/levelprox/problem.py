@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from levelprox._validation import finite, is_data, real, real_array
 from levelprox.constraints import Constraint
-from levelprox.errors import InfeasibleError, InvalidInputError
+from levelprox.exceptions import InfeasibleError, InvalidInputError
 from levelprox.objectives import Objective
 from levelprox.projection import feature_weights, group_norms, nonnegative_mask
-from levelprox.validation import finite, is_data, real, real_array
 
 Vector = NDArray[np.float64]
 _ULP = float(np.finfo(np.float64).eps)

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
-from levelprox.errors import InfeasibleError, InvalidInputError
-from levelprox.validation import Array, finite, real_array, whole
+from levelprox._validation import Array, finite, real_array, whole
+from levelprox.exceptions import InfeasibleError, InvalidInputError
 
 # Rows are handed to the kernel in pieces of about this many numbers, so that Ctrl-C is seen in time.
 _PIECE = 2**23

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from levelprox.certificate import Certificate
-    from levelprox.null_fit import NullFit
+    from levelprox.certificate.null_model import NullFit
     from levelprox.theory import Parameters
 
 Vector = NDArray[np.float64]

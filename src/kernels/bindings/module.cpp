@@ -21,5 +21,5 @@ NB_MODULE(_kernels, m) {
     bind_gram_search(m);
     bind_residual(m);
     bind_libsvm(m);
-    nanobind::module_::import_("levelprox.threads").attr("set_up")(m);
+    nanobind::module_::import_("levelprox._runtime.threads").attr("set_up")(m);
 }

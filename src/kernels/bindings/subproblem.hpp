@@ -71,7 +71,7 @@ inline void copy_gradient(nb::handle gradient, std::int64_t dimension, double *o
     std::copy(slope.data(), slope.data() + dimension, out);
 }
 
-// psi written in Python: x -> (value, gradient), already checked by levelprox.objectives.function.
+// psi written in Python: x -> (value, gradient), already checked by levelprox.objectives.user.
 class PythonObjective : public Objective {
 public:
     PythonObjective(nb::callable function, std::int64_t dimension) : function_(std::move(function)), dimension_(dimension) {}

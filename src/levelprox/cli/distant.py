@@ -142,7 +142,7 @@ def _looked_at(parts: Sequence[Part], client: Any) -> Seen:
 
     from dask.delayed import delayed
 
-    from levelprox.objectives.crew import crew_of
+    from levelprox.backends.executor import crew_of
 
     crew, token = crew_of(client), uuid.uuid4().hex
     look = delayed(_look, pure=False)

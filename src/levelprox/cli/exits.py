@@ -80,9 +80,9 @@ def of_os_error(error: OSError, otherwise: Exit) -> Exit:
 
 
 def _of_levelprox(error: BaseException) -> Exit:
-    if "levelprox.errors" not in sys.modules:  # which would have to raise it
+    if "levelprox.exceptions" not in sys.modules:  # which would have to raise it
         return Exit.BUG
-    from levelprox import errors
+    from levelprox import exceptions as errors
 
     if isinstance(error, errors.CheckpointLockedError | errors.BackendError):
         return Exit.TRY_AGAIN

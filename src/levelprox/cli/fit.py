@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from levelprox._runtime.plurals import counted
 from levelprox.cli import files, inputs, options, threads
 from levelprox.cli.exits import Exit, UsageError, of_status
 from levelprox.cli.fitting import Fitted, Fitting
@@ -17,7 +18,6 @@ from levelprox.cli.place import Place
 from levelprox.cli.results import Results
 from levelprox.cli.settings import Checkpointing, Settings
 from levelprox.cli.streams import in_shell_words, say, warnings_in_lines
-from levelprox.words import counted
 
 
 def fit(

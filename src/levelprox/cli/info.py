@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from levelprox._runtime.plurals import counted
 from levelprox.cli import files, inputs, options
 from levelprox.cli.exits import Exit
 from levelprox.cli.streams import warnings_in_lines
-from levelprox.words import counted
 
 _FIRST = 8  # bytes before the header of a model or checkpoint
 _MOST_CLASSES = 20

@@ -93,7 +93,7 @@ class TextPart(_TablePart):
     end: int | None
 
     def table(self, columns: list[str] | None = None) -> Table:
-        from levelprox.errors import BackendError
+        from levelprox.exceptions import BackendError
         from levelprox.io.csv import read_csv
         from levelprox.io.opened import shown
 
@@ -214,7 +214,7 @@ def _text(path: str, how: Reading, size: int) -> Parts:
 
 
 def _parsed(text: bytes, name: str, separator: str, header: bool) -> Table:
-    from levelprox.errors import FileFormatError
+    from levelprox.exceptions import FileFormatError
     from levelprox.io.csv import parse_csv
 
     if text.count(b'"') % 2:  # the first part that ends within quotes has an odd number of them

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from levelprox._runtime.plurals import counted
 from levelprox.cli import files, inputs, options, threads
 from levelprox.cli.exits import Exit, UsageError, of_status
 from levelprox.cli.fitting import guessing, labels_of, read_test
@@ -20,7 +21,6 @@ from levelprox.cli.results import judged_by
 from levelprox.cli.settings import Settings
 from levelprox.cli.spreadsheet import csv_lines, is_formula
 from levelprox.cli.streams import say, warnings_in_lines
-from levelprox.words import counted
 
 if TYPE_CHECKING:
     from levelprox.io.data import Data

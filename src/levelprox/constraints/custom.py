@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox.constraints.base import EPS, Constraint, Double, in_interval
-from levelprox.errors import InvalidInputError
+from levelprox.constraints._base import EPS, Constraint, Double, in_interval
+from levelprox.exceptions import InvalidInputError
 
 # What the user's functions may be off by, relative to λ and to λt, before they are called wrong.
 SLACK = 1e-9

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from levelprox.constraints.base import Constraint, Double, log1p_product
+from levelprox.constraints._base import Constraint, Double, log1p_product
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from levelprox.constraints.base import Constraint, Double
+from levelprox.constraints._base import Constraint, Double
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from levelprox.constraints.base import Constraint, Double, above, in_interval, unit_cap
+from levelprox.constraints._base import Constraint, Double, above, in_interval, unit_cap
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.designs.base import Design, check_shape, column_name
+from levelprox.designs._base import Design, check_shape, column_name
 from levelprox.designs.dense import DenseDesign
-from levelprox.errors import FileFormatError, InvalidInputError
+from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.io.opened import shown
 from levelprox.io.stored import FileState, StoredArray, open_npy
 

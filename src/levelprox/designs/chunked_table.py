@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.designs.base import Design
+from levelprox.designs._base import Design
 from levelprox.designs.chunked import CHUNK_BYTES, Chunked
 from levelprox.designs.dense import DenseDesign
-from levelprox.errors import BackendError, FileFormatError, InvalidInputError
+from levelprox.exceptions import BackendError, FileFormatError, InvalidInputError
 from levelprox.io.opened import shown
 from levelprox.io.stored import FileState
 from levelprox.io.table import TARGETS, listed

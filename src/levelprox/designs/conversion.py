@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import scipy.sparse
 
-from levelprox.designs.base import Design, Names
+from levelprox.designs._base import Design, Names
 from levelprox.designs.dense import DenseDesign
 from levelprox.designs.sparse import SparseDesign
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 
 _ELSEWHERE = ("dask", "dask_expr", "cupy", "cupyx")
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from levelprox._kernels import DesignKernel
-from levelprox.designs.base import Design, Index, Vector
+from levelprox.designs._base import Design, Index, Vector
 from levelprox.designs.dense import DenseDesign
 
 

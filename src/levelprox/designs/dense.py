@@ -12,9 +12,9 @@ import numpy as np
 import scipy.sparse
 
 from levelprox import _kernels
-from levelprox.designs.base import Design, Index, Names, Vector, check_finite, check_shape, real_values
+from levelprox._validation import Array
+from levelprox.designs._base import Design, Index, Names, Vector, check_finite, check_shape, real_values
 from levelprox.designs.sparse import SparseDesign
-from levelprox.validation import Array
 
 
 class DenseDesign(Design):

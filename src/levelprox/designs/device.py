@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.designs.base import Vector, check_shape
+from levelprox.designs._base import Vector, check_shape
+from levelprox.designs.array_namespace import Namespace, namespace_of
 from levelprox.designs.moments import Moments
-from levelprox.designs.namespace import Namespace, namespace_of
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 
 Features = NDArray[np.intp]
 Matrix = NDArray[np.float64]

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 
 from levelprox import _kernels
 from levelprox._kernels import DesignKernel
-from levelprox.designs.base import Design, Index, Vector, vector
+from levelprox.designs._base import Design, Index, Vector, vector
 from levelprox.designs.scaled import ScaledDesign
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 
 
 class InterceptDesign(Design):

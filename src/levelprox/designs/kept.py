@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.designs.base import Design, Index, Vector
+from levelprox.designs._base import Design, Index, Vector
 from levelprox.designs.sparse import SparseDesign
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from levelprox._validation import whole
 from levelprox.designs.chunked import CHUNK_BYTES, Chunked, ChunkedArray
-from levelprox.errors import FileFormatError, InvalidInputError
+from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.io.opened import shown
-from levelprox.validation import whole
 
 _PACKED = (".gz", ".bz2", ".xz")
 _TEXTS = (".svm", ".libsvm", ".svmlight", ".txt")

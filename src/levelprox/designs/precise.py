@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.designs.base import Design
+from levelprox._runtime.rounding import product_tail
+from levelprox.designs._base import Design
 from levelprox.designs.intercept import InterceptDesign
 from levelprox.designs.scaled import ScaledDesign
-from levelprox.rounding import product_tail
 
 Vector = NDArray[np.float64]
 

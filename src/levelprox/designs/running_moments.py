@@ -17,10 +17,10 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from levelprox.designs.base import Design, Vector, vector
+from levelprox._validation import finite, whole
+from levelprox.designs._base import Design, Vector, vector
 from levelprox.designs.moments import Moments, moments_of
-from levelprox.errors import InvalidInputError
-from levelprox.validation import finite, whole
+from levelprox.exceptions import InvalidInputError
 
 
 class RunningMoments:

@@ -23,13 +23,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
 from levelprox._kernels import DesignKernel
-from levelprox.designs.base import Design, Index, Vector, vector
+from levelprox._validation import finite, real_array
+from levelprox.designs._base import Design, Index, Vector, vector
 from levelprox.designs.conversion import as_design
 from levelprox.designs.dense import DenseDesign
 from levelprox.designs.moments import means_and_scales
 from levelprox.designs.sparse import SparseDesign
-from levelprox.errors import InvalidInputError
-from levelprox.validation import finite, real_array
+from levelprox.exceptions import InvalidInputError
 
 _FAR_MEAN = 100.0  # deviations
 _BLOCK = 2**22  # entries of X that are centred at a time

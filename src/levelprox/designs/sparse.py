@@ -17,9 +17,9 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
-from levelprox.designs.base import Design, Index, Names, Vector, check_finite, check_shape, real_values
-from levelprox.errors import InvalidInputError
-from levelprox.validation import Array
+from levelprox._validation import Array
+from levelprox.designs._base import Design, Index, Names, Vector, check_finite, check_shape, real_values
+from levelprox.exceptions import InvalidInputError
 
 _PIECE = 2**23  # entries of a CSC matrix that are turned into CSR at a time
 _BLOCK = 2**18  # entries that are looked at at a time

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.designs.base import Design
+from levelprox.designs._base import Design
 from levelprox.designs.dense import DenseDesign
 from levelprox.designs.intercept import InterceptDesign
 from levelprox.designs.moments import moments_of

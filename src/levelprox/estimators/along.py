@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone, is_classifier
 
-from levelprox.errors import InvalidInputError
 from levelprox.estimators.task import Budget, Task, budgets_of
+from levelprox.exceptions import InvalidInputError
 
 _MOST, _LEVELS = 30, 20  # numbers of features, levels tried where none are given
 

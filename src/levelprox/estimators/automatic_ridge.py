@@ -23,11 +23,12 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox.backends import Asked
 from levelprox.losses import Logistic
-from levelprox.objectives import Asked, LinearModel, Model, MultinomialModel
-from levelprox.objectives.by_class import ByClass
+from levelprox.objectives import LinearModel, Model, MultinomialModel
+from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.curved import Curved
-from levelprox.objectives.left_out import Point, entries_of, left_out_fall
+from levelprox.objectives.leave_one_out import Point, entries_of, left_out_fall
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

@@ -16,9 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from levelprox._runtime.deadline import limited
+from levelprox._solve import generator
+from levelprox._validation import Array, as_array, option, real, whole
+from levelprox._validation import nonnegative as at_least_zero
+from levelprox.backends import Asked
 from levelprox.designs import Design, as_design
 from levelprox.designs.moments import moments_of
-from levelprox.errors import InfeasibleError, InvalidInputError, warn
+from levelprox.driver.fingerprint import fingerprint
 from levelprox.estimators.along import Along
 from levelprox.estimators.automatic_ridge import automatic_ridge
 from levelprox.estimators.available import available_if, missing_attribute
@@ -35,15 +40,11 @@ from levelprox.estimators.sklearn_callbacks import CallbackSupportMixin
 from levelprox.estimators.summarising import Summarising
 from levelprox.estimators.task import Budget, Solution, Task, cost_budgets
 from levelprox.estimators.watching import watching
-from levelprox.fingerprint import fingerprint
-from levelprox.limits import limited
+from levelprox.exceptions import InfeasibleError, InvalidInputError, warn
 from levelprox.losses import check_weights
-from levelprox.objectives import Asked, Model
+from levelprox.objectives import Model
 from levelprox.result import Status
-from levelprox.solve import generator
-from levelprox.subset import with_name
-from levelprox.validation import Array, as_array, option, real, whole
-from levelprox.validation import nonnegative as at_least_zero
+from levelprox.subset.result import with_name
 
 Vector = NDArray[np.float64]
 Method = TypeVar("Method", bound=Callable[..., Any])

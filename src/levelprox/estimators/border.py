@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._runtime.rounding import products_above
+from levelprox._validation import Array
 from levelprox.designs import Design, RunningMoments, ScaledDesign, as_design
-from levelprox.designs.base import Names, column_name
+from levelprox.designs._base import Names, column_name
 from levelprox.designs.moments import moments_of
-from levelprox.errors import InvalidInputError, NumericalError
-from levelprox.rounding import products_above
-from levelprox.validation import Array
+from levelprox.exceptions import InvalidInputError, NumericalError
 
 Vector = NDArray[np.float64]
 

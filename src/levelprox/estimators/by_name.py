@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.errors import InvalidInputError
-from levelprox.validation import as_array, finite, real, real_array
+from levelprox._validation import as_array, finite, real, real_array
+from levelprox.exceptions import InvalidInputError
 
 Vector = NDArray[np.float64]
 Mask = NDArray[np.bool_]

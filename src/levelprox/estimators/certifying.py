@@ -26,13 +26,13 @@ from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from levelprox.blas import one_blas_thread
-from levelprox.errors import InvalidInputError
+from levelprox._runtime.blas import one_blas_thread
+from levelprox.driver.fingerprint import fingerprint
 from levelprox.estimators.claims import Claim, Claims
 from levelprox.estimators.level_claims import LevelClaims
 from levelprox.estimators.recomputed import RELATIVE_TOLERANCE, task_of
 from levelprox.estimators.subset_claims import SubsetClaims
-from levelprox.fingerprint import fingerprint
+from levelprox.exceptions import InvalidInputError
 from levelprox.report.fitted import check_ours
 
 Vector = NDArray[np.float64]

@@ -26,7 +26,11 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
-from levelprox.errors import CheckpointError, InvalidInputError, warn
+from levelprox._path import KINDS
+from levelprox._runtime.deadline import seconds_left
+from levelprox._validation import finite, option, real_array
+from levelprox.driver.checkpoint import Journal, keeping
+from levelprox.driver.run_identity import identity_without_level
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.choosing_elsewhere import ChoosingElsewhere
 from levelprox.estimators.choosing_ridges import ChoosingRidges
@@ -37,11 +41,7 @@ from levelprox.estimators.ranking import Ranking, groups_of
 from levelprox.estimators.scored import LABELS, Found, KeptTasks, Samples, Scored, Share, fit_all, is_shared, score_fold
 from levelprox.estimators.task import Budget, Task, budgets_of, cost_budgets
 from levelprox.estimators.watching import counting
-from levelprox.identity import identity_without_level
-from levelprox.journal import Journal, keeping
-from levelprox.limits import seconds_left
-from levelprox.path import KINDS
-from levelprox.validation import finite, option, real_array
+from levelprox.exceptions import CheckpointError, InvalidInputError, warn
 
 #: Numbers of features tried where neither n_features nor level is given, as far as there are features. An information
 #: criterion takes those with this many samples for each feature: it is for models with few features for their samples.

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 
-from levelprox.errors import InvalidInputError
+from levelprox.backends.data_source import Source
 from levelprox.estimators.elsewhere import Prepared
 from levelprox.estimators.information import check_likelihood
 from levelprox.estimators.scored import Scored, diverges
 from levelprox.estimators.task import Budget
 from levelprox.estimators.watching import counting, quiet
-from levelprox.objectives.source import Source
+from levelprox.exceptions import InvalidInputError
 from levelprox.result import Status
 
 _FOLDS = 5

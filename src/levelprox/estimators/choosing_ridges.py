@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.parallel import delayed
 
+from levelprox.driver.checkpoint import Journal
 from levelprox.estimators.automatic_ridge import FOLD_GRID
 from levelprox.estimators.fold_ridges import score_ridges
 from levelprox.estimators.folds import Splits, hashed_folds, rows_of
 from levelprox.estimators.ranking import Ranking, groups_of, scores_of
 from levelprox.estimators.scored import Found, KeptTasks, Samples, is_shared
 from levelprox.estimators.task import Budget
-from levelprox.journal import Journal
 from levelprox.losses import Logistic
 
 Table = tuple[list[Budget], dict[str, NDArray[Any]], int]

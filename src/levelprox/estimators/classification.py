@@ -10,20 +10,20 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
+from levelprox._validation import Array, option, real
+from levelprox.backends.data_source import Source
+from levelprox.backends.partition import Form
+from levelprox.backends.statistics import check_labels
 from levelprox.designs import as_design
-from levelprox.errors import InvalidInputError, warn
 from levelprox.estimators.available import available_if
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.border import Border
 from levelprox.estimators.elsewhere import Prepared, at_hand, where_it_is
 from levelprox.estimators.named_losses import CLASSIFICATION_LOSSES, loss_of
 from levelprox.estimators.task import Budget, Task
+from levelprox.exceptions import InvalidInputError, warn
 from levelprox.losses import Logistic, Loss, Multinomial
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
-from levelprox.objectives.shards import Form
-from levelprox.objectives.source import Source
-from levelprox.objectives.survey import check_labels
-from levelprox.validation import Array, option, real
 
 _MULTI_CLASS = ("auto", "softmax", "ovr")
 

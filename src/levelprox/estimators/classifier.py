@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 from numpy.typing import ArrayLike
 
 from levelprox.constraints import Constraint
+from levelprox.driver.run import RandomState
 from levelprox.estimators.available import available_if
 from levelprox.estimators.base import unchanged_if_refused, within_time_limit
 from levelprox.estimators.classification import Classification, rarest
@@ -17,8 +18,7 @@ from levelprox.estimators.streaming import Streaming, counts_features
 from levelprox.estimators.task import Callback
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.losses import Loss
-from levelprox.run import RandomState
-from levelprox.subsolvers import Subsolver
+from levelprox.methods.subsolvers import Subsolver
 
 
 class SparseClassifier(Classification, Streaming):

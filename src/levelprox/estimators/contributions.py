@@ -13,16 +13,16 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._runtime.deadline import seconds_left
 from levelprox.constraints import L1
+from levelprox.driver.search_monitor import Watch
 from levelprox.estimators.recomputed import RecomputedFit
 from levelprox.estimators.task import SUBSET_TOLERANCE, Task
-from levelprox.exact_refit import ExactFit, ExactRefits
-from levelprox.limits import seconds_left
-from levelprox.near_swaps import NearSwaps, near_swaps, near_swaps_with_kinks
 from levelprox.objectives import Model
-from levelprox.refit import Fit
-from levelprox.search import Search
-from levelprox.watch import Watch
+from levelprox.subset.local_search import Search
+from levelprox.subset.near_swaps import NearSwaps, near_swaps, near_swaps_with_kinks
+from levelprox.subset.nonsmooth_sets import ExactFit, ExactRefits
+from levelprox.subset.refit import Fit
 
 Features = NDArray[np.intp]
 

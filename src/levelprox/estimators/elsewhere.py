@@ -16,17 +16,17 @@ from typing import Any, Self, TypeVar, cast
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from levelprox.backends.data_source import Source
+from levelprox.backends.dispatch import is_elsewhere, is_lazy, is_on_device, library_of, source_of
+from levelprox.backends.partition import Form
+from levelprox.backends.statistics import Survey
+from levelprox.designs.array_namespace import namespace_of, on_device
 from levelprox.designs.chunked import Chunked
-from levelprox.designs.namespace import namespace_of, on_device
-from levelprox.errors import InvalidInputError, warn
 from levelprox.estimators.border import Border
 from levelprox.estimators.on_device import OnDevice, check_place, place_of
 from levelprox.estimators.reading import READING, naming_the_place
 from levelprox.estimators.task import Budget, Task
-from levelprox.objectives.anywhere import is_elsewhere, is_lazy, is_on_device, library_of, source_of
-from levelprox.objectives.shards import Form
-from levelprox.objectives.source import Source
-from levelprox.objectives.survey import Survey
+from levelprox.exceptions import InvalidInputError, warn
 from levelprox.report.bar import Passes
 
 Method = TypeVar("Method", bound=Callable[..., Any])

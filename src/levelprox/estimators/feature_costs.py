@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.costs import checked_costs
-from levelprox.errors import InvalidInputError
-from levelprox.validation import real
+from levelprox._validation import real
+from levelprox.exceptions import InvalidInputError
+from levelprox.subset.costs import checked_costs
 
 Vector = NDArray[np.float64]
 _SHOWN = 5  # names in an error

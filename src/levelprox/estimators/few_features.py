@@ -7,18 +7,18 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.columns import Columns
+from levelprox._runtime.deadline import seconds_left
+from levelprox.certificate.null_model import NullFit
 from levelprox.constraints import MCP
-from levelprox.limits import seconds_left
-from levelprox.null_fit import NullFit
+from levelprox.methods.restricted import How
+from levelprox.methods.subsolvers import Newton
+from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.objectives import LinearModel
-from levelprox.objectives.by_class import ByClass
-from levelprox.objectives.left_out import entries_of
+from levelprox.objectives._multiclass import ByClass
+from levelprox.objectives.leave_one_out import entries_of
 from levelprox.problem import Problem
-from levelprox.refit import Fit, Refits
-from levelprox.restriction import How
-from levelprox.subsolvers import Newton
-from levelprox.surrogate import surrogate_by_name
+from levelprox.subset.column_cache import Columns
+from levelprox.subset.refit import Fit, Refits
 
 Vector = NDArray[np.float64]
 

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 
 from levelprox import _kernels
-from levelprox.blas import one_blas_thread
+from levelprox._runtime.blas import one_blas_thread
+from levelprox._runtime.deadline import seconds_left
 from levelprox.estimators.folds import Splits
 from levelprox.estimators.scored import Samples, Scored, told
 from levelprox.estimators.task import Budget, Task
-from levelprox.limits import seconds_left
 from levelprox.objectives import LinearModel
 from levelprox.objectives.reduced import blocks, centred, gram_search, is_reducible, is_trusted, triangle
 from levelprox.result import Status

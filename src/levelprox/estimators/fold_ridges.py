@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.blas import one_blas_thread
+from levelprox._runtime.blas import one_blas_thread
+from levelprox._runtime.deadline import limited
 from levelprox.estimators.automatic_ridge import FOLD_GRID
 from levelprox.estimators.few_features import FewFeatures
 from levelprox.estimators.scored import KeptTask, Samples, Scored, Share, diverges, prepared, scored, with_solution
 from levelprox.estimators.task import SUBSET_TOLERANCE, Budget, Task
 from levelprox.estimators.watching import quiet
-from levelprox.limits import limited
 from levelprox.objectives import LinearModel
-from levelprox.objectives.by_class import ByClass
+from levelprox.objectives._multiclass import ByClass
 from levelprox.result import Status
-from levelprox.shared import forget
+from levelprox.subset.shared_cache import forget
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]

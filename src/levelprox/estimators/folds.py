@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.errors import InvalidInputError
-from levelprox.identity import hashed
+from levelprox.driver.run_identity import hashed
+from levelprox.exceptions import InvalidInputError
 
 Splits = Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]]
 

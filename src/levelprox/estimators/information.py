@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln
 
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 
 CRITERIA = ("aic", "bic", "ebic")
 _LIKELIHOODS = ("squared", "absolute", "quantile", "logistic", "poisson", "gamma")

@@ -27,16 +27,16 @@ from numpy.typing import NDArray
 
 from levelprox.certificate import Certificate
 from levelprox.constraints import CONSTRAINT_TYPES, Custom, Widened
-from levelprox.errors import FileFormatError, InvalidInputError
+from levelprox.driver.fingerprint import Fingerprint
 from levelprox.estimators.feature_costs import by_name
 from levelprox.estimators.soundness import FITTED
-from levelprox.fingerprint import Fingerprint
+from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.io import container, plain
 from levelprox.io.preprocessing import Preprocessing
 from levelprox.losses import LOSS_TYPES, Smoothed
+from levelprox.methods.subsolvers import SUBSOLVERS
 from levelprox.result import Record, Status
-from levelprox.subset import Additions, Exchanges, SubsetCertificate, SubsetRecord
-from levelprox.subsolvers import SUBSOLVERS
+from levelprox.subset.result import Additions, Exchanges, SubsetCertificate, SubsetRecord
 
 FORMAT, VERSION = "levelprox model", 1
 _METADATA = {"format", "format_version", "model", "versions", "data", "preprocessing"}

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from difflib import get_close_matches
 
+from levelprox._validation import option
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp, Widened
-from levelprox.errors import InvalidInputError
-from levelprox.validation import option
+from levelprox.exceptions import InvalidInputError
 
 #: Of the unit of the coefficients: a coefficient this large costs one feature.
 THRESHOLD = 0.1

@@ -6,9 +6,9 @@ from difflib import get_close_matches
 
 import numpy as np
 
-from levelprox.errors import InvalidInputError
+from levelprox._validation import option
+from levelprox.exceptions import InvalidInputError
 from levelprox.losses import LOSS_TYPES, Loss, loss_by_name
-from levelprox.validation import option
 
 CLASSIFICATION_LOSSES = ("logistic", "squared_hinge", "hinge", "sigmoid")
 REGRESSION_LOSSES = ("squared", "huber", "quantile", "absolute", "poisson", "gamma", "cauchy")

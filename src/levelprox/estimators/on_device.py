@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from levelprox.designs.array_namespace import namespace_of
 from levelprox.designs.device import DeviceDesign
-from levelprox.designs.namespace import namespace_of
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Logistic
 from levelprox.losses.log_link import LogLink
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from levelprox.designs.base import column_name, rounding
-from levelprox.errors import InvalidInputError
-from levelprox.objectives.survey import is_missing
-from levelprox.validation import as_array, is_number
+from levelprox._validation import as_array, is_number
+from levelprox.backends.statistics import is_missing
+from levelprox.designs._base import column_name, rounding
+from levelprox.exceptions import InvalidInputError
 
 _ENCODING = "Encode a column of categories as numbers, such as by sklearn.preprocessing.OneHotEncoder, or leave it out"
 #: By kind of a NumPy type: what it holds, and how it becomes days or seconds.

@@ -11,15 +11,15 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox.certificate.null_model import NullFit, null_fit
 from levelprox.constraints import Constraint
 from levelprox.estimators.border import Border
 from levelprox.estimators.claims import Claim
 from levelprox.estimators.soundness import budget_of
 from levelprox.estimators.task import Task
-from levelprox.null_fit import NullFit, null_fit
 from levelprox.objectives import LinearModel, Model
 from levelprox.problem import Problem
-from levelprox.refit import rounding_of_margins
+from levelprox.subset.refit import rounding_of_margins
 
 Vector = NDArray[np.float64]
 

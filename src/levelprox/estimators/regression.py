@@ -9,21 +9,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
+from levelprox._validation import Array, finite, option, real_array
+from levelprox.backends.data_source import Source
+from levelprox.backends.dispatch import is_elsewhere
+from levelprox.backends.partition import Form
+from levelprox.backends.statistics import Survey
 from levelprox.designs import as_design
-from levelprox.errors import InvalidInputError
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.border import Border
 from levelprox.estimators.elsewhere import Prepared, at_hand, elementwise, where_it_is
 from levelprox.estimators.named_losses import REGRESSION_LOSSES, loss_of
 from levelprox.estimators.task import Budget, Task
+from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss, Squared
 from levelprox.losses.log_link import LogLink
 from levelprox.objectives import LinearModel
-from levelprox.objectives.anywhere import is_elsewhere
-from levelprox.objectives.shards import Form
-from levelprox.objectives.source import Source
-from levelprox.objectives.survey import Survey
-from levelprox.validation import Array, finite, option, real_array
 
 _LEAST = 1e-152  # of y: squares, and their sums, are numbers
 

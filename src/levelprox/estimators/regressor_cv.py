@@ -9,6 +9,7 @@ from typing import Any, Self
 from numpy.typing import ArrayLike
 
 from levelprox.constraints import Constraint
+from levelprox.driver.run import RandomState
 from levelprox.estimators.base import unchanged_if_refused, within_time_limit
 from levelprox.estimators.choosing import Choosing
 from levelprox.estimators.regression import Regression
@@ -18,8 +19,7 @@ from levelprox.estimators.sklearn_callbacks import told_to_callbacks
 from levelprox.estimators.task import Callback
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.losses import Loss
-from levelprox.run import RandomState
-from levelprox.subsolvers import Subsolver
+from levelprox.methods.subsolvers import Subsolver
 
 
 class SparseRegressorCV(Regression, Choosing):

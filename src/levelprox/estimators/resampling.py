@@ -18,24 +18,24 @@ from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.parallel import Parallel, delayed
 
+from levelprox._runtime.deadline import seconds_left
+from levelprox._runtime.plurals import counted
+from levelprox._solve import generator
+from levelprox._validation import real, whole
 from levelprox.designs import Design
-from levelprox.errors import InvalidInputError, warn
+from levelprox.driver.run import RandomState
 from levelprox.estimators.contributions import Contributions
 from levelprox.estimators.recomputed import task_of
 from levelprox.estimators.scored import Samples, Share, fitted_under
 from levelprox.estimators.soundness import budget_of
 from levelprox.estimators.task import Budget
 from levelprox.estimators.watching import check_watchers
-from levelprox.limits import seconds_left
+from levelprox.exceptions import InvalidInputError, warn
 from levelprox.report.bar import showing
 from levelprox.report.fitted import feature_name, feature_names
 from levelprox.report.model_summary import NEAR
 from levelprox.report.stability import FeatureSet, Stability
 from levelprox.result import Status
-from levelprox.run import RandomState
-from levelprox.solve import generator
-from levelprox.validation import real, whole
-from levelprox.words import counted
 
 Rows = NDArray[np.intp]
 Set = tuple[int, ...]

@@ -12,9 +12,9 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from levelprox.errors import FileFormatError
 from levelprox.estimators.model_file import ModelFile, packed, unpacked
 from levelprox.estimators.soundness import check_soundness
+from levelprox.exceptions import FileFormatError
 from levelprox.io import atomic, container
 
 

@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
 
-from levelprox.blas import one_blas_thread
+from levelprox._runtime.blas import one_blas_thread
+from levelprox._runtime.deadline import limited
 from levelprox.designs import as_design
-from levelprox.errors import InvalidInputError
 from levelprox.estimators.task import Budget, Solution, Task, Vector
 from levelprox.estimators.watching import quiet
-from levelprox.limits import limited
+from levelprox.exceptions import InvalidInputError
 from levelprox.problem import Problem
 from levelprox.result import Status
-from levelprox.shared import forget
+from levelprox.subset.shared_cache import forget
 
 #: The score in place of the held-out loss where fits of classes diverge: labels do not depend on where a fit stops.
 LABELS = "accuracy"

@@ -11,8 +11,8 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from levelprox.designs import as_design
-from levelprox.errors import InvalidInputError
 from levelprox.estimators.reading import naming_the_place
+from levelprox.exceptions import InvalidInputError
 
 
 def selects(model: Any) -> bool:

@@ -10,16 +10,16 @@ from typing import Any, Self
 
 import numpy as np
 
+from levelprox._validation import positive
 from levelprox.designs import RunningMoments
-from levelprox.errors import InvalidInputError
 from levelprox.estimators.available import OF_A_FIT
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.border import Border
 from levelprox.estimators.named_constraints import constraint_of
+from levelprox.exceptions import InvalidInputError
 from levelprox.objectives import LinearModel, Model
-from levelprox.objectives.by_class import ByClass
-from levelprox.stream import Stream
-from levelprox.validation import positive
+from levelprox.objectives._multiclass import ByClass
+from levelprox.online.stream import Stream
 
 
 def counts_features(model: Streaming) -> bool:

@@ -15,21 +15,21 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.budget import best_subset
+from levelprox._best_subset import best_subset
+from levelprox.certificate.stationarity import relative_stationarity
 from levelprox.constraints import L1
-from levelprox.costs import Costs
+from levelprox.driver.search_monitor import Watch
 from levelprox.estimators.by_name import FeatureNames
 from levelprox.estimators.claims import Claim
 from levelprox.estimators.recomputed import NULL_TOLERANCE, RecomputedFit
 from levelprox.estimators.task import SUBSET_TOLERANCE, Task
-from levelprox.exact_refit import ExactRefits
 from levelprox.objectives import Model
-from levelprox.refit import Fit
 from levelprox.result import CUT_SHORT, Status
-from levelprox.search import Search
-from levelprox.stationarity import relative_stationarity
-from levelprox.subset import Exchanges, SubsetCertificate
-from levelprox.watch import Watch
+from levelprox.subset.costs import Costs
+from levelprox.subset.local_search import Search
+from levelprox.subset.nonsmooth_sets import ExactRefits
+from levelprox.subset.refit import Fit
+from levelprox.subset.result import Exchanges, SubsetCertificate
 
 Features = NDArray[np.intp]
 

@@ -12,25 +12,25 @@ from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from levelprox.blas import one_blas_thread
+from levelprox._runtime.blas import one_blas_thread
+from levelprox._runtime.deadline import limited
+from levelprox._runtime.plurals import counted
+from levelprox._validation import nonnegative
 from levelprox.designs import Design
-from levelprox.errors import InvalidInputError
+from levelprox.driver.fingerprint import fingerprint
+from levelprox.driver.run import RandomState
 from levelprox.estimators.border import Vector
 from levelprox.estimators.contributions import Contributions
 from levelprox.estimators.recomputed import task_of
 from levelprox.estimators.resampling import resampled
 from levelprox.estimators.scored import Samples
 from levelprox.estimators.soundness import budget_of
-from levelprox.fingerprint import fingerprint
-from levelprox.limits import limited
+from levelprox.exceptions import InvalidInputError
 from levelprox.losses.log_link import LogLink
-from levelprox.near_swaps import NearSwaps
 from levelprox.report.fitted import fitted_words
 from levelprox.report.model_summary import NEAR, Contribution, ModelSummary, summary_of
 from levelprox.report.stability import Stability
-from levelprox.run import RandomState
-from levelprox.validation import nonnegative
-from levelprox.words import counted
+from levelprox.subset.near_swaps import NearSwaps
 
 _WITHOUT_DATA = (
     "Without data: summary(X, y) adds scores on these data, the rise of the loss if a feature is left out, and swaps "

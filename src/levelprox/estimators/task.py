@@ -15,12 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from levelprox.blas import one_blas_thread
-from levelprox.budget import Leave, guided_subset
+from levelprox._best_subset import Leave, guided_subset
+from levelprox._path import KINDS, path
+from levelprox._runtime.blas import one_blas_thread
+from levelprox._runtime.deadline import TimeLimitError, end_now, finishing, limited, seconds_left, seconds_to_finish
+from levelprox._solve import solve
+from levelprox._validation import Array, finite, real_array, whole
+from levelprox.backends import Asked
 from levelprox.certificate import Certificate, certify
 from levelprox.constraints import MCP, SCAD, Constraint
-from levelprox.costs import checked_budget
-from levelprox.errors import InfeasibleError, InvalidInputError, NumericalError
+from levelprox.driver.checkpoint import Journal, keeping
+from levelprox.driver.run_identity import identity_without_level
 from levelprox.estimators.automatic_ridge import (
     LARGEST_STANDARD_ERROR,
     MIDDLE,
@@ -31,18 +36,14 @@ from levelprox.estimators.automatic_ridge import (
 )
 from levelprox.estimators.border import Border
 from levelprox.estimators.few_features import FewFeatures
-from levelprox.identity import identity_without_level
+from levelprox.exceptions import InfeasibleError, InvalidInputError, NumericalError
 from levelprox.io.checkpoint import Checkpoint
-from levelprox.journal import Journal, keeping
-from levelprox.limits import TimeLimitError, end_now, finishing, limited, seconds_left, seconds_to_finish
-from levelprox.objectives import Asked, LinearModel, Model
-from levelprox.objectives.by_class import ByClass
-from levelprox.path import KINDS, path
+from levelprox.objectives import LinearModel, Model
+from levelprox.objectives._multiclass import ByClass
 from levelprox.problem import Problem
 from levelprox.result import CUT_SHORT, Record, Status
-from levelprox.solve import solve
-from levelprox.subset import SubsetCertificate, SubsetRecord
-from levelprox.validation import Array, finite, real_array, whole
+from levelprox.subset.costs import checked_budget
+from levelprox.subset.result import SubsetCertificate, SubsetRecord
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]

@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from levelprox.errors import InvalidInputError
+from levelprox._runtime.plurals import counted
 from levelprox.estimators.border import Vector
 from levelprox.estimators.sklearn_callbacks import each_as_task, steps_of
 from levelprox.estimators.task import Observer, Task
+from levelprox.exceptions import InvalidInputError
 from levelprox.report.bar import Progress, showing
 from levelprox.result import Record
-from levelprox.subset import SubsetRecord
-from levelprox.words import counted
+from levelprox.subset.result import SubsetRecord
 
 Item = TypeVar("Item")
 

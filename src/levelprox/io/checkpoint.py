@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from levelprox.errors import (
+from levelprox._validation import nonnegative
+from levelprox.exceptions import (
     CheckpointError,
     CheckpointLockedError,
     CheckpointWarning,
@@ -23,7 +24,6 @@ from levelprox.errors import (
     warn,
 )
 from levelprox.io import atomic, container
-from levelprox.validation import nonnegative
 
 FORMAT, VERSION = "levelprox checkpoint", 1
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.errors import FileFormatError
+from levelprox.exceptions import FileFormatError
 from levelprox.io.plain import parsed
 
 Array = NDArray[Any]

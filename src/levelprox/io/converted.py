@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from levelprox.errors import FileFormatError
+from levelprox.exceptions import FileFormatError
 from levelprox.io import atomic
 from levelprox.io.libsvm import MAX_FEATURES, LibsvmPass, batches
 from levelprox.io.opened import PathLike, shown

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from levelprox.errors import FileFormatError, InvalidInputError
+from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.io.csv import read_csv
 from levelprox.io.libsvm import read_libsvm
 from levelprox.io.npz import read_npz

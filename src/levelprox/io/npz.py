@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from levelprox.errors import FileFormatError
+from levelprox.exceptions import FileFormatError
 from levelprox.io.opened import shown
 
 _MEMBERS = 64  # in one file

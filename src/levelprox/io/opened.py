@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.errors import BackendError, FileFormatError
+from levelprox.exceptions import BackendError, FileFormatError
 
 PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 

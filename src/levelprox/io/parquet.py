@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from levelprox.errors import FileFormatError
+from levelprox.exceptions import FileFormatError
 from levelprox.io.opened import all_bytes, shown
 from levelprox.io.table import Table, polars_for
 

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from levelprox.errors import FileFormatError
+from levelprox.exceptions import FileFormatError
 
 Array = NDArray[Any]
 

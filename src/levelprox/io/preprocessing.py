@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 
 Impute = Literal["median", "mean", "most-frequent"]
 IMPUTES: tuple[Impute, ...] = ("median", "mean", "most-frequent")

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.errors import BackendError, FileFormatError
+from levelprox.exceptions import BackendError, FileFormatError
 from levelprox.io.opened import shown
 
 _PIECE = 2**25  # bytes that are read by one call: signals are answered between calls

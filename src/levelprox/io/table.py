@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.errors import FileFormatError, InvalidInputError, warn
+from levelprox.exceptions import FileFormatError, InvalidInputError, warn
 from levelprox.io.preprocessing import texts
 
 if TYPE_CHECKING:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import difflib
 
-from levelprox.errors import InvalidInputError
+from levelprox._validation import option
+from levelprox.exceptions import InvalidInputError
+from levelprox.losses._base import Loss, check_weights
 from levelprox.losses.absolute import Absolute
-from levelprox.losses.base import Loss, check_weights
 from levelprox.losses.cauchy import Cauchy
 from levelprox.losses.gamma import Gamma
 from levelprox.losses.hinge import Hinge
 from levelprox.losses.huber import Huber
 from levelprox.losses.logistic import Logistic
+from levelprox.losses.moreau import Smoothed
 from levelprox.losses.multinomial import Multinomial
 from levelprox.losses.poisson import Poisson
 from levelprox.losses.quantile import Quantile
 from levelprox.losses.sigmoid import Sigmoid
-from levelprox.losses.smoothed import Smoothed
 from levelprox.losses.squared import Squared
 from levelprox.losses.squared_hinge import SquaredHinge
-from levelprox.validation import option
 
 __all__ = [
     "LOSS_TYPES",

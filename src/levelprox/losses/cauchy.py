@@ -12,9 +12,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from levelprox.losses.base import Loss
+from levelprox._validation import positive
+from levelprox.losses._base import Loss
 from levelprox.losses.huber import Huber
-from levelprox.validation import positive
 
 _ALONE = 2.0**27  # beyond, the 1 of 1 + q² is below the last digit
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from levelprox.losses.base import Loss
-from levelprox.validation import positive
+from levelprox._validation import positive
+from levelprox.losses._base import Loss
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from levelprox.losses.base import Loss, Vector
-from levelprox.losses.smoothed import Smoothed
+from levelprox.losses._base import Loss, Vector
+from levelprox.losses.moreau import Smoothed
 
 
 @dataclass(frozen=True)

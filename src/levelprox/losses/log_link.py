@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from levelprox.losses.base import Loss, Vector
+from levelprox.losses._base import Loss, Vector
 
 
 @dataclass(frozen=True)

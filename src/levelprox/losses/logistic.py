@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from levelprox.losses.base import Loss
+from levelprox.losses._base import Loss
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from levelprox.errors import InvalidInputError
-from levelprox.losses.base import Vector
+from levelprox._validation import real
+from levelprox.exceptions import InvalidInputError
+from levelprox.losses._base import Vector
 from levelprox.losses.kinked import Kinked
-from levelprox.validation import real
 
 
 @dataclass(frozen=True)

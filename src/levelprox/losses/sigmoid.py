@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from levelprox.losses.base import Loss
+from levelprox.losses._base import Loss
 from levelprox.losses.logistic import Logistic
 
 

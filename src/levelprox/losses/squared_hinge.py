@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from levelprox.losses.base import Loss
+from levelprox.losses._base import Loss
 
 
 @dataclass(frozen=True)

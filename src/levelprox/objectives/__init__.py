@@ -1,20 +1,17 @@
 """What is minimised: a linear model, one of several classes, any ψ the user brings, or samples of one."""
 
-from levelprox.objectives.asked import Asked
-from levelprox.objectives.base import Objective, Subgradients
+from levelprox.objectives._base import Objective, Subgradients
 from levelprox.objectives.curved import Curved
 from levelprox.objectives.feature_scale import Coordinates
-from levelprox.objectives.function import Function
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.model import Model
 from levelprox.objectives.multinomial import MultinomialModel
 from levelprox.objectives.one_vs_rest import OneVsRestModel
 from levelprox.objectives.quadratic import Quadratic
-from levelprox.objectives.sharded import ShardedModel
 from levelprox.objectives.stochastic import Stochastic
+from levelprox.objectives.user import Function
 
 __all__ = [
-    "Asked",
     "Coordinates",
     "Curved",
     "Function",
@@ -24,7 +21,6 @@ __all__ = [
     "Objective",
     "OneVsRestModel",
     "Quadratic",
-    "ShardedModel",
     "Stochastic",
     "Subgradients",
 ]

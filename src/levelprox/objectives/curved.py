@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.objectives.base import Objective, Vector
+from levelprox.objectives._base import Objective, Vector
 
 Matrix = NDArray[np.float64]
 

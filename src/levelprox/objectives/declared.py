@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from levelprox.errors import InvalidInputError
-from levelprox.objectives.base import Objective, Vector
-from levelprox.validation import real, real_array, whole
+from levelprox._validation import real, real_array, whole
+from levelprox.exceptions import InvalidInputError
+from levelprox.objectives._base import Objective, Vector
 
 
 class Declared(Objective):

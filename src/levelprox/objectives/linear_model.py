@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
+from levelprox._runtime.deadline import TimeLimitError, interruptible, seconds_left
+from levelprox._validation import finite
 from levelprox.designs import (
     Design,
     InterceptDesign,
@@ -26,16 +28,14 @@ from levelprox.designs import (
     units_of,
     unstandardised,
 )
-from levelprox.errors import InvalidInputError
-from levelprox.limits import TimeLimitError, interruptible, seconds_left
+from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss, check_weights, loss_by_name
-from levelprox.losses.base import vector
-from levelprox.objectives.base import Subgradients, Vector
+from levelprox.losses._base import vector
+from levelprox.objectives._base import Subgradients, Vector
 from levelprox.objectives.curved import Matrix
 from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.model import Model
 from levelprox.objectives.ridge import Ridge, check_smooth
-from levelprox.validation import finite
 
 # Margins this close to a kink, relative to the terms that they are summed from, count as at it.
 _KINK = 1e-12

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.designs import Design
-from levelprox.objectives.base import Vector
+from levelprox.objectives._base import Vector
 from levelprox.objectives.curved import Curved, Matrix
 
 

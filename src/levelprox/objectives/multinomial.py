@@ -16,11 +16,11 @@ from typing import Self
 import numpy as np
 
 from levelprox import _kernels
-from levelprox.blas import one_blas_thread
-from levelprox.errors import InvalidInputError
+from levelprox._runtime.blas import one_blas_thread
+from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Multinomial
-from levelprox.objectives.base import Vector
-from levelprox.objectives.by_class import ByClass
+from levelprox.objectives._base import Vector
+from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.curved import Matrix
 from levelprox.objectives.linear_model import LinearModel
 

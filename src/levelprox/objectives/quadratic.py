@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.objectives.base import Vector
+from levelprox.objectives._base import Vector
 from levelprox.objectives.curved import Curved, Matrix
 from levelprox.objectives.feature_scale import FeatureScale
 

@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
+from levelprox._runtime.deadline import TimeLimitError, seconds_left
 from levelprox.designs import Design, InterceptDesign, ScaledDesign
 from levelprox.designs.dense import DenseDesign
-from levelprox.limits import TimeLimitError, seconds_left
 from levelprox.losses import Squared
-from levelprox.objectives.base import Vector
+from levelprox.objectives._base import Vector
 from levelprox.objectives.curved import Matrix
 from levelprox.objectives.linear_model import LinearModel
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox.errors import InvalidInputError
+from levelprox._validation import finite, real_array
+from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss
-from levelprox.validation import finite, real_array
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]

@@ -13,11 +13,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.errors import InvalidInputError
-from levelprox.objectives.base import Vector
+from levelprox._validation import whole
+from levelprox.exceptions import InvalidInputError
+from levelprox.objectives._base import Vector
 from levelprox.objectives.declared import Declared, constant
-from levelprox.objectives.function import Function, ValueAndGradient
-from levelprox.validation import whole
+from levelprox.objectives.user import Function, ValueAndGradient
 
 _EVALUATION = (0, 1)  # a seed that no random_state of a user gives: what is judged was not fitted to
 

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from levelprox.report.progress import Line, in_words, is_terminal
 from levelprox.result import Record
-from levelprox.subset import SubsetRecord
+from levelprox.subset.result import SubsetRecord
 
 _ON_A_TERMINAL, _ELSEWHERE = 0.2, 1.0  # seconds between lines
 _SILENCE, _LONG_SILENCE = 1.0, 10.0  # seconds without a word, on a terminal and elsewhere, after which a line says so

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 
 Axis = Literal["n_features", "level", "budget"]
 

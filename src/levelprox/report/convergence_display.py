@@ -7,11 +7,11 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 from levelprox.report.drawing import COLOURS, GREY, INK, new_axes, note, whole_numbers
 from levelprox.report.fitted import check_ours
 from levelprox.result import Record
-from levelprox.subset import SubsetRecord
+from levelprox.subset.result import SubsetRecord
 
 _PHASES = {
     "forward": ("taking in one by one", COLOURS[5]),

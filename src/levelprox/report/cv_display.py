@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 from levelprox.report.budgets import Axis, check_axis, label_of
 from levelprox.report.drawing import COLOURS, INK, PALE, new_axes, whole_numbers
 from levelprox.report.fitted import check_ours

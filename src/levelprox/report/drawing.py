@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 
 #: Okabe and Ito's colours, which people with any colour vision can tell apart; their yellow is too light for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#8C564B")

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._runtime.plurals import counted
 from levelprox.certificate import Certificate
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 from levelprox.report.budgets import Axis
 from levelprox.report.tables import Column, as_text, cut
-from levelprox.subset import SubsetCertificate
-from levelprox.words import counted
+from levelprox.subset.result import SubsetCertificate
 
 _MOST_LINES, _MOST_CLASSES = 20, 8  # of a printed estimator
 

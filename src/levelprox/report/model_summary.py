@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from levelprox._runtime.plurals import counted
 from levelprox.losses import Gamma, Logistic, Poisson, Squared
 from levelprox.report.fitted import budget_words, by_size, feature_name, price_words, ridge_words, standardized
 from levelprox.report.html import STYLE
@@ -25,8 +26,7 @@ from levelprox.report.tables import (
     titled_html,
     titled_text,
 )
-from levelprox.subset import SubsetCertificate
-from levelprox.words import counted
+from levelprox.subset.result import SubsetCertificate
 
 #: A swap is near-equal where it raises the loss by no more than this share of it.
 NEAR = 0.01

@@ -9,14 +9,14 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox.errors import InvalidInputError
-from levelprox.path import Path
+from levelprox._path import Path
+from levelprox.exceptions import InvalidInputError
 from levelprox.report.budgets import Axis, check_axis, label_of
 from levelprox.report.drawing import COLOURS, GREY, INK, PALE, SMALL, name_lines, new_axes, shortened, whole_numbers
 from levelprox.report.fitted import axis_of, budget_of_fit, check_ours, coefficient_name, in_one_figure
 from levelprox.report.fitted import feature_names as names_of
 from levelprox.report.lines import largest, where_used
-from levelprox.subset import Exchanges
+from levelprox.subset.result import Exchanges
 
 Vector = NDArray[np.float64]
 

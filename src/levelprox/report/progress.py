@@ -10,9 +10,9 @@ from typing import TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._runtime.plurals import counted
 from levelprox.result import Record
-from levelprox.subset import SubsetRecord
-from levelprox.words import counted
+from levelprox.subset.result import SubsetRecord
 
 Vector = NDArray[np.float64]
 #: What phases of a search are called, where that is not their name.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._runtime.plurals import counted
 from levelprox.report.html import STYLE
 from levelprox.report.tables import (
     Column,
@@ -20,7 +21,6 @@ from levelprox.report.tables import (
     titled_html,
     titled_text,
 )
-from levelprox.words import counted
 
 _MOST_FEATURES, _MOST_SETS, _MOST_NAMES = 20, 5, 8
 _BAR = 20  # characters

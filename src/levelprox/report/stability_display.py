@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 from levelprox.report.drawing import COLOURS, GREY, INK, PALE, SMALL, new_axes, shortened
 from levelprox.report.stability import Stability
 

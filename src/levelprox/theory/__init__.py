@@ -1,5 +1,6 @@
 """What the paper proves, as functions of plain numbers and constraints: statements and proofs in docs/theory.md."""
 
+from levelprox.certificate.degenerate import common_unit, degenerate_distance, degenerate_level
 from levelprox.theory.complexity import (
     Bounds,
     FiniteSum,
@@ -16,7 +17,6 @@ from levelprox.theory.complexity import (
     nonconvex,
     proximal,
 )
-from levelprox.theory.degenerate import common_unit, degenerate_distance, degenerate_level
 from levelprox.theory.dual import dual_bound, eta0, eta0_scad, room, uniform_dual_bound, z, z_paper
 
 __all__ = [

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from levelprox.errors import InvalidInputError
-from levelprox.validation import real, whole
+from levelprox._validation import real, whole
+from levelprox.exceptions import InvalidInputError
 
 
 @dataclass(frozen=True)

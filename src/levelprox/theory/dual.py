@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from levelprox.certificate.degenerate import cell, common_unit, counted_weights
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp
-from levelprox.errors import InvalidInputError
-from levelprox.theory.degenerate import cell, common_unit, counted_weights
+from levelprox.exceptions import InvalidInputError
 
 Double = NDArray[np.float64]
 

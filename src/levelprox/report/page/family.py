@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from levelprox.errors import InvalidInputError, warn
+from levelprox.exceptions import InvalidInputError, warn
 from levelprox.report.budgets import Axis
 from levelprox.report.fitted import axis_of, budget_of_fit, check_ours
 from levelprox.result import Status

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox.errors import InvalidInputError
+from levelprox.exceptions import InvalidInputError
 
 Vector = NDArray[np.float64]
 

@@ -1,0 +1,251 @@
+"""Paths: the same problem at many levels (`carried.py`), and at most k features for many k."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+
+from levelprox import _best_subset as budget
+from levelprox._best_subset import best_subset
+from levelprox._runtime.blas import one_blas_thread
+from levelprox._runtime.deadline import limited
+from levelprox._validation import finite, of_a_model, option, real_array, whole
+from levelprox._validation import nonnegative as at_least_zero
+from levelprox.certificate import Certificate
+from levelprox.driver import state as run_state
+from levelprox.driver.checkpoint import Journal, keeping
+from levelprox.driver.replay import pieces_of
+from levelprox.driver.run_identity import identity_of, identity_without_level
+from levelprox.exceptions import InvalidInputError, warn
+from levelprox.io.checkpoint import Checkpoint
+from levelprox.methods.continuation import continues
+from levelprox.methods.path_following import Levels, Solution, one_by_one
+from levelprox.methods.subsolvers import choose
+from levelprox.methods.working_set import WorkingSet
+from levelprox.objectives import Model, Objective
+from levelprox.problem import Problem
+from levelprox.result import CUT_SHORT, Status
+from levelprox.subset.result import Additions, Exchanges, Subset
+
+Vector = NDArray[np.float64]
+
+#: What the state of a path is made of.
+KINDS: tuple[type, ...] = (*run_state.KINDS, *budget.KINDS, Solution, WorkingSet, Subset, Exchanges, Additions)
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """Solutions for one level after another, or for one k after another.
+
+    Attributes
+    ----------
+    levels : ndarray of shape (m,)
+        η, or k, in ascending order.
+    coefficients : scipy.sparse.csr_array of shape (m, d)
+        The solution of each, in rows.
+    losses : ndarray of shape (m,)
+        ψ.
+    nonzeros : ndarray of int of shape (m,)
+        Features that count and are not zero.
+    multipliers : ndarray of shape (m,)
+        y, or for k what the best single addition gains.
+    certificates : tuple of Certificate, or of Exchanges for k
+        What is shown of each.
+    statuses : tuple of Status
+    n_grad : int
+        Passes over all features.
+    wall_s : float
+        Seconds of wall-clock time.
+    """
+
+    levels: Vector
+    coefficients: scipy.sparse.csr_array
+    losses: Vector
+    nonzeros: NDArray[np.int64]
+    multipliers: Vector
+    certificates: tuple[Certificate, ...] | tuple[Exchanges, ...]
+    statuses: tuple[Status, ...]
+    n_grad: int
+    wall_s: float
+
+    def __len__(self) -> int:
+        return int(self.levels.size)
+
+    def x(self, i: int) -> Vector:
+        """The i-th solution as a dense array."""
+        return np.asarray(self.coefficients[[i]].todense(), np.float64).ravel()
+
+    @property
+    def success(self) -> bool:
+        """Whether every solution is what was asked for."""
+        return all(status.success for status in self.statuses)
+
+    def __repr__(self) -> str:
+        solved = sum(status.success for status in self.statuses)
+        ends = f"{self.levels[0]:g} … {self.levels[-1]:g}" if len(self) else "none"
+        return f"Path({len(self)} levels: {ends}, {solved} solved, {self.n_grad} passes, {self.wall_s:.2f} s)"
+
+
+@of_a_model("a Problem", "path(Problem(LinearModel(X, y), MCP.from_threshold(0.5), level), levels)")
+def path(
+    problem: Problem,
+    levels: ArrayLike,
+    *,
+    tol: float = 1e-6,
+    start: str = "auto",
+    time_limit: float | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None,
+    resume: bool | str | os.PathLike[str] = False,
+) -> Path:
+    """Solve min ψ(x) s.t. g(x) ≤ η for many η.
+
+    Parameters
+    ----------
+    problem : Problem
+        ψ, φ, weights and signs; its own level does not matter.
+    levels : array-like of shape (m,)
+        η ≥ 0; sorted, equal ones taken once.
+    tol : float, default=1e-6
+        On the KKT residual of each, as in `solve`.
+    start : {"auto", "continuation", "direct"}, default="auto"
+        "direct" runs the levels upward, and that is all; "continuation" tries for better KKT points at some of them.
+        "auto" is "continuation" where the constraint is not convex and there are not many classes, as in `solve`.
+    time_limit : float, optional
+        Seconds of wall-clock time; levels not reached by then, or by Ctrl-C, are left out of the path, with a warning.
+    checkpoint : path-like or Checkpoint, optional
+        A file in which what was found is kept, as in `solve`.
+    resume : bool or path-like, default=False
+        Whether to go on from there, as in `solve`; with the same bits in the end.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import LinearModel, Problem, constraints, path
+    >>> X = np.random.default_rng(0).standard_normal((100, 30))
+    >>> problem = Problem(LinearModel(X, X[:, 3] - 2 * X[:, 7]), constraints.MCP.from_threshold(0.1), 2.5)
+    >>> path(problem, [0.5, 1.5]).nonzeros.tolist()
+    [1, 2]
+    """
+    if not isinstance(problem, Problem):
+        raise InvalidInputError(f"problem must be a Problem, got {type(problem).__name__}")
+    start = option(start)
+    if start not in ("auto", "continuation", "direct"):
+        raise InvalidInputError(f"start must be one of auto, continuation, direct, got {start!r}")
+    given = finite("levels", real_array("levels", levels)).astype(np.float64)
+    if given.ndim != 1 or not given.size:
+        raise InvalidInputError(f"levels must be a list of numbers, got shape {given.shape}")
+    problems = [replace(problem, level=float(level)) for level in np.unique(given)]
+    seconds, tol = (
+        math.inf if time_limit is None else at_least_zero("time_limit", time_limit),
+        at_least_zero("tol", tol),
+    )
+    continuation = continues(start, problem)
+    began = time.monotonic()
+
+    def identity() -> dict[str, str]:
+        return identity_of(problems[-1], levels=np.array([one.level for one in problems]), tol=tol, start=start)
+
+    with (
+        limited(seconds),
+        one_blas_thread(isinstance(problem.objective, Model)),
+        keeping(checkpoint, resume, identity, KINDS) as journal,
+    ):
+        if choose("auto", problem.objective).on_working_sets:
+            found, n_grad = Levels(problems, tol, seconds, journal)(continuation)
+        else:
+            found, n_grad = one_by_one(problems, tol, start, seconds, journal)
+    return _assembled(found, len(problems), tol, n_grad, time.monotonic() - began)
+
+
+@of_a_model("a LinearModel or MultinomialModel", "subset_path(LinearModel(X, y), [1, 2, 3])")
+def subset_path(objective: Objective, k: Sequence[int] | ArrayLike, **options: Any) -> Path:
+    """At most k features for many k: `best_subset` for each, so that no answer depends on which others are asked for.
+
+    Parameters
+    ----------
+    objective : LinearModel or MultinomialModel
+        ψ.
+    k : sequence of int
+        How many features may be nonzero; sorted, equal ones taken once.
+    **options
+        As in `best_subset`; `time_limit` and `checkpoint` are for all of them together. Those k that are not reached
+        in time are left out of the path, with a warning; so are those after Ctrl-C.
+
+    Returns
+    -------
+    Path
+        With `Exchanges` for certificates.
+    """
+    counts = sorted({whole("k", one) for one in np.atleast_1d(np.asarray(k)).tolist()})
+    if not counts:
+        raise InvalidInputError("k must be a list of integers, got none")
+    began, limit = time.monotonic(), options.pop("time_limit", None)
+    limit = None if limit is None else at_least_zero("time_limit", limit)
+    checkpoint, resume = options.pop("checkpoint", None), options.pop("resume", False)
+    found: list[Subset] = []
+
+    def identity() -> dict[str, str]:
+        decisive = {name: value for name, value in options.items() if name not in ("max_iter", "callback")}
+        return identity_without_level(objective, k=counts, **decisive)
+
+    def searched(journal: Journal, count: int) -> Subset:
+        left = None if limit is None else max(0.0, limit - (time.monotonic() - began))
+        subset = best_subset(objective, count, time_limit=left, checkpoint=journal.part(f"k={count}"), **options)
+        if subset.status not in CUT_SHORT:
+            journal.forget(f"k={count}")
+        return subset
+
+    with keeping(checkpoint, resume, identity, KINDS) as journal:
+        pieces = pieces_of(journal, lambda: None if journal.parts else {}, lambda state: None)
+        for count in counts:
+            found.append(pieces.once(partial(searched, journal, count)))
+            out_of_time = limit is not None and time.monotonic() - began >= limit
+            if found[-1].status is Status.INTERRUPTED or out_of_time:
+                break
+    if len(found) < len(counts) and found[-1].status is not Status.INTERRUPTED:
+        warn(f"{len(counts) - len(found)} of {len(counts)} numbers of features were not reached. Raise time_limit.")
+    return Path(
+        levels=np.array(counts[: len(found)], np.float64),
+        coefficients=scipy.sparse.csr_array(np.array([one.x for one in found]).reshape(len(found), -1)),
+        losses=np.array([one.psi for one in found]),
+        nonzeros=np.array([one.support.size for one in found], np.int64),
+        multipliers=np.array([one.multiplier for one in found]),
+        certificates=tuple(one.exchanges for one in found),
+        statuses=tuple(one.status for one in found),
+        n_grad=sum(one.n_grad for one in found),
+        wall_s=time.monotonic() - began,
+    )
+
+
+def _assembled(found: list[tuple[Problem, Solution]], asked: int, tol: float, n_grad: int, wall_s: float) -> Path:
+    if not found:
+        raise InvalidInputError("there was no time for the first level; raise time_limit")
+    missed = [p.level for p, s in found if not s.status.success]
+    if missed or len(found) < asked:
+        cut_short = f" and {asked - len(found)} levels were not reached" if len(found) < asked else ""
+        warn(f"{len(missed)} of {len(found)} levels did not reach tol {tol:.1e}{cut_short}. Raise time_limit or tol.")
+    certificates = tuple(s.certificate for _, s in found)
+    return Path(
+        levels=np.array([p.level for p, _ in found]),
+        coefficients=scipy.sparse.csr_array(scipy.sparse.vstack([s.x for _, s in found])),
+        losses=np.array([one.psi for one in certificates]),
+        nonzeros=np.array([one.n_nonzero for one in certificates], np.int64),
+        multipliers=np.array([one.multiplier for one in certificates]),
+        certificates=certificates,
+        statuses=tuple(s.status for _, s in found),
+        n_grad=n_grad,
+        wall_s=wall_s,
+    )

@@ -1,0 +1,384 @@
+"""solve() and minimize(): check what was asked for, choose how to do it, run it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import os
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from levelprox._runtime.blas import one_blas_thread
+from levelprox._runtime.deadline import limited, seconds_left
+from levelprox._validation import nonnegative as at_least_zero
+from levelprox._validation import of_a_model, option, real, whole
+from levelprox.backends import Asked
+from levelprox.constraints import Constraint
+from levelprox.driver.checkpoint import Journal, keeping
+from levelprox.driver.run import Callback, RandomState, Run
+from levelprox.driver.run_identity import identity_of
+from levelprox.driver.state import KINDS
+from levelprox.exceptions import InvalidInputError
+from levelprox.io.checkpoint import Checkpoint
+from levelprox.methods.continuation import continues
+from levelprox.methods.levels import Constant, Levels, levels_by_name
+from levelprox.methods.subsolvers import ACSA, SUBSOLVERS, Subsolver, choose
+from levelprox.methods.surrogate import surrogate_by_name
+from levelprox.objectives import Function, Model
+from levelprox.objectives.user import ValueAndGradient
+from levelprox.problem import Problem
+from levelprox.result import Result
+from levelprox.theory import Parameters
+from levelprox.theory.paper_settings import paper_run
+
+#: With room for more features than this systems as large as the support cost more than many gradients; on separable
+#: data, where such levels lead, they are nearly singular as well.
+MOST_FOR_NEWTON = 1000
+
+
+@of_a_model(
+    "a Problem",
+    "solve(Problem(LinearModel(X, y), MCP.from_threshold(0.5), level)); or SparseRegressor(level=level).fit(X, y) and "
+    "SparseClassifier(level=level).fit(X, y), which take arrays",
+)
+def solve(
+    problem: Problem,
+    *,
+    subsolver: str | Subsolver = "auto",
+    levels: str | Levels = "constant",
+    gamma: float | None = None,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    time_limit: float | None = None,
+    callback: Callback | None = None,
+    start: str = "auto",
+    x0: ArrayLike | None = None,
+    random_state: RandomState = None,
+    surrogate: str = "auto",
+    working_set: bool | None = None,
+    stopping: str = "kkt",
+    preset: str | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None,
+    resume: bool | str | os.PathLike[str] = False,
+    **unknown: object,
+) -> Result:
+    """Minimise ψ(x) subject to g(x) ≤ η by LCPP, and certify what is returned.
+
+    Every x that comes back obeys the level, whatever stopped the run: convergence, a limit, Ctrl-C
+    or the callback. Where the run is solved, features that tol cannot tell from zero are left out before x is
+    certified: as many as leave ψ within 1e-2 tol of what all features gain, and the KKT residual within tol.
+
+    Parameters
+    ----------
+    problem : Problem
+    subsolver : str or Subsolver, default="auto"
+        One of "auto", "newton", "spectral", "smoothing", "nesterov", "acsa", "svrg", "sgd": how subproblems are
+        solved. "auto" takes the first that can take the objective: "newton" for models of smooth losses, "spectral"
+        for other differentiable ψ and where the level has room for more than 1000 features, "smoothing" for linear
+        models with kinks, "acsa" for what else there is.
+    levels : {"constant", "geometric", "harmonic"} or Levels, default="constant"
+        The schedule η_k. "harmonic" is the paper's, `Harmonic(eta0=…)` sets its start. Different
+        schedules may end in different KKT points; "constant" is the fastest.
+    gamma : float, optional
+        The proximal weight γ, above the weak-convexity constant μ of ψ. By default
+        γ = 3μ for nonconvex ψ (the paper's) and 1e-3 · c for convex ψ, where c is a typical
+        curvature of ψ: sup ℓ'' (a typical ℓ'' where that is infinite) times the mean over the columns of
+        Σ s_i X_ij² / Σ s_i. Where "spectral" and "smoothing" work on columns of very different sizes u_j and convex ψ,
+        the proximal term is γ/2 Σ u_j² (x_j − x_j^{k−1})².
+    tol : float, default=1e-6
+        On the KKT residual: that of each feature in units of its column, relative to the null fit (see
+        `Certificate.kkt`).
+    max_iter : int, default=1000
+        Outer steps.
+    time_limit : float, optional
+        Seconds of wall-clock time. The run ends at most max(1 s, 5 % of it) later, unless a single evaluation of a ψ
+        that is written in Python, or a callback, takes longer. Where that leaves no time for a single gradient, the
+        null fit comes back with a certificate that says so (`Certificate.examined`). Ctrl-C ends a run in the same way.
+    callback : callable, optional
+        Called as callback(record, x) after each outer step; returning True stops the run.
+    start : {"auto", "continuation", "direct"}, default="auto"
+        "direct" starts from the null fit. "continuation" does so, too, but then reaches the problem once more by way of
+        wider ones, in which φ is all but straight and the answer does not depend on the start, and goes on from the
+        lower of both ends: a few times the work, and often a far better KKT point. "auto" is "continuation" where the
+        constraint is not convex, unless `x0`, rising levels, the paper's stopping rule or a subsolver that samples are
+        asked for, or there are many classes (more than 50, with ten features or more): then it is "direct". Where the
+        loss is not convex ("cauchy", "sigmoid"), all but "direct" first solve the problem with its convex start
+        (`Loss.convex_start`), and begin there if that leads lower than the null fit.
+    x0 : array-like of shape (d,), optional
+        A feasible start. By default the null fit: the origin, but for exempt coordinates, which are fitted.
+    random_state : int, RandomState, Generator or None
+        For stochastic subsolvers, and k̂ of the preset: the same seed gives the same bits, whatever the threads.
+    surrogate : {"auto", "paper", "concave"}, default="auto"
+        How g is replaced by a convex function: by linearising h (the paper's), or by majorising the
+        concave φ, which gives a larger convex set where a coefficient changes sign. "auto" is "concave" for "newton"
+        and where a feature has several coefficients, else "paper". `Result.surrogate` says which was used.
+    working_set : bool, optional
+        Whether to solve over a few features at a time, and to look at all of them only to choose the next few. By
+        default "newton" does; any subsolver that sees all of a differentiable ψ can.
+    stopping : {"kkt", "change"}, default="kkt"
+        "kkt": stop when the certificate's residual is at most tol. "change": the paper's rule,
+        ‖x^k − x^{k−1}‖ ≤ tol ‖x^k‖.
+    preset : {"paper"}, optional
+        "paper" runs exactly what the paper's complexity theorem and its corollaries assume: levels
+        η_k = (kη + η_0)/(k+1), the paper's surrogate, AC-SA with T_k steps, γ = 3μ (or L/10 where ψ is convex, or
+        `gamma`), K = `max_iter` fixed in advance, and x^k̂ with k̂ drawn from {⌊(K+1)/2⌋, …, K} as the answer. It leaves
+        nothing to `levels`, `surrogate` and `stopping`; `subsolver` may be an `ACSA` without steps. See `theory` for
+        the bounds. Where a feature has several coefficients, as for several classes, the paper has no surrogate: the
+        group surrogate is used, and `Result.message` says so.
+    checkpoint : path-like or Checkpoint, optional
+        A file in which the state of the run is kept: every minute (or as `Checkpoint` says), and when it ends, by
+        whatever that comes. Ctrl-C and SIGTERM count as ends. See docs/checkpoints.md.
+    resume : bool or path-like, default=False
+        Whether to go on from the state in `checkpoint`, where there is one; or from another file. The run then ends
+        with the same bits as one that was never broken. `max_iter`, `time_limit` and `callback` may differ from before;
+        `max_iter` counts all steps, `time_limit` is for each call.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    InvalidInputError, InfeasibleError
+        Before any work is done.
+    CheckpointError
+        Before any work is done, where the state cannot be kept, or not be gone on from: other data, other options.
+    NumericalError
+        When ψ fails or is not finite; its `result` holds the last good point.
+
+    Warns
+    -----
+    ConvergenceWarning
+        When the run ended without reaching tol, other than by Ctrl-C or the callback: with the residual, tol and the
+        remedy.
+    """
+    if unknown:
+        raise TypeError(_unknown_option(next(iter(unknown))))
+    if not isinstance(problem, Problem):
+        raise InvalidInputError(f"problem must be a Problem, got {type(problem).__name__}")
+    if callback is not None and not callable(callback):
+        raise InvalidInputError(f"callback must be a function of (record, x), got {callback!r}")
+    subsolver, levels, start, surrogate, stopping, preset = map(
+        option, (subsolver, levels, start, surrogate, stopping, preset)
+    )
+    seconds = math.inf if time_limit is None else at_least_zero("time_limit", time_limit)
+    with limited(seconds), one_blas_thread(isinstance(problem.objective, Model)):
+        weight, steps = _proximal_weight(problem, gamma), whole("max_iter", max_iter)
+        rng = generator(random_state)
+        chosen, schedule, rule = _chosen(subsolver, problem), levels_by_name(levels), stopping
+        parameters: Parameters | None = None
+        if preset is not None:
+            _one_of("preset", preset, ("paper",))
+            if checkpoint is not None and not isinstance(random_state, int | np.integer):
+                raise InvalidInputError("preset='paper' draws k̂: with a checkpoint, random_state must be an integer")
+            _nothing_else(levels="constant" if levels == "harmonic" else levels, surrogate=surrogate, stopping=stopping)
+            paper = paper_run(problem, steps, rng, _acsa(subsolver), weight)
+            chosen, schedule, rule = choose(paper.subsolver, problem.objective), paper.levels, "never"
+            parameters, steps, weight = paper.parameters, paper.k_hat, paper.parameters.gamma
+        else:
+            _one_of("stopping", stopping, ("kkt", "change"))
+        settled = x0 is not None or rule != "kkt"
+        free = parameters is None and _chooses_start(start, problem, chosen, schedule, settled)
+        beginning = None if x0 is None else problem.point("x0", x0)
+        run = functools.partial(
+            Run,
+            problem=problem,
+            subsolver=chosen,
+            levels=schedule,
+            gamma=weight,
+            tol=at_least_zero("tol", tol),
+            max_iter=steps,
+            time_limit=seconds,
+            callback=callback,
+            surrogate=surrogate_by_name(_surrogate(surrogate, chosen, problem)),
+            stopping=rule,
+            random_state=random_state,
+            rng=rng,
+            parameters=parameters,
+            working_set=_working_set(working_set, chosen, problem) and parameters is None,
+            continuation=free and continues(start, problem),
+            from_convex=free,
+        )
+
+        def identity() -> dict[str, str]:
+            options = {
+                "subsolver": chosen,
+                "levels": schedule,
+                "gamma": gamma,
+                "tol": run.keywords["tol"],
+                "start": start,
+            }
+            more = {"surrogate": surrogate, "working_set": working_set, "stopping": stopping, "preset": preset}
+            return identity_of(problem, x0=beginning, random_state=random_state, **options, **more)
+
+        with keeping(checkpoint, resume, identity, KINDS) as journal:
+            return run(journal=journal)(beginning)
+
+
+def minimize(
+    fun: ValueAndGradient,
+    constraint: Constraint,
+    level: float,
+    x0: ArrayLike | None = None,
+    *,
+    n: int | None = None,
+    weak_convexity: float = 0.0,
+    smoothness: float = math.inf,
+    nonsmoothness: float = 0.0,
+    weights: ArrayLike | None = None,
+    nonnegative: bool | NDArray[np.bool_] | None = None,
+    **options: Any,
+) -> Result:
+    """Minimise a function given as x ↦ (value, gradient) subject to g(x) ≤ η.
+
+    Parameters
+    ----------
+    fun : callable
+        x ↦ (ψ(x), ∇ψ(x)).
+    constraint : Constraint
+    level : float
+        η.
+    x0 : array-like of shape (d,), optional
+        A feasible start. Give this or `n`.
+    n : int, optional
+        Number of coordinates; the start is then the origin.
+    weak_convexity : float, default=0.0
+        μ such that ψ + μ/2 ‖·‖² is convex.
+    smoothness, nonsmoothness : float
+        L and M, as in `Function`; a positive M says that ψ has kinks, and needs L, too (0 if there is no smooth part).
+    weights, nonnegative
+        As in `Problem`.
+    **options
+        As in `solve`.
+
+    Returns
+    -------
+    Result
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import constraints, minimize
+    >>> b = np.array([3.0, -2.0, 0.1, 0.0])
+    >>> fit = minimize(lambda x: (0.5 * np.sum((x - b) ** 2), x - b), constraints.L1(), 4.0, n=4)
+    >>> fit.x.round(4).tolist()
+    [2.5, -1.5, 0.0, 0.0]
+    """
+    if (x0 is None) == (n is None):
+        raise InvalidInputError("give either x0 or n, the number of coordinates")
+    dimension = np.size(x0) if x0 is not None else n
+    objective = Function(fun, dimension, weak_convexity, smoothness, nonsmoothness)  # type: ignore[arg-type]  # checks n itself
+    return solve(Problem(objective, constraint, level, weights, nonnegative), x0=x0, **options)  # type: ignore[arg-type]  # it converts
+
+
+def _proximal_weight(problem: Problem, gamma: float | None) -> float | None:
+    """γ as given, checked; None leaves the choice to the run."""
+    if gamma is None:
+        return None
+    weight = real("gamma", gamma)
+    if not 0 < weight < math.inf:
+        raise InvalidInputError(f"gamma must be in (0, inf), got {gamma!r}")
+    if seconds_left() <= 0:
+        return weight
+    mu = problem.objective.weak_convexity
+    if weight <= mu and seconds_left() > 0:  # without time mu is a bound of itself, and says nothing
+        raise InvalidInputError(
+            f"gamma must be above the weak-convexity constant {mu:g} of the objective, got {weight:g}"
+        )
+    return weight
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise InvalidInputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+    return value
+
+
+def _surrogate(name: str, subsolver: Subsolver, problem: Problem) -> str:
+    """The surrogate that suits what is run, unless one is asked for."""
+    if name != "auto":
+        return name
+    return "concave" if subsolver.on_working_sets or problem.width > 1 else "paper"
+
+
+def _chosen(subsolver: str | Subsolver, problem: Problem) -> Subsolver:
+    """What to solve subproblems by; "auto" looks at the level, too."""
+    chosen = choose(subsolver, problem.objective)
+    dear = isinstance(problem.objective, Asked)  # a round for each gradient would be far too many
+    if subsolver == "auto" and chosen.on_working_sets and not dear and _room(problem) > MOST_FOR_NEWTON:
+        return choose("spectral", problem.objective)
+    return chosen
+
+
+def _room(problem: Problem) -> float:
+    """How many features can be past their threshold at once; 0 where φ has no cap, and so no such number."""
+    if not math.isfinite(problem.constraint.cap):
+        return 0.0
+    paid = problem.weights[problem.weights > 0] if problem.weights is not None else np.ones(1)
+    cheapest = problem.constraint.cap * float(np.min(paid, initial=math.inf))
+    return min(problem.level / cheapest, problem.n_features)
+
+
+def _chooses_start(start: str, problem: Problem, subsolver: Subsolver, levels: Levels, settled: bool) -> bool:
+    """Whether to reach the problem by way of simpler ones; an error where that was asked for and cannot be done."""
+    _one_of("start", start, ("auto", "continuation", "direct"))
+    possible = isinstance(levels, Constant) and not settled and not subsolver.is_random(problem.objective)
+    if start == "continuation" and not possible:
+        raise InvalidInputError(
+            "start='continuation' chooses the start itself: not with x0, rising levels, stopping='change' or a "
+            "subsolver that samples"
+        )
+    return start != "direct" and possible
+
+
+def _working_set(asked: bool | None, subsolver: Subsolver, problem: Problem) -> bool:
+    """Whether to run on working sets; an error where that was asked for and cannot be done."""
+    if asked is not None and not isinstance(asked, bool | np.bool_):
+        raise InvalidInputError(f"working_set must be True, False or None, got {asked!r}")
+    if asked and not (problem.objective.curved and not subsolver.is_random(problem.objective)):
+        raise InvalidInputError(
+            "working_set=True needs a model of a twice differentiable loss, and a subsolver that sees all samples"
+        )
+    return subsolver.on_working_sets if asked is None else bool(asked)
+
+
+def _acsa(subsolver: str | Subsolver) -> ACSA | None:
+    """The AC-SA that was asked for, None where none was."""
+    if isinstance(subsolver, ACSA):
+        return subsolver
+    if subsolver in ("auto", "acsa"):
+        return None
+    raise InvalidInputError(f"preset='paper' runs the subsolver acsa, got subsolver={subsolver!r}")
+
+
+def _nothing_else(**options: object) -> None:
+    """Refuse options that the preset sets, unless they have their default value."""
+    for name, value in options.items():
+        if value != inspect.signature(solve).parameters[name].default:
+            raise InvalidInputError(f"preset='paper' sets {name} itself, got {name}={value!r}")
+
+
+def generator(random_state: RandomState) -> np.random.Generator:
+    """What scikit-learn calls a random state, as NumPy's generator."""
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.Generator(random_state._bit_generator)
+    whole = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
+    if random_state is None or isinstance(random_state, np.random.Generator) or (whole and random_state >= 0):
+        return np.random.default_rng(random_state)
+    raise InvalidInputError(
+        f"random_state must be a nonnegative int, RandomState, Generator or None, got {random_state!r}"
+    )
+
+
+def _unknown_option(name: str) -> str:
+    for kind in SUBSOLVERS.values():
+        if name in {field.name for field in fields(kind)}:
+            return f"{name!r} is a setting of a subsolver: subsolver=subsolvers.{kind.__name__}({name}=...)"
+    options = list(inspect.signature(solve).parameters)
+    near = get_close_matches(name, options, n=3)
+    return f"unknown option {name!r}" + (f"; did you mean {' or '.join(map(repr, near))}?" if near else "")

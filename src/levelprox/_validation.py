@@ -1,0 +1,142 @@
+"""Checks on what a user hands in. Each error names the argument, the place and the value."""
+
+from __future__ import annotations
+
+import functools
+import math
+import numbers
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.exceptions import InvalidInputError
+
+Array = NDArray[np.floating[Any]]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def of_a_model(what: str, usage: str) -> Callable[[Function], Function]:
+    """Decorate a function of a model or problem: given arrays or an estimator, it says how it is called.
+
+    Parameters
+    ----------
+    what : str
+        Its first argument.
+    usage : str
+        How it is called with arrays X and y.
+    """
+
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def called(*args: Any, **options: Any) -> Any:
+            if args and is_data(args[0]):
+                kind = type(args[0]).__name__
+                raise InvalidInputError(f"{function.__name__} takes {what}, got {kind}: {usage}")
+            return function(*args, **options)
+
+        return cast(Function, called)
+
+    return decorate
+
+
+def option(value: Any) -> Any:
+    """`value`, where it is the name of an option in small letters with underscores: "MCP", "squared-hinge"."""
+    return value.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(value, str) else value
+
+
+def is_data(value: object) -> bool:
+    """Whether `value` is an array or a table, or an estimator, where a model is wanted."""
+    return isinstance(value, list | tuple) or any(hasattr(value, name) for name in ("shape", "columns", "get_params"))
+
+
+def real(name: str, value: object) -> float:
+    """`value` as a float; booleans, strings, complex numbers and NaN are refused."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise InvalidInputError(f"{name} must be a real number, got {value!r}")
+    try:
+        number = float(value)
+    except OverflowError:
+        raise InvalidInputError(f"{name} must fit a float64, got {value!r}") from None
+    if math.isnan(number):
+        raise InvalidInputError(f"{name} must be a number, got NaN")
+    return number
+
+
+def positive(name: str, value: object) -> float:
+    """`value` as a float above 0 and finite."""
+    number = real(name, value)
+    if not 0 < number < math.inf:
+        raise InvalidInputError(f"{name} must be positive and finite, got {value!r}")
+    return number
+
+
+def nonnegative(name: str, value: object) -> float:
+    """`value` as a float of at least 0; it may be inf."""
+    number = real(name, value)
+    if not number >= 0:
+        raise InvalidInputError(f"{name} must be nonnegative, got {value!r}")
+    return number
+
+
+def whole(name: str, value: object, least: int = 0, below: int = 2**62) -> int:
+    """`value` as an integer in [least, below); booleans and floats are refused."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or not least <= value < below:
+        raise InvalidInputError(f"{name} must be an integer of at least {least}, got {value!r}")
+    return int(value)
+
+
+def as_array(name: str, value: object) -> NDArray[Any]:
+    """`value` as NumPy sees it; ragged lists and masked entries are refused."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise InvalidInputError(f"{name} is a masked array with {int(np.sum(value.mask))} masked entries")
+    try:
+        return np.asarray(value)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} cannot be read as an array: {error}") from error
+
+
+def real_array(name: str, value: object) -> Array:
+    """`value` as a float32 or float64 array; everything narrower or integer becomes float64."""
+    if type(value) is np.ndarray and value.dtype == np.float64 and value.dtype.isnative:
+        return value  # most are, and come by the thousand
+    array = as_array(name, value)
+    if array.dtype.kind == "O":
+        array = _from_objects(name, array)
+    if array.dtype.kind not in "buif":
+        such = f", such as {array.flat[0].item()!r}"[:80] if array.size and array.dtype.kind in "SU" else ""
+        raise InvalidInputError(f"{name} must hold real numbers, got dtype {array.dtype}{such}")
+    with np.errstate(over="ignore"):  # what overflows becomes inf, which is then named with its place
+        if array.dtype.newbyteorder("=") != np.float32:
+            array = array.astype(np.float64, copy=False)
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _from_objects(name: str, array: NDArray[Any]) -> NDArray[np.float64]:
+    try:
+        return array.astype(np.float64)
+    except OverflowError:
+        raise InvalidInputError(f"{name} holds a number that float64 cannot") from None
+    except (TypeError, ValueError):
+        culprit = next(item for item in array.flat if not is_number(item))
+        raise InvalidInputError(f"{name} must hold real numbers, got objects such as {repr(culprit)[:60]}") from None
+
+
+def is_number(item: object) -> bool:
+    """Whether `item` can be read as a float."""
+    try:
+        float(item)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def finite(name: str, array: Array) -> Array:
+    """`array`, or an error that names its first entry that is NaN or infinite."""
+    bad = np.flatnonzero(~np.isfinite(array))
+    if bad.size:
+        place = ", ".join(str(int(i)) for i in np.unravel_index(bad[0], array.shape))
+        kind = "NaN" if np.isnan(array.flat[bad[0]]) else "inf"
+        raise InvalidInputError(f"{name} contains {kind} at index {place} ({bad.size} in total)")
+    return array

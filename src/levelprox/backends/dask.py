@@ -1,0 +1,394 @@
+"""Samples on a Dask cluster: every chunk of rows is a shard, in the memory of some worker.
+
+    of(X, y)        one task for each chunk reads its rows and keeps them there
+    changed(c)      what is to be done to the shards, sent once; each does it when first asked, and keeps the last few
+    total(work)     one graph: the work sent once, a task for each shard, and their sum by a tree, eight at a time
+
+What is done to a shard is remembered next to it, so X is in memory once, however many models are made of it. The tree
+depends on the number of chunks alone: the same bits, whoever did the work, and however often.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import threading
+import uuid
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox._validation import finite, real_array
+from levelprox.backends.executor import ChunkError, Crew, crew_of
+from levelprox.backends.partition import Change, Shard, T, Work
+from levelprox.backends.partitioned import Shards
+from levelprox.designs import Design, as_design
+from levelprox.designs._base import check_finite
+from levelprox.designs.dense import DenseDesign
+from levelprox.exceptions import BackendError, InvalidInputError
+
+_AT_ONCE = 8  # sums that one task adds
+_REMEMBERED = 2  # ways a shard was changed that it keeps: a model, and the convex one it starts from
+
+
+class Changes:
+    """One change after the other, known by a name of their own."""
+
+    def __init__(self, name: str = "", steps: tuple[Change, ...] = ()) -> None:
+        self.name, self.steps = name, steps
+
+    def __call__(self, shard: Shard) -> Shard:
+        return functools.reduce(lambda last, change: change(last), self.steps, shard)
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + sum(_nbytes(vars(step)) for step in self.steps if hasattr(step, "__dict__"))
+
+
+class Held:
+    """A shard in the memory of a worker, and what was last made of it."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
+        self._made: dict[str, Shard] = {}
+        self._lock = threading.Lock()
+
+    def changed(self, changes: Changes) -> Shard:
+        """The shard after these changes."""
+        if not changes.steps:
+            return self.shard
+        with self._lock:
+            made = self._made.pop(changes.name, None) or changes(self.shard)
+            self._made[changes.name] = made
+            while len(self._made) > _REMEMBERED:
+                del self._made[next(iter(self._made))]
+        return made
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return _received, (self.shard,)
+
+    def __sizeof__(self) -> int:
+        """What Dask reckons with: X, and not the few bytes of this object."""
+        shard = self.shard
+        return shard.design.nbytes + sum(_nbytes(one) for one in (shard.y, shard.weight, shard.offset))
+
+
+class ClusterShards(Shards):
+    """Samples in the memory of a Dask cluster: see `of`."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        held: Sequence[Any],
+        n_features: int,
+        dtype: np.dtype[Any],
+        names: list[str] | None = None,
+        changes: Any = None,
+    ) -> None:
+        self.crew, self.held, self.changes = crew, held, changes
+        self.n_features, self.dtype, self.names = n_features, dtype, names
+
+    @classmethod
+    def of(cls, X: Any, y: Any, weight: Any = None, offset: Any = None, client: Any = None) -> Self:
+        """Rows of Dask arrays or dataframes, read at once by the workers and kept there.
+
+        Parameters
+        ----------
+        X : dask array of shape (n, d), or dask dataframe
+            Of NumPy arrays or SciPy sparse matrices; the sizes of its chunks need not be known.
+        y, weight, offset : dask array or series, or array-like, of shape (n,); the latter two optional
+            Cut as the rows of X are. What is in the memory of this process is sent to the workers once.
+        client : distributed.Client, optional
+            By default the current one; where there is none, everything is done on threads of this process.
+
+        Raises
+        ------
+        InvalidInputError
+            Where shapes contradict each other, in so far as they are known; else the first round raises it.
+        BackendError
+            Where the scheduler cannot be reached.
+        """
+        from dask.base import is_dask_collection
+        from dask.delayed import delayed
+
+        crew = crew_of(client)
+        rows = {"y": y, "weight": weight, "offset": offset}
+        lazy = [name for name, one in rows.items() if is_dask_collection(one)]
+        n_features, dtype, names = _columns_of(X)
+        blocks, sizes = _blocks(X), _sizes(X)
+        token = uuid.uuid4().hex
+        if sizes is None and any(one is not None and name not in lazy for name, one in rows.items()):
+            blocks, sizes = _measured(crew, blocks, token)
+        parts = {name: _cut(name, one, len(blocks), sizes) for name, one in rows.items()}
+        read = delayed(_read, pure=False, traverse=False)
+        tasks = [
+            read(i, _version(), n_features, names, block, *of_rows, dask_key_name=f"levelprox-rows-{token}-{i}")
+            for i, (block, *of_rows) in enumerate(zip(blocks, *parts.values(), strict=True))
+        ]
+        return cls(crew, crew.keep(tasks), n_features, dtype, names)
+
+    def total(self, work: Work[T]) -> T:
+        token = uuid.uuid4().hex
+        of_work = f"levelprox-work-{token}"
+        graph: dict[Any, Any] = {of_work: (_brought, _Wrapped(work))}
+        level = [(f"levelprox-part-{token}", i) for i in range(len(self.held))]
+        for i, (key, held) in enumerate(zip(level, self.held, strict=True)):
+            graph[key] = (_done, i, _version(), held, self.changes, of_work)
+        while len(level) > 1 or level[0][0].startswith("levelprox-part"):
+            name = f"levelprox-sum-{len(level)}-{token}"
+            groups = [level[i : i + _AT_ONCE] for i in range(0, len(level), _AT_ONCE)]
+            level = [(name, i) for i in range(len(groups))]
+            graph.update({key: (_added, *group) for key, group in zip(level, groups, strict=True)})
+        answer = self.crew.result(graph, level[0], self.held)
+        if answer is None:
+            raise InvalidInputError("no sample has a positive weight")
+        total: T = answer
+        return total
+
+    def changed(self, change: Change) -> Self:
+        token = uuid.uuid4().hex
+        changes = self.crew.keep_task(f"levelprox-change-{token}", (_extended, token, self.changes, _Wrapped(change)))
+        return type(self)(self.crew, self.held, self.n_features, self.dtype, self.names, changes)
+
+    def __repr__(self) -> str:
+        return f"ClusterShards({len(self.held)} chunks, {self.n_features} features, {self.crew!r})"
+
+
+class _Wrapped:
+    """Something that Dask is not to look into."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __dask_tokenize__(self) -> str:
+        return uuid.uuid4().hex
+
+
+# What tasks do.
+
+
+def _brought(wrapped: _Wrapped) -> Any:
+    return wrapped.value
+
+
+def _extended(name: str, last: Changes | None, wrapped: _Wrapped) -> Changes:
+    return Changes(name, (*(() if last is None else last.steps), wrapped.value))
+
+
+def _done(index: int, version: str, held: Held, changes: Changes | None, work: Any) -> Any:
+    """The work on one shard; None where no sample of it has a weight."""
+    try:
+        _check_version(version)
+        shard = held.shard if changes is None else held.changed(changes)
+        return work(shard) if shard.total > 0 else None
+    except Exception as error:
+        raise _portable(index, error) from None
+
+
+def _added(*parts: Any) -> Any:
+    present = [part for part in parts if part is not None]
+    return functools.reduce(operator.add, present) if present else None
+
+
+def _read(
+    index: int,
+    version: str,
+    n_features: int,
+    names: list[str] | None,
+    blocks: list[Any],
+    y: Any,
+    weight: Any = None,
+    offset: Any = None,
+) -> Held:
+    """One shard of the blocks of its columns, its targets and weights."""
+    try:
+        _check_version(version)
+        X = _side_by_side(blocks)
+        rows, columns = X.shape
+        if columns != n_features:
+            raise InvalidInputError(f"X has {columns} columns here, and {n_features} as a whole")
+        for name, one in (("y", y), ("weight", weight), ("offset", offset)):
+            if one is not None and len(one) != rows:
+                raise InvalidInputError(f"X has {rows} rows, and {name} has {len(one)}")
+        design: Design = as_design(X, names) if rows else DenseDesign(np.empty((0, columns)))
+        check_finite(design.kernel, names)
+        y = None if y is None else _targets(y)
+        return Held(Shard(index, design, y, _weights(weight), _numbers("offset", offset)))
+    except Exception as error:
+        raise _portable(index, error) from None
+
+
+def _assembled(blocks: list[Any]) -> Any:
+    return _side_by_side(blocks)
+
+
+def _counted(X: Any) -> int:
+    return int(X.shape[0])
+
+
+def _side_by_side(blocks: list[Any]) -> Any:
+    import scipy.sparse
+
+    blocks = [block if scipy.sparse.issparse(block) else np.asarray(block) for block in blocks]
+    if len(blocks) == 1:
+        return blocks[0]
+    if any(map(scipy.sparse.issparse, blocks)):
+        return scipy.sparse.hstack(blocks, format="csr")
+    return np.hstack(blocks)
+
+
+def _targets(y: Any) -> NDArray[Any]:
+    array = np.asarray(y)
+    array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+    if array.ndim != 1:
+        raise InvalidInputError(f"y must have one dimension, got shape {array.shape}")
+    return array
+
+
+def _numbers(name: str, values: Any) -> NDArray[np.float64] | None:
+    if values is None:
+        return None
+    numbers = np.ascontiguousarray(real_array(name, values), np.float64)
+    finite(name, numbers)
+    return numbers
+
+
+def _weights(values: Any) -> NDArray[np.float64] | None:
+    weight = _numbers("weight", values)
+    if weight is not None and np.any(weight < 0):
+        i = int(np.argmax(weight < 0))
+        raise InvalidInputError(f"weight must be nonnegative, got {weight[i]:g} at index {i}")
+    return weight
+
+
+def _check_version(client: str) -> None:
+    own = _version()
+    if own != client:
+        raise BackendError(f"the worker has levelprox {own}, the client {client}: they must be the same")
+
+
+def _portable(index: int, error: Exception) -> ChunkError:
+    """An error that can travel, whatever it was made of."""
+    import pickle
+
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+    return ChunkError(index, error)
+
+
+def _received(shard: Shard) -> Held:
+    """A shard from elsewhere: kernels read numbers at multiples of their size, where a network need not put them."""
+    reduced: Any = shard.design.__reduce__()
+    design = reduced[0](*map(_aligned, reduced[1]))
+    y, weight, offset = map(_aligned, (shard.y, shard.weight, shard.offset))
+    return Held(Shard(shard.index, design, y, weight, offset, shard.form))
+
+
+def _aligned(part: Any) -> Any:
+    return np.require(part, requirements="A") if isinstance(part, np.ndarray) else part
+
+
+# How collections are cut.
+
+
+def _columns_of(X: Any) -> tuple[int, np.dtype[Any], list[str] | None]:
+    """Their number, their type, and their names where all have one."""
+    if hasattr(X, "columns"):
+        columns = list(X.columns)
+        single = all(dtype == np.float32 for dtype in X.dtypes)
+        names = columns if all(isinstance(name, str) for name in columns) else None
+        return len(columns), np.dtype(np.float32 if single else np.float64), names
+    if not hasattr(X, "to_delayed") or not hasattr(X, "ndim"):
+        raise InvalidInputError(f"X must be a dask array or dataframe, got {type(X).__name__}")
+    if X.ndim != 2:
+        raise InvalidInputError(f"X must have two dimensions, got {X.ndim}")
+    if np.isnan(X.shape[1]):
+        raise InvalidInputError("the number of columns of X is not known: call X.compute_chunk_sizes() first")
+    return int(X.shape[1]), np.dtype(np.float32 if X.dtype == np.float32 else np.float64), None
+
+
+def _blocks(X: Any) -> list[list[Any]]:
+    """For each chunk of rows those of its columns."""
+    blocks = _tasks(X)
+    if not blocks.size:
+        raise InvalidInputError("X has no chunks")
+    return [list(row) for row in blocks.reshape(len(blocks), -1)]
+
+
+def _tasks(collection: Any) -> NDArray[Any]:
+    """One for each chunk.
+
+    Those of arrays are left as they are: Dask would fuse them for X and for y apart, and read twice what both come
+    from. Those of dataframes are not, as only then columns that nobody wants are left unread.
+    """
+    return np.array(collection.to_delayed(optimize_graph=not hasattr(collection, "chunks")), dtype=object)
+
+
+def _sizes(X: Any) -> list[int] | None:
+    """Rows of each chunk, where they are known."""
+    sizes = X.chunks[0] if hasattr(X, "chunks") else (np.nan,)
+    return None if np.isnan(sizes).any() else [int(size) for size in sizes]
+
+
+def _measured(crew: Crew, blocks: list[list[Any]], token: str) -> tuple[list[list[Any]], list[int]]:
+    """Blocks in the memory of the workers, and the rows of each: X is not read twice to count them."""
+    from dask.delayed import delayed
+
+    assembled = delayed(_assembled, pure=False, traverse=False)
+    kept = crew.keep([assembled(row, dask_key_name=f"levelprox-block-{token}-{i}") for i, row in enumerate(blocks)])
+    count = f"levelprox-count-{token}"
+    graph: dict[Any, Any] = {(count, i): (_counted, one) for i, one in enumerate(kept)}
+    graph[count] = [*graph]
+    sizes = crew.result(graph, count, kept)
+    return [[one] for one in kept], list(sizes)
+
+
+def _cut(name: str, values: Any, chunks: int, sizes: list[int] | None) -> Sequence[Any]:
+    """One part for each chunk of X."""
+    from dask.base import is_dask_collection
+
+    if values is None:
+        return [None] * chunks
+    if not is_dask_collection(values):
+        array = np.asarray(values)
+        assert sizes is not None
+        if len(array) != sum(sizes):
+            raise InvalidInputError(f"X has {sum(sizes)} rows, and {name} has {len(array)}")
+        return [*np.split(array, np.cumsum(sizes)[:-1])]
+    if hasattr(values, "chunks"):
+        own = _sizes(values)
+        if sizes is not None and own is not None and own != sizes:
+            if sum(own) != sum(sizes):
+                at = next(
+                    (i for i, (m, n) in enumerate(zip(own, sizes, strict=False)) if m != n), min(len(own), chunks)
+                )
+                raise InvalidInputError(
+                    f"X has {sum(sizes)} rows, and {name} has {sum(own)}; they first differ in chunk {at}"
+                )
+            values = values.rechunk({0: tuple(sizes)})
+        if values.ndim == 2 and values.numblocks[1] > 1:
+            values = values.rechunk({1: -1})
+    parts = _tasks(values).ravel()
+    if parts.size != chunks:
+        raise InvalidInputError(
+            f"X has {chunks} chunks of rows, and {name} has {parts.size}, of sizes that are not known"
+        )
+    return [*parts]
+
+
+def _nbytes(value: Any) -> int:
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, dict):
+        return sum(map(_nbytes, value.values()))
+    return _nbytes(vars(value)) if hasattr(value, "__dict__") else 0
+
+
+@functools.cache
+def _version() -> str:
+    import levelprox
+
+    return str(levelprox.__version__)

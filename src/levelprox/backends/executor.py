@@ -1,0 +1,256 @@
+"""Who does the tasks of a graph: the workers of a Dask cluster, or threads of this process.
+
+Tasks are pure, none is bound to a worker, and none holds data that could not be made again: what is lost with a worker
+is computed once more by another. A crew waits for as long as somebody works, and no longer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from levelprox.exceptions import BackendError, InvalidInputError, LevelproxError
+
+Graph = dict[Any, Any]
+
+_LOOK = 2.0  # seconds between two looks at whether there is still somebody to wait for
+
+
+class ChunkError(Exception):
+    """A task failed: which chunk it was for, and why. It travels from a worker to the client, and no further."""
+
+    @property
+    def chunk(self) -> int:
+        return int(self.args[0])
+
+    @property
+    def reason(self) -> BaseException:
+        reason: BaseException = self.args[1]
+        return reason
+
+    def __reduce__(self) -> tuple[type[ChunkError], tuple[Any, ...]]:
+        return ChunkError, self.args
+
+    @property
+    def told(self) -> LevelproxError:
+        """The same for the user."""
+        return told(self.chunk, self.reason)
+
+
+def told(chunk: int, reason: BaseException) -> LevelproxError:
+    """Why a chunk failed, for the user: an error of levelprox's own stays what it is."""
+    if isinstance(reason, LevelproxError):
+        text = str(reason)
+        error = type(reason)(text if text.startswith(f"chunk {chunk}: ") else f"chunk {chunk}: {text}")
+    else:
+        error = BackendError(f"chunk {chunk}: its task failed with {type(reason).__name__}: {reason}")
+    error.__cause__ = None if isinstance(reason, LevelproxError) else reason
+    return error
+
+
+class Crew(ABC):
+    """Those who do tasks. What they keep stands for itself among the arguments of later tasks."""
+
+    @abstractmethod
+    def keep(self, collections: Sequence[Any]) -> list[Any]:
+        """Begin to compute each, and keep it where it was computed for as long as the answer is held here."""
+
+    @abstractmethod
+    def keep_task(self, key: str, task: Any) -> Any:
+        """The same for one task."""
+
+    @abstractmethod
+    def result(self, graph: Graph, key: Any, chunks: Sequence[Any]) -> Any:
+        """The value of one key of the graph, computed from these chunks among others."""
+
+
+class Threads(Crew):
+    """Nobody but this process, on the threads of Dask's local scheduler."""
+
+    def keep(self, collections: Sequence[Any]) -> list[Any]:
+        from dask.base import compute
+
+        try:
+            return list(compute(*collections, scheduler="threads"))  # type: ignore[no-untyped-call]
+        except ChunkError as error:
+            raise error.told from error.told.__cause__
+
+    def keep_task(self, key: str, task: Any) -> Any:
+        import dask.threaded
+
+        return dask.threaded.get({key: task}, key)
+
+    def result(self, graph: Graph, key: Any, chunks: Sequence[Any]) -> Any:
+        import dask.threaded
+
+        try:
+            return dask.threaded.get(graph, key)
+        except ChunkError as error:
+            raise error.told from error.told.__cause__
+
+    def __repr__(self) -> str:
+        return "threads"
+
+
+class Cluster(Crew):
+    """The workers of a Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+
+    Attributes
+    ----------
+    patience : float
+        Seconds that a scheduler may be silent, or that there may be no worker at work, before it is an error.
+    """
+
+    patience = 30.0
+
+    def __init__(self, client: Any) -> None:
+        if client.asynchronous:
+            raise InvalidInputError("an asynchronous Client cannot be waited for: make one with asynchronous=False")
+        self.client = client
+        self._check_connected()
+
+    def keep(self, collections: Sequence[Any]) -> list[Any]:
+        from distributed import futures_of
+
+        self._check_connected()
+        with _large_graphs():
+            kept = self.client.persist(list(collections))
+        return [futures_of(one)[0] for one in kept]  # type: ignore[no-untyped-call]
+
+    def keep_task(self, key: str, task: Any) -> Any:
+        self._check_connected()
+        with _large_graphs():
+            return self.client.get({key: task}, key, sync=False)
+
+    def result(self, graph: Graph, key: Any, chunks: Sequence[Any]) -> Any:
+        self._check_connected()
+        with self.client.as_current():  # Dask waits by the current client, whosever the future is
+            future = self.client.get(graph, key, sync=False)
+            try:
+                return self._awaited(future, chunks)
+            finally:
+                future.release()  # whatever of it is not done, Ctrl-C having come, is not done any more
+
+    def _awaited(self, future: Any, chunks: Sequence[Any]) -> Any:
+        from concurrent.futures import CancelledError
+
+        from distributed import wait
+
+        watch = _Watch(self.client, self.patience)
+        while True:
+            try:
+                wait([future], timeout=_LOOK)  # type: ignore[no-untyped-call]
+                return future.result(timeout=self.patience)
+            except TimeoutError as error:
+                if future.status == "error":  # the task's own
+                    self._explain(error, chunks)
+                watch.look()
+            except CancelledError as error:
+                self._explain_loss(error, chunks)
+            except Exception as error:
+                self._explain(error, chunks)
+
+    def _explain(self, error: Exception, chunks: Sequence[Any]) -> NoReturn:
+        """Say what went wrong, and with which chunk."""
+        from distributed.scheduler import KilledWorker
+
+        if isinstance(error, ChunkError):
+            raise error.told from error.told.__cause__
+        failed = [i for i, chunk in enumerate(chunks) if chunk.status == "error"]
+        if isinstance(error, KilledWorker):
+            raise BackendError(
+                f"{_named(failed, error.task)}: {error.allowed_failures + 1} workers died while working on it, or on "
+                "another beside it, for want of memory most likely: make the chunks smaller, or give the workers more"
+            ) from error
+        if failed:
+            explained = told(failed[0], error)
+            raise explained from explained.__cause__
+        self._check_connected()
+        raise BackendError(f"the cluster failed with {type(error).__name__}: {error}") from error
+
+    def _explain_loss(self, error: BaseException, chunks: Sequence[Any]) -> NoReturn:
+        """Say why tasks were cancelled that nobody here has cancelled."""
+        self._check_connected()
+        lost = [i for i, chunk in enumerate(chunks) if chunk.status in ("cancelled", "lost")]
+        if lost and "scheduler" not in str(error):
+            raise BackendError(
+                f"{_named(lost)}: lost with the worker that held it, and not to be computed again, as data put there "
+                "by client.scatter are; give arrays that Dask can read again from their source"
+            ) from error
+        raise BackendError(f"the cluster dropped the data: {error}") from error
+
+    def _check_connected(self) -> None:
+        if self.client.status != "running":
+            raise BackendError(
+                f"no connection to the scheduler at {_address(self.client)} (the client is {self.client.status}): "
+                "the data on its workers are gone"
+            )
+
+    def __repr__(self) -> str:
+        return f"cluster at {_address(self.client)}"
+
+
+class _Watch:
+    """Whether there is still somebody to wait for."""
+
+    def __init__(self, client: Any, patience: float) -> None:
+        self.client, self.patience = client, patience
+        self.heard = self.at_work = time.monotonic()
+
+    def look(self) -> None:
+        """An error where nobody has been there for too long."""
+        try:
+            known = self.client.sync(self.client.scheduler.identity, callback_timeout=self.patience / 4)
+        except (TimeoutError, OSError):
+            if self.client.status != "running" or time.monotonic() - self.heard > self.patience:
+                raise BackendError(
+                    f"the scheduler at {_address(self.client)} does not answer: its data are out of reach"
+                ) from None
+            return
+        self.heard = time.monotonic()
+        workers = known["workers"].values()
+        if any(one["status"] != "paused" or one["metrics"].get("executing", 1) for one in workers):
+            self.at_work = self.heard
+        elif self.heard - self.at_work > self.patience:
+            what = (
+                f"all {len(workers)} workers have paused, their memory being full" if workers else "no worker is left"
+            )
+            raise BackendError(f"{what}, and for {self.patience:g} s that has not changed")
+
+
+def crew_of(client: Any = None) -> Crew:
+    """The cluster of this client, else of the current one, else the threads of this process."""
+    if client is not None:
+        return Cluster(client)
+    if "distributed" in sys.modules:  # else nobody can have made a client
+        from distributed import get_client
+
+        with contextlib.suppress(ValueError):
+            return Cluster(get_client())
+    return Threads()
+
+
+def _large_graphs() -> Any:
+    """Targets and scales are large on purpose, and travel once: no warning."""
+    import dask
+
+    return dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"})
+
+
+def _named(chunks: list[int], key: Any = None) -> str:
+    if chunks:
+        return f"chunk {chunks[0]}" if len(chunks) == 1 else f"chunks {', '.join(map(str, chunks))}"
+    places = [part for part in key if isinstance(part, int)] if isinstance(key, tuple) else []
+    return f"chunk {places[0]}" if places else f"task {key!r}"
+
+
+def _address(client: Any) -> str:
+    return str(getattr(client.scheduler, "address", "?"))

@@ -1,0 +1,239 @@
+"""How far the KKT system is from holding at x, as a function of the multiplier y, and the best y and subgradient.
+
+    |ψ'_j + y ω_j φ'(|x_j|) sign x_j|   where x_j ≠ 0,      max(|ψ'_j| − y λ ω_j, 0)   where x_j = 0
+
+(max(−ψ'_j − y λ ω_j, 0) at a zero that may not be negative). Where a feature has the coefficients x_j and counts once,
+
+    |ψ'_jc + y ω_j φ'(‖x_j‖₂) x_jc/‖x_j‖₂|   for each of them,      max(‖ψ'_j‖₂ − y λ ω_j, 0)   where all are 0.
+
+Each is divided by the size u_j of its column, with ψ'_j taken after the intercept has taken up the column's mean
+(`objectives/feature_scale.py`): the quotient does not depend on the unit of column j. All of these are convex and
+piecewise linear in y.
+
+With a multiplier y the level holds back the force f_j = min(y p_j, |ψ'_j|) on feature j, p_j = ω_j φ'(|x_j|). The move
+that f_j stands for, f_j/c_j with c_j the curvature of ψ along column j, costs min(p_j f_j/c_j, ω_j (cap − φ(|x_j|))).
+Complementarity is the largest part of a force f_j, in units of its column, for which the slack η − g(x) would pay:
+
+    f_j · min(1, (η − g(x)) / min(η, cost_j)).
+
+It rises with y, so the best y is found by bisection.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox import _kernels
+from levelprox._runtime.blas import one_blas_thread
+from levelprox.certificate.null_model import NullFit
+from levelprox.objectives import Subgradients
+from levelprox.problem import Problem
+
+Vector = NDArray[np.float64]
+
+CLEARLY = 1e-6  # relative: what counts as inside the level, and as stationary
+_ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of g, relative to the level: less slack is none
+
+
+class Residual:
+    """dist(0, ∂ψ_j + y ∂g_j), as a function of y: max over lines offset + slope·y, and 0.
+
+    One for each coordinate of a feature that is not zero, and one for each feature that is.
+
+    Parameters
+    ----------
+    problem : Problem
+    x, gradient : ndarray of shape (d,)
+    measured : bool, default=True
+        Whether to divide by the size of columns; else figures are absolute.
+    """
+
+    def __init__(self, problem: Problem, x: Vector, gradient: Vector, measured: bool = True) -> None:
+        # Of the vectors over all features only zero_offset is made, and those of weights that differ: d may be large.
+        self.problem = problem
+        sizes = x if problem.width == 1 else problem.sizes(x)
+        self.support = problem.support(x)
+        self.t = t = np.abs(sizes[self.support])
+        scale = problem.objective.feature_scale if measured else None
+        slope = np.asarray(problem.constraint.slope(t), np.float64)
+        if problem.weights is not None:
+            slope = problem.weights[self.support] * slope
+        self.zero_slope = -problem.constraint.lam * (np.ones(1) if problem.weights is None else problem.weights)
+        if scale is not None:
+            gradient = in_units(problem, gradient)
+            slope = slope / scale.size[self.support]
+            self.zero_slope = self.zero_slope / scale.size
+        places = problem.coordinates(self.support)
+        self.support_offset = gradient[places]
+        if problem.width == 1:
+            self.support_slope = slope * np.sign(x[places])
+        else:
+            self.support_slope = np.repeat(slope, problem.width) * (x[places] / np.repeat(t, problem.width))
+        self.zero_offset = pull(problem, gradient)
+        self.zero_offset[self.support] = -np.inf
+
+    def each(self, y: float) -> Vector:
+        """The residuals that are not 0: of coordinates of the support, then of features at zero."""
+        on_support = np.abs(self.support_offset + y * self.support_slope)
+        over = np.flatnonzero(self.zero_offset > -y * self.zero_slope)  # at a solution few, or none
+        slope = self.zero_slope if self.zero_slope.size == 1 else self.zero_slope[over]
+        return np.concatenate([on_support, self.zero_offset[over] + y * slope])
+
+    def squared(self, y: float) -> float:
+        """The sum of their squares; beyond the range of float64 it is inf."""
+        each = self.each(y)
+        with np.errstate(over="ignore"):
+            return float(np.sum(np.square(each, out=each)))
+
+    def largest(self, y: float) -> float:
+        """The largest residual."""
+        return _kernels.largest_residual(*self._lines, y)
+
+    def best(self, g: float, curvature: float) -> Best:
+        """The y ≥ 0 with the smallest residuals where g(x) is g, and these.
+
+        Parameters
+        ----------
+        g : float
+        curvature : float
+            Of ψ along a typical column; 0 where it is not known.
+        """
+        problem = self.problem
+        slack = problem.level - g - _ROUNDING * problem.level
+        rooms = self._rooms()
+        found = _kernels.best_multiplier(*self._lines, *rooms, max(slack, 0.0), problem.level, curvature)
+        return Best(*found)
+
+    def _rooms(self) -> tuple[Vector, Vector]:
+        """What each feature can cost more than it does: ω_j (cap − φ(|x_j|))."""
+        problem = self.problem
+        cap, weights = problem.constraint.cap, problem.weights
+        if math.isinf(cap):
+            return np.full(self.support_offset.size, np.inf), np.full(1, np.inf)
+        room = np.maximum(cap - np.asarray(problem.constraint.phi(self.t), np.float64), 0.0)
+        if weights is not None:
+            room = weights[self.support] * room
+        return np.repeat(room, problem.width), cap * (np.ones(1) if weights is None else weights)
+
+    @property
+    def _lines(self) -> tuple[Vector, Vector, Vector, Vector]:
+        return self.support_offset, self.support_slope, self.zero_offset, self.zero_slope
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best multiplier, and the residuals with it."""
+
+    y: float
+    stationarity: float
+    complementarity: float
+
+    @property
+    def largest(self) -> float:
+        return max(self.stationarity, self.complementarity)
+
+
+def in_units(problem: Problem, gradient: Vector) -> Vector:
+    """∇ψ feature by feature in units of its column; itself where nothing is known of columns."""
+    scale = problem.objective.feature_scale
+    return gradient if scale is None else scale.measured(gradient, problem.width, centred=problem.centred)
+
+
+def pull(problem: Problem, gradient: Vector) -> Vector:
+    """What draws a feature at zero away from it: |ψ'_j|, or −ψ'_j where x_j may not be negative."""
+    size = problem.sizes(gradient)
+    mask, all_nonnegative = problem.signs
+    if all_nonnegative:
+        np.negative(gradient, out=size)
+    elif mask is not None:
+        one_sided = mask.view(np.bool_)
+        size[one_sided] = -gradient[one_sided]
+    return size
+
+
+def best_residuals(problem: Problem, residual: Residual, g: float, null: NullFit) -> Best:
+    """The best multiplier and its residuals; y = 0 where the constraint clearly does not hold x back."""
+    # Clearly below the level and stationary without it.
+    if problem.level - g > CLEARLY * problem.level and (free := residual.largest(0.0)) <= CLEARLY * null.scale:
+        return Best(0.0, free, 0.0)
+    return residual.best(g, null.curvature)
+
+
+def distance(problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit) -> tuple[float, float]:
+    """How far the KKT system is from holding at x, in units of ∇ψ along a typical column, and the best multiplier."""
+    best = best_residuals(problem, Residual(problem, x, gradient), problem.g(x), null)
+    return best.largest, best.y
+
+
+def best_subgradient(
+    problem: Problem, x: Vector, null: NullFit, subgradients: Subgradients, seconds: float, with_level: bool
+) -> Vector:
+    """ρ of the subgradient of ψ that brings the KKT system nearest to 0 in the 2-norm, in the units of its features.
+
+    Any subgradient makes a valid certificate; the best is sought by a bounded quasi-Newton method, in units in
+    which everything is about 1.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of features with one coefficient each.
+    x : ndarray of shape (d,)
+    null : NullFit
+    subgradients : Subgradients
+    seconds : float
+        How long to look for it.
+    with_level : bool
+        Whether the multiplier is free; else it is 0.
+    """
+    from scipy import optimize  # slow to import, and only losses with kinks need it
+
+    rows, radius, center = subgradients.rows, subgradients.radius, subgradients.center
+    residual, scale = Residual(problem, x, subgradients.gradient(subgradients.guess)), null.scale
+    price = -np.broadcast_to(residual.zero_slope, x.shape)  # λω_j in the unit of its column
+    slope = np.zeros(problem.dimension)
+    slope[residual.support] = residual.support_slope
+    support, one_sided = x != 0, problem.must_be_nonnegative()
+    unit = residual.best(problem.g(x), null.curvature).y or scale / (float(np.max(price, initial=0.0)) or 1.0)  # of y
+    deadline = time.monotonic() + seconds
+    best = (math.inf, subgradients.guess)
+
+    def gap(parameters: Vector) -> tuple[float, Vector]:
+        nonlocal best
+        rho, y = parameters[:-1] * radius, float(parameters[-1]) * unit
+        gradient = in_units(problem, center + rows.rmatvec(rho))
+        below = np.minimum(gradient + y * price, 0)
+        above = np.where(one_sided, 0.0, np.maximum(gradient - y * price, 0))
+        off = np.where(support, gradient + y * slope, below + above) / scale
+        by_y = float(off[support] @ slope[support])
+        by_y += float(price[~support] @ ((below - above)[~support] / scale))
+        value = 0.5 * float(off @ off)
+        best = (value, rho) if value < best[0] else best
+        if time.monotonic() > deadline:
+            raise TimeoutError  # the best so far will have to do
+        by_rho = rows.matvec(_pulled_back(problem, off)) * radius / scale
+        return value, np.append(by_rho, by_y * unit / scale)
+
+    with suppress(TimeoutError), one_blas_thread():
+        optimize.minimize(
+            gap,
+            np.append(subgradients.guess / radius, float(with_level)),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(-1.0, 1.0)] * radius.size + [(0.0, None if with_level else 0.0)],
+            options={"maxiter": 5000, "maxfun": 20000, "ftol": 1e-28, "gtol": 1e-15},
+        )
+    return best[1]
+
+
+def _pulled_back(problem: Problem, v: Vector) -> Vector:
+    """L'v, where Lg is the gradient g in the units of its features."""
+    scale = problem.objective.feature_scale
+    if scale is None:
+        return v
+    return scale.pulled_back(v, centred=problem.centred)

@@ -1,0 +1,297 @@
+"""A design is the data matrix X, reduced to what an algorithm may ask of it.
+
+    Xx,   X'r,   some columns,   some rows,   X' diag(D) X,   Σ_i s_i X_ij²
+
+All of it in float64 and in a fixed order of summation, whatever the type and storage of the data,
+so an algorithm never asks what kind of design it holds.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from levelprox import _kernels
+from levelprox._kernels import DesignKernel
+from levelprox._validation import Array, as_array, finite, real_array
+from levelprox.exceptions import InvalidInputError
+
+Vector = NDArray[np.float64]
+Index = NDArray[np.int64]
+#: Of the columns of X.
+Names = Sequence[str] | NDArray[Any]
+
+_CACHED = 2**23  # bytes of X that are still in cache when they are read again
+_SMALL = 2**27  # bytes that a copy may take besides its share
+_PIECE = 2**20  # entries of X that are copied at a time
+
+
+class Design(ABC):
+    """The data matrix X, of n samples in rows and d features in columns.
+
+    Attributes
+    ----------
+    shape : (int, int)
+        n and d.
+    dtype : dtype
+        Type of the data, float32 or float64. Results are float64 for both.
+    nbytes : int
+        Memory the design refers to, the user's arrays included.
+    kernel : DesignKernel
+        What compiled code takes for X.
+    """
+
+    shape: tuple[int, int]
+    dtype: np.dtype[np.floating[Any]]
+    nbytes: int
+    kernel: DesignKernel
+
+    #: Whether the kernels can read X row by row, as minibatches ask for.
+    has_rows: bool = True
+
+    @property
+    def ones(self) -> Index:
+        """The columns that are an intercept: features that never count, in ascending order."""
+        return np.empty(0, np.int64)
+
+    @property
+    @abstractmethod
+    def stored(self) -> int:
+        """How many entries are stored."""
+
+    @property
+    def at_hand(self) -> Design:
+        """X in memory: itself, unless it is yet to be read."""
+        return self
+
+    def matvec(self, x: ArrayLike) -> Vector:
+        """Xx, of shape (n,); without a pass over X where x is 0."""
+        given = vector("x", x, self.shape[1])
+        if not np.any(given):
+            return np.zeros(self.shape[0])
+        out = np.empty(self.shape[0])
+        self.kernel.matvec(given, out)
+        return out
+
+    def rmatvec(self, r: ArrayLike) -> Vector:
+        """X'r, of shape (d,)."""
+        out = np.empty(self.shape[1])
+        self.kernel.rmatvec(vector("r", r, self.shape[0]), out)
+        return out
+
+    def column_squares(self, weight: ArrayLike | None = None) -> Vector:
+        """Σ_i s_i X_ij² for every feature j, with s = `weight` or 1; of shape (d,)."""
+        out = np.empty(self.shape[1])
+        self.kernel.column_squares(self._weight("weight", weight), out)
+        return out
+
+    def row_squares(self) -> Vector:
+        """Σ_j X_ij² for every sample i; of shape (n,)."""
+        out = np.empty(self.shape[0])
+        self.kernel.row_squares(out)
+        return out
+
+    def weighted_sums(self, weight: Vector) -> Vector:
+        """X's, as `rmatvec`, but with the digits of each column's spread even where its mean is far greater."""
+        return self.rmatvec(weight)
+
+    def row_magnitudes(self, x: ArrayLike) -> Vector:
+        """Σ_j |X_ij x_j| of the terms that Xx is summed from, to which its rounding is proportional; of shape (n,)."""
+        sizes, n = np.abs(vector("x", x, self.shape[1])), self.shape[0]
+        used = np.flatnonzero(sizes).astype(np.int64, copy=False)
+        out, step = np.empty(n), max(1, _PIECE // max(used.size, 1))
+        for begin in range(0, n, step):
+            end = min(n, begin + step)
+            out[begin:end] = self._piece(used, begin, end)._absolute_matvec(sizes[used])
+        return out
+
+    def _absolute_matvec(self, sizes: Vector) -> Vector:
+        """Σ_j |X_ij| sizes_j, of a small piece of X."""
+        raise NotImplementedError
+
+    def column_magnitudes(self) -> Vector:
+        """max_i |X_ij| of every feature j, or more; of shape (d,). Here ‖X_j‖."""
+        return np.sqrt(self.column_squares())
+
+    def gram(self, D: ArrayLike | None = None, known: Vector | None = None) -> Vector:
+        """X' diag(D) X, or X'X: a symmetric array of shape (d, d). D may have either sign.
+
+        Parameters
+        ----------
+        D : array-like of shape (n,), optional
+            Weights of the samples; None is all 1.
+        known : ndarray of shape (k, k), optional
+            The Gram matrix of the first k features with the same D. It is copied into the result, and only the
+            other rows and columns are computed.
+        """
+        weight = None if D is None else self._weight("D", D)
+        if known is None or not known.size:
+            return self._gram(weight)
+        if known.ndim != 2 or known.shape[0] != known.shape[1] or known.shape[0] > self.shape[1]:
+            raise InvalidInputError(f"known must be square with at most {self.shape[1]} rows, got shape {known.shape}")
+        gram = self._gram_beyond(weight, known.shape[0])
+        gram[: known.shape[0], : known.shape[0]] = known
+        return gram
+
+    def row_blocks(self) -> Iterator[tuple[slice, Design]]:
+        """X in blocks of rows, each small enough to stay in cache between two uses of it; itself where it has none."""
+        yield slice(0, self.shape[0]), self
+
+    def _cached_rows(self) -> int:
+        """How many rows stay in cache."""
+        return max(1, self.shape[0] * _CACHED // max(self.nbytes, 1))
+
+    def columns(self, W: ArrayLike) -> Design:
+        """X[:, W], copied, for a mask of the features or their indices, in any order, repeats allowed."""
+        return self._columns(positions("W", W, self.shape[1]))
+
+    def view(self, W: ArrayLike) -> Design:
+        """X[:, W], copied only where the copy is small.
+
+        All features in their order are X itself; a copy takes at most a quarter of the memory of X and 128 MiB
+        more; any other selection is a `SelectedDesign`, which reads X where it lies.
+        """
+        return self._view(positions("W", W, self.shape[1]))
+
+    def linear_model(
+        self,
+        loss: tuple[str, float, float],
+        target: Vector,
+        weight: Vector | None,
+        offset: Vector | None,
+        ones: Index | None = None,
+    ) -> _kernels.Objective:
+        """What compiled code evaluates for Σ s_i ℓ(⟨a_i, x⟩ + o_i, b_i) / Σ s_i, in passes over X as it is stored.
+
+        `loss` is `Loss.kernel`; `ones` are the places of further columns, of ones, among those of X.
+        """
+        model = _kernels.LinearModel(self.kernel, *loss, target, weight, offset)
+        return model if ones is None else _kernels.AffineModel(model, None, None, ones)
+
+    def rows(self, B: ArrayLike) -> Design:
+        """X[B], copied, for a mask of the samples or their indices, in any order, repeats allowed."""
+        return self._rows(positions("B", B, self.shape[0]))
+
+    @abstractmethod
+    def row_major(self) -> Design:
+        """X stored row after row: itself where it is, else a copy."""
+
+    def stored_in(self, chosen: Index) -> int:
+        """How many entries of these columns are stored, repeats included."""
+        return self.stored * chosen.size // max(self.shape[1], 1)
+
+    @abstractmethod
+    def _gram(self, weight: Vector | None) -> Vector: ...
+
+    def _gram_beyond(self, weight: Vector | None, known: int) -> Vector:
+        """The Gram matrix, in which the leading block of size `known` may have any content."""
+        return self._gram(weight)
+
+    def _view(self, chosen: Index) -> Design:
+        from levelprox.designs.column_view import SelectedDesign  # a design itself
+
+        if chosen.size == self.shape[1] and np.array_equal(chosen, np.arange(chosen.size)):
+            return self
+        size = self.nbytes * self.stored_in(chosen) // max(self.stored, 1)
+        return self._columns(chosen) if size <= _SMALL + self.nbytes // 4 else SelectedDesign(self, chosen)
+
+    def _piece(self, chosen: Index, begin: int, end: int) -> Design:
+        """X[begin:end, chosen], copied, stored as suits its Gram matrix."""
+        return self._rows(np.arange(begin, end))._columns(chosen)
+
+    @abstractmethod
+    def _columns(self, chosen: Index) -> Design: ...
+
+    @abstractmethod
+    def _rows(self, chosen: Index) -> Design: ...
+
+    def _weight(self, name: str, weight: ArrayLike | None) -> Vector:
+        if weight is None:
+            return np.ones(self.shape[0])
+        s = vector(name, weight, self.shape[0])
+        finite(name, s)
+        return s
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
+
+
+def vector(name: str, value: ArrayLike, length: int) -> Vector:
+    """`value` as a contiguous float64 vector of that length."""
+    array = real_array(name, value)
+    if array.shape != (length,):
+        raise InvalidInputError(f"{name} must have shape ({length},), got {array.shape}")
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def positions(name: str, value: ArrayLike, size: int) -> Index:
+    """Return indices in 0..size-1, from indices or from a mask."""
+    array = np.asarray(value)
+    if array.dtype == np.bool_:
+        if array.shape != (size,):
+            raise InvalidInputError(f"the mask {name} must have shape ({size},), got {array.shape}")
+        return np.flatnonzero(array).astype(np.int64, copy=False)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InvalidInputError(
+            f"{name} must be a mask or a 1-D array of integers, got dtype {array.dtype} and shape {array.shape}"
+        )
+    bad = np.flatnonzero((array < 0) | (array >= size))
+    if bad.size:
+        raise InvalidInputError(f"{name}[{bad[0]}] is {array[bad[0]]}, outside 0..{size - 1}")
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def real_values(value: object) -> Array:
+    """Return the numbers of X as float32 or float64.
+
+    Both are kept; every other real type becomes float64, with a warning where that rounds
+    (long double, and 64-bit integers beyond 2^53).
+    """
+    array = as_array("X", value)
+    message = rounding(array)
+    if message:
+        warnings.warn(message, UserWarning, stacklevel=4)
+    return real_array("X", array)
+
+
+def rounding(array: NDArray[Any]) -> str:
+    """What float64 does to entries of X that it cannot hold; empty where it holds them all."""
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        return f"X has dtype {array.dtype}; it is rounded to float64"
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
+        largest = max(int(array.max()), -int(array.min()))
+        if largest > 2**53:
+            return f"X holds integers beyond 2^53, such as {largest}; float64 rounds them"
+    return ""
+
+
+def check_shape(shape: tuple[int, ...]) -> None:
+    """Raise unless there are two dimensions, and something in each."""
+    if len(shape) != 2:
+        hint = (
+            "; reshape with X.reshape(-1, 1) for one feature or X.reshape(1, -1) for one sample"
+            if len(shape) == 1
+            else ""
+        )
+        raise InvalidInputError(f"X must be 2-D, got shape {shape}{hint}")
+    for size, what in zip(shape, ("sample", "feature"), strict=True):
+        if size == 0:
+            raise InvalidInputError(f"X has 0 {what}(s) (shape={shape}) while a minimum of 1 is required.")
+
+
+def check_finite(kernel: DesignKernel, names: Names | None = None) -> None:
+    """Raise if an entry of X is NaN or infinite, and say where."""
+    count, row, column, value = kernel.nonfinite()
+    if count:
+        name = "NaN" if np.isnan(value) else f"{value}"
+        raise InvalidInputError(f"X contains {name} at row {row}, {column_name(column, names)} ({count} in total)")
+
+
+def column_name(j: int, names: Names | None = None) -> str:
+    """What a message calls column j of X."""
+    return f"column {j}" if names is None else f"column {j} ({str(names[j])!r})"

@@ -1,0 +1,1 @@
+"""Limits, interrupts, callbacks, checkpoints, statuses and messages of every run."""

@@ -1,0 +1,1 @@
+"""The methods: LCPP, working sets, continuation, path following, and the subsolvers."""

@@ -1,0 +1,155 @@
+"""Coefficients that cannot be seen, set to zero at the end of a run.
+
+Where the level does not hold x back, and where φ never stops charging, a solution may have coefficients that are mere
+remainders of an iteration, and would be counted as features. With x_0 the null fit, features are left out as long as
+
+    ψ(x') ≤ ψ(x) + 1e-2 tol (ψ(x_0) − ψ(x)),      kkt(x') ≤ max(kkt(x), tol/2)
+
+hold without all of them together: for x with zeros in their place, or once the other features have been fitted again.
+x' obeys the level. Features that never count stay.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.certificate import assemble, certify
+from levelprox.methods.restricted import Enough, How, solve_restriction
+from levelprox.objectives import Model
+from levelprox.problem import Problem
+from levelprox.result import Iterate
+
+Vector = NDArray[np.float64]
+Features = NDArray[np.intp]
+
+_SEEN = 1e-2  # of tol: the part of what all features gain together that can be seen
+_ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of ψ
+_SMALL = 1e-3  # of the largest contribution to margins: others are not tried, unless kinks or a perfect fit are there
+_TRIES, _FITS = 64, 8  # sets of features that are left out on trial, and of these, after which the others are fitted
+_ENOUGH = 0.1  # of tol, for these fits
+_KINKS = 1.0  # seconds that a subgradient may take
+
+
+def without_negligible(
+    problem: Problem, x: Vector, tol: float, how: How, hint: Vector | None = None
+) -> tuple[Vector, int]:
+    """Return x without the features that cannot be seen, and how many gradients that took; x itself if there are none.
+
+    Parameters
+    ----------
+    problem : Problem
+    x : ndarray of shape (d,)
+        A feasible point.
+    tol : float
+        On the KKT residual.
+    how : How
+        As in the run that led to x.
+    hint : ndarray of shape (n,), optional
+        As in `certify`, for losses with kinks.
+    """
+    counted = problem.counted(problem.support(x))
+    if not counted.size or not tol > 0 or not math.isfinite(how.null.psi):
+        return x, 0
+    trial = _Trial(problem, x, tol, how, hint)
+    candidates, found = trial.candidates(counted), x
+    while candidates.size:
+        last, found = found, trial.without(found, candidates)
+        if found is last:
+            break
+        # Without the others they may not be needed, either.
+        candidates = candidates[problem.sizes(found)[candidates] > 0]
+    return found, trial.gradients
+
+
+class _Trial:
+    """What may be left out of x, and what it took to find out."""
+
+    def __init__(self, problem: Problem, x: Vector, tol: float, how: How, hint: Vector | None) -> None:
+        self.problem, self.x, self.tol, self.how, self.hint = problem, x, tol, how, hint
+        self.tries = self.fits = self.gradients = 0
+        support = np.union1d(problem.support(x), problem.exempt)
+        self._places, self._part = problem.coordinates(support), problem.objective.restrict(support)
+
+    def candidates(self, counted: Features) -> Features:
+        """Those of these features that may be too small to be seen, the smallest first.
+
+        Of a perfect fit, and of a loss with kinks, any coefficient may be one that the others can do without.
+        """
+        objective, null = self.problem.objective, self.how.null
+        scale = objective.feature_scale
+        sizes = self.problem.sizes(self.x)[counted]
+        if scale is not None:
+            sizes = sizes * np.where(np.isinf(scale.size), 1.0, scale.size)[counted]
+        order = np.argsort(sizes, kind="stable")
+        if isinstance(objective, Model):
+            above = _SEEN * self.tol * (null.psi - objective.infimum)
+            if not objective.smooth or self._value(self.x) - objective.infimum <= above < math.inf:
+                return counted[order]
+        small: Features = counted[order[sizes[order] <= _SMALL * sizes.max()]]
+        return small
+
+    def without(self, x: Vector, features: Features) -> Vector:
+        """Return x without as many of these features as can be left out: all of them, or some of each half."""
+        if self.tries >= _TRIES or self.how.seconds_left() <= 0:
+            return x
+        self.tries += 1
+        shorter = x.copy()
+        shorter[self.problem.coordinates(features)] = 0.0
+        found = self._accepted(shorter)
+        if found is not None:
+            return found
+        if features.size == 1:
+            return x
+        half = (features.size + 1) // 2
+        x = self.without(x, features[:half])
+        return self.without(x, features[half:])
+
+    def _accepted(self, x: Vector) -> Vector | None:
+        """Return x, or the fit of its features, if neither ψ nor the KKT residual shows that others are missing."""
+        if not self._value(x) <= self._most:
+            return None
+        if self._kkt(x) <= self._bar:
+            return x
+        x = self._fitted(x)
+        return x if self.problem.is_feasible(x) and self._value(x) <= self._most and self._kkt(x) <= self._bar else None
+
+    @cached_property
+    def _most(self) -> float:
+        """What ψ may be."""
+        psi, null = self._value(self.x), self.how.null.psi
+        return psi + _SEEN * self.tol * max(null - psi, 0.0) + _ROUNDING * abs(null)
+
+    @cached_property
+    def _bar(self) -> float:
+        """What the KKT residual may be."""
+        return max(self._kkt(self.x), self.tol / 2)
+
+    def _fitted(self, x: Vector) -> Vector:
+        """The fit of the features of x, and of those that never count, from there."""
+        problem, how = self.problem, self.how
+        if self.fits >= _FITS or not how.subsolver.forms_models(problem.objective):
+            return x
+        self.fits += 1
+        W = np.union1d(problem.support(x), problem.exempt)
+        part, places = problem.restrict(W), problem.coordinates(W)
+        psi, gradient = part.objective.value_and_gradient(x[places])
+        start = Iterate(x[places], psi, gradient, step=1 / problem.objective.curvature)
+        fitted = np.zeros_like(x)
+        fitted[places] = solve_restriction(part, start, Enough(_ENOUGH * self.tol * how.null.scale), how).x
+        return fitted
+
+    def _value(self, x: Vector) -> float:
+        return self._part.value_and_gradient(x[self._places])[0]
+
+    def _kkt(self, x: Vector) -> float:
+        self.gradients += 1
+        objective, null = self.problem.objective, self.how.null
+        if not objective.smooth:
+            seconds = min(max(self.how.seconds_left(), 0.0), _KINKS)
+            return certify(self.problem, x, null, hint=self.hint, seconds=seconds).kkt
+        psi, gradient = objective.value_and_gradient(x)
+        return assemble(self.problem, x, psi, gradient, null, bounded=False).kkt

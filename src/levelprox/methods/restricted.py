@@ -1,0 +1,272 @@
+"""The problem restricted to a working set, solved as far as it is worth.
+
+Two ways. By steps: LCPP with any subsolver, and for Newton's the polish of its last digits. By models: where ψ is
+curved, its second-order model over W needs no data once it is formed; the level is kept exactly, by LCPP steps on the
+model, and only where they lead is ψ asked again:
+
+    x⁺ ≈ argmin  ⟨∇ψ(x), d⟩ + ½ d'(∇²ψ(x) + ρ(diag ∇²ψ(x) + c))d    s.t.  g(x + d) ≤ η
+
+c_j is a typical curvature of ψ along column j. ρ = 0 is Newton's method; it is raised where ψ does not fall as the
+model foretold (Levenberg, Marquardt).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox._runtime.deadline import TimeLimitError, end_now
+from levelprox.certificate.null_model import NullFit
+from levelprox.certificate.residual import distance
+from levelprox.methods.kkt_newton import polish
+from levelprox.methods.lcpp import lcpp, without_level
+from levelprox.methods.subsolvers import Newton, Subsolver
+from levelprox.methods.surrogate import Linearise
+from levelprox.objectives import Curved, Quadratic
+from levelprox.problem import Problem
+from levelprox.result import Iterate
+
+Vector = NDArray[np.float64]
+
+INSIDE = 0.999  # of the level: here it does not hold x back yet
+_MOST_STEPS = 500
+_PATIENCE = 5  # steps on a model that hardly lower its residual, before ψ is asked again
+_HARDLY = 0.9
+_MOST_MODELS = 50
+_ENOUGH = 0.1  # of the residual at which a model was made: it is no better than that
+_FALLS = 0.1  # of what the model foretold: less is a failure
+_FORETOLD = 0.1  # how far the fall may be from what was foretold for the model to serve again
+_LONGEST, _WORTH_A_PASS = 64.0, 4.0  # times the step of the model
+_DAMPED = 1e-3  # ρ after the first failure
+_MOST_DAMPED = 1e30
+_FLAT = 1e-8  # of a typical curvature
+_LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Enough:
+    """The residual at which the work may stop, for a multiplier y: max(least, offset − slope·y)."""
+
+    least: float
+    offset: float = 0.0
+    slope: float = 0.0
+
+    def __call__(self, y: float) -> float:
+        return max(self.least, self.offset - self.slope * y)
+
+
+@dataclass(frozen=True)
+class How:
+    """How problems are solved: what a run has settled on.
+
+    Attributes
+    ----------
+    subsolver : Subsolver
+    gamma : float
+    surrogate : Linearise
+    null : NullFit
+    seconds_left : callable
+    rng : Generator, optional
+    working_sets : bool
+    most : int, optional
+        Nonzero features, of those that count, beyond which a point on a working set ends the work: nobody will look at
+        all features there, and its gradient is left empty.
+    """
+
+    subsolver: Subsolver
+    gamma: float
+    surrogate: Linearise
+    null: NullFit
+    seconds_left: Callable[[], float]
+    rng: np.random.Generator | None
+    working_sets: bool = True
+    most: int | None = None
+
+
+def solve_restriction(problem: Problem, start: Iterate, enough: Enough, how: How) -> Iterate:
+    """A point of the restriction whose residual is small enough, or the best found before the limits or Ctrl-C."""
+    way = by_models if how.subsolver.forms_models(problem.objective) else by_steps
+    at = start = start if np.isfinite(start.psi) else _from_zero(problem, start)
+    try:
+        residual, y = distance(problem, start.x, start.psi, start.gradient, how.null)
+        for step in way(problem, start, residual, y, enough, how):
+            at = step
+    except KeyboardInterrupt:
+        end_now()
+        return replace(at, stop="interrupted")
+    except TimeLimitError:
+        pass  # the limit has passed, and the caller sees that
+    return at
+
+
+def _from_zero(problem: Problem, start: Iterate) -> Iterate:
+    """For a start at which ψ is infinite: features that were left out may have held margins back that exp now sees."""
+    x = np.zeros(problem.dimension)
+    psi, gradient = problem.objective.value_and_gradient(x)
+    return Iterate(x, psi, gradient, start.multiplier, start.step)
+
+
+def by_models(problem: Problem, at: Iterate, residual: float, y: float, enough: Enough, how: How) -> Iterator[Iterate]:
+    """One second-order model after another, each solved over the level itself; every point that lowers ψ.
+
+    A point is tried by one pass over the columns in W, from which come its margins, the gradient and, unless the
+    model foretold the last step so well that it may serve again, the next model.
+    """
+    objective = cast(Curved, problem.objective)
+    if at.margins is None:
+        at = replace(at, margins=objective.margins(at.x) if np.any(at.x) else objective.origin, hessian=None)
+    if at.hessian is None:
+        assert at.margins is not None
+        at = replace(at, hessian=objective.hessian_of(at.margins, True))
+    damping, steps, projections, trusted = _DAMPED if _is_flat(objective, at) else 0.0, 0, 0, False
+    while residual > enough(y) and steps < _MOST_MODELS and how.seconds_left() > 0 and damping < _MOST_DAMPED:
+        model = _model(problem, at, damping)
+        start = replace(at, margins=at.x, hessian=model.hessian)
+        part = replace(problem, objective=model)
+        goal = _last(by_steps(part, start, residual, y, _for_model(enough, residual), how), start)
+        steps, projections = steps + 1, projections + goal.n_proj
+        last_digits, foretold = _LAST_DIGITS * abs(at.psi), at.psi - goal.psi
+        new = _tried(objective, at, goal, not trusted and _ENOUGH * residual > enough(y))
+        fell = at.psi - new.psi
+        if not fell >= max(_FALLS * foretold, 0.0) - last_digits:
+            # The model of this point is still there. Tenfolds alone would take long where ψ bends far more a step away.
+            damping, trusted = max((10 if damping < 1 else 1000) * damping, _DAMPED), True
+            continue
+        if fell > (1 + _FORETOLD) * foretold:
+            new = _further(problem, objective, at, new)
+        damping = damping / 10 if damping > _DAMPED else 0.0
+        trusted = abs(fell - foretold) <= _FORETOLD * abs(foretold) + last_digits
+        before, last = at, residual
+        residual, y = distance(problem, new.x, new.psi, new.gradient, how.null)
+        if new.hessian is None and residual > enough(y):
+            assert new.margins is not None
+            new = replace(new, hessian=at.hessian if trusted else objective.hessian_of(new.margins, True))
+        at = new
+        if not objective.convex:  # its models have |ℓ''|, and cannot give the last digits
+            at, residual, y = _polished(problem, at, residual, y, enough, how.null)
+        yield replace(at, n_inner=steps, n_proj=projections)
+        if _at_the_floor(before, at, last, residual):
+            break
+
+
+def _is_flat(objective: Curved, at: Iterate) -> bool:
+    """Whether ψ hardly bends at x, as a sigmoid in its middle or huber's far out: there long steps are blind."""
+    assert at.hessian is not None
+    return float(np.max(np.diagonal(at.hessian), initial=0.0)) < _FLAT * objective.curvature
+
+
+def _at_the_floor(before: Iterate, at: Iterate, last: float, residual: float) -> bool:
+    """Whether a step was rounding alone: it lowered neither the residual nor, but for its last digits, ψ."""
+    return residual >= last and at.psi >= before.psi - _LAST_DIGITS * abs(before.psi)
+
+
+def _tried(objective: Curved, at: Iterate, goal: Iterate, with_hessian: bool) -> Iterate:
+    """The iterate where a model has its minimum; ψ = inf where it is not to be used."""
+    assert at.margins is not None
+    margins, gradient, hessian = objective.evaluated(at.margins, goal.x - at.x, with_hessian)
+    psi = objective.value_of(margins)
+    if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
+        psi = np.inf
+    return Iterate(goal.x, psi, gradient, goal.multiplier, at.step, at.stop, margins=margins, hessian=hessian)
+
+
+def _further(problem: Problem, objective: Curved, at: Iterate, new: Iterate) -> Iterate:
+    """Beyond the minimum of a model where ψ falls faster than it foretold, as it does for ever on separable data.
+
+    Margins are linear in the step, so the search costs no data; what it finds is taken where it is worth a pass.
+    """
+    assert at.margins is not None and new.margins is not None
+    psi_at, best, t = objective.along(at.margins, new.margins), new, 2.0
+    while t <= _LONGEST:
+        x, psi = at.x + t * (new.x - at.x), psi_at(t)
+        if not psi < best.psi or not problem.is_feasible(x):
+            break
+        best, t = replace(new, x=x, psi=psi), 2 * t
+    if t <= _WORTH_A_PASS:
+        return new
+    margins, gradient, hessian = objective.evaluated(at.margins, best.x - at.x, True)
+    return replace(best, psi=objective.value_of(margins), margins=margins, gradient=gradient, hessian=hessian)
+
+
+def _last(points: Iterator[Iterate], start: Iterate) -> Iterate:
+    """Where they lead."""
+    last = start
+    for point in points:
+        last = point
+    return last
+
+
+def _for_model(enough: Enough, residual: float) -> Enough:
+    """How far to solve a model that was made where the residual is so large."""
+    return Enough(max(enough.least, _ENOUGH * residual) / 2, enough.offset / 2, enough.slope / 2)
+
+
+def _model(problem: Problem, at: Iterate, damping: float) -> Quadratic:
+    """The second-order model of ψ at x, with no data in it."""
+    hessian = at.hessian
+    assert hessian is not None
+    if damping > 0:
+        # Where ψ does not bend at all its diagonal is no measure of anything: then a typical curvature is.
+        hessian = hessian.copy()
+        hessian[np.diag_indices_from(hessian)] += damping * (np.diagonal(hessian) + _typical_curvature(problem))
+    return Quadratic(at.x, at.psi, at.gradient, hessian, problem.width, problem.objective.feature_scale)
+
+
+def _typical_curvature(problem: Problem) -> Vector:
+    """That of ψ along each coordinate: as the squares of its column, and on the whole that of ψ."""
+    scale = problem.objective.feature_scale
+    if scale is None:
+        return np.full(problem.dimension, problem.objective.curvature)
+    squares = np.repeat(scale.magnitude**2, problem.width)
+    return np.asarray(problem.objective.curvature / float(np.mean(squares)) * squares)
+
+
+def by_steps(problem: Problem, at: Iterate, residual: float, y: float, enough: Enough, how: How) -> Iterator[Iterate]:
+    """LCPP steps from x, without the level where it cannot bind; x after each of them."""
+    levels, projections = repeat(problem.level), 0
+    limits = (enough.least, how.seconds_left, how.rng)
+    patience = _PATIENCE if isinstance(problem.objective, Quadratic) else _MOST_STEPS
+    free = without_level(problem, at, how.gamma, how.subsolver, *limits) if _is_vacuous(problem) else None
+    for steps in range(1, _MOST_STEPS + 1):
+        if residual <= enough(y) or patience <= 0 or how.seconds_left() <= 0:
+            return
+        before, last = at, residual
+        steps_from_here = free or lcpp(problem, at, levels, how.gamma, how.subsolver, how.surrogate, *limits)
+        step = next(steps_from_here, None)
+        if step is None:
+            return
+        at, projections = step[1], projections + step[1].n_proj
+        residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
+        if free is None and residual > enough(y) and isinstance(how.subsolver, Newton):
+            at, residual, y = _polished(problem, at, residual, y, enough, how.null)
+        patience -= residual > _HARDLY * last
+        yield replace(at, n_inner=steps, n_proj=projections)
+        if _at_the_floor(before, at, last, residual):
+            return
+
+
+def _is_vacuous(problem: Problem) -> bool:
+    """Whether every point obeys the level."""
+    total = problem.n_features if problem.weights is None else float(problem.weights.sum())
+    return total * problem.constraint.cap <= problem.level
+
+
+def _polished(
+    problem: Problem, at: Iterate, residual: float, y: float, enough: Enough, null: NullFit
+) -> tuple[Iterate, float, float]:
+    """Polish for as long as the residual halves."""
+    while residual > enough(y) and y > 0:
+        new = polish(problem, at, y)
+        if new is None:
+            break
+        last = residual
+        at = new
+        residual, y = distance(problem, at.x, at.psi, at.gradient, null)
+        if residual > last / 2:
+            break
+    return at, residual, y

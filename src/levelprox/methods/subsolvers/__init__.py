@@ -1,0 +1,47 @@
+"""Ways to solve the convex subproblem of a step, one file each."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from levelprox.exceptions import InvalidInputError
+from levelprox.methods.subsolvers._base import Subsolver
+from levelprox.methods.subsolvers.acsa import ACSA
+from levelprox.methods.subsolvers.nesterov import Nesterov
+from levelprox.methods.subsolvers.newton import Newton
+from levelprox.methods.subsolvers.sgd import SGD
+from levelprox.methods.subsolvers.smoothing import Smoothing
+from levelprox.methods.subsolvers.spectral import Spectral
+from levelprox.methods.subsolvers.svrg import SVRG
+from levelprox.objectives import Objective
+
+#: By name; "auto" takes the first that can take the objective.
+SUBSOLVERS: dict[str, type[Subsolver]] = {
+    kind.name: kind for kind in (Newton, Spectral, Smoothing, Nesterov, ACSA, SGD, SVRG)
+}
+
+
+def choose(subsolver: str | Subsolver, objective: Objective) -> Subsolver:
+    """The subsolver to run on ψ; one error when it cannot take ψ, naming those that can."""
+    if isinstance(subsolver, Subsolver):
+        chosen: Subsolver | None = subsolver
+    elif subsolver == "auto":
+        chosen = next((kind() for kind in SUBSOLVERS.values() if kind.can_take(objective)), None)
+    elif isinstance(subsolver, str) and subsolver in SUBSOLVERS:
+        chosen = SUBSOLVERS[subsolver]()
+    else:
+        near = get_close_matches(str(subsolver), SUBSOLVERS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        names = ", ".join(["auto", *SUBSOLVERS])
+        raise InvalidInputError(f"subsolver must be one of {names} or a Subsolver object, got {subsolver!r}{hint}")
+    if chosen is None:
+        needs = "; ".join(f"{name!r} needs {kind.needs}" for name, kind in SUBSOLVERS.items())
+        raise InvalidInputError(f"no subsolver can take this objective: {needs}")
+    if not chosen.can_take(objective):
+        able = [name for name, kind in SUBSOLVERS.items() if kind.can_take(objective)]
+        others = f"subsolvers that can take it: {', '.join(able)}" if able else "no subsolver can take it"
+        raise InvalidInputError(f"subsolver {chosen.name!r} needs {chosen.needs}; {others}")
+    return chosen
+
+
+__all__ = ["ACSA", "SGD", "SUBSOLVERS", "SVRG", "Nesterov", "Newton", "Smoothing", "Spectral", "Subsolver", "choose"]

@@ -1,0 +1,188 @@
+"""What the stochastic subsolvers share: batch sizes, samples, and minibatch steps on a subproblem.
+
+A sample i is drawn with probability s_i / Σ s, so the mean of ℓ'(⟨a_i, x⟩, b_i) a_i over a batch has mean
+∇ψ(x). Draws are made here, with NumPy's generator: a seed fixes every step, on every machine.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox import _kernels
+from levelprox._validation import whole
+from levelprox.methods.subproblem import Subproblem
+from levelprox.objectives import LinearModel, Objective
+
+Vector = NDArray[np.float64]
+
+_SMALLEST_BATCH = 16
+_PORTION = 2**16  # samples drawn at once, or n where that is more
+
+
+def check_batch_size(value: object) -> None:
+    """Refuse everything but None and positive integers."""
+    if value is None:
+        return
+    whole("batch_size", value, 1)
+
+
+def batch_size(asked: int | None, model: LinearModel) -> int:
+    """Rows per step: as asked for, at most n; by default so many that a step's work on x is paid for.
+
+    A step looks at every coordinate at most, and mostly at far fewer: with d entries of X per batch its projection,
+    even one of all coordinates, costs no more than a few times its gradient.
+    """
+    n, d = model.design.shape
+    if asked is None:
+        per_row = max(model.design.stored / n, 1.0)
+        return min(n, max(_SMALLEST_BATCH, math.ceil(d / per_row)))
+    return min(int(asked), n)
+
+
+def batch_warning(asked: int | None, objective: Objective) -> str:
+    """What to say of batches that are larger than the data."""
+    if asked is None or not isinstance(objective, LinearModel) or asked <= objective.design.shape[0]:
+        return ""
+    n = objective.design.shape[0]
+    return f"batch_size={asked} is larger than the number of samples {n}; using {n}"
+
+
+def draw(model: LinearModel, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """`count` samples, with replacement, each i with probability s_i / Σ s; never one of weight 0."""
+    n = model.design.shape[0]
+    if model.sample_weight is None:
+        return rng.integers(n, size=count)
+    edges = np.cumsum(model.sample_weight)
+    # u in [edges_{i-1}, edges_i) takes i: the interval of a weight 0 is empty, and u stays below the last edge.
+    picked = np.searchsorted(edges / edges[-1], rng.random(count), side="right")
+    return picked.astype(np.int64, copy=False)
+
+
+def largest_row(model: LinearModel) -> float:
+    """Max ‖a_i‖² over the samples that count."""
+    squares = model.row_squares if model.sample_weight is None else model.row_squares[model.sample_weight > 0]
+    return float(squares.max())
+
+
+@dataclass
+class Progress:
+    """Where a stochastic run is: x, and what it has cost. Changed in place, so that Ctrl-C leaves it whole.
+
+    Attributes
+    ----------
+    x : ndarray of shape (d,)
+        The last point, in the surrogate set after the first step.
+    multiplier : ndarray of shape (1,)
+        y of the last projection, per unit step.
+    counts : ndarray of shape (4,)
+        Steps, rows whose gradient was taken, projections, coordinates in them.
+    """
+
+    x: Vector
+    multiplier: Vector = field(default_factory=lambda: np.zeros(1))
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(4, np.int64))
+
+    @property
+    def steps(self) -> int:
+        """Minibatch steps taken."""
+        return int(self.counts[0])
+
+    @property
+    def rows(self) -> int:
+        """Rows whose gradient was taken."""
+        return int(self.counts[1])
+
+    @property
+    def projections(self) -> int:
+        """Projections, all of them onto the set of all coordinates."""
+        return int(self.counts[2])
+
+
+def take_steps(
+    subproblem: Subproblem,
+    model: LinearModel,
+    progress: Progress,
+    samples: NDArray[np.int64],
+    batch: int,
+    lengths: Vector,
+    seconds: float,
+    snapshot: tuple[Vector, Vector] | None = None,
+) -> str:
+    """One step per batch of `samples`; says why it ended: "steps", "seconds" or "not finite".
+
+    Parameters
+    ----------
+    lengths : ndarray
+        t of each step.
+    snapshot : (slopes of the samples, ∇ψ), optional
+        At the point whose gradient reduces the variance.
+    """
+    slopes, gradient = snapshot or (None, None)
+    return _kernels.stochastic_steps(
+        model.by_rows,
+        subproblem.set,
+        progress.x,
+        subproblem.center,
+        subproblem.gamma,
+        samples,
+        batch,
+        lengths,
+        slopes,
+        gradient,
+        seconds,
+        progress.multiplier,
+        progress.counts,
+    )
+
+
+def random_steps(
+    subproblem: Subproblem,
+    model: LinearModel,
+    progress: Progress,
+    batch: int,
+    lengths: Vector,
+    seconds: float,
+    rng: np.random.Generator,
+    snapshot: tuple[Vector, Vector] | None = None,
+) -> str:
+    """`take_steps` on random samples, drawn a pass or so at a time: a long run need not hold all of them at once."""
+    began = time.monotonic()
+    portion = max(1, max(_PORTION, model.design.shape[0]) // batch)
+    for begin in range(0, lengths.size, portion):
+        part = lengths[begin : begin + portion]
+        samples = draw(model, part.size * batch, rng)
+        left = seconds - (time.monotonic() - began)
+        stop = take_steps(subproblem, model, progress, samples, batch, part, left, snapshot)
+        if stop != "steps":
+            return stop
+    return "steps"
+
+
+def full_step(
+    subproblem: Subproblem, x: Vector, gradient: Vector, step: float, guess: float
+) -> tuple[Vector, float] | None:
+    """P(x − t∇ψ_k) with ∇ψ_k = gradient + γ(x − c), and the multiplier of P per unit step.
+
+    `guess` is a guess of that multiplier. None where x − t∇ψ_k overflows.
+    """
+    surrogate = subproblem.surrogate
+    mask, all_nonnegative = subproblem.signs
+    shifted = (x - step * (gradient + subproblem.gamma * (x - subproblem.center)))[None, :]
+    projected, multiplier = np.empty_like(shifted), np.empty(1)
+    failed, _ = _kernels.project_rows(
+        shifted,
+        None if surrogate.u is None else surrogate.u[None, :],
+        surrogate.weights,
+        mask,
+        all_nonnegative,
+        np.array([surrogate.tau]),
+        np.array([guess * step]),
+        projected,
+        multiplier,
+    )
+    return None if failed >= 0 else (projected[0], float(multiplier[0]) / step)

@@ -1,0 +1,147 @@
+"""AC-SA, accelerated stochastic approximation: the paper's one method for every kind of ψ.
+
+With m = γ − μ, Λ = L + γ, x and x^ag started at x^{k−1}, for t = 1, …, T: α = 2/(t+1), γ_t = 4Λ/(t(t+1)),
+
+    x^md = [(1−α)(m+γ_t) x^ag + α((1−α)m+γ_t) x] / (γ_t + (1−α²)m),    G = Ψ'(x^md, ξ) + γ(x^md − x^{k−1}),
+    x ← P([αm x^md + ((1−α)m+γ_t) x − αG] / (m+γ_t)),                    x^ag ← αx + (1−α) x^ag.
+
+Proposition "AC-SA": E[ψ_k(x^ag) − ψ_k(x̄)] ≤ 2Λ/(T(T+1)) ‖x^{k−1} − x̄‖² + 8(M²+σ²)/(m(T+1)).
+Ghadimi and Lan (2012), SIAM J. Optim. 22(4).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from levelprox import _kernels
+from levelprox._validation import whole
+from levelprox.exceptions import InvalidInputError
+from levelprox.methods.subproblem import Subproblem
+from levelprox.methods.subsolvers._base import Subsolver, arrived
+from levelprox.methods.subsolvers._minibatch import batch_size, batch_warning, check_batch_size, draw
+from levelprox.objectives import LinearModel, Objective, Stochastic
+from levelprox.result import Iterate
+
+_FEWEST, _MOST = 100, 10_000  # steps where subgradients jump or are sampled: their error falls only as 1/T
+
+
+@dataclass(frozen=True)
+class ACSA(Subsolver):
+    """Accelerated stochastic approximation, compiled; deterministic unless ψ is sampled, or rows of it are.
+
+    A deterministic run hands out the better of x^ag and x^{k−1} in ψ_k, so the bound holds and ψ never rises.
+
+    Parameters
+    ----------
+    steps : int, optional
+        T, inner steps per outer step. By default enough for the deterministic part of the bound to be at
+        most a quarter of m‖x^{k−1} − x̄‖²; where ψ has kinks or is sampled, also enough for the rest of it to be at
+        most a tenth of |ψ(x^{k−1})|, though between 100 and 10,000.
+    batch_size : int, optional
+        Look at so many rows of a linear model per step instead of all of them, drawn with replacement in proportion
+        to their weights. More than n is cut to n, with a warning. A user's oracle draws its own samples.
+    """
+
+    name: ClassVar[str] = "acsa"
+    needs: ClassVar[str] = (
+        "known constants L and M (declare smoothness and nonsmoothness of your own function; "
+        "losses of unbounded curvature, such as poisson, have no L)"
+    )
+
+    steps: int | None = None
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.steps is not None:
+            whole("steps", self.steps, 1)
+        check_batch_size(self.batch_size)
+
+    @classmethod
+    def can_take(cls, objective: Objective) -> bool:
+        return objective.bounded_curvature and objective.bounded_jumps
+
+    def warning(self, objective: Objective) -> str:
+        return batch_warning(self.batch_size, objective)
+
+    def is_random(self, objective: Objective) -> bool:
+        return objective.sampled or (self.batch_size is not None and isinstance(objective, LinearModel))
+
+    def noise(self, objective: Objective) -> float:
+        """σ of the gradients it looks at."""
+        if isinstance(objective, LinearModel) and self.batch_size is not None:
+            return objective.noise / math.sqrt(batch_size(self.batch_size, objective))
+        return objective.noise if objective.sampled else 0.0
+
+    def proximal_weight(self, objective: Objective) -> float:
+        """γ = 3μ, or L/10, or L where ψ is sampled: its error falls with γ − μ, so γ must not be tiny beside L."""
+        share = 1.0 if self.is_random(objective) else 0.1
+        return 3 * objective.weak_convexity or share * objective.smoothness or share * objective.curvature
+
+    def limited_to(self, steps: int) -> ACSA:
+        return replace(self, steps=steps)
+
+    def solve(
+        self,
+        subproblem: Subproblem,
+        start: Iterate,
+        tolerance: float = 0.0,
+        seconds: float = 1e300,
+        rng: np.random.Generator | None = None,
+    ) -> Iterate:
+        objective, surrogate = subproblem.objective, subproblem.surrogate
+        strong_convexity = subproblem.gamma - objective.weak_convexity
+        smoothness = objective.smoothness + subproblem.gamma or objective.curvature  # linear ψ bends nowhere
+        if self.batch_size is not None and not isinstance(objective, LinearModel):
+            raise InvalidInputError("batch_size is for linear models; your own oracle draws its own samples")
+        if self.batch_size is not None and isinstance(objective, LinearModel) and not objective.has_rows:
+            raise InvalidInputError(
+                "batch_size is for X itself: where X is centred, scaled or has an intercept, leave batch_size out, "
+                "or take another of the subsolvers that see all of ψ (spectral, nesterov)"
+            )
+        # Without strong convexity the bound on smooth ψ still holds, the one on kinks and noise does not.
+        least = 0 if objective.smooth and not self.is_random(objective) else math.ulp(0)
+        if not strong_convexity >= least:
+            raise InvalidInputError(
+                f"acsa needs gamma above the weak-convexity constant {objective.weak_convexity:g} of the objective, "
+                f"got {subproblem.gamma:g}"
+            )
+        rough = objective.nonsmoothness**2 + self.noise(objective) ** 2
+        steps = self.steps or _enough(smoothness, strong_convexity, rough, abs(start.psi))
+        settings = _kernels.AcsaSettings(steps, strong_convexity, smoothness, subproblem.gamma, seconds)
+        arguments = (subproblem.set, subproblem.center, start.x, settings)
+        source = np.random.default_rng() if rng is None else rng
+        evaluations = 1.0  # of ψ per step
+        if isinstance(objective, Stochastic):
+            outcome = _kernels.acsa_oracle(lambda x: objective.sample(x, source), *arguments)
+        elif isinstance(objective, LinearModel) and self.batch_size is not None:
+            n, batch = objective.design.shape[0], batch_size(self.batch_size, objective)
+            portion = batch * max(1, n // batch)
+            outcome = _kernels.acsa_batches(
+                objective.by_rows, *arguments, lambda: draw(objective, portion, source), batch
+            )
+            evaluations = batch / n
+        else:
+            outcome = _kernels.acsa(objective.compiled, *arguments)
+        end = arrived(subproblem, start, outcome["x"], keep_better=not self.is_random(objective))
+        return replace(
+            end,
+            multiplier=outcome["multiplier"] / surrogate.lam,
+            # Ctrl-C and failures are never hidden by what became of the point.
+            stop=outcome["stop"] if outcome["stop"] in ("interrupted", "not finite") else end.stop or outcome["stop"],
+            n_inner=outcome["steps"],
+            n_grad=end.n_grad + round(evaluations * outcome["steps"]),
+            n_proj=outcome["projections"],
+        )
+
+
+def _enough(smoothness: float, strong_convexity: float, rough: float, psi: float) -> int:
+    """T with 2Λ/T² ≤ m/4, as in the corollaries; where M² + σ² > 0, also 8(M² + σ²)/(mT) ≤ |ψ|/10, within limits."""
+    steps = math.ceil(2 * math.sqrt(2 * smoothness / strong_convexity)) if strong_convexity > 0 else _FEWEST
+    if rough == 0:
+        return steps
+    quiet = 80 * rough / (strong_convexity * psi) if psi > 0 else math.inf
+    return max(steps, math.ceil(min(max(quiet, _FEWEST), _MOST)))

@@ -1,0 +1,91 @@
+"""Nesterov's accelerated gradient method (NAG), projected.
+
+    x⁺ = P(v − ∇ψ_k(v)/Λ),    v⁺ = x⁺ + β(x⁺ − x),    Λ = L + γ
+
+with the momentum β of a (γ − μ)-strongly convex function, begun afresh where it points uphill.
+Nesterov (2004), Introductory Lectures on Convex Optimization, scheme 2.2.19; O'Donoghue and Candès (2015).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from levelprox import _kernels
+from levelprox._validation import real, whole
+from levelprox.exceptions import InvalidInputError
+from levelprox.methods.subproblem import Subproblem
+from levelprox.methods.subsolvers._base import Subsolver, arrived
+from levelprox.objectives import Objective
+from levelprox.result import Iterate
+
+
+@dataclass(frozen=True)
+class Nesterov(Subsolver):
+    """Accelerated projected gradient steps on ψ_k, compiled; one evaluation of ψ a step.
+
+    Parameters
+    ----------
+    max_steps : int, default=100
+        Inner steps per outer step; momentum does not outlive the outer step.
+    accuracy : float, default=0.1
+        Stop earlier once the residual Λ‖x⁺ − v‖∞ has fallen by this factor.
+    """
+
+    name: ClassVar[str] = "nesterov"
+    needs: ClassVar[str] = (
+        "a differentiable objective with a known L (declare smoothness of your own function; "
+        "losses of unbounded curvature, such as poisson, have none)"
+    )
+
+    max_steps: int = 100
+    accuracy: float = 0.1
+
+    def __post_init__(self) -> None:
+        whole("max_steps", self.max_steps, 1)
+        if not 0 <= real("accuracy", self.accuracy) < 1:
+            raise InvalidInputError(f"accuracy must be in [0, 1), got {self.accuracy!r}")
+
+    @classmethod
+    def can_take(cls, objective: Objective) -> bool:
+        return objective.smooth and not objective.sampled and objective.bounded_curvature
+
+    def limited_to(self, steps: int) -> Nesterov:
+        return replace(self, max_steps=steps)
+
+    def solve(
+        self,
+        subproblem: Subproblem,
+        start: Iterate,
+        tolerance: float = 0.0,
+        seconds: float = 1e300,
+        rng: np.random.Generator | None = None,
+    ) -> Iterate:
+        objective, surrogate = subproblem.objective, subproblem.surrogate
+        outcome = _kernels.nesterov(
+            objective.compiled,
+            subproblem.set,
+            subproblem.center,
+            start.x,
+            start.gradient,
+            start.multiplier * surrogate.lam,
+            subproblem.gamma,
+            self.max_steps,
+            max(0.0, subproblem.gamma - objective.weak_convexity),
+            objective.smoothness + subproblem.gamma or objective.curvature,  # linear ψ bends nowhere
+            self.accuracy,
+            tolerance,
+            seconds,
+        )
+        end = arrived(subproblem, start, outcome["x"], keep_better=True)
+        return replace(
+            end,
+            multiplier=outcome["multiplier"] / surrogate.lam,
+            # Ctrl-C and failures are never hidden by what became of the point.
+            stop=outcome["stop"] if outcome["stop"] in ("interrupted", "not finite") else end.stop or outcome["stop"],
+            n_inner=outcome["steps"],
+            n_grad=end.n_grad + outcome["evaluations"],
+            n_proj=outcome["projections"],
+        )

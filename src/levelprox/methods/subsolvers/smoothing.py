@@ -1,0 +1,118 @@
+"""Smoothing continuation for losses with kinks: Moreau envelopes, moved to where the kinks are.
+
+The envelope env_w of ℓ (losses/smoothed.py) is smooth, but minimising it for ever smaller w ends in ever
+worse conditioned problems, and misses the kinks by w. Shifted by the slopes s of the step before, it need not be
+narrow to be exact:
+
+    x⁺ ≈ argmin Σ p_i env_w(⟨a_i, x⟩ + w s_i, b_i) + γ/2 ‖x − x^{k−1}‖²   s.t.  g_k(x) ≤ η_k,
+    s_i⁺ = env_w'(⟨a_i, x⁺⟩ + w s_i, b_i).
+
+That is the method of multipliers, the proximal point method on the dual: s converges to the subgradients of the
+solution, and margins miss their kinks by w|s⁺ − s| → 0 only. The first widths fall fast from the size of the
+residuals; later ones only while that fails to shrink.
+Moreau (1965); Rockafellar (1976), Math. Oper. Res. 1(2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from levelprox.exceptions import InvalidInputError
+from levelprox.methods.subproblem import Subproblem
+from levelprox.methods.subsolvers._base import Subsolver, Vector
+from levelprox.methods.subsolvers.spectral import Spectral
+from levelprox.objectives import Coordinates, LinearModel, Objective
+from levelprox.result import Iterate, Kinks
+
+_WIDE, _NARROWEST = 1e-2, 1e-8  # of the size of the residuals at the start
+_SLOW, _STILL = 0.9, 0.1
+
+
+@dataclass(frozen=True)
+class Smoothing(Subsolver):
+    """Spectral steps on shifted Moreau envelopes; ends with the kinks hit to the last digits.
+
+    Parameters
+    ----------
+    max_steps : int, default=200
+        Spectral steps per outer step.
+    accuracy : float, default=0.1
+        Stop earlier once the residual has fallen by this factor.
+    """
+
+    name: ClassVar[str] = "smoothing"
+    needs: ClassVar[str] = "a linear model whose loss has kinks"
+    monotone: ClassVar[bool] = False
+
+    max_steps: int = 200
+    accuracy: float = 0.1
+
+    def __post_init__(self) -> None:
+        self._inner()  # checks both
+
+    @classmethod
+    def can_take(cls, objective: Objective) -> bool:
+        return isinstance(objective, LinearModel) and not objective.smooth
+
+    def coordinates(self, objective: Objective, centred: bool) -> Coordinates | None:
+        return self._inner().coordinates(objective, centred)
+
+    def limited_to(self, steps: int) -> Smoothing:
+        return replace(self, max_steps=steps)
+
+    def _inner(self) -> Spectral:
+        return Spectral(max_steps=self.max_steps, accuracy=self.accuracy)
+
+    def solve(
+        self,
+        subproblem: Subproblem,
+        start: Iterate,
+        tolerance: float = 0.0,
+        seconds: float = 1e300,
+        rng: np.random.Generator | None = None,
+    ) -> Iterate:
+        model = subproblem.objective
+        if not isinstance(model, LinearModel):
+            raise InvalidInputError(f"subsolver {self.name!r} needs {self.needs}")
+        kinks = start.kinks or _at_first(model, start.x)
+        smooth = model.with_envelope(kinks.width, kinks.slopes)
+        psi, gradient = smooth.value_and_gradient(start.x)
+        at = replace(start, psi=psi, gradient=gradient)
+        step = self._inner().solve(replace(subproblem, objective=smooth), at, tolerance, seconds)
+
+        slopes = smooth.slopes(step.x)
+        missed = model.counted(kinks.width * np.abs(slopes - kinks.slopes))
+        moved = float(np.max(np.abs(model.counted(model.design.matvec(step.x - start.x)))))
+        # At the kinks the envelope's gradient is a subgradient of ψ at x; elsewhere only of ψ near x.
+        psi, gradient = model.value_and_gradient(step.x)
+        if np.all(missed <= model.counted(model.near_a_kink(step.x))):
+            gradient = step.gradient
+        return replace(
+            step,
+            psi=psi,
+            gradient=gradient,
+            kinks=_next(kinks, slopes, float(missed.max()), moved, narrow=step.stop != "steps"),
+            n_grad=step.n_grad + 2,
+        )
+
+
+def _at_first(model: LinearModel, x: Vector) -> Kinks:
+    """No shift, and a width of the size of the residuals: of most of them, unless most are (nearly) at their kink."""
+    off = model.counted(np.abs(model.margins(x) - model.target))
+    *sizes, large = np.quantile(off, [0.5, 0.75, 0.9, 0.95])
+    scale = next((size for size in sizes if size > 0.01 * large), large) or float(off.mean()) or 1.0
+    return Kinks(np.zeros(model.target.size), float(scale), np.inf, float(scale))
+
+
+def _next(kinks: Kinks, slopes: Vector, missed: float, moved: float, narrow: bool) -> Kinks:
+    """Half the width while it is wide, or while the kinks are not approached although margins stand still.
+
+    Never after an unfinished step: it asks for better conditioning, not for worse.
+    """
+    width = kinks.width
+    if narrow and (width > _WIDE * kinks.scale or (missed > _SLOW * kinks.missed and missed > _STILL * moved)):
+        width = max(width / 2, _NARROWEST * kinks.scale)
+    return Kinks(slopes, width, missed, kinks.scale)

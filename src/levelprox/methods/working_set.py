@@ -1,0 +1,307 @@
+"""Which features, solve the restriction, look again at all of them.
+
+A sparse solution needs few columns of X; the others are needed only to see that they are not. So a full pass X'r
+serves to choose a working set W, the problem is solved over the coordinates in W alone, and the next full pass shows
+which features were missed. Zero coordinates outside W cost nothing, so every point stays feasible.
+
+The work on W stops once it is a tenth of what is missing outside: there is no use in the last digits of a problem
+that is about to change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.certificate.null_model import NullFit
+from levelprox.certificate.residual import distance, in_units, pull
+from levelprox.methods.lcpp import lcpp
+from levelprox.methods.restricted import INSIDE, Enough, How, solve_restriction
+from levelprox.problem import Problem
+from levelprox.result import Iterate
+
+Vector = NDArray[np.float64]
+Features = NDArray[np.intp]
+
+_SMALLEST = 10  # features to begin with
+_MANY_LOOKS = 4
+_ROOM = 2  # times the features that the level can pay for
+_LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
+_DEAR, _LOOK_FIRST = 0.1, 0.1  # parts of all features, and of the residual at the last look
+_SPREAD = 1e4  # ratio of sizes of columns up to which features are compared in units of the level
+_ALL = 0.9  # of the tolerance, where W is all there is
+_ENOUGH = 0.1  # of the residual outside W, or of the tolerance
+
+
+@dataclass(frozen=True, eq=False)
+class WorkingSet:
+    """All that the method knows between two looks at all features: plain arrays and numbers.
+
+    Attributes
+    ----------
+    at : Iterate
+        The point, with ψ and ∇ψ over all features.
+    features : ndarray of int
+        W, sorted; empty before the first look.
+    residual, multiplier : float
+        How far the KKT system is from holding, and with which y.
+    looks : int
+        How often all features have been looked at since the start.
+    """
+
+    at: Iterate
+    features: Features
+    residual: float
+    multiplier: float
+    looks: int = 0
+
+
+def steps(
+    problem: Problem, start: Iterate, levels: Iterable[float], tol: float, how: How, done: int = 0
+) -> Iterator[tuple[float, Iterate]]:
+    """LCPP as the run has settled on it: yield (η_k, x^k) on working sets, or on all features at once.
+
+    `done`: how many steps have been taken to come to `start`; `levels` are those that follow.
+    """
+    tolerance = tol * how.null.scale
+    if how.working_sets:
+        return on_working_sets(problem, start, levels, tolerance, how, done)
+    limits = (0.1 * tolerance, how.seconds_left, how.rng)
+    return lcpp(problem, start, levels, how.gamma, how.subsolver, how.surrogate, *limits)
+
+
+def on_working_sets(
+    problem: Problem, start: Iterate, levels: Iterable[float], tolerance: float, how: How, looks: int = 0
+) -> Iterator[tuple[float, Iterate]]:
+    """Yield (η_k, x^k), with ψ and its whole gradient, after each working set."""
+    state = replace(first(problem, start, how.null), looks=looks)
+    del start  # with its gradient, a vector over all features
+    for eta_k in levels:
+        state = advance(problem, state, eta_k, tolerance, how)
+        yield eta_k, state.at
+        if _is_unseen(state.at):
+            return
+
+
+def first(problem: Problem, start: Iterate, null: NullFit) -> WorkingSet:
+    """The state before any work."""
+    residual, y = distance(problem, start.x, start.psi, start.gradient, null)
+    return WorkingSet(start, np.empty(0, np.intp), residual, y)
+
+
+def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float, how: How) -> WorkingSet:
+    """Choose W, solve the restriction to it, look at all features."""
+    at = state.at
+    W, enough = _look(problem, state, tolerance)
+    new = _seen(problem, W, _on(problem, state, W, eta_k, enough, how), how.most)
+    if not new.psi <= at.psi + _LAST_DIGITS * abs(at.psi):  # steps that gained nothing can add up their rounding
+        stays = replace(at, stop=new.stop, features=W).at_cost_of(new)
+        return replace(state, at=stays, features=W, looks=state.looks + 1)
+    if _is_unseen(new):
+        return WorkingSet(new, W, math.inf, new.multiplier, state.looks)
+    residual, y = distance(problem, new.x, new.psi, new.gradient, how.null)
+    return WorkingSet(new, W, residual, y, state.looks + 1)
+
+
+class Tracker:
+    """One solution followed from level to level; the columns of W and the Hessian over them stay where they are.
+
+    Parameters
+    ----------
+    problem : Problem
+    start : Iterate
+        Any feasible point, with ψ and ∇ψ over all features.
+    how : How
+    """
+
+    def __init__(self, problem: Problem, start: Iterate, how: How) -> None:
+        self.how, self.problem = how, problem
+        self.state = first(problem, start, how.null)
+        self.part: Problem | None = None
+        self.small: Iterate | None = None
+
+    def as_state(self) -> dict[str, Any]:
+        """Where it has come to, as plain data; the columns of W are what they are."""
+        return {"level": self.problem.level, "state": self.state, "begun": self.part is not None, "small": self.small}
+
+    def take(self, state: dict[str, Any]) -> None:
+        """Go on from what `as_state` gave."""
+        self.problem = replace(self.problem, level=state["level"])
+        self.state, self.small = state["state"], state["small"]
+        self.part = self.problem.restrict(self.state.features) if state["begun"] else None
+
+    def at_level(self, level: float, tol: float, most_looks: int) -> tuple[Iterate, int]:
+        """The solution at this level, and how many times all features were looked at."""
+        self.problem = problem = replace(self.problem, level=level)
+        tolerance, looks = tol * self.how.null.scale, 0
+        x = problem.cut(self.state.at.x)
+        same = x is self.state.at.x
+        if self.small is not None or not same:
+            self._work_on(x, same, Enough(_ENOUGH * tolerance))
+            looks += 1
+        else:
+            self.state = first(problem, self.state.at, self.how.null)
+        return self._settled(tolerance, looks, most_looks)
+
+    def moved(self, level: float, x: Vector, tol: float, most_looks: int) -> tuple[Iterate, int]:
+        """The same by way of another point that obeys the level; what is there stays if it does, too, and is lower."""
+        kept = self.state, self.part, self.small
+        self.problem = problem = replace(self.problem, level=level)
+        tolerance, before = tol * self.how.null.scale, self.state.at
+        self._restrict_to(np.union1d(self.state.features, problem.support(x)).astype(np.intp))
+        self._work_on(x, False, Enough(_ENOUGH * tolerance))
+        at, looks = self._settled(tolerance, 1, most_looks)
+        if at.stop == "interrupted" or at.psi < before.psi or not problem.is_feasible(before.x):
+            return at, looks
+        self.state, self.part, self.small = kept
+        return before, looks
+
+    def _settled(self, tolerance: float, looks: int, most_looks: int) -> tuple[Iterate, int]:
+        """Look at all features and work on those that matter, until there is no more to do."""
+        while self.state.residual > tolerance and looks < most_looks and self.how.seconds_left() > 0:
+            W, enough = _look(self.problem, self.state, tolerance)
+            self._restrict_to(W)
+            self._work_on(self.state.at.x, True, enough)
+            looks += 1
+            if self.state.at.stop == "interrupted":
+                break
+        return self.state.at, looks
+
+    def _restrict_to(self, W: Features) -> None:
+        if self.part is None or not np.array_equal(W, self.state.features):
+            self.part, self.small = self.problem.restrict(W), None
+            self.state = replace(self.state, features=W)
+
+    def _work_on(self, x: Vector, same: bool, enough: Enough) -> None:
+        """Solve the restriction to W from x, which may be where the last one ended, and look at all features."""
+        problem, W = self.problem, self.state.features
+        if self.part is None:
+            W = problem.support(self.state.at.x) if not W.size else W
+            W = np.union1d(W, problem.exempt).astype(np.intp)
+            self.part = problem.restrict(W)
+        part, places = replace(self.part, level=problem.level), problem.coordinates(W)
+        if same and self.small is not None:
+            start = self.small
+        else:
+            psi, gradient = part.objective.value_and_gradient(x[places])
+            start = Iterate(x[places], psi, gradient, step=self.state.at.step)
+        self.small = solve_restriction(part, replace(start, multiplier=self.state.multiplier), enough, self.how)
+        new = replace(_seen(problem, W, self.small), n_inner=0)
+        residual, y = distance(problem, new.x, new.psi, new.gradient, self.how.null)
+        self.state = WorkingSet(new, W, residual, y, 1)
+
+
+def resumed(problem: Problem, x: Vector, W: Features, tolerance: float, how: How) -> WorkingSet:
+    """The restriction to a working set that is known beforehand, solved from x, and a look at all features."""
+    part, places = problem.restrict(W), problem.coordinates(W)
+    psi, gradient = part.objective.value_and_gradient(x[places])
+    small = solve_restriction(
+        part, Iterate(x[places], psi, gradient, step=1 / problem.objective.curvature), Enough(_ENOUGH * tolerance), how
+    )
+    new = _seen(problem, W, small, how.most)
+    if _is_unseen(new):
+        return WorkingSet(new, W, math.inf, new.multiplier)
+    residual, y = distance(problem, new.x, new.psi, new.gradient, how.null)
+    return WorkingSet(new, W, residual, y, 1)
+
+
+def _is_unseen(at: Iterate) -> bool:
+    """Whether there was no look at all features at this point."""
+    return at.gradient.size < at.x.size
+
+
+def _seen(problem: Problem, W: Features, small: Iterate, most: int | None = None) -> Iterate:
+    """Where the work on W ended, as a point over all features, with ψ and ∇ψ there.
+
+    With more than `most` nonzero features that count, without a look at all of them: ∇ψ is empty.
+    """
+    x = np.zeros(problem.dimension)  # memory that is not written to takes no room
+    nonzero = np.flatnonzero(small.x)
+    x[problem.coordinates(W)[nonzero]] = small.x[nonzero]
+    if W.size == problem.n_features:  # all of them were looked at all the time
+        psi, gradient, looks = small.psi, small.gradient, small.n_inner
+    elif most is not None and problem.counted(problem.support(x)).size > most:
+        psi, gradient, looks = small.psi, np.empty(0), 0
+    else:
+        (psi, gradient), looks = problem.objective.value_and_gradient(x), 1
+    small = replace(small, n_grad=looks)
+    return Iterate(x, psi, gradient, small.multiplier, small.step, small.stop, features=W).at_cost_of(small)
+
+
+def _look(problem: Problem, state: WorkingSet, tolerance: float) -> tuple[Features, Enough]:
+    """W, and when to stop the work on it."""
+    violation = _violation(problem, state.at.x, state.at.gradient, state.multiplier)
+    W = _choose(problem, state.at, violation, state.looks)
+    # On a large W the last digits of a problem that may yet change cost more than a look.
+    if _DEAR * problem.n_features < W.size < problem.n_features:
+        tolerance = max(tolerance, _LOOK_FIRST * state.residual)
+    return W, _enough(problem, state.multiplier, violation, W, tolerance)
+
+
+def _on(problem: Problem, state: WorkingSet, W: Features, eta_k: float, enough: Enough, how: How) -> Iterate:
+    """Where the work on W ends; its columns of X and its Hessian are not needed any more then."""
+    places, y = problem.coordinates(W), state.multiplier
+    x, gradient = state.at.x[places], state.at.gradient[places]
+    start = replace(state.at, x=x, gradient=gradient, multiplier=y, margins=None, hessian=None)
+    end = solve_restriction(replace(problem.restrict(W), level=eta_k), start, enough, how)
+    return replace(end, margins=None, hessian=None)
+
+
+def _enough(problem: Problem, y: float, violation: Vector, W: Features, tolerance: float) -> Enough:
+    """When to stop the work on W, as a function of the multiplier there.
+
+    A lower multiplier makes more of the features outside W violate; the one nearest to that speaks for them.
+    """
+    violation[W] = -np.inf
+    worst = int(np.argmax(violation))
+    if violation[worst] == -np.inf:
+        return Enough(_ALL * tolerance)  # nothing is outside
+    price = problem.constraint.lam * (1.0 if problem.weights is None else float(problem.weights[worst]))
+    scale = problem.objective.feature_scale
+    price = price if scale is None else price / float(scale.size[worst])
+    return Enough(_ENOUGH * tolerance, _ENOUGH * (float(violation[worst]) + y * price), _ENOUGH * price)
+
+
+def _violation(problem: Problem, x: Vector, gradient: Vector, y: float) -> Vector:
+    """By how much |ψ'_j| exceeds the price yλω_j, in units of its column, at features that are zero.
+
+    −inf for all others, and for columns of zeros.
+    """
+    size = np.maximum(pull(problem, in_units(problem, gradient)), 0)
+    price = y * problem.constraint.lam * (np.ones(1) if problem.weights is None else problem.weights)
+    scale = problem.objective.feature_scale
+    size -= price if scale is None else price / scale.size
+    size[problem.support(x)] = -np.inf
+    if scale is not None:
+        size[np.isinf(scale.size)] = -np.inf
+    return size
+
+
+def _choose(problem: Problem, at: Iterate, violation: Vector, looks: int) -> Features:
+    """supp(x), the exempt features, and those that violate most, or come nearest to it.
+
+    As long as the level has room the set at least doubles, to what the level can pay for at once where that is known;
+    once it binds, all that violates is taken, up to as many again as there are, and some more, so that the next look
+    finds none missing. Where looks find ever new ones all the same, the sets grow until none can be missing.
+
+    Violations are compared in units of the level, |ψ'_j| − yλω_j: what a unit of cost gains at zero. Where columns are
+    of very different sizes that would say more of their units than of them, and they are compared in units of columns.
+    """
+    scale = problem.objective.feature_scale
+    if scale is not None and scale.spread <= _SPREAD:
+        violation = np.where(violation > -np.inf, violation * scale.size, -np.inf)
+    kept = np.union1d(problem.support(at.x), problem.exempt)
+    violators = int(np.count_nonzero(violation > 0))
+    spare = int(kept.size * 2.0 ** max(-1, (looks - _MANY_LOOKS) // 2))
+    more = max(_SMALLEST, spare, min(violators, kept.size))
+    if problem.g(at.x) < INSIDE * problem.level:
+        affordable = math.ceil(min(_ROOM * (problem.level / problem.constraint.cap), problem.n_features))
+        more = max(more, affordable - kept.size if affordable else kept.size)
+    more = min(more, problem.n_features - kept.size)
+    nearest = np.argpartition(violation, violation.size - more)[violation.size - more :] if more > 0 else kept
+    return np.union1d(kept, nearest[violation[nearest] > -np.inf])

@@ -1,0 +1,106 @@
+"""ψ brought by the user as a function x ↦ (ψ(x), ∇ψ(x))."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.exceptions import InvalidInputError
+from levelprox.objectives._base import Vector
+from levelprox.objectives.declared import Declared
+
+ValueAndGradient = Callable[[Vector], tuple[float, Vector]]
+
+
+class Function(Declared):
+    """The user's own ψ.
+
+    Parameters
+    ----------
+    fun : callable
+        x ↦ (value, gradient): a real number and an array of shape (d,).
+    dimension : int
+        d.
+    weak_convexity : float, default=0.0
+        μ ≥ 0 such that ψ + μ/2 ‖·‖² is convex; 0 says that ψ is convex.
+    smoothness : float, optional
+        L, the Lipschitz constant of ∇ψ (of its smooth part). Some subsolvers need it.
+    nonsmoothness : float, default=0.0
+        M: subgradients of ψ jump by at most this. 0 says that ψ is differentiable; 2C is right for a
+        function with Lipschitz constant C.
+    """
+
+    def __init__(
+        self,
+        fun: ValueAndGradient,
+        dimension: int,
+        weak_convexity: float = 0.0,
+        smoothness: float = math.inf,
+        nonsmoothness: float = 0.0,
+    ) -> None:
+        if not callable(fun):
+            raise InvalidInputError(f"fun must be a function x -> (value, gradient), got {type(fun).__name__}")
+        super().__init__(dimension, weak_convexity, smoothness, nonsmoothness)
+        self.fun = fun
+
+    def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
+        """ψ(x) and ∇ψ(x), with their types and shapes checked; NaN and infinities are passed on.
+
+        The function gets a copy of x, and its gradient is copied: it may overwrite either.
+        """
+        answer = self.fun(np.array(x))
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise InvalidInputError(f"fun must return (value, gradient), got {type(answer).__name__}")
+        value, gradient = answer
+        slope = self.checked_gradient(gradient)
+        return self.checked_value(value), slope
+
+    def disagreement(self, x: Vector, value: float, gradient: Vector) -> str:
+        """Words for a gradient that contradicts the values around x; empty where they agree."""
+        length = float(np.linalg.norm(gradient)) if self.smooth else math.inf
+        if not (np.isfinite(length) and length > 0):
+            return ""
+        step = 1e-5 * max(1.0, float(np.linalg.norm(x))) / length
+        try:
+            ahead, behind = (self.value_and_gradient(x + sign * step * gradient)[0] for sign in (1, -1))
+        except Exception:  # not defined there, perhaps: nothing can be said
+            return ""
+        measured, claimed = (ahead - behind) / (2 * step), length**2
+        rounding = 1e-14 * abs(value) / step
+        if not np.isfinite(measured) or abs(measured - claimed) <= 0.05 * claimed + rounding:
+            return ""
+        return (
+            f"the gradient does not agree with the value at the start: along itself the function rises at the rate "
+            f"{measured / length:.3g}, but the gradient says {length:.3g}"
+        )
+
+    def restrict(self, W: NDArray[np.intp]) -> Function:
+        W = np.arange(self._dimension)[W]
+
+        def on_w(x_w: Vector) -> tuple[float, Vector]:
+            x = np.zeros(self._dimension)
+            x[W] = x_w
+            value, gradient = self.value_and_gradient(x)
+            return value, gradient[W]
+
+        return Function(on_w, len(W), *self.constants)
+
+    @cached_property
+    def curvature(self) -> float:
+        """Change of the gradient over a short step along it from the origin, M²/|ψ(0)| at kinks; at least μ."""
+        try:
+            if not self.smooth:
+                return self._spread_over_values()
+            _, slope = self.value_and_gradient(np.zeros(self._dimension))
+            length = float(np.linalg.norm(slope))
+            if not (np.isfinite(length) and length > 0):
+                return max(self._weak_convexity, 1.0)
+            _, further = self.value_and_gradient(-1e-4 / length * slope)
+        except Exception:  # not defined there, perhaps: steps will find their length
+            return max(self._weak_convexity, 1.0)
+        estimate = float(np.linalg.norm(further - slope)) / 1e-4
+        return max(estimate if np.isfinite(estimate) and estimate > 0 else 1.0, self._weak_convexity)

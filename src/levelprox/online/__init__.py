@@ -1,0 +1,1 @@
+"""Models that are updated from batches of samples."""

@@ -1,0 +1,1 @@
+"""At most k features: refits, swaps, searches."""

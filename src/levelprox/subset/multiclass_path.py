@@ -1,0 +1,278 @@
+"""Sets for fits of folds of a softmax model: one path over the number of features, which all k share.
+
+From the null fit, features are taken in one by one. At each number of features, swaps follow for as long as they lower
+ψ. From 4, 8, 16, … features on, features are left out one by one, with swaps where that leads to a lower fit, down to
+half as many. The answer for k is that of the way back from the next of these numbers above k. It depends on the data
+alone, not on which k are asked for.
+
+Fits on the path leave up to 1e-7 of ψ to gain. The fit that is returned is fitted as all others are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox.designs import Design
+from levelprox.objectives import MultinomialModel
+from levelprox.problem import Problem
+from levelprox.subset.multiclass_newton import ClassEstimates, ClassNewton, ClassSet
+from levelprox.subset.refit import Fit
+from levelprox.subset.shared_cache import shared
+from levelprox.subset.swaps import Swaps
+
+Matrix = NDArray[np.float64]
+Features = NDArray[np.intp]
+
+_SMALL, _PRODUCTS = 2**22, 2**24  # entries of X, and of an array with a column for each feature and class
+_WIDE, _LONG = 2**15, 1024  # coordinates, of all features and of a set
+_ACCURACY, _LOWER = 1e-7, 1e-6  # of ψ: what a fit leaves to gain, and by how much another one is lower
+_FEW = 60  # coordinates: fits over no more are cheap, and more are tried
+_TRIES, _MORE_TRIES = 3, 12  # swaps that are tried at one fit
+_EACH = 3  # features that are tried next for small fits
+_PROMISING = 0.1  # of what leaving out costs: by how much an estimate may be off
+_PASSES = 3  # down and up again
+_AT_ONCE = 32  # columns that are copied at a time: each is a product with all of them
+_SHORTEST = 4  # features from which a way back begins
+
+
+def has_class_path(problem: Problem, k: int) -> bool:
+    """Return whether sets of k features of a softmax model come from a path over its columns side by side."""
+    objective = problem.objective
+    if not isinstance(objective, MultinomialModel) or np.any(problem.must_be_nonnegative()):
+        return False
+    (n, d), K = objective.design.shape, objective.width
+    small = n * d <= _SMALL and n * K * max(d, K) <= _PRODUCTS
+    return small and d * K <= _WIDE and (k + problem.exempt.size) * K <= _LONG
+
+
+def best_on_class_path(swaps: Swaps, k: int) -> Fit:
+    """Return the fit of at most k features on the path.
+
+    Parameters
+    ----------
+    swaps : Swaps
+        Of a problem that `has_class_path`.
+    k : int
+        Less than the number of features that count.
+    """
+    known = shared(swaps.problem)
+    with known.lock:
+        if known.path is None:
+            known.path = _new_path(swaps.problem, newton_of(swaps.problem))
+        found = known.path.at(k, swaps.check_time)
+    swaps.n_refits += found.n_fits
+    swaps.n_grad += found.n_passes
+    fit = found.fit
+    return swaps.fitted(fit.features, Fit(fit.features, fit.x.ravel(), fit.psi, fit.p))
+
+
+def newton_of(problem: Problem) -> ClassNewton:
+    """Return what fits the sets of a problem that `has_class_path`."""
+    objective, known = problem.objective, shared(problem)
+    assert isinstance(objective, MultinomialModel)
+    (n, d), K = objective.design.shape, objective.width
+    if known.entries is None:
+        known.entries = _columns_of(objective.design).T
+    offset = np.zeros((K, n)) if objective.offset is None else np.ascontiguousarray(objective.offset.T)
+    ridge = np.zeros(d) if objective.ridge is None else objective.ridge.own
+    return ClassNewton(np.ascontiguousarray(known.entries.T), objective.target, objective.share, offset, ridge)
+
+
+def _columns_of(design: Design) -> Matrix:
+    """Return all columns of a design, of shape (d, n)."""
+    n, d = design.shape
+    columns = np.empty((d, n))
+    for begin in range(0, d, _AT_ONCE):
+        chosen = np.arange(begin, min(begin + _AT_ONCE, d))
+        part = design.columns(chosen)
+        for j, unit in zip(chosen, np.eye(chosen.size), strict=True):
+            columns[j] = part.matvec(unit)
+    return columns
+
+
+def _new_path(problem: Problem, newton: ClassNewton) -> ClassPath:
+    return ClassPath(newton, problem.exempt.astype(np.intp), problem.n_features - problem.exempt.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A fit on the path.
+
+    Attributes
+    ----------
+    fit : ClassSet
+    least : int
+        The place of its least useful feature; −1 where it has none that counts.
+    n_fits, n_passes : int
+        What it took, with all before it.
+    """
+
+    fit: ClassSet
+    least: int
+    n_fits: int
+    n_passes: int
+
+
+@dataclass(eq=False)
+class ClassPath:
+    """The path, as far as it is known.
+
+    Attributes
+    ----------
+    newton : ClassNewton
+    kept : ndarray of int
+        Features that never count.
+    most : int
+        How many others there are.
+    rising : list of Step
+        The fits of 0, 1, 2, … features on the way up.
+    best : dict of int to Step
+        The lower one of the two ways, with what all of the way back took.
+    """
+
+    newton: ClassNewton
+    kept: Features
+    most: int
+    rising: list[Step] = field(default_factory=list)
+    best: dict[int, Step] = field(default_factory=dict)
+    _tried: dict[bytes, float] = field(default_factory=dict)
+    _last: ClassEstimates | None = None
+    _check: Callable[[], None] = lambda: None
+
+    def at(self, k: int, check: Callable[[], None]) -> Step:
+        """Return the fit of at most k features; `check` raises where there is no time left."""
+        if k not in self.best:
+            self._check, longest = check, _SHORTEST
+            while longest <= k:
+                longest *= 2
+            self._rise(min(longest, self.most))
+            self._return(min(longest, self.most), longest // 2 if longest > _SHORTEST else 0)
+        return self.best[k]
+
+    def _rise(self, longest: int) -> None:
+        """Take in features until there are so many."""
+        if not self.rising:
+            null = self._fitted(self.kept, np.zeros((self.kept.size, self.newton.offset.shape[0])))
+            assert null is not None
+            self._last = self.newton.around(null, self.kept)
+            self.rising.append(self._step(self._last, 1, 1))
+        while len(self.rising) <= longest:
+            before, last = self._spent(), self.rising[-1]
+            self._last = self._risen(last)
+            fits, passes = (after - one for after, one in zip(self._spent(), before, strict=True))
+            self.rising.append(self._step(self._last, last.n_fits + fits, last.n_passes + passes))
+
+    def _risen(self, last: Step) -> ClassEstimates:
+        """Return estimates at the fit with one more feature, after swaps; of small fits several are tried."""
+        estimates = found = self._estimates(last)
+        if last.fit.x.size > _FEW:
+            larger = self._larger(last, last.fit.psi)
+            return estimates if larger is None else self._improved(larger)
+        gain = estimates.additions()
+        for place in np.argsort(-gain, kind="stable")[:_EACH]:
+            if gain[place] > 0 and last.fit.psi > self.newton.gone:
+                fit = self._fitted(*estimates.changed(None, int(place)))
+                assert fit is not None
+                if fit.psi < last.fit.psi:
+                    other = self._improved(fit)
+                    found = other if other.at.psi < found.at.psi else found
+        return found
+
+    def _return(self, longest: int, shortest: int) -> None:
+        """Leave out features one by one, down to the shortest set, and take them in again, for as long as that helps.
+
+        The longest set stays as it is: longer paths begin there.
+        """
+        before, lowest = self._spent(), {k: self.rising[k] for k in range(shortest, longest + 1)}
+        for _ in range(_PASSES):
+            if not self._lowered(lowest, range(longest, shortest, -1)):
+                break
+            if not self._lowered(lowest, range(shortest, longest - 1)):
+                break
+        fits, passes = (after - one for after, one in zip(self._spent(), before, strict=True))
+        spent = self.rising[longest].n_fits + fits, self.rising[longest].n_passes + passes
+        steps = ((k, replace(step, n_fits=spent[0], n_passes=spent[1])) for k, step in lowest.items())
+        self.best.update((k, step) for k, step in steps if k < longest)
+
+    def _lowered(self, lowest: dict[int, Step], way: range) -> bool:
+        """Go from each number of features to the next one, and return whether that has led to a lower fit."""
+        any_lower = False
+        for k in way:
+            other = lowest[k + way.step].fit
+            found = (self._smaller if way.step < 0 else self._larger)(lowest[k], _lower(other.psi))
+            if found is not None:
+                lowest[k + way.step] = self._step(self._improved(found), 0, 0)
+                any_lower = True
+        return any_lower
+
+    def _larger(self, step: Step, below: float) -> ClassSet | None:
+        """Return the fit with the feature that gains most, where it is below a value."""
+        estimates = self._estimates(step)
+        gain = estimates.additions()
+        if step.fit.psi <= self.newton.gone or not np.any(gain > 0):
+            return None
+        found = self._fitted(*estimates.changed(None, int(np.argmax(gain))), below)
+        return found if found is not None and found.psi < below else None
+
+    def _smaller(self, step: Step, below: float) -> ClassSet | None:
+        """Return the fit without the least useful feature, where it is below a value."""
+        fit = step.fit
+        if step.least < 0:
+            return None
+        features, x = np.delete(fit.features, step.least), np.delete(fit.x, step.least, axis=0)
+        found = self._fitted(features, x, None, below)
+        return found if found is not None and found.psi < below else None
+
+    def _estimates(self, step: Step) -> ClassEstimates:
+        if self._last is None or self._last.at is not step.fit:
+            return self.newton.around(step.fit, self.kept)
+        return self._last
+
+    def _improved(self, fit: ClassSet) -> ClassEstimates:
+        """Swap features for as long as that lowers ψ; return estimates at the last fit."""
+        while True:
+            estimates = self.newton.around(fit, self.kept)
+            new = None if fit.psi <= self.newton.gone else self._swapped(estimates)
+            if new is None:
+                return estimates
+            fit = new
+
+    def _swapped(self, estimates: ClassEstimates) -> ClassSet | None:
+        """Return the first fit after a promising swap that is lower."""
+        gains, fit, tries = estimates.swaps(), estimates.at, 0
+        promising = gains > np.where(np.isfinite(estimates.cost), -_PROMISING * estimates.cost, np.inf)[:, None]
+        order = np.argsort(-np.where(promising, gains, -np.inf), axis=None, kind="stable")
+        for place in order[: np.count_nonzero(promising)].tolist():
+            out, into = divmod(place, gains.shape[1])
+            j = int(estimates.outside[into])
+            key = np.sort(np.append(np.delete(fit.features, out), j)).tobytes()
+            if self._tried.get(key, -np.inf) >= fit.psi:
+                continue
+            new = self._fitted(*estimates.changed(out, into), _lower(fit.psi))
+            if new is not None and new.psi < _lower(fit.psi):
+                return new
+            self._tried[key] = fit.psi
+            tries += 1
+            if tries == (_TRIES if fit.x.size > _FEW else _MORE_TRIES):
+                break
+        return None
+
+    def _fitted(self, features: Features, x: Matrix, factor: object = None, below: float = np.inf) -> ClassSet | None:
+        self._check()
+        return self.newton.fitted(features, x, _ACCURACY, factor, below)
+
+    def _step(self, estimates: ClassEstimates, n_fits: int, n_passes: int) -> Step:
+        cost = estimates.cost
+        least = int(np.argmin(cost)) if np.any(np.isfinite(cost)) else -1
+        return Step(estimates.at, least, n_fits, n_passes)
+
+    def _spent(self) -> tuple[int, int]:
+        return self.newton.n_fits, self.newton.n_passes
+
+
+def _lower(psi: float) -> float:
+    return psi - _LOWER * abs(psi)

@@ -1,0 +1,286 @@
+"""What a search for at most k features returns: the fit, what is shown of it, and how the search went."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox._runtime.plurals import counted
+from levelprox.result import Status
+
+Vector = NDArray[np.float64]
+Features = NDArray[np.intp]
+Phase = Literal["forward", "continuation", "exchanges", "proof"]
+
+
+@dataclass(frozen=True)
+class Exchanges:
+    """How far it is shown that no exchange of one feature for another lowers ψ.
+
+    Attributes
+    ----------
+    examined : int
+        Exchanges for which it is: ruled out by a bound, or tried.
+    total : int
+        All there are: features in the set times features outside.
+    local : bool
+        Whether ψ is not convex: then sets were refitted from a few starts, and may have a lower minimum elsewhere.
+    within_budget : bool
+        Whether only those exchanges count whose sets cost no more than a budget.
+    """
+
+    examined: int
+    total: int
+    local: bool = False
+    within_budget: bool = False
+
+    @property
+    def proved(self) -> bool:
+        """Whether no exchange at all lowers ψ by more than 1e-10 of it, or its rounding.
+
+        Where ψ is not convex (`local`) this is a statement about local refits.
+        """
+        return self.examined == self.total
+
+    def __str__(self) -> str:
+        within = " within the budget" if self.within_budget else ""
+        if not self.total:
+            return f"there is no swap of one feature for another{within}"
+        if not self.examined:
+            return f"swaps of one feature for another{within} were not examined"
+        which = f"any of the {self.examined} examined of {self.total} swaps" if not self.proved else "the only swap"
+        if self.proved and self.total > 1:
+            which = f"any of the {self.total} swaps"
+        return f"not improved by {'local refits of ' if self.local else ''}{which} of one feature for another{within}"
+
+
+@dataclass(frozen=True)
+class Additions:
+    """Of how many features it is shown that none gains more than the best single addition that was found.
+
+    Attributes
+    ----------
+    examined : int
+        Features for which it is: ruled out by a bound, or refitted.
+    total : int
+        All features outside the set.
+    """
+
+    examined: int
+    total: int
+
+    @property
+    def proved(self) -> bool:
+        """Whether no feature at all gains more."""
+        return self.examined == self.total
+
+
+@dataclass(frozen=True)
+class SubsetCertificate:
+    """What is shown of a set of at most k features, in figures.
+
+    Attributes
+    ----------
+    psi : float
+        ψ(x), recomputed from the data.
+    n_nonzero : int
+        Features that count and are not zero.
+    k : int
+        How many there may be.
+    stationarity : float
+        dist∞(0, ∂ψ) over the features of the fit, relative to the null fit's; inf where a limit left no time for it.
+    exchanges : Exchanges
+        What is shown of exchanges.
+    multiplier : float
+        What one more feature would gain: ψ(x) less ψ refitted with the best single addition that was found; nan where a
+        limit ended the search before that was looked for.
+    addition : int or None
+        That feature; None where there is none that gains.
+    additions : Additions or None
+        How many features were examined for it; None where that is not recorded.
+    spent, budget : float or None
+        What the features cost, and what they may cost together; None where features have no costs. Then exchanges and
+        additions are those that the budget allows.
+    addition_name : str or None
+        What that feature is called, where the data have names.
+    """
+
+    psi: float
+    n_nonzero: int
+    k: int
+    stationarity: float
+    exchanges: Exchanges
+    multiplier: float
+    addition: int | None
+    additions: Additions | None = None
+    spent: float | None = None
+    budget: float | None = None
+    addition_name: str | None = None
+
+    @property
+    def examined(self) -> bool:
+        """Whether there was time to compute the stationarity; where not, it is inf."""
+        return not math.isinf(self.stationarity)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return every figure, for JSON."""
+        figures = {**asdict(self), "exchanges": {**asdict(self.exchanges), "proved": self.exchanges.proved}}
+        if self.additions is not None:
+            figures["additions"]["proved"] = self.additions.proved
+        return figures
+
+    @property
+    def gain(self) -> str:
+        """What one more feature gains, in words."""
+        if math.isnan(self.multiplier):
+            return "not examined"
+        if self.budget is not None and self.additions is not None and not self.additions.total:
+            return "nothing: the budget allows no further feature"
+        name = f"feature {self.addition}" if self.addition_name is None else repr(self.addition_name)
+        gain = "nothing" if self.addition is None else f"{self.multiplier:.6g}, {name}"
+        gain += " by local refits" if self.exchanges.local else ""
+        if self.additions is None or self.additions.proved:
+            return gain
+        return f"{gain} ({self.additions.examined} of {counted(self.additions.total, 'feature')} examined)"
+
+    def __str__(self) -> str:
+        rows = [
+            ("loss", f"{self.psi:.10g}"),
+            ("features ≤ k", f"{self.n_nonzero} ≤ {self.k}"),
+            *([] if self.budget is None else [("cost ≤ budget", f"{self.spent:.10g} ≤ {self.budget:.10g}")]),
+            ("stationarity (scaled)", f"{self.stationarity:.2e}" if self.examined else "not known: there was no time"),
+            ("one for another", str(self.exchanges)),
+            ("one more would gain", self.gain),
+        ]
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def with_name(certificate: Any, names: Any) -> Any:
+    """Return a certificate that calls features by these names; as it is where there are none, or nothing to name."""
+    if not isinstance(certificate, SubsetCertificate):
+        return certificate
+    j = certificate.addition
+    return replace(certificate, addition_name=None if j is None or names is None else str(names[j]))
+
+
+@dataclass(frozen=True)
+class SubsetRecord:
+    """How far a search has come.
+
+    Attributes
+    ----------
+    step : int
+        Exchanges taken so far: what `max_iter` bounds.
+    phase : {"forward", "continuation", "exchanges", "proof"}
+        Features taken in one by one; a continuation in the threshold; exchanges for as long as ψ falls; what is left
+        to show of exchanges, and the best addition.
+    psi : float
+        ψ of the best fit so far.
+    n_features : int
+        Features of that fit that count.
+    n_refits : int
+        Fits over a few features so far.
+    seconds : float
+        Wall-clock time since the search began.
+    done : float or None
+        Which part of the phase is done, where that is known.
+    """
+
+    step: int
+    phase: Phase
+    psi: float
+    n_features: int
+    n_refits: int
+    seconds: float
+    done: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Subset:
+    """The best set of at most k features that was found, and the fit over it.
+
+    Attributes
+    ----------
+    x : ndarray of shape (d,)
+        All coefficients; besides those of features that are kept in any case, at most k features are not zero.
+    psi : float
+        ψ(x).
+    support : ndarray of int
+        The features that count and are not zero.
+    k : int
+        What was asked for.
+    multiplier : float
+        What one more feature would gain: ψ(x) less ψ refitted with the best single addition that was found; nan where a
+        limit ended the search before that was looked for.
+    addition : int or None
+        That feature; None where there is none that gains.
+    exchanges : Exchanges
+        What is shown of exchanges.
+    stationarity : float
+        dist∞(0, ∂ψ) over the features of the fit, relative to the null fit's: where ψ is differentiable there the
+        largest |∂ψ/∂x_j|.
+    status : Status
+        DIVERGING where the loss has no minimiser over these features, as on separable data.
+    message : str
+        One sentence, with the figures and, where there is one, the remedy.
+    n_grad : int
+        Passes over all features.
+    n_refits : int
+        Fits over a few features.
+    wall_s : float
+        Seconds of wall-clock time.
+    history : tuple of SubsetRecord
+        The last times the best fit improved, at most 1000 of them.
+    additions : Additions or None
+        How many features were examined for the best single addition; None where a limit ended the search before.
+    spent, budget : float or None
+        What the features of the support cost (the exact sum, rounded to the nearest float64), and what they may cost
+        together; None where features have no costs. Then exchanges and additions are those that the budget allows.
+    """
+
+    x: Vector
+    psi: float
+    support: Features
+    k: int
+    multiplier: float
+    addition: int | None
+    exchanges: Exchanges
+    stationarity: float
+    status: Status
+    message: str
+    n_grad: int = 0
+    n_refits: int = 0
+    wall_s: float = 0.0
+    history: tuple[SubsetRecord, ...] = ()
+    additions: Additions | None = None
+    spent: float | None = None
+    budget: float | None = None
+
+    @property
+    def success(self) -> bool:
+        """Whether the search came to its end, or to where the callback wanted it, with a minimiser."""
+        return self.status.success
+
+    @property
+    def certificate(self) -> SubsetCertificate:
+        """What is shown of the set, in figures."""
+        return SubsetCertificate(
+            self.psi,
+            int(self.support.size),
+            self.k,
+            self.stationarity,
+            self.exchanges,
+            self.multiplier,
+            self.addition,
+            self.additions,
+            self.spent,
+            self.budget,
+        )
+
+    def __repr__(self) -> str:
+        return f"Subset({self.status}: loss={self.psi:.6g}, {counted(self.support.size, 'feature')}, {self.exchanges})"
