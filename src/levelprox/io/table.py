@@ -76,7 +76,7 @@ class Table:
         return [given] if given in self.names else given.split(",")
 
     def features(self, names: Sequence[str], *, droppable: bool = False) -> polars.DataFrame:
-        """Return columns as numbers; raise where entries are text or missing, with a hint if a column may be dropped."""
+        """Return columns as numbers; raise where entries are text or missing, with a hint where it may be dropped."""
         import polars
 
         self._refuse_text([name for name in names if not self._is_number(name)], droppable)
