@@ -36,7 +36,7 @@ from levelprox.io.checkpoint import CheckpointFile
 from tests import children
 from tests.children import Child, Ended
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")
 
 RNG = np.random.default_rng(1)
 X = RNG.standard_normal((40, 8))

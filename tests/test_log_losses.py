@@ -8,10 +8,10 @@ import os
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import GammaRegressor, PoissonRegressor
 
 from levelprox import LinearModel, Problem, best_subset, certify, constraints, path, solve
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.result import Status
 
 LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))

@@ -9,13 +9,13 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from levelprox import InvalidInputError, LinearModel, MultinomialModel, Problem, Status, _kernels, best_subset, certify
 from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import L1, MCP
 from levelprox.designs import DenseDesign
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.losses import Multinomial, loss_by_name
 from levelprox.methods.subsolvers import SUBSOLVERS, Spectral
 from tests import reference

@@ -7,12 +7,12 @@ import os
 import numpy as np
 import pytest
 from scipy import optimize
-from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import LinearModel, Problem, best_subset, certify, solve
 from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import L1, MCP
 from levelprox.designs import ScaledDesign
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.losses import Cauchy, Loss, Sigmoid
 
 from .registries import LOSSES, targets_of

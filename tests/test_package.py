@@ -11,8 +11,10 @@ import sys
 import textwrap
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
+import sklearn.exceptions
 
 import levelprox
 from tests import children
@@ -75,6 +77,43 @@ def test_importing_costs_little_beyond_scikit_learn():
     command = [sys.executable, "-c", script]
     seconds = [float(subprocess.check_output(command, env=environment)) for _ in range(3)]
     assert min(seconds) < 0.2
+
+
+WITHOUT_SCIKIT_LEARN = """
+import sys, warnings
+import numpy as np
+import levelprox.constraints
+from levelprox import ConvergenceWarning, LinearModel, Problem, best_subset, constraints, certify, path, solve
+from levelprox import backends, driver, io, methods, online, report, subset, theory
+rng = np.random.default_rng(0)
+X = rng.standard_normal((60, 8)); b = X[:, 0] - X[:, 1]
+problem = Problem(LinearModel(X, b), constraints.MCP.from_threshold(0.5), 2.5)
+with warnings.catch_warnings(record=True) as found:
+    warnings.simplefilter("always")
+    solve(problem, tol=0, max_iter=1)
+print(*{warning.category is ConvergenceWarning for warning in found})
+certify(problem, solve(problem).x); best_subset(LinearModel(X, b), 2); path(problem, [1.0, 2.0])
+print([name for name in sys.modules if name.split(".")[0] == "sklearn"])
+"""
+
+
+def test_solvers_load_no_module_of_scikit_learn():
+    assert subprocess.check_output([sys.executable, "-c", WITHOUT_SCIKIT_LEARN], text=True) == "True\n[]\n"
+
+
+def test_estimators_warn_with_the_category_of_scikit_learn_and_with_ours():
+    """Also for fits in other threads: folds, subsamples."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 8))
+    y = X[:, 0] - X[:, 1] + rng.standard_normal(60)
+    model = levelprox.SparseRegressor(level=2.0, tol=0.0, max_iter=1)
+    for category in (levelprox.ConvergenceWarning, sklearn.exceptions.ConvergenceWarning):
+        with pytest.warns(category):
+            model.fit(X, y)
+    chosen = levelprox.SparseRegressorCV(level=[1.0, 2.0], tol=0.0, max_iter=1, n_jobs=2)
+    with joblib.parallel_config("threading"), pytest.warns(sklearn.exceptions.ConvergenceWarning) as found:
+        chosen.fit(X, y)
+    assert not any(warning.category is levelprox.ConvergenceWarning for warning in found)
 
 
 def test_the_public_names_are_there():

@@ -32,7 +32,7 @@ from levelprox.estimators.scored import Scored
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.io.plain import decode, encode
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 20))

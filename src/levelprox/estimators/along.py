@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone, is_classifier
 
 from levelprox.estimators.task import Budget, Task, budgets_of
+from levelprox.estimators.watching import with_estimator_warnings
 from levelprox.exceptions import InvalidInputError
 
 _MOST, _LEVELS = 30, 20  # numbers of features, levels tried where none are given
@@ -19,6 +20,7 @@ _MOST, _LEVELS = 30, 20  # numbers of features, levels tried where none are give
 class Along:
     """A model that can be fitted under several budgets at once."""
 
+    @with_estimator_warnings
     def _along(
         self,
         X: object,

@@ -39,7 +39,7 @@ from levelprox.estimators.selector import Selector, selects
 from levelprox.estimators.sklearn_callbacks import CallbackSupportMixin
 from levelprox.estimators.summarising import Summarising
 from levelprox.estimators.task import Budget, Solution, Task, cost_budgets
-from levelprox.estimators.watching import watching
+from levelprox.estimators.watching import watching, with_estimator_warnings
 from levelprox.exceptions import InfeasibleError, InvalidInputError, warn
 from levelprox.losses import check_weights
 from levelprox.objectives import Model
@@ -407,6 +407,7 @@ def unchanged_if_refused(method: Method) -> Method:
     """Decorate a fit: what an earlier one has left is put back, should this one be refused."""
 
     @functools.wraps(method)
+    @with_estimator_warnings
     def kept(self: SparseLinearModel, *args: Any, **options: Any) -> Any:
         before = self._fitted_state()
         try:
