@@ -1,8 +1,8 @@
 """Fits that are killed at random moments and resumed.
 
-`python -m tests.support.killed_fits TIMES SEED KIND DIRECTORY` prints one JSON object: the number of kills, of kills after
-a first state was written and of runs that ended the same, and the steps of resumed runs against those of an unbroken
-run.
+`python -m tests.support.killed_fits TIMES SEED KIND DIRECTORY` prints one JSON object: the number of kills, of kills
+after a first state was written and of runs that ended the same, and the steps of resumed runs against those of an
+unbroken run.
 
 A process of its own, with one thread: what it forks begins at once, and is killed as a whole process is.
 """
