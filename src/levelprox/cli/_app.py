@@ -18,6 +18,7 @@ from levelprox.cli._process import (
     discard_stdout,
     exit_code_of_error,
     in_shell_words,
+    message_of,
     prepare,
     print_error,
     print_notice,
@@ -133,7 +134,7 @@ def _report_error(error: Exception) -> Exit:
     """Say what went wrong; of a bug, where the details are."""
     code = exit_code_of_error(error)
     if code is not Exit.BUG:
-        message = str(error) or type(error).__name__
+        message = message_of(error)
         print_error(f"not enough memory: {message}" if isinstance(error, MemoryError) else message)
         return code
     handle, name = tempfile.mkstemp(prefix="levelprox-", suffix=".txt")

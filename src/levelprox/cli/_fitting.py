@@ -20,7 +20,16 @@ from levelprox.cli._data import (
     write_text,
 )
 from levelprox.cli._parsing import Task
-from levelprox.cli._process import CommandError, Exit, UsageError, print_error, print_notice, reading, writing
+from levelprox.cli._process import (
+    CommandError,
+    Exit,
+    UsageError,
+    message_of,
+    print_error,
+    print_notice,
+    reading,
+    writing,
+)
 from levelprox.cli._remote_data import RemoteData, chunked_data, cluster_data, connected
 from levelprox.cli._settings import Backend, Checkpointing, Settings
 
@@ -341,7 +350,7 @@ class Results:
     def raise_errors(self) -> None:
         """Raise the first thing that went wrong; others are said."""
         for one in self.errors[1:]:
-            print_error(str(one) or type(one).__name__)
+            print_error(message_of(one))
         if self.errors:
             raise self.errors[0]
 

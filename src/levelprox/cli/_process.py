@@ -8,6 +8,7 @@ import errno
 import io
 import os
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -18,7 +19,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from levelprox.exceptions import Parameter
 
 
 class Exit(IntEnum):
@@ -182,6 +186,23 @@ def print_notice(text: str) -> None:
 def print_error(text: object) -> None:
     """An error, in one line."""
     print_notice(f"levelprox: error: {in_shell_words(' '.join(str(text).split(chr(10))))}")
+
+
+def message_of(error: BaseException) -> str:
+    """Return the message of an error, its hint in the options of the command line."""
+    render = getattr(error, "render", None)
+    return str(error if render is None else render(as_option)) or type(error).__name__
+
+
+def as_option(parameter: Parameter) -> str:
+    """Return a parameter as an option of the command line, with its value."""
+    option, value = f"--{parameter.name.replace('_', '-')}", parameter.value
+    if value is ... or value is True:
+        return option
+    if value is False:
+        return f"--no-{option[2:]}"
+    values = value if isinstance(value, list | tuple) else [value]
+    return " ".join(f"{option} {shlex.quote(str(one))}" for one in values)
 
 
 @contextmanager
