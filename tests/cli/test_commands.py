@@ -12,12 +12,12 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 
 import levelprox
 from levelprox import SparseClassifier, SparseRegressor
-from levelprox.cli import main, options
-from levelprox.cli.output import plain
+from levelprox.cli import _parsing, main
+from levelprox.cli._data import infer_task_from_target
+from levelprox.cli._output import is_formula, plain, safe
+from levelprox.cli._parsing import Task
+from levelprox.cli._process import in_shell_words, print_error
 from levelprox.cli.path import _csv as path_table
-from levelprox.cli.settings import Task, guessed_task
-from levelprox.cli.spreadsheet import is_formula, safe
-from levelprox.cli.streams import in_shell_words, say_error
 from levelprox.estimators.named_constraints import NAMED_CONSTRAINTS
 from levelprox.estimators.named_losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
 
@@ -415,8 +415,8 @@ def test_what_cannot_be_done_is_said_in_one_line(words, code, message, files, ru
 
 
 def test_the_names_offered_are_those_there_are():
-    assert options.LOSSES == {"classification": CLASSIFICATION_LOSSES, "regression": REGRESSION_LOSSES}
-    assert tuple(NAMED_CONSTRAINTS) == options.CONSTRAINTS
+    assert _parsing.LOSSES == {"classification": CLASSIFICATION_LOSSES, "regression": REGRESSION_LOSSES}
+    assert tuple(NAMED_CONSTRAINTS) == _parsing.CONSTRAINTS
 
 
 @pytest.mark.parametrize(
@@ -430,11 +430,11 @@ def test_the_names_offered_are_those_there_are():
     ],
 )
 def test_the_task_is_guessed_from_the_target(y, task):
-    assert guessed_task(y)[0] is task
+    assert infer_task_from_target(y)[0] is task
 
 
 def test_a_target_of_one_value_is_said_in_plain_words():
-    assert guessed_task(np.ones(3))[1] == "the target has the one value 1"
+    assert infer_task_from_target(np.ones(3))[1] == "the target has the one value 1"
 
 
 def test_what_json_cannot_say_is_null():
@@ -462,7 +462,7 @@ def test_what_json_cannot_say_is_null():
 )
 def test_messages_have_the_words_of_the_shell(said, here, capsys):
     assert in_shell_words(said) == here
-    say_error(said)
+    print_error(said)
     assert capsys.readouterr().err == f"levelprox: error: {here}\n"
 
 
@@ -484,8 +484,8 @@ def test_a_budget_that_was_not_given_is_said(files, run, tmp_path):
 
 
 def test_ranges_of_features():
-    assert options.counts("3") == [3] and options.counts("5,1:3,0") == [0, 1, 2, 3, 5]
-    assert options.counts("0:10:5") == [0, 5, 10]
+    assert _parsing.counts("3") == [3] and _parsing.counts("5,1:3,0") == [0, 1, 2, 3, 5]
+    assert _parsing.counts("0:10:5") == [0, 5, 10]
 
 
 def test_help_and_version(run):

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 import levelprox
-from levelprox.cli import files, main
-from levelprox.cli.exits import Exit
+from levelprox.cli import fit, main
+from levelprox.cli._process import Exit
 from levelprox.io.checkpoint import CheckpointFile
 from tests.support.children import Child
 
@@ -119,7 +119,7 @@ def test_66_no_such_input_is_found_out_at_once(folder, ended):
 
 
 def test_70_a_bug_leaves_its_traceback_in_a_file(ended, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "check_input", lambda path: 1 / 0)
+    monkeypatch.setattr(fit, "check_input", lambda path: 1 / 0)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     code, out, err = ended("fit", "small.csv")
     assert (code, out, err.count("\n")) == (Exit.BUG, "", 1)

@@ -18,8 +18,8 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 from levelprox.backends.executor import Cluster
-from levelprox.cli import cluster, distant, main
-from levelprox.cli.parts import parts_of
+from levelprox.cli import _fitting, _remote_data, main
+from levelprox.cli._partitions import parts_of
 from levelprox.io.data import Reading
 from levelprox.report import bar
 
@@ -209,8 +209,8 @@ def test_a_device_gives_the_same_model(files, fitted):
     ],
 )
 def test_addresses_that_others_can_listen_to(address, exposed):
-    assert cluster.is_exposed(address) is exposed
-    assert cluster.local_workers(address) is None
+    assert _remote_data.is_exposed(address) is exposed
+    assert _remote_data.local_workers(address) is None
 
 
 def test_an_exposed_cluster_is_warned_of_once(files, run, monkeypatch):
@@ -262,7 +262,7 @@ def test_2_an_extra_that_is_not_there(files, run, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Dask leaves a socket behind
 def test_75_nobody_answers(files, run, monkeypatch):
-    monkeypatch.setattr(cluster, "_SECONDS", 0.5)
+    monkeypatch.setattr(_remote_data, "_SECONDS", 0.5)
     with socket.socket() as taken:  # and not listened to
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -299,13 +299,16 @@ def test_a_cluster_is_closed_whatever_happens(files, run, monkeypatch):
         children.extend(of_clusters())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(distant, "on_cluster", interrupted)
+    monkeypatch.setattr(_fitting, "cluster_data", interrupted)
     code, _, err = run("fit", files / "cancer.parquet", *LEVEL, "--dask", "local:1")
     assert (code, err, len(children)) == (130, "levelprox: interrupted\n", 1)
     assert not of_clusters()
 
 
 def test_labels_of_two_kinds_are_refused():
-    parts = [distant._of_part(np.array(["a", "b"], object), None), distant._of_part(np.array([1.0]), None)]
+    parts = [
+        _remote_data._target_summary(np.array(["a", "b"], object), None),
+        _remote_data._target_summary(np.array([1.0]), None),
+    ]
     with pytest.raises(Exception, match="words in some rows and numbers in others"):
-        distant._combined(parts)
+        _remote_data._combined(parts)

@@ -11,9 +11,9 @@ import os
 import numpy as np
 import pytest
 
-from levelprox.cli import parts, streaming
-from levelprox.cli.options import Task
-from levelprox.cli.settings import Settings
+from levelprox.cli import _fitting, _partitions
+from levelprox.cli._parsing import Task
+from levelprox.cli._settings import Settings
 from levelprox.exceptions import BackendError
 from levelprox.io.data import Reading
 from tests.integration.test_out_of_core import FORMATS
@@ -194,9 +194,9 @@ def test_a_file_that_changes_while_it_is_read_to_memory(tmp_path, kind):
 
 
 def test_a_part_of_a_text_that_is_cut_short(tmp_path, monkeypatch):
-    monkeypatch.setattr(parts, "_LEAST", 2**12)
+    monkeypatch.setattr(_partitions, "_LEAST", 2**12)
     path = _written(tmp_path, "csv")
-    found = parts.parts_of(path, Reading(target="y"), 4).parts
+    found = _partitions.parts_of(path, Reading(target="y"), 4).parts
     assert sum(len(part.read()[1]) for part in found) == 2000 and len(found) > 4
     os.truncate(path, path.stat().st_size - 40)
     assert len(found[0].read()[1])
@@ -206,15 +206,15 @@ def test_a_part_of_a_text_that_is_cut_short(tmp_path, monkeypatch):
 
 
 def test_a_file_that_changes_between_the_two_reads_of_a_stream(tmp_path, monkeypatch):
-    path, surveyed = _written(tmp_path, "svm"), streaming._surveyed
+    path, surveyed = _written(tmp_path, "svm"), _fitting._scan_labels
 
     def changed(*args):
         found = surveyed(*args)
         path.write_text("\n".join(path.read_text().splitlines()[:-500]) + "\n")
         return found
 
-    monkeypatch.setattr(streaming, "_surveyed", changed)
+    monkeypatch.setattr(_fitting, "_scan_labels", changed)
     more = {"standardize": True, "intercept": True, "tol": 1e-6, "max_iter": 100, "time_limit": None, "seed": None}
     settings = Settings.of("2", None, None, None, task=Task.REGRESSION, quiet=True, verbose=False, **more)
     with pytest.raises(BackendError, match=r"X\.svm: the file had"):
-        streaming.streamed(path, 500, settings, Reading(), lambda labels: Task.REGRESSION)
+        _fitting.fit_stream(path, 500, settings, Reading(), lambda labels: Task.REGRESSION)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from levelprox.cli import options
-from levelprox.cli.exits import CommandError, Exit, UsageError
-from levelprox.cli.files import reading
-from levelprox.cli.options import LOSSES, Task
+from levelprox.cli import _parsing as parsing
+from levelprox.cli._data import NameLookup
+from levelprox.cli._parsing import LOSSES, Task
+from levelprox.cli._process import CommandError, Exit, UsageError, reading
+from levelprox.cli._remote_data import local_workers
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from levelprox.cli.naming import Known
-
-_MOST_CLASSES = 20  # of whole numbers, beyond which they are taken for quantities
+    pass
 
 
 @dataclass(frozen=True)
@@ -85,21 +84,21 @@ class Settings:
             raise UsageError("give --features or --level, not both")
         if constraint is not None and level is None:
             raise UsageError("--constraint is for fits under a level: give --level, too")
-        if loss is not None and more["task"] is not None and task_of_loss(options.loss(loss)) != more["task"]:
+        if loss is not None and more["task"] is not None and task_of_loss(parsing.loss(loss)) != more["task"]:
             raise UsageError(f"--loss {loss} is for {task_of_loss(loss)}")
         settings = Settings(
-            loss=None if loss is None else options.loss(loss),
-            features=None if features is None else options.counts(features),
-            level=None if level is None else options.levels(level),
-            constraint=None if constraint is None else options.constraint(constraint),
-            feature_cost=None if feature_cost is None else options.feature_costs(feature_cost),
-            budget=None if budget is None else options.budgets(budget),
-            ridge=None if ridge is None else options.ridges(ridge),
-            keep=None if keep is None else options.names("--keep", keep),
-            positive=positive if positive_for is None else options.names("--positive-for", positive_for),
-            feature_weight=None if feature_weight is None else options.feature_weights(feature_weight),
-            class_weight=None if class_weight is None else options.class_weights(class_weight),
-            subsolver=None if subsolver is None else options.subsolver(subsolver),
+            loss=None if loss is None else parsing.loss(loss),
+            features=None if features is None else parsing.counts(features),
+            level=None if level is None else parsing.levels(level),
+            constraint=None if constraint is None else parsing.constraint(constraint),
+            feature_cost=None if feature_cost is None else parsing.feature_costs(feature_cost),
+            budget=None if budget is None else parsing.budgets(budget),
+            ridge=None if ridge is None else parsing.ridges(ridge),
+            keep=None if keep is None else parsing.names("--keep", keep),
+            positive=positive if positive_for is None else parsing.names("--positive-for", positive_for),
+            feature_weight=None if feature_weight is None else parsing.feature_weights(feature_weight),
+            class_weight=None if class_weight is None else parsing.class_weights(class_weight),
+            subsolver=None if subsolver is None else parsing.subsolver(subsolver),
             **more,
         )
         if settings.known_task is not None:
@@ -149,7 +148,7 @@ class Settings:
         if self.jobs == 0:
             raise UsageError("--jobs: give a number of processes, or -1 for all processors")
         if self.scoring is not None:
-            options.scoring(self.scoring)
+            parsing.scoring(self.scoring)
 
     @property
     def has_ridges(self) -> bool:
@@ -161,7 +160,7 @@ class Settings:
         """Whether there is one budget, or none given."""
         return len(self.budget or self.features or self.level or [0]) == 1
 
-    def estimator(self, task: Task, known: Known, *, cv: int | None = None, **more: Any) -> Any:
+    def estimator(self, task: Task, known: NameLookup, *, cv: int | None = None, **more: Any) -> Any:
         """The estimator that does what is asked; one that chooses with `cv`, or a criterion."""
         from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
 
@@ -203,7 +202,7 @@ class Settings:
             **{name: value for name, value in wanted.items() if value is not None},
         )
 
-    def _named(self, known: Known) -> dict[str, Any]:
+    def _named(self, known: NameLookup) -> dict[str, Any]:
         """Parameters that name features or classes, which must be there."""
         found: dict[str, Any] = {"positive": self.positive or None}
         if self.feature_cost is not None:
@@ -233,30 +232,6 @@ def task_of_loss(loss: str) -> Task:
     """What a loss is for."""
     name = loss.partition(":")[0]
     return next(Task(task) for task, names in LOSSES.items() if name in names)
-
-
-def guessed_task(y: NDArray[Any]) -> tuple[Task, str]:
-    """What a target is for, and why."""
-    import numpy as np
-
-    if y.dtype.kind not in "iuf":
-        return Task.CLASSIFICATION, "the target holds words or truth values"
-    values = np.unique(y)
-    if values.size > _MOST_CLASSES or np.any(values != np.floor(values)):
-        return Task.REGRESSION, f"the target has {values.size} different values"
-    words = ", ".join(f"{one:g}" for one in values)
-    if values.size == 1:
-        return Task.CLASSIFICATION, f"the target has the one value {words}"
-    return Task.CLASSIFICATION, f"the target has the {values.size} values {words}"
-
-
-def as_classes(y: NDArray[Any]) -> NDArray[Any]:
-    """Labels, whole numbers as integers: 1, not 1.0."""
-    import numpy as np
-
-    if y.dtype.kind == "f" and np.all(np.isfinite(y)) and np.all(y == np.floor(y)) and np.all(np.abs(y) < 2**53):
-        return y.astype(np.int64)
-    return y
 
 
 def _loss(text: str) -> Any:
@@ -328,3 +303,64 @@ class Checkpointing:
 
         every = {} if self.every is None else {"every": self.every}
         return {"checkpoint": Checkpoint(self.path, **every), "resume": self.resume}
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Where the data of a fit are, and where it is done: in memory here, unless one of these is given.
+
+    Attributes
+    ----------
+    stream : int, optional
+        Batches of so many rows, each seen once.
+    dask : str, optional
+        A cluster.
+    chunked : bool
+        A file that is read some rows at a time, as often as need be.
+    device : str, optional
+        Of torch.
+    threads : int, optional
+        How many at most.
+    """
+
+    stream: int | None = None
+    dask: str | None = None
+    chunked: bool = False
+    device: str | None = None
+    threads: int | None = None
+
+    def check(self, chooses: bool, checkpoint: Path | None, report: Path | None) -> None:
+        """Refuse what does not go together."""
+        asked = {
+            "--stream": self.stream is not None,
+            "--dask": self.dask is not None,
+            "--chunked": self.chunked,
+            "--device": self.device is not None,
+        }
+        given = [name for name, is_given in asked.items() if is_given]
+        if len(given) > 1:
+            raise UsageError(f"give {given[0]} or {given[1]}, not both")
+        if self.stream is not None and (chooses or checkpoint is not None or report is not None):
+            raise UsageError("--stream sees the data once: it goes with neither --cv, --checkpoint nor --report")
+        if (self.dask is not None or self.chunked) and report is not None:
+            raise UsageError(f"--report needs the data in memory: it does not go with {given[0]}")
+        if self.dask is not None:
+            local_workers(self.dask)
+        if self.device is not None and find_spec("torch") is None:
+            raise UsageError("--device needs torch: pip install 'levelprox[gpu]'")
+
+    def check_columns(self, given: Mapping[str, object]) -> None:
+        """Refuse options about columns that only files in memory have."""
+        for option, value in given.items():
+            if value is not None and (self.stream is not None or self.dask is not None or self.chunked):
+                raise UsageError(f"{option} needs the data in memory: no --stream, --dask or --chunked")
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether data are not in memory as a whole, or are moved to a device."""
+        return self.stream is not None or self.dask is not None or self.chunked or self.device is not None
+
+    @property
+    def takes_folders(self) -> bool:
+        """Whether data may be a folder of files."""
+        return self.dask is not None or self.chunked

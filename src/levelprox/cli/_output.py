@@ -1,10 +1,128 @@
-"""What is to be said of a fitted model: for people and for programs."""
+"""Results on standard output: tables and text for people, JSON for programs, CSV for spreadsheets."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, is_dataclass
+from enum import Enum
+from os import PathLike, fspath
 from typing import Any
 
-from levelprox.cli.output import print_facts, print_table
+from levelprox.cli._process import printable
+
+_WIDE = 200  # columns, where it is not a terminal that says how many there are
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """One document, of ASCII: whatever the encoding of standard output, it is read back as it was."""
+    json.dump(plain(document), sys.stdout, indent=2, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def plain(value: Any) -> Any:
+    """What JSON can say; numbers that are not finite, which it cannot, are null."""
+    if isinstance(value, Enum):
+        return str(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if hasattr(value, "tolist"):  # NumPy's
+        return plain(value.tolist())
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"kind": type(value).__name__, **plain(asdict(value))}
+    return printable(fspath(value)) if isinstance(value, PathLike) else repr(value)
+
+
+def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
+    """A table; numbers to the right."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    body = [[_cell(entry) for entry in row] for row in rows]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title=Text(title) if title else None, title_justify="left")
+    for j, head in enumerate(heads):
+        numbers = all(row[j] == "" or not isinstance(row[j], str) for row in body)
+        table.add_column(Text(head), justify="right" if numbers else "left", overflow="fold", no_wrap=numbers)
+    for row in body:
+        table.add_row(*(Text(entry if isinstance(entry, str) else f"{entry:.6g}") for entry in row))
+    _console().print(table)
+
+
+def print_facts(facts: Iterable[tuple[str, object]]) -> None:
+    """Names and what is to be said of each, in two columns."""
+    from rich.text import Text
+
+    rows = [(printable(name), printable(value)) for name, value in facts]
+    width = max((len(name) for name, _ in rows), default=0)
+    console = _console()
+    for name, value in rows:
+        console.print(Text.assemble((name.ljust(width), "dim"), f"  {value}"), soft_wrap=True)
+
+
+def print_line(text: str) -> None:
+    """A line."""
+    from rich.text import Text
+
+    _console().print(Text(printable(text)), soft_wrap=True)
+
+
+def _cell(entry: object) -> str | float | int:
+    return entry if isinstance(entry, float | int) and not isinstance(entry, bool) else printable(entry)
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else _WIDE
+    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+
+
+_SIGNS = "=+-@"
+_FIRST = (*_SIGNS, *(chr(ord(sign) + 0xFEE0) for sign in _SIGNS))  # and as wide as the characters of East Asia
+
+
+def csv_lines(rows: Iterable[Sequence[Any]]) -> str:
+    """Rows as lines of CSV; cells are quoted where that is needed."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def is_formula(word: str) -> bool:
+    """Whether a spreadsheet may compute a cell of this text.
+
+    >>> [is_formula(word) for word in ("=1+2", "@SUM(A1)", " -x", "-1", "+1.5e3", "a=b")]
+    [True, True, True, False, False, False]
+    """
+    return word.lstrip().startswith(_FIRST) and not _is_numeral(word)
+
+
+def safe(cell: Any) -> Any:
+    """A cell that no spreadsheet computes: an apostrophe before a formula; all else, and every number, as it is.
+
+    >>> safe("=1+2"), safe("-1"), safe(-1.5)
+    ("'=1+2", '-1', -1.5)
+    """
+    return f"'{cell}" if isinstance(cell, str) and is_formula(cell) else cell
+
+
+def _is_numeral(word: str) -> bool:
+    try:
+        return word.isascii() and "_" not in word and math.isfinite(float(word))
+    except ValueError:
+        return False
+
 
 _MOST_FEATURES, _MOST_CLASSES = 30, 6
 
@@ -59,10 +177,10 @@ def as_document(model: Any) -> dict[str, Any]:
 
 
 def _budget(model: Any) -> dict[str, Any]:
-    at_most = "level" if hasattr(model, "constraint_") else "n_features"
+    limited_threads = "level" if hasattr(model, "constraint_") else "n_features"
     if hasattr(model, "budget_"):
         return {"n_features": int(model.level_), "budget": model.budget_}
-    return {at_most: model.level_ if at_most == "level" else int(model.level_)}
+    return {limited_threads: model.level_ if limited_threads == "level" else int(model.level_)}
 
 
 def print_model(model: Any, more: list[tuple[str, object]]) -> None:

@@ -12,8 +12,19 @@ from typing import Annotated, Any
 
 import typer
 
-from levelprox.cli import certify, fit, info, memory, path, predict, signals, streams
-from levelprox.cli.exits import Exit, of_error
+from levelprox.cli import certify, fit, info, path, predict
+from levelprox.cli._process import (
+    Exit,
+    discard_stdout,
+    exit_code_of_error,
+    in_shell_words,
+    message_of,
+    prepare,
+    print_error,
+    print_notice,
+    return_large_arrays,
+    sigterm_as_interrupt,
+)
 
 HELP = """
 Sparse models under an explicit budget, with a certificate.
@@ -48,13 +59,13 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-def _flowed(text: str) -> str:
+def _unwrapped(text: str) -> str:
     """Paragraphs on one line each, for the terminal to break; those that begin with a mark stay as they are."""
     parts = text.strip().split("\n\n")
     return "\n\n".join(part if part.startswith("\b") else " ".join(part.split()) for part in parts)
 
 
-@app.callback(help=_flowed(HELP))
+@app.callback(help=_unwrapped(HELP))
 def _commands(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version, and end.")
@@ -62,35 +73,35 @@ def _commands(
 ) -> None: ...
 
 
-def guarded(command: Callable[..., int]) -> Callable[..., int]:
+def with_exit_code(command: Callable[..., int]) -> Callable[..., int]:
     """The command, with whatever ends it turned into an exit code."""
 
     @functools.wraps(command)
-    def run_guarded(*args: Any, **options: Any) -> int:
-        memory.give_back_large_arrays()
-        with signals.sigterm_as_interrupt() as signalled:
+    def run_with_exit_code(*args: Any, **options: Any) -> int:
+        return_large_arrays()
+        with sigterm_as_interrupt() as signalled:
             try:
                 code = command(*args, **options)
                 sys.stdout.flush()
-                return signalled.meant(code)
+                return signalled.exit_code(code)
             except KeyboardInterrupt as error:
-                streams.say(f"levelprox: {streams.in_shell_words(str(error)) or 'interrupted'}")
-                return signalled.meant(Exit.INTERRUPTED)
+                print_notice(f"levelprox: {in_shell_words(str(error)) or 'interrupted'}")
+                return signalled.exit_code(Exit.INTERRUPTED)
             except OSError as error:
                 return _output_failed(error)
             except Exception as error:
-                return _reported(error)
+                return _report_error(error)
 
-    return run_guarded
+    return run_with_exit_code
 
 
 for one in (fit.fit, path.path, predict.predict, certify.certify, info.info):
-    app.command(help=_flowed(one.__doc__ or ""))(guarded(one))
+    app.command(help=_unwrapped(one.__doc__ or ""))(with_exit_code(one))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command."""
-    streams.prepare()
+    prepare()
     command = typer.main.get_command(app)
     try:
         code = command.main(list(arguments) or ["--help"], prog_name="levelprox", standalone_mode=False)
@@ -101,30 +112,30 @@ def run(arguments: Sequence[str]) -> int:
         return _output_failed(error)
     except Exception as error:
         if not hasattr(error, "format_message"):  # typer's own errors have it, wherever they are defined
-            return _reported(error)
+            return _report_error(error)
         context = getattr(error, "ctx", None)
         where = "levelprox" if context is None else context.command_path
         message = error.format_message().rstrip(".")
-        streams.say_error(f"{message} (see {where} --help)")
+        print_error(f"{message} (see {where} --help)")
         return Exit.USAGE
     return code if isinstance(code, int) else Exit.OK
 
 
 def _output_failed(error: OSError) -> Exit:
     """Standard output; errors of files have been named before."""
-    streams.let_go_of_stdout()
+    discard_stdout()
     if isinstance(error, BrokenPipeError):
         return Exit.CLOSED
-    streams.say_error(f"standard output cannot be written: {(error.strerror or str(error)).lower()}")
+    print_error(f"standard output cannot be written: {(error.strerror or str(error)).lower()}")
     return Exit.IO
 
 
-def _reported(error: Exception) -> Exit:
+def _report_error(error: Exception) -> Exit:
     """Say what went wrong; of a bug, where the details are."""
-    code = of_error(error)
+    code = exit_code_of_error(error)
     if code is not Exit.BUG:
-        message = str(error) or type(error).__name__
-        streams.say_error(f"not enough memory: {message}" if isinstance(error, MemoryError) else message)
+        message = message_of(error)
+        print_error(f"not enough memory: {message}" if isinstance(error, MemoryError) else message)
         return code
     handle, name = tempfile.mkstemp(prefix="levelprox-", suffix=".txt")
     with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
@@ -132,5 +143,5 @@ def _reported(error: Exception) -> Exit:
 
         file.write(f"levelprox {__version__}, Python {sys.version}\n{sys.argv}\n\n")
         traceback.print_exception(error, file=file)
-    streams.say_error(f"this is a bug in levelprox ({type(error).__name__}); please report it with {name}")
+    print_error(f"this is a bug in levelprox ({type(error).__name__}); please report it with {name}")
     return code

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from levelprox.cli.exits import CommandError, Exit
+from levelprox.cli._process import CommandError, Exit
 
 if TYPE_CHECKING:
     from levelprox.io.data import Reading
