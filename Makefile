@@ -35,6 +35,7 @@ lint: $(VENV)/.built $(VENV)/.tools
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run --Werror $(wildcard src/kernels/*/*) $(shell find tests -name '*.cpp')
 
 # Everything else too: faults, kills, browsers, Dask faults, studies, benchmarks, torch, the whole of each product of cases.
 test-all: test

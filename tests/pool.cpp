@@ -1,4 +1,5 @@
-// What kernels/algorithms/threads.cpp promises, without Python: `test_pool.py` compiles and runs it. It prints each case that holds.
+// What kernels/algorithms/threads.cpp promises, without Python: `test_pool.py` compiles and runs it. It prints each
+// case that holds.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -18,11 +19,11 @@
 
 using levelprox::parallel_for;
 
-#define REQUIRE(what)                                                      \
-    if (!(what)) {                                                         \
-        std::printf("line %d: %s does not hold\n", __LINE__, #what);       \
-        std::fflush(stdout);                                               \
-        std::_Exit(1);                                                     \
+#define REQUIRE(what)                                                \
+    if (!(what)) {                                                   \
+        std::printf("line %d: %s does not hold\n", __LINE__, #what); \
+        std::fflush(stdout);                                         \
+        std::_Exit(1);                                               \
     }
 
 namespace {
@@ -126,7 +127,8 @@ void several_callers_at_once() {
     for (int caller = 0; caller < 4; ++caller)
         callers.emplace_back([caller] {
             levelprox::set_thread_count(2 + caller % 3);
-            for (int round = 0; round < 500; ++round) REQUIRE(total(1 + round % 17) == (1 + round % 17) * (2 + round % 17) / 2);
+            for (int round = 0; round < 500; ++round)
+                REQUIRE(total(1 + round % 17) == (1 + round % 17) * (2 + round % 17) / 2);
         });
     for (std::thread &caller : callers) caller.join();
 }

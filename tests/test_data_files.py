@@ -101,9 +101,9 @@ def test_names_of_columns_reach_the_model(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,city,y\n1,2,3\n1,Bern,4\n", r"column 'city' holds text, 'Bern' in row 2; drop it \(--drop city\)"),
-        ("a,my city,y\n1,x,3\n", r"drop it \(--drop 'my city'\)"),
-        ("a,b,c,y\n1,u,v,3\n", r"columns 'b', 'c' hold no numbers; drop them \(--drop b --drop c\)"),
+        ("a,city,y\n1,2,3\n1,Bern,4\n", r"column 'city' holds text, 'Bern' in row 2; drop it \(drop=\['city'\]\)"),
+        ("a,my city,y\n1,x,3\n", r"drop it \(drop=\['my city'\]\)"),
+        ("a,b,c,y\n1,u,v,3\n", r"columns 'b', 'c' hold no numbers; drop them \(drop=\['b', 'c'\]\)"),
         ("a,b,y\n1,1_000,3\n", r"column 'b' holds text, '1_000' in row 1: write it as 1000; drop it"),
         ('a,b,y\n1,"1,000",3\n', "write it as 1000"),
         (f"a,y\n1,{2**53 + 1}\n2,3\n", r"column 'y' holds whole numbers beyond 2\^53"),
@@ -117,11 +117,11 @@ def test_names_of_columns_reach_the_model(tmp_path):
         ("a,b,y\n1,2,3\n1,2,\n", "row 2, column 'y' is missing"),
         ("a,b,y\n1,1e999,3\n", "row 1, column 'b' is inf"),
         ("a,b,y\n1,inf,3\n", "row 1, column 'b' is inf"),
-        ("a,b,y\n1,2,3,4\n", r"a row has more fields than the first line; .* \(--separator\)"),
+        ("a,b,y\n1,2,3,4\n", r"a row has more fields than the first line; .* \(separator\)"),
         ("a,a,y\n1,2,3\n", "more than one column is called 'a'"),
         (",,y\n1,2,3\n", "columns are called ''"),
-        ("1,2,3\n4,5,6\n", r"the first line holds numbers, no names; is there no header\? \(--no-header\)"),
-        ("a;b;y\n1;2;3\n", r"only one column; are fields separated otherwise\? \(--separator\)"),
+        ("1,2,3\n4,5,6\n", r"the first line holds numbers, no names; is there no header\? \(header=False\)"),
+        ("a;b;y\n1;2;3\n", r"only one column; are fields separated otherwise\? \(separator\)"),
         ("", "empty"),
         ("a,b,y\n", "there are no rows"),
         ("a,b,y\n\n\n", "there are no rows"),
@@ -183,7 +183,7 @@ def test_columns_are_dropped_weighed_and_chosen_by_name(tmp_path):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        (Reading(), r"which column is the target\? \(--target NAME; there are columns 'id', 'w', 'a', 'price'\)"),
+        (Reading(), r"which column is the target\? \(target='NAME'; there are columns 'id', 'w', 'a', 'price'\)"),
         (Reading("prize"), "no column 'prize' for the target; did you mean 'price'"),
         (Reading("price", drop=["zzzz"]), "no column 'zzzz' for the columns to drop"),
         (Reading("price", weight="price"), "must be different"),

@@ -123,7 +123,7 @@ def _reported(error: Exception) -> Exit:
     """Say what went wrong; of a bug, where the details are."""
     code = of_error(error)
     if code is not Exit.BUG:
-        message = str(error) or type(error).__name__
+        message = streams.message_of(error)
         streams.say_error(f"not enough memory: {message}" if isinstance(error, MemoryError) else message)
         return code
     handle, name = tempfile.mkstemp(prefix="levelprox-", suffix=".txt")

@@ -10,7 +10,7 @@ from typing import Any
 
 from levelprox.cli import files, inputs
 from levelprox.cli.fitting import Fitted, labels_of
-from levelprox.cli.streams import say, say_error
+from levelprox.cli.streams import message_of, say, say_error
 
 
 @dataclass(eq=False)
@@ -96,7 +96,7 @@ class Results:
     def raise_troubles(self) -> None:
         """Raise the first thing that went wrong; others are said."""
         for one in self.troubles[1:]:
-            say_error(str(one) or type(one).__name__)
+            say_error(message_of(one))
         if self.troubles:
             raise self.troubles[0]
 

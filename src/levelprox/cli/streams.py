@@ -6,11 +6,15 @@ import codecs
 import io
 import os
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from levelprox.exceptions import Parameter
 
 #: For streams whose encoding has no Greek.
 _IN_ASCII = {"ψ": "psi", "η": "eta", "φ": "phi", "γ": "gamma", "≤": "<=", "≥": ">=", "·": "*", "×": "x", "−": "-"}
@@ -86,6 +90,23 @@ def say(text: str) -> None:
 def say_error(text: object) -> None:
     """An error, in one line."""
     say(f"levelprox: error: {in_shell_words(' '.join(str(text).split(chr(10))))}")
+
+
+def message_of(error: BaseException) -> str:
+    """Return the message of an error, its hint in the options of the command line."""
+    render = getattr(error, "render", None)
+    return str(error if render is None else render(as_option)) or type(error).__name__
+
+
+def as_option(parameter: Parameter) -> str:
+    """Return a parameter as an option of the command line, with its value."""
+    option, value = f"--{parameter.name.replace('_', '-')}", parameter.value
+    if value is ... or value is True:
+        return option
+    if value is False:
+        return f"--no-{option[2:]}"
+    values = value if isinstance(value, list | tuple) else [value]
+    return " ".join(f"{option} {shlex.quote(str(one))}" for one in values)
 
 
 @contextmanager
