@@ -19,19 +19,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-<<<<<<< HEAD:tests/test_claims_brute_force.py
-from levelprox import LinearModel, Status, best_subset, certify_model
-from tests import brute_force
-from tests.brute_force import Answer, Outcome
-from tests.independent_refits import SPANNED, Oracle, loss_slope, loss_value
-from tests.subset_problems import CLASSES, KINDS, KINKED, LOSSES, MARGINS, NOT_CONVEX, Case, case
-=======
 from levelprox import LinearModel, Status, best_subset, certify_model
 from tests.support import brute_force
 from tests.support.brute_force import Answer, Outcome
 from tests.support.independent_refits import SPANNED, Oracle, loss_slope, loss_value
 from tests.support.subset_problems import CLASSES, KINDS, KINKED, LOSSES, MARGINS, NOT_CONVEX, Case, case
->>>>>>> a95ac08e37e0e0c9af788a572bb4e041e1426d79:tests/properties/test_claims_brute_force.py
 
 LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 TOGETHER = 5  # problems of one test
