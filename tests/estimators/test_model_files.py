@@ -37,9 +37,9 @@ from levelprox.methods.subsolvers import SUBSOLVERS
 from tests.support import FIXTURES
 from tests.support.children import Child, Ended
 from tests.support.estimator_cases import TASKS, estimator, fitted, targets
+from tests.support.long_runs import LONG
 from tests.support.registries import CONSTRAINTS
 
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 FOR_EVER = sorted(FIXTURES.glob("v*/*.levelprox"))
 
 

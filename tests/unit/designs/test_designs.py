@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 import warnings
 
@@ -27,9 +26,9 @@ from levelprox.designs import (
 from levelprox.exceptions import InvalidInputError
 from tests.support import reference
 from tests.support.children import Child, Ended
+from tests.support.long_runs import LONG
 from tests.support.registries import DESIGNS, in_halves, strided, unsorted
 
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 SHAPES = [(1, 1), (1, 7), (7, 1), (5, 3), (37, 20), (20, 37), (11, 4100), (4100, 11), (40, 70)]
 
 

@@ -35,6 +35,7 @@ from levelprox.io import atomic, checkpoint, container
 from levelprox.io.checkpoint import CheckpointFile
 from tests.support import children
 from tests.support.children import Child, Ended
+from tests.support.long_runs import LONG
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -42,7 +43,6 @@ RNG = np.random.default_rng(1)
 X = RNG.standard_normal((40, 8))
 SIGNAL = X[:, 3] - 2 * X[:, 5] + 0.3 * RNG.standard_normal(40)
 PROBLEM = Problem(LinearModel(X, SIGNAL, loss="absolute"), constraints.MCP.from_threshold(0.1), 2.5)
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 
 
 def begun(file: Path, steps: int = 5):

@@ -26,8 +26,6 @@ from levelprox.objectives import LinearModel
 from tests.support.children import cpu_of
 from tests.support.registries import DESIGNS, csc, csr, with_indices
 
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
-
 # Large enough for several chunks and pieces, in each of the ways in which a pass is cut: long slices, short slices,
 # very few slices, and slices of very different lengths.
 RNG = np.random.default_rng(0)
@@ -452,7 +450,6 @@ def room_for(gigabytes: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not LONG, reason="set LEVELPROX_LONG_TESTS=1")
 def test_dense_data_of_more_than_2_to_the_31_entries():
     room_for(10)
     n, d = 2**20 + 3, 2049
@@ -479,7 +476,6 @@ def test_dense_data_of_more_than_2_to_the_31_entries():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not LONG, reason="set LEVELPROX_LONG_TESTS=1")
 @pytest.mark.parametrize("by_rows", [True, False])
 def test_sparse_data_of_more_than_2_to_the_31_entries(by_rows):
     room_for(20)
