@@ -194,6 +194,7 @@ def test_the_answer_at_k_is_that_of_the_single_fit_at_k_whatever_else_is_tried(t
     assert set(scores) == {1, 2, 4}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("options", [{"n_features": [1, 2, 3]}, {"level": [1.5, 2.5]}], ids=str)
 def test_processes_change_no_bit(options):
     X, y = cv_problem("logistic")

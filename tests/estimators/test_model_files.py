@@ -284,6 +284,7 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["file.levelprox"]
 
 
+@pytest.mark.process
 def test_of_two_processes_one_whole_file_is_left(tmp_path):
     X, y = data()
     path, start = tmp_path / "file", tmp_path / "start"

@@ -82,6 +82,8 @@ def mark(items: list[pytest.Item], whole: bool) -> None:
     for item in items:
         if marker := marker_of(item.path):
             item.add_marker(marker)
+            if marker in ("faults", "browser"):
+                item.add_marker("process")
         name = f"{_name(item.path)}::{getattr(item, 'originalname', item.name)}"
         if name in TABLE:
             found[name].append(item)

@@ -615,6 +615,7 @@ def test_a_matrix_without_entries(kind):
 # Ctrl-C
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_ctrl_c_is_answered_within_a_second():
     """In many short passes, and in one call of many seconds: there only the kernel itself can notice."""

@@ -213,6 +213,7 @@ def test_columns_that_are_almost_equal_may_be_below_though_their_first_step_is_s
         assert end[2] == pytest.approx(true, rel=1e-6)
 
 
+@pytest.mark.process
 def test_ctrl_c_is_seen_inside_a_look_at_the_columns():
     """A timer every 2 ms of work, and two looks: at their ends it would be heard but twice, and once after them."""
     script = """
