@@ -49,6 +49,7 @@ for objective in (compiled, python, sleeping):
 """
 
 
+@pytest.mark.process
 def test_c78_ctrl_c_returns_a_feasible_point_within_a_second():
     """In a compiled model, in a function in Python, and in one that sleeps: a second of its own processor time."""
     with Child(INTERRUPTED) as child:
@@ -66,6 +67,7 @@ def test_c78_ctrl_c_returns_a_feasible_point_within_a_second():
 # --- the package ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 @pytest.mark.extended  # interpreters that have imported nothing
 def test_importing_costs_little_beyond_scikit_learn():
     # Processor time: what else the machine does is not the package's fault. Compiled to bytecode, as for all users.
@@ -120,6 +122,7 @@ def test_the_public_names_are_there():
         assert hasattr(levelprox, name)
 
 
+@pytest.mark.process
 def test_no_warm_up():
     """The first fit of a process costs what the second does: nothing is compiled at run time."""
     script = textwrap.dedent("""
@@ -138,6 +141,7 @@ def test_no_warm_up():
     assert first < later + 0.3
 
 
+@pytest.mark.process
 @pytest.mark.cpu_budget(15, "the demo itself")
 def test_the_demo_keeps_its_word():
     demo = ROOT / "examples" / "demo.py"
@@ -148,6 +152,7 @@ def test_the_demo_keeps_its_word():
     assert "per feature of budget" in output and "one-standard-error rule" in output
 
 
+@pytest.mark.process
 def test_the_readme_examples_print_what_they_say():
     text = (ROOT / "README.md").read_text()
     pairs = re.findall(r"```python\n(.*?)```\n```\n(.*?)```", text, re.S)

@@ -395,6 +395,7 @@ def test_the_data_are_never_copied():
     assert np.shares_memory(MultinomialModel(thin, np.arange(1000) % 3).design.data, thin.data)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_signal_is_seen_within_a_second(order):
     script = """

@@ -237,6 +237,7 @@ assert stopped.psi == psi and np.array_equal(stopped.gradient, gradient)
 """
 
 
+@pytest.mark.process
 @STOCHASTIC
 def test_ctrl_c_ends_the_steps_with_a_feasible_point(kind):
     with Child(INTERRUPTED, kind.__name__) as child:
