@@ -81,7 +81,7 @@ def test_cv_chooses_from_a_range(files, run):
 
 def test_words_are_classes_and_libsvm_labels_whole_numbers(files, run):
     _, out, err = run("fit", files / "words.csv", "--target", "label", "--features", 1)
-    assert "positive is malignant, negative benign" in out and "words or truth values" in err
+    assert "positive is malignant, negative benign" in out and "text or booleans" in err
     _, out, _ = run("fit", files / "cancer.svm", "--features", 1)
     assert "positive is 1, negative -1" in out and "x0 is index 1 of the file" in out
 
@@ -370,7 +370,7 @@ USAGE = [
     (["fit", "cancer.csv", "--tol", "-1"], "--tol"),
     (["fit", "cancer.csv", "--threads", "0"], "--threads"),
     (["fit", "cancer.csv", "--out", "cancer.csv", "--force"], "is an input; it is not overwritten"),
-    (["fit", "cancer.csv", "--out", "m", "--report", "m"], "m is asked for twice"),
+    (["fit", "cancer.csv", "--out", "m", "--report", "m"], "m is given twice"),
     (["path", "cancer.csv", "--out", "table.xlsx"], "written as .csv or .json"),
     (["frobnicate"], "No such command 'frobnicate'"),
 ]
@@ -389,14 +389,14 @@ BAD = [
     (["fit", "."], 66, ". is a directory"),
     (["fit", "cancer.csv", "--test", "nowhere.csv"], 66, "nowhere.csv cannot be read"),
     (["fit", "cancer.csv", "--out", "nowhere/model"], 73, "there is no directory nowhere"),
-    (["fit", "cancer.csv", "--out", "new.csv"], 73, "new.csv is there already; --force replaces it"),
-    (["fit", "words.csv", "--out", "new.csv"], 73, "there already"),  # before the data, which have no target
+    (["fit", "cancer.csv", "--out", "new.csv"], 73, "new.csv already exists; --force replaces it"),
+    (["fit", "words.csv", "--out", "new.csv"], 73, "already exists"),  # before the data, which have no target
     (["fit", "words.csv", "--report", "nowhere/page"], 73, "there is no directory nowhere"),
     (["fit", "cancer.csv", "--report", "."], 73, ". is a directory"),
     (["fit", "cancer.csv", "--checkpoint", "new.csv"], 73, "new.csv is not a checkpoint; choose another name"),
     (["fit", "cancer.csv", "--checkpoint", "new.csv", "--restart"], 73, "new.csv is not a checkpoint"),
     (["fit", "cancer.csv", "--out", "/dev/null", "--force"], 73, "not a plain file"),
-    (["fit", "words.csv", "--target", "label", "--loss", "squared"], 65, "must hold numbers, not words"),
+    (["fit", "words.csv", "--target", "label", "--loss", "squared"], 65, "must hold numbers, not text"),
     (["fit", "words.csv", "--target", "mean radius"], 65, "column 'label' holds text, 'malignant' in row 1"),
     (["fit", "cancer.svm", "--target", "y"], 65, "a LIBSVM file has no columns by name"),
     (["fit", "words.csv", "--target", "label", "--cv", "150", "-q"], 65, "n_splits=150"),
