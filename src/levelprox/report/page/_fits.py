@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox.exceptions import InvalidInputError, warn
+from levelprox.exceptions import ConvergenceWarning, InvalidInputError, warn
 from levelprox.report.fitted import Axis, axis_of, budget_of_fit, check_ours
 from levelprox.result import Status
 
@@ -105,8 +105,6 @@ def _check_classes(model: Any, y: ArrayLike, weight: ArrayLike | None) -> None:
 
 
 def _along(model: Any, X: object, y: ArrayLike, n_features: Any, level: Any, weight: Any, more: Any) -> list[Any]:
-    from sklearn.exceptions import ConvergenceWarning
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         fits: list[Any] = model._along(X, y, n_features, level, weight, more)
