@@ -250,13 +250,13 @@ def test_a_checkpoint_is_gone_on_from(files, run, tmp_path):
     code, out, _ = run(*words, "--checkpoint-every", 0)
     assert code == 0 and (tmp_path / "state").exists()
     code, _, err = run(*words)
-    assert code == 73 and "--resume goes on from it, --restart begins afresh" in err
+    assert code == 73 and "--resume continues from it, --restart replaces it" in err
     code, again, err = run(*words, "--resume")
     assert err == ""
     assert code == 0 and json.loads(again)["features"] == json.loads(out)["features"]
     assert run(*words, "--force")[0] == 73 and run(*words, "--restart")[0] == 0
     code, out, _ = run("info", tmp_path / "state")
-    assert code == 0 and "a state to go on from with --resume" in out and "#" not in out and "journal" not in out
+    assert code == 0 and "a checkpoint; --resume continues from it" in out and "#" not in out and "journal" not in out
     assert ["k", "5"] in [line.split() for line in out.splitlines()]
     assert json.loads(run("info", tmp_path / "state", "--json")[1])["metadata"]["k"] == "5"
     code, _, err = run(
@@ -360,7 +360,7 @@ USAGE = [
     (["fit", "cancer.csv", "--constraint", "mcp"], "give --level, too"),
     (["fit", "cancer.csv", "--level", "1", "--constraint", "mpc"], "did you mean mcp?"),
     (["fit", "cancer.csv", "--loss", "squared", "--task", "classification"], "--loss squared is for regression"),
-    (["fit", "cancer.csv", "--stream", "10", "--cv", "3"], "--stream sees the data once"),
+    (["fit", "cancer.csv", "--stream", "10", "--cv", "3"], "--stream reads the data once"),
     (["fit", "cancer.csv", "--stream", "10", "--features", "3"], "--stream is for LIBSVM"),
     (["fit", "cancer.svm", "--stream", "10"], "--stream needs --features"),
     (["fit", "cancer.csv", "--resume"], "--resume needs --checkpoint"),

@@ -135,15 +135,12 @@ class Fitting:
         if any(one is not None for one in given) or self.settings.quiet:
             return
         if self.settings.chooses(self.cv):
-            grid = ", ".join(f"{value:g}" for value in dict.fromkeys(one.value for one in model._grid(y.size, width)))
+            grid = ", ".join(f"{value:g}" for value in model.path_budgets(y.size, width))
             print_notice(f"levelprox: choosing from {grid} features (--features says otherwise)")
             return
-        from levelprox.estimators.classification import rarest
-
         has_classes = hasattr(model, "decision_function")
         with suppress(ValueError):  # invalid weights, which the fit reports
-            counted = y.size if weight is None else weight.sum()
-            most = int(model._budget(rarest(y, weight) if has_classes else float(counted)).value)
+            most = int(model.budget_for(y, weight))
             of_what = "samples of the rarest class" if has_classes else "samples"
             print_notice(
                 f"levelprox: at most {most} feature{'s' if most > 1 else ''}: one for every ten {of_what}, at least 1 "
@@ -319,7 +316,7 @@ class Results:
         with self._collecting_errors():
             X, y = fitted.data.X, labels_of(fitted.data, fitted.task)
             if not self.quiet:
-                count = len(fitted.model._budgets(*fitted.shape))
+                count = len(fitted.model.path_budgets(*fitted.shape))
                 print_notice(f"levelprox: fitting {count} budgets for the page (--time-limit is for each fit)")
             test = as_test_tuple(fitted.test, fitted.task)
             text = page(

@@ -136,7 +136,7 @@ def score_name(model: Any) -> str:
 
     if is_classifier(model):
         return "accuracy"
-    return "D²" if model._loss().name in ("poisson", "gamma") else "R²"
+    return "D²" if model.loss_.name in ("poisson", "gamma") else "R²"
 
 
 def status_word(model: Any) -> str:

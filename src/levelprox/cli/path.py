@@ -169,7 +169,9 @@ class _Path:
         model = self.settings.estimator(self.task, known)
         with errors_as_bad_data():
             if self.settings.level is not None:
-                return list(model._along(X, y, None, self.settings.level, weight, self.data.more)), None
+                return list(
+                    model.fit_path(X, y, level=self.settings.level, sample_weight=weight, **self.data.more)
+                ), None
             return self._one_by_one(model, X, y, weight)
 
     def _one_by_one(self, model: Any, X: Any, y: Any, weight: Any) -> tuple[list[Any], KeyboardInterrupt | None]:

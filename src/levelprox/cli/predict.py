@@ -69,9 +69,9 @@ def predict(
 
     [bold]levelprox predict model.levelprox new.csv --out predictions.csv[/bold]
 
-    Columns are found by name; only those with a coefficient are needed, and no target. Give the raw data: categories and
-    missing values are processed as in the fit. A category that the fit has not seen gives a warning and is encoded as
-    zeros.
+    Columns are found by name; only those with a coefficient are needed, and no target. Give the raw data: categories
+    and missing values are processed as in the fit. A category that the fit has not seen gives a warning and is encoded
+    as zeros.
     """
     if json and out is not None:
         raise UsageError("give --json or --out, not both")
