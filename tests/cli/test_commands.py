@@ -496,7 +496,7 @@ def test_help_and_version(run):
         assert code == 0 and f"levelprox {command}" in out
 
 
-def test_c97_files_that_may_not_be_read_or_written(files, run, monkeypatch):
+def test_files_without_permission(files, run, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may do everything
     code, _, err = run("fit", files / "cancer.csv")
     assert code == 66 and "permission denied" in err
@@ -506,7 +506,7 @@ def test_c97_files_that_may_not_be_read_or_written(files, run, monkeypatch):
 
 
 def test_odd_names_of_outputs(files, run, tmp_path):
-    """C100: a link is replaced, not followed; names with newlines and bytes that are no text are names."""
+    """A link is replaced, not followed; names with newlines and bytes that are no text are names."""
     (tmp_path / "kept").write_text("mine")
     (tmp_path / "link").symlink_to("kept")
     words = ("fit", files / "dia.parquet", "--features", 1, "-q", "--out")
