@@ -17,7 +17,7 @@ from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import limited, seconds_left
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox._validation import of_a_model, option, real, whole
-from levelprox.backends import Asked
+from levelprox.backends import RemoteObjective
 from levelprox.constraints import Constraint
 from levelprox.driver.checkpoint import Journal, keeping
 from levelprox.driver.run import Callback, RandomState, Run
@@ -309,8 +309,8 @@ def _surrogate(name: str, subsolver: Subsolver, problem: Problem) -> str:
 def _chosen(subsolver: str | Subsolver, problem: Problem) -> Subsolver:
     """What to solve subproblems by; "auto" looks at the level, too."""
     chosen = choose(subsolver, problem.objective)
-    dear = isinstance(problem.objective, Asked)  # a round for each gradient would be far too many
-    if subsolver == "auto" and chosen.on_working_sets and not dear and _room(problem) > MOST_FOR_NEWTON:
+    expensive = isinstance(problem.objective, RemoteObjective)  # a round for each gradient would be far too many
+    if subsolver == "auto" and chosen.on_working_sets and not expensive and _room(problem) > MOST_FOR_NEWTON:
         return choose("spectral", problem.objective)
     return chosen
 

@@ -163,9 +163,9 @@ def fit(
     if budget is not None and settings.features is not None and len(settings.features) > 1:
         raise UsageError("with --budget give one number of --features, or none")
     place.check(chooses, checkpoint, report)
-    if budget is not None and place.is_elsewhere:
+    if budget is not None and place.is_remote:
         raise UsageError("--budget needs the data in memory: no --stream, --dask, --chunked or --device")
-    if place.is_elsewhere and (scoring is not None or settings.has_ridges):
+    if place.is_remote and (scoring is not None or settings.has_ridges):
         option = "--scoring" if scoring is not None else "--ridge with several numbers"
         raise UsageError(f"{option} needs the data in memory: no --stream, --dask, --chunked or --device")
     if memory is not None and stream is None:

@@ -62,7 +62,7 @@ class Place:
                 raise UsageError(f"{option} needs the data in memory: no --stream, --dask or --chunked")
 
     @property
-    def is_elsewhere(self) -> bool:
+    def is_remote(self) -> bool:
         """Whether data are not in memory as a whole, or are moved to a device."""
         return self.stream is not None or self.dask is not None or self.chunked or self.device is not None
 

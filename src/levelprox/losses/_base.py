@@ -90,16 +90,16 @@ class Loss(ABC):
         return False
 
     @property
-    def concordance(self) -> float:
+    def self_concordance(self) -> float:
         """sup |ℓ‴|/ℓ″: by how much the log of the curvature changes per unit of z; inf where that has no bound."""
         return 0.0 if self.constant_curvature else math.inf
 
     @property
     def attained(self) -> bool:
-        """ℓ(·, b) has a minimiser whatever b; where not, `falls_for_ever` says which way ℓ falls."""
+        """ℓ(·, b) has a minimiser whatever b; where not, `decreases_forever` says which way ℓ falls."""
         return True
 
-    def falls_for_ever(self, direction: Vector, b: Vector) -> NDArray[np.bool_]:
+    def decreases_forever(self, direction: Vector, b: Vector) -> NDArray[np.bool_]:
         """Whether ℓ(z + t·direction, b) falls for ever as t grows, sample by sample; asked where not `attained`."""
         return b * direction > 0
 

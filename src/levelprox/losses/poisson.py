@@ -29,7 +29,7 @@ class Poisson(LogLink):
     kind = "count"
     attained = False
 
-    def falls_for_ever(self, direction: Vector, b: Vector) -> NDArray[np.bool_]:
+    def decreases_forever(self, direction: Vector, b: Vector) -> NDArray[np.bool_]:
         return np.asarray((b == 0) & (direction < 0), dtype=np.bool_)
 
     def infimum(self, b: Vector) -> Vector:

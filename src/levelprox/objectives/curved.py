@@ -24,8 +24,8 @@ class Curved(Objective):
     always flat.
     """
 
-    #: Whether ψ is dear, a round over data that are elsewhere: then Newton steps are tried before methods without ∇²ψ.
-    dear: bool = False
+    #: Whether ψ is expensive, a round over data that are elsewhere: then Newton steps are tried before methods without ∇²ψ.
+    expensive: bool = False
 
     #: Whether ψ sees only differences between the coefficients of a feature: all shifted alike, it stays the same.
     only_contrasts: bool = False

@@ -29,7 +29,7 @@ _HALVINGS = 40
 _RIDGE = 1e-12  # of the model's own diagonal: columns that repeat one another must not make it singular
 _PRODUCTS = 500  # with the model; more of them where they are small,
 _WORK, _MOST_PRODUCTS = 3e8, 5_000  # up to so many multiplications
-_FORETOLD = 0.1  # how far the fall of ψ_k may be from what the model foretold
+_FORETOLD = 0.1  # how far the fall of ψ_k may be from what the model predicted
 _SMALL = 1000  # a matrix of this order is always formed
 _SHORTENINGS = 8
 
@@ -137,7 +137,7 @@ def _with_model(objective: Curved, at: Iterate) -> tuple[Iterate, Vector]:
 
 
 def _foretold(subproblem: Subproblem, at: Iterate, new: Iterate, decrease: float) -> bool:
-    """Whether the model foretold the step so well that it may serve for the next.
+    """Whether the model predicted the step so well that it may serve for the next.
 
     The Gram matrix is by far the dearest thing that is asked of the data, and a Newton step does not mind a model
     that is a little old: the slope it follows is always new.
