@@ -1,11 +1,11 @@
-"""Samples on a Dask cluster: every chunk of rows is a partition, in the memory of some worker.
+"""Samples on a Dask cluster: each chunk of rows is a partition in the memory of a worker.
 
     of(X, y)        one task for each chunk reads its rows and keeps them there
-    changed(c)      what is to be done to the source, sent once; each does it when first asked, and keeps the last few
+    transformed(t)  a transform of the partitions, sent once; applied at the first use, the last results being cached
     total(work)     one graph: the work sent once, a task for each partition, and their sum by a tree, eight at a time
 
-What is done to a partition is remembered next to it, so X is in memory once, however many models are made of it. The tree
-depends on the number of chunks alone: the same bits, whoever did the work, and however often.
+Transformed partitions are cached next to their data, so X is in memory once, however many models are made of it. The
+tree depends on the number of chunks alone: the result has the same bits for any assignment of tasks to workers.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ def _portable(index: int, error: Exception) -> ChunkError:
 
 
 def _received(partition: Partition) -> StoredPartition:
-    """A partition from elsewhere: kernels read numbers at multiples of their size, where a network need not put them."""
+    """Return a partition that was received, with aligned arrays: the kernels need that, networks do not."""
     reduced: Any = partition.design.__reduce__()
     design = reduced[0](*map(_aligned, reduced[1]))
     y, weight, offset = map(_aligned, (partition.y, partition.weight, partition.offset))

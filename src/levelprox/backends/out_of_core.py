@@ -22,9 +22,9 @@ from levelprox.backends.partition import Partition, SetForm, T, Transform, Work
 from levelprox.backends.partitioned import Evaluation, PartitionedSource
 from levelprox.backends.statistics import ComputeStatistics
 from levelprox.designs._base import Design
-from levelprox.designs.cache import ColumnCache
 from levelprox.designs.chunked import Chunked
 from levelprox.designs.deferred import DeferredDesign
+from levelprox.designs.kept import ColumnCache
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import check_weights
 from levelprox.losses._base import vector
@@ -38,8 +38,8 @@ _MEMORY = 2**30  # bytes for columns that are kept, unless a quarter of what is 
 class FileSource(PartitionedSource):
     """Samples in files.
 
-    Made by `FileSource.of`. Targets, weights and offsets are in memory, X is not: at most two chunks of it at a time, and
-    the columns of the features in use as far as `memory` goes.
+    Made by `FileSource.of`. Targets, weights and offsets are in memory. Of X at most two chunks are at a time, and a
+    cache of the columns in use, as far as `memory` goes.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """Some of the samples: rows of X with their targets and weights, and the model that they are.
 
-A `Partition` is some rows of X with their targets and weights, in the memory of whoever works on them. All of them together
-are `PartitionedSource` (`sharded.py`).
+A `Partition` is some rows of X with their targets and weights, in memory. All of them together are a
+`PartitionedSource` (`partitioned.py`).
 """
 
 from __future__ import annotations

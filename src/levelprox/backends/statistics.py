@@ -1,6 +1,6 @@
 """What must be known of samples before they are a model: how many, how X is spread, which targets there are.
 
-Sums over source, as everything else. X is checked on the way: an error names the partition, and the row and column in it.
+Sums over partitions. X is checked on the way: an error names the partition, and the row and column in it.
 """
 
 from __future__ import annotations

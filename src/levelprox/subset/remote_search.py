@@ -2,9 +2,9 @@
 
 A search exchanges features thousands of times, and no cluster answers as often. But over a few hundred candidates C
 the second-order model of ψ at a fit is known after one round, and is a least-squares problem of its own
-(`RemoteObjective.second_order`). So the whole search for the best k of C (`search.py`) runs on that, in this process. Its set is
-refitted on the data; if ψ has fallen, the gradient over all features there says which candidates come next. For the
-squared loss the model is ψ itself over C; for others it is as good as the fit is near.
+(`RemoteObjective.second_order`). So the whole search for the best k of C (`search.py`) runs on that, in this process.
+Its set is refitted on the data; if ψ has fallen, the gradient over all features there says which candidates come next.
+For the squared loss the model is ψ itself over C; for others it is as good as the fit is near.
 
 Starts: the null fit, and a continuation in the threshold, as with data in memory.
 """

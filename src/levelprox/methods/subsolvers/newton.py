@@ -119,7 +119,7 @@ class Newton(Subsolver):
             return replace(at, stop="stationary")
         promised = min(float(np.sum(slope * move)), 0.0)  # rounding may hide how little is left
         new = _search(subproblem, objective, at, outcome["x"], move, promised)
-        return new if _foretold(subproblem, at, new, outcome["decrease"]) else replace(new, hessian=None)
+        return new if _is_predicted(subproblem, at, new, outcome["decrease"]) else replace(new, hessian=None)
 
 
 def _is_formed(objective: Curved) -> bool:
@@ -136,7 +136,7 @@ def _with_model(objective: Curved, at: Iterate) -> tuple[Iterate, Vector]:
     return replace(at, hessian=hessian), np.ascontiguousarray(np.diagonal(hessian))
 
 
-def _foretold(subproblem: Subproblem, at: Iterate, new: Iterate, decrease: float) -> bool:
+def _is_predicted(subproblem: Subproblem, at: Iterate, new: Iterate, decrease: float) -> bool:
     """Whether the model predicted the step so well that it may serve for the next.
 
     The Gram matrix is by far the dearest thing that is asked of the data, and a Newton step does not mind a model
