@@ -8,11 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox.exceptions import InvalidInputError
-from levelprox.report.budgets import Axis, check_axis, label_of
-from levelprox.report.drawing import COLOURS, INK, PALE, new_axes, whole_numbers
-from levelprox.report.fitted import check_ours
-from levelprox.report.marks import Mark, label_marks, room_for_labels
-from levelprox.report.scores import name_and_sign
+from levelprox.report._drawing import COLOURS, INK, PALE, Mark, label_marks, new_axes, room_for_labels, whole_numbers
+from levelprox.report.fitted import Axis, check_axis, check_ours, label_of, name_and_sign
 
 Vector = NDArray[np.float64]
 
@@ -118,9 +115,9 @@ class CVDisplay:
         axes: tuple[Axis, ...] = ("n_features", "budget", "level")
         by = next(name for name in axes if name in results)
         shared = {"budgets": results[by], "by": by, "chosen": chosen}
-        if estimator._criterion != "cv":
-            name, diverging = f"{estimator._criterion.upper()}, lower is better", results.get("diverging")
-            scores = results[estimator._criterion]
+        if estimator.criterion_ != "cv":
+            name, diverging = f"{estimator.criterion_.upper()}, lower is better", results.get("diverging")
+            scores = results[estimator.criterion_]
             display = cls(scores=scores, diverging=diverging, score_name=name, lower_is_better=True, **shared)
             return display.plot(ax, **options)
         name, sign = name_and_sign(estimator.scoring_)

@@ -6,20 +6,29 @@ from typing import Any
 
 import numpy as np
 
-from levelprox.report.budgets import Axis, label_of
-from levelprox.report.fitted import budget_of_fit, certificate_words, feature_name, price_words
-from levelprox.report.page.coefficients import columns_of, figure, intercept_of, left_out_of, lines_of, rows_of, sign_of
-from levelprox.report.page.curves import Choice, charts_of, choice_of, mean_loss_name
-from levelprox.report.page.family import Family
-from levelprox.report.page.judged import Judged, Samples, judge, seeing
-from levelprox.report.page.outcomes import outcomes_of
+from levelprox.report.fitted import Axis, budget_of_fit, certificate_words, feature_name, label_of, price_words
+from levelprox.report.page._figures import (
+    Choice,
+    charts_of,
+    choice_of,
+    columns_of,
+    figure,
+    intercept_of,
+    left_out_of,
+    lines_of,
+    mean_loss_name,
+    outcomes_of,
+    rows_of,
+    sign_of,
+)
+from levelprox.report.page._fits import Family, Judged, Samples, judge
 from levelprox.result import Status
 
 # By how much ψ of the same data may differ: of float32 data it is known to so much of itself, or of the smallest fit's.
 _SAME_LOSS, _ROUNDING = 1e-4, 1e-6
 
 
-def content(family: Family, train: Samples, test: Samples | None) -> dict[str, Any]:
+def page_content(family: Family, train: Samples, test: Samples | None) -> dict[str, Any]:
     """Everything on the page that depends on the model and the data."""
     train, test = train.read_by(family.model), None if test is None else test.read_by(family.model)
     outcomes = outcomes_of(family, train if test is None else test)
@@ -113,17 +122,13 @@ def _error(name: str, fit: Any, judged: Judged, samples: Samples) -> list[str]:
 
 def _notice(family: Family, train: Samples) -> str:
     """A warning where ψ of the data given is not that of the model: it was fitted to others."""
-    model, y, weight = seeing(family.model, train), train.y, train.weight
-    if train.there.size < y.size:  # removed samples may be of classes, or of sizes, that the fit has not seen
+    model = family.model
+    if train.there.size < train.y.size:  # removed samples may be of classes, or of sizes, that the fit has not seen
         return ""
-    if hasattr(model, "classes_"):
-        if not np.all(np.isin(y, model.classes_)):
-            return "These are not the data that the model was fitted to: they have classes that it does not know."
-        weight = model._with_class_weight(y, weight)
-    else:
-        y = np.asarray(y, np.float64)
+    if hasattr(model, "classes_") and not np.all(np.isin(train.y, model.classes_)):
+        return "These are not the data that the model was fitted to: they have classes that it does not know."
     psi = float(model.certificate_.psi)
-    here = float(model._mean_loss(train.X, y, weight, **train.more)) + model._ridge_part(train.X, weight)
+    here = model.training_objective(train.X, train.y, train.weight, **train.more)
     rounding = _SAME_LOSS * max(abs(psi), abs(here)) + _ROUNDING * abs(float(family.fits[0].certificate_.psi))
     if abs(psi - here) <= rounding:
         return ""
