@@ -46,15 +46,15 @@ test-rest: $(VENV)/.built $(VENV)/.tools $(VENV)/.all
 
 # The report page; fails where no Chromium is found. LEVELPROX_SCREENSHOTS=folder keeps what it looks like.
 test-page: $(VENV)/.built $(VENV)/.tools
-	LEVELPROX_NEEDS_BROWSER=1 $(BIN)/python -m pytest tests/test_page.py tests/test_page_browser.py
+	LEVELPROX_NEEDS_BROWSER=1 $(BIN)/python -m pytest tests/unit/report/test_page.py tests/unit/report/test_page_browser.py
 
 # The long versions of the randomised tests, and everything else.
 test-long: $(VENV)/.built $(VENV)/.tools $(VENV)/.all
-	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest $(XDIST) --timeout=7200
+	$(BIN)/python -m pytest $(XDIST) --long --timeout=7200
 
 # Fits killed a hundred times each, workers of a cluster twenty times, and every bit of files flipped.
 test-faults: $(VENV)/.built $(VENV)/.tools
-	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest $(XDIST) --timeout=7200 -rP tests/test_kill.py tests/test_checkpoint.py tests/test_resume.py tests/test_dask_faults.py
+	$(BIN)/python -m pytest $(XDIST) --long --timeout=7200 -rP tests/faults tests/unit/driver/test_checkpoint.py tests/unit/driver/test_resume.py
 
 coverage: $(VENV)/.built $(VENV)/.tools $(VENV)/.all
 	$(BIN)/python -m pytest $(XDIST) --cov --cov-report=term-missing --cov-fail-under=95

@@ -1,0 +1,246 @@
+"""CVDisplay: how a budget was chosen."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from levelprox.exceptions import InvalidInputError
+from levelprox.report._drawing import COLOURS, INK, PALE, Mark, label_marks, new_axes, room_for_labels, whole_numbers
+from levelprox.report.fitted import Axis, check_axis, check_ours, label_of, name_and_sign
+
+Vector = NDArray[np.float64]
+
+_BLUE, _ORANGE = COLOURS[:2]
+_TIE_TOLERANCE = 1e-12  # relative, as where the budget is chosen
+
+
+class CVDisplay:
+    """Scores of the candidates on held-out samples, or an information criterion, and which one was chosen.
+
+    Parameters
+    ----------
+    budgets : array-like of shape (m,)
+        Numbers of features k, or levels η, in ascending order.
+    scores : array-like of shape (m,)
+        The mean score of each, or its criterion.
+    errors : array-like of shape (m,), optional
+        Standard errors of the mean scores.
+    folds : array-like of shape (m, n_folds), optional
+        Scores of each fold.
+    chosen : int
+        Which one was chosen.
+    by : {"n_features", "level", "budget"}, default="n_features"
+        What the budgets are.
+    diverging : array-like of bool of shape (m,), optional
+        Candidates of which some fits have no minimiser; their points are drawn open.
+    score_name : str, default="Score"
+        What the y axis is called.
+    lower_is_better : bool, default=False
+        Whether the best score is the lowest.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    line_ : Line2D
+        The scores.
+    lines_ : list of Line2D
+        Those of the folds.
+    band_ : FillBetweenPolyCollection or None
+        One standard error to either side.
+    diverging_ : Line2D or None
+        The points of candidates of which some fits diverge.
+    chosen_ : Line2D
+        The mark of the chosen one.
+    other_ : Line2D or None
+        The mark of the best one, where that is not the chosen one; or of the smallest one within one standard error of
+        the best, where that is not the chosen one.
+    labels_ : list of Annotation
+        What the marks are.
+    """
+
+    def __init__(
+        self,
+        *,
+        budgets: ArrayLike,
+        scores: ArrayLike,
+        chosen: int,
+        errors: ArrayLike | None = None,
+        folds: ArrayLike | None = None,
+        by: Axis = "n_features",
+        diverging: ArrayLike | None = None,
+        score_name: str = "Score",
+        lower_is_better: bool = False,
+    ) -> None:
+        self.budgets = np.asarray(budgets, np.float64)
+        self.scores = np.asarray(scores, np.float64)
+        self.errors = None if errors is None else np.asarray(errors, np.float64)
+        self.folds = None if folds is None else np.asarray(folds, np.float64)
+        self.chosen = chosen
+        self.by = check_axis(by)
+        self.diverging = (
+            np.zeros(self.budgets.shape, np.bool_) if diverging is None else np.asarray(diverging, np.bool_)
+        )
+        self.score_name = score_name
+        self.lower_is_better = lower_is_better
+        if self.scores.shape != self.budgets.shape or not self.budgets.size:
+            raise InvalidInputError(
+                f"scores must have one for each of the budgets, got {self.scores.shape} and {self.budgets.shape}"
+            )
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None, **options: Any) -> Self:
+        """Draw what a fitted estimator chose from.
+
+        Scores that are negative losses, as the default and scikit-learn's "neg_…", are drawn as losses. The y axis
+        shows the means, or the medians where these decided, and their errors; folds far off leave it. A fit without a
+        minimiser has no information criterion, and no point.
+
+        Parameters
+        ----------
+        estimator : SparseClassifierCV or SparseRegressorCV
+            Fitted.
+        ax : matplotlib Axes, optional
+        **options
+            As in `plot`.
+        """
+        from sklearn.utils.validation import check_is_fitted
+
+        check_ours("CVDisplay", estimator, chooses=True)
+        check_is_fitted(estimator, "cv_results_")
+        results, chosen = estimator.results_by_budget()
+        axes: tuple[Axis, ...] = ("n_features", "budget", "level")
+        by = next(name for name in axes if name in results)
+        shared = {"budgets": results[by], "by": by, "chosen": chosen}
+        if estimator._criterion != "cv":
+            name, diverging = f"{estimator._criterion.upper()}, lower is better", results.get("diverging")
+            scores = results[estimator._criterion]
+            display = cls(scores=scores, diverging=diverging, score_name=name, lower_is_better=True, **shared)
+            return display.plot(ax, **options)
+        name, sign = name_and_sign(estimator.scoring_)
+        n_folds = sum(key.startswith("split") for key in results)
+        display = cls(
+            scores=sign * results.get("median_test_score", results["mean_test_score"]),
+            errors=results["standard_error"],
+            folds=sign * np.column_stack([results[f"split{i}_test_score"] for i in range(n_folds)]),
+            diverging=results.get("n_diverging", np.zeros(len(results[by]))) > 0,
+            score_name=name,
+            lower_is_better=sign < 0,
+            **shared,
+        )
+        return display.plot(ax, **options)
+
+    @property
+    def best(self) -> int:
+        """The best score; of those equal up to rounding, the smallest budget."""
+        values = -self.scores if self.lower_is_better else self.scores
+        highest = float(np.nanmax(values))
+        return int(np.argmax(values >= highest - (_TIE_TOLERANCE * abs(highest) if np.isfinite(highest) else 0.0)))
+
+    @property
+    def within_one_standard_error(self) -> int:
+        """The smallest budget whose score is within one standard error of the best."""
+        if self.errors is None:
+            return self.best
+        sign = -1.0 if self.lower_is_better else 1.0
+        least = sign * self.scores[self.best] - self.errors[self.best]
+        return int(np.argmax(sign * self.scores >= least))
+
+    def plot(self, ax: Any = None, *, show_folds: bool = True, line_kw: dict[str, Any] | None = None) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            By default those of a new figure.
+        show_folds : bool, default=True
+            Whether to draw the folds, too.
+        line_kw : dict, optional
+            For matplotlib's `plot`, for the line of the scores.
+        """
+        (panel,) = new_axes(ax)
+        before = panel.get_ylim() if panel.has_data() else None
+        self.lines_ = []
+        if show_folds and self.folds is not None:
+            self.lines_ = panel.plot(self.budgets, self.folds, color=PALE, lw=0.8, zorder=1)
+        self.band_ = None
+        if self.errors is not None:
+            low, high = self.scores - self.errors, self.scores + self.errors
+            self.band_ = panel.fill_between(self.budgets, low, high, color=_BLUE, alpha=0.16, lw=0, zorder=2)
+        style = {"color": _BLUE, "lw": 1.8, "marker": "o", "ms": 3.5, "zorder": 3, **(line_kw or {})}
+        (self.line_,) = panel.plot(self.budgets, self.scores, **style)
+        self.diverging_ = None
+        if np.any(self.diverging):
+            points = self.budgets[self.diverging], self.scores[self.diverging]
+            open_circles = {"mfc": "white", "mec": style["color"], "ms": 4.5, "zorder": 3.5}
+            (self.diverging_,) = panel.plot(*points, "o", label="some fits diverge", **open_circles)
+            panel.legend(handles=[self.diverging_], frameon=False, fontsize="small", labelcolor=INK)
+        panel.margins(x=0.03)
+        self._mark(panel, before)
+        panel.set_xlabel(label_of(self.by), color=INK)
+        panel.set_ylabel(self.score_name, color=INK)
+        if self.by == "n_features":
+            whole_numbers(panel)
+        self.ax_, self.figure_ = panel, panel.figure
+        return self
+
+    def _mark(self, panel: Any, before: tuple[float, float] | None) -> None:
+        """Mark the chosen one, and the other that might have been; `before` are limits of what was drawn before."""
+        thrifty = self.within_one_standard_error
+        why = ", within one standard error" if self.chosen == thrifty != self.best else ""
+        marks = [self._as_mark(self.chosen, "chosen: {}" + why, _ORANGE)]
+        if self.chosen == thrifty != self.best:
+            marks.append(self._as_mark(self.best, "best: {}", INK))
+        elif self.chosen == self.best != thrifty:
+            marks.append(self._as_mark(thrifty, "within one standard error: {}", INK))
+        low, high = self._heights()
+        if before is not None:
+            low, high = min(low, *before), max(high, *before)
+        # On the better side of the curve: there it leaves room about its best.
+        panel.set_ylim(*room_for_labels(panel, low, high, len(marks), self.lower_is_better))
+        fills = (_ORANGE, "white")
+        dots = [
+            panel.plot([at.x], [at.y], "o", ms=8, mfc=fill, mec=at.colour, mew=1.4, zorder=4)[0]
+            for at, fill in zip(marks, fills, strict=False)
+        ]
+        self.chosen_, self.other_ = dots[0], dots[1] if len(dots) > 1 else None
+        self.labels_ = label_marks(panel, marks, self.lower_is_better)
+
+    def _as_mark(self, i: int, words: str, colour: str) -> Mark:
+        full = words.format(f"{self.budgets[i]:g}")
+        short = full.replace("one standard error", "1 s.e.")
+        return Mark(float(self.budgets[i]), float(self.scores[i]), full, colour, short)
+
+    def _heights(self) -> tuple[float, float]:
+        """From where to where the y axis must reach.
+
+        It shows the means with two standard errors to either side, of errors far above the usual a part. A mean that a
+        single fold carries beyond all other folds may be off the axis if it would take more than half of it.
+        """
+        errors = np.zeros_like(self.scores) if self.errors is None else np.nan_to_num(self.errors)
+        reach = 2 * np.minimum(errors, 3 * np.median(errors))
+        low, high = _span(np.concatenate([self.scores - reach, self.scores + reach]))
+        if self.folds is None or self.folds.shape[1] < 3:
+            return low, high
+        centres = _without_one_fold(self.scores, self.folds)
+        marked = self.scores[[self.chosen, self.best, self.within_one_standard_error]]
+        tight = _span(np.concatenate([centres - reach, centres + reach, marked]))
+        return tight if high - low > 2 * (tight[1] - tight[0]) else (low, high)
+
+
+def _span(values: Vector) -> tuple[float, float]:
+    """The least and the greatest of those that are finite, not the same."""
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    half = 0.5 * (abs(low) or 1.0) * (high - low <= 1e-12 * abs(low))
+    return low - half, high + half
+
+
+def _without_one_fold(scores: Vector, folds: Vector) -> Vector:
+    """The scores, moved into the range of the folds but the one farthest from their median."""
+    off = np.abs(folds - np.median(folds, axis=1, keepdims=True))
+    rest = np.sort(np.take_along_axis(folds, np.argsort(off, axis=1)[:, :-1], axis=1), axis=1)
+    return np.clip(scores, rest[:, 0], rest[:, -1])

@@ -1,0 +1,264 @@
+"""What the displays share: axes, colours, names at the ends of lines, labels of marked points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from levelprox.exceptions import InvalidInputError
+
+#: Okabe and Ito's colours, which people with any colour vision can tell apart; their yellow is too light for a line.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#8C564B")
+INK, GREY, PALE = "#333333", "#8A8A8A", "#CFCFCF"
+SMALL = 8.5  # points: names at lines, notes
+
+
+def new_axes(ax: Any, heights: Sequence[float] = (1.0,), size: tuple[float, float] = (7.0, 4.3)) -> list[Any]:
+    """Axes to draw on, one above the other: those given, or those of a new figure.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes, sequence of Axes or None
+    heights : sequence of float
+        Relative heights of the panels that are wanted; of one that is given alone, only the first is drawn.
+    size : tuple of float
+        Of a new figure, in inches.
+    """
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError("displays need matplotlib: pip install levelprox[plot]") from error
+    if ax is None:
+        _, made = pyplot.subplots(
+            len(heights), 1, sharex=True, squeeze=False, figsize=size, layout="constrained", height_ratios=list(heights)
+        )
+        panels = list(made[:, 0])
+    else:
+        panels = list(np.atleast_1d(np.asarray(ax, dtype=object)).ravel())
+        if len(panels) not in (1, len(heights)):
+            raise InvalidInputError(f"ax must be one Axes or {len(heights)} of them, got {len(panels)}")
+    for panel in panels:
+        _plain(panel)
+    return panels
+
+
+def _plain(panel: Any) -> None:
+    """Nothing but the two axes that say something."""
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.spines[["left", "bottom"]].set_color(GREY)
+    panel.tick_params(colors=INK, length=3)
+    panel.grid(False)
+
+
+def whole_numbers(panel: Any) -> None:
+    """Ticks of the x axis at whole numbers only."""
+    from matplotlib.ticker import MaxNLocator
+
+    panel.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
+
+
+def note(panel: Any, text: str, x: float, y: float, colour: str, **options: Any) -> Any:
+    """A few words beside a point of the data, a little above it and to its right."""
+    placed = {"xytext": (5, 5), "textcoords": "offset points", "fontsize": SMALL, **options}
+    from matplotlib.patheffects import withStroke
+
+    halo = [withStroke(linewidth=2.5, foreground=panel.get_facecolor())]  # keeps words apart from the lines below them
+    return panel.annotate(text, (x, y), color=colour, path_effects=halo, **placed)
+
+
+def name_lines(panel: Any, names: Sequence[str], ends: ArrayLike, colours: Sequence[str]) -> list[Any]:
+    """Names to the right of the panel, each at the height where its line ends, moved apart where they would overlap.
+
+    Parameters
+    ----------
+    panel : matplotlib Axes
+        With its limits as they will be.
+    names : sequence of str
+    ends : array-like of float
+        Where the lines end, in units of the y axis.
+    colours : sequence of str
+    """
+    low, high = panel.get_ylim()
+    heights = (np.asarray(ends, np.float64) - low) / (high - low)
+    inches = panel.get_position().height * panel.figure.get_size_inches()[1]
+    placed = spread(heights, 1.35 * SMALL / 72 / inches)
+    leader = {"arrowstyle": "-", "lw": 0.6, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
+    texts = []
+    for name, height, place, colour in zip(names, heights, placed, colours, strict=True):
+        texts.append(
+            panel.annotate(
+                shortened(name),
+                (1.0, height),
+                xytext=(1.025, place),
+                xycoords="axes fraction",
+                textcoords="axes fraction",
+                color=colour,
+                fontsize=SMALL,
+                va="center",
+                ha="left",
+                annotation_clip=False,
+                arrowprops={**leader, "color": colour},
+            )
+        )
+    return texts
+
+
+def spread(places: ArrayLike, apart: float) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Places at least so far apart, in the same order, near to where they were.
+
+    Places that collide form a block about the mean of what they wanted; blocks that collide are joined.
+    """
+    wanted = np.asarray(places, np.float64)
+    order = np.argsort(wanted, kind="stable")
+    blocks: list[tuple[float, int]] = []  # mean of (wanted − offset within the block), size
+    for place in wanted[order]:
+        mean, size = float(place), 1
+        while blocks and blocks[-1][0] + blocks[-1][1] * apart > mean:
+            last, n = blocks.pop()
+            mean, size = (last * n + (mean - n * apart) * size) / (n + size), n + size
+        blocks.append((mean, size))
+    ordered = np.concatenate([mean + apart * np.arange(size) for mean, size in blocks]) if blocks else wanted
+    result = np.empty_like(wanted)
+    result[order] = ordered
+    return result
+
+
+def shortened(name: str, longest: int = 28) -> str:
+    """A name, cut where it is very long; signs that matplotlib would take for mathematics are kept as they are."""
+    text = name if len(name) <= longest else f"{name[: longest - 1]}…"
+    return text.replace("$", r"\$")
+
+
+_ROW = 1.5 * SMALL  # points from row to row
+_GAP = 0.9 * SMALL  # points between the data and the first row
+_LETTER = 0.52 * SMALL / 72  # inches, of a letter on average
+_SIDES = ("center", "left", "right")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point, and what is to be said of it."""
+
+    x: float
+    y: float
+    words: str
+    colour: str
+    short: str = ""  # where there is no room for all words
+
+
+def room_for_labels(panel: Any, low: float, high: float, rows: int, below: bool) -> tuple[float, float]:
+    """Limits of the y axis that leave the data from `low` to `high`, with so many rows of words below or above."""
+    strip = min((_GAP + rows * _ROW) / 72 / _size(panel)[1], 0.5)
+    margin = 0.05
+    unit = (high - low) / (1 - strip - margin)
+    return (low - strip * unit, high + margin * unit) if below else (low - margin * unit, high + strip * unit)
+
+
+def label_marks(panel: Any, marks: Sequence[Mark], below: bool) -> list[Any]:
+    """Words for each mark in a row of its own, with a thin line to the mark that crosses no other words.
+
+    Parameters
+    ----------
+    panel : matplotlib Axes
+        With its limits as they will be, as of `room_for_labels`.
+    marks : sequence of Mark
+        One or two.
+    below : bool
+        Whether the rows are at the lower edge.
+    """
+    width = _size(panel)[0]
+    marks = [
+        replace(mark, words=mark.short) if mark.short and _LETTER * len(mark.words) > 0.8 * width else mark
+        for mark in marks
+    ]
+    left, right = panel.get_xlim()
+    places = [(mark.x - left) / (right - left) for mark in marks]
+    widths = [_LETTER * len(mark.words) / width for mark in marks]
+    # The words of the inner row must leave the line to the outer one free.
+    choices = [
+        (_room(side, places[i], widths[i], places[1 - i] if len(marks) == 2 else None), -rank, i)
+        for i in range(len(marks))
+        for rank, side in enumerate(_SIDES)
+    ]
+    _, rank, inner = max(choices)
+    texts = []
+    for i, mark in enumerate(marks):
+        side = _SIDES[-rank] if i == inner else _widest(places[i], widths[i])
+        row = len(marks) - 1 if i == inner else 0
+        start = None  # where words fit on no side, only beginning at the edge of the axes or ending there
+        if _room(side, places[i], widths[i], None) < 0:
+            start = min(max(places[i] - widths[i] / 2, 0.0), max(1 - widths[i], 0.0))
+        texts.append(_write(panel, mark, side, row, below, start))
+    return texts
+
+
+def _widest(place: float, width: float) -> str:
+    """The side with the most room, nothing else being there."""
+    return max(_SIDES, key=lambda side: _room(side, place, width, None))
+
+
+def _room(side: str, place: float, width: float, other: float | None) -> float:
+    """How far words on this side of a place stay within the axes and away from another place; enough is enough."""
+    start = place - {"left": 0.0, "center": 0.5, "right": 1.0}[side] * width
+    free = min(start, 1 - start - width)
+    if other is not None:
+        free = min(free, max(start - other, other - start - width))
+    return min(free, 0.01)
+
+
+def _write(panel: Any, mark: Mark, side: str, row: int, below: bool, start: float | None) -> Any:
+    """Words in a row counted from the edge, at a distance in points that stays when the figure is resized."""
+    from matplotlib.transforms import ScaledTranslation, blended_transform_factory
+
+    up = (row + 0.5) * _ROW / 72 * (1 if below else -1)
+    edge = panel.transAxes + ScaledTranslation(0, up, panel.figure.dpi_scale_trans)
+    across = panel.transData if start is None else panel.transAxes
+    middle = {"left": 0.0, "center": 0.5, "right": 1.0}[side] if start is None else 0.5
+    return note(
+        panel,
+        mark.words,
+        mark.x,
+        mark.y,
+        mark.colour,
+        xytext=(mark.x if start is None else start, 0.0 if below else 1.0),
+        textcoords=blended_transform_factory(across, edge),
+        ha=side if start is None else "left",
+        va="center",
+        zorder=5,
+        arrowprops={
+            "arrowstyle": "-",
+            "lw": 0.7,
+            "color": mark.colour,
+            "shrinkA": 1,
+            "shrinkB": 4.5,
+            "relpos": (middle, 1.0 if below else 0.0),
+        },
+    )
+
+
+def _size(panel: Any) -> tuple[float, float]:
+    """Width and height in inches, about: the layout is not known before a figure is drawn."""
+    place, (width, height) = panel.get_position(), panel.figure.get_size_inches()
+    return float(place.width * width), float(place.height * height)
+
+
+Vector = NDArray[np.float64]
+
+
+def largest(row: Vector, most: int) -> list[int]:
+    """Where the largest values are, the largest first; zeros are none."""
+    order = np.argsort(-np.abs(row), kind="stable")[:most]
+    return [int(i) for i in order if row[i]]
+
+
+def where_used(values: Vector) -> Vector:
+    """The same with nan where a feature is not used, but for the last zero before it is and the first one after."""
+    used = values != 0
+    near = used.copy()
+    near[:-1] |= used[1:]
+    near[1:] |= used[:-1]
+    return np.where(near, values, np.nan)

@@ -1,0 +1,303 @@
+"""PathDisplay: coefficients against the number of features, or against the level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+
+from levelprox._path import Path
+from levelprox.exceptions import InvalidInputError
+from levelprox.report import fitted
+from levelprox.report._drawing import (
+    COLOURS,
+    GREY,
+    INK,
+    PALE,
+    SMALL,
+    largest,
+    name_lines,
+    new_axes,
+    shortened,
+    where_used,
+    whole_numbers,
+)
+from levelprox.report.fitted import Axis, axis_of, budget_of_fit, check_axis, check_ours, in_one_figure, label_of
+from levelprox.subset.result import Exchanges
+
+Vector = NDArray[np.float64]
+
+
+class PathDisplay:
+    """How coefficients come in and grow as the budget rises.
+
+    Features that are never used are not drawn. Those of the largest model are drawn in colour and named where their
+    lines end, the largest ones; the others, and features that left again, are grey. Where a budget was chosen, a
+    vertical is drawn there and the features of that model are drawn in colour, too, and named in a legend.
+
+    Between numbers of features there is nothing: their coefficients are dots, joined by thin lines, or steps where the
+    numbers are many.
+
+    Parameters
+    ----------
+    budgets : array-like of shape (m,)
+        Numbers of features k, or levels η, in ascending order.
+    coefficients : array or sparse matrix of shape (m, d)
+        Of each budget, in rows: scale_ · coef_, or ‖scale_j coef_j‖ where a feature has several coefficients.
+    losses : array-like of shape (m,), optional
+        ψ of each budget.
+    feature_names : sequence of str, optional
+        By default x0, x1, and so on.
+    by : {"n_features", "level"}, default="level"
+        What the budgets are.
+    coefficient_name : str, default="Coefficient"
+        What the y axis is called.
+    chosen : float, optional
+        The budget that was chosen.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes, or an array of two with `loss=True`
+    figure_ : matplotlib Figure
+    lines_ : dict of int to Line2D
+        The line of each feature that is drawn.
+    labels_ : list of Annotation
+        The names at the ends.
+    chosen_line_ : Line2D or None
+        The vertical at the chosen budget.
+    chosen_labels_ : list of Text
+        The names of the chosen features.
+    loss_line_ : Line2D or None
+
+    See Also
+    --------
+    from_estimator : Fits an estimator under each budget.
+    from_path : From what `levelprox.path` or `levelprox.subset_path` returned.
+    """
+
+    def __init__(
+        self,
+        *,
+        budgets: ArrayLike,
+        coefficients: Any,
+        losses: ArrayLike | None = None,
+        feature_names: Sequence[str] | None = None,
+        by: Axis = "level",
+        coefficient_name: str = "Coefficient",
+        chosen: float | None = None,
+    ) -> None:
+        self.budgets = np.asarray(budgets, np.float64)
+        self.coefficients = scipy.sparse.csc_array(coefficients)
+        self.losses = None if losses is None else np.asarray(losses, np.float64)
+        self.feature_names = feature_names
+        self.by = check_axis(by)
+        self.coefficient_name = coefficient_name
+        self.chosen = chosen
+        m, d = self.coefficients.shape
+        if self.budgets.shape != (m,) or not m:
+            raise InvalidInputError(
+                f"coefficients must have a row for each budget, got {m} rows and {self.budgets.size} budgets"
+            )
+        if feature_names is not None and len(feature_names) != d:
+            raise InvalidInputError(f"feature_names must have {d} names, got {len(feature_names)}")
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: object,
+        y: ArrayLike,
+        *,
+        n_features: Sequence[int] | ArrayLike | None = None,
+        level: Sequence[float] | ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        fit_params: dict[str, Any] | None = None,
+        ax: Any = None,
+        **options: Any,
+    ) -> Self:
+        """Fit the model under each budget, and draw.
+
+        Parameters
+        ----------
+        estimator : SparseClassifier, SparseRegressor or one of their CV twins
+            Need not be fitted, and is left as it is. Of one that is, and has chosen, the choice is shown.
+        X, y, sample_weight
+            What to fit.
+        n_features : sequence of int, optional
+            Numbers of features. Without these and `level`: the grid of an estimator that chooses, else 0, 1, … up to
+            what the estimator asks for, or twenty levels up to its own.
+        level : sequence of float, optional
+            Levels; each fit is carried to the next.
+        fit_params : dict, optional
+            What else `fit` takes: offset, exposure.
+        ax : matplotlib Axes, optional
+        **options
+            As in `plot`.
+        """
+        check_ours("PathDisplay", estimator)
+        fits = estimator._along(X, y, n_features, level, sample_weight, fit_params or {})
+        by = axis_of(fits[0])
+        display = cls(
+            budgets=[budget_of_fit(one) for one in fits],
+            coefficients=scipy.sparse.csr_array(np.array([in_one_figure(one) for one in fits])),
+            losses=[one.certificate_.psi for one in fits],
+            feature_names=fitted.feature_names(fits[0]) if hasattr(fits[0], "feature_names_in_") else None,
+            by=by,
+            chosen=getattr(estimator, "best_params_", {}).get(by),
+            coefficient_name=fitted.coefficient_name(fits[0]),
+        )
+        return display.plot(ax, **options)
+
+    @classmethod
+    def from_path(
+        cls, path: Path, feature_names: Sequence[str] | None = None, *, ax: Any = None, **options: Any
+    ) -> Self:
+        """Draw a path.
+
+        Parameters
+        ----------
+        path : levelprox.Path
+            Of models with one coefficient for each feature.
+        feature_names : sequence of str, optional
+            Of all coefficients, or of all but the last, which then is an intercept and not drawn.
+        ax : matplotlib Axes, optional
+        **options
+            As in `plot`.
+        """
+        coefficients = scipy.sparse.csc_array(path.coefficients)
+        if feature_names is not None and len(feature_names) == coefficients.shape[1] - 1:
+            coefficients = coefficients[:, : len(feature_names)]
+        counts = bool(path.certificates) and isinstance(path.certificates[0], Exchanges)
+        display = cls(
+            budgets=path.levels,
+            coefficients=coefficients,
+            losses=path.losses,
+            feature_names=feature_names,
+            by="n_features" if counts else "level",
+        )
+        return display.plot(ax, **options)
+
+    def plot(
+        self, ax: Any = None, *, names: int = len(COLOURS), loss: bool = False, line_kw: dict[str, Any] | None = None
+    ) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, or two of them with `loss=True`; optional
+            By default those of a new figure.
+        names : int, default=8
+            How many features of the largest model, and of the chosen one, to draw in colour and name, the largest
+            coefficients first.
+        loss : bool, default=False
+            Whether to draw ψ in a second panel below.
+        line_kw : dict, optional
+            For matplotlib's `plot`, for the lines in colour.
+        """
+        if loss and self.losses is None:
+            raise InvalidInputError("loss=True needs losses")
+        panels = new_axes(ax, (3.0, 1.0) if loss else (1.0,), (7.0, 5.4) if loss else (7.0, 4.3))
+        top = panels[0]
+        self._draw(top, names, line_kw or {})
+        top.set_ylabel(self.coefficient_name, color=INK)
+        self.loss_line_ = None
+        if loss and len(panels) == 2:
+            (self.loss_line_,) = panels[1].plot(
+                self.budgets, self.losses, **{"color": INK, "lw": 1.4, "ms": 3, **self._style()}
+            )
+            panels[1].set_ylabel("Loss", color=INK)
+        for panel in panels:
+            panel.margins(x=0.0)
+        panels[-1].set_xlabel(label_of(self.by), color=INK)
+        if self.by == "n_features":
+            whole_numbers(panels[-1])
+        self.ax_ = top if len(panels) == 1 else np.array(panels, dtype=object)
+        self.figure_ = top.figure
+        return self
+
+    def _draw(self, panel: Any, names: int, line_kw: dict[str, Any]) -> None:
+        used = np.flatnonzero(np.diff(self.coefficients.indptr))
+        values = self.coefficients[:, used].toarray()
+        curves, last = where_used(values), values[-1]
+        order = np.argsort(-np.abs(last), kind="stable")
+        ends = largest(last, names)
+        picked = self._chosen_row()
+        choice = [] if picked is None else largest(values[picked], names)
+        named = list(dict.fromkeys([*choice, *ends]))
+        panel.axhline(0, color=GREY, lw=0.7, zorder=1)
+        self.lines_ = {}
+        for i in order[::-1]:  # the largest last, on top
+            if i in named:
+                continue
+            final = last[i] != 0
+            grey = {"color": GREY if final else PALE, "lw": 1.0 if final else 0.8, "zorder": 2, "ms": 2}
+            (self.lines_[int(used[i])],) = panel.plot(self.budgets, curves[:, i], **{**grey, **self._style()})
+        colours = {i: COLOURS[rank % len(COLOURS)] for rank, i in enumerate(named)}
+        for rank, (i, colour) in enumerate(colours.items()):
+            style = {"color": colour, "lw": 1.8, "ms": 4.5, "zorder": 3, "clip_on": False, **self._style()}
+            if rank >= len(COLOURS):
+                style |= {"ls": (0, (4, 2)), "mfc": "white"}
+            (self.lines_[int(used[i])],) = panel.plot(self.budgets, curves[:, i], **{**style, **line_kw})
+        panel.margins(x=0.0, y=0.06)
+        ended = [self._name(int(used[i])) for i in ends]
+        self.labels_ = name_lines(panel, ended, last[ends], [colours[i] for i in ends])
+        rest = 0 if picked is None else np.count_nonzero(values[picked]) - len(choice)
+        self._mark_choice(panel, [int(used[i]) for i in choice], int(rest))
+
+    def _mark_choice(self, panel: Any, features: list[int], rest: int) -> None:
+        """A vertical at the chosen budget, where that is within the axis, and what was chosen."""
+        self.chosen_line_, self.chosen_labels_ = None, []
+        if self.chosen is None or not self.budgets[0] <= self.chosen <= self.budgets[-1]:
+            return
+        limits = panel.get_xlim()
+        self.chosen_line_ = panel.axvline(self.chosen, color=INK, lw=0.9, ls=(0, (4, 3)), zorder=1.5)
+        panel.set_xlim(limits)
+        panel.annotate(
+            f"chosen: {self.chosen:.6g}",
+            (self.chosen, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 2),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            fontsize=SMALL,
+            color=INK,
+            annotation_clip=False,
+        )
+        if features:
+            legend = panel.legend(
+                [self.lines_[j] for j in features],
+                [shortened(self._name(j)) for j in features],
+                title=f"chosen, and {rest} more" if rest else "chosen",
+                loc="best",
+                frameon=True,
+                edgecolor="none",
+                framealpha=0.85,
+                fontsize=SMALL,
+                title_fontsize=SMALL,
+                labelcolor="linecolor",
+                handlelength=1.6,
+                labelspacing=0.3,
+                alignment="left",
+            )
+            legend.set_zorder(6)
+            self.chosen_labels_ = list(legend.get_texts())
+
+    def _chosen_row(self) -> int | None:
+        """Which of the budgets was chosen, if any of them was."""
+        if self.chosen is None:
+            return None
+        near = np.flatnonzero(np.isclose(self.budgets, self.chosen, rtol=1e-9, atol=0))
+        return int(near[0]) if near.size else None
+
+    def _name(self, j: int) -> str:
+        return f"x{j}" if self.feature_names is None else str(self.feature_names[j])
+
+    def _style(self) -> dict[str, Any]:
+        """Nothing that suggests anything in between where there is nothing: dots as long as they can be told apart."""
+        if self.by == "level":
+            return {}
+        return {"marker": "o", "lw": 0.8} if self.budgets.size <= 40 else {"drawstyle": "steps-mid"}
