@@ -187,7 +187,7 @@ def test_143_sigterm_keeps_the_state_and_says_how_to_go_on(folder, ended):
         child.send_signal(signal.SIGTERM)
         found = child.ended()
     assert found.returncode == Exit.TERMINATED and "Traceback" not in found.stderr
-    advice = "levelprox: to go on: levelprox fit slow.npz --features 150 --verbose --checkpoint state --resume"
+    advice = "levelprox: to resume: levelprox fit slow.npz --features 150 --verbose --checkpoint state --resume"
     assert advice in found.stderr and (folder / "state").exists()
     code, _, err = ended("fit", "small.csv", "--features", "150", "-q", "--checkpoint", "state", "--resume")
     assert code == Exit.DATA and "state" in err  # other data

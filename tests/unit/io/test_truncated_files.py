@@ -196,7 +196,7 @@ def test_a_file_that_changes_while_it_is_read_to_memory(tmp_path, kind):
 
 
 def test_a_part_of_a_text_that_is_cut_short(tmp_path, monkeypatch):
-    monkeypatch.setattr(_partitions, "_LEAST", 2**12)
+    monkeypatch.setattr(_partitions, "_MIN_PART_BYTES", 2**12)
     path = _written(tmp_path, "csv")
     found = _partitions.parts_of(path, Reading(target="y"), 4).parts
     assert sum(len(part.read()[1]) for part in found) == 2000 and len(found) > 4
