@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
+from levelprox._kernels import FitEnd
 from levelprox.losses import Absolute, Huber
 from levelprox.methods.restricted import Enough, How, solve_restriction
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
@@ -185,7 +186,7 @@ class Refits:
             if np.any(self.signs[features]):
                 return self._with_signs(features, near, tolerance, accuracy)
             end, fit = self._by_columns(features, near, tolerance, below, accuracy)
-            if end != "failed":
+            if end is not FitEnd.FAILED:
                 return fit
             usable = fit is not None and math.isfinite(fit.psi) and bool(np.all(np.isfinite(fit.x)))
             if fit is not None and usable:  # not known to be optimal, but often the better one
@@ -221,12 +222,12 @@ class Refits:
         noise = self.rounding[features].tolist()
         limits = tolerance, below, least, noise, held
         found = compiled.fit(columns, x.tolist(), *limits)
-        if found[0] == "failed" and np.any(x):  # as where large coefficients held one that is left out
+        if found[0] is FitEnd.FAILED and np.any(x):  # as where large coefficients held one that is left out
             found = min(found, compiled.fit(columns, [0.0] * x.size, *limits), key=_failed)
         end, x, psi, z, hessian, gap, resolution = found
-        if end == "not below":
+        if end is FitEnd.NOT_BELOW:
             return None
-        usable = end != "failed"
+        usable = end is not FitEnd.FAILED
         if self.brief and not usable and math.isfinite(psi):  # far out; not where it began, as with a column of zeros
             usable = psi < objective.value_of(objective.margins(begun))
         fit = Fit(features, x, psi, objective.with_tail(z, x), hessian, gap, resolution) if usable else None
@@ -283,7 +284,7 @@ class Refits:
 
     def _by_columns(
         self, features: Features, near: Fit, tolerance: float, below: float, accuracy: float
-    ) -> tuple[str, Fit | None]:
+    ) -> tuple[FitEnd, Fit | None]:
         """Return how the compiled fits end, and the fit; None where it is not below a value.
 
         Classes are fitted one by one: only the features tie them.
@@ -293,14 +294,15 @@ class Refits:
         noise = [] if self.noise is None else self.noise[features].tolist()
         ridge = None if self.ridge is None else self.ridge.restrict(features)
         held = [] if ridge is None else ridge.own.tolist()
-        fits, together = [], "fitted"
+        fits: list[Fit] = []
+        together = FitEnd.FITTED
         for k, compiled in enumerate(self.compiled):
             start = begin[:, k].tolist()
             found = compiled.fit(*stored, start, tolerance, below, accuracy, noise, held)
             end, x, psi, margins, hessian, gap, resolution = found
-            if end not in ("fitted", "failed"):
+            if end is FitEnd.NOT_BELOW:
                 return end, None
-            together = end if end == "failed" else together
+            together = end if end is FitEnd.FAILED else together
             if ridge is not None:
                 margins = ridge.below(margins[: margins.size - features.size], x)
             fit = Fit(features, x, psi, margins, hessian, gap, resolution)
@@ -381,7 +383,7 @@ class Refits:
                 break
             to = np.zeros(features.size)
             to[free] = fit.x
-            if end != "fitted":
+            if end is not FitEnd.FITTED:
                 if np.all(np.isfinite(to)) and np.all(to[signs] >= 0):
                     failed = Fit(features, to, fit.psi, fit.margins, None, math.inf, fit.resolution)
                     failed = self._as_attained(features, failed)
@@ -605,7 +607,7 @@ def _orthogonal(columns: Matrix, slope: Vector, bend: Vector) -> Vector:
 
 
 def _failed(found: tuple[Any, ...]) -> bool:
-    return bool(found[0] == "failed")
+    return found[0] is FitEnd.FAILED
 
 
 def _compiled(part: LinearModel) -> _kernels.ColumnFits:

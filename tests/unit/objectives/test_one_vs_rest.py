@@ -24,6 +24,7 @@ from levelprox import (
     designs,
     solve,
 )
+from levelprox._kernels import FitEnd
 from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import L1, MCP
 from levelprox.designs import ScaledDesign
@@ -316,8 +317,8 @@ def test_refits_are_compiled_and_those_over_the_data_themselves(loss):
     nothing = Fit(np.empty(0, np.intp), np.empty(0), math.inf, model.origin)
     assert len(refits.compiled) == 3
     end, fit = refits._by_columns(features, nothing, 1e-10, math.inf, 1e-10)
-    assert end == "fitted" or loss in ("sigmoid", Hinge().smoothed(0.5))  # whose curvature may be nothing
-    if end == "fitted":
+    assert end == FitEnd.FITTED or loss in ("sigmoid", Hinge().smoothed(0.5))  # whose curvature may be nothing
+    if end == FitEnd.FITTED:
         part, plain = model.restrict(features), refits._by_itself(features, nothing, 1e-10)
         assert fit.psi == pytest.approx(plain.psi, rel=1e-9)
         assert fit.psi == pytest.approx(part.value_of(fit.margins), rel=1e-13)

@@ -122,16 +122,21 @@ class Newton(Subsolver):
         )
         at = replace(
             at,
-            multiplier=outcome["multiplier"] / subproblem.surrogate.lam,
+            multiplier=outcome.multiplier / subproblem.surrogate.lam,
             n_inner=at.n_inner + 1,
-            n_proj=at.n_proj + outcome["projections"],
+            n_proj=at.n_proj + outcome.projections,
         )
-        move = outcome["x"] - at.x
+        move = outcome.x - at.x
         if not np.any(move):
             return replace(at, stop="stationary")
         promised = min(float(np.sum(slope * move)), 0.0)  # rounding may make a tiny decrease positive
+<<<<<<< HEAD
         new = _search(subproblem, objective, at, outcome["x"], move, promised)
         return new if _is_predicted(subproblem, at, new, outcome["decrease"]) else replace(new, hessian=None)
+=======
+        new = _search(subproblem, objective, at, outcome.x, move, promised)
+        return new if _foretold(subproblem, at, new, outcome.decrease) else replace(new, hessian=None)
+>>>>>>> b3c70eecb87bb39ba107f9fd64679adaca2dd9b2
 
 
 def _is_formed(objective: Curved) -> bool:
