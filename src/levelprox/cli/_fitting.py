@@ -138,7 +138,7 @@ class Fitting:
             grid = ", ".join(f"{value:g}" for value in dict.fromkeys(one.value for one in model._grid(y.size, width)))
             print_notice(f"levelprox: choosing from {grid} features (--features says otherwise)")
             return
-        from levelprox.estimators.classification import rarest
+        from levelprox.estimators._classification import rarest
 
         has_classes = hasattr(model, "decision_function")
         with suppress(ValueError):  # weights that cannot be used, of which the fit will tell
