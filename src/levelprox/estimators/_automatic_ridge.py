@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from levelprox._runtime.deadline import seconds_left
 from levelprox._typing import Features, Matrix, Vector
-from levelprox.backends import Asked
+from levelprox.backends import RemoteObjective
 from levelprox.certificate.null_model import NullFit
 from levelprox.constraints import MCP
 from levelprox.losses import Logistic
@@ -59,9 +59,9 @@ def automatic_ridge(n: int, total: float | None) -> float:
     return 0.5 / (n if total is None else max(n, total))
 
 
-def may_diverge(objective: Model | Asked) -> bool:
+def may_diverge(objective: Model | RemoteObjective) -> bool:
     """Return whether the loss may have no minimiser: a logistic loss without a ridge."""
-    if isinstance(objective, Asked):
+    if isinstance(objective, RemoteObjective):
         return objective.strength is None and isinstance(objective.loss, Logistic)
     logistic = isinstance(objective, MultinomialModel) or isinstance(getattr(objective, "loss", None), Logistic)
     return logistic and getattr(objective, "ridge", None) is None
@@ -197,7 +197,7 @@ def _inverse(hessian: Matrix) -> Matrix:
 
 
 def _fall(objective: Curved, before: Point, after: Point, unit: float) -> Vector:
-    if isinstance(objective, Asked):
+    if isinstance(objective, RemoteObjective):
         return objective.left_out_fall(before, after, unit)
     assert isinstance(objective, LinearModel | ByClass)
     return left_out_fall(objective, before, after, unit)

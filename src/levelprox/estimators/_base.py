@@ -21,7 +21,7 @@ from levelprox._solve import generator
 from levelprox._typing import FloatArray, Vector
 from levelprox._validation import as_array, option, whole
 from levelprox._validation import nonnegative as at_least_zero
-from levelprox.backends import Asked
+from levelprox.backends import RemoteObjective
 from levelprox.designs import Design, as_design
 from levelprox.designs.moments import moments_of
 from levelprox.driver.fingerprint import fingerprint
@@ -147,7 +147,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     def _new_task(
         self,
         standardization: Standardization,
-        objective: Model | Asked,
+        objective: Model | RemoteObjective,
         budget: Budget,
         unit: float,
         total: float | None,
@@ -185,7 +185,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         if ridge == 0:
             return task
         if not boolean("standardize", self.standardize):
-            if isinstance(objective, Asked):
+            if isinstance(objective, RemoteObjective):
                 if ridge is None:
                     return task
                 raise InvalidInputError("a ridge with standardize=False is for data in memory: it needs deviations")

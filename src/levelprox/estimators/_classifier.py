@@ -8,8 +8,8 @@ from typing import Any, Literal, Self
 
 from numpy.typing import ArrayLike
 
+from levelprox._typing import RandomState
 from levelprox.constraints import Constraint
-from levelprox.driver.run import RandomState
 from levelprox.estimators._callbacks import available_if, told_to_callbacks, unchanged_if_refused, within_time_limit
 from levelprox.estimators._classification import Classification, rarest
 from levelprox.estimators._fixed_ridge_fit import Callback

@@ -17,7 +17,7 @@ from levelprox._path import KINDS, path
 from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import limited, seconds_left
 from levelprox._typing import Features, Vector
-from levelprox.backends import Asked
+from levelprox.backends import RemoteObjective
 from levelprox.certificate import Certificate
 from levelprox.driver.checkpoint import Journal, keeping
 from levelprox.driver.run_identity import identity_without_level
@@ -106,7 +106,7 @@ class Task(FixedRidgeFit):
             if choice.ridge == ridge:
                 break
             ridge, found = choice.ridge, found if choice.features is None else choice.features
-            start = choice.features if place or isinstance(self.objective, Asked) else None
+            start = choice.features if place or isinstance(self.objective, RemoteObjective) else None
         solution, whose = self._determined_after_all(budget, previous, solution, first)
         return solution if whose is None else self._told(task._penalised(solution), whose)
 
@@ -213,7 +213,7 @@ class Task(FixedRidgeFit):
     def _chosen_ridge(self, features: Features) -> float:
         """Return λ for some features."""
         objective = self.objective
-        assert isinstance(objective, Model | Asked)
+        assert isinstance(objective, Model | RemoteObjective)
         inside = self.with_kept(features)
         unit, signs = self.unit_and_signs(inside)
         with one_blas_thread(isinstance(objective, Model)):
@@ -250,7 +250,7 @@ class Task(FixedRidgeFit):
         With `refit`, x is of a fit with a ridge, and its features are fitted without one first.
         """
         objective = self.objective
-        assert isinstance(objective, Model | Asked)
+        assert isinstance(objective, Model | RemoteObjective)
         if objective.is_separated(x):
             return True
         part, own, wanted = self._part(x)
@@ -261,16 +261,16 @@ class Task(FixedRidgeFit):
                 return True
         return largest_standard_error(part, own, wanted, self.automatic_ridge) > LARGEST_STANDARD_ERROR
 
-    def _without_ridge_from(self, part: Model | Asked, x: Vector) -> Vector:
+    def _without_ridge_from(self, part: Model | RemoteObjective, x: Vector) -> Vector:
         """Return about the minimiser of ψ over few features from a point; far out where there is none."""
         if isinstance(part, LinearModel | ByClass):
             return FewFeatures(part, np.zeros(part.dimension, np.bool_), SUBSET_TOLERANCE * self.tol)(x)
         return without_ridge(part, x)
 
-    def _part(self, x: Vector) -> tuple[Model | Asked, Vector, Features]:
+    def _part(self, x: Vector) -> tuple[Model | RemoteObjective, Vector, Features]:
         """Return ψ over the features of x and the intercept, x there, and which of these may have a ridge."""
         objective, width = self.objective, self.standardization.width
-        assert isinstance(objective, Model | Asked)
+        assert isinstance(objective, Model | RemoteObjective)
         features = np.union1d(np.flatnonzero(np.any(x.reshape(-1, width), axis=1)), objective.exempt).astype(np.intp)
         places = (features[:, None] * width + np.arange(width)).ravel()
         held = np.setdiff1d(features, np.union1d(objective.exempt, [] if self.keep is None else self.keep))

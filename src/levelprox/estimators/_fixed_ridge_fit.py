@@ -17,7 +17,7 @@ from levelprox._best_subset import Leave, guided_subset
 from levelprox._runtime.deadline import TimeLimitError, end_now, finishing, seconds_to_finish
 from levelprox._solve import solve
 from levelprox._typing import Features, FloatArray, Vector
-from levelprox.backends import Asked
+from levelprox.backends import RemoteObjective
 from levelprox.certificate import Certificate, certify
 from levelprox.constraints import MCP, SCAD, Constraint
 from levelprox.driver.checkpoint import Journal
@@ -83,7 +83,7 @@ class FixedRidgeFit:
 
     Attributes
     ----------
-    objective : Model or Asked
+    objective : Model or RemoteObjective
         ψ of standardised features, perhaps with an intercept.
     standardization : Standardization
     constraint : Constraint
@@ -111,7 +111,7 @@ class FixedRidgeFit:
         Whether swaps and additions are examined; fits of folds need no claims.
     """
 
-    objective: Model | Asked
+    objective: Model | RemoteObjective
     standardization: Standardization
     constraint: Constraint
     feature_weight: Vector | None
@@ -169,7 +169,7 @@ class FixedRidgeFit:
         """The same with a ridge; features that are kept are free of it."""
         if not ridge:
             return self
-        assert isinstance(self.objective, LinearModel | ByClass | Asked)
+        assert isinstance(self.objective, LinearModel | ByClass | RemoteObjective)
         return replace(self, objective=self.objective.ridged(self._strength(ridge)), ridge=ridge)
 
     def _strength(self, ridge: float) -> Vector:
@@ -224,7 +224,9 @@ class FixedRidgeFit:
         try:
             with _at_the_end(found.status):
                 coef, intercept = self._handed_out(found.x, found.psi, certificate.examined)
-                remote = isinstance(self.objective, Asked) and coef.dtype == np.float64  # a round for the last digits
+                remote = (
+                    isinstance(self.objective, RemoteObjective) and coef.dtype == np.float64
+                )  # a round for the last digits
                 psi = self._psi_of(coef, intercept) if certificate.examined and not remote else found.psi
             gain = certificate.multiplier + (0.0 if found.addition is None else psi - found.psi)
             certificate = replace(certificate, psi=psi, multiplier=max(gain, 0.0))
@@ -287,7 +289,7 @@ class FixedRidgeFit:
     def _psi_of(self, coef: FloatArray, intercept: FloatArray) -> float:
         """Return ψ of coefficients as they are handed out."""
         x = self.standardization.inside(coef.astype(np.float64), intercept.astype(np.float64))
-        if isinstance(self.objective, Asked):
+        if isinstance(self.objective, RemoteObjective):
             return self.objective.value_and_gradient(x)[0]
         psi = self.objective.value_of(self.objective.margins(x))
         return self.objective.refined_value(x, psi, _PSI_ROUNDING * abs(psi))

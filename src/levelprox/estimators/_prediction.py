@@ -16,7 +16,7 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from levelprox.designs import as_design
-from levelprox.designs.array_namespace import namespace_of
+from levelprox.designs.array_namespace import array_namespace
 from levelprox.designs.device import DeviceDesign
 from levelprox.estimators._input import naming_the_place
 from levelprox.exceptions import InvalidInputError
@@ -109,7 +109,7 @@ class Selector(TransformerMixin):
 
 def place_of(X: Any) -> str:
     """The library and device of X in words; that of NumPy's arrays is the host."""
-    namespace = namespace_of(X)
+    namespace = array_namespace(X)
     return "the host" if namespace is None else f"{namespace.xp.__name__} {namespace.device}"
 
 
@@ -133,7 +133,7 @@ class OnDevice:
 
     def __init__(self, model: Any, X: Any) -> None:
         check_place(model, X)
-        namespace = namespace_of(X)
+        namespace = array_namespace(X)
         assert namespace is not None
         if len(X.shape) != 2 or int(X.shape[1]) != model.n_features_in_:
             raise InvalidInputError(

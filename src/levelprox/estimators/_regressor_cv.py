@@ -8,8 +8,8 @@ from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
+from levelprox._typing import RandomState
 from levelprox.constraints import Constraint
-from levelprox.driver.run import RandomState
 from levelprox.estimators._callbacks import told_to_callbacks, unchanged_if_refused, within_time_limit
 from levelprox.estimators._cross_validation import Choosing
 from levelprox.estimators._fixed_ridge_fit import Callback

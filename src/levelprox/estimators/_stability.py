@@ -26,11 +26,10 @@ from sklearn.utils.parallel import Parallel, delayed
 from levelprox._runtime.deadline import seconds_left
 from levelprox._runtime.plurals import counted
 from levelprox._solve import generator
-from levelprox._typing import Features, Rows
+from levelprox._typing import Features, RandomState, Rows
 from levelprox._validation import real, whole
 from levelprox.constraints import L1
 from levelprox.designs import Design
-from levelprox.driver.run import RandomState
 from levelprox.driver.search_monitor import Watch
 from levelprox.estimators._callbacks import check_watchers, with_estimator_warnings
 from levelprox.estimators._claims import RecomputedFit, task_of

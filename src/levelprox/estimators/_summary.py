@@ -19,11 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import limited
 from levelprox._runtime.plurals import counted
-from levelprox._typing import Vector
+from levelprox._typing import RandomState, Vector
 from levelprox._validation import nonnegative
 from levelprox.designs import Design
 from levelprox.driver.fingerprint import fingerprint
-from levelprox.driver.run import RandomState
 from levelprox.estimators._callbacks import with_estimator_warnings
 from levelprox.estimators._claims import task_of
 from levelprox.estimators._fold_fits import Samples
