@@ -68,6 +68,10 @@ class StopReason(StrEnum):
     LEFT_LEVEL = "left"  #: a step without the constraint left the level set
 
 
+#: Reasons that cut a step short: its result is not what the step is meant to reach.
+CUT_SHORT_STOPS = (StopReason.INTERRUPTED, StopReason.NOT_FINITE)
+
+
 class Stop(TimeoutError):  # noqa: N818  # a request, not an error
     """End a run: the time is up, or the callback returned True.
 
@@ -154,6 +158,8 @@ class Context(Protocol):
 
     Attributes
     ----------
+    problem : object
+        What `drive` was called with.
     rng : Generator
         Random numbers; their state is part of a checkpoint.
     limits : Limits
@@ -167,6 +173,7 @@ class Context(Protocol):
         True once a limit or the callback has ended the run: what is found from then on is not written to a checkpoint.
     """
 
+    problem: Any
     rng: np.random.Generator
     limits: Limits
     warnings: list[str]
@@ -317,7 +324,7 @@ class Iterate:
     gradient: Vector
     multiplier: float = 0.0
     step: float = 1.0
-    stop: str = ""
+    stop: StopReason = StopReason.NONE
     n_inner: int = 0
     n_grad: int = 0
     n_proj: int = 0
