@@ -290,7 +290,7 @@ def test_another_version_on_the_workers(clients, monkeypatch):
         surveyed(clients, cut(X, 1), y)
 
 
-def test_what_dask_reckons_with_is_x(clients):
+def test_the_memory_that_dask_accounts_for_is_that_of_x(clients):
     X, y = samples(1000, D)
     held = Held(Shard(0, as_design(X), y))
     assert 1 <= sys.getsizeof(held) / (X.nbytes + y.nbytes) < 1.01
@@ -309,7 +309,7 @@ def _reckoned(dask_scheduler):
 
 
 @pytest.mark.parametrize("storage", ["dense", "sparse"])
-def test_a_shard_travels(storage):
+def test_a_partition_pickles(storage):
     X, y = samples(30, D, storage)
     held = Held(Shard(4, as_design(X), y, np.ones(30)))
     form = Changes("one", (Forming(Form(Logistic())),))

@@ -237,7 +237,7 @@ def test_ctrl_c_while_a_neighbour_is_sought_keeps_the_result():
 @pytest.mark.parametrize("shape", [(100, 300), (300, 30), (100, 30)])
 @pytest.mark.parametrize("constraint", [constraints.L1(), constraints.MCP.from_threshold(0.5)], ids=["l1", "mcp"])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_an_exempt_intercept_and_one_class_in_the_majority(loss, shape, constraint, seed):
+def test_an_unpenalized_intercept_and_one_class_in_the_majority(loss, shape, constraint, seed):
     """At the null fit most margins sit at their kink: no measure of the residuals' size."""
     rng = np.random.default_rng(seed)
     X = np.c_[rng.standard_normal(shape), np.ones(shape[0])]

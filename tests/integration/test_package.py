@@ -143,7 +143,7 @@ def test_no_warm_up():
 
 @pytest.mark.process
 @pytest.mark.cpu_budget(15, "the demo itself")
-def test_the_demo_keeps_its_word():
+def test_the_demo_prints_what_it_should():
     demo = ROOT / "examples" / "demo.py"
     output = children.run(demo.read_text()).stdout
     assert "8 features of at most 8" in output

@@ -108,7 +108,7 @@ def test_one_large_column_hides_no_other():
 
 
 @pytest.mark.parametrize("seed", range(500 if LONG else 12))
-def test_an_exempt_column_in_large_units_hides_nothing(seed):
+def test_an_unpenalized_column_in_large_units_hides_nothing(seed):
     rng = np.random.default_rng(seed)
     unit = 10.0 ** rng.uniform(-8, 8)
     X = np.column_stack([unit * (rng.uniform(-2, 2) + rng.standard_normal(50)), rng.standard_normal((50, 3))])

@@ -31,7 +31,7 @@ def wide(seed: int = 0, n: int = 80, d: int = 40) -> LinearModel:
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("start", [[], [4, 6], [7, 5, 4], [0, 1, 2, 3, 4, 5, 6, 7]])
-def test_any_start_leads_to_a_set_that_no_exchange_improves(loss, start):
+def test_any_start_leads_to_a_set_that_no_swap_improves(loss, start):
     whole = weighted(table(loss, n=80, d=8, intercept=True))
     found = solved(whole, 3, start=start, prove=True)
     assert found.exchanges.proved and found.support.size == 3
@@ -71,7 +71,7 @@ def test_too_many_are_thinned_out_and_too_few_are_filled_up(size):
 # --- how many exchanges
 
 
-def test_exchanges_are_counted_and_limited():
+def test_swaps_are_counted_and_limited():
     objective, start = wide(), [0, 1, 2, 3, 4, 5]
     complete = searched(objective, 6, start=start)
     taken = complete.history[-1].step
@@ -97,7 +97,7 @@ def test_exchanges_are_counted_and_limited():
 
 @pytest.mark.parametrize("d", [10, 25])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_the_callback_hears_of_every_improvement_and_changes_nothing(loss, d):
+def test_the_callback_gets_every_improvement_and_changes_nothing(loss, d):
     objective = table(loss, n=80, d=d, intercept=True).objective
     records: list[SubsetRecord] = []
     found = best_subset(objective, 3, callback=records.append)
@@ -117,7 +117,7 @@ def test_the_callback_hears_of_every_improvement_and_changes_nothing(loss, d):
     assert records[-1].n_refits <= found.n_refits
 
 
-def test_a_callback_is_told_while_nothing_improves(monkeypatch):
+def test_a_callback_is_called_while_nothing_improves(monkeypatch):
     """However little happens: with no wait between calls there are many more than improvements."""
     monkeypatch.setattr(watch, "_OFTEN", 0.0)
     records: list[SubsetRecord] = []
@@ -151,7 +151,7 @@ def test_the_callback_stops_the_search_anywhere():
 
 
 @pytest.mark.parametrize("kind", [ValueError, TimeoutError])
-def test_what_the_callback_raises_is_raised(kind):
+def test_an_exception_of_the_callback_is_raised(kind):
     """A TimeoutError of the callback is not the search's own."""
     for last in (0, 3):
         calls = [0]
@@ -188,7 +188,7 @@ def test_history_is_bounded(monkeypatch):
 
 @pytest.mark.usefixtures("processor_clock")
 @pytest.mark.parametrize("limit", [0.1, 0.4])
-def test_the_time_limit_is_kept_and_the_callback_told_all_the_time(limit):
+def test_the_time_limit_holds_and_the_callback_is_called_throughout(limit):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((4000, 800))
     objective = LinearModel(X, np.sign(X[:, :60] @ rng.standard_normal(60) + 9 * rng.logistic(size=4000)), "logistic")

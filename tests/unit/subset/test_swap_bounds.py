@@ -86,7 +86,7 @@ def test_estimates_with_weights_and_offsets_of_classes():
     check_estimates(weighted(table("multinomial", n=600, d=6, size=0.15, intercept=True)), (0, 1, 3), 0.05)
 
 
-def test_a_copy_of_a_column_gains_nothing_and_costs_nothing_to_exchange():
+def test_a_copy_of_a_column_gains_nothing_and_costs_nothing_to_swap():
     whole = table(d=6)
     twins = Table(np.column_stack([whole.X, whole.X[:, 0], np.zeros(60), np.ones(60)]), whole.b, intercept=True)
     exchange = exchange_at(twins, (0, 1))
