@@ -174,7 +174,7 @@ EXAMPLES = [
         "projection",
         "designs.scaled",
         "designs.running_moments",
-        "cli.spreadsheet",
+        "cli._output",
         "estimators.classifier",
         "estimators.classifier_cv",
         "estimators.regressor",

@@ -21,7 +21,7 @@ from levelprox._solve import generator
 from levelprox._typing import FloatArray
 from levelprox._validation import as_array, option, real, whole
 from levelprox._validation import nonnegative as at_least_zero
-from levelprox.backends import Asked
+from levelprox.backends import RemoteObjective
 from levelprox.designs import Design, as_design
 from levelprox.designs.moments import moments_of
 from levelprox.driver.fingerprint import fingerprint
@@ -240,7 +240,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         """The data, encoded and standardised."""
 
     def _new_task(
-        self, border: Border, objective: Model | Asked, budget: Budget, unit: float, total: float | None
+        self, border: Border, objective: Model | RemoteObjective, budget: Budget, unit: float, total: float | None
     ) -> Task:
         constraint = constraint_of(self.constraint, unit if budget.features is None else 1.0)
         self._check_for(budget)
@@ -275,7 +275,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         if ridge == 0:
             return task
         if not boolean("standardize", self.standardize):
-            if isinstance(objective, Asked):
+            if isinstance(objective, RemoteObjective):
                 if ridge is None:
                     return task
                 raise InvalidInputError("a ridge with standardize=False is for data in memory: it needs deviations")

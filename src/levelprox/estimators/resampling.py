@@ -20,9 +20,9 @@ from sklearn.utils.parallel import Parallel, delayed
 from levelprox._runtime.deadline import seconds_left
 from levelprox._runtime.plurals import counted
 from levelprox._solve import generator
+from levelprox._typing import RandomState
 from levelprox._validation import real, whole
 from levelprox.designs import Design
-from levelprox.driver.run import RandomState
 from levelprox.estimators.contributions import Contributions
 from levelprox.estimators.recomputed import task_of
 from levelprox.estimators.scored import Samples, Share, fitted_under

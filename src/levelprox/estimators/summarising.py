@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import limited
 from levelprox._runtime.plurals import counted
+from levelprox._typing import RandomState
 from levelprox._validation import nonnegative
 from levelprox.designs import Design
 from levelprox.driver.fingerprint import fingerprint
-from levelprox.driver.run import RandomState
 from levelprox.estimators.border import Vector
 from levelprox.estimators.contributions import Contributions
 from levelprox.estimators.recomputed import task_of
