@@ -19,18 +19,27 @@ from threadpoolctl import threadpool_limits
 
 from levelprox import _kernels
 from levelprox.driver.run import Run
-from tests.support import children
-from tests.support.selection import LONG, mark, marker_of
+from tests.support import children, long_runs
+from tests.support.selection import mark, marker_of
 
 HERE = Path(__file__).parent
 
 # Several test processes with several BLAS threads each would only wait for one another.
 threadpool_limits(1)
 
-# The same examples on every run, so that a change fails for its own faults only; new ones in the long runs.
-settings.register_profile("repeatable", derandomize=True, deadline=None)
-if not LONG:
-    settings.load_profile("repeatable")
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of the long versions."""
+    parser.addoption("--long", action="store_true", help="long versions of randomised tests, and tests marked slow")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Say how long tests run, before any test file is imported."""
+    long_runs.LONG = config.getoption("long")
+    # The same examples on every run, so that a change fails for its own faults only; new ones in the long runs.
+    settings.register_profile("repeatable", derandomize=True, deadline=None)
+    if not long_runs.LONG:
+        settings.load_profile("repeatable")
 
 
 # --- processor time -------------------------------------------------------------------------------------
@@ -76,7 +85,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     used = _processor_time() - began
     marker = item.get_closest_marker("cpu_budget")
     budget = marker.args[0] if marker else CPU_BUDGET
-    if used > LOADED * budget and not LONG and not any(map(item.get_closest_marker, WITHOUT_BUDGET)):
+    if used > LOADED * budget and not long_runs.LONG and not any(map(item.get_closest_marker, WITHOUT_BUDGET)):
         slowdown = max(_SLOWDOWN, _slowdown())
         if used > LOADED * budget * slowdown:
             pytest.fail(
@@ -121,6 +130,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "cp" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.extended)
+        if item.get_closest_marker("slow") and not long_runs.LONG:
+            item.add_marker(pytest.mark.skip(reason="needs --long"))
     mark(items, whole=config.args_source is pytest.Config.ArgsSource.TESTPATHS)
 
 

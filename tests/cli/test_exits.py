@@ -135,6 +135,7 @@ def test_73_nothing_is_overwritten_and_no_directory_made(folder, ended):
     assert (folder / "there").read_text() == "mine" and not (folder / "nowhere").exists()
 
 
+@pytest.mark.process
 def test_74_a_full_disk_leaves_the_old_file(folder):
     """C98."""
     (folder / "kept").mkdir()
@@ -163,6 +164,7 @@ def when_it_works(child):
         time.sleep(0.01)
 
 
+@pytest.mark.process
 def test_130_ctrl_c_keeps_the_best_model(folder):
     words = ("fit", "slow.npz", "--features", "150", "--verbose", "--json", "--out", "cut.levelprox")
     with command(folder, *words) as child:
@@ -178,6 +180,7 @@ def test_130_ctrl_c_keeps_the_best_model(folder):
     assert len(told["features"]) == model.selected_features_.size <= 150
 
 
+@pytest.mark.process
 def test_143_sigterm_keeps_the_state_and_says_how_to_go_on(folder, ended):
     words = ("fit", "slow.npz", "--features", "150", "--verbose", "--checkpoint", "state")
     with command(folder, *words) as child:
@@ -191,6 +194,7 @@ def test_143_sigterm_keeps_the_state_and_says_how_to_go_on(folder, ended):
     assert code == Exit.DATA and "state" in err  # other data
 
 
+@pytest.mark.process
 def test_141_nobody_reads_the_output(folder):
     for words in (("info", "small.csv", "--json"), ("--help",)):
         closed = "read, write = os.pipe(); os.close(read); os.dup2(write, 1)"
@@ -198,6 +202,7 @@ def test_141_nobody_reads_the_output(folder):
         assert (code, err) == (Exit.CLOSED, "")
 
 
+@pytest.mark.process
 @pytest.mark.extended  # an interpreter that has imported nothing
 def test_help_needs_neither_numpy_nor_scikit_learn():
     script = (
@@ -224,6 +229,7 @@ def started(folder, *words, **environment):
     return subprocess.Popen([*program, *words], cwd=folder, env={**ENVIRONMENT, **environment}, text=True, **pipes)
 
 
+@pytest.mark.process
 @pytest.mark.extended
 @pytest.mark.parametrize(
     ("words", "code"),
@@ -243,6 +249,7 @@ def test_the_program_ends_with_the_code(folder, words, code):
     assert "loss  " in out or words[-1] != "-q" or code != Exit.OK
 
 
+@pytest.mark.process
 @pytest.mark.extended
 def test_the_program_ends_with_the_signal(folder):
     with started(folder, "fit", "slow.npz", "--features", "150", "--verbose") as process:

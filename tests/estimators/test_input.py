@@ -379,6 +379,7 @@ def test_c31_subnormal_numbers(way):
     np.testing.assert_allclose(model.coef_, expected.coef_, atol=0.1)
 
 
+@pytest.mark.process
 def test_c31_subnormal_numbers_survive_import_and_fit():
     code = (
         "import numpy as np; from levelprox import SparseRegressor\n"

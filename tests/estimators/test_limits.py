@@ -54,6 +54,7 @@ elif sys.argv[1] != "search":
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["classifier, k", "classifier, level", "regressor, k", "regressor, level", "search"])
 def test_c78_ctrl_c_is_raised_within_a_second_and_leaves_a_model(kind):
     """In GridSearchCV the loop ends, too: none of its other fits is begun."""

@@ -1,6 +1,6 @@
 """Workers that die, stop, raise or come late, and schedulers that go: the right answer or a named error, never a hang.
 
-One run of each; twenty with other rounds and other workers under LEVELPROX_LONG_TESTS=1.
+One run of each; twenty with other rounds and other workers with --long.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from tests.support.clusters import (
     started,
     struck,
 )
+from tests.support.long_runs import LONG
 
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 SEEDS = range(20) if LONG else range(1)
 N, D, CHUNKS, WORKERS = 300, 10, 5, 3
 NULL = 6  # rounds of the null fit: before its end there is no point to hand out

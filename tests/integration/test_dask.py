@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import os
 import pickle
 import sys
 import threading
@@ -26,8 +25,8 @@ from levelprox.designs import ScaledDesign, as_design
 from levelprox.exceptions import BackendError, InvalidInputError
 from levelprox.losses import Logistic, Squared
 from tests.support.clusters import cut, fitted, fitted_here, keys_left, samples, started
+from tests.support.long_runs import LONG
 
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 N, D, FEW = 40, 12, 20
 WORKERS = (1, 2, 4)
 

@@ -55,6 +55,7 @@ def program(blocks: list[Block]) -> str:
     return "".join(parts)
 
 
+@pytest.mark.process
 @pytest.mark.extended
 @pytest.mark.cpu_budget(60, "all blocks of a page, in a process of its own")
 @pytest.mark.parametrize("page", [page for page in PAGES if PYTHON[page]])
@@ -63,6 +64,7 @@ def test_python_blocks_run(page, tmp_path):
     assert done.returncode == 0, done.stderr[-4000:]
 
 
+@pytest.mark.process
 @pytest.mark.extended
 @pytest.mark.cpu_budget(60, "programs of their own")
 @pytest.mark.parametrize("page", [page for page in PAGES if any(map(commands_of, SHELL[page]))])
@@ -72,6 +74,7 @@ def test_shell_blocks_run(page, tmp_path):
     assert done.returncode == 0, done.stderr[-4000:]
 
 
+@pytest.mark.process
 @pytest.mark.extended
 @pytest.mark.cpu_budget(60, "a process of its own")
 def test_a_package_that_no_line_installs_is_missed(tmp_path):

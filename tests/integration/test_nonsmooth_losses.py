@@ -221,6 +221,7 @@ print(fit.status, bool(np.any(fit.x)), flush=True)
 """
 
 
+@pytest.mark.process
 def test_ctrl_c_while_a_neighbour_is_sought_keeps_the_result():
     with Child(INTERRUPTED) as run:
         assert run.line() == "ready"

@@ -319,6 +319,7 @@ print(json.dumps([most[0] - before, source.passes, np.flatnonzero(found.x).tolis
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="RssAnon is Linux's")
 def test_the_memory_of_a_fit_is_far_below_the_file(tmp_path):
     rng = np.random.default_rng(2)
@@ -417,6 +418,7 @@ converted.converted_libsvm(sys.argv[1])
 """
 
 
+@pytest.mark.process
 def test_a_killed_conversion_is_not_used(tmp_path):
     _, y, (path, _) = _libsvm(tmp_path, np.float64)
     with Child(CONVERTING, path) as run:

@@ -6,7 +6,6 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import (
     LinearModel,
@@ -18,6 +17,7 @@ from levelprox import (
     report,
     solve,
 )
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.methods.levels import Geometric
 from levelprox.methods.subsolvers import Spectral
 from tests.support.paper_cases import SIX, problem_for, proximal_weight
@@ -151,7 +151,7 @@ def test_nearly_solved_has_its_own_name(problem):
     assert result.status is Status.SOLVED_INACCURATE
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")
 def test_c66_tol_zero_runs_to_max_iter(problem):
     for subsolver, steps in (("auto", 20), ("spectral", 60)):
         result = solve(problem, tol=0, max_iter=steps, subsolver=subsolver)

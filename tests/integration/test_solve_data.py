@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.sparse
-from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import (
     InvalidInputError,
@@ -21,6 +20,7 @@ from levelprox import (
     minimize,
     solve,
 )
+from levelprox.exceptions import ConvergenceWarning
 from tests.support.registries import CONSTRAINTS
 
 MCP = constraints.MCP.from_threshold(0.5)

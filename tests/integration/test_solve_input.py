@@ -6,7 +6,6 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import (
     Function,
@@ -23,6 +22,7 @@ from levelprox import (
     minimize,
     solve,
 )
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.methods.subsolvers import Spectral
 
 MCP = constraints.MCP.from_threshold(0.5)

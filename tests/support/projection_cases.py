@@ -6,7 +6,6 @@ one, or one with a planted fault.
 
 from __future__ import annotations
 
-import os
 from fractions import Fraction
 
 import numpy as np
@@ -14,9 +13,9 @@ from hypothesis import strategies as st
 
 from levelprox import project
 from tests.support import reference
+from tests.support.long_runs import LONG
 
 EPS = np.finfo(float).eps
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 EXAMPLES = 20_000 if LONG else 400
 
 

@@ -7,7 +7,6 @@ many pairs of values as the number of cases allows. The others carry the marker 
 from __future__ import annotations
 
 import heapq
-import os
 from collections import defaultdict
 from itertools import combinations
 from pathlib import Path
@@ -17,8 +16,6 @@ import pytest
 from tests.support import ROOT
 
 TESTS = ROOT / "tests"
-#: Long versions of randomised tests: `make test-long`.
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 
 
 class Keep:
@@ -85,6 +82,8 @@ def mark(items: list[pytest.Item], whole: bool) -> None:
     for item in items:
         if marker := marker_of(item.path):
             item.add_marker(marker)
+            if marker in ("faults", "browser"):
+                item.add_marker("process")
         name = f"{_name(item.path)}::{getattr(item, 'originalname', item.name)}"
         if name in TABLE:
             found[name].append(item)

@@ -22,7 +22,8 @@ from levelprox import _kernels, project
 from levelprox.exceptions import InfeasibleError
 from tests.support import projection_cases as invariants
 from tests.support import reference
-from tests.support.projection_cases import EPS, EXAMPLES, LONG, Case, any_case, cases
+from tests.support.long_runs import LONG
+from tests.support.projection_cases import EPS, EXAMPLES, Case, any_case, cases
 
 EXTREMES = [0.0, 5e-324, 1e-310, 1e-300, 1e-160, 1e-8, 1.0, 1e16, 1e160, 1e300, 1.7e308]
 

@@ -132,6 +132,21 @@ class Classification(ClassifierMixin, SparseLinearModel):
                 f"{self.classes_.tolist()}"
             )
 
+    @property
+    def multi_class_(self) -> str:
+        """The model of more than two classes, "softmax" or "ovr"."""
+        return "softmax" if self._softmax() else "ovr"
+
+    def _target(self, y: ArrayLike) -> NDArray[Any]:
+        return np.asarray(y)
+
+    def _weighted(self, y: NDArray[Any], weight: Vector | None) -> Vector | None:
+        return self._with_class_weight(y, weight)
+
+    def _sample_count(self, y: NDArray[Any], weight: Vector | None) -> float:
+        """Return how many samples the rarest class has; a weight of 2 is a repeated sample."""
+        return rarest(y, weight)
+
     def _loss(self) -> Loss:
         return loss_of(self.loss, CLASSIFICATION_LOSSES)
 

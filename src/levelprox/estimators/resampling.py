@@ -15,7 +15,6 @@ import numpy as np
 from joblib import effective_n_jobs  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.parallel import Parallel, delayed
 
 from levelprox._runtime.deadline import seconds_left
@@ -29,11 +28,11 @@ from levelprox.estimators.recomputed import task_of
 from levelprox.estimators.scored import Samples, Share, fitted_under
 from levelprox.estimators.soundness import budget_of
 from levelprox.estimators.task import Budget
-from levelprox.estimators.watching import check_watchers
-from levelprox.exceptions import InvalidInputError, warn
-from levelprox.report.bar import showing
+from levelprox.estimators.watching import check_watchers, with_estimator_warnings
+from levelprox.exceptions import ConvergenceWarning, InvalidInputError, warn
 from levelprox.report.fitted import feature_name, feature_names
 from levelprox.report.model_summary import NEAR
+from levelprox.report.progress import showing
 from levelprox.report.stability import FeatureSet, Stability
 from levelprox.result import Status
 
@@ -123,6 +122,7 @@ def _selected(model: Any, samples: Samples, drawn: list[Rows], n_jobs: int | Non
                 raise
 
 
+@with_estimator_warnings
 def _fit(share: Share, single: Any, samples: Samples, rows: Rows, budget: Budget) -> tuple[Set, bool] | None:
     """Return the features that a subsample selects, and whether its fit diverges; None where there is no time."""
     if share.seconds <= 0:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from levelprox._best_subset import Leave, guided_subset
 from levelprox._path import KINDS, path
@@ -37,7 +36,7 @@ from levelprox.estimators.automatic_ridge import (
 )
 from levelprox.estimators.border import Border
 from levelprox.estimators.few_features import FewFeatures
-from levelprox.exceptions import InfeasibleError, InvalidInputError, NumericalError
+from levelprox.exceptions import ConvergenceWarning, InfeasibleError, InvalidInputError, NumericalError
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives._multiclass import ByClass

@@ -92,6 +92,7 @@ refused("the pass after", model.value_and_gradient, x)
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("kind", "cut"),
     [
@@ -180,6 +181,7 @@ def _written(folder, kind):
     return path
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["svm", "svm.gz", "csv", "parquet", "npz"])
 def test_a_file_that_changes_while_it_is_read_to_memory(tmp_path, kind):
     ended = run(IN_MEMORY, _written(tmp_path, kind))

@@ -13,7 +13,8 @@ from levelprox import _kernels, project
 from levelprox.objectives import Quadratic
 from levelprox.projection import group_norms
 from tests.support import reference
-from tests.support.projection_cases import EPS, LONG
+from tests.support.long_runs import LONG
+from tests.support.projection_cases import EPS
 
 EXAMPLES = 3000 if LONG else 250
 KINDS = ("regular", "singular", "repeated columns", "zero columns", "scales")

@@ -639,6 +639,7 @@ def test_a_mean_in_range_is_reached_although_the_sum_is_not():
     assert Absolute().value([1e-200, 3e-200], [0, 0], [1e-200, 1e-200]) == 2e-200
 
 
+@pytest.mark.process
 def test_signals_are_seen_while_a_long_pass_runs():
     """One call, a timer every 2 ms of work: a pass that did not look up would hear of it only once, at its end."""
     script = """

@@ -11,12 +11,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from levelprox import Function, InvalidInputError, LinearModel, MultinomialModel, Problem, Status, certify, solve
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp
 from levelprox.driver import run
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.losses import loss_by_name
 from levelprox.methods import continuation as module
 from levelprox.methods.continuation import widened

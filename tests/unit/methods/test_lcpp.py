@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from itertools import islice, pairwise
 
@@ -20,9 +19,10 @@ from levelprox.methods.surrogate import SURROGATES, Surrogate, linearise
 from levelprox.result import Iterate
 from tests.support import reference
 from tests.support.constraint_cases import exact_value
+from tests.support.long_runs import LONG
 from tests.support.registries import CONSTRAINTS, OBJECTIVES, ROUGH_OBJECTIVES
 
-EVERY = 1 if os.environ.get("LEVELPROX_LONG_TESTS") else 2  # of the objectives: the others with the other surrogate
+EVERY = 1 if LONG else 2  # of the objectives: the others with the other surrogate
 ACCURATE = Spectral(max_steps=20_000, accuracy=0.0)
 
 

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 import scipy.sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import confusion_matrix, r2_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from levelprox import InvalidInputError, SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.report import page, write_page
 from tests.support.estimator_cases import TASKS, estimator, may_diverge, psi, targets
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -25,11 +24,12 @@ from levelprox.subset.refit import Fit, Refits, _gap
 from tests.support import children
 from tests.support.brute_force import objective_of
 from tests.support.independent_refits import Oracle
+from tests.support.long_runs import LONG
 from tests.support.registries import LOSSES, targets_of
 from tests.support.subset_cases import table, weighted
 from tests.support.subset_problems import case
 
-EXAMPLES = 1000 if os.environ.get("LEVELPROX_LONG_TESTS") else 60
+EXAMPLES = 1000 if LONG else 60
 SMOOTH = [loss for loss in LOSSES if loss.smooth]
 CONVEX = [loss for loss in SMOOTH if loss.weak_convexity == 0]
 
@@ -213,6 +213,7 @@ def test_columns_that_are_almost_equal_may_be_below_though_their_first_step_is_s
         assert end[2] == pytest.approx(true, rel=1e-6)
 
 
+@pytest.mark.process
 def test_ctrl_c_is_seen_inside_a_look_at_the_columns():
     """A timer every 2 ms of work, and two looks: at their ends it would be heard but twice, and once after them."""
     script = """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,9 +11,10 @@ from levelprox import LinearModel, OneVsRestModel, best_subset
 from levelprox.losses import Hinge
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.swap_bounds import Exchange, costs, least_costs
+from tests.support.long_runs import LONG
 from tests.support.subset_cases import Table, table, weighted
 
-EXAMPLES = 500 if os.environ.get("LEVELPROX_LONG_TESTS") else 25
+EXAMPLES = 500 if LONG else 25
 SQUARED = {
     "plain": lambda: table(),
     "intercept": lambda: table(intercept=True),

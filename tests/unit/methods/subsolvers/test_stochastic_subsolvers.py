@@ -11,10 +11,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import Function, LinearModel, Problem, constraints, solve
-from levelprox.exceptions import InvalidInputError
+from levelprox.exceptions import ConvergenceWarning, InvalidInputError
 from levelprox.losses import loss_by_name
 from levelprox.methods.subproblem import Subproblem
 from levelprox.methods.subsolvers import SGD, SVRG, Newton, Spectral, choose
@@ -238,6 +237,7 @@ assert stopped.psi == psi and np.array_equal(stopped.gradient, gradient)
 """
 
 
+@pytest.mark.process
 @STOCHASTIC
 def test_ctrl_c_ends_the_steps_with_a_feasible_point(kind):
     with Child(INTERRUPTED, kind.__name__) as child:

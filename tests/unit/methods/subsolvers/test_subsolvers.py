@@ -434,6 +434,7 @@ with ThreadPoolExecutor(int(sys.argv[1])) as pool:
 """
 
 
+@pytest.mark.process
 @pytest.mark.extended  # interpreters of their own
 def test_a_seed_gives_the_same_bits_whatever_the_threads():
     seen = set()
