@@ -74,7 +74,7 @@ def ended_apart(folder, *words, before=""):
 
 
 def test_0_a_model_is_written_and_holds_what_was_printed(folder, ended):
-    """C100: a name with a newline, behind `--`."""
+    """The input has a name with a newline, behind `--`."""
     shutil.copy(folder / "small.csv", folder / "-a\nb.csv")
     words = ("fit", "--features", "1", "--out", "model.levelprox", "-q", "--", "-a\nb.csv")
     code, out, err = ended(*words)
@@ -110,7 +110,7 @@ def test_65_bad_data_with_control_characters(folder, ended):
 
 
 def test_66_no_such_input_is_found_out_at_once(folder, ended):
-    """C97, C100: also a name that is no text, and a link to nowhere."""
+    """Also for a name that is no text, and for a link to nowhere."""
     (folder / "link.csv").symlink_to("nowhere")
     for name in (b"nowhere.csv", b"\xff\xfe.csv", b"../nowhere/x.csv", b"link.csv", b"\x1b[31m.csv"):
         code, out, err = ended("fit", os.fsdecode(name))
@@ -137,7 +137,6 @@ def test_73_nothing_is_overwritten_and_no_directory_made(folder, ended):
 
 @pytest.mark.process
 def test_74_a_full_disk_leaves_the_old_file(folder):
-    """C98."""
     (folder / "kept").mkdir()
     (folder / "kept" / "old").write_text("mine")
     full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
@@ -188,7 +187,7 @@ def test_143_sigterm_keeps_the_state_and_says_how_to_go_on(folder, ended):
         child.send_signal(signal.SIGTERM)
         found = child.ended()
     assert found.returncode == Exit.TERMINATED and "Traceback" not in found.stderr
-    advice = "levelprox: to go on: levelprox fit slow.npz --features 150 --verbose --checkpoint state --resume"
+    advice = "levelprox: to resume: levelprox fit slow.npz --features 150 --verbose --checkpoint state --resume"
     assert advice in found.stderr and (folder / "state").exists()
     code, _, err = ended("fit", "small.csv", "--features", "150", "-q", "--checkpoint", "state", "--resume")
     assert code == Exit.DATA and "state" in err  # other data
@@ -242,7 +241,7 @@ def started(folder, *words, **environment):
     ],
 )
 def test_the_program_ends_with_the_code(folder, words, code):
-    """C88: no Greek on a stream that has none."""
+    """Nothing but ASCII goes to a stream that takes nothing else."""
     with started(folder, *words, PYTHONIOENCODING="ascii", LC_ALL="C", PYTHONUTF8="0") as process:
         out, err = process.communicate()
     assert process.returncode == code and "Traceback" not in err and out.isascii()

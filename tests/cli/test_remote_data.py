@@ -266,7 +266,7 @@ def test_2_an_extra_that_is_not_there(files, run, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Dask leaves a socket behind
 def test_75_nobody_answers(files, run, monkeypatch):
-    monkeypatch.setattr(_remote_data, "_SECONDS", 0.5)
+    monkeypatch.setattr(_remote_data, "_CONNECT_SECONDS", 0.5)
     with socket.socket() as taken:  # and not listened to
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -316,5 +316,5 @@ def test_labels_of_two_kinds_are_refused():
         _remote_data._target_summary(np.array(["a", "b"], object), None),
         _remote_data._target_summary(np.array([1.0]), None),
     ]
-    with pytest.raises(Exception, match="words in some rows and numbers in others"):
+    with pytest.raises(Exception, match="text in some rows and numbers in others"):
         _remote_data._combined(parts)

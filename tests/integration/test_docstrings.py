@@ -8,6 +8,7 @@ import enum
 import importlib
 import inspect
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def missing_sections(value: object) -> Iterator[str]:
     """Yield the sections that the docstring of a public object lacks."""
     text = inspect.cleandoc(value.__doc__ or "")  # its own, not that of a base class
     lines = text.splitlines()
-    sections = {title for title, line in zip(lines, lines[1:], strict=False) if set(line) == {"-"}}
+    sections = {title for title, line in pairwise(lines) if set(line) == {"-"}}
     fields = {"Parameters", "Attributes"} if dataclasses.is_dataclass(value) else {"Parameters"}
     if takes_parameters(value) and not fields & sections:
         yield "Parameters"

@@ -7,6 +7,7 @@ be imported, and warnings are errors. Blocks that need torch are left out where 
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -99,6 +100,13 @@ def test_every_block_is_code_that_runs_or_output():
             first = block.code.split(maxsplit=1)[0] if block.code.strip() else ""
             command = first in ("levelprox", "make", "python", "pip", "import", "from")
             assert block.language in ("python", "sh") or (block.language == "" and not command), (page, block.line)
+
+
+@pytest.mark.parametrize("page", [*PAGES, "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile"])
+def test_files_of_tests_that_are_named_exist(page):
+    named = re.findall(r"\btests/[\w/]+\.\w+", (ROOT / page).read_text(encoding="utf-8"))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    assert page != "docs/reliability.md" or len(named) > 50
 
 
 def test_what_is_not_run_is_there_with_a_reason():

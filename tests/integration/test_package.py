@@ -17,7 +17,7 @@ import levelprox
 from tests.support import ROOT, children
 from tests.support.children import Child, Ended
 
-# --- C78: Ctrl-C -------------------------------------------------------------------------------------
+# --- Ctrl-C ------------------------------------------------------------------------------------------
 
 INTERRUPTED = """
 import time, warnings
@@ -48,7 +48,7 @@ for objective in (compiled, python, sleeping):
 
 
 @pytest.mark.process
-def test_c78_ctrl_c_returns_a_feasible_point_within_a_second():
+def test_ctrl_c_returns_a_feasible_point_within_a_second():
     """In a compiled model, in a function in Python, and in one that sleeps: a second of its own processor time."""
     with Child(INTERRUPTED) as child:
         for kind in ("compiled", "python", "sleeping"):

@@ -188,8 +188,8 @@ def test_the_model_joins_fits_under_other_budgets(regressor, diabetes):
 
 
 def test_fits_that_are_there_are_not_fitted_again(regressor, diabetes, plain, monkeypatch):
-    fits = regressor._along(*diabetes, None, None, None, {})
-    monkeypatch.setattr(SparseRegressor, "_along", None)
+    fits = regressor.fit_path(*diabetes)
+    monkeypatch.setattr(SparseRegressor, "fit_path", None)
     assert page(regressor, *diabetes, fits=fits) == plain
     assert page(regressor, *diabetes, fits=fits[:4][::-1]) == plain
 

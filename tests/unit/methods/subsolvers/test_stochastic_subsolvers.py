@@ -137,13 +137,13 @@ def test_samples_are_drawn_in_proportion_to_their_weights():
 
 @STOCHASTIC
 @pytest.mark.parametrize("size", [0, -3, True, 2.0, "many"])
-def test_c72_a_bad_batch_size_is_refused(kind, size):
+def test_a_bad_batch_size_is_refused(kind, size):
     with pytest.raises(InvalidInputError, match="batch_size must be an integer of at least 1"):
         kind(batch_size=size)
 
 
 @STOCHASTIC
-def test_c72_a_batch_larger_than_the_data_is_cut_with_a_warning(kind):
+def test_a_batch_larger_than_the_data_is_cut_with_a_warning(kind):
     model = sparse_model()
     subproblem, start = subproblem_of(model)
     message = "batch_size=5000 is larger than the number of samples 300; using 300"
