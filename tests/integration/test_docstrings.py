@@ -19,18 +19,68 @@ PACKAGES = ("constraints", "losses", "designs", "objectives", "subsolvers", "lev
 
 #: Public names whose docstring lacks a section. This list may only become shorter.
 INCOMPLETE: frozenset[str] = frozenset(
-    """
-    Additions BackendError CVDisplay Certificate Checkpoint CheckpointError ConvergenceDisplay
-    ConvergenceWarning Exchanges FileFormatError Function InfeasibleError InvalidInputError Iterate
-    LevelproxError LinearModel ModelSummary MultinomialModel NumericalError OneVsRestModel Path PathDisplay
-    Problem Record Result Stability StabilityDisplay Status Stochastic Subset SubsetCertificate SubsetRecord
-    certify certify_model open_chunked solve subset_path designs.Chunked designs.DeferredDesign
-    designs.DenseDesign designs.Design designs.InterceptDesign designs.SelectedDesign designs.SparseDesign
-    designs.as_design designs.precise_matvec designs.scaled_by designs.standardised designs.units_of
-    designs.unstandardised objectives.Coordinates objectives.Curved objectives.Model objectives.Objective
-    objectives.Quadratic objectives.Subgradients report.ProgressLine report.certificate_html report.page
-    report.write_page
-    """.split()
+    (
+        "Additions",
+        "BackendError",
+        "CVDisplay",
+        "Certificate",
+        "Checkpoint",
+        "CheckpointError",
+        "ConvergenceDisplay",
+        "ConvergenceWarning",
+        "Exchanges",
+        "FileFormatError",
+        "Function",
+        "InfeasibleError",
+        "InvalidInputError",
+        "Iterate",
+        "LevelproxError",
+        "LinearModel",
+        "ModelSummary",
+        "MultinomialModel",
+        "NumericalError",
+        "OneVsRestModel",
+        "Path",
+        "PathDisplay",
+        "Problem",
+        "Record",
+        "Result",
+        "Stability",
+        "StabilityDisplay",
+        "Status",
+        "Stochastic",
+        "Subset",
+        "SubsetCertificate",
+        "SubsetRecord",
+        "certify",
+        "certify_model",
+        "open_chunked",
+        "solve",
+        "subset_path",
+        "designs.Chunked",
+        "designs.DeferredDesign",
+        "designs.DenseDesign",
+        "designs.Design",
+        "designs.InterceptDesign",
+        "designs.SelectedDesign",
+        "designs.SparseDesign",
+        "designs.as_design",
+        "designs.precise_matvec",
+        "designs.scaled_by",
+        "designs.standardised",
+        "designs.units_of",
+        "designs.unstandardised",
+        "objectives.Coordinates",
+        "objectives.Curved",
+        "objectives.Model",
+        "objectives.Objective",
+        "objectives.Quadratic",
+        "objectives.Subgradients",
+        "report.ProgressLine",
+        "report.certificate_html",
+        "report.page",
+        "report.write_page",
+    )
 )
 
 
