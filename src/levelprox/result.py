@@ -307,7 +307,7 @@ class Iterate:
     margins : ndarray, optional
         z = Ax + o, where the subsolver keeps them.
     hessian : ndarray of shape (d, d), optional
-        The convex second-order model of ψ, at x or at a point so near that it foretold the last step well.
+        The convex second-order model of ψ, at x or at a point so near that it predicted the last step well.
     features : ndarray of int, optional
         The working set on which x was found.
     """

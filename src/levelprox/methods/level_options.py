@@ -11,7 +11,7 @@ import numpy as np
 from levelprox._runtime.deadline import seconds_left
 from levelprox._typing import RandomState, Vector
 from levelprox._validation import nonnegative, option, real, whole
-from levelprox.backends import Asked
+from levelprox.backends import RemoteObjective
 from levelprox.exceptions import InvalidInputError
 from levelprox.methods.continuation import continues
 from levelprox.methods.level_method import LevelMethod
@@ -110,7 +110,7 @@ def _surrogate(name: str, subsolver: Subsolver, problem: Problem) -> str:
 def _chosen(subsolver: str | Subsolver, problem: Problem) -> Subsolver:
     """Return the subsolver; "auto" depends on the level, too."""
     chosen = choose(subsolver, problem.objective)
-    expensive = isinstance(problem.objective, Asked)  # a round for each gradient would be far too many
+    expensive = isinstance(problem.objective, RemoteObjective)  # a round for each gradient would be far too many
     if subsolver == "auto" and chosen.on_working_sets and not expensive and _room(problem) > MOST_FOR_NEWTON:
         return choose("spectral", problem.objective)
     return chosen

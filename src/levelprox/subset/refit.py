@@ -611,7 +611,7 @@ def _failed(found: tuple[Any, ...]) -> bool:
 
 
 def _compiled(part: LinearModel) -> _kernels.ColumnFits:
-    about, samples = (*part.loss.kernel, part.concordance), (part.target, part.sample_weight)
+    about, samples = (*part.loss.kernel, part.self_concordance), (part.target, part.sample_weight)
     convex, smoothness = part.loss.weak_convexity == 0, part.loss.smoothness
     return _kernels.ColumnFits(*about, *samples, part.offset, convex, part.attained, smoothness)
 
@@ -649,15 +649,21 @@ def _by_newton(
         step = _newton_step(objective, hessian, gradient, ridge)
         if step is None:
             return (x, psi, z, hessian) if flat else None
-        foretold = -float(np.sum(step * gradient))
-        if flat and foretold <= 2 * accuracy * abs(psi):
+        predicted = -float(np.sum(step * gradient))
+        if flat and predicted <= 2 * accuracy * abs(psi):
             return x, psi, z, hessian
-        if foretold <= _SHOWS * abs(psi):  # as where classes are separated: coefficients grow for ever and gain nothing
+        if predicted <= _SHOWS * abs(
+            psi
+        ):  # as where classes are separated: coefficients grow for ever and gain nothing
             return x, psi, z, hessian
         along = objective.moved(step)
-        far = objective.concordance * float(np.max(np.abs(of_samples(objective, along)))) if _bends(objective) else 0.0
+        far = (
+            objective.self_concordance * float(np.max(np.abs(of_samples(objective, along))))
+            if _bends(objective)
+            else 0.0
+        )
         t = min(1.0, _FAR / far) if far > 0 else 1.0
-        while not objective.value_of(z + t * along) <= psi - _ARMIJO * t * foretold + _LAST_DIGITS * abs(psi):
+        while not objective.value_of(z + t * along) <= psi - _ARMIJO * t * predicted + _LAST_DIGITS * abs(psi):
             t /= 2
             if t < _SHORTEST:
                 return None
@@ -673,9 +679,9 @@ def _gap(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple[floa
 
     The bound is that of `exchange.py`: g'H⁻¹g times a factor of how far the Newton step changes margins.
     """
-    concordance = 1.0 if isinstance(objective, MultinomialModel) else objective.concordance
+    self_concordance = 1.0 if isinstance(objective, MultinomialModel) else objective.self_concordance
     resolution = _LAST_DIGITS * (abs(psi) + _rounding(objective, z))
-    if not math.isfinite(concordance) or not hessian.size:
+    if not math.isfinite(self_concordance) or not hessian.size:
         return (math.inf if hessian.size else 0.0), resolution
     gradient, width = objective.gradient_of(z), objective.width if objective.only_contrasts else 1
     diagonal = np.diagonal(hessian)
@@ -693,9 +699,9 @@ def _gap(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple[floa
     step = -unit * (vectors @ scaled[:, :, None])[:, :, 0].T.ravel()
     moved = of_samples(objective, objective.moved(step))
     change = float(np.max(np.ptp(moved, axis=1) if moved.ndim > 1 and width > 1 else np.abs(moved), initial=0.0))
-    factor = float(_kernels.self_concordant_factor(np.array([concordance * change]))[0])
+    factor = float(_kernels.self_concordant_factor(np.array([self_concordance * change]))[0])
     decrement = float(np.sum(coordinates[seen] ** 2 / values[seen]))
-    return (0.5 if concordance == 0 else factor) * decrement, resolution
+    return (0.5 if self_concordance == 0 else factor) * decrement, resolution
 
 
 def _unseen_shifts(objective: Model) -> int:
@@ -808,9 +814,9 @@ def _goes_far(objective: Model, step: Vector) -> bool:
     weight = cast("LinearModel | ByClass", objective).sample_weight
     along = of_samples(objective, objective.moved(step))
     along = along if weight is None else along[weight > 0]
-    return not objective.concordance * float(np.max(np.abs(along), initial=0.0)) <= 1
+    return not objective.self_concordance * float(np.max(np.abs(along), initial=0.0)) <= 1
 
 
 def _bends(objective: Model) -> bool:
     """Whether the curvature is known to change, and how fast: then margins must not go far in a step."""
-    return 0 < objective.concordance < math.inf
+    return 0 < objective.self_concordance < math.inf

@@ -205,7 +205,7 @@ def test_the_smoothness_is_attained_or_nearly(loss):
         slopes = [np.outer(X[i], np.full(3, model.loss.lipschitz)) for i in range(40)]
         assert sum(np.sum(s**2) for s in slopes) / 40 <= model.noise**2 * (1 + 1e-12)
     assert (model.weak_convexity > 0) == (loss == "sigmoid")
-    assert model.concordance == (1 if loss == "logistic" else math.inf)
+    assert model.self_concordance == (1 if loss == "logistic" else math.inf)
 
 
 def test_subgradients_of_a_loss_with_kinks_jump_by_no_more_than_m():

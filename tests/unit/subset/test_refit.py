@@ -77,7 +77,7 @@ def test_the_compiled_fit_is_that_over_the_data_themselves(loss):
         assert largest <= 1.01 * refits.tolerance or compiled.gap <= compiled.resolution
         if compiled.hessian is not None:  # compiled Newton steps do not always settle on losses with bends
             np.testing.assert_allclose(compiled.hessian, part.hessian_of(compiled.margins, True), rtol=1e-9, atol=1e-12)
-        assert compiled.hessian is not None or loss.concordance == math.inf
+        assert compiled.hessian is not None or loss.self_concordance == math.inf
 
 
 @pytest.mark.parametrize("loss", SMOOTH, ids=str)
@@ -198,14 +198,14 @@ def test_nearly_perfect_fits_of_twins_are_not_given_up_by_rounding(times):
         assert least_squares_fit(columns, b, times * attained)[0] != FitEnd.NOT_BELOW, seed
 
 
-@pytest.mark.parametrize(("concordance", "loss"), [(0.0, "squared"), (1.0, "logistic")])
+@pytest.mark.parametrize(("self_concordance", "loss"), [(0.0, "squared"), (1.0, "logistic")])
 @pytest.mark.parametrize("apart", [1e-3, 1e-4, 1e-5])
-def test_columns_that_are_almost_equal_may_be_below_though_their_first_step_is_short(apart, concordance, loss):
+def test_columns_that_are_almost_equal_may_be_below_though_their_first_step_is_short(apart, self_concordance, loss):
     """Their difference explains b: with the ridge of a Newton step that is a long way, and no bound."""
     rng = np.random.default_rng(1)
     base, difference = rng.standard_normal((2, 100))
     b = difference + 0.3 * rng.standard_normal(100)
-    fits = _kernels.ColumnFits(loss, 0.0, 0.0, concordance, np.sign(b) if loss == "logistic" else b, None, None)
+    fits = _kernels.ColumnFits(loss, 0.0, 0.0, self_concordance, np.sign(b) if loss == "logistic" else b, None, None)
     true = fits.fit([base, difference], [None] * 2, [0.0] * 2, 1e-12, math.inf)[2]
     start = fits.fit([base], [None], [0.0], 1e-12, math.inf)[2]
     end = fits.fit([base, base + apart * difference], [None] * 2, [0.0] * 2, 1e-12, (start + true) / 2)
