@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import os
 import re
 import subprocess
@@ -163,27 +161,3 @@ def test_the_readme_examples_print_what_they_say():
     found, promised = ([float(n) for n in numbers.findall(part)] for part in (output, expected))
     assert numbers.sub("#", output).strip() == numbers.sub("#", expected).strip()
     np.testing.assert_allclose(found, promised, rtol=0.2, atol=1e-6)
-
-
-EXAMPLES = [
-    f"levelprox.{name}"
-    for name in (
-        "_solve",
-        "_best_subset",
-        "_path",
-        "projection",
-        "designs.scaled",
-        "designs.running_moments",
-        "cli._output",
-        "estimators.classifier",
-        "estimators.classifier_cv",
-        "estimators.regressor",
-        "estimators.regressor_cv",
-    )
-]
-
-
-@pytest.mark.parametrize("module", EXAMPLES)
-def test_examples_of_docstrings_print_what_they_say(module):
-    failed, tried = doctest.testmod(importlib.import_module(module))
-    assert tried > 0 and failed == 0
