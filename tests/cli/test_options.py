@@ -1,4 +1,4 @@
-"""Options of `levelprox fit` and `path` that set what estimators have: each gives the model that Python gives."""
+"""Options of `levelprox fit` and `path` for parameters of estimators: each gives the model of Python."""
 
 from __future__ import annotations
 

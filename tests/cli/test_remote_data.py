@@ -1,4 +1,4 @@
-"""The command line for data that are not in memory: --dask, --chunked, --device. No connection leaves this machine."""
+"""The command line for out-of-core, distributed and GPU data. No connection leaves this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: what a fit found is not lost, whatever fails or is interrupted after it."""
+"""The command line keeps the result of a fit, whatever fails or is interrupted after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables with text and missing values: one-hot and imputed on request, and the same at prediction by the file."""
+"""Tables with text and missing values: encoded and imputed on request, in the same way at prediction."""
 
 from __future__ import annotations
 

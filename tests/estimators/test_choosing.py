@@ -1,4 +1,4 @@
-"""Choosing the budget: the same folds for all, scores and criteria as written, and errors that say what is wrong."""
+"""Choice of the budget: the same folds for all candidates, scores and criteria by their formulas, clear errors."""
 
 from __future__ import annotations
 

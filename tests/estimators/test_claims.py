@@ -1,4 +1,4 @@
-"""What a model claims is recomputed from the data; what is not so is found out."""
+"""Claims of a model are recomputed from the data, and false ones are detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing a budget where fits have no minimiser: by what is defined, with warnings that name cause and remedy."""
+"""Choice of a budget where fits have no minimiser: by scores that are defined, with a warning and its remedy."""
 
 from __future__ import annotations
 

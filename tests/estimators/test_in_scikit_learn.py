@@ -1,4 +1,4 @@
-"""Estimators at work inside scikit-learn: searches, pipelines, meta-estimators, routing, copies and labels."""
+"""Estimators inside scikit-learn: searches, pipelines, meta-estimators, routing, copies and labels."""
 
 from __future__ import annotations
 

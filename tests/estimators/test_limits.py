@@ -1,4 +1,4 @@
-"""Estimators under Ctrl-C, time limits and callbacks: whatever ended a fit, the model is usable, within its budget."""
+"""Estimators under Ctrl-C, time limits and callbacks: the model is usable and within its budget however a fit ends."""
 
 from __future__ import annotations
 

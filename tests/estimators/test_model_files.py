@@ -1,4 +1,4 @@
-"""Model files: what is read back is the same to the last bit, and nothing else is ever read."""
+"""Model files: loading gives the same bits, and anything else is refused."""
 
 from __future__ import annotations
 

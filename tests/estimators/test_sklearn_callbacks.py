@@ -1,4 +1,4 @@
-"""scikit-learn's callbacks hear of fits, of their steps and of folds; without them everything else works."""
+"""scikit-learn's callbacks get fits, their steps and folds; without them everything else works."""
 
 import pickle
 import subprocess

@@ -1,4 +1,4 @@
-"""What must not change a model, or change it in a known way: order, units, storage, repeated rows, names of classes."""
+"""Changes of the data that must leave a model as it is, or change it in a known way: order, units, storage, rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that die, stop, raise or come late, and schedulers that go: the right answer or a named error, never a hang.
+"""Lost, stopped, failing and late workers, and lost schedulers: the right answer or a named error, never a hang.
 
 One run of each; twenty with other rounds and other workers with --long.
 """

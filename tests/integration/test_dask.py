@@ -1,4 +1,4 @@
-"""Samples on a Dask cluster: the same ψ, the same model, whatever the chunks and workers; nothing left behind."""
+"""Samples on a Dask cluster: the same ψ and the same model for any chunks and workers; nothing stays on the cluster."""
 
 from __future__ import annotations
 

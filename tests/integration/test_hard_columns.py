@@ -1,4 +1,4 @@
-"""At most k features with hard columns or targets: large means, float32, powers, residuals far beyond a parabola."""
+"""At most k features with hard columns or targets: large means, float32, powers, large residuals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The intercept never counts, whatever the weights, the signs and the order of the coordinates."""
+"""The intercept is never penalized, for any weights, signs and order of coordinates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levels with room for thousands of features: what the default does there."""
+"""The default method at levels with room for thousands of features."""
 
 from __future__ import annotations
 

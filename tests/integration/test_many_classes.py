@@ -1,4 +1,4 @@
-"""Many classes of a sample or two each: work that is bounded by counts, never by the clock."""
+"""Many classes of one or two samples each: work is bounded by counts, not by the clock."""
 
 from __future__ import annotations
 

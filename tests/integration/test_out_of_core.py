@@ -1,4 +1,4 @@
-"""X in files, read some rows at a time: the model that it is in memory, within bounds; errors that name the place."""
+"""X in files, read by blocks of rows: the model of the data in memory, bounded memory, errors that name the place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package from outside: Ctrl-C, the cost of importing it, no warm-up, the public names."""
+"""The package from outside: Ctrl-C, cost of importing, no warm-up, public names."""
 
 from __future__ import annotations
 

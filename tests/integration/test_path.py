@@ -1,4 +1,4 @@
-"""Paths over levels and over k: every point certified, none worse than the one before, no k depending on others."""
+"""Paths over levels and over k: every point certified, losses monotone, each k independent of the others."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def correlated(seed: int, n: int = 200, d: int = 120) -> LinearModel:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_levels_are_as_good_as_single_fits(seed):
-    """In between, too; a path without exchanges is not."""
+    """In between, too; a path without swaps is not."""
     problem = Problem(correlated(seed), MCP.from_threshold(0.3), 1.0)
     levels = np.arange(1.5, 21.0)
     single = np.array([solve(replace(problem, level=level)).psi for level in levels])

@@ -1,4 +1,4 @@
-"""Estimators of data that are elsewhere, in Dask, on a device, in files: the same models, and nothing moved unasked."""
+"""Estimators on Dask, GPU and out-of-core data: the same models, and no data moved implicitly."""
 
 from __future__ import annotations
 

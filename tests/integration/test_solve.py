@@ -1,4 +1,4 @@
-"""solve() and minimize(): what comes back, and what the limits do."""
+"""solve() and minimize(): results and limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""solve() on problems at their edges: levels, exempt features, separable, wide, repeated and badly scaled data."""
+"""solve() on problems at their edges: levels, unpenalized features, separable, wide, repeated and badly scaled data."""
 
 from __future__ import annotations
 

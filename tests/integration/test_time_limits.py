@@ -1,4 +1,4 @@
-"""Time limits and Ctrl-C where not even a gradient is computed in time, and work that takes long for its size."""
+"""Time limits and Ctrl-C where one gradient takes longer than the limit, and work that takes long for its size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ψ with X on a device, against the same ψ in memory; on CPU tensors everywhere, on a GPU where there is one."""
+"""ψ with X on a device equals ψ in memory; on CPU tensors everywhere, on a GPU where there is one."""
 
 from __future__ import annotations
 

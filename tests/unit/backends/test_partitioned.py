@@ -1,4 +1,4 @@
-"""ψ asked for in rounds: what source answer together is what the same samples answer in one piece."""
+"""Queries to partitions of the data: the sum of their answers is the answer for all samples."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_at_most_k_features(name: str, seed: int) -> None:
     assert a.addition == c.addition
     assert abs(a.multiplier - c.multiplier) <= 1e-6 * max(abs(c.multiplier), 1e-12)
     assert a.stationarity <= 1e-6
-    if name == "squared":  # the model is ψ itself, so that exchanges among the candidates are shown not to help
+    if name == "squared":  # the model is ψ itself, so that swaps among the candidates are shown not to help
         assert 0 < a.exchanges.examined <= a.exchanges.total
     else:
         assert a.exchanges.examined == 0

@@ -1,4 +1,4 @@
-"""The certificate: zero at KKT points made by hand, honest away from them, the same for everyone."""
+"""The certificate: zero at KKT points made by hand, positive away from them, independent of units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters of the constraints: what is refused, what is extreme but fine, and what Custom asks of its functions."""
+"""Parameters of constraints: refused values, extreme values, and the functions given to Custom."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every constraint keeps what the method relies on; and every check here catches a planted fault."""
+"""Every constraint has the properties that the method needs, and every check detects a planted fault."""
 
 from __future__ import annotations
 

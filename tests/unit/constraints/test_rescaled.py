@@ -1,4 +1,4 @@
-"""φ(t/c): a constraint like any other, and for the families of the paper the member with wider parameters."""
+"""φ(t/c): a constraint like any other, and a member of the same family for the families of the paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Centring, scaling and the intercept: everything equals the explicit matrix, which is never formed."""
+"""Centred and scaled designs with an intercept: products equal those of the explicit matrix, which is never formed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Means and deviations of rows that come in batches: those of all rows together, however they are split."""
+"""Means and deviations of rows in batches equal those of all rows, for any split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Means and standard deviations of columns: weighted, of sparse data too, whatever the size of the numbers."""
+"""Means and standard deviations of columns: weighted, sparse, and for numbers of any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints under faults: full disks, damaged files, two at once, signals. What was there before stays."""
+"""Checkpoints under faults: full disks, damaged files, two writers, signals. The state before stays intact."""
 
 from __future__ import annotations
 

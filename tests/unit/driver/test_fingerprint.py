@@ -1,4 +1,4 @@
-"""Data are known again, however they are stored; and told apart, however little they differ."""
+"""Fingerprints of data: independent of the storage format, different for every small change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is broken off between two steps and gone on with ends with the same bits, and does only what is left."""
+"""A run that is broken off between two steps and resumed ends with the same bits, and repeats no work."""
 
 from __future__ import annotations
 

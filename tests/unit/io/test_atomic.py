@@ -1,4 +1,4 @@
-"""A file is there as a whole or not at all, whatever happens while it is written."""
+"""Atomic writes: a file is complete or absent, whatever fails while it is written."""
 
 from __future__ import annotations
 

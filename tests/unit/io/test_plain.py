@@ -1,4 +1,4 @@
-"""What is written as plain data is read back the same, bit by bit; and nothing else can be read."""
+"""Plain data are read back bit by bit, and anything else is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Continuation: never above the direct start, feasible and certified all the same, and now and then far better."""
+"""Continuation: never above the direct start, feasible and certified, and sometimes much better."""
 
 from __future__ import annotations
 

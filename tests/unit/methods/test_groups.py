@@ -333,7 +333,7 @@ def test_the_paper_s_surrogate_says_that_it_has_no_groups():
 
 
 def kkt_point(constraint, seed, width=3, features=7):
-    """½‖x − c‖² with c such that x is a KKT point with multiplier y; some features are exempt."""
+    """½‖x − c‖² with c such that x is a KKT point with multiplier y; some features are unpenalized."""
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((features, width))
     rows[rng.random(features) < 0.5] = 0
@@ -470,7 +470,7 @@ def kkt_from_scratch(problem, model, x):
     return min(worst(y), worst(0.0)), float(np.sum(w * problem.constraint.phi(t)))
 
 
-# The sigmoid falls for ever along a feature that is exempt.
+# The sigmoid falls for ever along a feature that is unpenalized.
 CONVEX = [MULTINOMIAL_OBJECTIVES, [model for model in ONE_VS_REST_OBJECTIVES if model.weak_convexity == 0]]
 
 

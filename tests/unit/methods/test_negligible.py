@@ -1,4 +1,4 @@
-"""No feature is reported whose contribution cannot be seen (negligible.py)."""
+"""Features with a negligible contribution are not reported (negligible.py)."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Working sets: few features at a time, every look at all of them counted, and nothing promised that is not kept."""
+"""Working sets: few features at a time, every full gradient pass counted, certificates correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A squared loss of few features and many samples: the triangle of the data, searches by its Gram matrix, folds."""
+"""Squared loss with few features and many samples: the triangular factor, searches by its Gram matrix, folds."""
 
 from __future__ import annotations
 

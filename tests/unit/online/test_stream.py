@@ -1,4 +1,4 @@
-"""A model kept up to date from batches: within its budget, finite, near the fit of all data, and following drift."""
+"""A model updated from batches: within its budget, finite, near the fit of all data, and following drift."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The certificate in notebooks: what it says is true, escaped, and turned off where HTML is."""
+"""The certificate in notebooks: correct, escaped, and off where HTML is off."""
 
 import re
 from html.parser import HTMLParser

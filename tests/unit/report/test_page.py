@@ -1,4 +1,4 @@
-"""The report page without a browser: what it says is what was fitted, names can do nothing, bytes are the same."""
+"""The report page without a browser: it shows what was fitted, escapes names, and is reproducible."""
 
 import copy
 import html

@@ -1,4 +1,4 @@
-"""What `verbose` shows: nothing, lines, or a bar that leaves the terminal clean, however the fit ends."""
+"""`verbose`: nothing, lines, or a bar that leaves the terminal clean however the fit ends."""
 
 import io
 import sys

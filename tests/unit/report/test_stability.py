@@ -1,4 +1,4 @@
-"""Stability: frequencies are those of fits of subsamples, the same whatever the number of processes."""
+"""Stability: selection frequencies over subsamples, the same for any number of processes."""
 
 import matplotlib
 import numpy as np

@@ -1,4 +1,4 @@
-"""Summaries: their figures against refits that share no code with levelprox, and what they say."""
+"""Summaries: their figures against refits that share no code with levelprox, and their text."""
 
 import builtins
 import math

@@ -1,4 +1,4 @@
-"""Threads: they change how long a pass takes, and not one bit of what it gives."""
+"""Threads change how long a pass takes, and no bit of its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""At most k features: as good as exhaustive search where that can be known, and the same answer every time."""
+"""At most k features: as good as exhaustive search where that is known, and reproducible."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def test_coefficients_of_the_classes_of_a_feature_add_up_to_zero():
     assert np.array_equal(found.support, expected.support) and found.n_refits <= 3 * expected.n_refits
 
 
-# --- what is said of exchanges and additions ----------------------------------------------------------
+# --- what is said of swaps and additions ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_proofs_are_true(loss):
-    """No exchange lowers ψ: each one refitted."""
+    """No swap lowers ψ: each one refitted."""
     for seed in range(2):
         whole = table(loss, seed, n=50, d=6, size=0.5, intercept=True)
         found = solved(whole, 3, prove=True)

@@ -1,4 +1,4 @@
-"""At most k features, whatever is asked for and whatever the data are: never more than k, never a false claim."""
+"""At most k features, for all options and all kinds of data: never more than k, never a false claim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""At most k features under limits: where exchanges begin, how many are taken, who is told, what is said at the end."""
+"""At most k features under limits: starts, number of swaps, callbacks, time limits and messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BY_MODELS = ("squared", "logistic", "poisson", "gamma")
 
 
 def wide(seed: int = 0, n: int = 80, d: int = 40) -> LinearModel:
-    """Correlated columns of which many matter a little: exchanges have much to do."""
+    """Correlated columns of which many matter a little: swaps have much to do."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d)) + rng.standard_normal((n, 3)) @ rng.standard_normal((3, d))
     b = X @ rng.standard_normal(d) + rng.standard_normal(n)
@@ -61,14 +61,14 @@ def test_starts_by_mask_and_by_index_are_the_same_and_kept_features_do_not_count
 
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 9, 40])
 def test_too_many_are_thinned_out_and_too_few_are_filled_up(size):
-    """Without exchanges what is left of the start shows."""
+    """Without swaps what is left of the start shows."""
     objective, start = wide(), np.random.default_rng(size).permutation(40)[:size]
     found = searched(objective, 4, start=start, max_iter=0)
     assert found.support.size == 4
     assert set(found.support) >= set(start) or set(found.support) <= set(start)
 
 
-# --- how many exchanges
+# --- how many swaps
 
 
 def test_swaps_are_counted_and_limited():

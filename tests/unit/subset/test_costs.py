@@ -1,4 +1,4 @@
-"""Costs of features under a budget: the best set is found, no set costs more, and what is said of it is true."""
+"""Costs of features under a budget: the best set is found, no set costs more, and the claims are true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fits of folds of softmax models: one path over the number of features, of which nothing is shown."""
+"""Softmax fits of folds: one path over the number of features, which makes no claims."""
 
 from __future__ import annotations
 

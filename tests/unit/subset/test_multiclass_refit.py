@@ -1,4 +1,4 @@
-"""Softmax fits over a few columns: the minimum of an independent method, whatever the columns' units and means."""
+"""Softmax fits over a few columns: the minimum found by an independent method, in any units and with any means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fits of folds: sets from second-order models over some of the features, of which nothing is shown."""
+"""Fits of folds: sets from second-order models over some of the features, without claims."""
 
 from __future__ import annotations
 

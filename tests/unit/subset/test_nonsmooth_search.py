@@ -140,7 +140,7 @@ def test_units_do_not_matter(loss):
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_the_best_of_all_sets_is_found(loss, k, seed):
-    """On these data always; in general it is a set that no exchange improves."""
+    """On these data always; in general it is a set that no swap improves."""
     whole = kinked(loss, seed)
     found = fitted(whole, k)
     assert found.psi == pytest.approx(whole.best(k), rel=1e-9)

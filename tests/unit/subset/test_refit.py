@@ -1,4 +1,4 @@
-"""Fits over a few columns: compiled as by NumPy, and ended early only where nothing is lost."""
+"""Fits over a few columns: compiled and NumPy agree, and early stops lose nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Minibatch steps: the twin's, every one the whole projection, exactly feasible, whatever was screened away."""
+"""Minibatch steps equal those of the slow twin: full projections, exactly feasible, whatever is screened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""sgd and svrg: fixed by their seed, feasible whatever stops them, and led to the solution."""
+"""sgd and svrg: fixed by their seed, feasible however they stop, and convergent."""
 
 from __future__ import annotations
 
