@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from levelprox.problem import Problem
     from levelprox.projection import project
     from levelprox.report import ConvergenceDisplay, CVDisplay, ModelSummary, PathDisplay, Stability, StabilityDisplay
-    from levelprox.result import Context, Iterate, Limits, Method, Progress, Record, Result, Status, Stop, StopReason
+    from levelprox.result import Iterate, Limits, Method, Progress, Record, Result, Status
     from levelprox.subset.result import Additions, Exchanges, Subset, SubsetCertificate, SubsetRecord
     from levelprox.theory.approximate_kkt import Nearby, expected_kkt, nearby_kkt
 
@@ -58,7 +58,6 @@ _DEFINED_IN = {
     "Certificate": "certificate",
     "Checkpoint": "io.checkpoint",
     "CheckpointError": "exceptions",
-    "Context": "result",
     "ConvergenceDisplay": "report",
     "ConvergenceWarning": "exceptions",
     "Exchanges": "subset.result",
@@ -90,8 +89,6 @@ _DEFINED_IN = {
     "StabilityDisplay": "report",
     "Status": "result",
     "Stochastic": "objectives",
-    "Stop": "result",
-    "StopReason": "result",
     "Subset": "subset.result",
     "SubsetCertificate": "subset.result",
     "SubsetRecord": "subset.result",
@@ -130,7 +127,6 @@ __all__ = [
     "Certificate",
     "Checkpoint",
     "CheckpointError",
-    "Context",
     "ConvergenceDisplay",
     "ConvergenceWarning",
     "Exchanges",
@@ -162,8 +158,6 @@ __all__ = [
     "StabilityDisplay",
     "Status",
     "Stochastic",
-    "Stop",
-    "StopReason",
     "Subset",
     "SubsetCertificate",
     "SubsetRecord",

@@ -89,12 +89,18 @@ class Stop(TimeoutError):  # noqa: N818  # a request, not an error
 class Limits:
     """When a run ends at the latest.
 
-    Attributes
+    Parameters
     ----------
-    seconds : float
+    seconds : float, default=inf
         Of wall-clock time, for each call.
-    max_iter : float
+    max_iter : float, default=inf
         Steps, as the method counts them, of all calls together.
+
+    Examples
+    --------
+    >>> from levelprox import Limits
+    >>> Limits(seconds=60)
+    Limits(seconds=60, max_iter=inf)
     """
 
     seconds: float = math.inf
@@ -105,7 +111,7 @@ class Limits:
 class Progress:
     """What a run reports while it runs.
 
-    Attributes
+    Parameters
     ----------
     record : object, optional
         The first argument of the callback; None for progress that is shown but not passed to the callback.
@@ -113,6 +119,12 @@ class Progress:
         The second argument of the callback, read-only; a callback of records alone gets none.
     text : str
         What a progress bar shows between two records.
+
+    Examples
+    --------
+    >>> from levelprox import Progress
+    >>> Progress(record=3).record
+    3
     """
 
     record: Any = None
@@ -237,6 +249,14 @@ class Method(Generic[State]):
         The part of the checkpoint to use; empty for all of it.
     tol : float
         On the KKT residual; `finish` compares with it.
+
+    Examples
+    --------
+    See `drive`, and docs/driver.md for a method with every part.
+
+    >>> from levelprox import Method
+    >>> Method.replays, Method.tol
+    (False, 1e-06)
     """
 
     kinds: tuple[type, ...] = ()
