@@ -174,11 +174,19 @@ EXAMPLES = [
         "projection",
         "designs.scaled",
         "designs.running_moments",
-        "cli.spreadsheet",
+        "cli._output",
         "estimators.classifier",
         "estimators.classifier_cv",
         "estimators.regressor",
         "estimators.regressor_cv",
+        "report._convergence_display",
+        "report._cv_display",
+        "report._path_display",
+        "report.html",
+        "report.model_summary",
+        "report.page._document",
+        "report.progress",
+        "report.stability",
     )
 ]
 
