@@ -18,7 +18,7 @@ from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 from levelprox import _kernels
-from levelprox.driver.run import Run
+from levelprox.methods.level_method import LevelMethod
 from tests.support import children, long_runs
 from tests.support.selection import mark, marker_of
 
@@ -174,19 +174,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture(autouse=True, scope="session")
 def _every_step_is_feasible_and_no_worse() -> Iterator[None]:
     """g(x^k) <= η_k <= η, signs hold, x is finite, and ψ does not rise, at every outer step."""
-    judge = Run._judge
+    judge = LevelMethod._judged
 
-    def watched(self, eta_k, last, iterate):
+    def watched(self, state, eta_k, last, iterate):
         assert np.all(np.isfinite(iterate.x))
         assert eta_k <= self.problem.level
         assert self.problem.g(iterate.x) <= eta_k
         assert self.problem.is_feasible(iterate.x)
         if self.subsolver.monotone and not self.subsolver.is_random(self.problem.objective):
             assert iterate.psi <= last.psi + 8 * np.finfo(float).eps * abs(last.psi)
-        return judge(self, eta_k, last, iterate)
+        return judge(self, state, eta_k, last, iterate)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Run, "_judge", watched)
+        patch.setattr(LevelMethod, "_judged", watched)
         yield
 
 

@@ -22,7 +22,7 @@ from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import TimeLimitError, end_now, finishing, limited
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox._validation import of_a_model, whole
-from levelprox.backends import Asked
+from levelprox.backends import RemoteObjective
 from levelprox.constraints import MCP
 from levelprox.driver.checkpoint import Journal, keeping
 from levelprox.driver.run_identity import identity_without_level
@@ -214,7 +214,7 @@ def _found(
     thorough: bool = False,
     known: Features | None = None,
 ) -> Subset:
-    if not isinstance(objective, Model | Asked):
+    if not isinstance(objective, Model | RemoteObjective):
         raise InvalidInputError(
             "best_subset needs a LinearModel or MultinomialModel; for others, solve with a constraint of small "
             "threshold at level (k + 1/2) * cap"
@@ -225,7 +225,7 @@ def _found(
         raise InvalidInputError("feature_cost and budget go together: give both, or neither")
     if k is None and budget is None:
         raise InvalidInputError("give k, how many features may be nonzero, or feature_cost and a budget")
-    if budget is not None and isinstance(objective, Asked):
+    if budget is not None and isinstance(objective, RemoteObjective):
         raise InvalidInputError("feature_cost and budget are for data in memory, not for Dask, files or a device")
     if k is not None and np.ndim(k) > 0:
         raise InvalidInputError(f"k must be an integer, got {k!r}; subset_path(model, k) takes several")
@@ -239,7 +239,9 @@ def _found(
     if feature_cost is not None:
         costs = Costs.of(feature_cost, budget, n_features, objective.exempt, problem.exempt)
     watch = Watch(seconds, most, callback)
-    kind: Any = DistantSearch if isinstance(objective, Asked) else Search if objective.curved else KinkedSearch
+    kind: Any = (
+        DistantSearch if isinstance(objective, RemoteObjective) else Search if objective.curved else KinkedSearch
+    )
     more: dict[str, Any] = {} if costs is None else {"costs": costs}
 
     def identity() -> dict[str, str]:
@@ -271,7 +273,7 @@ def _found(
         return replace(found, message=found.message + journal.advice) if found.status in CUT_SHORT else found
 
 
-def _standardised(objective: Model | Asked) -> LinearModel | ByClass | None:
+def _standardised(objective: Model | RemoteObjective) -> LinearModel | ByClass | None:
     """The model over standardised columns, where these are needed and there is time to look at them."""
     if not isinstance(objective, LinearModel | ByClass):
         return None
@@ -310,7 +312,7 @@ def _without_intercept(features: Features | None, problem: Problem) -> Features 
     return None if features is None else features[features < problem.n_features]
 
 
-def _weights(objective: Model | Asked, keep: ArrayLike | None) -> Vector | None:
+def _weights(objective: Model | RemoteObjective, keep: ArrayLike | None) -> Vector | None:
     if keep is None:
         return None
     weights = np.ones(objective.dimension // objective.width)
@@ -318,7 +320,7 @@ def _weights(objective: Model | Asked, keep: ArrayLike | None) -> Vector | None:
     return weights
 
 
-def _features(name: str, given: ArrayLike, objective: Model | Asked) -> Features:
+def _features(name: str, given: ArrayLike, objective: Model | RemoteObjective) -> Features:
     """Features by index or mask, sorted, each once."""
     n_features = objective.dimension // objective.width
     chosen = np.asarray(given)

@@ -203,7 +203,7 @@ INTERRUPTED = """
 import warnings
 import numpy as np
 from levelprox import Problem, Stochastic, constraints, solve
-from levelprox.driver import conclusion
+from levelprox.methods import level_ending as conclusion
 from levelprox.theory import approximate_kkt as nearby
 warnings.simplefilter("ignore")
 find = nearby.nearby_kkt

@@ -279,12 +279,12 @@ def _summarize_targets(parts: Sequence[Part], client: Any) -> TargetSummary:
 
     from dask.delayed import delayed
 
-    from levelprox.backends.executor import crew_of
+    from levelprox.backends.executor import executor_for
 
-    crew, token = crew_of(client), uuid.uuid4().hex
+    executor, token = executor_for(client), uuid.uuid4().hex
     look = delayed(_summarize_part, pure=False)
-    kept = crew.keep([look(part, dask_key_name=f"levelprox-look-{token}-{i}") for i, part in enumerate(parts)])
-    found = crew.result({f"levelprox-looks-{token}": (_listed, *kept)}, f"levelprox-looks-{token}", kept)
+    kept = executor.keep([look(part, dask_key_name=f"levelprox-look-{token}-{i}") for i, part in enumerate(parts)])
+    found = executor.result({f"levelprox-looks-{token}": (_listed, *kept)}, f"levelprox-looks-{token}", kept)
     return _combined(found)
 
 

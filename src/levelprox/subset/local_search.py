@@ -193,7 +193,7 @@ class Search:
 
         Swaps of a squared loss with signs are examined quickly, and those that lower it are taken.
         """
-        curved = cast(Model, self.problem.objective).concordance != 0
+        curved = cast(Model, self.problem.objective).self_concordance != 0
         return not self.examine and (self._is_found_by_models() or curved or can_be_narrowed(self.problem))
 
     def _is_narrowed(self) -> bool:
@@ -449,7 +449,7 @@ class Search:
         So it is for Huber's loss with residuals far beyond its parabola: second-order models say nothing there.
         """
         objective = self.objective
-        if not isinstance(objective, LinearModel) or math.isfinite(objective.concordance):
+        if not isinstance(objective, LinearModel) or math.isfinite(objective.self_concordance):
             return False
         bend = objective.bend_of(self._margins(self.problem.exempt), True)
         return int(np.count_nonzero(bend)) <= self.problem.exempt.size

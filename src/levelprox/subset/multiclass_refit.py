@@ -27,9 +27,9 @@ _SPANNED = 1e-12  # of the length of a column: what others leave of it
 _RIDGE = 1e-9  # of the typical curvature
 _LEAST_RIDGE, _MOST_RIDGE = 1e-12, 1e6
 _ARMIJO = 1e-4
-_WORTH = 0.1  # of what a step is foretold to gain, for a step twice as long
+_WORTH = 0.1  # of what a step is predicted to gain, for a step twice as long
 _SHORTEST, _LONGEST = 2.0**-12, 2.0**40
-_SHOWS = 1e-15  # of ψ: what is foretold below it is rounding
+_SHOWS = 1e-15  # of ψ: what is predicted below it is rounding
 _MANY = 300  # coordinates from which on a quasi-Newton method begins
 _QUASI_STEPS, _KEPT = 500, 20  # of it at most, and how many of them it remembers
 _GONE = 1e-17  # of ψ at 0: what is left of it no longer shows
@@ -198,16 +198,16 @@ def _minimised(
             break
         steps += 1
         gradient, hessian = model.gradient_of(z), model.hessian_of(z)
-        along, step, foretold = _direction(model, gradient, hessian, ridge * typical)
-        if noise is not None and foretold <= _explained(model, z, (w + step).reshape(-1, K), noise):
+        along, step, predicted = _direction(model, gradient, hessian, ridge * typical)
+        if noise is not None and predicted <= _explained(model, z, (w + step).reshape(-1, K), noise):
             break
-        if not foretold > max(accuracy, _SHOWS) * abs(psi):
-            if ridge <= _LEAST_RIDGE or not foretold > 0:
+        if not predicted > max(accuracy, _SHOWS) * abs(psi):
+            if ridge <= _LEAST_RIDGE or not predicted > 0:
                 break
-            ridge = max(ridge / 1e3, _LEAST_RIDGE)  # with less of it, more may be foretold
+            ridge = max(ridge / 1e3, _LEAST_RIDGE)  # with less of it, more may be predicted
             continue
         t, reached = 1.0, model.value_of(z + along)
-        while not reached <= psi - _ARMIJO * t * foretold and t > _SHORTEST:
+        while not reached <= psi - _ARMIJO * t * predicted and t > _SHORTEST:
             t /= 2
             reached = model.value_of(z + t * along)
         if not reached < psi:
@@ -215,7 +215,7 @@ def _minimised(
                 break
             ridge *= 1e3
             continue
-        worth = _WORTH * foretold  # rounding must not decide how far to go
+        worth = _WORTH * predicted  # rounding must not decide how far to go
         while 1 <= t < _LONGEST and (farther := model.value_of(z + 2 * t * along)) < reached - worth:
             t, reached = 2 * t, farther
         ridge = max(ridge / 1e3, _LEAST_RIDGE) if t >= 1 else ridge
@@ -247,7 +247,7 @@ def _separating_scale(model: MultinomialModel, z: Matrix, gone: float) -> float:
 def _direction(
     model: MultinomialModel, gradient: Vector, hessian: Matrix, ridge: float
 ) -> tuple[Matrix, Vector, float]:
-    """Return how margins move along a Newton step, the step, and twice what it is foretold to gain."""
+    """Return how margins move along a Newton step, the step, and twice what it is predicted to gain."""
     K = model.width
     # ψ does not see coefficients of all classes shifted alike: what is added there moves nothing.
     m = gradient.size // K

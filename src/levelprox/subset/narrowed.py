@@ -30,7 +30,9 @@ _ALONE, _PATH, _NEARLY = 64, 64, 16  # features: by themselves, one by one, and 
 def can_be_narrowed(problem: Problem) -> bool:
     """Return whether sets may come from second-order models over some of the features."""
     objective = problem.objective
-    curved = isinstance(objective, LinearModel) and objective.convex and objective.curved and objective.concordance >= 0
+    curved = (
+        isinstance(objective, LinearModel) and objective.convex and objective.curved and objective.self_concordance >= 0
+    )
     return curved and not np.any(problem.must_be_nonnegative())
 
 

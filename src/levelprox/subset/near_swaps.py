@@ -124,8 +124,8 @@ class _Enumeration:
     def _not_ruled_out(self) -> list[tuple[int, int]]:
         """Return the swaps that no bound at the fit rules out, those that gain most by the estimates first."""
         exchange, found, problem = self.exchange, self.found, self.swaps.problem
-        concordance, margin = self.swaps.objective.concordance, found.most - self.fit.psi
-        exact = problem.width == 1 and concordance == 0 and not np.any(problem.must_be_nonnegative())
+        self_concordance, margin = self.swaps.objective.self_concordance, found.most - self.fit.psi
+        exact = problem.width == 1 and self_concordance == 0 and not np.any(problem.must_be_nonnegative())
         known = self.convex and self.fit.gap <= self.rounding  # bounds are those at an optimal fit
         left = list[tuple[float, int, int]]()
         for i in exchange.droppable:
@@ -138,7 +138,7 @@ class _Enumeration:
             if known and exact:
                 possible = possible & (exchange.exact_gains(i) >= -margin)
             elif known and self.swaps.has_bounds():
-                possible = possible & (exchange.bounds(i, self.swaps.magnitudes, concordance) >= -margin)
+                possible = possible & (exchange.bounds(i, self.swaps.magnitudes, self_concordance) >= -margin)
             found.examined[leaves] = found.total - int(np.count_nonzero(possible))
             left += [(-float(gain[j]), leaves, int(j)) for j in np.flatnonzero(possible)]
         return [(leaves, enters) for _, leaves, enters in sorted(left)]

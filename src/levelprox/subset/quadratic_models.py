@@ -45,7 +45,7 @@ def has_parabolas(problem: Problem) -> bool:
     if not isinstance(objective, LinearModel) or isinstance(objective, ReducedModel):
         return False
     n, d = objective.design.shape
-    smooth = objective.convex and math.isfinite(objective.concordance) and objective.concordance > 0
+    smooth = objective.convex and math.isfinite(objective.self_concordance) and objective.self_concordance > 0
     return smooth and d <= _MOST and n >= _SAMPLES * (d + 1) and not np.any(problem.must_be_nonnegative())
 
 
@@ -147,8 +147,8 @@ def _with_ridge(swaps: Swaps, objective: LinearModel, x: Vector, z: Vector, ridg
             step = -unit * np.linalg.solve(system, unit * gradient)
         except np.linalg.LinAlgError:
             break
-        foretold = -float(np.sum(step * gradient))
-        if not foretold > _ENOUGH * abs(value):
+        predicted = -float(np.sum(step * gradient))
+        if not predicted > _ENOUGH * abs(value):
             break
         along, t = objective.moved(step), 1.0
         for _ in range(_HALVINGS):

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
+from levelprox._kernels import FitEnd
 from levelprox.losses import Absolute, Huber
 from levelprox.methods.restricted import Enough, How, solve_restriction
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
@@ -185,7 +186,7 @@ class Refits:
             if np.any(self.signs[features]):
                 return self._with_signs(features, near, tolerance, accuracy)
             end, fit = self._by_columns(features, near, tolerance, below, accuracy)
-            if end != "failed":
+            if end is not FitEnd.FAILED:
                 return fit
             usable = fit is not None and math.isfinite(fit.psi) and bool(np.all(np.isfinite(fit.x)))
             if fit is not None and usable:  # not known to be optimal, but often the better one
@@ -221,12 +222,12 @@ class Refits:
         noise = self.rounding[features].tolist()
         limits = tolerance, below, least, noise, held
         found = compiled.fit(columns, x.tolist(), *limits)
-        if found[0] == "failed" and np.any(x):  # as where large coefficients held one that is left out
+        if found[0] is FitEnd.FAILED and np.any(x):  # as where large coefficients held one that is left out
             found = min(found, compiled.fit(columns, [0.0] * x.size, *limits), key=_failed)
         end, x, psi, z, hessian, gap, resolution = found
-        if end == "not below":
+        if end is FitEnd.NOT_BELOW:
             return None
-        usable = end != "failed"
+        usable = end is not FitEnd.FAILED
         if self.brief and not usable and math.isfinite(psi):  # far out; not where it began, as with a column of zeros
             usable = psi < objective.value_of(objective.margins(begun))
         fit = Fit(features, x, psi, objective.with_tail(z, x), hessian, gap, resolution) if usable else None
@@ -283,7 +284,7 @@ class Refits:
 
     def _by_columns(
         self, features: Features, near: Fit, tolerance: float, below: float, accuracy: float
-    ) -> tuple[str, Fit | None]:
+    ) -> tuple[FitEnd, Fit | None]:
         """Return how the compiled fits end, and the fit; None where it is not below a value.
 
         Classes are fitted one by one: only the features tie them.
@@ -293,14 +294,15 @@ class Refits:
         noise = [] if self.noise is None else self.noise[features].tolist()
         ridge = None if self.ridge is None else self.ridge.restrict(features)
         held = [] if ridge is None else ridge.own.tolist()
-        fits, together = [], "fitted"
+        fits: list[Fit] = []
+        together = FitEnd.FITTED
         for k, compiled in enumerate(self.compiled):
             start = begin[:, k].tolist()
             found = compiled.fit(*stored, start, tolerance, below, accuracy, noise, held)
             end, x, psi, margins, hessian, gap, resolution = found
-            if end not in ("fitted", "failed"):
+            if end is FitEnd.NOT_BELOW:
                 return end, None
-            together = end if end == "failed" else together
+            together = end if end is FitEnd.FAILED else together
             if ridge is not None:
                 margins = ridge.below(margins[: margins.size - features.size], x)
             fit = Fit(features, x, psi, margins, hessian, gap, resolution)
@@ -381,7 +383,7 @@ class Refits:
                 break
             to = np.zeros(features.size)
             to[free] = fit.x
-            if end != "fitted":
+            if end is not FitEnd.FITTED:
                 if np.all(np.isfinite(to)) and np.all(to[signs] >= 0):
                     failed = Fit(features, to, fit.psi, fit.margins, None, math.inf, fit.resolution)
                     failed = self._as_attained(features, failed)
@@ -605,11 +607,11 @@ def _orthogonal(columns: Matrix, slope: Vector, bend: Vector) -> Vector:
 
 
 def _failed(found: tuple[Any, ...]) -> bool:
-    return bool(found[0] == "failed")
+    return found[0] is FitEnd.FAILED
 
 
 def _compiled(part: LinearModel) -> _kernels.ColumnFits:
-    about, samples = (*part.loss.kernel, part.concordance), (part.target, part.sample_weight)
+    about, samples = (*part.loss.kernel, part.self_concordance), (part.target, part.sample_weight)
     convex, smoothness = part.loss.weak_convexity == 0, part.loss.smoothness
     return _kernels.ColumnFits(*about, *samples, part.offset, convex, part.attained, smoothness)
 
@@ -647,15 +649,21 @@ def _by_newton(
         step = _newton_step(objective, hessian, gradient, ridge)
         if step is None:
             return (x, psi, z, hessian) if flat else None
-        foretold = -float(np.sum(step * gradient))
-        if flat and foretold <= 2 * accuracy * abs(psi):
+        predicted = -float(np.sum(step * gradient))
+        if flat and predicted <= 2 * accuracy * abs(psi):
             return x, psi, z, hessian
-        if foretold <= _SHOWS * abs(psi):  # as where classes are separated: coefficients grow for ever and gain nothing
+        if predicted <= _SHOWS * abs(
+            psi
+        ):  # as where classes are separated: coefficients grow for ever and gain nothing
             return x, psi, z, hessian
         along = objective.moved(step)
-        far = objective.concordance * float(np.max(np.abs(of_samples(objective, along)))) if _bends(objective) else 0.0
+        far = (
+            objective.self_concordance * float(np.max(np.abs(of_samples(objective, along))))
+            if _bends(objective)
+            else 0.0
+        )
         t = min(1.0, _FAR / far) if far > 0 else 1.0
-        while not objective.value_of(z + t * along) <= psi - _ARMIJO * t * foretold + _LAST_DIGITS * abs(psi):
+        while not objective.value_of(z + t * along) <= psi - _ARMIJO * t * predicted + _LAST_DIGITS * abs(psi):
             t /= 2
             if t < _SHORTEST:
                 return None
@@ -671,9 +679,9 @@ def _gap(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple[floa
 
     The bound is that of `exchange.py`: g'H⁻¹g times a factor of how far the Newton step changes margins.
     """
-    concordance = 1.0 if isinstance(objective, MultinomialModel) else objective.concordance
+    self_concordance = 1.0 if isinstance(objective, MultinomialModel) else objective.self_concordance
     resolution = _LAST_DIGITS * (abs(psi) + _rounding(objective, z))
-    if not math.isfinite(concordance) or not hessian.size:
+    if not math.isfinite(self_concordance) or not hessian.size:
         return (math.inf if hessian.size else 0.0), resolution
     gradient, width = objective.gradient_of(z), objective.width if objective.only_contrasts else 1
     diagonal = np.diagonal(hessian)
@@ -691,9 +699,9 @@ def _gap(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple[floa
     step = -unit * (vectors @ scaled[:, :, None])[:, :, 0].T.ravel()
     moved = of_samples(objective, objective.moved(step))
     change = float(np.max(np.ptp(moved, axis=1) if moved.ndim > 1 and width > 1 else np.abs(moved), initial=0.0))
-    factor = float(_kernels.self_concordant_factor(np.array([concordance * change]))[0])
+    factor = float(_kernels.self_concordant_factor(np.array([self_concordance * change]))[0])
     decrement = float(np.sum(coordinates[seen] ** 2 / values[seen]))
-    return (0.5 if concordance == 0 else factor) * decrement, resolution
+    return (0.5 if self_concordance == 0 else factor) * decrement, resolution
 
 
 def _unseen_shifts(objective: Model) -> int:
@@ -806,9 +814,9 @@ def _goes_far(objective: Model, step: Vector) -> bool:
     weight = cast("LinearModel | ByClass", objective).sample_weight
     along = of_samples(objective, objective.moved(step))
     along = along if weight is None else along[weight > 0]
-    return not objective.concordance * float(np.max(np.abs(along), initial=0.0)) <= 1
+    return not objective.self_concordance * float(np.max(np.abs(along), initial=0.0)) <= 1
 
 
 def _bends(objective: Model) -> bool:
     """Whether the curvature is known to change, and how fast: then margins must not go far in a step."""
-    return 0 < objective.concordance < math.inf
+    return 0 < objective.self_concordance < math.inf

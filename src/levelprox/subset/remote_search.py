@@ -2,9 +2,9 @@
 
 A search exchanges features thousands of times, and no cluster answers as often. But over a few hundred candidates C
 the second-order model of ψ at a fit is known after one round, and is a least-squares problem of its own
-(`Asked.second_order`). So the whole search for the best k of C (`search.py`) runs on that, in this process. Its set is
-refitted on the data; if ψ has fallen, the gradient over all features there says which candidates come next. For the
-squared loss the model is ψ itself over C; for others it is as good as the fit is near.
+(`RemoteObjective.second_order`). So the whole search for the best k of C (`search.py`) runs on that, in this process.
+Its set is refitted on the data; if ψ has fallen, the gradient over all features there says which candidates come next.
+For the squared loss the model is ψ itself over C; for others it is as good as the fit is near.
 
 Starts: the null fit, and a continuation in the threshold, as with data in memory.
 """
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from levelprox._runtime.deadline import interrupted
 from levelprox._runtime.plurals import counted
-from levelprox.backends import Asked
+from levelprox.backends import RemoteObjective
 from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import MCP
 from levelprox.driver.checkpoint import Journal
@@ -81,7 +81,7 @@ class DistantSearch:
         if journal is not None and not journal.idle:
             raise InvalidInputError("a checkpoint of a search for k features is for data in memory; give a level")
         self.problem, self.k, self.tol, self.watch, self.start = problem, k, tol, watch, start
-        self.objective = cast(Asked, problem.objective)
+        self.objective = cast(RemoteObjective, problem.objective)
         self.n_refits, self.n_grad = 0, 0
         self.best: _Fit | None = None
         self.shown = 0  # exchanges that were shown not to improve the best fit

@@ -156,7 +156,7 @@ def costs(problem: Problem, fit: Fit) -> Vector:
     return cost
 
 
-def least_costs(problem: Problem, fit: Fit, magnitudes: Vector, concordance: float) -> Vector:
+def least_costs(problem: Problem, fit: Fit, magnitudes: Vector, self_concordance: float) -> Vector:
     """Return what leaving out each feature of an exact fit costs at least, inf for exempt ones.
 
     The bound of the module's text with e = −τx_i/K_ii and no j: x_i²/K_ii · (τ − κ(τρ)τ²) for the best of a few τ.
@@ -170,8 +170,8 @@ def least_costs(problem: Problem, fit: Fit, magnitudes: Vector, concordance: flo
         K = _inverse(hessian, problem.objective)
         own = np.diagonal(K)
         with np.errstate(divide="ignore", invalid="ignore"):
-            rho = concordance * np.abs(fit.x) * (np.abs(K) @ magnitudes[fit.features]) / own
-        for tau in _FRACTIONS if concordance > 0 else (1.0,):
+            rho = self_concordance * np.abs(fit.x) * (np.abs(K) @ magnitudes[fit.features]) / own
+        for tau in _FRACTIONS if self_concordance > 0 else (1.0,):
             factor = tau - _kernels.self_concordant_factor(np.ascontiguousarray(tau * rho)) * tau**2
             with np.errstate(divide="ignore", invalid="ignore"):
                 bound = np.where((own > 0) & np.isfinite(factor), fit.x**2 / own * factor, 0.0)
@@ -268,14 +268,14 @@ class Exchange:
         """Return what taking in each feature gains; −inf for those in the fit."""
         return np.where(self.outside, np.maximum(self._gain(self.gradient, self.left), self.least_gain), -np.inf)
 
-    def addition_bounds(self, magnitudes: Vector, concordance: float) -> Vector:
+    def addition_bounds(self, magnitudes: Vector, self_concordance: float) -> Vector:
         """Return what taking in each feature gains at most; inf where there is no bound, −inf for those in the fit."""
         bound = np.where(self.outside, np.inf, -np.inf)
         left, error = self.left[:, 0, 0], self._error(self.left[:, 0, 0])
         j = np.flatnonzero(self.outside & (error <= _UNRELIABLE))
         s, g, B = left[j], self.gradient[j, 0], self.B[j]
         step = np.abs(g / s)
-        rho = concordance * step * (np.abs(B) @ magnitudes[self.fit.features] + magnitudes[j])
+        rho = self_concordance * step * (np.abs(B) @ magnitudes[self.fit.features] + magnitudes[j])
         gain = g**2 / s * _kernels.self_concordant_factor(np.ascontiguousarray(rho))
         bound[j] = gain + error[j] * (np.where(np.isfinite(gain), gain, 0.0) + abs(self.fit.psi)) + self._inexact(gain)
         return bound
@@ -314,7 +314,7 @@ class Exchange:
             bound = np.where(error <= _UNRELIABLE, gain + error * size + self._inexact(size), np.inf)
         return np.where(self.outside, bound, -np.inf)
 
-    def bounds(self, i: int, magnitudes: Vector, concordance: float) -> Vector:
+    def bounds(self, i: int, magnitudes: Vector, self_concordance: float) -> Vector:
         """Return what exchanging the i-th feature for each other gains at most at an exact fit; inf: no bound."""
         bound = np.where(self.outside, np.inf, -np.inf)
         left, error = self.left[:, 0, 0], self._error(self.left[:, 0, 0])
@@ -323,10 +323,10 @@ class Exchange:
         inside, reach = magnitudes[self.fit.features], magnitudes[j]
         own, across = K[i, i] + B[:, i] ** 2 / s, -B[:, i] / s  # of the inverse of H over S and j
         best = (g * across - x) / own
-        for tau in _FRACTIONS if concordance > 0 else (1.0,):
+        for tau in _FRACTIONS if self_concordance > 0 else (1.0,):
             e = tau * best
             step = np.outer(e, K[i]) + (((e * B[:, i] + g) / s)[:, None] * B)
-            rho = concordance * (np.abs(step) @ inside + np.abs((e * B[:, i] + g) / s) * reach)
+            rho = self_concordance * (np.abs(step) @ inside + np.abs((e * B[:, i] + g) / s) * reach)
             growth = e**2 * own - 2 * e * g * across + g**2 / s
             gain = x * e + growth * _kernels.self_concordant_factor(np.ascontiguousarray(rho))
             size = np.abs(x * e) + growth + abs(self.fit.psi)

@@ -254,7 +254,7 @@ class Swaps:
         return -_PROMISING * exchange.cost(i)
 
     def _estimates_are_exact(self) -> bool:
-        return self.objective.concordance == 0 and not np.any(self.problem.must_be_nonnegative())
+        return self.objective.self_concordance == 0 and not np.any(self.problem.must_be_nonnegative())
 
     def examined(self) -> int:
         """Examine exchanges, taking those that lower ψ. Return how many are shown not to lower it in the end.
@@ -315,7 +315,7 @@ class Swaps:
             if self._estimates_are_exact():
                 left = left & (exchange.exact_gains(i) > self.threshold(fit))
             elif self.has_bounds():
-                left = left & (exchange.bounds(i, magnitudes, self.objective.concordance) > self.threshold(fit))
+                left = left & (exchange.bounds(i, magnitudes, self.objective.self_concordance) > self.threshold(fit))
             ruled_out += newcomers - int(np.count_nonzero(left))
             j = np.flatnonzero(left)
             j = j if few else j[np.argsort(-gain[j], kind="stable")[:_TOP]]
@@ -328,7 +328,7 @@ class Swaps:
 
     def has_bounds(self) -> bool:
         one_sided = bool(np.any(self.problem.must_be_nonnegative()))
-        return self.problem.width == 1 and not one_sided and math.isfinite(self.objective.concordance)
+        return self.problem.width == 1 and not one_sided and math.isfinite(self.objective.self_concordance)
 
     def _most_tries(self, fit: Fit) -> float:
         """How many refits are worth it: all where there are few exchanges, unless that is a lot of work."""
@@ -358,7 +358,7 @@ class Swaps:
         estimate = exchange.additions()
         bound = np.where(outside, np.inf, -np.inf)
         if self._estimates_are_exact() or self.has_bounds():
-            bound = exchange.addition_bounds(self.magnitudes, self.objective.concordance)
+            bound = exchange.addition_bounds(self.magnitudes, self.objective.self_concordance)
             bound = bound if affordable is None else np.where(outside, bound, -np.inf)
         best: tuple[float, int | None] = (0.0, None)
         shown = zero
@@ -383,7 +383,7 @@ class Swaps:
 
     def exchange(self, fit: Fit) -> Exchange:
         """Return second-order estimates at a fit."""
-        constant = self.objective.concordance == 0
+        constant = self.objective.self_concordance == 0
         if not constant or self.own is None:
             self.own = self.objective.feature_hessians_of(fit.margins)
             self.n_grad += 1
@@ -440,8 +440,8 @@ class Swaps:
     def _typical_curvature(self) -> Vector | None:
         """Return a typical curvature of ψ along each feature, for a loss whose curvature changes."""
         objective = self.objective
-        if not isinstance(objective, LinearModel) or objective.concordance == 0:
-            return None if objective.concordance else np.zeros(self.problem.n_features)
+        if not isinstance(objective, LinearModel) or objective.self_concordance == 0:
+            return None if objective.self_concordance else np.zeros(self.problem.n_features)
         if self._typical is None:
             self._typical = objective.typical_curvatures()
         return self._typical
@@ -463,7 +463,7 @@ class Swaps:
     def columns_of(self, fit: Fit) -> Matrix:
         """The columns of ∇²ψ that belong to the fit; where they are the same everywhere, computed once each."""
         features, width = fit.features, self.problem.width
-        changes = self.objective.concordance > 0 or width > 1
+        changes = self.objective.self_concordance > 0 or width > 1
         if changes and self._whole_is_cheap(fit):
             self.n_grad += 1
             return self.objective.hessian_of(fit.margins, True)[:, self.problem.coordinates(features)]
@@ -671,6 +671,6 @@ class _Tries:
             self.n_refits += 1
             costs = np.zeros(larger.features.size)
             if search.has_bounds():
-                costs = least_costs(search.problem, larger, search.magnitudes, search.objective.concordance)
+                costs = least_costs(search.problem, larger, search.magnitudes, search.objective.self_concordance)
             self.taken_in = j, larger, costs
         return self.taken_in[1:]

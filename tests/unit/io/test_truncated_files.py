@@ -26,8 +26,8 @@ from levelprox import SparseClassifier, open_chunked
 from levelprox.exceptions import BackendError
 from levelprox.io import stored
 from levelprox.losses import Logistic
-from levelprox.backends.out_of_core import InTurn
-from levelprox.backends.partitioned import ShardedModel
+from levelprox.backends.out_of_core import FileSource
+from levelprox.backends.partitioned import PartitionedModel
 from levelprox.backends.partition import Form
 
 path, target, cut = sys.argv[1], sys.argv[2] or None, sys.argv[3]
@@ -58,7 +58,7 @@ def refused(what, function, *args):
         print("no error:", found, flush=True)
 
 def asked(X):
-    model = ShardedModel(InTurn.of(X), Form(Logistic(), True))
+    model = PartitionedModel(FileSource.of(X), Form(Logistic(), True))
     return model.value_and_gradient(np.zeros(X.shape[1] + 1))[0]
 
 open_chunked(path, target)
@@ -83,7 +83,7 @@ else:
     stored.FileState._compare = cutting(stored.FileState._compare, 7)
 refused("between opening and reading", asked, X)
 X = open_whole(10**9)
-model = ShardedModel(InTurn.of(X), Form(Logistic()))
+model = PartitionedModel(FileSource.of(X), Form(Logistic()))
 x = np.zeros(X.shape[1])
 whole = model.value_and_gradient(x)[0]
 X.chunk = cutting(X.chunk, 1)

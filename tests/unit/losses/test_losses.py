@@ -568,7 +568,7 @@ def test_a_minimiser_is_there_or_not_as_stated(loss):
     if not loss.attained:
         directions, b = np.array([1.0, -1.0, 1.0, -1.0]), np.repeat(targets, 4 // len(targets))
         slopes = np.array([d * slope_at(loss, 700 * d, t) for d, t in zip(directions, b, strict=True)])
-        np.testing.assert_array_equal(loss.falls_for_ever(directions, b), slopes < 0)
+        np.testing.assert_array_equal(loss.decreases_forever(directions, b), slopes < 0)
 
 
 # --- means and weights ------------------------------------------------------------------------------
