@@ -1,13 +1,11 @@
-"""ψ = F(Ax + o) where the data are elsewhere: on a cluster, on disk, on a device. It is asked for, in rounds.
+"""ψ = F(Ax + o) of data outside the memory of this process: on a cluster, on disk, on a device.
 
-A query says which features, which points, and what is wanted there; an answer holds sums over the samples. So
-what goes out is x over a few features, and what comes back is a number, X_W'r, X_W'DX_W and, once for each look at all
-features, X'r. Margins never travel: whoever answers knows X, and makes them from x.
+A `Query` names features, points and the quantities to compute there; `PartialSums` are the sums over samples that come
+back. Each evaluation is one round: it sends x over a few features, and receives ψ, X_W'r, X_W'DX_W or, for a full
+gradient pass, X'r. Margins are never transferred; they are computed from x next to the data.
 
-A round is a function of the query and the data alone. Whatever is lost between two rounds, a worker or all it
-had computed, is computed again, and no sample can be counted twice.
-
-Where samples are that are not in this process's memory, and how they become a ψ that is asked for in rounds.
+A round is a function of the query and the data alone. Results that are lost with a worker between two rounds are
+computed again, and no sample is counted twice.
 """
 
 from __future__ import annotations

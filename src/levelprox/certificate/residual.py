@@ -1,4 +1,4 @@
-"""How far the KKT system is from holding at x, as a function of the multiplier y, and the best y and subgradient.
+"""Residuals of the KKT system at x as a function of the multiplier y, the best y and the best subgradient.
 
     |ψ'_j + y ω_j φ'(|x_j|) sign x_j|   where x_j ≠ 0,      max(|ψ'_j| − y λ ω_j, 0)   where x_j = 0
 
@@ -18,13 +18,11 @@ Complementarity is the largest part of a force f_j, in units of its column, for 
 
 It rises with y, so the best y is found by bisection.
 
-How far a fit over a few features is from stationary, in units that do not depend on those of the columns.
+`LevelPart` has the derivatives of g over some features, with t_j = ‖x_j‖ and u_j = x_j/t_j:
 
-First and second derivatives of g at x over some features.
+    ∂g/∂x_j = ω_j φ'(t_j) u_j,      ∂²g/∂x_j² = ω_j [φ'(t_j)/t_j (I − u_j u_j') − h''(t_j) u_j u_j'].
 
-    ∂g/∂x_j = ω_j φ'(t_j) u_j,      ∂²g/∂x_j² = ω_j [φ'(t_j)/t_j (I − u_j u_j') − h''(t_j) u_j u_j'],
-
-t_j = ‖x_j‖, u_j = x_j/t_j; for a feature of one coefficient u_j is its sign, and −ω_j h''(t_j) all that is left.
+For a feature with one coefficient u_j is its sign, and the second derivative is −ω_j h''(t_j).
 """
 
 from __future__ import annotations

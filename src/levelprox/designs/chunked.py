@@ -1,15 +1,13 @@
-"""X in files, larger than memory perhaps: read some rows at a time.
+"""X in files, possibly larger than memory, read some rows at a time.
 
 | class           | file                                                       | module             |
 |-----------------|------------------------------------------------------------|--------------------|
 | `ChunkedArray`  | .npy in C order                                            | here               |
-| `ChunkedSparse` | CSR: .npz or a folder of .npy; LIBSVM, converted           | chunked_sparse.py  |
-| `ChunkedTable`  | Parquet, some row groups at a time                         | chunked_table.py   |
+| `ChunkedSparse` | CSR: .npz or a folder of .npy; LIBSVM, converted           | chunked_formats.py |
+| `ChunkedTable`  | Parquet, some row groups at a time                         | chunked_formats.py |
 
-`levelprox.open_chunked` chooses. A chunk is a design as any other. What is in it is checked when it is first read.
-Chunks are copied to memory, not mapped: a file that is cut short while it is read is an error, not a signal.
-
-From the name of a file to its chunks.
+`levelprox.open_chunked` chooses by the name of the file. A chunk is a design as any other, and is checked when it is
+first read. Chunks are copied to memory, not mapped: a file that is truncated meanwhile is an error, not a signal.
 """
 
 from __future__ import annotations

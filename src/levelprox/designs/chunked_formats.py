@@ -1,8 +1,7 @@
-"""A CSR matrix in files: an .npz or a folder of .npy, or what a LIBSVM file was converted to.
+"""Formats of files that are read in chunks: CSR matrices and Parquet tables.
 
-Row i has the entries data[p] at indices[p] for indptr[i] ≤ p < indptr[i + 1].
-
-Parquet: some row groups at a time, read by pyarrow.
+A CSR matrix is an .npz, a folder of .npy files, or a converted LIBSVM file: row i has the entries data[p] at indices[p]
+for indptr[i] ≤ p < indptr[i + 1]. Of Parquet some row groups are read at a time, by pyarrow.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Rows of X that are read when they are first asked for.
+"""Rows of X that are read at the first use, and a cache of their columns.
 
-Columns of chunks that are kept in memory, so that files are not read again for a few features.
-
-Files hold X row after row: reading a few columns costs as much as reading all. So while rows pass by for the columns
-that are asked for, those that may be asked for next are taken along, as far as the memory goes that was granted.
+Files hold X row by row: reading a few columns costs as much as reading all. So a pass over the rows for some columns
+also copies those that are likely to be needed next, as far as the given memory goes.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@
 
 The column is last; a selection of columns may put it anywhere, repeat it, or leave it out.
 
-Columns that are centred and scaled where their means or units would cost digits.
-
-Xx in twice the precision, for values that are reported: terms of a margin may be far larger than their sum.
+Also here, as functions of X with or without an intercept: `scaled_by`; `standardised`, which centres and scales columns
+whose means or units would cost digits; and `precise_matvec`, Xx in twice the precision for values that are reported.
 """
 
 from __future__ import annotations

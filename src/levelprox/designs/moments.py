@@ -1,20 +1,17 @@
-"""Means and standard deviations of the columns of X, weighted, in two passes.
+"""Weighted means and standard deviations of the columns of X: in two passes, or of rows that arrive in batches.
 
     m = Σ s_i X_ij / Σ s,      sd² = [Σ s_i (X_ij − m)² − (Σ s_i (X_ij − m))² / Σ s] / Σ s
 
-The second sum of the second pass takes back what rounding m did (Chan, Golub, LeVeque 1983). Columns are measured
-in a power of two of their spread, so that neither 1e200 overflows nor 1e-200 vanishes, and a column times a power of
-two has exactly the mean and the standard deviation times it.
-
-Means and standard deviations of columns that arrive in batches of rows, each seen once.
+The second sum of the second pass corrects the rounding of m (Chan, Golub, LeVeque 1983). Columns are measured in a
+power of two of their spread, so that neither 1e200 overflows nor 1e-200 vanishes, and a column times a power of two
+has exactly the mean and the standard deviation times it.
 
 Two parts of the data with weights s and s', means m and m' and deviations σ and σ' have together, with p = s/(s + s')
 and p' = 1 − p, the mean and the deviation
 
-    m + p'(m' − m),      √(pσ² + p'σ'² + pp'(m' − m)²)
+    m + p'(m' − m),      √(pσ² + p'σ'² + pp'(m' − m)²).
 
-(Chan, Golub, LeVeque 1983). The root is taken by `hypot`, so that neither squares of 1e200 overflow nor those of 1e-200
-vanish. A part's own figures are those of `moments.py`, about its own mean: sparse rows stay sparse.
+The root is taken by `hypot`, for the same range. Each part is measured about its own mean: sparse rows stay sparse.
 """
 
 from __future__ import annotations

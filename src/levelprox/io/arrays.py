@@ -1,12 +1,8 @@
-"""Arrays in files: some entries along the first axis at a time are read into memory.
+"""Arrays in .npy and .npz files, read whole (`read_npz`) or in parts along the first axis (`StoredArray`).
 
 Files are not mapped: a process that touches a page of a map that the file no longer has is killed by SIGBUS. A read of
-a file that was cut short is an error.
-
-npz: arrays X and y, or a matrix of `scipy.sparse.save_npz` and y, read without pickle and within limits.
-
-A member is decompressed only where its header, its declared size and its compressed size agree: what is allocated is
-at most a thousand times what the file has on the disk.
+a truncated file is an error. Nothing is unpickled. `read_npz` decompresses a member only if its header, its declared
+size and its compressed size agree: it allocates at most a thousand times the size of the file.
 """
 
 from __future__ import annotations

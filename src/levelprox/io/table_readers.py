@@ -1,9 +1,8 @@
-"""CSV and TSV: a header line of names, then rows; read by polars.
+"""Readers of tables: CSV and TSV, with a header line of names, and Parquet; both by polars.
 
-A column in which every entry is a number, blanks around it allowed, holds numbers. Entries that are empty, NA, N/A, NaN
-or null are missing. Lines that are empty are left out; one of separators alone, as ",,", is a row of missing values.
-
-Parquet: columns with names and types; read by polars.
+A CSV column in which every entry is a number, with or without blanks around it, holds numbers. Entries that are empty,
+NA, N/A, NaN or null are missing. Empty lines are left out; a line of separators alone, as ",,", is a row of missing
+values.
 """
 
 from __future__ import annotations

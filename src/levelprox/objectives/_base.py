@@ -1,19 +1,17 @@
-"""ψ, what is minimised: a value and a gradient at every x, and what is known of its shape.
+"""ψ, the function that is minimised: its value and gradient at every x, and constants that describe its shape.
 
     ψ(x) ≥ ψ(y) + ⟨ψ'(y), x − y⟩ − μ/2 ‖x − y‖²                  (Assumption 1 of the paper)
     ψ(x) ≤ ψ(y) + ⟨ψ'(y), x − y⟩ + L/2 ‖x − y‖² + M ‖x − y‖      (its section on complexity)
     E ‖Ψ'(x, ξ) − ψ'(x)‖² ≤ σ²                                     (where only samples Ψ' of ψ' are seen)
 
-A user may bring just `value_and_gradient` (see `Function`); everything else has a default.
+| class       | adds                                                                                       |
+|-------------|--------------------------------------------------------------------------------------------|
+| `Objective` | `value_and_gradient` and constants; a user's own ψ needs no more (see `Function`)          |
+| `Curved`    | ψ(x) = F(Ax + o): margins z = Ax + o, ∇ψ = A'∇F(z), ∇²ψ = A'∇²F(z)A                        |
+| `Model`     | the features of a data matrix in A: what a swap of features needs                          |
 
-ψ with second-order information: ψ(x) = F(Ax + o), F simple and A the data.
-
-    ∇ψ = A'∇F(z),      ∇²ψ = A'∇²F(z)A,      z = Ax + o      (the margins)
-
-Margins are linear in x: one product A·dx serves every point x + t·dx of a line search. Everything that a
-Newton step needs of the data is here, and nothing else: A·dx, A'r and A'DA.
-
-ψ of a table of samples and features: what an exchange of features asks of it.
+Margins are linear in x: one product A·dx serves every point x + t·dx of a line search. A Newton step needs A·dx, A'r
+and A'DA of the data, and nothing else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""ψ brought by the user as a function x ↦ (ψ(x), ∇ψ(x)).
-
-ψ brought by the user, who vouches for its constants: μ, L and M of base.py.
-"""
+"""ψ given by the user as a function x ↦ (ψ(x), ∇ψ(x)), with the constants μ, L and M of `_base.py` as declared."""
 
 from __future__ import annotations
 
