@@ -94,8 +94,8 @@ class TextPart(_TablePart):
 
     def table(self, columns: list[str] | None = None) -> Table:
         from levelprox.exceptions import BackendError
-        from levelprox.io.csv import read_csv
         from levelprox.io.opened import shown
+        from levelprox.io.table_readers import read_csv
 
         separator = _separator(self.path, self.how)
         if self.end is None:
@@ -215,7 +215,7 @@ def _text(path: str, how: Reading, size: int) -> Parts:
 
 def _parsed(text: bytes, name: str, separator: str, header: bool) -> Table:
     from levelprox.exceptions import FileFormatError
-    from levelprox.io.csv import parse_csv
+    from levelprox.io.table_readers import parse_csv
 
     if text.count(b'"') % 2:  # a partition that ends inside quotes has an odd number of quotes
         raise FileFormatError(f"{name}: a line ends within quotes, and cannot be cut there: convert it to Parquet")
@@ -268,9 +268,9 @@ def _tabular(parts: Sequence[Part], sample: Table, how: Reading) -> Parts:
 
     read = of_table(sample, None, True, how, Path(sample.name))
     weight = None if how.weight is None else sample.checked(how.weight, "weight")
-    told = replace(how, target=read.target_name, weight=weight)
+    resolved = replace(how, target=read.target_name, weight=weight)
     float64 = np.dtype(np.float64)
-    own = [replace(part, how=told) for part in parts]
+    own = [replace(part, how=resolved) for part in parts]
     return Parts(own, read.shape[1], read.feature_names, read.target_name, float64)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from levelprox._best_subset import best_subset
 from levelprox._typing import Features
-from levelprox.certificate.stationarity import relative_stationarity
+from levelprox.certificate.residual import relative_stationarity
 from levelprox.constraints import L1
 from levelprox.driver.search_monitor import Watch
 from levelprox.estimators._claims import NULL_TOLERANCE, Claim, RecomputedFit
@@ -284,7 +284,7 @@ class SubsetClaims(RecomputedFit):
 
     def _swap_claim(self, told: SubsetCertificate, prove: bool) -> Claim:
         """Examine swaps again on request; else only their number."""
-        name, said = "one for another", str(told.exchanges)
+        name, said = "swaps", str(told.exchanges)
         least, most = self.counted.size, int(self.model.level_)
         free = self.task.standardization.scale.size - (0 if self.task.keep is None else self.task.keep.size)
         totals = {inside * (free - inside) for inside in range(least, min(most, free) + 1)}  # some may be in it and 0
