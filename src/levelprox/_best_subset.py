@@ -35,7 +35,7 @@ from levelprox.objectives.reduced import reduced
 from levelprox.problem import Problem
 from levelprox.result import CUT_SHORT
 from levelprox.subset.cost_search import CostSearch
-from levelprox.subset.costs import Costs
+from levelprox.constraints.costs import Costs
 from levelprox.subset.local_search import Search
 from levelprox.subset.nonsmooth_search import KinkedSearch
 from levelprox.subset.nonsmooth_sets import ExactFit

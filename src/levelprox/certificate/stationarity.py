@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from levelprox.certificate.null_model import NullFit
 from levelprox.objectives import LinearModel
-from levelprox.problem import Problem
+from levelprox.problem import FeatureProblem
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
@@ -15,7 +15,7 @@ Features = NDArray[np.intp]
 _ROUNDING = 4 * float(np.finfo(np.float64).eps)
 
 
-def relative_stationarity(problem: Problem, x: Vector, features: Features, null: NullFit) -> float:
+def relative_stationarity(problem: FeatureProblem, x: Vector, features: Features, null: NullFit) -> float:
     """Return the largest |∂ψ/∂x_j| over some features, each relative to what the null fit leaves to its column.
 
     For a linear model feature j is measured relative to Σ_i s_i |ℓ'_i| |a_ij| / Σ s with ℓ' at the null fit: the
@@ -25,7 +25,7 @@ def relative_stationarity(problem: Problem, x: Vector, features: Features, null:
 
     Parameters
     ----------
-    problem : Problem
+    problem : Problem or SubsetProblem
     x : ndarray of shape (d,)
         Zero outside `features`.
     features : ndarray of int

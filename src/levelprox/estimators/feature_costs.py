@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from levelprox._validation import real
 from levelprox.exceptions import InvalidInputError
-from levelprox.subset.costs import checked_costs
+from levelprox.constraints.costs import checked_costs
 
 Vector = NDArray[np.float64]
 _SHOWN = 5  # names in an error

@@ -24,7 +24,7 @@ from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.io.preprocessing import Preprocessing
 from levelprox.projection import group_norms
 from levelprox.result import CUT_SHORT, Record, Status
-from levelprox.subset.costs import Costs
+from levelprox.constraints.costs import Costs
 from levelprox.subset.result import Additions, Exchanges, SubsetCertificate, SubsetRecord, with_name
 
 #: All that a fit may set, in the order of a file, and what it must be.

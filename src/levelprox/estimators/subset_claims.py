@@ -25,7 +25,7 @@ from levelprox.estimators.recomputed import NULL_TOLERANCE, RecomputedFit
 from levelprox.estimators.task import SUBSET_TOLERANCE, Task
 from levelprox.objectives import Model
 from levelprox.result import CUT_SHORT, Status
-from levelprox.subset.costs import Costs
+from levelprox.constraints.costs import Costs
 from levelprox.subset.local_search import Search
 from levelprox.subset.nonsmooth_sets import ExactRefits
 from levelprox.subset.refit import Fit
@@ -291,7 +291,7 @@ class SubsetClaims(RecomputedFit):
         free = self.task.border.scale.size - (0 if self.task.keep is None else self.task.keep.size)
         totals = {inside * (free - inside) for inside in range(least, min(most, free) + 1)}  # some may be in it and 0
         if self.costs is not None:
-            totals = {self.costs.count_exchanges(self.own, self.counted)}
+            totals = {self.costs.count_swaps(self.own, self.counted)}
         uncounted = replace(told.exchanges, within_budget=False) == Exchanges(0, 0)
         if uncounted and 0 not in totals and self.model.status_ is not Status.SOLVED:
             return Claim(name, None, None, None)  # the search was cut short before it counted them

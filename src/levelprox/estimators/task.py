@@ -42,7 +42,7 @@ from levelprox.objectives import LinearModel, Model
 from levelprox.objectives._multiclass import ByClass
 from levelprox.problem import Problem
 from levelprox.result import CUT_SHORT, Record, Status
-from levelprox.subset.costs import checked_budget
+from levelprox.constraints.costs import checked_budget
 from levelprox.subset.result import SubsetCertificate, SubsetRecord
 
 Vector = NDArray[np.float64]

@@ -26,7 +26,7 @@ from levelprox.certificate.null_model import NullFit
 from levelprox.driver.search_monitor import Watch
 from levelprox.methods.continuation import is_expensive
 from levelprox.objectives import Model
-from levelprox.subset.costs import Costs
+from levelprox.constraints.costs import Costs
 from levelprox.subset.forward import forward
 from levelprox.subset.local_search import Search
 from levelprox.subset.refit import Fit

@@ -46,7 +46,7 @@ from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.reduced import ReducedModel
 from levelprox.problem import Problem
 from levelprox.result import Iterate, Status
-from levelprox.subset.costs import Costs
+from levelprox.constraints.costs import Costs
 from levelprox.subset.forward import FEW, forward
 from levelprox.subset.multiclass_path import best_on_class_path, has_class_path, newton_of
 from levelprox.subset.narrowed import best_by_narrowing, can_be_narrowed

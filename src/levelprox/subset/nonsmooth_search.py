@@ -34,7 +34,7 @@ from levelprox.objectives import LinearModel, Model, OneVsRestModel
 from levelprox.problem import Problem
 from levelprox.result import Status
 from levelprox.subset.cost_search import CostSearch
-from levelprox.subset.costs import Costs
+from levelprox.constraints.costs import Costs
 from levelprox.subset.local_search import Search, in_words, spending
 from levelprox.subset.nonsmooth_sets import ExactFit, ExactRefits
 from levelprox.subset.refit import Fit
@@ -489,7 +489,7 @@ class KinkedSearch:
 
     def _total(self) -> int:
         if self.costs is not None:
-            return self.costs.count_exchanges(self.best.features, self.problem.counted(self.best.features))
+            return self.costs.count_swaps(self.best.features, self.problem.counted(self.best.features))
         inside = self.problem.counted(self.best.features).size
         return inside * self.additions_total
 

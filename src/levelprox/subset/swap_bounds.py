@@ -150,7 +150,7 @@ def costs(problem: Problem, fit: Fit) -> Vector:
     assert isinstance(problem.objective, Model)
     K, width = inverse_hessian(problem.objective, fit), problem.width
     cost = np.full(fit.features.size, np.inf)
-    for i in np.flatnonzero(np.ones(cost.size) if problem.weights is None else problem.weights[fit.features]):
+    for i in np.flatnonzero(problem.counts(fit.features)):
         mine = slice(i * width, (i + 1) * width)
         cost[i] = 0.5 * float(fit.x[mine] @ (_stiffness(K[mine, mine]) @ fit.x[mine]))
     return cost
@@ -177,7 +177,7 @@ def least_costs(problem: Problem, fit: Fit, magnitudes: Vector, concordance: flo
                 bound = np.where((own > 0) & np.isfinite(factor), fit.x**2 / own * factor, 0.0)
             cost = np.maximum(cost, bound)
         cost *= 1 - error
-    return cost if problem.weights is None else np.where(problem.weights[fit.features] > 0, cost, np.inf)
+    return np.where(problem.counts(fit.features), cost, np.inf)
 
 
 def _inverse_coordinates(basis: Matrix) -> tuple[Matrix, float]:
@@ -257,8 +257,7 @@ class Exchange:
         self.straight = np.flatnonzero(np.any(self.own != own, axis=(1, 2)) & outside)
         self.least_gain = np.zeros(d)  # what a feature gains at least, where that is known
         self.outside = outside
-        exempt = problem.weights is not None and problem.weights[fit.features] == 0
-        self.droppable: list[int] = np.flatnonzero(~np.broadcast_to(exempt, fit.features.shape)).tolist()
+        self.droppable: list[int] = np.flatnonzero(problem.counts(fit.features)).tolist()
 
     def cost(self, i: int) -> float:
         """What leaving out the i-th feature of the fit costs."""

@@ -24,7 +24,7 @@ from levelprox.objectives import LinearModel, Model
 from levelprox.objectives._multiclass import ByClass
 from levelprox.problem import Problem
 from levelprox.subset.column_cache import Columns
-from levelprox.subset.costs import Costs
+from levelprox.constraints.costs import Costs
 from levelprox.subset.multiclass_newton import ClassNewton
 from levelprox.subset.refit import ROUGH_ACCURACY, Fit, Refits, begun_at
 from levelprox.subset.swap_bounds import Exchange, condition, least_costs
@@ -586,7 +586,7 @@ class Swaps:
     def total(self, fit: Fit) -> int:
         """Return how many exchanges there are; under a budget, those that it allows."""
         if self.costs is not None:
-            return self.costs.count_exchanges(fit.features, self.problem.counted(fit.features))
+            return self.costs.count_swaps(fit.features, self.problem.counted(fit.features))
         inside = self.problem.counted(fit.features).size
         return inside * (self.problem.n_features - self.problem.exempt.size - inside)
 

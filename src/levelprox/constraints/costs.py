@@ -90,8 +90,8 @@ class Costs:
         mask[features] = False
         return mask
 
-    def count_exchanges(self, features: Features, counted: Features) -> int:
-        """Return how many exchanges of one of the counted features of a set for another outside it are allowed."""
+    def count_swaps(self, features: Features, counted: Features) -> int:
+        """Return how many swaps of one of the counted features of a set for another outside it are allowed."""
         outside, inside = np.delete(self.cost, features), set(features.tolist())
         return sum(int(np.count_nonzero(outside <= self.room(inside - {i}))) for i in counted.tolist())
 
