@@ -11,9 +11,9 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._typing import FloatArray
 from levelprox.exceptions import InvalidInputError
 
-Array = NDArray[np.floating[Any]]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -97,7 +97,7 @@ def as_array(name: str, value: object) -> NDArray[Any]:
         raise InvalidInputError(f"{name} cannot be read as an array: {error}") from error
 
 
-def real_array(name: str, value: object) -> Array:
+def real_array(name: str, value: object) -> FloatArray:
     """`value` as a float32 or float64 array; everything narrower or integer becomes float64."""
     if type(value) is np.ndarray and value.dtype == np.float64 and value.dtype.isnative:
         return value  # most are, and come by the thousand
@@ -132,7 +132,7 @@ def is_number(item: object) -> bool:
     return True
 
 
-def finite(name: str, array: Array) -> Array:
+def finite(name: str, array: FloatArray) -> FloatArray:
     """`array`, or an error that names its first entry that is NaN or infinite."""
     bad = np.flatnonzero(~np.isfinite(array))
     if bad.size:

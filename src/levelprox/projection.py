@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
-from levelprox._validation import Array, finite, real_array, whole
+from levelprox._typing import FloatArray
+from levelprox._validation import finite, real_array, whole
 from levelprox.exceptions import InfeasibleError, InvalidInputError
 
 # Rows are handed to the kernel in pieces of about this many numbers, so that Ctrl-C is seen in time.
@@ -36,9 +37,9 @@ def project(
     weights: ArrayLike | None = None,
     nonnegative: ArrayLike | None = None,
     start: ArrayLike | None = None,
-    out: Array | None = None,
+    out: FloatArray | None = None,
     width: int = 1,
-) -> tuple[Array, float | NDArray[np.float64]]:
+) -> tuple[FloatArray, float | NDArray[np.float64]]:
     """Project onto {x : Σ ω_i (|x_i| + u_i x_i) ≤ τ}, exactly feasible.
 
     The result satisfies the constraint in exact arithmetic (not merely up to rounding), and a
@@ -149,7 +150,7 @@ def group_norms(x: NDArray[np.float64], width: int) -> NDArray[np.float64]:
     return norms
 
 
-def feature_weights(weights: ArrayLike, d: int) -> Array:
+def feature_weights(weights: ArrayLike, d: int) -> FloatArray:
     """ω as an array of shape (d,): finite, nonnegative, and clear of the ends of the floating-point range."""
     omega = real_array("weights", weights)
     if omega.shape != (d,):
@@ -179,7 +180,7 @@ def nonnegative_mask(nonnegative: ArrayLike | None, d: int) -> tuple[NDArray[np.
     return np.ascontiguousarray(asked).view(np.uint8), False
 
 
-def _number_of_groups(d: int, width: int, linear: Array | None, nonnegative: ArrayLike | None) -> int:
+def _number_of_groups(d: int, width: int, linear: FloatArray | None, nonnegative: ArrayLike | None) -> int:
     """How many features the d coordinates are of."""
     if whole("width", width, 1) == 1:
         return d
@@ -192,7 +193,7 @@ def _number_of_groups(d: int, width: int, linear: Array | None, nonnegative: Arr
     return d // width
 
 
-def _linear_part(u: ArrayLike, point: Array) -> Array | None:
+def _linear_part(u: ArrayLike, point: FloatArray) -> FloatArray | None:
     linear, shape = real_array("u", u), point.shape
     if linear.ndim == 0:  # a number takes the type of v, where that holds it
         if linear == 0:
@@ -205,7 +206,7 @@ def _linear_part(u: ArrayLike, point: Array) -> Array | None:
     return linear
 
 
-def _rounded_to_cheaper(x: Array, u: Array, dtype: np.dtype[Any], levels: NDArray[np.float64]) -> Array:
+def _rounded_to_cheaper(x: FloatArray, u: FloatArray, dtype: np.dtype[Any], levels: NDArray[np.float64]) -> FloatArray:
     """Return x in a narrower type, each coordinate rounded to the side where Σ ω(|x| + ux) is smaller."""
     with np.errstate(over="ignore", under="ignore"):
         narrow = x.astype(dtype)
@@ -232,7 +233,7 @@ def _one_a_row(name: str, value: ArrayLike, ndim: int, m: int) -> NDArray[np.flo
     return np.ascontiguousarray(np.broadcast_to(numbers, (m,)))
 
 
-def _target(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def _target(out: FloatArray | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> FloatArray:
     if out is None:
         return np.empty(shape, dtype)
     if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype:
@@ -243,7 +244,7 @@ def _target(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
     return out
 
 
-def _explain(status: str, point: Array, linear: Array | None, tau: float) -> None:
+def _explain(status: str, point: FloatArray, linear: FloatArray | None, tau: float) -> None:
     """Say what was wrong: the kernel only knows that something was."""
     if status == "not finite":
         finite("v", point)

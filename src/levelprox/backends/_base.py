@@ -19,16 +19,14 @@ from typing import Any, Literal, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from levelprox._typing import Features, Matrix, Vector
 from levelprox.backends.partition import Form
 from levelprox.losses import Loss
-from levelprox.objectives._base import Vector
-from levelprox.objectives.curved import Curved, Matrix
+from levelprox.objectives.curved import Curved
 from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.leave_one_out import Point
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.ridge import Ridge
-
-Features = NDArray[np.intp]
 
 _AT_ONCE = 8  # coordinates: a Hessian as small as this is worth no round of its own
 _NOTHING = 1e-13  # of the largest eigenvalue: what rounding leaves of a direction without curvature

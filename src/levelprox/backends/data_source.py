@@ -8,11 +8,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._typing import Vector
 from levelprox.backends._base import Asked
 from levelprox.backends.partition import Form
 from levelprox.backends.statistics import Survey
 from levelprox.losses import Loss
-from levelprox.objectives._base import Vector
 
 
 class Source(ABC):

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._typing import Vector
 from levelprox.backends._base import AHEAD, Answer, Asked, Ledger, Question, Traffic
 from levelprox.backends.data_source import Source
 from levelprox.backends.partition import Form
 from levelprox.backends.statistics import Survey, check_few, check_labels
-from levelprox.designs._base import Vector
 from levelprox.designs.array_namespace import Namespace, Transfers, namespace_of
 from levelprox.designs.device import Columns, DeviceDesign
 from levelprox.designs.moments import Moments

@@ -15,12 +15,13 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from levelprox._typing import Index
 from levelprox._validation import finite, whole
 from levelprox.backends._base import Answer
 from levelprox.backends.partition import Change, Forming, Shard, T, Work
 from levelprox.backends.partitioned import Evaluation, Shards
 from levelprox.backends.statistics import Surveying
-from levelprox.designs._base import Design, Index
+from levelprox.designs._base import Design
 from levelprox.designs.chunked import Chunked
 from levelprox.designs.deferred import DeferredDesign
 from levelprox.designs.kept import KeptColumns

@@ -16,13 +16,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._typing import Features, Vector
 from levelprox.backends._base import AHEAD, Answer, Asked, Ledger, Question, Traffic
 from levelprox.backends.data_source import Source
-from levelprox.backends.partition import Change, Features, Folding, Form, Forming, Shard, T, Weighting, Work
+from levelprox.backends.partition import Change, Folding, Form, Forming, Shard, T, Weighting, Work
 from levelprox.backends.statistics import Spreading, Survey, Surveying, median
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss
-from levelprox.objectives._base import Vector
 from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.leave_one_out import Point, left_out_fall
 from levelprox.objectives.linear_model import FARTHER, LinearModel, gains_for_ever

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._typing import Vector
 from levelprox._validation import finite
 from levelprox.backends.partition import Shard
-from levelprox.designs._base import Vector, check_finite
+from levelprox.designs._base import check_finite
 from levelprox.designs.running_moments import RunningMoments
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelprox._typing import Vector
 from levelprox.certificate.degenerate import degenerate_distance
 from levelprox.certificate.null_model import NullFit, null_fit
 from levelprox.certificate.possible_gain import possible_gain
@@ -24,8 +24,6 @@ from levelprox.certificate.residual import Residual, best_residuals, best_subgra
 from levelprox.exceptions import InvalidInputError, NumericalError
 from levelprox.objectives import LinearModel
 from levelprox.problem import Problem
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

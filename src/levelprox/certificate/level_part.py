@@ -10,9 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._typing import Vector
 from levelprox.problem import Problem
-
-Vector = NDArray[np.float64]
 
 
 class LevelPart:

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._runtime.deadline import TimeLimitError, end_now, finishing
+from levelprox._typing import Vector
 from levelprox.objectives import Curved, Model, Objective
 from levelprox.problem import FeatureProblem
-
-Vector = NDArray[np.float64]
 
 _ROUNDING = 1e-6  # of a fit by a quasi-Newton method
 _NEWTON_STEPS = 2000

@@ -30,15 +30,12 @@ import time
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelprox._typing import Features, Vector
 from levelprox.certificate.level_part import LevelPart
 from levelprox.certificate.residual import pull
 from levelprox.objectives import Curved, LinearModel, MultinomialModel, OneVsRestModel
 from levelprox.problem import Problem
-
-Vector = NDArray[np.float64]
-Features = NDArray[np.intp]
 
 _EPS = float(np.finfo(np.float64).eps)
 _ROUNDING = 16 * _EPS  # of what is summed

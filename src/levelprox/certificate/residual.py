@@ -27,15 +27,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from levelprox import _kernels
 from levelprox._runtime.blas import one_blas_thread
+from levelprox._typing import Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.objectives import Subgradients
 from levelprox.problem import Problem
-
-Vector = NDArray[np.float64]
 
 CLEARLY = 1e-6  # relative: what counts as inside the level, and as stationary
 _ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of g, relative to the level: less slack is none

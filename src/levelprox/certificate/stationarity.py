@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.objectives import LinearModel
 from levelprox.problem import FeatureProblem
-
-Vector = NDArray[np.float64]
-Features = NDArray[np.intp]
 
 _ROUNDING = 4 * float(np.finfo(np.float64).eps)
 

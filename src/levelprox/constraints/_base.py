@@ -28,7 +28,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox._runtime.rounding import products_above, sum_above
-from levelprox._validation import Array, finite, real, real_array
+from levelprox._typing import FloatArray
+from levelprox._validation import finite, real, real_array
 from levelprox.exceptions import InvalidInputError
 
 Double = NDArray[np.float64]
@@ -90,15 +91,15 @@ class Constraint(ABC):
     @abstractmethod
     def _curvature(self, t: Double) -> Double: ...
 
-    def phi(self, t: ArrayLike) -> Array:
+    def phi(self, t: ArrayLike) -> FloatArray:
         """φ(t), what a coordinate of size t costs."""
         return _in_double(self._phi_from_zero, t)
 
-    def slope(self, t: ArrayLike) -> Array:
+    def slope(self, t: ArrayLike) -> FloatArray:
         """φ'(t) = λ − h'(t), from λ at 0 down to 0; exactly 0 from the threshold on."""
         return _in_double(self._slope, t)
 
-    def curvature(self, t: ArrayLike) -> Array:
+    def curvature(self, t: ArrayLike) -> FloatArray:
         """h''(t) = −φ''(t) where it exists; at a kink of φ' the value of one side."""
         return _in_double(self._curvature, t)
 
@@ -204,7 +205,7 @@ def log1p_product(theta: float, t: Double) -> Double:
     return np.where(np.isinf(product), math.log(theta) + np.log(np.maximum(t, 1)), np.log1p(product))
 
 
-def _in_double(function: Callable[[Double], Double], t: ArrayLike) -> Array:
+def _in_double(function: Callable[[Double], Double], t: ArrayLike) -> FloatArray:
     given = real_array("t", t)
     with np.errstate(over="ignore", under="ignore"):
         result = np.asarray(function(given.astype(np.float64, copy=False))).astype(given.dtype)

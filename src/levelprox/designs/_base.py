@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
 from levelprox._kernels import DesignKernel
-from levelprox._validation import Array, as_array, finite, real_array
+from levelprox._typing import FloatArray, Index, Names, Vector
+from levelprox._validation import as_array, finite, real_array
 from levelprox.exceptions import InvalidInputError
 
-Vector = NDArray[np.float64]
-Index = NDArray[np.int64]
 #: Of the columns of X.
-Names = Sequence[str] | NDArray[Any]
 
 _CACHED = 2**23  # bytes of X that are still in cache when they are read again
 _SMALL = 2**27  # bytes that a copy may take besides its share
@@ -246,7 +244,7 @@ def positions(name: str, value: ArrayLike, size: int) -> Index:
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
-def real_values(value: object) -> Array:
+def real_values(value: object) -> FloatArray:
     """Return the numbers of X as float32 or float64.
 
     Both are kept; every other real type becomes float64, with a warning where that rounds

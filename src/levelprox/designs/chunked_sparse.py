@@ -13,11 +13,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._typing import PathLike
 from levelprox.designs._base import Design
 from levelprox.designs.chunked import CHUNK_BYTES, Chunked, Targets, check_type, targets_of
 from levelprox.designs.sparse import SparseDesign
 from levelprox.exceptions import FileFormatError, InvalidInputError
-from levelprox.io.opened import PathLike, shown
+from levelprox.io.opened import shown
 from levelprox.io.stored import StoredArray, open_npy, open_npz
 
 _MEMBERS = ("data", "indices", "indptr", "shape")

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from levelprox._kernels import DesignKernel
-from levelprox.designs._base import Design, Index, Vector, positions, vector
+from levelprox._typing import Index, Vector
+from levelprox.designs._base import Design, positions, vector
 
 _PIECE = 2**25  # bytes of X[:, W] that are copied at a time
 

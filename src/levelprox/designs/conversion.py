@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import scipy.sparse
 
-from levelprox.designs._base import Design, Names
+from levelprox._typing import Names
+from levelprox.designs._base import Design
 from levelprox.designs.dense import DenseDesign
 from levelprox.designs.sparse import SparseDesign
 from levelprox.exceptions import InvalidInputError

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from levelprox._kernels import DesignKernel
-from levelprox.designs._base import Design, Index, Vector
+from levelprox._typing import Index, Vector
+from levelprox.designs._base import Design
 from levelprox.designs.dense import DenseDesign
 
 

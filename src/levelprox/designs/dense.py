@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse
 
 from levelprox import _kernels
-from levelprox._validation import Array
-from levelprox.designs._base import Design, Index, Names, Vector, check_finite, check_shape, real_values
+from levelprox._typing import FloatArray, Index, Names, Vector
+from levelprox.designs._base import Design, check_finite, check_shape, real_values
 from levelprox.designs.sparse import SparseDesign
 
 
@@ -30,14 +30,14 @@ class DenseDesign(Design):
     levelprox.designs.as_design : Accepts and checks everything a user may bring.
     """
 
-    def __init__(self, array: Array) -> None:
+    def __init__(self, array: FloatArray) -> None:
         self.array = array
         self.kernel: _kernels.Dense = _kernels.Dense(array)
         self.shape = self.kernel.shape
         self.dtype = array.dtype
         self.nbytes = array.nbytes
 
-    def __reduce__(self) -> tuple[type[DenseDesign], tuple[Array]]:
+    def __reduce__(self) -> tuple[type[DenseDesign], tuple[FloatArray]]:
         return DenseDesign, (self.array,)
 
     @classmethod

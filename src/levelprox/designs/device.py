@@ -15,15 +15,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from levelprox.designs._base import Vector, check_shape
+from levelprox._typing import Features, Matrix, Vector
+from levelprox.designs._base import check_shape
 from levelprox.designs.array_namespace import Namespace, namespace_of
 from levelprox.designs.moments import Moments
 from levelprox.exceptions import InvalidInputError
-
-Features = NDArray[np.intp]
-Matrix = NDArray[np.float64]
 
 _DOUBLE = np.dtype(np.float64)
 _INDEX = np.dtype(np.int64)

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 
 from levelprox import _kernels
 from levelprox._kernels import DesignKernel
-from levelprox.designs._base import Design, Index, Vector, vector
+from levelprox._typing import Index, Vector
+from levelprox.designs._base import Design, vector
 from levelprox.designs.scaled import ScaledDesign
 from levelprox.exceptions import InvalidInputError
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.designs._base import Design, Index, Vector
+from levelprox._typing import Index, Vector
+from levelprox.designs._base import Design
 from levelprox.designs.sparse import SparseDesign
 
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
-from levelprox.designs._base import Design, Vector
+from levelprox._typing import Vector
+from levelprox.designs._base import Design
 
 _ROUNDING = 4 * float(np.finfo(np.float64).eps)
 

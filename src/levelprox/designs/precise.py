@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from levelprox._runtime.rounding import product_tail
+from levelprox._typing import Vector
 from levelprox.designs._base import Design
 from levelprox.designs.intercept import InterceptDesign
 from levelprox.designs.scaled import ScaledDesign
-
-Vector = NDArray[np.float64]
 
 
 def precise_matvec(design: Design, x: Vector, offset: Vector | None = None) -> Vector:

@@ -17,8 +17,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from levelprox._typing import Vector
 from levelprox._validation import finite, whole
-from levelprox.designs._base import Design, Vector, vector
+from levelprox.designs._base import Design, vector
 from levelprox.designs.moments import Moments, moments_of
 from levelprox.exceptions import InvalidInputError
 

@@ -23,8 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
 from levelprox._kernels import DesignKernel
+from levelprox._typing import Index, Vector
 from levelprox._validation import finite, real_array
-from levelprox.designs._base import Design, Index, Vector, vector
+from levelprox.designs._base import Design, vector
 from levelprox.designs.conversion import as_design
 from levelprox.designs.dense import DenseDesign
 from levelprox.designs.moments import means_and_scales

@@ -17,8 +17,8 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
-from levelprox._validation import Array
-from levelprox.designs._base import Design, Index, Names, Vector, check_finite, check_shape, real_values
+from levelprox._typing import FloatArray, Index, Names, Vector
+from levelprox.designs._base import Design, check_finite, check_shape, real_values
 from levelprox.exceptions import InvalidInputError
 
 _PIECE = 2**23  # entries of a CSC matrix that are turned into CSR at a time
@@ -52,7 +52,7 @@ class SparseDesign(Design):
 
     def __init__(
         self,
-        data: Array,
+        data: FloatArray,
         indices: NDArray[np.signedinteger[Any]],
         indptr: NDArray[np.int64],
         shape: tuple[int, int],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._typing import Vector
 from levelprox.designs._base import Design
 from levelprox.designs.dense import DenseDesign
 from levelprox.designs.intercept import InterceptDesign
@@ -12,7 +13,6 @@ from levelprox.designs.moments import moments_of
 from levelprox.designs.scaled import ScaledDesign
 from levelprox.designs.sparse import SparseDesign
 
-Vector = NDArray[np.float64]
 # Deviations from zero of a mean, and ratio of units, from which on columns are better standardised.
 _FAR_MEAN, _FAR_UNITS = 100.0, 1000.0
 

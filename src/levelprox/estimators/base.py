@@ -18,7 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from levelprox._runtime.deadline import limited
 from levelprox._solve import generator
-from levelprox._validation import Array, as_array, option, real, whole
+from levelprox._typing import FloatArray
+from levelprox._validation import as_array, option, real, whole
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox.backends import Asked
 from levelprox.designs import Design, as_design
@@ -360,7 +361,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         return {"coef_": model.coef_, "intercept_": model.intercept_, "scale_": task.border.scale}
 
     @abstractmethod
-    def _set_coefficients(self, coef: Array, intercept: Array) -> None: ...
+    def _set_coefficients(self, coef: FloatArray, intercept: FloatArray) -> None: ...
 
     def _ridge_part(self, X: object, weight: Vector | None) -> float:
         """The ridge's part of the loss of the data that a model was fitted to."""
@@ -379,7 +380,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     def _mean_loss(self, X: object, y: NDArray[Any], weight: Vector | None, **more: Any) -> float:
         """ψ of other samples, at the fit."""
 
-    def _margins(self, X: object) -> Array:
+    def _margins(self, X: object) -> FloatArray:
         """Z = X coef' + intercept, of shape (n, width)."""
         design = self._seen(X)
         coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)

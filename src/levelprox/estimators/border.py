@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._runtime.rounding import products_above
-from levelprox._validation import Array
+from levelprox._typing import FloatArray, Names
 from levelprox.designs import Design, RunningMoments, ScaledDesign, as_design
-from levelprox.designs._base import Names, column_name
+from levelprox.designs._base import column_name
 from levelprox.designs.moments import moments_of
 from levelprox.exceptions import InvalidInputError, NumericalError
 
@@ -105,7 +105,7 @@ class Border:
         last = intercept if self.center is None else intercept + coef @ self.center
         return np.vstack([rows, last]).ravel()
 
-    def outside(self, x: Vector, dtype: np.dtype[Any] | None = None) -> tuple[Array, Array]:
+    def outside(self, x: Vector, dtype: np.dtype[Any] | None = None) -> tuple[FloatArray, FloatArray]:
         """Coefficients of shape (width, d), in the precision of X or another, and intercepts of shape (width,).
 
         |scale_ · coef_| ≤ |x| holds in exact arithmetic, so that what x obeys is obeyed by them.
@@ -125,7 +125,7 @@ class Border:
         coef += 0.0  # no −0.0
         return coef, self._intercepts(rows, coef)
 
-    def _check_coefficients(self, coef: Array) -> None:
+    def _check_coefficients(self, coef: FloatArray) -> None:
         if not np.all(np.isfinite(coef)):
             j = int(np.argmax(~np.isfinite(coef).all(axis=0)))
             raise NumericalError(
@@ -133,7 +133,7 @@ class Border:
                 f"varies by {self.scale[j]:.3g} only; multiply it by a larger unit"
             )
 
-    def _intercepts(self, rows: Vector, coef: NDArray[Any]) -> Array:
+    def _intercepts(self, rows: Vector, coef: NDArray[Any]) -> FloatArray:
         if not self.fit_intercept:
             return np.zeros(self.width, coef.dtype)
         last = rows[-1]

@@ -10,7 +10,8 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from levelprox._validation import Array, option, real
+from levelprox._typing import FloatArray
+from levelprox._validation import option, real
 from levelprox.backends.data_source import Source
 from levelprox.backends.partition import Form
 from levelprox.backends.statistics import check_labels
@@ -42,7 +43,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
     """A classifier's side of a sparse linear model."""
 
     @where_it_is
-    def decision_function(self, X: object) -> Array:
+    def decision_function(self, X: object) -> FloatArray:
         """The margins z: of shape (n_samples,) for two classes, else (n_samples, n_classes).
 
         Parameters
@@ -65,7 +66,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
 
     @available_if(_has_probabilities)
     @where_it_is
-    def predict_proba(self, X: object) -> Array:
+    def predict_proba(self, X: object) -> FloatArray:
         """Probability of each class, for the logistic loss; the columns are those of `classes_`.
 
         Of more than two classes one against the others (multi_class="ovr"), the probabilities of each class are
@@ -87,7 +88,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
 
     @available_if(_has_probabilities)
     @where_it_is
-    def predict_log_proba(self, X: object) -> Array:
+    def predict_log_proba(self, X: object) -> FloatArray:
         """Logarithms of `predict_proba`.
 
         Parameters
@@ -262,7 +263,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
             return Multinomial.value(np.ascontiguousarray(z), label.astype(np.int64), weight)
         return sum(loss.value(z[:, k], np.where(label == k, 1.0, -1.0), weight) for k in range(z.shape[1]))
 
-    def _set_coefficients(self, coef: Array, intercept: Array) -> None:
+    def _set_coefficients(self, coef: FloatArray, intercept: FloatArray) -> None:
         self.coef_ = coef
         self.intercept_ = intercept
 

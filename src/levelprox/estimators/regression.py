@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
-from levelprox._validation import Array, finite, option, real_array
+from levelprox._typing import FloatArray
+from levelprox._validation import finite, option, real_array
 from levelprox.backends.data_source import Source
 from levelprox.backends.dispatch import is_elsewhere
 from levelprox.backends.partition import Form
@@ -32,7 +33,7 @@ class Regression(RegressorMixin, SparseLinearModel):
     """A regressor's side of a sparse linear model."""
 
     @where_it_is
-    def predict(self, X: object, offset: ArrayLike | None = None, exposure: ArrayLike | None = None) -> Array:
+    def predict(self, X: object, offset: ArrayLike | None = None, exposure: ArrayLike | None = None) -> FloatArray:
         """What is expected of y: z, or exp(z) for poisson and gamma.
 
         Parameters
@@ -136,7 +137,7 @@ class Regression(RegressorMixin, SparseLinearModel):
         known = self._known(more.get("offset"), more.get("exposure"), z.size)
         return self._loss().value(z if known is None else z + known, y, weight)
 
-    def _set_coefficients(self, coef: Array, intercept: Array) -> None:
+    def _set_coefficients(self, coef: FloatArray, intercept: FloatArray) -> None:
         self.coef_ = coef[0]
         self.intercept_ = intercept[0]
 

@@ -20,7 +20,8 @@ from levelprox._path import KINDS, path
 from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import TimeLimitError, end_now, finishing, limited, seconds_left, seconds_to_finish
 from levelprox._solve import solve
-from levelprox._validation import Array, finite, real_array, whole
+from levelprox._typing import FloatArray
+from levelprox._validation import finite, real_array, whole
 from levelprox.backends import Asked
 from levelprox.certificate import Certificate, certify
 from levelprox.constraints import MCP, SCAD, Constraint
@@ -174,8 +175,8 @@ class Solution:
         λ‖scale_ ∘ coef_‖², which is part of ψ.
     """
 
-    coef: Array
-    intercept: Array
+    coef: FloatArray
+    intercept: FloatArray
     certificate: Certificate | SubsetCertificate
     multiplier: float
     status: Status
@@ -648,7 +649,7 @@ class Task:
             found.history,
         )
 
-    def _handed_out(self, x: Vector, psi: float, examined: bool) -> tuple[Array, Array]:
+    def _handed_out(self, x: Vector, psi: float, examined: bool) -> tuple[FloatArray, FloatArray]:
         """Return coefficients and intercepts for x with ψ(x) = psi.
 
         They are of the precision of X, but float64 where rounding to float32 raises ψ: of columns with a large mean,
@@ -664,7 +665,7 @@ class Task:
                     return coef, intercept
         return self.border.outside(x, np.dtype(np.float64))
 
-    def _psi_of(self, coef: Array, intercept: Array) -> float:
+    def _psi_of(self, coef: FloatArray, intercept: FloatArray) -> float:
         """Return ψ of coefficients as they are handed out."""
         x = self.border.inside(coef.astype(np.float64), intercept.astype(np.float64))
         if isinstance(self.objective, Asked):

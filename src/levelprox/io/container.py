@@ -19,12 +19,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelprox._typing import Array
 from levelprox.exceptions import FileFormatError
 from levelprox.io.plain import parsed
-
-Array = NDArray[Any]
 
 _NAMES = {
     "F64": "<f8",

@@ -25,10 +25,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from levelprox._typing import PathLike
 from levelprox.exceptions import FileFormatError
 from levelprox.io import atomic
 from levelprox.io.libsvm import MAX_FEATURES, LibsvmPass, batches
-from levelprox.io.opened import PathLike, shown
+from levelprox.io.opened import shown
 from levelprox.io.stored import FileState, StoredArray
 
 ENDING = ".csr-form"

@@ -17,9 +17,10 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from levelprox import _kernels
+from levelprox._typing import PathLike
 from levelprox._validation import whole
 from levelprox.exceptions import FileFormatError, InvalidInputError
-from levelprox.io.opened import MAX_BYTES, PathLike, blocks, shown
+from levelprox.io.opened import MAX_BYTES, blocks, shown
 
 MAX_FEATURES = 10**9
 _FEATURES = 2**59  # never more: an index has at most 18 digits

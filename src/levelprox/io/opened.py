@@ -17,9 +17,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._typing import PathLike
 from levelprox.exceptions import BackendError, FileFormatError
-
-PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 BLOCK = 1 << 20
 RATIO = 1000

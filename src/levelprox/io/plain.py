@@ -14,11 +14,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
+from levelprox._typing import Array
 from levelprox.exceptions import FileFormatError
-
-Array = NDArray[Any]
 
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _FEW = 1000  # words that may stand in the JSON; more are an array of their own

@@ -23,11 +23,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
+from levelprox._typing import Vector
 from levelprox._validation import finite, real_array
 from levelprox.exceptions import InvalidInputError
-
-Vector = NDArray[np.float64]
-
 
 Kind = Literal["regression", "margin", "count", "positive"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from levelprox.losses._base import Vector
+from levelprox._typing import Vector
 from levelprox.losses.kinked import Kinked
 
 

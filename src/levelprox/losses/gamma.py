@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from levelprox.losses._base import Vector
+from levelprox._typing import Vector
 from levelprox.losses.log_link import LogLink
 
 

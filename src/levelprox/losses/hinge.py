@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from levelprox.losses._base import Vector
+from levelprox._typing import Vector
 from levelprox.losses.kinked import Kinked
 
 

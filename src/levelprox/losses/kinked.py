@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from levelprox.losses._base import Loss, Vector
+from levelprox._typing import Vector
+from levelprox.losses._base import Loss
 from levelprox.losses.moreau import Smoothed
 
 

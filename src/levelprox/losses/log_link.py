@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from levelprox.losses._base import Loss, Vector
+from levelprox._typing import Vector
+from levelprox.losses._base import Loss
 
 
 @dataclass(frozen=True)

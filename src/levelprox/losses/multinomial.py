@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
+from levelprox._typing import Vector
 
-Vector = NDArray[np.float64]
 Margins = NDArray[np.float64]
 Labels = NDArray[np.int64]
 

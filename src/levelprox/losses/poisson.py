@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.losses._base import Vector
+from levelprox._typing import Vector
 from levelprox.losses.log_link import LogLink
 
 _E10 = math.exp(10.0)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from levelprox._typing import Vector
 from levelprox._validation import real
 from levelprox.exceptions import InvalidInputError
-from levelprox.losses._base import Vector
 from levelprox.losses.kinked import Kinked
 
 

@@ -15,10 +15,9 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._typing import Vector
 from levelprox.designs import Design
 from levelprox.objectives.feature_scale import FeatureScale
-
-Vector = NDArray[np.float64]
 
 
 class Objective(ABC):

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from levelprox._typing import Matrix, Vector
 from levelprox._validation import as_array, finite, real_array
 from levelprox.designs import (
     Design,
@@ -30,8 +31,6 @@ from levelprox.designs import (
 )
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import check_weights
-from levelprox.objectives._base import Vector
-from levelprox.objectives.curved import Matrix
 from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.model import Model

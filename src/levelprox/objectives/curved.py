@@ -12,11 +12,9 @@ from abc import abstractmethod
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from levelprox.objectives._base import Objective, Vector
-
-Matrix = NDArray[np.float64]
+from levelprox._typing import Matrix, Vector
+from levelprox.objectives._base import Objective
 
 
 class Curved(Objective):

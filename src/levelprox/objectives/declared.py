@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 
+from levelprox._typing import Vector
 from levelprox._validation import real, real_array, whole
 from levelprox.exceptions import InvalidInputError
-from levelprox.objectives._base import Objective, Vector
+from levelprox.objectives._base import Objective
 
 
 class Declared(Objective):

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
+from levelprox._typing import Vector
 
 # The variance is a difference of two sums; below this part of the mean square it is rounding.
 _LEAST_VARIANCE = 1e-12

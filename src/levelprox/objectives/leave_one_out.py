@@ -18,12 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 
+from levelprox._typing import Matrix, Vector
 from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.multinomial import MultinomialModel
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 _AT_ONCE = 2**20  # numbers of a block of samples
 LEAST = 1e-12  # of 1 less the leverage, which rounding may lose

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
 from levelprox._runtime.deadline import TimeLimitError, interruptible, seconds_left
+from levelprox._typing import Matrix, Vector
 from levelprox._validation import finite
 from levelprox.designs import (
     Design,
@@ -31,8 +32,7 @@ from levelprox.designs import (
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss, check_weights, loss_by_name
 from levelprox.losses._base import vector
-from levelprox.objectives._base import Subgradients, Vector
-from levelprox.objectives.curved import Matrix
+from levelprox.objectives._base import Subgradients
 from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.model import Model
 from levelprox.objectives.ridge import Ridge, check_smooth

@@ -10,9 +10,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._typing import Matrix, Vector
 from levelprox.designs import Design
-from levelprox.objectives._base import Vector
-from levelprox.objectives.curved import Curved, Matrix
+from levelprox.objectives.curved import Curved
 
 
 class Model(Curved):

@@ -17,11 +17,10 @@ import numpy as np
 
 from levelprox import _kernels
 from levelprox._runtime.blas import one_blas_thread
+from levelprox._typing import Matrix, Vector
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Multinomial
-from levelprox.objectives._base import Vector
 from levelprox.objectives._multiclass import ByClass
-from levelprox.objectives.curved import Matrix
 from levelprox.objectives.linear_model import LinearModel
 
 _MANY_CLASSES = 16  # from which on pairs of classes are not taken one by one

@@ -16,12 +16,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from levelprox._typing import Matrix, Vector
 from levelprox.designs import Design
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import LOSS_TYPES, Loss, loss_by_name
-from levelprox.objectives._base import Vector
 from levelprox.objectives._multiclass import ByClass
-from levelprox.objectives.curved import Matrix
 from levelprox.objectives.linear_model import FARTHER, LinearModel, gains_for_ever
 from levelprox.objectives.ridge import Ridge, check_smooth
 

@@ -11,8 +11,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.objectives._base import Vector
-from levelprox.objectives.curved import Curved, Matrix
+from levelprox._typing import Matrix, Vector
+from levelprox.objectives.curved import Curved
 from levelprox.objectives.feature_scale import FeatureScale
 
 

@@ -19,18 +19,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from levelprox import _kernels
 from levelprox._runtime.deadline import TimeLimitError, seconds_left
+from levelprox._typing import Features, Matrix, Vector
 from levelprox.designs import Design, InterceptDesign, ScaledDesign
 from levelprox.designs.dense import DenseDesign
 from levelprox.losses import Squared
-from levelprox.objectives._base import Vector
-from levelprox.objectives.curved import Matrix
 from levelprox.objectives.linear_model import LinearModel
-
-Features = NDArray[np.intp]
 
 _MOST = 400  # features: with more, searches by the Gram matrix take long
 _SAMPLES = 4  # for each feature: with fewer, a reduction does not save much

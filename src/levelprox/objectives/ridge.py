@@ -15,12 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from levelprox._typing import Features, Vector
 from levelprox._validation import finite, real_array
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss
-
-Vector = NDArray[np.float64]
-Features = NDArray[np.intp]
 
 
 def check_smooth(loss: Loss) -> None:

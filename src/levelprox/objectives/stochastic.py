@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._typing import Vector
 from levelprox._validation import whole
 from levelprox.exceptions import InvalidInputError
-from levelprox.objectives._base import Vector
 from levelprox.objectives.declared import Declared, constant
 from levelprox.objectives.user import Function, ValueAndGradient
 

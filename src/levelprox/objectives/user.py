@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._typing import Vector
 from levelprox.exceptions import InvalidInputError
-from levelprox.objectives._base import Vector
 from levelprox.objectives.declared import Declared
 
 ValueAndGradient = Callable[[Vector], tuple[float, Vector]]
