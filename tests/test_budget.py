@@ -112,7 +112,7 @@ def test_columns_that_are_almost_equal_overflow_nothing(seed):
 def test_fewer_tries_are_not_called_a_proof(monkeypatch):
     """Where refits are few and bounds rule nothing out, the rest is not said to be examined."""
     whole = table("logistic", n=40, d=20, size=1.0)
-    monkeypatch.setattr(swaps.Swaps, "has_bounds", lambda self: False)
+    monkeypatch.setattr(swaps.SwapSearch, "has_bounds", lambda self: False)
     monkeypatch.setattr(swaps, "_TOP", 5)
     monkeypatch.setattr(swaps, "_WORK", 0)
     found = solved(whole, 4)
@@ -123,8 +123,8 @@ def test_fewer_tries_are_not_called_a_proof(monkeypatch):
 
 def test_one_who_does_not_look_is_caught(monkeypatch):
     """The test of proofs can fail: a search that improves nothing and tries nothing proves nothing."""
-    monkeypatch.setattr(swaps.Swaps, "improved", lambda self, fit: fit)
-    monkeypatch.setattr(swaps.Swaps, "_examine", lambda self, fit: (self.total(fit), None))
+    monkeypatch.setattr(swaps.SwapSearch, "improved", lambda self, fit: fit)
+    monkeypatch.setattr(swaps.SwapSearch, "_examine", lambda self, fit: (self.total(fit), None))
     monkeypatch.setattr(search.Search, "_starts", lambda self: iter([self.swaps.fitted(np.array([3, 4, 5]))]))
     monkeypatch.setattr(search.Search, "_takes_in", lambda self, addition: False)
     with pytest.raises(AssertionError):

@@ -15,8 +15,8 @@ from levelprox.driver.search_monitor import Watch
 from levelprox.problem import Problem
 from levelprox.subset.local_search import Search
 from levelprox.subset.multiclass_newton import ClassNewton, factorised
-from levelprox.subset.shared_cache import shared
-from levelprox.subset.swaps import Swaps
+from levelprox.subset.column_cache import shared
+from levelprox.subset.swaps import SwapSearch
 
 
 def model(n=120, d=12, K=4, seed=0, **options):
@@ -61,8 +61,8 @@ def test_the_answer_at_k_does_not_depend_on_other_k(ridge):
 def test_nothing_is_examined_and_the_loss_is_about_the_best(options, monkeypatch):
     objective = model(**options)
     whole = {k: best_subset(objective, k).psi for k in (2, 5)}
-    monkeypatch.setattr(Swaps, "examined", None)
-    monkeypatch.setattr(Swaps, "best_addition", None)
+    monkeypatch.setattr(SwapSearch, "examined", None)
+    monkeypatch.setattr(SwapSearch, "best_addition", None)
     null = found_in_fold(objective, 0).psi
     for k, psi in whole.items():
         found = found_in_fold(objective, k)

@@ -25,10 +25,10 @@ from levelprox import (
     load,
 )
 from levelprox.cli import main
+from levelprox.constraints.costs import Costs
 from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.objectives import MultinomialModel
 from levelprox.report.page import page
-from levelprox.constraints.costs import Costs
 from levelprox.subset.local_search import Search
 from tests.cost_problems import cost_case, judged, searched
 from tests.subset_problems import LOSSES

@@ -24,7 +24,7 @@ from levelprox.subset.nonsmooth_refit import Coordinates, minimised
 from levelprox.subset.nonsmooth_sets import ExactRefits
 from levelprox.subset.refit import Fit, _gap, _newton_step
 from levelprox.subset.swap_bounds import _inverse, _regularised_inverse
-from levelprox.subset.swaps import Swaps
+from levelprox.subset.swaps import SwapSearch
 
 
 def data(classes, n, d, seed=0):
@@ -194,7 +194,7 @@ def test_room_is_used_whatever_the_bound_on_refits(monkeypatch):
 
 def test_exchanges_of_many_classes_end_with_their_share_of_the_work(monkeypatch):
     model = MultinomialModel(*data(17, 24, 3), fit_intercept=True)
-    monkeypatch.setattr(Swaps, "_exchanged", lambda *_: pytest.fail("an exchange is tried"))
+    monkeypatch.setattr(SwapSearch, "_exchanged", lambda *_: pytest.fail("an exchange is tried"))
     monkeypatch.setattr(levelprox.subset.swaps, "_SEARCH_FACTORS", -1)
     found = best_subset(model, 1)
     assert (found.exchanges.examined, found.exchanges.total) == (0, 2)

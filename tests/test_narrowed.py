@@ -14,8 +14,8 @@ from levelprox import LinearModel, SparseClassifierCV, best_subset
 from levelprox._best_subset import guided_subset
 from levelprox.constraints import MCP
 from levelprox.problem import Problem
-from levelprox.subset.shared_cache import shared
-from levelprox.subset.swaps import Swaps
+from levelprox.subset.column_cache import shared
+from levelprox.subset.swaps import SwapSearch
 
 LOSSES = ["logistic", "poisson", "gamma", "huber", "squared_hinge", "squared"]
 
@@ -55,8 +55,8 @@ def test_the_answer_at_k_does_not_depend_on_other_k(loss, ridge):
 def test_nothing_is_examined_and_the_loss_is_about_the_best(loss, monkeypatch):
     objective = model(loss, d=30, ridge=0.01)
     whole = {k: best_subset(objective, k).psi for k in (2, 5)}
-    monkeypatch.setattr(Swaps, "examined", None)
-    monkeypatch.setattr(Swaps, "best_addition", None)
+    monkeypatch.setattr(SwapSearch, "examined", None)
+    monkeypatch.setattr(SwapSearch, "best_addition", None)
     null = found_in_fold(objective, 0).psi
     for k, psi in whole.items():
         found = found_in_fold(objective, k)

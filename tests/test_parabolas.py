@@ -9,7 +9,7 @@ from levelprox import LinearModel, SparseClassifier, SparseClassifierCV, _kernel
 from levelprox.constraints import MCP
 from levelprox.problem import Problem
 from levelprox.subset import local_search as search
-from levelprox.subset.quadratic_models import has_parabolas, shared
+from levelprox.subset.starts import has_parabolas, shared
 
 
 def model(loss, n=100, d=10, seed=0, **options):

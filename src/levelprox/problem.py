@@ -14,6 +14,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from levelprox._typing import Features, Mask, Vector
 from levelprox._validation import finite, is_data, real, real_array, whole
 from levelprox.constraints import MCP, Constraint
 from levelprox.constraints.costs import Costs
@@ -21,9 +22,7 @@ from levelprox.exceptions import InfeasibleError, InvalidInputError
 from levelprox.objectives import Objective
 from levelprox.projection import feature_weights, group_norms, nonnegative_mask
 
-Vector = NDArray[np.float64]
-Features = NDArray[np.intp]
-Signs = bool | NDArray[np.bool_] | None
+Signs = bool | Mask | None
 _ULP = float(np.finfo(np.float64).eps)
 _LEAST_SHORTENED = 1e-9  # of x
 
@@ -36,6 +35,7 @@ class FeatureProblem:
 
     objective: Objective
     nonnegative: Signs
+    costs: Costs | None = None  # what features cost, and a budget; of a `SubsetProblem` only
     _mask: NDArray[np.uint8] | None
     _all_nonnegative: bool
 
@@ -44,7 +44,7 @@ class FeatureProblem:
         """The features that never count."""
         raise NotImplementedError
 
-    def counts(self, features: Features) -> NDArray[np.bool_]:
+    def counts(self, features: Features) -> Mask:
         """Return which of these features count."""
         raise NotImplementedError
 
@@ -83,6 +83,12 @@ class FeatureProblem:
         """Number of features."""
         return self.dimension // self.width
 
+    def spread(self, features: Features, values: Vector) -> Vector:
+        """Return x over all coordinates, from the coefficients of these features."""
+        x = np.zeros(self.dimension)
+        x[self.coordinates(features)] = values
+        return x
+
     def sizes(self, x: Vector) -> Vector:
         """Return |x_j| of each feature, or the 2-norm of its coefficients, rounded up."""
         return np.abs(x) if self.width == 1 else group_norms(x, self.width)
@@ -107,11 +113,42 @@ class FeatureProblem:
         """The coordinates with x_j ≥ 0, as the kernels take them: (mask or None, all of them)."""
         return self._mask, self._all_nonnegative
 
-    def must_be_nonnegative(self) -> NDArray[np.bool_]:
+    def must_be_nonnegative(self) -> Mask:
         """Return a boolean mask of the coordinates with x_j ≥ 0."""
         if self._mask is not None:
             return self._mask.view(np.bool_)
         return np.full(self.dimension, self._all_nonnegative)
+
+    @property
+    def n_counted(self) -> int:
+        """How many features count."""
+        return self.n_features - self.exempt.size
+
+    def with_exempt(self, features: Features) -> Features:
+        """Return these features and those that are in every fit."""
+        return np.union1d(features, self.exempt).astype(np.intp)
+
+    def allows(self, features: Features) -> bool:
+        """Return whether the budget, if there is one, pays for a set."""
+        return self.costs is None or self.costs.allows(features.tolist())
+
+    def affordable(self, features: Features, i: int | None = None) -> Mask | None:
+        """Return which features outside a set the budget allows, in place of its i-th one or besides all of them.
+
+        None where there is no budget.
+        """
+        if self.costs is None:
+            return None
+        mask = self.costs.affordable(features if i is None else np.delete(features, i))
+        mask[features] = False
+        return mask
+
+    def count_swaps(self, features: Features) -> int:
+        """Return how many swaps of a feature that counts for one outside there are; only those the budget allows."""
+        inside = self.counted(features)
+        if self.costs is not None:
+            return self.costs.count_swaps(features, inside)
+        return int(inside.size * (self.n_counted - inside.size))
 
     @property
     def centred(self) -> bool:
@@ -146,7 +183,7 @@ class Problem(FeatureProblem):
     constraint: Constraint
     level: float
     weights: Vector | None = None
-    nonnegative: bool | NDArray[np.bool_] | None = None
+    nonnegative: bool | Mask | None = None
     _mask: NDArray[np.uint8] | None = field(init=False, repr=False)
     _all_nonnegative: bool = field(init=False, repr=False)
 
@@ -177,11 +214,11 @@ class Problem(FeatureProblem):
         """The features that never count (ω_j = 0)."""
         return np.empty(0, np.intp) if self.weights is None else np.flatnonzero(self.weights == 0)
 
-    def counts(self, features: Features) -> NDArray[np.bool_]:
+    def counts(self, features: Features) -> Mask:
         """Return which of these features count (ω_j > 0)."""
         return np.ones(features.size, np.bool_) if self.weights is None else self.weights[features] > 0
 
-    def free(self, x: Vector) -> NDArray[np.bool_]:
+    def free(self, x: Vector) -> Mask:
         """The coordinates that cost nothing more as they grow: of features that are exempt or past their threshold."""
         features = np.zeros(self.n_features, np.bool_) if self.weights is None else self.weights == 0
         sizes = x if self.width == 1 else self.sizes(x)
@@ -245,7 +282,7 @@ class Problem(FeatureProblem):
             cut[self.coordinates(features[kept : kept + 1])] = 0.0
         return cut
 
-    def restrict(self, W: NDArray[np.intp]) -> Problem:
+    def restrict(self, W: Features) -> Problem:
         """The same problem over the features in W, the others held at zero."""
         return replace(
             self,
@@ -278,7 +315,7 @@ class SubsetProblem(FeatureProblem):
     keep: Features = field(default_factory=lambda: np.empty(0, np.intp))
     nonnegative: Signs = None
     costs: Costs | None = None
-    _counts: NDArray[np.bool_] = field(init=False, repr=False)
+    _counts: Mask = field(init=False, repr=False)
     _mask: NDArray[np.uint8] | None = field(init=False, repr=False)
     _all_nonnegative: bool = field(init=False, repr=False)
 
@@ -293,40 +330,14 @@ class SubsetProblem(FeatureProblem):
         """The features that are in every fit and never count."""
         return self.keep
 
-    def counts(self, features: Features) -> NDArray[np.bool_]:
+    def counts(self, features: Features) -> Mask:
         """Return which of these features count."""
         return self._counts[features]
 
-    @property
-    def n_counted(self) -> int:
-        """How many features count."""
-        return self.n_features - self.exempt.size
-
-    def with_exempt(self, features: Features) -> Features:
-        """Return these features and those that are in every fit."""
-        return np.union1d(features, self.exempt).astype(np.intp)
-
-    def allows(self, features: Features) -> bool:
-        """Return whether the budget, if there is one, pays for a set."""
-        return self.costs is None or self.costs.allows(features.tolist())
-
-    def affordable(self, features: Features, i: int | None = None) -> NDArray[np.bool_] | None:
-        """Return which features outside a set the budget allows, in place of its i-th one or besides all of them.
-
-        None where there is no budget.
-        """
-        if self.costs is None:
-            return None
-        mask = self.costs.affordable(features if i is None else np.delete(features, i))
-        mask[features] = False
-        return mask
-
-    def count_swaps(self, features: Features) -> int:
-        """Return how many swaps of a feature that counts for one outside there are; only those the budget allows."""
-        inside = self.counted(features)
-        if self.costs is not None:
-            return self.costs.count_swaps(features, inside)
-        return int(inside.size * (self.n_counted - inside.size))
+    def relaxed(self, constraint: Constraint) -> Problem:
+        """Return the problem with the level (k + ½) of a constraint of cap 1 in place of the number of features."""
+        weights = self._counts.astype(np.float64) if self.exempt.size else None
+        return Problem(self.objective, constraint, self.k + 0.5, weights, self.nonnegative)
 
     def restrict(self, W: Features) -> SubsetProblem:
         """Return the same problem over the features in W, with the others at zero."""
@@ -339,7 +350,7 @@ class SubsetProblem(FeatureProblem):
         )
 
 
-def _weights_without(exempt: NDArray[np.intp], weights: ArrayLike | None, n_features: int) -> ArrayLike | None:
+def _weights_without(exempt: Features, weights: ArrayLike | None, n_features: int) -> ArrayLike | None:
     """ω with 0 for the features that never count; given for all features, or for those only that count."""
     if not exempt.size:
         return weights
@@ -352,7 +363,7 @@ def _weights_without(exempt: NDArray[np.intp], weights: ArrayLike | None, n_feat
     return given  # of any other shape: refused, as without exempt features
 
 
-def _signs_without(exempt: NDArray[np.intp], nonnegative: ArrayLike | None, n_features: int) -> ArrayLike | None:
+def _signs_without(exempt: Features, nonnegative: ArrayLike | None, n_features: int) -> ArrayLike | None:
     """Signs asked of the features that count; of the others only by a mask that names them all."""
     asked = np.asarray(nonnegative)
     if not exempt.size or (asked.ndim == 0 and not asked):

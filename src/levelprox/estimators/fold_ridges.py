@@ -25,7 +25,7 @@ from levelprox.estimators.watching import quiet
 from levelprox.objectives import LinearModel
 from levelprox.objectives._multiclass import ByClass
 from levelprox.result import Status
-from levelprox.subset.shared_cache import forget
+from levelprox.subset.column_cache import forget
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]

@@ -38,9 +38,9 @@ from levelprox.methods.working_set import resumed, steps
 from levelprox.objectives import Model
 from levelprox.problem import Problem
 from levelprox.result import Iterate, Stage, relative_change
-from levelprox.subset.forward import FEW, forward
+from levelprox.subset.starts import FEW, forward
 from levelprox.subset.refit import Fit
-from levelprox.subset.swaps import Swaps
+from levelprox.subset.swaps import SwapSearch
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
@@ -234,7 +234,7 @@ class _Exchanges:
             self.swaps = self._begun(self.part, self.x, how.null.psi, how)
             self.null = self.swaps.best
 
-    def at(self, end: Iterate) -> tuple[Swaps, Fit, float]:
+    def at(self, end: Iterate) -> tuple[SwapSearch, Fit, float]:
         """What makes exchanges at this end, the null fit it begins with, and ψ of the end as it sees it."""
         if self.at_hand:
             return self.swaps, self.null, end.psi
@@ -244,12 +244,12 @@ class _Exchanges:
         swaps = self._begun(small, null.x[small.exempt], null.psi, replace(self.how, null=null))
         return swaps, swaps.best, model.value_of(model.margins(end.x[self.W]))
 
-    def _begun(self, part: Problem, x: Vector, psi: float, how: How) -> Swaps:
+    def _begun(self, part: Problem, x: Vector, psi: float, how: How) -> SwapSearch:
         margins = cast(Model, part.objective).restrict(part.exempt).margins(x)
-        return Swaps(part, Fit(part.exempt, x, psi, margins), how.null, self.tol * how.null.scale, how)
+        return SwapSearch(part, Fit(part.exempt, x, psi, margins), how.null, self.tol * how.null.scale, how)
 
 
-def _without_the_first(swaps: Swaps, null: Fit, count: int) -> Fit:
+def _without_the_first(swaps: SwapSearch, null: Fit, count: int) -> Fit:
     """Of few features the first one taken in may decide too much: as many without it."""
     first = forward(swaps, null, 1)
     chosen = forward(swaps, null, count, without=int(first[0])) if first.size else first

@@ -16,81 +16,56 @@ taken in, and others make room for it. This is repeated until no move lowers ψ.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from levelprox.certificate.null_model import NullFit
-from levelprox.driver.search_monitor import Watch
-from levelprox.methods.continuation import is_expensive
-from levelprox.objectives import Model
+from levelprox._typing import Features, Vector
 from levelprox.constraints.costs import Costs
-from levelprox.subset.forward import forward
-from levelprox.subset.local_search import Search
+from levelprox.methods.continuation import is_expensive
+from levelprox.subset.starts import forward
 from levelprox.subset.refit import Fit
 from levelprox.subset.swap_bounds import costs as losses_without
 
-Vector = NDArray[np.float64]
-Features = NDArray[np.intp]
+if TYPE_CHECKING:
+    from levelprox.subset.smooth_search import SmoothSearch
+
 #: What a feature gains and the features of the fit so far, to what it is worth.
 Worth = Callable[[Vector, Features], Vector]
 #: A move of several features: one of them; whether it is taken in, and others make room for it, or left out, and what
 #: it cost is spent anew; whether features are chosen by what they gain relative to their cost.
 Way = tuple[int, bool, bool]
 
-_WITHOUT = 3  # of the first features taken in: starts without each of them
-_WAYS, _FEW_WAYS = 12, 2  # features that are left out, and taken in, to spend the budget otherwise
-_AGAIN = 3  # of the sets found so that are not lower: how many are improved by exchanges
+_STARTS_WITHOUT = 3  # starts, each without one of the first features added
+_MOVES, _MOVES_WHERE_EXPENSIVE = 12, 2  # features that are left out, and added, to spend the budget otherwise
+_IMPROVED_AGAIN = 3  # of the sets found so that are not lower: how many are improved by swaps
 
 
-@dataclass(eq=False)
-class CostSearch(Search):
-    """One search within a budget of costs.
+class CostMoves:
+    """Starts and moves of a search within a budget of costs.
 
     Parameters
     ----------
+    search : SmoothSearch
+        Begun.
     costs : Costs
         Of all features, 0 for exempt ones.
     """
 
-    costs: Costs = field(kw_only=True)
-
-    def begin(self, null_fitted: NullFit | None = None) -> None:
-        super().begin(null_fitted)
-        self.swaps.costs = self.costs
-
-    def sets(self) -> Iterator[Fit]:
-        """Sets within the budget that moves do not improve, as far as estimates tell, one for each start."""
-        everything = np.arange(self.problem.n_features)
-        if self.problem.counted(everything).size <= self.k and self.costs.allows(everything.tolist()):
-            self.swaps.keep(self.pieces.once(lambda: self.swaps.fitted(everything)))
-        elif self.k > 0 or self.objective.convex_start is not None:
-            for start in self._starts():
-                self.watch.enter("exchanges")
-                yield self._improved(start)
-        if self.objective.convex_start is not None:
-            self.swaps.keep(self.pieces.once(lambda: self._along_its_ray(self.swaps.best, self.swaps.best)))
-
-    def _for(self, objective: Model, watch: Watch) -> Search:
-        problem = replace(self.problem, objective=objective)
-        return CostSearch(problem, self.k, self.tol, False, watch, costs=self.costs)
+    def __init__(self, search: SmoothSearch, costs: Costs) -> None:
+        self.search, self.costs = search, costs
+        self.problem, self.swaps, self.k = search.problem, search.swaps, search.k
 
     # --- starts
 
-    def _starts(self) -> Iterator[Fit]:
-        once, null, convex = self.pieces.once, self.swaps.best, self.objective.convex_start
-        if self.start is not None:
-            start = self.problem.counted(self.start)
-            yield once(lambda: self._completed(start))
-            return
-        if convex is not None:
-            yield from self._by_convex_start(null, convex)
+    def starts(self, null: Fit) -> Iterator[Fit]:
+        """Yield sets within the budget from which moves begin."""
+        once = self.search.pieces.once
         first = once(lambda: self._taken_in(null, self._affordable_gain, shown=True))
         fit = once(lambda: self._over(null, first))
         self.swaps.keep(fit)
-        if self.swaps.is_perfect(fit) or not first.size or self._leaves(fit):
+        if self.swaps.is_perfect(fit) or not first.size or self.search.leaves(fit):
             return
         yield fit
         by_cost = once(lambda: self._taken_in(null, self._gain_for_cost))
@@ -98,8 +73,8 @@ class CostSearch(Search):
         yield once(lambda: self._from_above(null, first.size))
         if is_expensive(self.problem):
             return
-        for j in dict.fromkeys([*first[:_WITHOUT].tolist(), *by_cost[:1].tolist()]):
-            self.watch.enter("forward")
+        for j in dict.fromkeys([*first[:_STARTS_WITHOUT].tolist(), *by_cost[:1].tolist()]):
+            self.search.watch.enter("forward")
             others = once(partial(self._taken_in, null, self._affordable_gain, without=j))
             yield once(partial(self._over, null, others))
 
@@ -126,14 +101,14 @@ class CostSearch(Search):
     def _from_above(self, null: Fit, count: int) -> Fit:
         """Take in more than the budget allows, and leave out what is worth least for its cost."""
         possible = self.costs.cost <= self.costs.budget
-        most = min(2 * count + 2, max(count, self.objective.n_margins - 1))
+        most = min(2 * count + 2, max(count, self.search.objective.n_margins - 1))
         more = forward(self.swaps, null, most, worth=lambda gain, _: np.where(possible, gain, -np.inf))
         fit = self._cut(self.swaps.roughly(np.union1d(null.features, more).astype(np.intp), null), True)
         return self._over(fit, self._taken_in(fit, self._affordable_gain))
 
-    def _completed(self, features: Features) -> Fit:
+    def completed(self, features: Features) -> Fit:
         """The fit over the most useful of given features that the budget allows, and the most useful others."""
-        fit = self._cut(self.swaps.roughly(self._with_exempt(features), self.swaps.best), True)
+        fit = self._cut(self.swaps.roughly(self.problem.with_exempt(features), self.swaps.best), True)
         fit = self.swaps.fitted(fit.features, fit)
         self.swaps.keep(fit)
         return self._over(fit, self._taken_in(fit, self._affordable_gain))
@@ -144,15 +119,15 @@ class CostSearch(Search):
         Those go first that are worth least for their cost or, without `by_cost`, the one that is worth least of those
         that are enough.
         """
-        while (over := self.problem.counted(fit.features).size > self.k) or not self._is_allowed(fit.features):
+        while (over := self.problem.counted(fit.features).size > self.k) or not self.problem.allows(fit.features):
             worth, price = losses_without(self.problem, fit), self.costs.cost[fit.features]
             if held is not None:
                 worth = np.where(fit.features == held, np.inf, worth)
             places = np.flatnonzero(np.isfinite(worth) & ((price > 0) | over))
-            enough = [i for i in places.tolist() if self._is_allowed(np.delete(fit.features, i))]
+            enough = [i for i in places.tolist() if self.problem.allows(np.delete(fit.features, i))]
             if not by_cost and enough:
                 leaves = min(enough, key=lambda i: worth[i])
-            elif over and self._is_allowed(fit.features):
+            elif over and self.problem.allows(fit.features):
                 leaves = int(places[np.argmin(worth[places])])
             else:
                 with np.errstate(divide="ignore", over="ignore"):
@@ -160,51 +135,45 @@ class CostSearch(Search):
             fit = self.swaps.roughly(np.delete(fit.features, leaves), fit)
         return fit
 
-    def _is_allowed(self, features: Features) -> bool:
-        return self.costs.allows(features.tolist())
-
     # --- moves
 
-    def _improved(self, fit: Fit) -> Fit:
+    def improved(self, fit: Fit) -> Fit:
         """Exchange features, and take in more, for as long as that lowers ψ."""
         while True:
             fit = self.swaps.improved(fit)
             if self.swaps.is_perfect(fit) or self.swaps.has_spent_its_work():
                 return fit
-            more = self.pieces.once(partial(self._taken_in, fit, self._affordable_gain))
+            more = self.search.pieces.once(partial(self._taken_in, fit, self._affordable_gain))
             if not more.size:
                 return fit
-            larger = self.pieces.once(partial(self._over, fit, more))
+            larger = self.search.pieces.once(partial(self._over, fit, more))
             if not self.swaps.lowers(larger, fit):
                 return fit
             self.swaps.keep(larger)
             fit = larger
 
-    def _one_less_and_one_more(self) -> bool:
-        return self.by_several()
-
     def by_several(self) -> bool:
         """Whether a move of several features leads to a lower fit."""
         best = self.swaps.best
-        if self.start is not None or self.swaps.is_perfect(best) or self.swaps.has_spent_its_work():
+        if self.search.start is not None or self.swaps.is_perfect(best) or self.swaps.has_spent_its_work():
             return False
-        self.watch.enter("exchanges")
+        self.search.watch.enter("exchanges")
         others: list[Fit] = []
-        for way in self.pieces.once(lambda: self.ways(best)):
-            if not self.watch.may_exchange():
+        for way in self.search.pieces.once(lambda: self.ways(best)):
+            if not self.search.watch.may_exchange():
                 others = []
                 break
-            fit = self.pieces.once(partial(self._by_way, best, way))
+            fit = self.search.pieces.once(partial(self._by_way, best, way))
             if fit is None:
                 continue
             if self.swaps.lowers(fit, best):
-                self.watch.step += 1
-                self._improved(fit)
+                self.search.watch.step += 1
+                self.improved(fit)
                 if self.swaps.lowers(self.swaps.best, best):
                     return True
             others.append(fit)
-        for fit in sorted(others, key=lambda fit: fit.psi)[:_AGAIN]:
-            self._improved(fit)
+        for fit in sorted(others, key=lambda fit: fit.psi)[:_IMPROVED_AGAIN]:
+            self.improved(fit)
             if self.swaps.lowers(self.swaps.best, best):
                 return True
         self.swaps.best = best  # whose exchanges were examined; what is lower by rounding alone is not better
@@ -212,14 +181,14 @@ class CostSearch(Search):
 
     def ways(self, fit: Fit) -> tuple[Way, ...]:
         """Moves of several features, the most promising first."""
-        most = _FEW_WAYS if is_expensive(self.problem) else _WAYS
+        most = _MOVES_WHERE_EXPENSIVE if is_expensive(self.problem) else _MOVES
         worth = losses_without(self.problem, fit)
         droppable = np.flatnonzero(np.isfinite(worth))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             rate = worth[droppable] / self.costs.cost[fit.features[droppable]]
         least = droppable[np.argsort(np.where(np.isnan(rate), np.inf, rate), kind="stable")[:most]]
         leave = fit.features[least].tolist()
-        gain = self.swaps.exchange(fit).additions()
+        gain = self.swaps.estimates(fit).additions()
         gain[~(self.costs.cost <= self.costs.budget)] = -np.inf
         enter = [int(j) for j in np.argsort(-gain, kind="stable")[:most] if gain[j] > 0]
         ways = [(j, False, by_cost) for j in leave for by_cost in (False, True)]

@@ -19,9 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor
 from scipy.linalg.lapack import dpotrs
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Features = NDArray[np.intp]
+from levelprox._typing import Features, Matrix, Vector
 
 _STEPS, _HALVINGS, _ARMIJO = 40, 12, 1e-4
 _FEW = 60  # coordinates up to which every step has its own Hessian

@@ -14,18 +14,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelprox._typing import Features, Matrix
 from levelprox.designs import Design
 from levelprox.objectives import MultinomialModel
-from levelprox.problem import Problem
+from levelprox.problem import FeatureProblem
 from levelprox.subset.multiclass_newton import ClassEstimates, ClassNewton, ClassSet
 from levelprox.subset.refit import Fit
-from levelprox.subset.shared_cache import shared
-from levelprox.subset.swaps import Swaps
-
-Matrix = NDArray[np.float64]
-Features = NDArray[np.intp]
+from levelprox.subset.column_cache import shared
+from levelprox.subset.swaps import SwapSearch
 
 _SMALL, _PRODUCTS = 2**22, 2**24  # entries of X, and of an array with a column for each feature and class
 _WIDE, _LONG = 2**15, 1024  # coordinates, of all features and of a set
@@ -39,7 +36,7 @@ _AT_ONCE = 32  # columns that are copied at a time: each is a product with all o
 _SHORTEST = 4  # features from which a way back begins
 
 
-def has_class_path(problem: Problem, k: int) -> bool:
+def has_class_path(problem: FeatureProblem, k: int) -> bool:
     """Return whether sets of k features of a softmax model come from a path over its columns side by side."""
     objective = problem.objective
     if not isinstance(objective, MultinomialModel) or np.any(problem.must_be_nonnegative()):
@@ -49,12 +46,12 @@ def has_class_path(problem: Problem, k: int) -> bool:
     return small and d * K <= _WIDE and (k + problem.exempt.size) * K <= _LONG
 
 
-def best_on_class_path(swaps: Swaps, k: int) -> Fit:
+def best_on_class_path(swaps: SwapSearch, k: int) -> Fit:
     """Return the fit of at most k features on the path.
 
     Parameters
     ----------
-    swaps : Swaps
+    swaps : SwapSearch
         Of a problem that `has_class_path`.
     k : int
         Less than the number of features that count.
@@ -70,7 +67,7 @@ def best_on_class_path(swaps: Swaps, k: int) -> Fit:
     return swaps.fitted(fit.features, Fit(fit.features, fit.x.ravel(), fit.psi, fit.p))
 
 
-def newton_of(problem: Problem) -> ClassNewton:
+def newton_of(problem: FeatureProblem) -> ClassNewton:
     """Return what fits the sets of a problem that `has_class_path`."""
     objective, known = problem.objective, shared(problem)
     assert isinstance(objective, MultinomialModel)
@@ -94,7 +91,7 @@ def _columns_of(design: Design) -> Matrix:
     return columns
 
 
-def _new_path(problem: Problem, newton: ClassNewton) -> ClassPath:
+def _new_path(problem: FeatureProblem, newton: ClassNewton) -> ClassPath:
     return ClassPath(newton, problem.exempt.astype(np.intp), problem.n_features - problem.exempt.size)
 
 

@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, qr, solve_triangular
 
 from levelprox._runtime.deadline import TimeLimitError, seconds_left
+from levelprox._typing import Matrix, Vector
 from levelprox.objectives import MultinomialModel
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 _STEPS = 200
 _MANY_CLASSES, _FEW_STEPS = 16, 20  # of more classes and many coordinates, after the quasi-Newton method

@@ -1,6 +1,6 @@
-"""Swaps of one feature for another that hardly change the loss: which of them leave it at most at a given value.
+"""SwapSearch of one feature for another that hardly change the loss: which of them leave it at most at a given value.
 
-A swap is counted where a refit attains a loss of at most that value. It is ruled out where a bound (`exchange.py`) or a
+A swap is counted where a refit attains a loss of at most that value. It is ruled out where a bound (`swap_bounds.py`) or a
 refit whose optimality was checked shows that the loss stays above. All others count as not examined: those for which
 neither is known, and those that would take more refits than are allowed. Where ψ is not convex, refits are local.
 
@@ -15,14 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelprox._typing import Features
 from levelprox.subset.nonsmooth_sets import ExactFit, ExactRefits
 from levelprox.subset.refit import Fit
-from levelprox.subset.swaps import Swaps
-
-Vector = NDArray[np.float64]
-Features = NDArray[np.intp]
+from levelprox.subset.swaps import SwapSearch
 
 _LOWER = 1e-10  # of ψ: less is rounding
 _NAMED = 3  # swaps of a feature that can be left out which are refitted
@@ -54,7 +51,7 @@ class NearSwaps:
     most : float
         That value.
     total : int
-        Swaps of each feature of the fit.
+        SwapSearch of each feature of the fit.
     dispensable : set of int
         Features of the fit without which ψ is at most that value: all of their swaps leave it there.
     within : list of NearSwap
@@ -64,7 +61,7 @@ class NearSwaps:
         For each feature of the fit that counts, how many of its swaps were examined.
     n_refits : int
     undecided : int
-        Swaps that were refitted, but whose refit is above `most` and not known to be optimal.
+        SwapSearch that were refitted, but whose refit is above `most` and not known to be optimal.
     """
 
     most: float
@@ -80,19 +77,19 @@ class NearSwaps:
 
 
 def near_swaps(
-    swaps: Swaps, fit: Fit, most: float, n_refits: float, without: Mapping[int, float] | None = None
+    swaps: SwapSearch, fit: Fit, most: float, n_refits: float, without: Mapping[int, float] | None = None
 ) -> NearSwaps:
     """Return the swaps of a fit that leave ψ at most at `most`, where ψ is twice differentiable.
 
     Parameters
     ----------
-    swaps : Swaps
+    swaps : SwapSearch
         Of the problem.
     fit : Fit
         Where ψ is convex and the fit is known to be optimal, bounds rule swaps out.
     most : float
     n_refits : float
-        How many refits are allowed. Swaps that gain most by the estimates are refitted first.
+        How many refits are allowed. SwapSearch that gain most by the estimates are refitted first.
     without : dict of int to float, optional
         ψ refitted without each feature of the fit, where that is known.
     """
@@ -102,10 +99,10 @@ def near_swaps(
 class _Enumeration:
     """The swaps of one fit, examined one after another."""
 
-    def __init__(self, swaps: Swaps, fit: Fit, most: float, n_refits: float, without: Mapping[int, float]) -> None:
+    def __init__(self, swaps: SwapSearch, fit: Fit, most: float, n_refits: float, without: Mapping[int, float]) -> None:
         self.swaps, self.fit, self.n_refits, self.without = swaps, fit, n_refits, without
-        self.exchange = swaps.exchange(fit)
-        self.found = NearSwaps(most, int(np.count_nonzero(self.exchange.outside)))
+        self.estimates = swaps.estimates(fit)
+        self.found = NearSwaps(most, int(np.count_nonzero(self.estimates.outside)))
         self.convex = swaps.objective.convex_start is None
         self.rounding = swaps.threshold(fit)
 
@@ -123,22 +120,22 @@ class _Enumeration:
 
     def _not_ruled_out(self) -> list[tuple[int, int]]:
         """Return the swaps that no bound at the fit rules out, those that gain most by the estimates first."""
-        exchange, found, problem = self.exchange, self.found, self.swaps.problem
+        estimates, found, problem = self.estimates, self.found, self.swaps.problem
         concordance, margin = self.swaps.objective.concordance, found.most - self.fit.psi
         exact = problem.width == 1 and concordance == 0 and not np.any(problem.must_be_nonnegative())
         known = self.convex and self.fit.gap <= self.rounding  # bounds are those at an optimal fit
         left = list[tuple[float, int, int]]()
-        for i in exchange.droppable:
+        for i in estimates.droppable:
             leaves = int(self.fit.features[i])
             if self.without.get(leaves, math.inf) <= found.most:
                 found.dispensable.add(leaves)
                 found.examined[leaves] = found.total
                 continue
-            gain, possible = exchange.gains(i), exchange.outside
+            gain, possible = estimates.gains(i), estimates.outside
             if known and exact:
-                possible = possible & (exchange.exact_gains(i) >= -margin)
+                possible = possible & (estimates.exact_gains(i) >= -margin)
             elif known and self.swaps.has_bounds():
-                possible = possible & (exchange.bounds(i, self.swaps.magnitudes, concordance) >= -margin)
+                possible = possible & (estimates.bounds(i, self.swaps.magnitudes, concordance) >= -margin)
             found.examined[leaves] = found.total - int(np.count_nonzero(possible))
             left += [(-float(gain[j]), leaves, int(j)) for j in np.flatnonzero(possible)]
         return [(leaves, enters) for _, leaves, enters in sorted(left)]
@@ -155,11 +152,11 @@ class _Enumeration:
 
     def _look_for_better(self) -> None:
         """Refit a few swaps of features that can be left out: those that lower ψ below what it is without them."""
-        exchange = self.exchange
-        for i in exchange.droppable:
+        estimates = self.estimates
+        for i in estimates.droppable:
             leaves = int(self.fit.features[i])
             if leaves in self.found.dispensable:
-                gain = exchange.gains(i)
+                gain = estimates.gains(i)
                 for j in np.argsort(-gain, kind="stable")[: min(_NAMED, self.found.total)].tolist():
                     new = self._swapped(leaves, j)
                     if new is not None and new.psi < self.without[leaves] - self.rounding:

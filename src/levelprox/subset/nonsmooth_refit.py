@@ -45,14 +45,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelprox._typing import Mask, Matrix, Rows, Vector
 from levelprox.losses.kinked import Kinked
 from levelprox.objectives import LinearModel
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Rows = NDArray[np.intp]
 
 _EPS = 2.0**-52
 _DEPENDENT = 2.0**-43  # of the norm of a column: what must be left of it beside the others
@@ -109,7 +105,7 @@ class Vertex:
 def minimised(
     model: LinearModel,
     columns: list[Vector],
-    nonnegative: NDArray[np.bool_],
+    nonnegative: Mask,
     near: Vector,
     seconds_left: Callable[[], float] = lambda: math.inf,
     coordinates: dict[float, Coordinates] | None = None,
@@ -188,7 +184,7 @@ class Coordinates:
         self,
         columns: list[Vector],
         share: Vector,
-        nonnegative: NDArray[np.bool_],
+        nonnegative: Mask,
         seconds_left: Callable[[], float],
         dependent: float,
         uncentred: Vector | None = None,
@@ -240,7 +236,7 @@ class _Refit:
         self,
         model: LinearModel,
         columns: list[Vector],
-        nonnegative: NDArray[np.bool_],
+        nonnegative: Mask,
         seconds_left: Callable[[], float],
         known: dict[float, Coordinates],
         dependent: float = _DEPENDENT,

@@ -11,19 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelprox._typing import Features, Vector
 from levelprox.certificate import certify
 from levelprox.certificate.null_model import NullFit
-from levelprox.constraints import L1
 from levelprox.objectives import LinearModel, OneVsRestModel
-from levelprox.problem import Problem
+from levelprox.problem import FeatureProblem, Problem
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.nonsmooth_refit import Coordinates, minimised
 from levelprox.subset.refit import Fit
-
-Vector = NDArray[np.float64]
-Features = NDArray[np.intp]
 
 _MOST_AT_KINKS = 0.01  # of the mean residual: then the median says nothing
 _ROUNDING = 1e-9  # of all weights
@@ -60,7 +56,7 @@ class ExactRefits:
         ψ, a `LinearModel` or `OneVsRestModel`, and signs; its level does not matter.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: FeatureProblem) -> None:
         objective = problem.objective
         assert isinstance(objective, LinearModel | OneVsRestModel)
         self.problem, self.objective = problem, objective
@@ -114,7 +110,7 @@ class ExactRefits:
         rows, worst = fit.x.reshape(-1, len(self.parts)), 0.0
         signs = self.problem.restrict(fit.features).must_be_nonnegative() if len(self.parts) == 1 else None
         for k, part in enumerate(self.parts):
-            free = Problem(part.restrict(fit.features), L1(), 0.0, np.zeros(fit.features.size), signs)
+            free = Problem.unconstrained(part.restrict(fit.features), signs)
             hint = fit.slopes[k] if isinstance(fit, ExactFit) else None
             found = certify(free, np.ascontiguousarray(rows[:, k]), null, hint=hint, seconds=seconds)
             worst = max(worst, found.stationarity / null.scale)

@@ -20,19 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
+from levelprox._typing import Features, Mask, Matrix, Vector
 from levelprox.losses import Absolute, Huber
 from levelprox.methods.restricted import Enough, How, solve_restriction
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
 from levelprox.objectives._multiclass import ByClass
-from levelprox.problem import Problem
+from levelprox.problem import FeatureProblem, Problem
 from levelprox.result import Iterate
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.multiclass_refit import class_fit
 from levelprox.subset.nonsmooth_refit import minimised
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Features = NDArray[np.intp]
 
 #: Relative to ψ: how much a refit may leave to gain, and a rough one on the way.
 ACCURACY, ROUGH_ACCURACY = 1e-13, 1e-6
@@ -127,7 +124,7 @@ class Refits:
         nothing is shown of them.
     """
 
-    def __init__(self, problem: Problem, how: How, columns: Columns | None = None) -> None:
+    def __init__(self, problem: FeatureProblem, how: How, columns: Columns | None = None) -> None:
         self.problem, self.how = problem, how
         self.objective = objective = cast(Model, problem.objective)
         self.columns = columns or Columns(objective)
@@ -415,9 +412,7 @@ class Refits:
         other = self._otherwise(features, near, tolerance, accuracy)
         return other if unproved is None else _lower_of(other, unproved)
 
-    def _steepest(
-        self, features: Features, free: NDArray[np.bool_], refused: NDArray[np.bool_], z: Vector
-    ) -> int | None:
+    def _steepest(self, features: Features, free: Mask, refused: Mask, z: Vector) -> int | None:
         """Return the feature at its bound along which ψ falls fastest, relative to the length of its column.
 
         Slopes are those after one more Newton step of the free features: of columns that nearly depend on these, what
@@ -494,9 +489,8 @@ class Refits:
                 return _better_known(fit, self._by_class(features, objective, model, x, accuracy))
             if fit is not None:
                 return fit
-        part = replace(part, weights=np.zeros(features.size))
         start = Iterate(x, *objective.value_and_gradient(x), step=1 / self.objective.curvature)
-        end = solve_restriction(part, start, Enough(tolerance), self.how)
+        end = solve_restriction(Problem.unconstrained(objective, part.nonnegative), start, Enough(tolerance), self.how)
         if end.stop == "interrupted":
             raise KeyboardInterrupt
         margins = objective.margins(end.x) if end.margins is None else end.margins

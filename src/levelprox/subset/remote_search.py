@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from levelprox._runtime.deadline import interrupted
 from levelprox._runtime.plurals import counted
+from levelprox._typing import Features, Vector
 from levelprox.backends import Asked
 from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import MCP
@@ -36,9 +36,6 @@ from levelprox.problem import Problem
 from levelprox.result import Iterate, Status
 from levelprox.subset.local_search import Search
 from levelprox.subset.result import Additions, Exchanges, Subset
-
-Vector = NDArray[np.float64]
-Features = NDArray[np.intp]
 
 _CANDIDATES, _EACH = 100, 4  # at least so many, or so many for each feature that there may be
 _MOST_MODELS = 20  # from each start

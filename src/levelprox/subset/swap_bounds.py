@@ -30,16 +30,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from levelprox import _kernels
+from levelprox._typing import Mask, Matrix, Vector
 from levelprox.objectives import Model, OneVsRestModel
-from levelprox.problem import Problem
+from levelprox.problem import FeatureProblem
 from levelprox.subset.refit import Fit, by_class
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Features = NDArray[np.intp]
 
 #: Of the typical curvature: with less, second-order estimates say little.
 STRAIGHT = 1e-6
@@ -145,7 +141,7 @@ def _bent(objective: Model, gradient: Matrix, own: Matrix, typical: Vector | Non
     return np.where(straight[:, None, None], typical[:, None, None] * np.eye(objective.width), own)
 
 
-def costs(problem: Problem, fit: Fit) -> Vector:
+def costs(problem: FeatureProblem, fit: Fit) -> Vector:
     """What leaving out each feature of a fit costs, the exempt ones infinitely much; no pass over the others."""
     assert isinstance(problem.objective, Model)
     K, width = inverse_hessian(problem.objective, fit), problem.width
@@ -156,7 +152,7 @@ def costs(problem: Problem, fit: Fit) -> Vector:
     return cost
 
 
-def least_costs(problem: Problem, fit: Fit, magnitudes: Vector, concordance: float) -> Vector:
+def least_costs(problem: FeatureProblem, fit: Fit, magnitudes: Vector, concordance: float) -> Vector:
     """Return what leaving out each feature of an exact fit costs at least, inf for exempt ones.
 
     The bound of the module's text with e = −τx_i/K_ii and no j: x_i²/K_ii · (τ − κ(τρ)τ²) for the best of a few τ.
@@ -190,7 +186,7 @@ def _inverse_coordinates(basis: Matrix) -> tuple[Matrix, float]:
     return np.asarray(inverse, np.float64), float(values[0] / values[-1]) if full else math.inf
 
 
-class Exchange:
+class SwapEstimates:
     """Estimates at a fit, for all features outside it at once.
 
     Parameters
@@ -219,12 +215,12 @@ class Exchange:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: FeatureProblem,
         fit: Fit,
         gradient: Vector,
         cross: Matrix,
         own: Matrix,
-        outside: NDArray[np.bool_] | None = None,
+        outside: Mask | None = None,
         typical: Vector | None = None,
         basis: Matrix | None = None,
         noise: Vector | None = None,

@@ -16,22 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
+from levelprox._typing import Features, Mask, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.driver.replay import Directly, Pieces
 from levelprox.driver.search_monitor import Watch
 from levelprox.methods.restricted import How
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives._multiclass import ByClass
-from levelprox.problem import Problem
+from levelprox.problem import FeatureProblem
 from levelprox.subset.column_cache import Columns
-from levelprox.constraints.costs import Costs
 from levelprox.subset.multiclass_newton import ClassNewton
 from levelprox.subset.refit import ROUGH_ACCURACY, Fit, Refits, begun_at
-from levelprox.subset.swap_bounds import Exchange, condition, least_costs
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Features = NDArray[np.intp]
+from levelprox.subset.second_order import MANY_CLASSES, SecondOrder
+from levelprox.subset.swap_bounds import SwapEstimates, least_costs
 
 _ALL = 10**5  # exchanges up to which all of them are examined
 _WORK, _ONE = 5 * 10**8, 10**5  # of all refits of an examination, in n (k + 1)², and what one takes besides
@@ -51,7 +48,7 @@ _FAR = 2.0**10  # times x
 _ILL_CONDITIONED = 1e6  # condition number of a Hessian from which on estimates come from an orthonormal basis
 _STRAIGHT = 256  # features along which ψ is straight whose gain is computed by a line search
 _FEW, _SHARE = 512, 8  # coordinates whose whole Hessian is cheap, and how many times those of a fit they may be
-_MANY_CLASSES, _WHOLE = 16, 10**9  # classes, and multiplications of a whole Hessian, where columns take longer
+MANY_CLASSES, _WHOLE = 16, 10**9  # classes, and multiplications of a whole Hessian, where columns take longer
 _REMEMBERED = 2**25  # numbers of columns of the Hessian
 
 
@@ -76,7 +73,7 @@ class Addition:
     total: int
 
 
-class Swaps:
+class SwapSearch(SecondOrder):
     """A search by exchanges: the best fit so far, and what finding it cost.
 
     Parameters
@@ -111,13 +108,11 @@ class Swaps:
         How pieces of work are done; just so, until others are set.
     newton : callable or None
         Returns the `ClassNewton` that fits large sets on the way of a softmax model.
-    costs : Costs or None
-        What features cost, and the budget that every set must obey, where there is one.
     """
 
     def __init__(
         self,
-        problem: Problem,
+        problem: FeatureProblem,
         start: Fit,
         null: NullFit,
         tolerance: float,
@@ -126,23 +121,16 @@ class Swaps:
         tries: int = TRIES,
         columns: Columns | None = None,
     ) -> None:
-        assert isinstance(problem.objective, Model)
-        self.problem, self.objective, self.best, self.null = problem, problem.objective, start, null
-        self.tolerance, self.how, self.prove, self.tries = tolerance, how, prove, tries
+        super().__init__(problem, how, columns)
+        self.best, self.null = start, null
+        self.tolerance, self.prove, self.tries = tolerance, prove, tries
         self.watch: Watch = Watch()
         self.pieces: Pieces = Directly()
-        self.costs: Costs | None = None
         self.newton: Callable[[], ClassNewton] | None = None
         self.rough = start
-        self.refits = Refits(problem, how, columns)
-        self.n_grad = self.n_refits = 0
-        self.least = problem.objective.infimum
+        self.n_refits = 0
+        self.least = self.objective.infimum
         self.known: dict[bytes, float] = {}
-        self.columns: dict[int, Vector] = {}
-        self.own: Matrix | None = None
-        self._magnitudes: Vector | None = None
-        self._typical: Vector | None = None
-        self._column_noise: Vector | None = None
 
     def fitted(self, features: Features, near: Fit | None = None) -> Fit:
         """ψ minimised over these features, begun at the coefficients of another fit."""
@@ -205,7 +193,8 @@ class Swaps:
         for leaves, enters in self._promising(fit):
             if leaves not in fit.features or enters in fit.features:
                 continue
-            if self.costs is not None and not self.costs.allows({*fit.features.tolist(), enters} - {leaves}):
+            costs = self.problem.costs
+            if costs is not None and not costs.allows({*fit.features.tolist(), enters} - {leaves}):
                 continue  # the budget pays for it no longer
             if self.has_spent_its_work() or not self.watch.may_exchange():
                 return fit, True
@@ -222,7 +211,7 @@ class Swaps:
 
     def has_spent_its_work(self) -> bool:
         """Return whether a softmax model of many classes has had all the work that exchanges are worth."""
-        many = self.problem.width > _MANY_CLASSES and self.objective.only_contrasts
+        many = self.problem.width > MANY_CLASSES and self.objective.only_contrasts
         return many and not self.prove and self.refits.factorised > _SEARCH_FACTORS
 
     def _exchanged(self, fit: Fit, leaves: int, enters: int) -> Fit | None:
@@ -236,22 +225,22 @@ class Swaps:
 
     def _promising(self, fit: Fit) -> list[tuple[int, int]]:
         """The exchanges (a feature of the fit, another) that gain by the estimates, the best first."""
-        exchange = self.exchange(fit)
+        estimates = self.estimates(fit)
         found: list[tuple[float, int, int]] = []
-        for i in exchange.droppable:
-            gain, affordable = exchange.gains(i), self.affordable(fit, i)
+        for i in estimates.droppable:
+            gain, affordable = estimates.gains(i), self.problem.affordable(fit.features, i)
             if affordable is not None:
                 gain[~affordable] = -np.inf
             most = min(TRIES, gain.size)
-            top, allowed = np.argpartition(gain, -most)[-most:], self._allowance(exchange, i, fit)
+            top, allowed = np.argpartition(gain, -most)[-most:], self._allowance(estimates, i, fit)
             found += [(-float(gain[j]), int(fit.features[i]), int(j)) for j in top if gain[j] > allowed]
         return [(i, j) for _, i, j in sorted(found)]
 
-    def _allowance(self, exchange: Exchange, i: int, fit: Fit) -> float:
+    def _allowance(self, estimates: SwapEstimates, i: int, fit: Fit) -> float:
         """How little an exchange may gain by the estimates, to be tried all the same."""
         if self._estimates_are_exact():
             return self.threshold(fit)
-        return -_PROMISING * exchange.cost(i)
+        return -_PROMISING * estimates.cost(i)
 
     def _estimates_are_exact(self) -> bool:
         return self.objective.concordance == 0 and not np.any(self.problem.must_be_nonnegative())
@@ -278,7 +267,7 @@ class Swaps:
 
     def _examine(self, fit: Fit) -> tuple[int, Fit | None]:
         """Return how many exchanges cannot lower ψ, and the fit after one that does, if there is one."""
-        total = self.total(fit)
+        total = self.problem.count_swaps(fit.features)
         if self.is_perfect(fit):
             return total if self._is_at_infimum(fit) else 0, None  # nothing is left to gain
         if self.has_spent_its_work():
@@ -302,20 +291,20 @@ class Swaps:
 
         Those with the same newcomer j follow each other: it is then taken in only once.
         """
-        exchange, magnitudes = self.exchange(fit), self.magnitudes
+        estimates, magnitudes = self.estimates(fit), self.magnitudes
         few = self.problem.counted(fit.features).size * self.problem.n_features <= _ALL
         found: list[tuple[Vector, Features, Features]] = [(np.empty(0), np.empty(0, np.intp), np.empty(0, np.intp))]
         ruled_out = 0
-        for i in exchange.droppable:
-            gain = exchange.gains(i)
-            left, affordable = exchange.outside, self.affordable(fit, i)
+        for i in estimates.droppable:
+            gain = estimates.gains(i)
+            left, affordable = estimates.outside, self.problem.affordable(fit.features, i)
             newcomers = self.problem.n_features - fit.features.size
             if affordable is not None:
                 left, newcomers = left & affordable, int(np.count_nonzero(affordable))
             if self._estimates_are_exact():
-                left = left & (exchange.exact_gains(i) > self.threshold(fit))
+                left = left & (estimates.exact_gains(i) > self.threshold(fit))
             elif self.has_bounds():
-                left = left & (exchange.bounds(i, magnitudes, self.objective.concordance) > self.threshold(fit))
+                left = left & (estimates.bounds(i, magnitudes, self.objective.concordance) > self.threshold(fit))
             ruled_out += newcomers - int(np.count_nonzero(left))
             j = np.flatnonzero(left)
             j = j if few else j[np.argsort(-gain[j], kind="stable")[:_TOP]]
@@ -334,7 +323,7 @@ class Swaps:
         """How many refits are worth it: all where there are few exchanges, unless that is a lot of work."""
         if self.prove:
             return math.inf
-        many = self.problem.width > _MANY_CLASSES and self.objective.only_contrasts  # else class by class
+        many = self.problem.width > MANY_CLASSES and self.objective.only_contrasts  # else class by class
         least = min(_TOP, 1 + _FACTORS // (fit.x.size**3 + 1)) if many else _TOP
         if self.problem.counted(fit.features).size * self.problem.n_features > _ALL:
             return least
@@ -347,22 +336,22 @@ class Swaps:
         refits are more work than is worth it. Under a budget only features count that what is left of it pays for.
         """
         fit = self.best
-        outside = self._outside(fit)
-        total, affordable = self.problem.n_features - fit.features.size, self.affordable(fit)
+        outside = self.outside(fit)
+        total, affordable = self.problem.n_features - fit.features.size, self.problem.affordable(fit.features)
         if affordable is not None:
             outside, total = outside & affordable, int(np.count_nonzero(affordable))
         zero = total - int(np.count_nonzero(outside))  # columns of zeros gain nothing
         if self.is_perfect(fit) or not np.any(outside):
             return Addition(0.0, None, total if self._is_at_infimum(fit) or not np.any(outside) else zero, total)
-        exchange = self.exchange(fit)
-        estimate = exchange.additions()
+        estimates = self.estimates(fit)
+        gains = estimates.additions()
         bound = np.where(outside, np.inf, -np.inf)
         if self._estimates_are_exact() or self.has_bounds():
-            bound = exchange.addition_bounds(self.magnitudes, self.objective.concordance)
+            bound = estimates.addition_bounds(self.magnitudes, self.objective.concordance)
             bound = bound if affordable is None else np.where(outside, bound, -np.inf)
         best: tuple[float, int | None] = (0.0, None)
         shown = zero
-        order = np.lexsort((-estimate, -bound))[: total - zero]
+        order = np.lexsort((-gains, -bound))[: total - zero]
         for place, j in enumerate(order.tolist()):
             if bound[j] <= max(best[0], self.threshold(fit)):
                 shown += order.size - place
@@ -380,133 +369,6 @@ class Swaps:
                 best = (gain, j)
             shown += self.excludes(larger, fit, max(best[0], 0.0))
         return Addition(*best, shown, total)
-
-    def exchange(self, fit: Fit) -> Exchange:
-        """Return second-order estimates at a fit."""
-        constant = self.objective.concordance == 0
-        if not constant or self.own is None:
-            self.own = self.objective.feature_hessians_of(fit.margins)
-            self.n_grad += 1
-        gradient, cross = self.gradient(fit), self.columns_of(fit)
-        basis = None
-        if self.problem.width == 1 and condition(cross[fit.features]) > _ILL_CONDITIONED:
-            cross, basis = self._in_basis(fit, cross)
-        typical, outside = self._typical_curvature(), self._outside(fit)
-        exchange = Exchange(self.problem, fit, gradient, cross, self.own, outside, typical, basis, self._noise())
-        self.look_along(exchange, fit)
-        return exchange
-
-    def _noise(self) -> Vector | None:
-        """Return the relative error of products with each column, where columns are centred."""
-        if self._column_noise is None and isinstance(self.objective, LinearModel):
-            noise = self.objective.relative_column_noise()
-            self._column_noise = np.zeros(self.problem.n_features) if noise is None else noise
-        return self._column_noise
-
-    def _in_basis(self, fit: Fit, cross: Matrix) -> tuple[Matrix, Matrix | None]:
-        """Return A'∇²F v for an orthonormal basis v of the features of a fit, and their coordinates in it."""
-        objective = self.objective
-        if not isinstance(objective, LinearModel) or not self.refits.columns.fit_in(fit.features):
-            return cross, None
-        columns = self.refits.columns(fit.features)
-        weight = np.ascontiguousarray(objective.bend_of(fit.margins, True))
-        values, rows = [column.values for column in columns], [column.rows for column in columns]
-        ridge = None if objective.ridge is None else objective.ridge.restrict(fit.features)
-        if ridge is not None:  # below the samples a row for each feature
-            n, m = objective.n_margins, len(columns)
-            weight, rows = np.append(weight, ridge.curvatures()), [None] * m
-            values = [np.append(column.dense(n), np.eye(m)[j]) for j, column in enumerate(columns)]
-        vectors, coordinates = _kernels.orthonormal_basis(values, rows, weight)
-        self.n_grad += vectors.shape[0]
-        moves = iter(vectors) if ridge is None else (ridge.below(v[: objective.n_margins], v[n:]) for v in vectors)
-        return objective.cross_hessian_of(fit.margins, self._timed(moves), vectors.shape[0], True), coordinates
-
-    def look_along(self, exchange: Exchange, fit: Fit) -> None:
-        """Compute what features gain at least along which ψ is straight at a fit, by a line search along each."""
-        straight = exchange.straight
-        if not straight.size or not isinstance(self.objective, LinearModel):
-            return
-        if straight.size > _STRAIGHT:
-            size = np.abs(exchange.gradient[straight, 0]) / np.sqrt(exchange.own[straight, 0, 0])
-            straight = np.sort(straight[np.argsort(-size, kind="stable")[:_STRAIGHT]])
-        self.check_time()
-        least = self.refits.least_along(straight, fit.margins)
-        exchange.least_gain[:] = 0.0
-        if least is not None:
-            gain = fit.psi - least
-            signs = self.problem.must_be_nonnegative()[straight] & (exchange.gradient[straight, 0] >= 0)
-            exchange.least_gain[straight] = np.where(signs | ~np.isfinite(gain), 0.0, np.maximum(gain, 0.0))
-
-    def _typical_curvature(self) -> Vector | None:
-        """Return a typical curvature of ψ along each feature, for a loss whose curvature changes."""
-        objective = self.objective
-        if not isinstance(objective, LinearModel) or objective.concordance == 0:
-            return None if objective.concordance else np.zeros(self.problem.n_features)
-        if self._typical is None:
-            self._typical = objective.typical_curvatures()
-        return self._typical
-
-    @property
-    def magnitudes(self) -> Vector:
-        """By how much a coordinate of 1 changes a margin at most."""
-        if self._magnitudes is None:
-            self._magnitudes = self.objective.column_magnitudes()
-        return self._magnitudes
-
-    def _outside(self, fit: Fit) -> NDArray[np.bool_]:
-        """Return which features are not in a fit and have a column that is not zero."""
-        size = np.max(self.magnitudes.reshape(self.problem.n_features, -1), axis=1)
-        outside: NDArray[np.bool_] = size > 0
-        outside[fit.features] = False
-        return outside
-
-    def columns_of(self, fit: Fit) -> Matrix:
-        """The columns of ∇²ψ that belong to the fit; where they are the same everywhere, computed once each."""
-        features, width = fit.features, self.problem.width
-        changes = self.objective.concordance > 0 or width > 1
-        if changes and self._whole_is_cheap(fit):
-            self.n_grad += 1
-            return self.objective.hessian_of(fit.margins, True)[:, self.problem.coordinates(features)]
-        if changes:
-            self.n_grad += features.size * width
-            return self._cross(fit.margins, features)
-        missing = np.array([j for j in features if j not in self.columns], np.intp)
-        if len(self.columns) * self.problem.n_features > _REMEMBERED:
-            self.columns, missing = {}, features
-        if missing.size:
-            self.n_grad += missing.size
-            new = self._cross(fit.margins, missing)
-            self.columns.update(zip(missing.tolist(), new.T, strict=True))
-        return np.array([self.columns[j] for j in features.tolist()]).reshape(features.size, self.problem.dimension).T
-
-    def _whole_is_cheap(self, fit: Fit) -> bool:
-        """Return whether the whole Hessian costs no more than the columns that belong to a fit."""
-        d, width = self.problem.dimension, self.problem.width
-        if self.objective.only_contrasts and width > _MANY_CLASSES:  # each column takes a call for each class
-            return d <= _SHARE * fit.x.size and self.objective.n_margins // width * d**2 <= _WHOLE
-        return d <= min(_FEW, _SHARE * fit.x.size)
-
-    def _cross(self, margins: Vector, features: Features) -> Matrix:
-        """The columns of ∇²ψ that belong to some features."""
-        objective, count = self.objective, features.size * self.problem.width
-        if not isinstance(objective, LinearModel) or not self.refits.columns.fit_in(features):
-            return objective.cross_hessian_of(margins, self._moves(features), count, True)
-        columns = (column.dense(objective.n_margins) for column in self.refits.columns(features))
-        return objective.cross_hessian_over(margins, self._timed(columns), features, True)
-
-    def _moves(self, features: Features) -> Iterator[Vector]:
-        """Columns of the data, with a look at the clock before each: a product with all others follows."""
-        yield from self._timed(self.refits.columns.moves(features))
-
-    def _timed(self, moves: Iterator[Vector]) -> Iterator[Vector]:
-        for move in moves:
-            self.check_time()
-            yield move
-
-    def gradient(self, fit: Fit) -> Vector:
-        self.check_time()
-        self.n_grad += 1
-        return self.objective.gradient_of(fit.margins)
 
     def keep(self, fit: Fit) -> None:
         """Record a fit if it is the best so far. Features whose coefficients are zero are left out of it."""
@@ -572,24 +434,6 @@ class Swaps:
         """Return whether ψ of a perfect fit is next to nothing at x itself, and not only farther out along x."""
         return fit.psi - self.least <= max(_CLOSE * self.null.psi, min(self.threshold(fit), _VAGUE * self.null.psi))
 
-    def affordable(self, fit: Fit, i: int | None = None) -> NDArray[np.bool_] | None:
-        """Return which features outside a fit its budget allows, in place of the i-th one or besides all of them.
-
-        None where there is no budget.
-        """
-        if self.costs is None:
-            return None
-        mask = self.costs.affordable(fit.features if i is None else np.delete(fit.features, i))
-        mask[fit.features] = False
-        return mask
-
-    def total(self, fit: Fit) -> int:
-        """Return how many exchanges there are; under a budget, those that it allows."""
-        if self.costs is not None:
-            return self.costs.count_swaps(fit.features, self.problem.counted(fit.features))
-        inside = self.problem.counted(fit.features).size
-        return inside * (self.problem.n_features - self.problem.exempt.size - inside)
-
     def as_state(self) -> dict[str, Any]:
         """What has been found, as plain data; columns are no part of it, they are what they are."""
         return {
@@ -612,11 +456,6 @@ class Swaps:
         self.check_time()
         self.n_refits += 1
         self.watch.n_refits = self.n_refits
-
-    def check_time(self) -> None:
-        """Raise TimeoutError where there is none left."""
-        if self.how.seconds_left() <= 0:
-            raise TimeoutError
 
 
 def _coarser(new: Fit, fit: Fit) -> float:
@@ -644,7 +483,7 @@ class _Tries:
     left out.
     """
 
-    def __init__(self, search: Swaps, fit: Fit) -> None:
+    def __init__(self, search: SwapSearch, fit: Fit) -> None:
         self.search, self.fit, self.n_refits = search, fit, 0
         self.taken_in: tuple[int, Fit, Vector] | None = None
 
