@@ -35,6 +35,7 @@ lint: $(VENV)/.built $(VENV)/.tools
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run --Werror $(wildcard src/kernels/*/*) $(shell find tests -name '*.cpp')
 
 # Everything else too: faults, kills, browsers, Dask faults, studies, benchmarks, torch, the whole of each product of cases.
 test-all: test
@@ -45,7 +46,7 @@ test-rest: $(VENV)/.built $(VENV)/.tools $(VENV)/.all
 
 # The report page; fails where no Chromium is found. LEVELPROX_SCREENSHOTS=folder keeps what it looks like.
 test-page: $(VENV)/.built $(VENV)/.tools
-	LEVELPROX_NEEDS_BROWSER=1 $(BIN)/python -m pytest tests/test_page.py tests/test_page_browser.py
+	LEVELPROX_NEEDS_BROWSER=1 $(BIN)/python -m pytest tests/unit/report/test_page.py tests/unit/report/test_page_browser.py
 
 # The long versions of the randomised tests, and everything else.
 test-long: $(VENV)/.built $(VENV)/.tools $(VENV)/.all
@@ -53,7 +54,7 @@ test-long: $(VENV)/.built $(VENV)/.tools $(VENV)/.all
 
 # Fits killed a hundred times each, workers of a cluster twenty times, and every bit of files flipped.
 test-faults: $(VENV)/.built $(VENV)/.tools
-	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest $(XDIST) --timeout=7200 -rP tests/test_kill.py tests/test_checkpoint.py tests/test_resume.py tests/test_dask_faults.py
+	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest $(XDIST) --timeout=7200 -rP tests/faults/test_killed_fits.py tests/unit/driver/test_checkpoint.py tests/unit/driver/test_resume.py tests/faults/test_dask_faults.py
 
 coverage: $(VENV)/.built $(VENV)/.tools $(VENV)/.all
 	$(BIN)/python -m pytest $(XDIST) --cov --cov-report=term-missing --cov-fail-under=95

@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.libsvm_cases import PIECES, SEEDS, kernel, twin
+from tests.support.libsvm_cases import PIECES, SEEDS, kernel, twin
 
 ROOT = Path(__file__).parent.parent
 KERNELS = ROOT / "src/kernels"

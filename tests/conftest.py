@@ -19,8 +19,10 @@ from threadpoolctl import threadpool_limits
 
 from levelprox import _kernels
 from levelprox.driver.run import Run
-from tests import children
-from tests.extent import LONG, mark, marker_of
+from tests.support import children
+from tests.support.selection import LONG, mark, marker_of
+
+HERE = Path(__file__).parent
 
 # Several test processes with several BLAS threads each would only wait for one another.
 threadpool_limits(1)
@@ -107,10 +109,10 @@ def pytest_collection(session: pytest.Session) -> None:
     gc.disable()  # until the collection is finished: nothing of it is garbage
     worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
     if int(worker) % 2 and session.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
-        for path in sorted(Path(__file__).parent.glob("test_*.py"), reverse=True):
+        for path in sorted(HERE.rglob("test_*.py"), reverse=True):
             if not _is_left_out(path, session.config):
                 with contextlib.suppress(Exception, pytest.skip.Exception):  # the collection reports it
-                    importlib.import_module(f"tests.{path.stem}")
+                    importlib.import_module(".".join(("tests", *path.relative_to(HERE).with_suffix("").parts)))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -21,12 +23,98 @@ if TYPE_CHECKING:
 _BETWEEN = ("levelprox", "sklearn", "joblib", "contextlib")
 
 
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter that a hint names, rendered by each front end in its own words.
+
+    Attributes
+    ----------
+    name : str
+        As Python has it.
+    value : object
+        A value to give it; by default the hint only names the parameter.
+
+    Examples
+    --------
+    >>> str(Parameter("drop", ["city"])), str(Parameter("impute"))
+    ("drop=['city']", 'impute')
+    """
+
+    name: str
+    value: Any = ...
+
+    def __str__(self) -> str:
+        return self.name if self.value is ... else f"{self.name}={self.value!r}"
+
+
+@dataclass(frozen=True)
+class Hint:
+    """What can be done about an error: text, and the parameters that it names.
+
+    Attributes
+    ----------
+    parts : tuple of str or Parameter
+
+    Examples
+    --------
+    >>> hint = Hint(("; leave it out (", Parameter("drop", ["city"]), ")"))
+    >>> str(hint)
+    "; leave it out (drop=['city'])"
+    >>> hint.render(lambda parameter: f"--{parameter.name}")
+    '; leave it out (--drop)'
+    """
+
+    parts: tuple[str | Parameter, ...]
+
+    def render(self, parameter: Callable[[Parameter], str]) -> str:
+        """Return the text, with the parameters in the words of a front end."""
+        return "".join(part if isinstance(part, str) else parameter(part) for part in self.parts)
+
+    def __str__(self) -> str:
+        return self.render(str)
+
+
 class LevelproxError(Exception):
-    """Base of everything levelprox raises on purpose."""
+    """Base of everything levelprox raises on purpose.
+
+    Attributes
+    ----------
+    hint : Hint or None
+        What can be done about it. It ends the message, where Python's names stand for the parameters; other front ends
+        take `render`.
+    """
+
+    hint: Hint | None = None
+
+    def render(self, parameter: Callable[[Parameter], str]) -> str:
+        """Return the message, with the parameters of the hint in the words of a front end."""
+        message = super().__str__()
+        return message if self.hint is None else message + self.hint.render(parameter)
+
+    def prefixed(self, prefix: str) -> Self:
+        """Return the same error, its message with something in front."""
+        other = type(self)(prefix + super().__str__())
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def __str__(self) -> str:
+        return self.render(str)
 
 
 class InvalidInputError(LevelproxError, ValueError):
-    """An argument or the data cannot be used; the message names the argument, the place and the value."""
+    """An argument or the data cannot be used; the message names the argument, the place and the value.
+
+    Parameters
+    ----------
+    message : str
+    hint : Hint, optional
+        What can be done about it.
+    """
+
+    def __init__(self, message: str = "", hint: Hint | None = None) -> None:
+        super().__init__(message)
+        if hint is not None:
+            self.hint = hint
 
 
 class InfeasibleError(InvalidInputError):

@@ -12,9 +12,10 @@ using Vector = std::vector<double>;
 
 class Acsa {
 public:
-    Acsa(Sampler &sampler, const Ball<double> &set, const double *center, const AcsaSettings &settings, AcsaState &state)
-        : sampler_(sampler), set_(set), settings_(settings), state_(state), center_(center), x_(state.x), average_(state.x),
-          middle_(state.x), gradient_(state.x.size()), is_live_(state.x.size()),
+    Acsa(Sampler &sampler, const Ball<double> &set, const double *center, const AcsaSettings &settings,
+         AcsaState &state)
+        : sampler_(sampler), set_(set), settings_(settings), state_(state), center_(center), x_(state.x),
+          average_(state.x), middle_(state.x), gradient_(state.x.size()), is_live_(state.x.size()),
           touched_(std::int64_t(state.x.size())) {
         for (std::size_t j = 0; j < x_.size(); ++j)
             if (set_.width > 1 || center_[j] != 0 || x_[j] != 0) revive(std::int64_t(j));  // groups stay together
@@ -52,7 +53,8 @@ private:
     }
 
     bool step(double t) {
-        const double m = settings_.strong_convexity, alpha = 2 / (t + 1), weight = 4 * settings_.smoothness / (t * (t + 1));
+        const double m = settings_.strong_convexity, alpha = 2 / (t + 1),
+                     weight = 4 * settings_.smoothness / (t * (t + 1));
         const double of_average = (1 - alpha) * (m + weight), of_x = alpha * ((1 - alpha) * m + weight);
         const double both = weight + (1 - alpha * alpha) * m;
         for (std::int64_t j : live_) {
@@ -140,7 +142,8 @@ void acsa(Sampler &sampler, Ball<double> set, const double *center, const AcsaSe
     try {
         run.run();
     } catch (...) {
-        state.stop = host->reason(std::current_exception()) == Ended::interrupted ? AcsaStop::interrupted : AcsaStop::seconds;
+        state.stop =
+            host->reason(std::current_exception()) == Ended::interrupted ? AcsaStop::interrupted : AcsaStop::seconds;
     }
     run.finish();
 }

@@ -22,7 +22,8 @@ void each_entry(const DenseSlices<T> &X, std::int64_t begin, std::int64_t end, F
 template <class T, class I, class F>
 void each_entry(const SparseSlices<T, I> &X, std::int64_t begin, std::int64_t end, F f) {
     for (std::int64_t s = begin; s < end; ++s)
-        for (std::int64_t p = X.indptr[s]; p < X.indptr[s + 1]; ++p) f(s, std::int64_t(X.indices[p]), double(X.data[p]));
+        for (std::int64_t p = X.indptr[s]; p < X.indptr[s + 1]; ++p)
+            f(s, std::int64_t(X.indices[p]), double(X.data[p]));
 }
 
 template <class Kind, class F>
@@ -36,8 +37,10 @@ bool visit_as(const Slices &slices, F &f) {
 template <class F>
 void visit(const Slices &slices, F f) {
     const bool known = visit_as<DenseSlices<double>>(slices, f) || visit_as<DenseSlices<float>>(slices, f) ||
-                       visit_as<SparseSlices<double, std::int32_t>>(slices, f) || visit_as<SparseSlices<double, std::int64_t>>(slices, f) ||
-                       visit_as<SparseSlices<float, std::int32_t>>(slices, f) || visit_as<SparseSlices<float, std::int64_t>>(slices, f);
+                       visit_as<SparseSlices<double, std::int32_t>>(slices, f) ||
+                       visit_as<SparseSlices<double, std::int64_t>>(slices, f) ||
+                       visit_as<SparseSlices<float, std::int32_t>>(slices, f) ||
+                       visit_as<SparseSlices<float, std::int64_t>>(slices, f);
     if (!known) throw std::invalid_argument("slices of an unknown storage");
 }
 
@@ -49,8 +52,7 @@ void each_stored(const Design &X, Poll &poll, F f) {
             end = piece_end(slices, begin);
             if (X.by_rows)
                 each_entry(slices, begin, end, [&](std::int64_t s, std::int64_t i, double value) { f(s, i, value); });
-            else
-                each_entry(slices, begin, end, [&](std::int64_t s, std::int64_t i, double value) { f(i, s, value); });
+            else each_entry(slices, begin, end, [&](std::int64_t s, std::int64_t i, double value) { f(i, s, value); });
             poll.check();
         }
     });
@@ -82,7 +84,8 @@ struct Moments {
 bool is_full(const Design &X) { return X.slices->stored(0, X.slices->count) == X.rows() * X.columns(); }
 
 // Adds to the moments what the entries have that X does not store.
-void add_missing(const Design &X, const Affine &affine, const double *weight, double *first, double *second, Poll &poll) {
+void add_missing(const Design &X, const Affine &affine, const double *weight, double *first, double *second,
+                 Poll &poll) {
     CompensatedSum all;
     for (std::int64_t i = 0; i < X.rows(); ++i) all.add(weight[i]);
     std::vector<CompensatedSum> stored(X.columns());
@@ -110,7 +113,8 @@ void add_missing_squares(const Design &X, const Affine &affine, double *out, Pol
 
 }  // namespace
 
-void column_sums(const Design &X, const double *weight, double unit, double *sum, double *low, double *high, Poll &poll) {
+void column_sums(const Design &X, const double *weight, double unit, double *sum, double *low, double *high,
+                 Poll &poll) {
     std::int64_t samples = 0;
     for (std::int64_t i = 0; i < X.rows(); ++i) samples += !weight || weight[i] > 0;
     std::vector<Extremes> columns(X.columns());
@@ -132,7 +136,8 @@ void column_sums(const Design &X, const double *weight, double unit, double *sum
     }
 }
 
-void column_moments(const Design &X, const Affine &affine, const double *weight, double *first, double *second, Poll &poll) {
+void column_moments(const Design &X, const Affine &affine, const double *weight, double *first, double *second,
+                    Poll &poll) {
     std::vector<Moments> columns(X.columns());
     each_stored(X, poll, [&](std::int64_t i, std::int64_t j, double value) {
         Moments &column = columns[j];

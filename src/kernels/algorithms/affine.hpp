@@ -22,10 +22,12 @@ struct Affine {
 
 // Over samples of positive weight (null: all 1): sum_j = sum_i weight_i X_ij unit, compensated, and the least and
 // the largest X_ij. `unit`, a power of two, keeps sums of huge numbers in range.
-void column_sums(const Design &X, const double *weight, double unit, double *sum, double *low, double *high, Poll &poll);
+void column_sums(const Design &X, const double *weight, double unit, double *sum, double *low, double *high,
+                 Poll &poll);
 
 // For a_ij = (X_ij - c_j) / s_j: first_j = sum_i weight_i a_ij, second_j = sum_i weight_i a_ij^2. Weights of any sign.
-void column_moments(const Design &X, const Affine &affine, const double *weight, double *first, double *second, Poll &poll);
+void column_moments(const Design &X, const Affine &affine, const double *weight, double *first, double *second,
+                    Poll &poll);
 
 // out_i = sum_j a_ij^2
 void affine_row_squares(const Design &X, const Affine &affine, double *out, Poll &poll);

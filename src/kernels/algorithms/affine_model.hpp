@@ -18,7 +18,8 @@ class AffineModel : public Objective {
 public:
     // Null centers are all 0, null scales all 1; `ones` are the places of the columns of ones in A, ascending.
     // Everything is the caller's, and must outlive the model.
-    AffineModel(const LinearModel &model, const double *center, const double *scale, const std::int64_t *ones, std::int64_t intercepts)
+    AffineModel(const LinearModel &model, const double *center, const double *scale, const std::int64_t *ones,
+                std::int64_t intercepts)
         : model_(model), center_(center), scale_(scale), ones_(ones), intercepts_(intercepts) {}
 
     std::int64_t dimension() const override { return model_.dimension() + intercepts_; }
@@ -49,7 +50,8 @@ private:
         return shift.head + shift.tail;
     }
 
-    // From X'r in the first places of `gradient` to A'r in all of them; backwards, so that nothing is overwritten unread.
+    // From X'r in the first places of `gradient` to A'r in all of them; backwards, so that nothing is overwritten
+    // unread.
     void outward(double residual_sum, double *gradient) const {
         std::int64_t k = intercepts_;
         for (std::int64_t j = dimension(); j-- > 0;) {

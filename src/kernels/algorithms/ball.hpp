@@ -12,9 +12,9 @@ struct Ball {
     std::int64_t d = 0;      // coordinates
     std::int64_t width = 1;  // of a feature: omega has d / width entries. Above 1 there are neither u nor signs.
     const T *v = nullptr;
-    const T *u = nullptr;                         // null: u = 0
-    const T *omega = nullptr;                     // null: omega = 1
-    const std::uint8_t *nonnegative = nullptr;    // a mask, or null
+    const T *u = nullptr;                       // null: u = 0
+    const T *omega = nullptr;                   // null: omega = 1
+    const std::uint8_t *nonnegative = nullptr;  // a mask, or null
     bool all_nonnegative = false;
     double tau = 0;
 };
@@ -27,8 +27,8 @@ struct Level {
 struct Survey {
     double level_0;  // l(0), the level of v itself
     Level at_y;
-    double extent;   // largest |v| among coordinates with a price
-    double u_max;    // largest |u|
+    double extent;  // largest |v| among coordinates with a price
+    double u_max;   // largest |u|
     bool finite;
 };
 

@@ -21,7 +21,8 @@ public:
 
     // Adds mean over the batch of (l'(<a_i, x> + o_i, b_i) - slope_i) a_i to `gradient`, zero on entry, and collects in
     // `touched` where it is not zero.
-    void add(const std::int64_t *samples, std::int64_t n, const double *x, double *gradient, Touched &touched, Poll &poll) {
+    void add(const std::int64_t *samples, std::int64_t n, const double *x, double *gradient, Touched &touched,
+             Poll &poll) {
         std::int64_t work = 0;
         for (std::int64_t begin = 0; begin < n; begin += ROWS) {
             const std::int64_t rows = std::min(ROWS, n - begin);
@@ -29,10 +30,8 @@ public:
             for (std::int64_t k = 0; k < rows; ++k) work += slices_.stored(samples[begin + k], samples[begin + k] + 1);
             if (work > PIECE) work = 0, poll.check();
         }
-        if (marks_)
-            touched.collect();
-        else
-            touched.collect_nonzero(gradient);
+        if (marks_) touched.collect();
+        else touched.collect_nonzero(gradient);
     }
 
 private:
@@ -60,10 +59,8 @@ private:
             const std::int64_t i = samples[k];
             const double change = slope_ ? slopes[k] - slope_[i] : slopes[k];
             const double coefficient = share * change;
-            if (marks_)
-                slices_.add_marking(i, coefficient, gradient, touched);
-            else
-                slices_.add(i, i + 1, &coefficient, gradient);
+            if (marks_) slices_.add_marking(i, coefficient, gradient, touched);
+            else slices_.add(i, i + 1, &coefficient, gradient);
         }
     }
 

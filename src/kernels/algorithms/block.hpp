@@ -1,5 +1,5 @@
-// Memory that grows in place where the system can: large blocks are moved by their page tables, not copied, and what has
-// been asked for and not been written to takes no memory.
+// Memory that grows in place where the system can: large blocks are moved by their page tables, not copied, and what
+// has been asked for and not been written to takes no memory.
 #pragma once
 #include <cstdlib>
 #include <new>
@@ -14,7 +14,10 @@ public:
     Block &operator=(const Block &) = delete;
     ~Block() { std::free(bytes_); }
 
-    template <class T> T *as() { return static_cast<T *>(bytes_); }
+    template <class T>
+    T *as() {
+        return static_cast<T *>(bytes_);
+    }
 
     void resize(std::size_t size) {
         void *moved = std::realloc(bytes_, size > 0 ? size : 1);

@@ -39,10 +39,12 @@ bool all_finite(const std::vector<double> &values) {
 
 }  // namespace
 
-ClassFits::ClassFits(std::int64_t n, std::int64_t classes, const std::int64_t *label, const double *weight, const double *offset)
+ClassFits::ClassFits(std::int64_t n, std::int64_t classes, const std::int64_t *label, const double *weight,
+                     const double *offset)
     : n_(n), K_(classes), label_(label), weight_(weight), offset_(offset), total_(sum_of(n, weight)) {}
 
-std::vector<double> ClassFits::moved(const std::vector<const double *> &columns, const std::vector<double> &step, Poll &poll) const {
+std::vector<double> ClassFits::moved(const std::vector<const double *> &columns, const std::vector<double> &step,
+                                     Poll &poll) const {
     std::vector<double> along(std::size_t(n_ * K_));
     for (std::int64_t begin = 0; begin < n_; begin += BLOCK) {
         const std::int64_t end = std::min(n_, begin + BLOCK);
@@ -59,7 +61,8 @@ std::vector<double> ClassFits::moved(const std::vector<const double *> &columns,
     return along;
 }
 
-double ClassFits::value(const std::vector<double> &margins, const std::vector<double> &x, const std::vector<double> &ridge, Poll &poll) const {
+double ClassFits::value(const std::vector<double> &margins, const std::vector<double> &x,
+                        const std::vector<double> &ridge, Poll &poll) const {
     std::vector<double> p(static_cast<std::size_t>(K_));
     HeadTail sum{0, 0};
     for (std::int64_t i = 0; i < n_; ++i) {
@@ -75,16 +78,17 @@ double ClassFits::value(const std::vector<double> &margins, const std::vector<do
     return psi;
 }
 
-// psi, its gradient and Hessian. What couples classes is a Gram matrix of columns sqrt(s) p_a X_j; what belongs to one class is
-// summed by itself, with 1 - p_a as the sum of the others: the difference has no digits where p_a is nearly 1.
-ClassFits::Look ClassFits::look(const std::vector<const double *> &columns, const std::vector<double> &margins, const std::vector<double> &x,
-                                const std::vector<double> &ridge, Poll &poll) const {
+// psi, its gradient and Hessian. What couples classes is a Gram matrix of columns sqrt(s) p_a X_j; what belongs to one
+// class is summed by itself, with 1 - p_a as the sum of the others: the difference has no digits where p_a is nearly 1.
+ClassFits::Look ClassFits::look(const std::vector<const double *> &columns, const std::vector<double> &margins,
+                                const std::vector<double> &x, const std::vector<double> &ridge, Poll &poll) const {
     const std::size_t m = columns.size(), K = std::size_t(K_), N = m * K, panels = (N + PANEL - 1) / PANEL;
     Look at;
     at.gradient.assign(N, 0.0);
     at.hessian.assign(N * N, 0.0);
     at.slope.assign(K, 0.0);
-    std::vector<double> packed(panels * BLOCK * PANEL), slope(K * BLOCK), bend(K * BLOCK), rooted(K), product(PANEL * PANEL);
+    std::vector<double> packed(panels * BLOCK * PANEL), slope(K * BLOCK), bend(K * BLOCK), rooted(K),
+        product(PANEL * PANEL);
     std::vector<double> gradient(K * m), own(K * m * m);
     std::vector<const double *> part(m);
     HeadTail sum{0, 0};
@@ -116,7 +120,8 @@ ClassFits::Look ClassFits::look(const std::vector<const double *> &columns, cons
             std::size_t q = 0;
             for (std::size_t j = 0; j < m; ++j) {
                 const double c = columns[j][i];
-                for (std::size_t k = 0; k < K; ++k, ++q) packed[(q / PANEL) * BLOCK * PANEL + std::size_t(r) * PANEL + q % PANEL] = c * rooted[k];
+                for (std::size_t k = 0; k < K; ++k, ++q)
+                    packed[(q / PANEL) * BLOCK * PANEL + std::size_t(r) * PANEL + q % PANEL] = c * rooted[k];
             }
             if (s == 0) continue;
             const HeadTail next = two_sum(sum.head, s * loss);
@@ -131,7 +136,8 @@ ClassFits::Look ClassFits::look(const std::vector<const double *> &columns, cons
             }
         for (std::size_t j = 0; j < m; ++j) part[j] = columns[j] + begin;
         for (std::size_t k = 0; k < K; ++k)
-            simd().normal(rows, std::int64_t(m), part.data(), &slope[k * BLOCK], &bend[k * BLOCK], &gradient[k * m], &own[k * m * m]);
+            simd().normal(rows, std::int64_t(m), part.data(), &slope[k * BLOCK], &bend[k * BLOCK], &gradient[k * m],
+                          &own[k * m * m]);
         poll.check();
     }
     at.psi = (sum.head + sum.tail) / total_;
@@ -152,8 +158,8 @@ ClassFits::Look ClassFits::look(const std::vector<const double *> &columns, cons
     return at;
 }
 
-// The Hessian with the mean curvature of each feature added where all its coefficients move alike: there psi is flat, but for
-// the ridge.
+// The Hessian with the mean curvature of each feature added where all its coefficients move alike: there psi is flat,
+// but for the ridge.
 std::vector<double> ClassFits::with_means(const std::vector<double> &hessian) const {
     std::vector<double> matrix = hessian;
     const std::size_t K = std::size_t(K_), N = std::size_t(std::llround(std::sqrt(double(hessian.size()))));
@@ -194,9 +200,10 @@ double ClassFits::largest_change(const std::vector<double> &along) const {
     return largest;
 }
 
-// What is left to gain is at most g'H^-1 g times a factor of how far the Newton step changes differences between the margins
-// of a sample. Infinite where H is nearly singular.
-double ClassFits::gap(const std::vector<const double *> &columns, const Look &at, const std::vector<double> &ridge, Poll &poll) const {
+// What is left to gain is at most g'H^-1 g times a factor of how far the Newton step changes differences between the
+// margins of a sample. Infinite where H is nearly singular.
+double ClassFits::gap(const std::vector<const double *> &columns, const Look &at, const std::vector<double> &ridge,
+                      Poll &poll) const {
     const std::size_t N = at.gradient.size(), K = std::size_t(K_);
     std::vector<double> matrix = with_means(at.hessian);
     const std::vector<double> unit = to_unit_diagonal(N, matrix);
@@ -223,8 +230,9 @@ double ClassFits::gap(const std::vector<const double *> &columns, const Look &at
     return decrement >= 0 && std::isfinite(factor) ? factor * decrement : INF;
 }
 
-ColumnFit ClassFits::fit(const std::vector<const double *> &columns, std::vector<double> x, double tolerance, double accuracy, double below,
-                         const std::vector<double> &noise, const std::vector<double> &ridge, Poll &poll) const {
+ColumnFit ClassFits::fit(const std::vector<const double *> &columns, std::vector<double> x, double tolerance,
+                         double accuracy, double below, const std::vector<double> &noise,
+                         const std::vector<double> &ridge, Poll &poll) const {
     const std::size_t N = x.size();
     std::vector<double> origin(std::size_t(n_ * K_));
     if (offset_) std::copy_n(offset_, n_ * K_, origin.begin());
@@ -263,11 +271,12 @@ ColumnFit ClassFits::fit(const std::vector<const double *> &columns, std::vector
         if (!std::isfinite(at.psi) || !all_finite(at.gradient)) return ended(FitEnd::failed);
         const Step newton = newton_step(at, reference);
         if (newton.step.empty()) return ended(flat ? FitEnd::fitted : FitEnd::failed);
-        if ((flat && newton.gain <= 2 * accuracy * std::abs(at.psi)) || newton.gain <= SHOWS * std::abs(at.psi)) return ended(FitEnd::fitted);
+        if ((flat && newton.gain <= 2 * accuracy * std::abs(at.psi)) || newton.gain <= SHOWS * std::abs(at.psi))
+            return ended(FitEnd::fitted);
         along = moved(columns, newton.step, poll);
         if (std::isfinite(below) && at.psi - self_concordant_factor(largest_change(along)) * newton.gain > below) {
-            // Margins are updated, and keep the rounding of those at the start. Slopes at a minimum times these add up to about 0,
-            // and the positive ones of the terms to no more than the loss at the start.
+            // Margins are updated, and keep the rounding of those at the start. Slopes at a minimum times these add up
+            // to about 0, and the positive ones of the terms to no more than the loss at the start.
             double resolution = LAST_DIGITS * (std::abs(at.psi) + at.size + 2 * first);
             for (std::size_t q = 0; q < N; ++q) resolution += noise[q / K] * std::abs(x[q]) * at.slope[q % K];
             if (at.psi - gap(columns, at, ridge, poll) - resolution > below) return ended(FitEnd::not_below);

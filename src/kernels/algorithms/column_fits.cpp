@@ -12,15 +12,15 @@ namespace levelprox {
 namespace {
 
 constexpr std::int64_t BLOCK = 256;  // rows
-constexpr int MOST_STEPS = 100;           // many only where classes are separated
-constexpr double SHOWS = 1e-12;           // of psi
-constexpr double PERFECT = 1e-12;         // of psi at 0: nothing is left to explain
-constexpr double SEPARATED = 1e-20;       // of psi at 0: the same for the logistic loss, whose infimum 0 is not attained
-constexpr double MUCH = 1e-3;             // of psi: a small gradient promises so much only where psi itself is going to 0
-constexpr double RIDGE = 1e-9;            // of the curvature at the start, and less as psi falls
-constexpr double FAR = 20.0;              // by how much the log of the curvature may change in a step
+constexpr int MOST_STEPS = 100;      // many only where classes are separated
+constexpr double SHOWS = 1e-12;      // of psi
+constexpr double PERFECT = 1e-12;    // of psi at 0: nothing is left to explain
+constexpr double SEPARATED = 1e-20;  // of psi at 0: the same for the logistic loss, whose infimum 0 is not attained
+constexpr double MUCH = 1e-3;        // of psi: a small gradient promises so much only where psi itself is going to 0
+constexpr double RIDGE = 1e-9;       // of the curvature at the start, and less as psi falls
+constexpr double FAR = 20.0;         // by how much the log of the curvature may change in a step
 constexpr double ARMIJO = 1e-4;
-constexpr double SHORTEST = 1.0 / 1024;   // of a Newton step
+constexpr double SHORTEST = 1.0 / 1024;      // of a Newton step
 constexpr double SHORTEST_OF_FAR = 0x1p-60;  // the same where a step may lead anywhere
 constexpr double EPSILON = std::numeric_limits<double>::epsilon();
 constexpr double INFINITE = std::numeric_limits<double>::infinity();
@@ -37,7 +37,8 @@ bool is_perfect(double psi, double origin) { return psi >= 0 && psi <= PERFECT *
 double share_left(double psi, double start) { return psi >= 0 && psi < start ? psi / start : 1.0; }
 
 // -(H + share diag(ridge))^-1 g, H's lower triangle given; empty where H is not positive definite.
-std::vector<double> newton_step(std::vector<double> H, double share, const std::vector<double> &ridge, const std::vector<double> &g) {
+std::vector<double> newton_step(std::vector<double> H, double share, const std::vector<double> &ridge,
+                                const std::vector<double> &g) {
     const std::size_t m = g.size();
     std::vector<double> unit(m), step(m);
     for (std::size_t j = 0; j < m; ++j) {
@@ -66,9 +67,7 @@ double fall_along(const std::vector<double> &step, const std::vector<double> &gr
     return fall;
 }
 
-double lowest(double psi, double foretold, double change) {
-    return psi - foretold * self_concordant_factor(change);
-}
+double lowest(double psi, double foretold, double change) { return psi - foretold * self_concordant_factor(change); }
 
 void mirror(std::size_t m, std::vector<double> &H) {
     for (std::size_t j = 0; j < m; ++j)
@@ -100,15 +99,16 @@ void in_units_of(const OrthonormalBasis &basis, ColumnFit &found) {
 }
 
 struct NewtonStep {
-    std::vector<double> step;        // empty where the matrix is not positive definite
-    std::vector<std::size_t> flat;   // coordinates without a pivot, whose step is 0
-    std::vector<double> slope;       // of the model along these, after the step
-    double decrement = 0;            // g' H^-1 g
+    std::vector<double> step;       // empty where the matrix is not positive definite
+    std::vector<std::size_t> flat;  // coordinates without a pivot, whose step is 0
+    std::vector<double> slope;      // of the model along these, after the step
+    double decrement = 0;           // g' H^-1 g
 };
 
-// -(H + mu diag(reference))^-1 g, in units in which the diagonal is 1, by Cholesky's method with diagonal pivoting. Coordinates whose
-// pivots are not above `least` are left out.
-NewtonStep newton_step_of(std::vector<double> H, double mu, const std::vector<double> &reference, const std::vector<double> &g, double least) {
+// -(H + mu diag(reference))^-1 g, in units in which the diagonal is 1, by Cholesky's method with diagonal pivoting.
+// Coordinates whose pivots are not above `least` are left out.
+NewtonStep newton_step_of(std::vector<double> H, double mu, const std::vector<double> &reference,
+                          const std::vector<double> &g, double least) {
     const std::size_t m = g.size();
     std::vector<double> unit(m), pivot(m), rhs(m);
     for (std::size_t j = 0; j < m; ++j) {
@@ -182,11 +182,12 @@ double self_concordant_factor(double rho) {
     return UP * (sum + power / ((m + 1.0) * (m + 2.0) * (1 - rho)));  // the remainder, as a geometric series
 }
 
-ColumnFits::ColumnFits(std::int64_t n, const std::string &loss, double parameter, double width, double concordance, double curvature_bound,
-                       const double *target, const double *weight, const double *offset, bool convex, bool attained)
-    : n_(n), samples_(n), loss_(make_loss(loss, parameter, width)), conjugate_(Conjugate::none), parameter_(parameter), curvature_bound_(curvature_bound),
-      concordance_(concordance), total_(double(n)), target_(target), weight_(weight), offset_(offset), falls_(!convex && !attained),
-      bends_both_ways_(!convex && attained) {
+ColumnFits::ColumnFits(std::int64_t n, const std::string &loss, double parameter, double width, double concordance,
+                       double curvature_bound, const double *target, const double *weight, const double *offset,
+                       bool convex, bool attained)
+    : n_(n), samples_(n), loss_(make_loss(loss, parameter, width)), conjugate_(Conjugate::none), parameter_(parameter),
+      curvature_bound_(curvature_bound), concordance_(concordance), total_(double(n)), target_(target), weight_(weight),
+      offset_(offset), falls_(!convex && !attained), bends_both_ways_(!convex && attained) {
     if (loss == "squared") conjugate_ = Conjugate::squared;
     if (loss == "poisson") conjugate_ = Conjugate::rising_exponential;
     if (loss == "gamma") conjugate_ = Conjugate::falling_exponential;
@@ -199,7 +200,8 @@ ColumnFits::ColumnFits(std::int64_t n, const std::string &loss, double parameter
 }
 
 // Copies of the columns: of n rows and one for each column.
-ColumnFits::Extended::Extended(const ColumnFits &fits, const Columns &given, const std::vector<double> &ridge, const double *from) {
+ColumnFits::Extended::Extended(const ColumnFits &fits, const Columns &given, const std::vector<double> &ridge,
+                               const double *from) {
     const std::int64_t n = fits.n_, rows = n + std::int64_t(given.size());
     for (std::size_t j = 0; j < given.size(); ++j) {
         const Column &column = given[j];
@@ -207,7 +209,8 @@ ColumnFits::Extended::Extended(const ColumnFits &fits, const Columns &given, con
         std::vector<double> values(column.values, column.values + column.count);
         std::vector<std::int64_t> places;
         if (column.rows) {
-            places.reserve(std::size_t(column.count) + 1);  // its address says that the column is sparse, also without entries
+            places.reserve(std::size_t(column.count) +
+                           1);  // its address says that the column is sparse, also without entries
             places.assign(column.rows, column.rows + column.count);
             if (ridged) {
                 places.push_back(n + std::int64_t(j));
@@ -219,7 +222,8 @@ ColumnFits::Extended::Extended(const ColumnFits &fits, const Columns &given, con
         }
         values_.push_back(std::move(values));
         rows_.push_back(std::move(places));
-        columns.push_back({values_[j].data(), column.rows ? rows_[j].data() : nullptr, std::int64_t(values_[j].size())});
+        columns.push_back(
+            {values_[j].data(), column.rows ? rows_[j].data() : nullptr, std::int64_t(values_[j].size())});
     }
     target.assign(fits.target_, fits.target_ + n);
     target.resize(rows);
@@ -237,8 +241,10 @@ ColumnFits::ColumnFits(const ColumnFits &other, const Extended &extended) : Colu
     offset_ = extended.offset.data();
 }
 
-// Losses of some rows and their derivatives, those of the three that are not null: of a row of a ridge the square of its margin.
-void ColumnFits::evaluate(std::int64_t begin, std::int64_t rows, const double *margins, double *value, double *slope, double *bend) const {
+// Losses of some rows and their derivatives, those of the three that are not null: of a row of a ridge the square of
+// its margin.
+void ColumnFits::evaluate(std::int64_t begin, std::int64_t rows, const double *margins, double *value, double *slope,
+                          double *bend) const {
     const std::int64_t samples = std::clamp<std::int64_t>(samples_ - begin, 0, rows);
     if (samples > 0) {
         if (slope || bend) loss_->evaluate(samples, margins, target_ + begin, value, slope, bend);
@@ -258,7 +264,8 @@ double ColumnFits::value(const double *margins, Poll &poll) const {
     for (std::int64_t begin = 0; begin < n_; begin += BLOCK) {
         const std::int64_t rows = std::min(BLOCK, n_ - begin);
         evaluate(begin, rows, margins + begin, value, nullptr, nullptr);
-        for (std::int64_t i = 0; weight_ && i < rows; ++i) value[i] = weight_[begin + i] == 0 ? 0.0 : weight_[begin + i] * value[i];
+        for (std::int64_t i = 0; weight_ && i < rows; ++i)
+            value[i] = weight_[begin + i] == 0 ? 0.0 : weight_[begin + i] * value[i];
         const HeadTail part = compensated_sum(rows, value);
         add_to(sum, part.head);
         add_to(sum, part.tail);
@@ -286,7 +293,8 @@ std::vector<double> ColumnFits::combined(const Columns &columns, const std::vect
 }
 
 // psi, and what each sample adds to the gradient and to the Hessian of the margins.
-double ColumnFits::derivatives(const double *margins, bool convex, double *slope, double *bend, double &size, Poll &poll) const {
+double ColumnFits::derivatives(const double *margins, bool convex, double *slope, double *bend, double &size,
+                               Poll &poll) const {
     HeadTail sum{0, 0};
     size = 0;
     double value[BLOCK];
@@ -299,7 +307,8 @@ double ColumnFits::derivatives(const double *margins, bool convex, double *slope
             value[i] = weight == 0 ? 0.0 : weight * value[i];
             size += std::abs(value[i]) / total_;
             slope[begin + i] = weight == 0 ? 0.0 : slope[begin + i] * (weight / total_);
-            bend[begin + i] = weight == 0 ? 0.0 : (convex ? std::abs(bend[begin + i]) : bend[begin + i]) * (weight / total_);
+            bend[begin + i] =
+                weight == 0 ? 0.0 : (convex ? std::abs(bend[begin + i]) : bend[begin + i]) * (weight / total_);
         }
         const HeadTail part = compensated_sum(rows, value);
         add_to(sum, part.head);
@@ -321,7 +330,8 @@ void ColumnFits::add_dense(const Columns &columns, Look &seen, Poll &poll) const
     std::vector<const double *> here(dense);
     for (std::int64_t begin = 0; dense && begin < n_; begin += BLOCK) {
         for (std::size_t j = 0; j < dense; ++j) here[j] = columns[places[j]].values + begin;
-        simd().normal(std::min(BLOCK, n_ - begin), std::int64_t(dense), here.data(), slope + begin, bend + begin, gradient.data(), hessian.data());
+        simd().normal(std::min(BLOCK, n_ - begin), std::int64_t(dense), here.data(), slope + begin, bend + begin,
+                      gradient.data(), hessian.data());
         poll.check();
     }
     for (std::size_t j = 0; j < dense; ++j) {
@@ -354,7 +364,8 @@ void ColumnFits::add_sparse(const Columns &columns, Look &seen, Poll &poll) cons
             double sum = 0;
             if (both) sum = dot(columns[k], bent.data());
             else
-                for (std::int64_t p = 0; p < column.count; ++p) sum += bent[column.rows[p]] * columns[k].values[column.rows[p]];
+                for (std::int64_t p = 0; p < column.count; ++p)
+                    sum += bent[column.rows[p]] * columns[k].values[column.rows[p]];
             seen.hessian[std::max(j, k) * m + std::min(j, k)] = sum;
         }
         for (std::int64_t p = 0; p < column.count; ++p) bent[column.rows[p]] = 0;
@@ -373,15 +384,16 @@ ColumnFits::Look ColumnFits::look(const Columns &columns, const double *margins,
 
 ColumnFits::Look ColumnFits::look(const Columns &columns, const double *margins, bool convex, Poll &poll) const {
     const std::size_t m = columns.size();
-    Look seen{0, 0, std::vector<double>(m), std::vector<double>(m * m), std::vector<double>(n_), std::vector<double>(n_)};
+    Look seen{
+        0, 0, std::vector<double>(m), std::vector<double>(m * m), std::vector<double>(n_), std::vector<double>(n_)};
     seen.psi = derivatives(margins, convex, seen.slope.data(), seen.bend.data(), seen.size, poll);
     add_dense(columns, seen, poll);
     add_sparse(columns, seen, poll);
     return seen;
 }
 
-// By how much the log of the curvature of a sample may change along a step. Samples without weight may lie anywhere; the curvature of a
-// ridge does not change.
+// By how much the log of the curvature of a sample may change along a step. Samples without weight may lie anywhere;
+// the curvature of a ridge does not change.
 double ColumnFits::change_along(const std::vector<double> &along) const {
     if (concordance_ == 0) return 0.0;
     double most = 0;
@@ -390,16 +402,18 @@ double ColumnFits::change_along(const std::vector<double> &along) const {
     return concordance_ * most;
 }
 
-// l'(z) + l''(z) A step is orthogonal to all columns, hence feasible in the dual of this fit, and there the curvature 1/l''
-// of the conjugate has grown by at most 1/(1 - change). That is so for Newton's own step alone: with a ridge, columns that
-// all but depend on each other are promised far less than they gain.
+// l'(z) + l''(z) A step is orthogonal to all columns, hence feasible in the dual of this fit, and there the curvature
+// 1/l'' of the conjugate has grown by at most 1/(1 - change). That is so for Newton's own step alone: with a ridge,
+// columns that all but depend on each other are promised far less than they gain.
 bool ColumnFits::stays_above(const Columns &columns, const Look &at, double below) const {
     const std::vector<double> step = newton_step(at.hessian, 0.0, std::vector<double>(at.gradient.size()), at.gradient);
-    return !step.empty() && lowest(at.psi, fall_along(step, at.gradient), change_along(combined(columns, step))) >= below;
+    return !step.empty() &&
+           lowest(at.psi, fall_along(step, at.gradient), change_along(combined(columns, step))) >= below;
 }
 
 // Newton's method for a loss that is not convex, from x or, where that is far from where it leads, from 0.
-ColumnFit ColumnFits::descend(const Columns &columns, std::vector<double> x, double tolerance, double below, Poll &poll) const {
+ColumnFit ColumnFits::descend(const Columns &columns, std::vector<double> x, double tolerance, double below,
+                              Poll &poll) const {
     const std::size_t m = columns.size();
     const std::vector<double> origin = this->origin();
     std::vector<double> z = combined(columns, x), trial(n_);
@@ -436,9 +450,11 @@ ColumnFit ColumnFits::descend(const Columns &columns, std::vector<double> x, dou
         if (!(foretold > 0)) break;
         const std::vector<double> along = combined(columns, step);
         const double change = change_along(along);
-        if (lowest(at.psi, foretold, change) >= below && stays_above(columns, at, below)) return ended(FitEnd::not_below);
+        if (lowest(at.psi, foretold, change) >= below && stays_above(columns, at, below))
+            return ended(FitEnd::not_below);
 
-        // No more to gain: a last step for the digits of x, unless coefficients grow for ever, as where classes are separated.
+        // No more to gain: a last step for the digits of x, unless coefficients grow for ever, as where classes are
+        // separated.
         const bool last = foretold <= SHOWS * std::abs(at.psi);
         if (last && change >= 1 && !bends_both_ways_) return ended(FitEnd::fitted);
 
@@ -468,9 +484,10 @@ ColumnFit ColumnFits::descend(const Columns &columns, std::vector<double> x, dou
     return ended(falls_ && largest(at.gradient) <= tolerance ? FitEnd::fitted : FitEnd::failed);
 }
 
-// How far a sample's loss is above what the dual value at v = l'(z) + l''(z) move has of it, and whether v is in the domain of the
-// conjugate. If it is not, v is put at the end of the domain that is next to it.
-ColumnFits::SampleGap ColumnFits::sample_gap(std::int64_t i, double slope, double bend, double margin, double move) const {
+// How far a sample's loss is above what the dual value at v = l'(z) + l''(z) move has of it, and whether v is in the
+// domain of the conjugate. If it is not, v is put at the end of the domain that is next to it.
+ColumnFits::SampleGap ColumnFits::sample_gap(std::int64_t i, double slope, double bend, double margin,
+                                             double move) const {
     if (i >= samples_ && conjugate_ != Conjugate::none) return {move * move, true, 0.0};
     switch (conjugate_) {
         case Conjugate::none: return {INFINITE, true, 0.0};
@@ -478,7 +495,8 @@ ColumnFits::SampleGap ColumnFits::sample_gap(std::int64_t i, double slope, doubl
         case Conjugate::rising_exponential:
         case Conjugate::falling_exponential: {
             const double t = conjugate_ == Conjugate::rising_exponential ? move : -move;
-            return {bend * relative_entropy(t), t >= -1, conjugate_ == Conjugate::rising_exponential ? -target_[i] : 1.0};
+            return {bend * relative_entropy(t), t >= -1,
+                    conjugate_ == Conjugate::rising_exponential ? -target_[i] : 1.0};
         }
         case Conjugate::logistic: {
             const double u = std::min(1.0, std::abs(slope)), rest = u > 0.5 ? bend / u : 1 - u;
@@ -488,14 +506,17 @@ ColumnFits::SampleGap ColumnFits::sample_gap(std::int64_t i, double slope, doubl
             return {u * relative_entropy(first) + rest * relative_entropy(second), true, 0.0};
         }
         case Conjugate::huber: {
-            const double residual = target_[i] - margin, to = residual - move, short_of = parameter_ - std::abs(residual);
+            const double residual = target_[i] - margin, to = residual - move,
+                         short_of = parameter_ - std::abs(residual);
             if (std::abs(to) <= parameter_) return {0.5 * move * move, true, 0.0};
-            const double end = std::copysign(parameter_, to), by = to * residual < 0 ? parameter_ + std::abs(residual) : short_of;
+            const double end = std::copysign(parameter_, to),
+                         by = to * residual < 0 ? parameter_ + std::abs(residual) : short_of;
             return {0.5 * by * by, false, -end};
         }
         case Conjugate::squared_hinge: {
             const double short_of = 1 - target_[i] * margin;
-            return target_[i] * (margin + move) <= 1 ? SampleGap{move * move, true, 0.0} : SampleGap{short_of * short_of, false, 0.0};
+            return target_[i] * (margin + move) <= 1 ? SampleGap{move * move, true, 0.0}
+                                                     : SampleGap{short_of * short_of, false, 0.0};
         }
     }
     return {INFINITE, true, 0.0};
@@ -514,9 +535,10 @@ double ColumnFits::gap(const Look &at, const std::vector<double> &margins, const
     return sum * (1 + 1e-12);
 }
 
-// An estimate of the error of a gap: Newton's equations are solved up to rounding, so v is orthogonal to the columns only up to
-// rounding. The estimate is a multiple of |<column_j, v> step_j|, summed over the columns.
-double ColumnFits::orthogonality_error(const Columns &columns, const Look &at, const std::vector<double> &along, const std::vector<double> &step) const {
+// An estimate of the error of a gap: Newton's equations are solved up to rounding, so v is orthogonal to the columns
+// only up to rounding. The estimate is a multiple of |<column_j, v> step_j|, summed over the columns.
+double ColumnFits::orthogonality_error(const Columns &columns, const Look &at, const std::vector<double> &along,
+                                       const std::vector<double> &step) const {
     constexpr double MULTIPLE = 16;
     std::vector<double> v(n_);
     for (std::int64_t i = 0; i < n_; ++i) v[i] = at.slope[i] + at.bend[i] * along[i];
@@ -524,21 +546,23 @@ double ColumnFits::orthogonality_error(const Columns &columns, const Look &at, c
     for (std::size_t j = 0; j < columns.size(); ++j) {
         const Column &column = columns[j];
         double product = 0;
-        for (std::int64_t p = 0; p < column.count; ++p) product += v[column.rows ? column.rows[p] : p] * column.values[p];
+        for (std::int64_t p = 0; p < column.count; ++p)
+            product += v[column.rows ? column.rows[p] : p] * column.values[p];
         sum += std::abs(product * step[j]);
     }
     return std::isfinite(sum) ? MULTIPLE * sum : INFINITE;
 }
 
-// The gap where some samples leave the domain. They are put at its end, and the others take the step that is orthogonal to the
-// columns with them there. Samples with next to no loss, far out in an exponential tail, are put there at once: none of them can gain more
-// than its loss, which is at most `spare` together.
-double ColumnFits::gap_at_ends(const Columns &columns, const Look &at, const std::vector<double> &margins, std::vector<double> along, double least,
-                               double spare, Poll &poll) const {
+// The gap where some samples leave the domain. They are put at its end, and the others take the step that is orthogonal
+// to the columns with them there. Samples with next to no loss, far out in an exponential tail, are put there at once:
+// none of them can gain more than its loss, which is at most `spare` together.
+double ColumnFits::gap_at_ends(const Columns &columns, const Look &at, const std::vector<double> &margins,
+                               std::vector<double> along, double least, double spare, Poll &poll) const {
     constexpr int ROUNDS = 4;
     constexpr double TAIL = 1e-2;  // of a slope of 1
     std::vector<double> step;
-    Look rest{at.psi, at.size, std::vector<double>(columns.size()), std::vector<double>(at.hessian.size()), at.slope, at.bend};
+    Look rest{at.psi,   at.size, std::vector<double>(columns.size()), std::vector<double>(at.hessian.size()),
+              at.slope, at.bend};
     double fixed = 0;
     const auto fix = [&](std::int64_t i, double gap, double end) {
         fixed += share(i) * gap;
@@ -555,11 +579,13 @@ double ColumnFits::gap_at_ends(const Columns &columns, const Look &at, const std
             bound = next;
         }
         for (std::int64_t i = 0; i < samples_; ++i)
-            if (at.bend[i] > 0 && std::abs(at.slope[i]) <= bound * share(i)) fix(i, -std::log1p(-std::abs(at.slope[i]) / share(i)), 0.0);
+            if (at.bend[i] > 0 && std::abs(at.slope[i]) <= bound * share(i))
+                fix(i, -std::log1p(-std::abs(at.slope[i]) / share(i)), 0.0);
     }
     if (conjugate_ == Conjugate::rising_exponential)
         for (std::int64_t i = 0; i < samples_; ++i)
-            if (target_[i] == 0 && at.bend[i] > 0 && at.bend[i] <= std::min(spare, TAIL) * share(i)) fix(i, at.bend[i] / share(i), 0.0);
+            if (target_[i] == 0 && at.bend[i] > 0 && at.bend[i] <= std::min(spare, TAIL) * share(i))
+                fix(i, at.bend[i] / share(i), 0.0);
     for (int round = 0; round < ROUNDS; ++round) {
         bool inside = true;
         for (std::int64_t i = 0; i < n_; ++i) {
@@ -570,7 +596,8 @@ double ColumnFits::gap_at_ends(const Columns &columns, const Look &at, const std
             inside = false;
             fix(i, own.gap, own.end);
         }
-        if (inside && round > 0) return (fixed + gap(rest, margins, along)) * (1 + 1e-12) + orthogonality_error(columns, rest, along, step);
+        if (inside && round > 0)
+            return (fixed + gap(rest, margins, along)) * (1 + 1e-12) + orthogonality_error(columns, rest, along, step);
         add_dense(columns, rest, poll);
         add_sparse(columns, rest, poll);
         const NewtonStep newton = newton_step_of(rest.hessian, 0.0, {}, rest.gradient, least);
@@ -606,13 +633,15 @@ std::vector<double> ColumnFits::reference_curvature(const Columns &columns, cons
     for (std::size_t j = 0; j < columns.size(); ++j) {
         const Column &column = columns[j];
         double square = 0;
-        for (std::int64_t p = 0; p < column.count; ++p) square += share(column.rows ? column.rows[p] : p) * column.values[p] * column.values[p];
+        for (std::int64_t p = 0; p < column.count; ++p)
+            square += share(column.rows ? column.rows[p] : p) * column.values[p] * column.values[p];
         reference[j] = typical * square;
     }
     return reference;
 }
 
-// Whether a component of the gradient is within the rounding of its sum, or of a column whose entries have errors relative to its largest.
+// Whether a component of the gradient is within the rounding of its sum, or of a column whose entries have errors
+// relative to its largest.
 bool ColumnFits::is_noise(const Look &at, const Column &column, double gradient, double error) const {
     double size = 0, most = 0, slopes = 0;
     for (std::int64_t p = 0; p < column.count; ++p) {
@@ -636,12 +665,18 @@ std::vector<double> ColumnFits::secant_curvature(const Look &at, const std::vect
     return bend;
 }
 
-// Of several directions and lengths the step with the least psi: where curvature differs by many orders of magnitude between samples, steps
-// with a ridge hardly lower psi. Directions are the given ones, one with another curvature, and the ways from the origin and to it: where
-// x separates the samples, psi falls along it for ever.
-ColumnFits::Move ColumnFits::best_move(const Columns &columns, const Look &at, const std::vector<double> &margins, const std::vector<double> &x,
-                                       std::vector<std::vector<double>> directions, double least, Poll &poll) const {
-    Look other{at.psi, at.size, std::vector<double>(columns.size()), std::vector<double>(at.hessian.size()), at.slope, secant_curvature(at, margins)};
+// Of several directions and lengths the step with the least psi: where curvature differs by many orders of magnitude
+// between samples, steps with a ridge hardly lower psi. Directions are the given ones, one with another curvature, and
+// the ways from the origin and to it: where x separates the samples, psi falls along it for ever.
+ColumnFits::Move ColumnFits::best_move(const Columns &columns, const Look &at, const std::vector<double> &margins,
+                                       const std::vector<double> &x, std::vector<std::vector<double>> directions,
+                                       double least, Poll &poll) const {
+    Look other{at.psi,
+               at.size,
+               std::vector<double>(columns.size()),
+               std::vector<double>(at.hessian.size()),
+               at.slope,
+               secant_curvature(at, margins)};
     add_dense(columns, other, poll);
     add_sparse(columns, other, poll);
     directions.push_back(newton_step_of(other.hessian, 0.0, {}, at.gradient, least).step);
@@ -666,24 +701,27 @@ ColumnFits::Move ColumnFits::best_move(const Columns &columns, const Look &at, c
     return best;
 }
 
-// Newton's method for a convex loss. Where the curvature in some direction is gone (margins so far out that it underflows, or
-// beyond the parabola of Huber's loss), or a step would change margins by too much, a multiple of a typical curvature is added, and the
-// step is doubled as long as psi falls; after many such steps other directions are tried, too. Of orthonormal columns, whose errors are given, a small pivot is a property of the curvature and not of
+// Newton's method for a convex loss. Where the curvature in some direction is gone (margins so far out that it
+// underflows, or beyond the parabola of Huber's loss), or a step would change margins by too much, a multiple of a
+// typical curvature is added, and the step is doubled as long as psi falls; after many such steps other directions are
+// tried, too. Of orthonormal columns, whose errors are given, a small pivot is a property of the curvature and not of
 // rounding.
-ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, const std::vector<double> *errors, double tolerance, double accuracy, double below,
-                              Poll &poll) const {
+ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, const std::vector<double> *errors,
+                               double tolerance, double accuracy, double below, Poll &poll) const {
     constexpr int MOST = 250, MOST_IN_VAIN = 8, PATIENCE = 20;
     const bool orthonormal = errors != nullptr;
     const double least = orthonormal ? 1e-13 : 1e-7;
     const bool exponential = std::isfinite(concordance_) && concordance_ > 0;
-    const bool nonnegative = conjugate_ == Conjugate::logistic || conjugate_ == Conjugate::squared_hinge || conjugate_ == Conjugate::huber;
+    const bool nonnegative =
+        conjugate_ == Conjugate::logistic || conjugate_ == Conjugate::squared_hinge || conjugate_ == Conjugate::huber;
     const std::size_t m = columns.size();
     const std::vector<double> origin = this->origin();
     std::vector<double> z = combined(columns, x), trial(n_);
     for (std::int64_t i = 0; i < n_; ++i) z[i] += origin[i];
     Look at = look(columns, z.data(), true, poll);
     const double psi_of_origin = value(origin.data(), poll);
-    if (!(at.psi <= psi_of_origin) && largest(x) > 0) {  // large coefficients held each other; without one of them, margins are far out
+    if (!(at.psi <= psi_of_origin) &&
+        largest(x) > 0) {  // large coefficients held each other; without one of them, margins are far out
         std::fill(x.begin(), x.end(), 0.0);
         z = origin;
         at = look(columns, z.data(), true, poll);
@@ -705,7 +743,8 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, co
         return ended(std::isfinite(at.psi) ? FitEnd::fitted : FitEnd::failed);
     }
     for (int steps = 0; steps < MOST; ++steps) {
-        if (!std::isfinite(at.psi) || !std::isfinite(largest(at.gradient)) || !std::isfinite(largest(at.hessian))) break;
+        if (!std::isfinite(at.psi) || !std::isfinite(largest(at.gradient)) || !std::isfinite(largest(at.hessian)))
+            break;
         rounding = resolution(at, z);
         NewtonStep newton = newton_step_of(at.hessian, 0.0, reference, at.gradient, least);
         if (!orthonormal && (newton.step.empty() || !newton.flat.empty())) return ended(FitEnd::failed);
@@ -713,7 +752,8 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, co
         for (std::size_t p = 0; p < newton.flat.size() && !newton.step.empty(); ++p) {
             const std::size_t j = newton.flat[p];
             if (is_noise(at, columns[j], newton.slope[p], 0.0)) continue;
-            known = false;  // no step is made along a slope within the rounding errors of the basis, and no bound is claimed
+            known = false;  // no step is made along a slope within the rounding errors of the basis, and no bound is
+                            // claimed
             if (!is_noise(at, columns[j], newton.slope[p], (*errors)[j])) newton.step.clear();
         }
         double change = 0;
@@ -725,7 +765,8 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, co
             left = known ? gap(at, z, along) : INFINITE;
             if (left < INFINITE) bound_step = newton.step;
             // Where margins of some samples grow for ever, Newton's step alone shows no bound.
-            if (known && !(left < INFINITE) && conjugate_ != Conjugate::none && newton.decrement <= MUCH * std::abs(at.psi)) {
+            if (known && !(left < INFINITE) && conjugate_ != Conjugate::none &&
+                newton.decrement <= MUCH * std::abs(at.psi)) {
                 const double wanted = std::max({0.5 * accuracy * std::abs(at.psi), rounding, 0.5 * (at.psi - below)});
                 if (newton.decrement <= 4 * wanted) left = gap_at_ends(columns, at, z, along, least, wanted, poll);
             }
@@ -741,7 +782,8 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, co
         }
         const double measure = conjugate_ == Conjugate::none && !newton.step.empty() ? 0.5 * newton.decrement : left;
         const bool enough = measure <= std::max(accuracy * std::abs(at.psi), rounding);
-        // Where only the last digits are left to gain, go on for as long as steps shorten: what they gain shows in x, if not in psi.
+        // Where only the last digits are left to gain, go on for as long as steps shorten: what they gain shows in x,
+        // if not in psi.
         const bool flat = measure <= EPSILON * std::abs(at.psi) && largest(at.gradient) <= tolerance;
         if (enough && (accuracy > SHOWS || flat || !(measure < 0.25 * before))) return ended(FitEnd::fitted);
         if (conjugate_ == Conjugate::logistic && at.psi <= SEPARATED * psi_of_origin) return ended(FitEnd::fitted);
@@ -768,7 +810,8 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, co
             return value(trial.data(), poll);
         };
         Move bold;
-        if (restricted && ++n_restricted > PATIENCE) bold = best_move(columns, at, z, x, {newton.step, unrestricted}, least, poll);
+        if (restricted && ++n_restricted > PATIENCE)
+            bold = best_move(columns, at, z, x, {newton.step, unrestricted}, least, poll);
         double t = 1, psi = psi_at(t);
         if (!bold.step.empty() && bold.psi < psi) {
             newton.step = std::move(bold.step);
@@ -803,7 +846,8 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, co
 }
 
 // psi where margins are off by what rounding the coefficients does to them; -infinite where nothing is known of that.
-double ColumnFits::value_with_noise(const std::vector<double> &margins, const std::vector<double> &x, const std::vector<double> &noise, Poll &poll) const {
+double ColumnFits::value_with_noise(const std::vector<double> &margins, const std::vector<double> &x,
+                                    const std::vector<double> &noise, Poll &poll) const {
     double error = 0;
     for (std::size_t j = 0; j < noise.size(); ++j) error += noise[j] * std::abs(x[j]);
     double psi = -INFINITE;
@@ -816,7 +860,8 @@ double ColumnFits::value_with_noise(const std::vector<double> &margins, const st
     return psi;
 }
 
-// Whether the coefficients of a fit attain its psi. Those of nearly dependent columns are large, and their products cancel.
+// Whether the coefficients of a fit attain its psi. Those of nearly dependent columns are large, and their products
+// cancel.
 bool ColumnFits::is_reached(const Columns &columns, const ColumnFit &found, Poll &poll) const {
     if (found.end != FitEnd::fitted) return true;
     std::vector<double> margins = combined(columns, found.x);
@@ -825,10 +870,10 @@ bool ColumnFits::is_reached(const Columns &columns, const ColumnFit &found, Poll
     return value(margins.data(), poll) <= found.psi + std::max(1e-8 * std::abs(found.psi), 64 * found.resolution);
 }
 
-// The same in an orthonormal basis of the columns. Coefficients of nearly dependent columns are large and cancel; where that costs
-// psi more than its last digits, columns that are nearly dependent are left out.
-ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vector<double> &x, double accuracy, double below,
-                                        const std::vector<double> &noise, Poll &poll) const {
+// The same in an orthonormal basis of the columns. Coefficients of nearly dependent columns are large and cancel; where
+// that costs psi more than its last digits, columns that are nearly dependent are left out.
+ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vector<double> &x, double accuracy,
+                                        double below, const std::vector<double> &noise, Poll &poll) const {
     constexpr double PARTS[] = {OrthonormalBasis::ROUNDING, 1e-10, 1e-8};
     constexpr double DEPENDENT = 64 * EPSILON;  // but for rounding
     const std::vector<double> origin = this->origin();
@@ -840,12 +885,14 @@ ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vecto
         if (basis.rank() == last_rank) continue;
         const bool first = last_rank == SIZE_MAX, whole = first && basis.largest_dropped() <= DEPENDENT;
         last_rank = basis.rank();
-        ColumnFit found = minimise(basis.vectors(), basis.coordinates(x), &basis.noise(), INFINITE, accuracy, whole ? below : INFINITE, poll);
+        ColumnFit found = minimise(basis.vectors(), basis.coordinates(x), &basis.noise(), INFINITE, accuracy,
+                                   whole ? below : INFINITE, poll);
         if (whole) bound = found.psi - found.gap - found.resolution;
         in_units_of(basis, found);
         std::vector<double> margins = combined(columns, found.x);
         for (std::int64_t i = 0; i < n_; ++i) margins[i] += origin[i];
-        const double reached = value(margins.data(), poll), psi = std::max(reached, value_with_noise(margins, found.x, noise, poll));
+        const double reached = value(margins.data(), poll),
+                     psi = std::max(reached, value_with_noise(margins, found.x, noise, poll));
         const bool kept = psi <= found.psi + std::max(1e-8 * std::abs(found.psi), 64 * found.resolution);
         if (psi < least || best.margins.empty()) {
             least = psi;
@@ -861,25 +908,32 @@ ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vecto
     return best;
 }
 
-ColumnFit ColumnFits::fit_without_ridge(const Columns &columns, std::vector<double> x, double tolerance, double accuracy, double below,
-                                        const std::vector<double> &noise, Poll &poll) const {
+ColumnFit ColumnFits::fit_without_ridge(const Columns &columns, std::vector<double> x, double tolerance,
+                                        double accuracy, double below, const std::vector<double> &noise,
+                                        Poll &poll) const {
     if (falls_ || bends_both_ways_) return descend(columns, std::move(x), tolerance, below, poll);
     ColumnFit found = minimise(columns, x, nullptr, tolerance, accuracy, below, poll);
-    return found.end == FitEnd::failed || !is_reached(columns, found, poll) ? minimise_in_basis(columns, x, accuracy, below, noise, poll) : found;
+    return found.end == FitEnd::failed || !is_reached(columns, found, poll)
+               ? minimise_in_basis(columns, x, accuracy, below, noise, poll)
+               : found;
 }
 
-ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double tolerance, double accuracy, double below,
-                          const std::vector<double> &noise, const std::vector<double> &ridge, Poll &poll) const {
+ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double tolerance, double accuracy,
+                          double below, const std::vector<double> &noise, const std::vector<double> &ridge,
+                          Poll &poll) const {
     if (ridge.empty()) return fit_without_ridge(columns, std::move(x), tolerance, accuracy, below, noise, poll);
     const Extended extended(*this, columns, ridge, offset_);
-    return ColumnFits(*this, extended).fit_without_ridge(extended.columns, std::move(x), tolerance, accuracy, below, noise, poll);
+    return ColumnFits(*this, extended)
+        .fit_without_ridge(extended.columns, std::move(x), tolerance, accuracy, below, noise, poll);
 }
 
-std::vector<double> ColumnFits::least_along(const Columns &columns, const double *margins, const std::vector<double> &ridge, Poll &poll) const {
+std::vector<double> ColumnFits::least_along(const Columns &columns, const double *margins,
+                                            const std::vector<double> &ridge, Poll &poll) const {
     const bool convex = !falls_ && !bends_both_ways_;
     std::vector<double> least;
     const auto add = [&](const ColumnFits &here, const Columns &one) {
-        const ColumnFit found = convex ? here.minimise_in_basis(one, {0.0}, 1e-6, INFINITE, {}, poll) : here.descend(one, {0.0}, 0.0, INFINITE, poll);
+        const ColumnFit found = convex ? here.minimise_in_basis(one, {0.0}, 1e-6, INFINITE, {}, poll)
+                                       : here.descend(one, {0.0}, 0.0, INFINITE, poll);
         least.push_back(std::isfinite(found.psi) ? found.psi : INFINITE);
     };
     for (std::size_t j = 0; j < columns.size(); ++j) {

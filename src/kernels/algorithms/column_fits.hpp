@@ -2,15 +2,15 @@
 //
 //     z = o + sum_j x_j A_j,      psi = sum_i s_i l(z_i, b_i) / sum_i s_i
 //
-// One pass over the columns gives psi, gradient and Hessian. Dense columns are read in blocks of rows; of sparse ones, as of
-// words in texts, only what is stored.
+// One pass over the columns gives psi, gradient and Hessian. Dense columns are read in blocks of rows; of sparse ones,
+// as of words in texts, only what is stored.
 //
-// With a ridge, sum_j r_j x_j^2 is added to psi: each column gets a row of its own below the samples, whose loss is the square of its
-// margin x_j with the weight r_j. All that follows holds for these rows as for samples.
+// With a ridge, sum_j r_j x_j^2 is added to psi: each column gets a row of its own below the samples, whose loss is the
+// square of its margin x_j with the weight r_j. All that follows holds for these rows as for samples.
 //
-// A fit of a convex loss comes with a bound on what is left to gain. With the Newton step c, v = l'(z) + l''(z) Ac is orthogonal
-// to all columns, hence feasible in the dual problem, and psi(x) minus the dual value is the weighted mean of the
-// Fenchel-Young gaps l(z) + l*(v) - vz, which each loss gives in closed form.
+// A fit of a convex loss comes with a bound on what is left to gain. With the Newton step c, v = l'(z) + l''(z) Ac is
+// orthogonal to all columns, hence feasible in the dual problem, and psi(x) minus the dual value is the weighted mean
+// of the Fenchel-Young gaps l(z) + l*(v) - vz, which each loss gives in closed form.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -34,8 +34,8 @@ struct ColumnFit {
     double resolution = 0;  // by how much the rounding of margins may change psi
 };
 
-// sum_m rho^m / ((m + 1)(m + 2)) = (rho + (1 - rho) ln(1 - rho)) / rho^2, rounded up; infinite for rho > 1. Where |l'''| <= l'' and a
-// Newton step changes margins by at most rho, the gap is at most g' H^-1 g times this.
+// sum_m rho^m / ((m + 1)(m + 2)) = (rho + (1 - rho) ln(1 - rho)) / rho^2, rounded up; infinite for rho > 1. Where
+// |l'''| <= l'' and a Newton step changes margins by at most rho, the gap is at most g' H^-1 g times this.
 double self_concordant_factor(double rho);
 
 class ColumnFits {
@@ -43,23 +43,28 @@ public:
     // Null weights are all 1, null offsets all 0; the arrays are the caller's, and must outlive this.
     // `concordance` is sup |l'''|/l'': 0 where the curvature does not change, infinite where nothing is known.
     // `curvature_bound` is sup |l''|, perhaps infinite.
-    // A loss that is not `convex` and has no minimum that is `attained` is bounded and falls for ever: far out psi hardly
-    // bends, and is not yet what it may be. Where it is attained, |l''| takes the place of l'' only as long as it must.
-    ColumnFits(std::int64_t n, const std::string &loss, double parameter, double width, double concordance, double curvature_bound,
-               const double *target, const double *weight, const double *offset, bool convex, bool attained);
+    // A loss that is not `convex` and has no minimum that is `attained` is bounded and falls for ever: far out psi
+    // hardly bends, and is not yet what it may be. Where it is attained, |l''| takes the place of l'' only as long as
+    // it must.
+    ColumnFits(std::int64_t n, const std::string &loss, double parameter, double width, double concordance,
+               double curvature_bound, const double *target, const double *weight, const double *offset, bool convex,
+               bool attained);
 
     std::int64_t rows() const { return n_; }
 
-    // From x, or from 0 where that is better, until what is left to gain is at most accuracy |psi|, or rounding. Ends early,
-    // `not_below`, where psi is shown to stay at `below` or above. Losses that are not convex: until |gradient| <= tolerance, with
-    // no bound on what is left to gain. `noise` is what rounding a coefficient of 1 does to the margins, one number for each
-    // column, or none: nearly dependent columns whose large coefficients would lose more by it than they gain are left out.
-    // `ridge` is r, one number for each column, or none; the margins of the fit then end with x.
-    ColumnFit fit(const Columns &columns, std::vector<double> x, double tolerance, double accuracy, double below, const std::vector<double> &noise,
-                  const std::vector<double> &ridge, Poll &poll) const;
+    // From x, or from 0 where that is better, until what is left to gain is at most accuracy |psi|, or rounding. Ends
+    // early, `not_below`, where psi is shown to stay at `below` or above. Losses that are not convex: until |gradient|
+    // <= tolerance, with no bound on what is left to gain. `noise` is what rounding a coefficient of 1 does to the
+    // margins, one number for each column, or none: nearly dependent columns whose large coefficients would lose more
+    // by it than they gain are left out. `ridge` is r, one number for each column, or none; the margins of the fit then
+    // end with x.
+    ColumnFit fit(const Columns &columns, std::vector<double> x, double tolerance, double accuracy, double below,
+                  const std::vector<double> &noise, const std::vector<double> &ridge, Poll &poll) const;
 
-    // The least psi along each column by itself, from given margins of the samples; infinite where the search for it fails.
-    std::vector<double> least_along(const Columns &columns, const double *margins, const std::vector<double> &ridge, Poll &poll) const;
+    // The least psi along each column by itself, from given margins of the samples; infinite where the search for it
+    // fails.
+    std::vector<double> least_along(const Columns &columns, const double *margins, const std::vector<double> &ridge,
+                                    Poll &poll) const;
 
 private:
     enum class Conjugate { none, squared, rising_exponential, falling_exponential, logistic, huber, squared_hinge };
@@ -70,7 +75,7 @@ private:
     };
 
     struct Move {
-        std::vector<double> step, along;  // in coefficients, and in margins
+        std::vector<double> step, along;                       // in coefficients, and in margins
         double psi = std::numeric_limits<double>::infinity();  // after it
     };
 
@@ -82,7 +87,8 @@ private:
 
     // Columns with the rows of a ridge below the samples, and what belongs to these rows.
     struct Extended {
-        Extended(const ColumnFits &fits, const Columns &columns, const std::vector<double> &ridge, const double *offset);
+        Extended(const ColumnFits &fits, const Columns &columns, const std::vector<double> &ridge,
+                 const double *offset);
         Columns columns;
         std::vector<double> target, weight, offset;
 
@@ -93,17 +99,19 @@ private:
 
     ColumnFits(const ColumnFits &other, const double *offset) : ColumnFits(other) { offset_ = offset; }
     ColumnFits(const ColumnFits &other, const Extended &extended);
-    ColumnFit fit_without_ridge(const Columns &columns, std::vector<double> x, double tolerance, double accuracy, double below,
-                                const std::vector<double> &noise, Poll &poll) const;
-    void evaluate(std::int64_t begin, std::int64_t rows, const double *margins, double *value, double *slope, double *bend) const;
+    ColumnFit fit_without_ridge(const Columns &columns, std::vector<double> x, double tolerance, double accuracy,
+                                double below, const std::vector<double> &noise, Poll &poll) const;
+    void evaluate(std::int64_t begin, std::int64_t rows, const double *margins, double *value, double *slope,
+                  double *bend) const;
     ColumnFits(const ColumnFits &) = default;
     ColumnFit descend(const Columns &columns, std::vector<double> x, double tolerance, double below, Poll &poll) const;
-    ColumnFit minimise(const Columns &columns, std::vector<double> x, const std::vector<double> *errors, double tolerance, double accuracy,
-                       double below, Poll &poll) const;
-    ColumnFit minimise_in_basis(const Columns &columns, const std::vector<double> &x, double accuracy, double below, const std::vector<double> &noise,
-                                Poll &poll) const;
+    ColumnFit minimise(const Columns &columns, std::vector<double> x, const std::vector<double> *errors,
+                       double tolerance, double accuracy, double below, Poll &poll) const;
+    ColumnFit minimise_in_basis(const Columns &columns, const std::vector<double> &x, double accuracy, double below,
+                                const std::vector<double> &noise, Poll &poll) const;
     bool is_reached(const Columns &columns, const ColumnFit &found, Poll &poll) const;
-    double value_with_noise(const std::vector<double> &margins, const std::vector<double> &x, const std::vector<double> &noise, Poll &poll) const;
+    double value_with_noise(const std::vector<double> &margins, const std::vector<double> &x,
+                            const std::vector<double> &noise, Poll &poll) const;
     std::vector<double> combined(const Columns &columns, const std::vector<double> &x) const;
     std::vector<double> origin() const;
     Look look(const Columns &columns, const double *margins, Poll &poll) const;
@@ -115,14 +123,16 @@ private:
     double change_along(const std::vector<double> &along) const;
     bool stays_above(const Columns &columns, const Look &at, double below) const;
     double gap(const Look &at, const std::vector<double> &margins, const std::vector<double> &along) const;
-    double gap_at_ends(const Columns &columns, const Look &at, const std::vector<double> &margins, std::vector<double> along, double least,
-                       double spare, Poll &poll) const;
-    double orthogonality_error(const Columns &columns, const Look &at, const std::vector<double> &along, const std::vector<double> &step) const;
+    double gap_at_ends(const Columns &columns, const Look &at, const std::vector<double> &margins,
+                       std::vector<double> along, double least, double spare, Poll &poll) const;
+    double orthogonality_error(const Columns &columns, const Look &at, const std::vector<double> &along,
+                               const std::vector<double> &step) const;
     SampleGap sample_gap(std::int64_t i, double slope, double bend, double margin, double move) const;
     double resolution(const Look &at, const std::vector<double> &margins) const;
     std::vector<double> secant_curvature(const Look &at, const std::vector<double> &margins) const;
-    Move best_move(const Columns &columns, const Look &at, const std::vector<double> &margins, const std::vector<double> &x,
-                   std::vector<std::vector<double>> directions, double least, Poll &poll) const;
+    Move best_move(const Columns &columns, const Look &at, const std::vector<double> &margins,
+                   const std::vector<double> &x, std::vector<std::vector<double>> directions, double least,
+                   Poll &poll) const;
     std::vector<double> reference_curvature(const Columns &columns, const Look &at) const;
     bool is_noise(const Look &at, const Column &column, double gradient, double error) const;
     double share(std::int64_t i) const { return (weight_ ? weight_[i] : 1.0) / total_; }

@@ -63,7 +63,8 @@ inline bool to_double(const Decimal &decimal, double &out) {
     if (decimal.digits <= 19 && decimal.mantissa <= EXACT && -22 <= decimal.exponent && decimal.exponent <= 22) {
         // Both factors are exact, so that the one rounding is the right one.
         size = double(decimal.mantissa);
-        size = decimal.exponent < 0 ? size / TEN[std::size_t(-decimal.exponent)] : size * TEN[std::size_t(decimal.exponent)];
+        size = decimal.exponent < 0 ? size / TEN[std::size_t(-decimal.exponent)]
+                                    : size * TEN[std::size_t(decimal.exponent)];
     } else if (std::from_chars(decimal.begin, decimal.end, size).ec == std::errc::result_out_of_range) {
         if (is_too_large(decimal)) return false;
         size = 0;

@@ -38,8 +38,8 @@ public:
     }
     // The same for entries from..to of the slices only, which `out` then holds. Only `divisible` slices take any other
     // range than the whole.
-    virtual void add(std::int64_t begin, std::int64_t end, std::int64_t from, std::int64_t to, const double *coefficient,
-                     double *out) const = 0;
+    virtual void add(std::int64_t begin, std::int64_t end, std::int64_t from, std::int64_t to,
+                     const double *coefficient, double *out) const = 0;
     // out += coefficient * slice_s, with a mark at every place it touched.
     virtual void add_marking(std::int64_t s, double coefficient, double *out, Touched &touched) const = 0;
     // Ask for a slice that will soon be read; rows drawn at random lie where no hardware expects them.

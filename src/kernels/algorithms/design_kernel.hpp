@@ -28,7 +28,8 @@ public:
 
     // out_j = sum_i weight_i X_ij^2
     void column_squares(const double *weight, double *out, Poll &poll) const {
-        design.by_rows ? add_pass(*design.slices, true, weight, out, poll) : dot_pass(*design.slices, true, weight, out, poll);
+        design.by_rows ? add_pass(*design.slices, true, weight, out, poll)
+                       : dot_pass(*design.slices, true, weight, out, poll);
     }
 
     // out_i = sum_j X_ij^2

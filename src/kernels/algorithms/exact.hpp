@@ -58,7 +58,9 @@ inline HeadTail over(HeadTail a, HeadTail b) {
     return plus(normalized(first, second), {left.head / b.head, 0});
 }
 
-inline HeadTail scaled(HeadTail a, int exponent) { return {std::ldexp(a.head, exponent), std::ldexp(a.tail, exponent)}; }
+inline HeadTail scaled(HeadTail a, int exponent) {
+    return {std::ldexp(a.head, exponent), std::ldexp(a.tail, exponent)};
+}
 
 inline bool less(HeadTail a, HeadTail b) { return a.head < b.head || (a.head == b.head && a.tail < b.tail); }
 

@@ -21,7 +21,9 @@ bool is_feasible(const Ball<T> &ball, const T *z) {
     const auto omega_of = [&](std::int64_t i) { return ball.omega ? double(ball.omega[i]) : 1.0; };
     const auto u_of = [&](std::int64_t i) { return ball.u ? double(ball.u[i]) : 0.0; };
     // Nothing costs a coordinate without a weight, at zero, or on a side without a price, however large it is.
-    const auto is_free = [&](std::int64_t i) { return omega_of(i) == 0 || z[i] == 0 || u_of(i) == (z[i] > 0 ? -1.0 : 1.0); };
+    const auto is_free = [&](std::int64_t i) {
+        return omega_of(i) == 0 || z[i] == 0 || u_of(i) == (z[i] > 0 ? -1.0 : 1.0);
+    };
 
     double largest_z = 0, largest_price = 0;
     for (std::int64_t i = 0; i < ball.d; ++i) {
@@ -34,7 +36,8 @@ bool is_feasible(const Ball<T> &ball, const T *z) {
     // Weights and coordinates times powers of two, so that no product overflows.
     const int of_prices = -std::ilogb(largest_price), of_z = std::min(0, LARGEST_EXPONENT - std::ilogb(largest_z));
     double tau = std::ldexp(ball.tau, of_prices + of_z);
-    if (std::ldexp(tau, -of_prices - of_z) != ball.tau) tau = std::nextafter(tau, -std::numeric_limits<double>::infinity());
+    if (std::ldexp(tau, -of_prices - of_z) != ball.tau)
+        tau = std::nextafter(tau, -std::numeric_limits<double>::infinity());
     if (std::isinf(tau)) return tau > 0;
 
     ExactSum level;

@@ -11,10 +11,11 @@ namespace {
 constexpr double DEPENDENT = 1e-10;  // of a diagonal of 1: what is left of a feature that others all but span
 constexpr double LOWER = 1e-11;      // of the loss: less is not an improvement
 constexpr double ROUNDING = 1e-13;   // of c'x of all features, the same
-constexpr std::int64_t ROUNDS = 10;  // exchanges for each feature, and ways out of a set: rounding may lead round in circles
-constexpr std::int64_t FEW = 5;      // features, of which the first one taken in may decide too much
-constexpr std::int64_t TOP = 16;     // features that are tried as one too many
-constexpr std::int64_t HELD = 8;     // steps for which a feature is held
+constexpr std::int64_t ROUNDS =
+    10;  // exchanges for each feature, and ways out of a set: rounding may lead round in circles
+constexpr std::int64_t FEW = 5;   // features, of which the first one taken in may decide too much
+constexpr std::int64_t TOP = 16;  // features that are tried as one too many
+constexpr std::int64_t HELD = 8;  // steps for which a feature is held
 constexpr std::int64_t FEWEST_STEPS = 30, MOST_STEPS = 150;  // without a lower loss
 
 }  // namespace
@@ -103,9 +104,10 @@ void GramSearch::shrink(Swept &at, std::int64_t k) const {
     while (at.count > k) sweep(at, least_costly(at));
 }
 
-// The exchange that gains more than `most`, and more than all others, of features that are free to move; -1 where there is none.
-// Without i, what is left of j is G_jj - B_ji^2 / -K_ii, and so on.
-std::pair<std::int64_t, std::int64_t> GramSearch::best_exchange(const Swept &at, double most, const std::uint8_t *held) const {
+// The exchange that gains more than `most`, and more than all others, of features that are free to move; -1 where there
+// is none. Without i, what is left of j is G_jj - B_ji^2 / -K_ii, and so on.
+std::pair<std::int64_t, std::int64_t> GramSearch::best_exchange(const Swept &at, double most,
+                                                                const std::uint8_t *held) const {
     const double *pull = &at.matrix[std::size_t(d_) * order_];
     const double *diagonal = at.diagonal.data();
     std::int64_t leaves = -1, enters = -1;
@@ -119,7 +121,8 @@ std::pair<std::int64_t, std::int64_t> GramSearch::best_exchange(const Swept &at,
             gain[j] = left > DEPENDENT ? slope * slope / left : 0.0;
         }
         for (std::int64_t j = 0; j < d_; ++j)
-            if (gain[j] - price > most && !at.inside[j] && gain[j] > 0 && !(held != nullptr && held[j])) most = gain[j] - price, leaves = i, enters = j;
+            if (gain[j] - price > most && !at.inside[j] && gain[j] > 0 && !(held != nullptr && held[j]))
+                most = gain[j] - price, leaves = i, enters = j;
     }
     return {leaves, enters};
 }
@@ -136,8 +139,8 @@ bool GramSearch::exchange(Swept &at, const std::uint8_t *held) const {
     return false;
 }
 
-// The best exchange again and again, whether it gains or not, with features held for some steps where they have just moved to: as
-// long as that leads to a lower loss within some steps.
+// The best exchange again and again, whether it gains or not, with features held for some steps where they have just
+// moved to: as long as that leads to a lower loss within some steps.
 bool GramSearch::wander(Swept &at, Poll &poll) const {
     const std::int64_t k = at.count, others = d_ - k;
     const std::int64_t steps = std::min(MOST_STEPS, FEWEST_STEPS + 4 * k);
@@ -155,7 +158,8 @@ bool GramSearch::wander(Swept &at, Poll &poll) const {
         sweep(here, enters);
         until[leaves] = step + 1 + held_out;
         until[enters] = step + 1 + held_in;
-        if (here.count == k && loss(here) < least) least = loss(here) - least_gain(here), lowest = counted(here), last = step;
+        if (here.count == k && loss(here) < least)
+            least = loss(here) - least_gain(here), lowest = counted(here), last = step;
     }
     if (lowest.empty()) return false;
     here = over(lowest);
@@ -169,8 +173,8 @@ void GramSearch::improve(Swept &at, Poll &poll, const std::uint8_t *held) const 
     for (std::int64_t round = 0; round < ROUNDS * d_ && exchange(at, held); ++round) poll.check();
 }
 
-// By way of one feature less, each in turn, or one more, the most useful in turn: exchanges there, and back to as many. Then by way of
-// the best set without each of its features, and with each of the most useful others.
+// By way of one feature less, each in turn, or one more, the most useful in turn: exchanges there, and back to as many.
+// Then by way of the best set without each of its features, and with each of the most useful others.
 bool GramSearch::escape(Swept &at, bool brief, Poll &poll) const {
     const std::int64_t k = at.count;
     const auto lower = [&](Swept &other) {
@@ -249,7 +253,8 @@ void GramSearch::take_backward(Poll &poll) {
     }
 }
 
-std::vector<std::int64_t> GramSearch::best(std::int64_t k, const std::vector<std::int64_t> *begin, bool brief, Poll &poll) {
+std::vector<std::int64_t> GramSearch::best(std::int64_t k, const std::vector<std::int64_t> *begin, bool brief,
+                                           Poll &poll) {
     Swept best = empty_;
     const auto consider = [&](Swept at) {
         improve(at, poll);
@@ -263,7 +268,8 @@ std::vector<std::int64_t> GramSearch::best(std::int64_t k, const std::vector<std
             consider(std::move(at));
         } else {
             take_forward(2 * k);
-            const std::size_t first = std::min(forward_.size(), std::size_t(k)), all = std::min(forward_.size(), std::size_t(2 * k));
+            const std::size_t first = std::min(forward_.size(), std::size_t(k)),
+                              all = std::min(forward_.size(), std::size_t(2 * k));
             consider(over({forward_.begin(), forward_.begin() + std::int64_t(first)}));
             Swept at = over({forward_.begin(), forward_.begin() + std::int64_t(all)});
             shrink(at, k);
@@ -277,7 +283,9 @@ std::vector<std::int64_t> GramSearch::best(std::int64_t k, const std::vector<std
                 consider(std::move(other));
             }
         }
-        for (std::int64_t round = 0; round < ROUNDS * d_ && (escape(best, brief, poll) || (!brief && wander(best, poll))); ++round) poll.check();
+        for (std::int64_t round = 0;
+             round < ROUNDS * d_ && (escape(best, brief, poll) || (!brief && wander(best, poll))); ++round)
+            poll.check();
     }
     std::vector<std::int64_t> features;
     for (std::int64_t j = 0; j < d_; ++j)

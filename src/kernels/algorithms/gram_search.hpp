@@ -6,11 +6,11 @@
 //
 //     -K = -(G_SS)^-1,    x_S = K c_S,    B' = K G_S.,    G_jj - G_jS K G_Sj,    c_j - G_jS x_S,    s - c_S'x_S,
 //
-// so that what leaving a feature out costs, what taking one in gains and what an exchange of one for another gains are a few
-// multiplications each. A feature taken in or left out is one update of all of it.
+// so that what leaving a feature out costs, what taking one in gains and what an exchange of one for another gains are
+// a few multiplications each. A feature taken in or left out is one update of all of it.
 //
-// Sweeps lose digits with the condition number of G, and nothing here measures that: the caller does, and fits the sets that it is
-// given again.
+// Sweeps lose digits with the condition number of G, and nothing here measures that: the caller does, and fits the sets
+// that it is given again.
 #pragma once
 #include <cstdint>
 #include <utility>
@@ -22,15 +22,15 @@ namespace levelprox {
 
 class GramSearch {
 public:
-    // G in rows, with a diagonal of about 1; `kept` features are in every set and do not count. The arrays are the caller's.
+    // G in rows, with a diagonal of about 1; `kept` features are in every set and do not count. The arrays are the
+    // caller's.
     GramSearch(std::int64_t d, const double *gram, const double *pull, double square, const std::uint8_t *kept);
 
     std::int64_t size() const { return d_; }
 
-    // The features of the best set found of at most k of those that count, ascending, kept ones included. A function of the
-    // parabola and k alone: starts that do not depend on k are kept for the next call. Where a set to begin with is given, exchanges
-    // begin there alone. A brief search leaves a set only by way of one feature
-    // less or more.
+    // The features of the best set found of at most k of those that count, ascending, kept ones included. A function of
+    // the parabola and k alone: starts that do not depend on k are kept for the next call. Where a set to begin with is
+    // given, exchanges begin there alone. A brief search leaves a set only by way of one feature less or more.
     std::vector<std::int64_t> best(std::int64_t k, const std::vector<std::int64_t> *begin, bool brief, Poll &poll);
 
 private:
@@ -63,9 +63,9 @@ private:
     const double *gram_, *pull_;
     double square_;
     const std::uint8_t *kept_;
-    Swept empty_, ahead_;                             // the kept features; and with all those of `forward_`
-    std::vector<std::int64_t> forward_, backward_;    // in the order in which features are taken in; left out
-    bool ended_ = false;                              // whether no further feature gains
+    Swept empty_, ahead_;                           // the kept features; and with all those of `forward_`
+    std::vector<std::int64_t> forward_, backward_;  // in the order in which features are taken in; left out
+    bool ended_ = false;                            // whether no further feature gains
 };
 
 }  // namespace levelprox

@@ -46,7 +46,8 @@ bool is_not_finite(const char *begin, const char *end) {
 }
 
 // One element of an array that changes its type in place: upwards from its end, downwards from its beginning.
-template <class To, class From> void convert(Block &block, std::int64_t k) {
+template <class To, class From>
+void convert(Block &block, std::int64_t k) {
     From from;
     std::memcpy(&from, block.as<char>() + std::size_t(k) * sizeof(From), sizeof(From));
     const To to = To(from);
@@ -58,10 +59,25 @@ std::int64_t more(std::int64_t room) { return room < 1024 ? 1024 : room + room /
 }  // namespace
 
 const char *name(Fault fault) {
-    static constexpr const char *NAMES[] = {
-        "none",       "label",           "label_not_finite", "no_label", "several_labels", "no_colon", "no_index",         "index",           "negative_index",
-        "zero_index", "index_too_large", "order",            "repeated", "no_value",       "value",    "value_not_finite", "value_too_large", "query",
-        "token_too_long"};
+    static constexpr const char *NAMES[] = {"none",
+                                            "label",
+                                            "label_not_finite",
+                                            "no_label",
+                                            "several_labels",
+                                            "no_colon",
+                                            "no_index",
+                                            "index",
+                                            "negative_index",
+                                            "zero_index",
+                                            "index_too_large",
+                                            "order",
+                                            "repeated",
+                                            "no_value",
+                                            "value",
+                                            "value_not_finite",
+                                            "value_too_large",
+                                            "query",
+                                            "token_too_long"};
     return NAMES[std::size_t(fault)];
 }
 
@@ -114,21 +130,17 @@ void Parser::carry(const char *at, const char *end) {
 const char *Parser::read_text(const char *at, const char *stop, const char *end, std::int64_t rows) {
     while (at < stop) {
         switch (*at) {
-        case ' ':
-        case '\t':
-        case '\r':
-            ++at;
-            break;
-        case '\n':
-            end_line(place(++at));
-            if (rows_ == rows) return at;
-            break;
-        case '#':
-            at = skip_comment(at, end);
-            break;
-        default:
-            at = token(at);
-            if (trouble_.fault != Fault::none) return at;
+            case ' ':
+            case '\t':
+            case '\r': ++at; break;
+            case '\n':
+                end_line(place(++at));
+                if (rows_ == rows) return at;
+                break;
+            case '#': at = skip_comment(at, end); break;
+            default:
+                at = token(at);
+                if (trouble_.fault != Fault::none) return at;
         }
     }
     return at;
@@ -159,7 +171,8 @@ const char *Parser::label(const char *begin) {
     }
     const Decimal decimal = scan_decimal(begin);
     double value = 0;
-    if (decimal.digits == 0 || decimal.end != end || !to_double(decimal, value)) return fail(fault_of_label(begin, end), begin, end);
+    if (decimal.digits == 0 || decimal.end != end || !to_double(decimal, value))
+        return fail(fault_of_label(begin, end), begin, end);
     if (rows_ == row_room_) make_room_for_rows();
     labels.as<double>()[rows_] = value;
     has_label_ = true;
@@ -179,7 +192,8 @@ const char *Parser::item(const char *begin) {
     if (column <= before_ || column >= settings_.features || at == begin) return irregular_item(begin);
     const Decimal decimal = scan_decimal(at + 1);
     double value = 0;
-    if (decimal.digits == 0 || !ends_token(*decimal.end) || decimal.end - begin > std::ptrdiff_t(TOKEN_LIMIT)) return irregular_item(begin);
+    if (decimal.digits == 0 || !ends_token(*decimal.end) || decimal.end - begin > std::ptrdiff_t(TOKEN_LIMIT))
+        return irregular_item(begin);
     if (!to_double(decimal, value) || !fits(value)) return irregular_item(begin);
     push_entry(column, value);
     return decimal.end;
@@ -240,14 +254,10 @@ bool Parser::fits(double value) const { return !settings_.single || std::isfinit
 void Parser::push_entry(std::int64_t column, double value) {
     if (entries_ == entry_room_) make_room_for_entries();
     if (column > LARGEST_INT32) widen();
-    if (wide_)
-        indices.as<std::int64_t>()[entries_] = column;
-    else
-        indices.as<std::int32_t>()[entries_] = std::int32_t(column);
-    if (settings_.single)
-        values.as<float>()[entries_] = float(value);
-    else
-        values.as<double>()[entries_] = value;
+    if (wide_) indices.as<std::int64_t>()[entries_] = column;
+    else indices.as<std::int32_t>()[entries_] = std::int32_t(column);
+    if (settings_.single) values.as<float>()[entries_] = float(value);
+    else values.as<double>()[entries_] = value;
     ++entries_;
     before_ = column;
     features_ = std::max(features_, column + 1);

@@ -109,10 +109,10 @@ private:
     bool has_label_ = false, has_query_ = false, in_comment_ = false;
     std::int64_t before_ = -1;  // the last column
 
-    std::int64_t place_ = 0;        // what comes next
-    const char *text_ = nullptr;    // what is being read,
-    std::int64_t text_place_ = 0;   // and its place
-    std::string carried_;           // the token that was cut
+    std::int64_t place_ = 0;       // what comes next
+    const char *text_ = nullptr;   // what is being read,
+    std::int64_t text_place_ = 0;  // and its place
+    std::string carried_;          // the token that was cut
     std::int64_t carried_place_ = 0;
     Trouble trouble_;
 };

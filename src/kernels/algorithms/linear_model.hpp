@@ -19,8 +19,10 @@ namespace levelprox {
 class LinearModel : public Objective {
 public:
     // Null weights are all 1, null offsets all 0. The arrays are the caller's, and must outlive the model.
-    LinearModel(Design design, std::unique_ptr<Loss> loss, const double *target, const double *weight, const double *offset)
-        : design_(design), loss_(std::move(loss)), target_(target), weight_(weight), offset_(offset), total_(double(design.rows())) {
+    LinearModel(Design design, std::unique_ptr<Loss> loss, const double *target, const double *weight,
+                const double *offset)
+        : design_(design), loss_(std::move(loss)), target_(target), weight_(weight), offset_(offset),
+          total_(double(design.rows())) {
         if (weight_) {
             HeadTail sum{0, 0};
             for (std::int64_t i = 0; i < design_.rows(); ++i) {

@@ -15,7 +15,8 @@ public:
     virtual void derivative(std::int64_t n, const double *z, const double *b, double *out) const = 0;
     virtual void curvature(std::int64_t n, const double *z, const double *b, double *out) const = 0;
     // Those of the three that are not null: what they share is then computed once.
-    virtual void evaluate(std::int64_t n, const double *z, const double *b, double *values, double *derivatives, double *curvatures) const {
+    virtual void evaluate(std::int64_t n, const double *z, const double *b, double *values, double *derivatives,
+                          double *curvatures) const {
         if (values) value(n, z, b, values);
         if (derivatives) derivative(n, z, b, derivatives);
         if (curvatures) curvature(n, z, b, curvatures);

@@ -223,8 +223,8 @@ public:
     void derivative(std::int64_t n, const double *z, const double *b, double *out) const override {
         for (std::int64_t i = 0; i < n; ++i) out[i] = loss_.derivative(z[i], b[i]);
     }
-    void curvature([[maybe_unused]] std::int64_t n, [[maybe_unused]] const double *z,
-                   [[maybe_unused]] const double *b, [[maybe_unused]] double *out) const override {
+    void curvature([[maybe_unused]] std::int64_t n, [[maybe_unused]] const double *z, [[maybe_unused]] const double *b,
+                   [[maybe_unused]] double *out) const override {
         if constexpr (requires { loss_.curvature(0.0, 0.0); }) {
             for (std::int64_t i = 0; i < n; ++i) out[i] = loss_.curvature(z[i], b[i]);
         } else {
@@ -239,10 +239,17 @@ private:
 // log(1 + exp(-m)), m = b z: the loss that most fits are made of, and the one whose exp and log cost most.
 class Logistic final : public Loss {
 public:
-    void value(std::int64_t n, const double *z, const double *b, double *out) const override { evaluate(n, z, b, out, nullptr, nullptr); }
-    void derivative(std::int64_t n, const double *z, const double *b, double *out) const override { evaluate(n, z, b, nullptr, out, nullptr); }
-    void curvature(std::int64_t n, const double *z, const double *b, double *out) const override { evaluate(n, z, b, nullptr, nullptr, out); }
-    void evaluate(std::int64_t n, const double *z, const double *b, double *values, double *derivatives, double *curvatures) const override {
+    void value(std::int64_t n, const double *z, const double *b, double *out) const override {
+        evaluate(n, z, b, out, nullptr, nullptr);
+    }
+    void derivative(std::int64_t n, const double *z, const double *b, double *out) const override {
+        evaluate(n, z, b, nullptr, out, nullptr);
+    }
+    void curvature(std::int64_t n, const double *z, const double *b, double *out) const override {
+        evaluate(n, z, b, nullptr, nullptr, out);
+    }
+    void evaluate(std::int64_t n, const double *z, const double *b, double *values, double *derivatives,
+                  double *curvatures) const override {
         simd().logistic(n, z, b, values, derivatives, curvatures);
     }
 };

@@ -31,7 +31,8 @@ inline double softmax(std::int64_t K, double *z, std::int64_t label) {
     return std::log1p(others) - short_of;
 }
 
-// dl/dz from p, in place: p_k - [k = y]. For y itself minus the sum of the others, or a sure prediction loses its digits.
+// dl/dz from p, in place: p_k - [k = y]. For y itself minus the sum of the others, or a sure prediction loses its
+// digits.
 inline void to_slopes(std::int64_t K, double *p, std::int64_t label) {
     double others = 0;
     for (std::int64_t k = 0; k < K; ++k)
@@ -53,8 +54,10 @@ class MultinomialModel : public Objective {
 public:
     // Null weights are all 1, null offsets all 0 (else n x K, row after row). The arrays are the caller's, and must
     // outlive the model; labels are in 0..K-1.
-    MultinomialModel(Design design, std::int64_t classes, const std::int64_t *label, const double *weight, const double *offset)
-        : design_(design), K_(classes), label_(label), weight_(weight), offset_(offset), total_(sum_of(design.rows(), weight)) {}
+    MultinomialModel(Design design, std::int64_t classes, const std::int64_t *label, const double *weight,
+                     const double *offset)
+        : design_(design), K_(classes), label_(label), weight_(weight), offset_(offset),
+          total_(sum_of(design.rows(), weight)) {}
 
     std::int64_t dimension() const override { return design_.columns() * K_; }
     std::int64_t classes() const { return K_; }
@@ -65,7 +68,8 @@ public:
         std::vector<double> by_class(std::size_t(d * K_)), slope(std::size_t(d * K_));
         for (std::int64_t j = 0; j < d; ++j)
             for (std::int64_t k = 0; k < K_; ++k) by_class[std::size_t(k * d + j)] = x[j * K_ + k];
-        const HeadTail sum = design_.by_rows ? one_pass(by_class.data(), slope.data(), poll) : two_passes(by_class.data(), slope.data(), poll);
+        const HeadTail sum = design_.by_rows ? one_pass(by_class.data(), slope.data(), poll)
+                                             : two_passes(by_class.data(), slope.data(), poll);
         for (std::int64_t j = 0; j < d; ++j)
             for (std::int64_t k = 0; k < K_; ++k) gradient[j * K_ + k] = slope[std::size_t(k * d + j)];
         return (sum.head + sum.tail) / total_;
@@ -81,7 +85,8 @@ private:
         in_pieces(poll, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t k = 0; k < K_; ++k) design_.slices->dot(begin, end, x + k * d, margins.data() + k * ROWS);
             weigh(begin, end, margins.data(), ROWS, sum);
-            for (std::int64_t k = 0; k < K_; ++k) design_.slices->add(begin, end, margins.data() + k * ROWS, gradient + k * d);
+            for (std::int64_t k = 0; k < K_; ++k)
+                design_.slices->add(begin, end, margins.data() + k * ROWS, gradient + k * d);
         });
         return sum;
     }
@@ -91,14 +96,16 @@ private:
         std::vector<double> margins(std::size_t(n * K_));
         HeadTail sum{0, 0};
         in_pieces(poll, [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t k = 0; k < K_; ++k) design_.slices->add(begin, end, x + k * d + begin, margins.data() + k * n);
+            for (std::int64_t k = 0; k < K_; ++k)
+                design_.slices->add(begin, end, x + k * d + begin, margins.data() + k * n);
         });
         for (std::int64_t begin = 0; begin < n; begin += ROWS) {
             weigh(begin, std::min(n, begin + ROWS), margins.data() + begin, n, sum);
             poll.check();
         }
         in_pieces(poll, [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t k = 0; k < K_; ++k) design_.slices->dot(begin, end, margins.data() + k * n, gradient + k * d + begin);
+            for (std::int64_t k = 0; k < K_; ++k)
+                design_.slices->dot(begin, end, margins.data() + k * n, gradient + k * d + begin);
         });
         return sum;
     }
@@ -121,11 +128,13 @@ private:
         std::vector<double> z(static_cast<std::size_t>(K_));
         for (std::int64_t i = begin; i < end; ++i, ++margins) {
             const double weight = weight_ ? weight_[i] : 1.0;
-            for (std::int64_t k = 0; k < K_; ++k) z[std::size_t(k)] = margins[k * stride] + (offset_ ? offset_[i * K_ + k] : 0.0);
+            for (std::int64_t k = 0; k < K_; ++k)
+                z[std::size_t(k)] = margins[k * stride] + (offset_ ? offset_[i * K_ + k] : 0.0);
             const double loss = softmax(K_, z.data(), label_[i]);
             to_slopes(K_, z.data(), label_[i]);
             // A removed sample counts nothing, even where its loss is infinite.
-            for (std::int64_t k = 0; k < K_; ++k) margins[k * stride] = weight == 0 ? 0.0 : z[std::size_t(k)] * (weight / total_);
+            for (std::int64_t k = 0; k < K_; ++k)
+                margins[k * stride] = weight == 0 ? 0.0 : z[std::size_t(k)] * (weight / total_);
             if (weight == 0) continue;
             const HeadTail next = two_sum(sum.head, weight * loss);
             sum = {next.head, std::isfinite(next.head) ? sum.tail + next.tail : 0.0};

@@ -14,9 +14,10 @@ using Clock = std::chrono::steady_clock;
 
 class Nesterov {
 public:
-    Nesterov(const Objective &objective, const Ball<double> &set, const double *center, const NesterovSettings &settings, NesterovState &state)
-        : objective_(objective), set_(set), settings_(settings), state_(state), center_(center), ahead_(state.x), next_(state.x.size()),
-          shifted_(state.x.size()) {}
+    Nesterov(const Objective &objective, const Ball<double> &set, const double *center,
+             const NesterovSettings &settings, NesterovState &state)
+        : objective_(objective), set_(set), settings_(settings), state_(state), center_(center), ahead_(state.x),
+          next_(state.x.size()), shifted_(state.x.size()) {}
 
     void run() {
         const double step = 1 / settings_.smoothness;
@@ -43,7 +44,8 @@ public:
             ++state_.steps;
             const double residual = advance() / step;
             if (state_.steps == 1) first_residual = residual;
-            if (residual <= std::max(settings_.absolute, settings_.relative * first_residual) && (state_.steps > 1 || residual == 0)) {
+            if (residual <= std::max(settings_.absolute, settings_.relative * first_residual) &&
+                (state_.steps > 1 || residual == 0)) {
                 state_.stop = NesterovStop::accurate;
                 return;
             }
@@ -85,12 +87,14 @@ private:
 
 }  // namespace
 
-void nesterov(const Objective &objective, Ball<double> set, const double *center, const NesterovSettings &settings, NesterovState &state) {
+void nesterov(const Objective &objective, Ball<double> set, const double *center, const NesterovSettings &settings,
+              NesterovState &state) {
     Nesterov run(objective, set, center, settings, state);
     try {
         run.run();
     } catch (...) {
-        state.stop = host->reason(std::current_exception()) == Ended::interrupted ? NesterovStop::interrupted : NesterovStop::seconds;
+        state.stop = host->reason(std::current_exception()) == Ended::interrupted ? NesterovStop::interrupted
+                                                                                  : NesterovStop::seconds;
     }
 }
 

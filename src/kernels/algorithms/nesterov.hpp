@@ -31,6 +31,7 @@ struct NesterovState {
     NesterovStop stop = NesterovStop::steps;
 };
 
-void nesterov(const Objective &objective, Ball<double> set, const double *center, const NesterovSettings &settings, NesterovState &state);
+void nesterov(const Objective &objective, Ball<double> set, const double *center, const NesterovSettings &settings,
+              NesterovState &state);
 
 }  // namespace levelprox

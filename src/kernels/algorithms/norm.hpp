@@ -29,7 +29,8 @@ bool exceeds(std::int64_t n, Entry entry, double root) {
 // 2^exponent times a number, rounded up where it becomes subnormal.
 inline double scaled_up(double value, int exponent) {
     const double result = std::ldexp(value, exponent);
-    return std::ldexp(result, -exponent) < value ? std::nextafter(result, std::numeric_limits<double>::infinity()) : result;
+    return std::ldexp(result, -exponent) < value ? std::nextafter(result, std::numeric_limits<double>::infinity())
+                                                 : result;
 }
 
 }  // namespace norm_detail

@@ -37,8 +37,10 @@ double OrthonormalBasis::dot(const double *u, const double *v) const {
     return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
-OrthonormalBasis::OrthonormalBasis(std::int64_t n, const Columns &columns, const double *weight, double dependent, Poll &poll)
-    : n_(n), m_(columns.size()), weight_(weight), values_(m_ * std::size_t(n)), triangle_(m_ * m_), scale_(m_, 1.0), mean_(m_) {
+OrthonormalBasis::OrthonormalBasis(std::int64_t n, const Columns &columns, const double *weight, double dependent,
+                                   Poll &poll)
+    : n_(n), m_(columns.size()), weight_(weight), values_(m_ * std::size_t(n)), triangle_(m_ * m_), scale_(m_, 1.0),
+      mean_(m_) {
     std::vector<double> length(m_), remaining(m_);
     std::vector<double> least(m_, dependent);  // or what the digits of the entries allow to be told
     for (std::size_t j = 0; j < m_; ++j) {

@@ -63,7 +63,8 @@ void for_pieces(const Slices &slices, const std::vector<std::int64_t> &cuts, Pol
 
 template <class Body>
 void for_pieces(const Slices &slices, Poll &poll, const Body &body) {
-    for_pieces(slices, cut(slices), poll, [&](std::int64_t, std::int64_t begin, std::int64_t end) { body(begin, end); });
+    for_pieces(slices, cut(slices), poll,
+               [&](std::int64_t, std::int64_t begin, std::int64_t end) { body(begin, end); });
 }
 
 // body(begin, end) over ranges of 0..n, with that much work in all.
@@ -79,7 +80,8 @@ public:
     // adding them up must stay a small part of the pass.
     explicit Chunks(const Slices &slices) : slices_(slices) {
         constexpr std::int64_t MOST = 32, ALLOWED = std::int64_t(1) << 22;
-        const std::int64_t count = slices.count, work = work_of(slices, 0, count), length = std::max<std::int64_t>(slices.length, 1);
+        const std::int64_t count = slices.count, work = work_of(slices, 0, count),
+                           length = std::max<std::int64_t>(slices.length, 1);
         const std::int64_t spared = std::max(slices.bytes() / 10, ALLOWED) / std::int64_t(sizeof(double)) / length;
         const std::int64_t cheap = std::max<std::int64_t>(1 + work / (16 * length), work >= 8 * length ? 2 : 1);
         const std::int64_t most = std::min({MOST, work / GRAIN, 1 + spared, cheap});
@@ -105,7 +107,8 @@ public:
         const auto sum_of = [&](std::int64_t k) { return k == 0 ? out : rest.get() + (k - 1) * length; };
         std::vector<std::int64_t> reached(cuts_.begin(), cuts_.end() - 1);
         const std::int64_t step = std::max(ROUND / count(), GRAIN);
-        const std::int64_t effort = effort_of(slices_, std::min(work_of(slices_, 0, slices_.count), count() * step));  // of a round
+        const std::int64_t effort =
+            effort_of(slices_, std::min(work_of(slices_, 0, slices_.count), count() * step));  // of a round
         for (bool fresh = true, more = true; more; fresh = false) {
             parallel_for(count(), effort, [&](std::int64_t k) {
                 if (fresh) std::fill_n(sum_of(k), length, 0.0);
@@ -119,12 +122,13 @@ public:
             for (std::int64_t k = 0; k < count(); ++k) more |= reached[k] < cuts_[k + 1];
         }
         if (count() == 1) return;
-        for_ranges(length, std::max<std::int64_t>(GRAIN / count(), 1), count() * length, [&](std::int64_t from, std::int64_t to) {
-            for (std::int64_t k = 1; k < count(); ++k) {
-                const double *sum = sum_of(k);
-                for (std::int64_t i = from; i < to; ++i) out[i] += sum[i];
-            }
-        });
+        for_ranges(length, std::max<std::int64_t>(GRAIN / count(), 1), count() * length,
+                   [&](std::int64_t from, std::int64_t to) {
+                       for (std::int64_t k = 1; k < count(); ++k) {
+                           const double *sum = sum_of(k);
+                           for (std::int64_t i = from; i < to; ++i) out[i] += sum[i];
+                       }
+                   });
     }
 
 private:

@@ -79,7 +79,7 @@ bool newton(const Ball<T> &ball, bool guess, double &y, Level &at, int &passes) 
     constexpr int MANY = 64;
     double previous_step = 0;
     for (int pass = 0; pass < MANY; ++pass) {
-        if (!(at.square > 0)) {          // past the last breakpoint,
+        if (!(at.square > 0)) {         // past the last breakpoint,
             if (pass > 0) return true;  // by rounding: every priced coordinate is at zero;
             y = 0;                      // or by a bad guess: begin again from the left
             at = simd().projection<T>().level(ball, y), ++passes;
@@ -138,13 +138,15 @@ Projection project_rescaled(const Ball<double> &ball, double extent, double *x) 
         // Neither of these is in `extent`, and both might overflow: without a price (put back below), or held at zero.
         if (cost == 0 || (cost > 0 && ball.v[i] < 0 && must_be_nonnegative(ball, i))) continue;
         v[i] = std::ldexp(ball.v[i], exponent);
-        if (std::fabs(std::ldexp(v[i], -exponent)) < std::fabs(ball.v[i]))  // inside after scaling must mean inside before
+        if (std::fabs(std::ldexp(v[i], -exponent)) <
+            std::fabs(ball.v[i]))  // inside after scaling must mean inside before
             v[i] = std::nextafter(v[i], std::copysign(HUGE_EXTENT, ball.v[i]));
     }
     Ball<double> scaled = ball;
     scaled.v = v.data();
     scaled.tau = std::ldexp(ball.tau, exponent);
-    if (std::ldexp(scaled.tau, -exponent) > ball.tau) scaled.tau = std::nextafter(scaled.tau, -std::numeric_limits<double>::infinity());
+    if (std::ldexp(scaled.tau, -exponent) > ball.tau)
+        scaled.tau = std::nextafter(scaled.tau, -std::numeric_limits<double>::infinity());
     const Projection outcome = project(scaled, 0.0, x);
     if (outcome.status != Projected::done) return outcome;
     if (outcome.multiplier == 0 && signs_hold(ball)) return leave_in_place(ball, x, outcome.passes);
@@ -181,7 +183,8 @@ Projection project(const Ball<T> &ball, double start, T *x) {
         return project_by_breakpoints(ball, x, passes);
     }
     if constexpr (sizeof(T) == 8)
-        if (seen.extent > HUGE_EXTENT || (seen.extent > 0 && seen.extent < TINY_EXTENT)) return project_rescaled(ball, seen.extent, x);
+        if (seen.extent > HUGE_EXTENT || (seen.extent > 0 && seen.extent < TINY_EXTENT))
+            return project_rescaled(ball, seen.extent, x);
     if (ball.tau < 0) return {Projected::infeasible, 0, passes};
 
     // Is v inside? The plain sum decides unless it is within its own rounding error of tau.

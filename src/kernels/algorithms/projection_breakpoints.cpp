@@ -12,7 +12,8 @@
 //   not from the sign of a - w y.
 // - Breakpoints closer than 2^-78 of themselves count as one, where their branches are exactly zero. Any other active
 //   branch then has a term so far from zero that its rounding cannot decide whether l exceeds tau.
-// - x(y) is rounded to the side that costs less, and y is raised by what rounding may have cost until the level holds in
+// - x(y) is rounded to the side that costs less, and y is raised by what rounding may have cost until the level holds
+// in
 //   exact arithmetic.
 #include <algorithm>
 #include <cmath>
@@ -26,8 +27,8 @@
 namespace levelprox {
 namespace {
 
-constexpr double SAME_BREAKPOINT = 0x1p-78;           // relative distance
-constexpr double ROUNDING = 0x1p-100;                 // of a sum, relative to its terms
+constexpr double SAME_BREAKPOINT = 0x1p-78;                // relative distance
+constexpr double ROUNDING = 0x1p-100;                      // of a sum, relative to its terms
 constexpr double HUGE_EXTENT = 1e30, TINY_EXTENT = 1e-30;  // beyond these v is scaled: a/w stays in range
 constexpr double INF = std::numeric_limits<double>::infinity();
 
@@ -35,7 +36,7 @@ struct Branch {
     std::int64_t coordinate;
     double a;
     HeadTail w;
-    bool minus;                          // x = -[a - w y]_+
+    bool minus;                        // x = -[a - w y]_+
     std::int64_t first = 0, last = 0;  // the linear pieces of l on which it is active
     HeadTail breakpoint() const { return over({a, 0}, w); }
 };
@@ -125,7 +126,8 @@ private:
             if (branches_[b].a * branches_[b].w.head > 0) turns.push_back({branches_[b].breakpoint(), b});
         std::sort(turns.begin(), turns.end());
         for (const Turn &turn : turns) {
-            if (ends_.empty() || plus(turn.y, negative(ends_.back())).head > SAME_BREAKPOINT * turn.y.head) ends_.push_back(turn.y);
+            if (ends_.empty() || plus(turn.y, negative(ends_.back())).head > SAME_BREAKPOINT * turn.y.head)
+                ends_.push_back(turn.y);
             ends_.back() = turn.y;
             const std::int64_t before = std::int64_t(ends_.size()) - 1;  // the piece that ends there
             Branch &branch = branches_[turn.branch];
@@ -140,7 +142,9 @@ private:
             if (branch.w.head < 0 && branch.a >= 0) branch.last = std::numeric_limits<std::int64_t>::max();
     }
 
-    static HeadTail size_at(const Branch &branch, HeadTail w, HeadTail y) { return plus({branch.a, 0}, negative(times(w, y))); }
+    static HeadTail size_at(const Branch &branch, HeadTail w, HeadTail y) {
+        return plus({branch.a, 0}, negative(times(w, y)));
+    }
 
     // l(0), and l at the end of a piece: without the branches that begin or end there.
     HeadTail level_at_zero() const {
@@ -237,11 +241,12 @@ private:
     }
 
     const Ball<T> &ball_;
-    int of_w_ = 0, of_v_ = 0, of_piece_ = 0;  // exponents: prices, coordinates and the prices of the piece are divided by these
+    int of_w_ = 0, of_v_ = 0,
+        of_piece_ = 0;  // exponents: prices, coordinates and the prices of the piece are divided by these
     double tau_ = 0, square_ = 0;
     bool can_be_negative_ = false;
     std::vector<Branch> branches_;
-    std::vector<HeadTail> ends_;            // of the pieces
+    std::vector<HeadTail> ends_;          // of the pieces
     std::vector<const Branch *> active_;  // at y
     HeadTail y_{0, 0};
 };

@@ -19,14 +19,16 @@ constexpr double WORTHWHILE = 0.5;                  // of a step
 constexpr double MOST_SHORTENED = 1e-12;            // of x, for its rounding
 constexpr int SHORTER = 8;                          // tries of a step on a curved face
 constexpr int SETTLED = 2;                          // steps on the same face before it is searched
-constexpr int RESTLESS = 20;                        // steps without that: faces that change for ever, where Q hardly bends
-constexpr double BEYOND = 1e3;                      // times what the level allows: a step that says nothing of where x goes
-constexpr std::size_t DIRECT = 128;                 // coordinates of a face whose system is factorised
+constexpr int RESTLESS = 20;         // steps without that: faces that change for ever, where Q hardly bends
+constexpr double BEYOND = 1e3;       // times what the level allows: a step that says nothing of where x goes
+constexpr std::size_t DIRECT = 128;  // coordinates of a face whose system is factorised
 constexpr double SMALLEST = std::numeric_limits<double>::min();
 
 using Vector = std::vector<double>;
 
-double dot(const Vector &a, const Vector &b) { return simd().dense<double>().dot(std::int64_t(a.size()), a.data(), b.data()); }
+double dot(const Vector &a, const Vector &b) {
+    return simd().dense<double>().dot(std::int64_t(a.size()), a.data(), b.data());
+}
 
 double largest(const Vector &a) {
     double most = 0;
@@ -38,8 +40,9 @@ class Minimiser {
 public:
     Minimiser(const Quadratic &Q, const double *gradient, const double *diagonal, const Ball<double> &set,
               const QuadraticSettings &settings, QuadraticState &state, Poll &poll)
-        : Q_(Q), set_(set), scaled_(set), settings_(settings), state_(state), poll_(poll), d_(state.x.size()), width_(std::size_t(set.width)), unit_(d_), prices_(d_ / width_),
-          x_(d_), slope_(d_), shifted_(d_), trial_(d_), move_(d_), image_(d_), spread_(d_) {
+        : Q_(Q), set_(set), scaled_(set), settings_(settings), state_(state), poll_(poll), d_(state.x.size()),
+          width_(std::size_t(set.width)), unit_(d_), prices_(d_ / width_), x_(d_), slope_(d_), shifted_(d_), trial_(d_),
+          move_(d_), image_(d_), spread_(d_) {
         for (std::size_t j = 0; j < prices_.size(); ++j) {
             double bend = 0, pull = 0;  // one unit for all coefficients of a feature: their norm must stay a norm
             for (std::size_t k = 0; k < width_; ++k) {
@@ -81,11 +84,13 @@ public:
             const bool same = same_face();
             apply(move_, image_);
             const double length = dot(move_, move_), bend = dot(move_, image_);
-            // A projected step falls by at least |move|²/step; near the end that is lost in the rounding of <slope, move>.
+            // A projected step falls by at least |move|²/step; near the end that is lost in the rounding of <slope,
+            // move>.
             if (!advance(bend, length / step)) return;
             step = std::clamp(bend > 0 ? length / bend : 1.0, SHORTEST, LONGEST);
             settled = same ? settled + 1 : 0;
-            if (settled >= SETTLED || ++restless >= RESTLESS) width_ == 1 ? search_face() : search_groups(), settled = restless = 0;
+            if (settled >= SETTLED || ++restless >= RESTLESS)
+                width_ == 1 ? search_face() : search_groups(), settled = restless = 0;
             poll_.check();
         }
     }
@@ -98,7 +103,8 @@ public:
         state_.decrease = fall;
         for (std::size_t i = 0; i < d_; ++i) shifted_[i] = x_[i] * unit_[i];
         // Of those units a projection would take the same from every coordinate, and all of a small one: where columns
-        // differ in scale it is another point. A shorter x is in the set as well, and every coordinate keeps its digits.
+        // differ in scale it is another point. A shorter x is in the set as well, and every coordinate keeps its
+        // digits.
         double excess = project_onto(set_, shifted_.data(), 0, state_.x.data()).multiplier;
         for (double less = 4 * EPS; excess > 0 && less < MOST_SHORTENED; less *= 2) {
             for (double &value : shifted_) value *= 1 - less;
@@ -152,7 +158,9 @@ private:
     // Products with Q, and what conjugate gradients on a part of it come to.
     bool exhausted() const { return state_.products + work_ >= settings_.max_products; }
 
-    bool bounded_below(std::size_t i) const { return set_.all_nonnegative || (set_.nonnegative && set_.nonnegative[i]); }
+    bool bounded_below(std::size_t i) const {
+        return set_.all_nonnegative || (set_.nonnegative && set_.nonnegative[i]);
+    }
 
     // Whether a coordinate is free to change its sign on the way.
     bool may_turn(std::int64_t i) const { return prices_[std::size_t(i)] == 0 && !bounded_below(std::size_t(i)); }
@@ -241,10 +249,12 @@ private:
     void bend_groups(const Vector &normal, const Vector &norms, const Vector &p, Vector &Qp) const {
         for (std::size_t j = 0; j < norms.size(); ++j) {
             double square = 0, along = 0;
-            for (std::size_t k = j * width_; k < (j + 1) * width_; ++k) square += normal[k] * normal[k], along += normal[k] * p[k];
+            for (std::size_t k = j * width_; k < (j + 1) * width_; ++k)
+                square += normal[k] * normal[k], along += normal[k] * p[k];
             if (square == 0) continue;
             const double bend = state_.multiplier * std::sqrt(square) / norms[j];
-            for (std::size_t k = j * width_; k < (j + 1) * width_; ++k) Qp[k] += bend * (p[k] - normal[k] * along / square);
+            for (std::size_t k = j * width_; k < (j + 1) * width_; ++k)
+                Qp[k] += bend * (p[k] - normal[k] * along / square);
         }
     }
 
@@ -314,7 +324,8 @@ private:
         for (std::size_t n = 0; n < m + 20 && rr > enough && rr > 0 && !exhausted(); ++n) {
             if (matrix) {
                 std::fill(Qp.begin(), Qp.end(), 0.0);
-                simd().dense<double>().adds(std::int64_t(m), std::int64_t(m), std::int64_t(m), p.data(), block.data(), Qp.data());
+                simd().dense<double>().adds(std::int64_t(m), std::int64_t(m), std::int64_t(m), p.data(), block.data(),
+                                            Qp.data());
             } else {
                 std::fill(wide.begin(), wide.end(), 0.0);
                 for (std::size_t k = 0; k < m; ++k) wide[face[k]] = p[k];
@@ -352,7 +363,8 @@ private:
 
 void DenseQuadratic::apply(const double *v, double *out, Poll &) const {
     for (std::int64_t i = 0; i < d_; ++i) out[i] = ridge_[i] * v[i];
-    simd().dense<double>().adds(d_, d_, d_, v, hessian_, out);  // H is symmetric: a sum of its rows, zeros of v for free
+    simd().dense<double>().adds(d_, d_, d_, v, hessian_,
+                                out);  // H is symmetric: a sum of its rows, zeros of v for free
 }
 
 bool DenseQuadratic::block(const std::vector<std::int64_t> &chosen, double *out) const {

@@ -4,12 +4,12 @@
 //
 // Q symmetric and positive definite, with a diagonal that is known. Spectral projected gradient steps with the exact
 // step length find the face of the solution (which coordinates are zero, whether the level binds); on that face the
-// problem is linear algebra, done by a Cholesky factor where coordinates are few and by conjugate gradients where many, and
-// the projection of what they find is the next point.
+// problem is linear algebra, done by a Cholesky factor where coordinates are few and by conjugate gradients where many,
+// and the projection of what they find is the next point.
 //
 // All of it in coordinates in which Q has a unit diagonal: there the set is of the same kind, with other prices, and
-// the units of the columns of X no longer matter. Where Q bends so little that such a unit is far out of the set, the set
-// gives the unit.
+// the units of the columns of X no longer matter. Where Q bends so little that such a unit is far out of the set, the
+// set gives the unit.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -31,7 +31,8 @@ public:
 // Q = H + diag(ridge) with H in memory.
 class DenseQuadratic final : public Quadratic {
 public:
-    DenseQuadratic(std::int64_t d, const double *hessian, const double *ridge) : d_(d), hessian_(hessian), ridge_(ridge) {}
+    DenseQuadratic(std::int64_t d, const double *hessian, const double *ridge)
+        : d_(d), hessian_(hessian), ridge_(ridge) {}
     void apply(const double *v, double *out, Poll &poll) const override;
     bool block(const std::vector<std::int64_t> &chosen, double *out) const override;
 
@@ -41,15 +42,15 @@ private:
 };
 
 struct QuadraticSettings {
-    double relative = 0.1;       // stop once the residual has fallen by this factor,
-    int max_products = 1000;     // or after this many products with Q
+    double relative = 0.1;    // stop once the residual has fallen by this factor,
+    int max_products = 1000;  // or after this many products with Q
 };
 
 struct QuadraticState {
-    std::vector<double> x;       // in: a point of the set; out: the answer, in the set
-    double multiplier = 0;       // of the level
-    double residual = 0;         // |Q^-1/2-scaled projected gradient|, relative to the first
-    double decrease = 0;         // of the model, from c to x
+    std::vector<double> x;  // in: a point of the set; out: the answer, in the set
+    double multiplier = 0;  // of the level
+    double residual = 0;    // |Q^-1/2-scaled projected gradient|, relative to the first
+    double decrease = 0;    // of the model, from c to x
     int products = 0, projections = 0;
     bool accurate = false;
 };

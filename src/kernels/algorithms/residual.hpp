@@ -1,8 +1,10 @@
 // How far a KKT system is from holding, as a function of the multiplier y, and the best y. All figures are in the units
 // of their features. With force |offset| and price |slope| of a feature:
-//   stationarity     the largest of |offset + slope y| over the coordinates of the support, of offset + slope y, slope <= 0,
+//   stationarity     the largest of |offset + slope y| over the coordinates of the support, of offset + slope y, slope
+//   <= 0,
 //                    over the features at zero, and of 0;
-//   complementarity  the largest force that the level is said to hold back, min(price y, force), times the part of the cost
+//   complementarity  the largest force that the level is said to hold back, min(price y, force), times the part of the
+//   cost
 //                    of the move it stands for that the slack would pay.
 #pragma once
 #include <algorithm>
@@ -19,7 +21,8 @@ struct Line {
     bool operator==(const Line &) const = default;
 };
 
-// Lines as Python holds them, and what each feature can cost more than it does now; one slope or room at zero stands for all.
+// Lines as Python holds them, and what each feature can cost more than it does now; one slope or room at zero stands
+// for all.
 struct Lines {
     std::int64_t on_support, at_zero;
     const double *support_offset, *support_slope, *zero_offset, *zero_slope;
@@ -59,7 +62,8 @@ public:
         zeros_.push_back(lines.zero(top));
         if (lines.one_slope) return;
         for (std::int64_t j = 0; j < lines.at_zero; ++j)
-            if (lines.zero_slope[j] > zeros_.front().slope && std::isfinite(lines.zero_offset[j])) zeros_.push_back(lines.zero(j));
+            if (lines.zero_slope[j] > zeros_.front().slope && std::isfinite(lines.zero_offset[j]))
+                zeros_.push_back(lines.zero(j));
     }
 
     // The line on which the largest residual at y lies.
@@ -95,8 +99,8 @@ public:
     }
 
     // The smallest y >= 0 minimising the stationarity, by cutting planes: the maximum of lines is bracketed by one that
-    // falls and one that rises; each look at their crossing finds a higher line there, which replaces one of the two, or
-    // finds none, and the crossing is best.
+    // falls and one that rises; each look at their crossing finds a higher line there, which replaces one of the two,
+    // or finds none, and the crossing is best.
     double most_stationary() const {
         constexpr int MANY = 200;
         Line fall = highest(0), rise;
@@ -106,7 +110,8 @@ public:
             y = (fall.offset - rise.offset) / (rise.slope - fall.slope);
             const double height = fall.at(y);
             const Line line = highest(y);
-            if (line.at(y) <= height * (1 + 1e-14) + 1e-300 || line == fall || line == rise) return y;  // again: rounding
+            if (line.at(y) <= height * (1 + 1e-14) + 1e-300 || line == fall || line == rise)
+                return y;  // again: rounding
             (line.slope < 0 ? fall : rise) = line;
         }
         return y;

@@ -45,12 +45,14 @@ public:
     const double *x() const { return x_; }
     Touched &touched() { return touched_; }
 
-    // One step of length t, once `touched` has collected where the gradient is. Unless it is done, x stays where it was.
+    // One step of length t, once `touched` has collected where the gradient is. Unless it is done, x stays where it
+    // was.
     Projected step(double t) {
         double kappa = multiplier_ * t * share_;
         if (!std::isfinite(kappa)) kappa = 0;
         if (full_) shorten(kappa / t);
-        const std::int64_t candidates = base_count_ + (touched_.end() - touched_.begin()) + std::int64_t(shortlist_.size());
+        const std::int64_t candidates =
+            base_count_ + (touched_.end() - touched_.begin()) + std::int64_t(shortlist_.size());
         const Projection outcome = candidates > d_ / MANY ? whole_step(t) : screened_step(t, kappa);
         if (outcome.status == Projected::done) multiplier_ = outcome.multiplier / t;
         for (const std::int64_t j : touched_) gradient_[j] = 0;
@@ -76,10 +78,8 @@ private:
             }
             base_count_ = count;  // of x as it was: enough to choose the kind of the next step
         };
-        if (full_)
-            move_all([&](std::int64_t j) { return full_[j]; });
-        else
-            move_all([](std::int64_t) { return 0.0; });
+        if (full_) move_all([&](std::int64_t j) { return full_[j]; });
+        else move_all([](std::int64_t) { return 0.0; });
         base_known_ = false;
         Ball<double> all = set_;
         all.d = d_;
@@ -174,7 +174,9 @@ private:
         return to;
     }
 
-    double moved(std::int64_t j, double q, double t) const { return x_[j] - t * (gradient_[j] + q + gamma_ * (x_[j] - center_[j])); }
+    double moved(std::int64_t j, double q, double t) const {
+        return x_[j] - t * (gradient_[j] + q + gamma_ * (x_[j] - center_[j]));
+    }
 
     double q(std::int64_t j) const { return full_ ? full_[j] : 0.0; }
 
@@ -184,7 +186,9 @@ private:
         return ((v < 0) & must_be_nonnegative(j)) | (std::fabs(v) <= kappa * price(j, v));
     }
 
-    bool must_be_nonnegative(std::int64_t j) const { return set_.all_nonnegative || (set_.nonnegative && set_.nonnegative[j]); }
+    bool must_be_nonnegative(std::int64_t j) const {
+        return set_.all_nonnegative || (set_.nonnegative && set_.nonnegative[j]);
+    }
 
     // As the projection forms it: omega (1 + sign(v) u). Only for j outside the base, where u is mostly 0.
     double price(std::int64_t j, double v) const {
@@ -230,7 +234,7 @@ private:
     Touched touched_;
     std::vector<std::int64_t> base_;
     std::int64_t base_count_ = 0;
-    bool base_known_ = false;  // or only how many there are
+    bool base_known_ = false;                      // or only how many there are
     std::vector<std::int64_t> index_, shortlist_;  // the coordinates listed; zero ones with a large q
     std::int64_t listed_ = 0;
     std::vector<double> v_, u_, omega_, projected_;

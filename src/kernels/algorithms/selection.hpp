@@ -20,7 +20,8 @@ template <class T>
 void take_slices(const DenseSlices<T> &X, const std::int64_t *chosen, std::int64_t n, T *out, Poll &poll) {
     const DenseSlices<T> view(out, n, X.length);
     for_pieces(view, poll, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t s = begin; s < end; ++s) std::copy_n(X.data + chosen[s] * X.length, X.length, out + s * X.length);
+        for (std::int64_t s = begin; s < end; ++s)
+            std::copy_n(X.data + chosen[s] * X.length, X.length, out + s * X.length);
     });
 }
 
@@ -58,7 +59,8 @@ template <class T>
 class Growing {
 public:
     void append(const std::vector<T> &more) {
-        if (size_ + more.size() > room_) memory_ = resized(std::move(memory_), room_ = std::max(size_ + more.size(), room_ * 3 / 2));
+        if (size_ + more.size() > room_)
+            memory_ = resized(std::move(memory_), room_ = std::max(size_ + more.size(), room_ * 3 / 2));
         std::copy(more.begin(), more.end(), memory_.get() + size_);
         size_ += more.size();
     }
@@ -82,7 +84,9 @@ struct Selection {
         data = resized(Memory<T>(), indptr.back());
         indices = resized(Memory<I>(), indptr.back());
     }
-    SparseSlices<T, I> view() const { return {data.get(), indices.get(), indptr.data(), std::int64_t(indptr.size()) - 1, 0}; }
+    SparseSlices<T, I> view() const {
+        return {data.get(), indices.get(), indptr.data(), std::int64_t(indptr.size()) - 1, 0};
+    }
 };
 
 // Where an index occurs in `chosen`, which may repeat: first[j] is its first position, next[k] the one after
@@ -90,8 +94,10 @@ struct Selection {
 template <class I>
 class Positions {
 public:
-    Positions(std::int64_t length, const std::int64_t *chosen, std::int64_t n) : bits_(length / 64 + 1), first_(length), next_(n, -1) {
-        if (n > std::numeric_limits<I>::max()) throw std::invalid_argument("more positions than the type of the indices can name");
+    Positions(std::int64_t length, const std::int64_t *chosen, std::int64_t n)
+        : bits_(length / 64 + 1), first_(length), next_(n, -1) {
+        if (n > std::numeric_limits<I>::max())
+            throw std::invalid_argument("more positions than the type of the indices can name");
         for (std::int64_t k = n; k-- > 0;) {
             const std::int64_t j = chosen[k];
             if (has(j)) next_[k] = first_[j];
@@ -167,8 +173,8 @@ Selection<T, I> select_slices(const SparseSlices<T, I> &X, const std::int64_t *c
 // what a round finds is added to the result, which grows in place where the system can move pages, so that no more than
 // one round is ever held twice.
 template <class T, class I>
-Selection<T, I> select_within(const SparseSlices<T, I> &X, const std::int64_t *chosen, std::int64_t n, std::int64_t begin,
-                              std::int64_t end, Poll &poll) {
+Selection<T, I> select_within(const SparseSlices<T, I> &X, const std::int64_t *chosen, std::int64_t n,
+                              std::int64_t begin, std::int64_t end, Poll &poll) {
     struct Found {
         std::vector<T> data;
         std::vector<I> indices;
@@ -184,7 +190,8 @@ Selection<T, I> select_within(const SparseSlices<T, I> &X, const std::int64_t *c
     for (std::int64_t first = 0; first < pieces; first += at_once) {
         const std::int64_t count = std::min(at_once, pieces - first);
         parallel_for(count, effort_of(range, work_of(range, cuts[first], cuts[first + count])), [&](std::int64_t k) {
-            find_within(range, positions, cuts[first + k], cuts[first + k + 1], found[k].data, found[k].indices, out.indptr.data() + 1);
+            find_within(range, positions, cuts[first + k], cuts[first + k + 1], found[k].data, found[k].indices,
+                        out.indptr.data() + 1);
         });
         for (std::int64_t k = 0; k < count; ++k) data.append(found[k].data), indices.append(found[k].indices);
         poll.check();
@@ -200,7 +207,8 @@ Selection<T, I> select_within(const SparseSlices<T, I> &X, const std::int64_t *c
 template <class T, class I>
 Selection<T, I> transpose(const SparseSlices<T, I> &X, const std::int64_t *chosen, std::int64_t n, std::int64_t begin,
                           std::int64_t end, bool sorted, Poll &poll) {
-    if (n > std::numeric_limits<I>::max()) throw std::invalid_argument("more positions than the type of the indices can name");
+    if (n > std::numeric_limits<I>::max())
+        throw std::invalid_argument("more positions than the type of the indices can name");
     constexpr std::int64_t TASKS = 16;
     const std::int64_t step = sorted ? std::max<std::int64_t>((end - begin + TASKS - 1) / TASKS, 1024) : end - begin;
     Selection<T, I> out{std::vector<std::int64_t>(end - begin + 1), nullptr, nullptr};
@@ -221,9 +229,8 @@ Selection<T, I> transpose(const SparseSlices<T, I> &X, const std::int64_t *chose
         for (std::int64_t first = 0, last; first < n; first = last) {
             std::int64_t work = 0;
             for (last = first; last < n && work < ROUND; ++last) work += X.stored(chosen[last], chosen[last] + 1) + 1;
-            for_ranges(end - begin, std::max<std::int64_t>(step, 1), effort_of(X, work), [&](std::int64_t from, std::int64_t to) {
-                each(first, last, begin + from, begin + to, f);
-            });
+            for_ranges(end - begin, std::max<std::int64_t>(step, 1), effort_of(X, work),
+                       [&](std::int64_t from, std::int64_t to) { each(first, last, begin + from, begin + to, f); });
             poll.check();
         }
     };

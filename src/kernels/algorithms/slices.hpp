@@ -80,8 +80,8 @@ public:
         }
     }
 
-    void add_squares(std::int64_t begin, std::int64_t end, std::int64_t from, std::int64_t to, const double *coefficient,
-                     double *out) const override {
+    void add_squares(std::int64_t begin, std::int64_t end, std::int64_t from, std::int64_t to,
+                     const double *coefficient, double *out) const override {
         for (std::int64_t s = begin; s < end; ++s) {
             const double c = coefficient[s - begin];
             const T *a = slice(s) + from;
@@ -123,8 +123,7 @@ public:
     using Slices::add;
 
     void dot(std::int64_t begin, std::int64_t end, const double *in, double *out) const override {
-        for (std::int64_t s = begin; s < end; ++s)
-            out[s - begin] = gather(s, in, [](T v) { return double(v); });
+        for (std::int64_t s = begin; s < end; ++s) out[s - begin] = gather(s, in, [](T v) { return double(v); });
     }
 
     void add(std::int64_t begin, std::int64_t end, std::int64_t, std::int64_t, const double *coefficient,

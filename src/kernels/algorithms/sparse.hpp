@@ -18,18 +18,18 @@ inline void check_indptr(const std::int64_t *indptr, std::int64_t pointers, std:
     using std::to_string;
     const std::string slice = by_rows ? "row" : "column";
     if (pointers != count + 1)
-        throw std::invalid_argument("indptr has " + to_string(pointers) + " entries, but " + to_string(count) + " " + slice +
-                                    "s need " + to_string(count + 1));
+        throw std::invalid_argument("indptr has " + to_string(pointers) + " entries, but " + to_string(count) + " " +
+                                    slice + "s need " + to_string(count + 1));
     if (indices != data)
         throw std::invalid_argument("indices has " + to_string(indices) + " entries, but data has " + to_string(data));
     if (indptr[0] != 0) throw std::invalid_argument("indptr[0] is " + to_string(indptr[0]) + ", not 0");
     for (std::int64_t s = 0; s < count; ++s)
         if (indptr[s + 1] < indptr[s])
-            throw std::invalid_argument("indptr decreases from " + to_string(indptr[s]) + " to " + to_string(indptr[s + 1]) +
-                                        " at " + slice + " " + to_string(s));
+            throw std::invalid_argument("indptr decreases from " + to_string(indptr[s]) + " to " +
+                                        to_string(indptr[s + 1]) + " at " + slice + " " + to_string(s));
     if (indptr[count] > data)
-        throw std::invalid_argument("indptr ends at " + to_string(indptr[count]) + ", but data has only " + to_string(data) +
-                                    " entries");
+        throw std::invalid_argument("indptr ends at " + to_string(indptr[count]) + ", but data has only " +
+                                    to_string(data) + " entries");
 }
 
 template <class T, class I>

@@ -36,8 +36,8 @@ struct Point {
 
 class Spectral {
 public:
-    Spectral(const Objective &objective, const Ball<double> &set, const double *center, double gamma, const SpectralSettings &settings,
-             SpectralState &state)
+    Spectral(const Objective &objective, const Ball<double> &set, const double *center, double gamma,
+             const SpectralSettings &settings, SpectralState &state)
         : objective_(objective), set_(set), gamma_(gamma), settings_(settings), state_(state), center_(center),
           now_{state.x, state.gradient, state.psi, state.psi}, trial_{Vector(state.x.size()), Vector(state.x.size())},
           slope_(state.x.size()), next_slope_(state.x.size()), shifted_(state.x.size()), moved_(state.x.size()) {
@@ -62,7 +62,8 @@ public:
             for (std::size_t i = 0; i < moved_.size(); ++i) curvature += moved_[i] * (next_slope_[i] - slope_[i]);
             const double length = dot(moved_, moved_);
             // Nonpositive curvature along the step: lengthen it, the line search will answer for it.
-            state_.step = std::clamp(curvature > 0 ? length / curvature : 10 * state_.step, SHORTEST_STEP, LONGEST_STEP);
+            state_.step =
+                std::clamp(curvature > 0 ? length / curvature : 10 * state_.step, SHORTEST_STEP, LONGEST_STEP);
             std::swap(now_, trial_);
             std::swap(slope_, next_slope_);
 
@@ -72,7 +73,8 @@ public:
             recent.push_back(now_.value);
 
             if (state_.steps == 1) first_residual = state_.residual;
-            if (state_.residual <= std::max(settings_.absolute, settings_.relative * first_residual) && state_.steps > 1) {
+            if (state_.residual <= std::max(settings_.absolute, settings_.relative * first_residual) &&
+                state_.steps > 1) {
                 state_.stop = SpectralStop::accurate;
                 return;
             }
@@ -83,10 +85,12 @@ public:
         }
     }
 
-    // Whatever ended the run, hand out the best point seen: never one with psi_k above the start's (beyond the last digits).
+    // Whatever ended the run, hand out the best point seen: never one with psi_k above the start's (beyond the last
+    // digits).
     void finish() {
         sweep();
-        if (state_.step < COLLAPSED * sound_step_) state_.step = sound_step_;  // by rounding; the next outer step starts afresh
+        if (state_.step < COLLAPSED * sound_step_)
+            state_.step = sound_step_;  // by rounding; the next outer step starts afresh
         state_.x = std::move(kept_.x);
         state_.gradient = std::move(kept_.gradient_psi);
         state_.psi = kept_.psi;
@@ -107,7 +111,8 @@ private:
     }
 
     void slope_at(const Point &point, Vector &slope) const {
-        for (std::size_t i = 0; i < slope.size(); ++i) slope[i] = point.gradient_psi[i] + gamma_ * (point.x[i] - center_[i]);
+        for (std::size_t i = 0; i < slope.size(); ++i)
+            slope[i] = point.gradient_psi[i] + gamma_ * (point.x[i] - center_[i]);
     }
 
     void evaluate(Point &point) {
@@ -118,7 +123,8 @@ private:
 
     double value_at(const Point &point) const {
         double distance = 0;
-        for (std::size_t i = 0; i < point.x.size(); ++i) distance += (point.x[i] - center_[i]) * (point.x[i] - center_[i]);
+        for (std::size_t i = 0; i < point.x.size(); ++i)
+            distance += (point.x[i] - center_[i]) * (point.x[i] - center_[i]);
         return point.psi + gamma_ / 2 * distance;
     }
 
@@ -183,13 +189,15 @@ private:
 
 }  // namespace
 
-void spectral(const Objective &objective, Ball<double> set, const double *center, double gamma, const SpectralSettings &settings, SpectralState &state) {
+void spectral(const Objective &objective, Ball<double> set, const double *center, double gamma,
+              const SpectralSettings &settings, SpectralState &state) {
     set.d = std::int64_t(state.x.size());
     Spectral run(objective, set, center, gamma, settings, state);
     try {
         run.run();
     } catch (...) {
-        state.stop = host->reason(std::current_exception()) == Ended::interrupted ? SpectralStop::interrupted : SpectralStop::seconds;
+        state.stop = host->reason(std::current_exception()) == Ended::interrupted ? SpectralStop::interrupted
+                                                                                  : SpectralStop::seconds;
     }
     run.finish();
 }

@@ -14,11 +14,11 @@ namespace levelprox {
 
 struct SpectralSettings {
     int max_steps = 10;
-    int memory = 5;               // the line search compares with the largest of this many values
-    double decrease = 1e-5;       // sigma of the sufficient decrease
-    double relative = 0.1;        // stop once the residual has fallen by this factor,
-    double absolute = 0;          // or below this
-    double seconds = 1e300;       // or after this long
+    int memory = 5;          // the line search compares with the largest of this many values
+    double decrease = 1e-5;  // sigma of the sufficient decrease
+    double relative = 0.1;   // stop once the residual has fallen by this factor,
+    double absolute = 0;     // or below this
+    double seconds = 1e300;  // or after this long
 };
 
 enum class SpectralStop { steps, accurate, stationary, no_decrease, not_finite, seconds, interrupted };
@@ -33,6 +33,7 @@ struct SpectralState {
     SpectralStop stop = SpectralStop::steps;
 };
 
-void spectral(const Objective &objective, Ball<double> set, const double *center, double gamma, const SpectralSettings &settings, SpectralState &state);
+void spectral(const Objective &objective, Ball<double> set, const double *center, double gamma,
+              const SpectralSettings &settings, SpectralState &state);
 
 }  // namespace levelprox

@@ -50,8 +50,8 @@ int default_count() {
 
 // ---- One loop
 
-// A loop that threads share. It outlives the call that made it for as long as a worker looks at it; `body` does not, and
-// is only touched by who has taken a chunk.
+// A loop that threads share. It outlives the call that made it for as long as a worker looks at it; `body` does not,
+// and is only touched by who has taken a chunk.
 struct Job {
     Job(std::int64_t chunks, std::int64_t workers, void (*function)(const void *, std::int64_t), const void *data)
         : count(chunks), chunk(function), body(data), places(workers), failed(chunks) {}
@@ -81,12 +81,13 @@ struct Job {
         inside = false;
     }
 
-    // Until all chunks are done. All have been taken, so a thread is at work on each that is not. Falling asleep and waking
-    // up takes as long as most chunks: first it looks for a moment.
+    // Until all chunks are done. All have been taken, so a thread is at work on each that is not. Falling asleep and
+    // waking up takes as long as most chunks: first it looks for a moment.
     void wait() {
         constexpr std::chrono::microseconds MOMENT{50};
         const auto is_done = [&] { return done.load(std::memory_order_acquire) == count; };
-        for (const auto until = std::chrono::steady_clock::now() + MOMENT; !is_done() && std::chrono::steady_clock::now() < until;) {
+        for (const auto until = std::chrono::steady_clock::now() + MOMENT;
+             !is_done() && std::chrono::steady_clock::now() < until;) {
         }
         if (!is_done()) {
             std::unique_lock lock(mutex);

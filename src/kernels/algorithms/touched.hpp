@@ -14,7 +14,8 @@ namespace levelprox {
 class Touched {
 public:
     explicit Touched(std::int64_t places)
-        : blocks_(round_up(round_up(places, BLOCK) / BLOCK, WORD)), places_(round_up(places, BLOCK)), list_(places + 1), size_(places) {}
+        : blocks_(round_up(round_up(places, BLOCK) / BLOCK, WORD)), places_(round_up(places, BLOCK)), list_(places + 1),
+          size_(places) {}
 
     void add(std::int64_t place) {
         places_[place] = 1;
@@ -25,7 +26,8 @@ public:
     void collect() {
         count_ = 0;
         in_marked_words(blocks_.data(), 0, std::int64_t(blocks_.size()), [&](std::int64_t block) {
-            in_marked_words(places_.data(), block * BLOCK, (block + 1) * BLOCK, [&](std::int64_t place) { list_[count_++] = place; });
+            in_marked_words(places_.data(), block * BLOCK, (block + 1) * BLOCK,
+                            [&](std::int64_t place) { list_[count_++] = place; });
         });
     }
     // The places where `values` is not zero, for those who touch so many that marks would cost more.

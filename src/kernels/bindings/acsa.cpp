@@ -52,9 +52,11 @@ public:
 private:
     void refill() {
         nb::gil_scoped_acquire acquire;
-        const auto drawn = nb::cast<nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(draw_());
+        const auto drawn =
+            nb::cast<nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(draw_());
         samples_.assign(drawn.data(), drawn.data() + drawn.shape(0));
-        require(!samples_.empty() && samples_.size() % std::size_t(batch_) == 0, "the samples are not a whole number of batches");
+        require(!samples_.empty() && samples_.size() % std::size_t(batch_) == 0,
+                "the samples are not a whole number of batches");
         for (std::int64_t i : samples_) require(i >= 0 && i < model_.design().rows(), "a sample is not a row of X");
         next_ = samples_.data();
     }
@@ -113,8 +115,8 @@ nb::dict run_oracle(nb::callable oracle, const Set &set, In center, In x, const 
 }
 
 // The model must be stored by rows.
-nb::dict run_batches(const LinearModel &model, const Set &set, In center, In x, const AcsaSettings &settings, nb::callable draw,
-                     std::int64_t batch) {
+nb::dict run_batches(const LinearModel &model, const Set &set, In center, In x, const AcsaSettings &settings,
+                     nb::callable draw, std::int64_t batch) {
     require(model.dimension() == set.ball.d, "the model does not have the dimension of x");
     require(model.design().by_rows, "the model must be stored by rows");
     require(batch >= 1, "a batch has at least one row");
@@ -126,8 +128,10 @@ nb::dict run_batches(const LinearModel &model, const Set &set, In center, In x, 
 
 void bind_acsa(nb::module_ &m) {
     nb::class_<AcsaSettings>(m, "AcsaSettings")
-        .def(nb::init<std::int64_t, double, double, double, double>(), "steps"_a, "strong_convexity"_a, "smoothness"_a, "gamma"_a, "seconds"_a);
+        .def(nb::init<std::int64_t, double, double, double, double>(), "steps"_a, "strong_convexity"_a, "smoothness"_a,
+             "gamma"_a, "seconds"_a);
     m.def("acsa", &run_full, "objective"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(), "settings"_a);
     m.def("acsa_oracle", &run_oracle, "oracle"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(), "settings"_a);
-    m.def("acsa_batches", &run_batches, "model"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(), "settings"_a, "draw"_a, "batch"_a);
+    m.def("acsa_batches", &run_batches, "model"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(), "settings"_a,
+          "draw"_a, "batch"_a);
 }

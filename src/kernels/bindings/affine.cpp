@@ -32,7 +32,8 @@ void check_places(const Places &ones, std::int64_t dimension) {
     }
 }
 
-void init_model(AffineModel *self, const LinearModel &model, std::optional<In> center, std::optional<In> scale, std::optional<Places> ones) {
+void init_model(AffineModel *self, const LinearModel &model, std::optional<In> center, std::optional<In> scale,
+                std::optional<Places> ones) {
     require_length(center, model.dimension(), "the centers do not fit the model");
     require_length(scale, model.dimension(), "the scales do not fit the model");
     const std::int64_t intercepts = ones ? std::int64_t(ones->shape(0)) : 0;
@@ -57,7 +58,8 @@ void sums(const DesignKernel &X, std::optional<In> weight, double unit, Out sum,
     column_sums(X.design, data_of(weight), unit, sum.data(), low.data(), high.data(), poll);
 }
 
-void moments(const DesignKernel &X, std::optional<In> center, std::optional<In> scale, In weight, Out first, Out second) {
+void moments(const DesignKernel &X, std::optional<In> center, std::optional<In> scale, In weight, Out first,
+             Out second) {
     const auto d = std::size_t(X.design.columns());
     const Affine affine = affine_of(X.design, center, scale);
     require(std::int64_t(weight.shape(0)) == X.design.rows(), "the weights do not fit the rows of X");
@@ -81,13 +83,17 @@ void bind_affine(nb::module_ &m) {
     nb::class_<Objective>(m, "Objective", "psi, compiled.")
         .def_prop_ro("dimension", &Objective::dimension)
         .def("value_and_gradient", &value_and_gradient, "x"_a.noconvert(), "gradient"_a.noconvert());
-    nb::class_<AffineModel, Objective>(m, "AffineModel", "A linear model over [(X - 1c') diag(1/s), 1], ones where asked.")
-        .def("__init__", &init_model, "model"_a, "center"_a.noconvert().none(), "scale"_a.noconvert().none(), "ones"_a.noconvert().none(),
-             nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>());
-    m.def("column_sums", &sums, "X"_a, "weight"_a.noconvert().none(), "unit"_a, "sum"_a.noconvert(), "low"_a.noconvert(),
-          "high"_a.noconvert(), "Weighted sums of the columns times unit, and their least and largest entries of positive weight.");
-    m.def("column_moments", &moments, "X"_a, "center"_a.noconvert().none(), "scale"_a.noconvert().none(), "weight"_a.noconvert(),
-          "first"_a.noconvert(), "second"_a.noconvert(), "Weighted sums of (X_ij - c_j) / s_j and of their squares, column by column.");
-    m.def("affine_row_squares", &row_squares, "X"_a, "center"_a.noconvert().none(), "scale"_a.noconvert().none(), "out"_a.noconvert(),
-          "Sums of ((X_ij - c_j) / s_j)^2, row by row.");
+    nb::class_<AffineModel, Objective>(m, "AffineModel",
+                                       "A linear model over [(X - 1c') diag(1/s), 1], ones where asked.")
+        .def("__init__", &init_model, "model"_a, "center"_a.noconvert().none(), "scale"_a.noconvert().none(),
+             "ones"_a.noconvert().none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>(),
+             nb::keep_alive<1, 5>());
+    m.def("column_sums", &sums, "X"_a, "weight"_a.noconvert().none(), "unit"_a, "sum"_a.noconvert(),
+          "low"_a.noconvert(), "high"_a.noconvert(),
+          "Weighted sums of the columns times unit, and their least and largest entries of positive weight.");
+    m.def("column_moments", &moments, "X"_a, "center"_a.noconvert().none(), "scale"_a.noconvert().none(),
+          "weight"_a.noconvert(), "first"_a.noconvert(), "second"_a.noconvert(),
+          "Weighted sums of (X_ij - c_j) / s_j and of their squares, column by column.");
+    m.def("affine_row_squares", &row_squares, "X"_a, "center"_a.noconvert().none(), "scale"_a.noconvert().none(),
+          "out"_a.noconvert(), "Sums of ((X_ij - c_j) / s_j)^2, row by row.");
 }

@@ -48,21 +48,24 @@ void bind_column_fits(nb::module_ &m) {
     nb::class_<ColumnFits>(m, "ColumnFits")
         .def(
             "__init__",
-            [](ColumnFits *self, const std::string &loss, double parameter, double width, double concordance, In target, std::optional<In> weight,
-               std::optional<In> offset, bool convex, bool attained, double curvature_bound) {
+            [](ColumnFits *self, const std::string &loss, double parameter, double width, double concordance, In target,
+               std::optional<In> weight, std::optional<In> offset, bool convex, bool attained, double curvature_bound) {
                 const std::size_t n = target.shape(0);
                 require(!weight || weight->shape(0) == n, "the weights do not fit the samples");
                 require(!offset || offset->shape(0) == n, "the offsets do not fit the samples");
-                new (self) ColumnFits(std::int64_t(n), loss, parameter, width, concordance, curvature_bound, target.data(),
-                                      weight ? weight->data() : nullptr, offset ? offset->data() : nullptr, convex, attained);
+                new (self)
+                    ColumnFits(std::int64_t(n), loss, parameter, width, concordance, curvature_bound, target.data(),
+                               weight ? weight->data() : nullptr, offset ? offset->data() : nullptr, convex, attained);
             },
             "loss"_a, "parameter"_a, "width"_a, "concordance"_a, "target"_a.noconvert(), "weight"_a.noconvert().none(),
             "offset"_a.noconvert().none(), "convex"_a = true, "attained"_a = true,
-            "curvature_bound"_a = std::numeric_limits<double>::infinity(), nb::keep_alive<1, 6>(), nb::keep_alive<1, 7>(), nb::keep_alive<1, 8>())
+            "curvature_bound"_a = std::numeric_limits<double>::infinity(), nb::keep_alive<1, 6>(),
+            nb::keep_alive<1, 7>(), nb::keep_alive<1, 8>())
         .def(
             "fit",
-            [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, std::vector<double> x,
-               double tolerance, double below, double accuracy, const std::vector<double> &noise, const std::vector<double> &ridge) -> nb::object {
+            [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows,
+               std::vector<double> x, double tolerance, double below, double accuracy, const std::vector<double> &noise,
+               const std::vector<double> &ridge) -> nb::object {
                 const std::size_t count = values.size();
                 require(x.size() == count, "there must be a coefficient for each column");
                 require(noise.empty() || noise.size() == count, "there must be a number for each column, or none");
@@ -76,17 +79,18 @@ void bind_column_fits(nb::module_ &m) {
                 }
                 const std::size_t margins = found.margins.size();
                 return nb::make_tuple(names[int(found.end)], as_array(std::move(found.x), {count}), found.psi,
-                                      as_array(std::move(found.margins), {margins}), as_array(std::move(found.hessian), {count, count}),
-                                      found.gap, found.resolution);
+                                      as_array(std::move(found.margins), {margins}),
+                                      as_array(std::move(found.hessian), {count, count}), found.gap, found.resolution);
             },
-            "values"_a, "rows"_a, "x"_a, "tolerance"_a, "below"_a, "accuracy"_a = 1e-13, "noise"_a = std::vector<double>(),
-            "ridge"_a = std::vector<double>())
+            "values"_a, "rows"_a, "x"_a, "tolerance"_a, "below"_a, "accuracy"_a = 1e-13,
+            "noise"_a = std::vector<double>(), "ridge"_a = std::vector<double>())
         .def(
             "least_along",
-            [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, In margins,
-               const std::vector<double> &ridge) -> nb::object {
+            [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows,
+               In margins, const std::vector<double> &ridge) -> nb::object {
                 require(std::int64_t(margins.shape(0)) == self.rows(), "the margins do not fit the samples");
-                require(ridge.empty() || ridge.size() == values.size(), "there must be a ridge for each column, or none");
+                require(ridge.empty() || ridge.size() == values.size(),
+                        "there must be a ridge for each column, or none");
                 const Columns columns = checked(values, rows, self.rows());
                 std::vector<double> found;
                 {
@@ -100,22 +104,28 @@ void bind_column_fits(nb::module_ &m) {
     nb::class_<ClassFits>(m, "ClassFits")
         .def(
             "__init__",
-            [](ClassFits *self, std::int64_t classes, Rows label, std::optional<In> weight, std::optional<Margins> offset) {
+            [](ClassFits *self, std::int64_t classes, Rows label, std::optional<In> weight,
+               std::optional<Margins> offset) {
                 const std::size_t n = label.shape(0);
                 require(classes >= 1, "there is at least one class");
-                for (std::size_t i = 0; i < n; ++i) require(label.data()[i] >= 0 && label.data()[i] < classes, "a label is not a class");
+                for (std::size_t i = 0; i < n; ++i)
+                    require(label.data()[i] >= 0 && label.data()[i] < classes, "a label is not a class");
                 require(!weight || weight->shape(0) == n, "the weights do not fit the samples");
-                require(!offset || (offset->shape(0) == n && std::int64_t(offset->shape(1)) == classes), "the offsets do not fit the samples");
-                new (self) ClassFits(std::int64_t(n), classes, label.data(), weight ? weight->data() : nullptr, offset ? offset->data() : nullptr);
+                require(!offset || (offset->shape(0) == n && std::int64_t(offset->shape(1)) == classes),
+                        "the offsets do not fit the samples");
+                new (self) ClassFits(std::int64_t(n), classes, label.data(), weight ? weight->data() : nullptr,
+                                     offset ? offset->data() : nullptr);
             },
-            "classes"_a, "label"_a.noconvert(), "weight"_a.noconvert().none(), "offset"_a.noconvert().none(), nb::keep_alive<1, 3>(),
-            nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>())
+            "classes"_a, "label"_a.noconvert(), "weight"_a.noconvert().none(), "offset"_a.noconvert().none(),
+            nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>())
         .def(
             "fit",
-            [](const ClassFits &self, const std::vector<In> &columns, std::vector<double> x, double tolerance, double below, double accuracy,
-               const std::vector<double> &noise, const std::vector<double> &ridge) -> nb::object {
+            [](const ClassFits &self, const std::vector<In> &columns, std::vector<double> x, double tolerance,
+               double below, double accuracy, const std::vector<double> &noise,
+               const std::vector<double> &ridge) -> nb::object {
                 const std::size_t count = columns.size(), size = x.size();
-                require(std::int64_t(size) == std::int64_t(count) * self.classes(), "there must be a coefficient for each column and class");
+                require(std::int64_t(size) == std::int64_t(count) * self.classes(),
+                        "there must be a coefficient for each column and class");
                 require(noise.size() == count, "there must be a number for each column");
                 require(ridge.empty() || ridge.size() == count, "there must be a ridge for each column, or none");
                 std::vector<const double *> places;
@@ -129,9 +139,10 @@ void bind_column_fits(nb::module_ &m) {
                     nb::gil_scoped_release release;
                     found = self.fit(places, std::move(x), tolerance, accuracy, below, noise, ridge, poll);
                 }
-                return nb::make_tuple(names[int(found.end)], as_array(std::move(found.x), {size}), found.psi,
-                                      as_array(std::move(found.margins), {std::size_t(self.rows()), std::size_t(self.classes())}),
-                                      as_array(std::move(found.hessian), {size, size}), found.gap, found.resolution);
+                return nb::make_tuple(
+                    names[int(found.end)], as_array(std::move(found.x), {size}), found.psi,
+                    as_array(std::move(found.margins), {std::size_t(self.rows()), std::size_t(self.classes())}),
+                    as_array(std::move(found.hessian), {size, size}), found.gap, found.resolution);
             },
             "columns"_a, "x"_a, "tolerance"_a, "below"_a, "accuracy"_a, "noise"_a, "ridge"_a = std::vector<double>());
     m.def(
@@ -146,13 +157,15 @@ void bind_column_fits(nb::module_ &m) {
                 nb::gil_scoped_release release;
                 const OrthonormalBasis basis(n, columns, weight.data(), OrthonormalBasis::ROUNDING, poll);
                 rank = basis.rank();
-                for (std::size_t p = 0; p < rank; ++p) vectors.insert(vectors.end(), basis.vector(p), basis.vector(p) + n);
+                for (std::size_t p = 0; p < rank; ++p)
+                    vectors.insert(vectors.end(), basis.vector(p), basis.vector(p) + n);
                 for (std::size_t j = 0; j < columns.size(); ++j) {
                     const std::vector<double> own = basis.of_column(j);
                     coordinates.insert(coordinates.end(), own.begin(), own.end());
                 }
             }
-            return nb::make_tuple(as_array(std::move(vectors), {rank, std::size_t(n)}), as_array(std::move(coordinates), {columns.size(), rank}));
+            return nb::make_tuple(as_array(std::move(vectors), {rank, std::size_t(n)}),
+                                  as_array(std::move(coordinates), {columns.size(), rank}));
         },
         "values"_a, "rows"_a, "weight"_a.noconvert());
     m.def(

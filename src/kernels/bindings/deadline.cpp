@@ -16,8 +16,8 @@ namespace {
 // The exception of a deadline that has passed, a subclass of TimeoutError; set when the module is loaded.
 PyObject *out_of_time = nullptr;
 
-// Takes the GIL for the moment itself: the caller may hold it or not. Python runs handlers of signals in the main thread
-// only, so that check_signals never throws in another one.
+// Takes the GIL for the moment itself: the caller may hold it or not. Python runs handlers of signals in the main
+// thread only, so that check_signals never throws in another one.
 class Python : public Host {
 public:
     void check_signals() override {
@@ -51,11 +51,14 @@ using Seconds = std::chrono::duration<double>;
 
 double clock_now() { return Seconds(SteadyClock::now().time_since_epoch()).count(); }
 
-SteadyClock::duration ticks(double seconds) { return std::chrono::duration_cast<SteadyClock::duration>(Seconds(seconds)); }
+SteadyClock::duration ticks(double seconds) {
+    return std::chrono::duration_cast<SteadyClock::duration>(Seconds(seconds));
+}
 
 std::pair<double, double> set_deadline(double at, double grace) {
     const bool none = deadline.at == SteadyClock::time_point::max();
-    const std::pair before(none ? HUGE_VAL : Seconds(deadline.at.time_since_epoch()).count(), Seconds(deadline.grace).count());
+    const std::pair before(none ? HUGE_VAL : Seconds(deadline.at.time_since_epoch()).count(),
+                           Seconds(deadline.grace).count());
     const double left = at - clock_now();
     deadline.at = left < FOREVER ? SteadyClock::now() + ticks(std::max(left, 0.0)) : SteadyClock::time_point::max();
     deadline.grace = ticks(std::min(std::max(grace, 0.0), FOREVER));
@@ -66,9 +69,11 @@ std::pair<double, double> set_deadline(double at, double grace) {
 
 void bind_deadline(nb::module_ &m) {
     host = &python;
-    out_of_time = PyErr_NewExceptionWithDoc("levelprox._kernels.TimeLimitError", "The time limit has passed.", PyExc_TimeoutError, nullptr);
+    out_of_time = PyErr_NewExceptionWithDoc("levelprox._kernels.TimeLimitError", "The time limit has passed.",
+                                            PyExc_TimeoutError, nullptr);
     m.attr("TimeLimitError") = nb::borrow(out_of_time);
     m.def("clock", &clock_now, "Seconds on the clock of deadlines.");
     m.def("set_deadline", &set_deadline, "at"_a, "grace"_a,
-          "Set when the kernels of this thread raise TimeLimitError, and how many seconds later they do so again; returns what was set before.");
+          "Set when the kernels of this thread raise TimeLimitError, and how many seconds later they do so again; "
+          "returns what was set before.");
 }

@@ -147,7 +147,8 @@ public:
                 using T = std::remove_cvref_t<decltype(*value)>;
                 using I = std::remove_cvref_t<decltype(*index)>;
                 hold(std::make_unique<SparseSlices<T, I>>(static_cast<const T *>(data_.data()),
-                                                          static_cast<const I *>(indices_.data()), indptr_.data(), count, length),
+                                                          static_cast<const I *>(indices_.data()), indptr_.data(),
+                                                          count, length),
                      by_rows);
             });
         });
@@ -245,9 +246,10 @@ private:
         auto *kept = new Selection<T, I>(std::move(selection));
         nb::capsule owner(kept, [](void *p) noexcept { delete static_cast<Selection<T, I> *>(p); });
         const std::size_t stored = kept->indptr.back(), pointers = kept->indptr.size();
-        return nb::make_tuple(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data.get(), {stored}, owner),
-                              nb::ndarray<nb::numpy, I, nb::ndim<1>>(kept->indices.get(), {stored}, owner),
-                              nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>(kept->indptr.data(), {pointers}, owner));
+        return nb::make_tuple(
+            nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data.get(), {stored}, owner),
+            nb::ndarray<nb::numpy, I, nb::ndim<1>>(kept->indices.get(), {stored}, owner),
+            nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>(kept->indptr.data(), {pointers}, owner));
     }
 
     Values data_, indices_;
@@ -261,54 +263,72 @@ void bind_designs(nb::module_ &m) {
     using namespace levelprox;
 
     m.def("simd_name", [] { return simd().name; }, "The vector loops in use.");
-    m.def("use_simd", &use_simd, "name"_a, "Use the vector loops 'baseline', 'avx2', 'avx512', or 'auto', the widest there are.");
+    m.def("use_simd", &use_simd, "name"_a,
+          "Use the vector loops 'baseline', 'avx2', 'avx512', or 'auto', the widest there are.");
 
     m.def("thread_count", &thread_count, "How many threads a pass over X may use.");
-    m.def("set_thread_work", [](std::int64_t work) { return thread_work.exchange(std::max<std::int64_t>(work, 1)); }, "work"_a,
-          "Set the least work of a thread, in numbers read from memory; returns what it was. For tests.");
+    m.def(
+        "set_thread_work", [](std::int64_t work) { return thread_work.exchange(std::max<std::int64_t>(work, 1)); },
+        "work"_a, "Set the least work of a thread, in numbers read from memory; returns what it was. For tests.");
     m.def("set_thread_defaults", &set_thread_defaults, "environment"_a, "quota"_a,
           "What OMP_NUM_THREADS says, and how many processors the container may use; 0: nothing, or all.");
 
     nb::class_<DesignKernel>(m, "DesignKernel", "A data matrix X, as kernels read it.")
         .def_prop_ro("shape", [](const DesignKernel &X) { return nb::make_tuple(X.design.rows(), X.design.columns()); })
-        .def_prop_ro("by_rows", [](const DesignKernel &X) { return X.design.by_rows; }, "Whether X is stored row after row.")
-        .def("matvec", [](const DesignKernel &X, const Vector &x, const Out<nb::ndim<1>> &out) {
-            require("x", x.size(), X.design.columns());
-            require("out", out.size(), X.design.rows());
-            nb::gil_scoped_release release;
-            Poll poll;
-            X.matvec(x.data(), out.data(), poll);
-        }, "x"_a.noconvert(), "out"_a.noconvert(), "out = Xx")
-        .def("rmatvec", [](const DesignKernel &X, const Vector &r, const Out<nb::ndim<1>> &out) {
-            require("r", r.size(), X.design.rows());
-            require("out", out.size(), X.design.columns());
-            nb::gil_scoped_release release;
-            Poll poll;
-            X.rmatvec(r.data(), out.data(), poll);
-        }, "r"_a.noconvert(), "out"_a.noconvert(), "out = X'r")
-        .def("column_squares", [](const DesignKernel &X, const Vector &weight, const Out<nb::ndim<1>> &out) {
-            require("weight", weight.size(), X.design.rows());
-            require("out", out.size(), X.design.columns());
-            nb::gil_scoped_release release;
-            Poll poll;
-            X.column_squares(weight.data(), out.data(), poll);
-        }, "weight"_a.noconvert(), "out"_a.noconvert(), "out_j = sum_i weight_i X_ij^2")
-        .def("row_squares", [](const DesignKernel &X, const Out<nb::ndim<1>> &out) {
-            require("out", out.size(), X.design.rows());
-            nb::gil_scoped_release release;
-            Poll poll;
-            X.row_squares(out.data(), poll);
-        }, "out"_a.noconvert(), "out_i = sum_j X_ij^2")
-        .def("nonfinite", [](const DesignKernel &X) {
-            Nonfinite found;
-            {
+        .def_prop_ro(
+            "by_rows", [](const DesignKernel &X) { return X.design.by_rows; }, "Whether X is stored row after row.")
+        .def(
+            "matvec",
+            [](const DesignKernel &X, const Vector &x, const Out<nb::ndim<1>> &out) {
+                require("x", x.size(), X.design.columns());
+                require("out", out.size(), X.design.rows());
                 nb::gil_scoped_release release;
                 Poll poll;
-                found = X.nonfinite(poll);
-            }
-            return X.design.by_rows ? nb::make_tuple(found.count, found.slice, found.place, found.value)
-                                    : nb::make_tuple(found.count, found.place, found.slice, found.value);
-        }, "How many entries are NaN or infinite; row, column and value of the first in storage.");
+                X.matvec(x.data(), out.data(), poll);
+            },
+            "x"_a.noconvert(), "out"_a.noconvert(), "out = Xx")
+        .def(
+            "rmatvec",
+            [](const DesignKernel &X, const Vector &r, const Out<nb::ndim<1>> &out) {
+                require("r", r.size(), X.design.rows());
+                require("out", out.size(), X.design.columns());
+                nb::gil_scoped_release release;
+                Poll poll;
+                X.rmatvec(r.data(), out.data(), poll);
+            },
+            "r"_a.noconvert(), "out"_a.noconvert(), "out = X'r")
+        .def(
+            "column_squares",
+            [](const DesignKernel &X, const Vector &weight, const Out<nb::ndim<1>> &out) {
+                require("weight", weight.size(), X.design.rows());
+                require("out", out.size(), X.design.columns());
+                nb::gil_scoped_release release;
+                Poll poll;
+                X.column_squares(weight.data(), out.data(), poll);
+            },
+            "weight"_a.noconvert(), "out"_a.noconvert(), "out_j = sum_i weight_i X_ij^2")
+        .def(
+            "row_squares",
+            [](const DesignKernel &X, const Out<nb::ndim<1>> &out) {
+                require("out", out.size(), X.design.rows());
+                nb::gil_scoped_release release;
+                Poll poll;
+                X.row_squares(out.data(), poll);
+            },
+            "out"_a.noconvert(), "out_i = sum_j X_ij^2")
+        .def(
+            "nonfinite",
+            [](const DesignKernel &X) {
+                Nonfinite found;
+                {
+                    nb::gil_scoped_release release;
+                    Poll poll;
+                    found = X.nonfinite(poll);
+                }
+                return X.design.by_rows ? nb::make_tuple(found.count, found.slice, found.place, found.value)
+                                        : nb::make_tuple(found.count, found.place, found.slice, found.value);
+            },
+            "How many entries are NaN or infinite; row, column and value of the first in storage.");
 
     nb::class_<Dense, DesignKernel>(m, "Dense", "A C- or Fortran-contiguous float32 or float64 array, in place.")
         .def(nb::init<In<nb::ndim<2>, nb::any_contig>>(), "array"_a.noconvert())
@@ -323,15 +343,20 @@ void bind_designs(nb::module_ &m) {
         .def(nb::init<Sparse::Values, Sparse::Values, Index, std::int64_t, std::int64_t, bool>(), "data"_a.noconvert(),
              "indices"_a.noconvert(), "indptr"_a.noconvert(), "rows"_a, "columns"_a, "by_rows"_a)
         .def("has_duplicates", &Sparse::has_duplicates, "Whether an entry is stored in several parts.")
-        .def("select_rows", [](const Sparse &X, const Index &chosen) { return X.select(chosen, true); }, "chosen"_a.noconvert(),
-             "(data, indices, indptr) of the chosen rows, stored the same way.")
-        .def("select_columns", [](const Sparse &X, const Index &chosen) { return X.select(chosen, false); }, "chosen"_a.noconvert(),
-             "(data, indices, indptr) of the chosen columns, stored the same way.")
+        .def(
+            "select_rows", [](const Sparse &X, const Index &chosen) { return X.select(chosen, true); },
+            "chosen"_a.noconvert(), "(data, indices, indptr) of the chosen rows, stored the same way.")
+        .def(
+            "select_columns", [](const Sparse &X, const Index &chosen) { return X.select(chosen, false); },
+            "chosen"_a.noconvert(), "(data, indices, indptr) of the chosen columns, stored the same way.")
         .def("select_piece", &Sparse::select_piece, "chosen"_a.noconvert(), "begin"_a, "end"_a, "sorted"_a,
-             "(data, indices, indptr) of the chosen columns of rows begin..end, as CSR; `sorted` tells what is_sorted says.")
+             "(data, indices, indptr) of the chosen columns of rows begin..end, as CSR; `sorted` tells what is_sorted "
+             "says.")
         .def("is_sorted", &Sparse::is_sorted, "Whether indices ascend in every row (of CSR) or column.")
-        .def("column_counts", &Sparse::column_counts, "out"_a.noconvert(), "out_j = stored entries of column j of a CSR matrix.")
+        .def("column_counts", &Sparse::column_counts, "out"_a.noconvert(),
+             "out_j = stored entries of column j of a CSR matrix.")
         .def("gram", &Sparse::gram, "weight"_a.noconvert(), "known"_a, "dense"_a, "out"_a.noconvert(),
-             "out = X' diag(weight) X for a CSR matrix without duplicates, by dense tiles or by pairs of entries; its leading "
+             "out = X' diag(weight) X for a CSR matrix without duplicates, by dense tiles or by pairs of entries; its "
+             "leading "
              "block of size `known` is left alone.");
 }

@@ -41,5 +41,6 @@ nb::tuple fingerprint(const DesignKernel &X) {
 }  // namespace
 
 void bind_fingerprint(nb::module_ &m) {
-    m.def("fingerprint", &fingerprint, "X"_a, "How many entries of X are not zero, and a number that these have the same in any storage.");
+    m.def("fingerprint", &fingerprint, "X"_a,
+          "How many entries of X are not zero, and a number that these have the same in any storage.");
 }

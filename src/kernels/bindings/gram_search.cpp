@@ -23,11 +23,12 @@ void bind_gram_search(nb::module_ &m) {
             "__init__",
             [](GramSearch *self, Matrix gram, In pull, double square, Mask kept) {
                 const std::size_t d = gram.shape(0);
-                require(gram.shape(1) == d && pull.shape(0) == d && kept.shape(0) == d, "the parts of a parabola do not fit");
+                require(gram.shape(1) == d && pull.shape(0) == d && kept.shape(0) == d,
+                        "the parts of a parabola do not fit");
                 new (self) GramSearch(std::int64_t(d), gram.data(), pull.data(), square, kept.data());
             },
-            "gram"_a.noconvert(), "pull"_a.noconvert(), "square"_a, "kept"_a.noconvert(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
-            nb::keep_alive<1, 5>())
+            "gram"_a.noconvert(), "pull"_a.noconvert(), "square"_a, "kept"_a.noconvert(), nb::keep_alive<1, 2>(),
+            nb::keep_alive<1, 3>(), nb::keep_alive<1, 5>())
         .def(
             "best",
             [](GramSearch &self, std::int64_t k, std::optional<std::vector<std::int64_t>> begin, bool brief) {

@@ -28,16 +28,19 @@ std::int64_t feed(Parser &self, Text text, std::int64_t rows) {
 std::optional<Trouble> trouble(const Parser &self) {
     const auto &found = self.trouble();
     if (found.fault == Fault::none) return std::nullopt;
-    return Trouble{name(found.fault), found.line, found.column, found.before, nb::bytes(found.token.data(), found.token.size())};
+    return Trouble{name(found.fault), found.line, found.column, found.before,
+                   nb::bytes(found.token.data(), found.token.size())};
 }
 
-template <class T> nb::object array(Block &block, std::int64_t size) {
+template <class T>
+nb::object array(Block &block, std::int64_t size) {
     void *bytes = block.release();
     const nb::capsule owner(bytes, [](void *owned) noexcept { std::free(owned); });
     return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(bytes, {std::size_t(size)}, owner));
 }
 
-template <class Index> nb::tuple arrays(Parser &self, bool single) {
+template <class Index>
+nb::tuple arrays(Parser &self, bool single) {
     nb::object values = single ? array<float>(self.values, self.entries()) : array<double>(self.values, self.entries());
     nb::object indices = array<Index>(self.indices, self.entries());
     nb::object indptr = array<Index>(self.indptr, self.rows() + 1);
@@ -49,7 +52,8 @@ nb::tuple take(Parser &self, std::int64_t features) {
         nb::gil_scoped_release release;
         self.pack(features);
     }
-    nb::tuple taken = self.wide() ? arrays<std::int64_t>(self, self.single()) : arrays<std::int32_t>(self, self.single());
+    nb::tuple taken =
+        self.wide() ? arrays<std::int64_t>(self, self.single()) : arrays<std::int32_t>(self, self.single());
     self.clear();
     return taken;
 }
@@ -62,12 +66,15 @@ void init(Parser *self, std::int64_t features, bool zero_based, bool single) {
 
 void bind_libsvm(nb::module_ &m) {
     m.attr("LIBSVM_TOKEN_LIMIT") = levelprox::libsvm::TOKEN_LIMIT;
-    nb::class_<Parser>(m, "LibsvmParser", "LIBSVM text in pieces of any size, to the arrays of a CSR matrix and its labels.")
+    nb::class_<Parser>(m, "LibsvmParser",
+                       "LIBSVM text in pieces of any size, to the arrays of a CSR matrix and its labels.")
         .def("__init__", &init, "features"_a, "zero_based"_a, "single"_a)
-        .def("feed", &feed, "text"_a.noconvert(), "rows"_a = -1, "Reads on until `rows` rows are there; how many bytes were used.")
+        .def("feed", &feed, "text"_a.noconvert(), "rows"_a = -1,
+             "Reads on until `rows` rows are there; how many bytes were used.")
         .def("finish", &Parser::finish, "No more text: the last line needs no newline.")
         .def_prop_ro("trouble", &trouble, "None, or fault, line, column, the index before and the token.")
         .def_prop_ro("rows", &Parser::rows)
         .def_prop_ro("features", &Parser::features)
-        .def("take", &take, "features"_a, "data, indices, indptr and labels of the rows since the last time, without a copy.");
+        .def("take", &take, "features"_a,
+             "data, indices, indptr and labels of the rows since the last time, without a copy.");
 }

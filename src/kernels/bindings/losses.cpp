@@ -149,7 +149,8 @@ void loss_pass(const std::string &name, double parameter, double width, const In
     weighted(*make_loss(name, parameter, width), pass, n, z.data(), b.data(), data_or_null(weight, n), out.data());
 }
 
-void loss_slope(const std::string &name, double parameter, double width, const Input &z, const Input &b, const Output &out) {
+void loss_slope(const std::string &name, double parameter, double width, const Input &z, const Input &b,
+                const Output &out) {
     const auto n = common_size(z, b, out);
     const auto loss = make_loss(name, parameter, width);
     in_slices(n, [&](std::int64_t begin, std::int64_t end) {
@@ -165,12 +166,13 @@ void bind_losses(nb::module_ &m) {
     // noconvert: a silent copy of `out` would throw the answer away, one of the data would cost memory.
     const auto array = [](const char *name) { return nb::arg(name).noconvert(); };
     const auto weight = nb::arg("weight").noconvert().none();
-    m.def("loss_value", &loss_value, nb::arg("name"), nb::arg("parameter"), nb::arg("width"), array("z"), array("b"), weight,
-          "Weighted mean of the losses.");
-    m.def("loss_derivative", &loss_pass<&Loss::derivative>, nb::arg("name"), nb::arg("parameter"), nb::arg("width"), array("z"),
-          array("b"), weight, array("out"), "Gradient of loss_value with respect to z, into out.");
-    m.def("loss_curvature", &loss_pass<&Loss::curvature>, nb::arg("name"), nb::arg("parameter"), nb::arg("width"), array("z"),
-          array("b"), weight, array("out"), "Diagonal of the Hessian of loss_value with respect to z, into out.");
-    m.def("loss_slope", &loss_slope, nb::arg("name"), nb::arg("parameter"), nb::arg("width"), array("z"), array("b"), array("out"),
-          "Derivative of each single loss, neither weighted nor averaged, into out.");
+    m.def("loss_value", &loss_value, nb::arg("name"), nb::arg("parameter"), nb::arg("width"), array("z"), array("b"),
+          weight, "Weighted mean of the losses.");
+    m.def("loss_derivative", &loss_pass<&Loss::derivative>, nb::arg("name"), nb::arg("parameter"), nb::arg("width"),
+          array("z"), array("b"), weight, array("out"), "Gradient of loss_value with respect to z, into out.");
+    m.def("loss_curvature", &loss_pass<&Loss::curvature>, nb::arg("name"), nb::arg("parameter"), nb::arg("width"),
+          array("z"), array("b"), weight, array("out"),
+          "Diagonal of the Hessian of loss_value with respect to z, into out.");
+    m.def("loss_slope", &loss_slope, nb::arg("name"), nb::arg("parameter"), nb::arg("width"), array("z"), array("b"),
+          array("out"), "Derivative of each single loss, neither weighted nor averaged, into out.");
 }

@@ -17,7 +17,8 @@ using OutMargins = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cp
 
 void require_labels(const Labels &label, std::size_t n, std::int64_t classes) {
     require(label.shape(0) == n, "the labels do not fit the samples");
-    for (std::size_t i = 0; i < n; ++i) require(label.data()[i] >= 0 && label.data()[i] < classes, "a label is not a class");
+    for (std::size_t i = 0; i < n; ++i)
+        require(label.data()[i] >= 0 && label.data()[i] < classes, "a label is not a class");
 }
 
 // Calls each(i, p, loss) for every sample, p its probabilities, with a chance for Ctrl-C now and then.
@@ -75,7 +76,8 @@ void multinomial_probabilities(Margins z, OutMargins out) {
 void multinomial_bends(Margins z, In share, OutMargins rooted, OutMargins bend) {
     const std::size_t n = z.shape(0), K = z.shape(1);
     require(K >= 1 && share.shape(0) == n, "the weights do not fit the samples");
-    require(rooted.shape(0) == n && rooted.shape(1) == K && bend.shape(0) == n && bend.shape(1) == K, "out does not have the shape of z");
+    require(rooted.shape(0) == n && rooted.shape(1) == K && bend.shape(0) == n && bend.shape(1) == K,
+            "out does not have the shape of z");
     nb::gil_scoped_release release;
     for_samples(z, nullptr, [&](std::size_t i, const double *p, double) {
         std::size_t top = 0;
@@ -95,31 +97,36 @@ void multinomial_bends(Margins z, In share, OutMargins rooted, OutMargins bend) 
 }  // namespace
 
 void bind_multinomial(nb::module_ &m) {
-    m.def("multinomial_value", &multinomial_value, "z"_a.noconvert(), "label"_a.noconvert(), "weight"_a.noconvert().none());
-    m.def("multinomial_derivative", &multinomial_derivative, "z"_a.noconvert(), "label"_a.noconvert(), "weight"_a.noconvert().none(),
-          "out"_a.noconvert());
+    m.def("multinomial_value", &multinomial_value, "z"_a.noconvert(), "label"_a.noconvert(),
+          "weight"_a.noconvert().none());
+    m.def("multinomial_derivative", &multinomial_derivative, "z"_a.noconvert(), "label"_a.noconvert(),
+          "weight"_a.noconvert().none(), "out"_a.noconvert());
     m.def("multinomial_probabilities", &multinomial_probabilities, "z"_a.noconvert(), "out"_a.noconvert());
-    m.def("multinomial_bends", &multinomial_bends, "z"_a.noconvert(), "share"_a.noconvert(), "rooted"_a.noconvert(), "bend"_a.noconvert());
+    m.def("multinomial_bends", &multinomial_bends, "z"_a.noconvert(), "share"_a.noconvert(), "rooted"_a.noconvert(),
+          "bend"_a.noconvert());
     nb::class_<MultinomialModel, Objective>(m, "MultinomialModel")
         .def(
             "__init__",
-            [](MultinomialModel *self, const DesignKernel &design, std::int64_t classes, Labels label, std::optional<In> weight,
-               std::optional<Margins> offset) {
+            [](MultinomialModel *self, const DesignKernel &design, std::int64_t classes, Labels label,
+               std::optional<In> weight, std::optional<Margins> offset) {
                 const auto rows = std::size_t(design.design.rows());
                 require(classes >= 1, "there is at least one class");
                 require_labels(label, rows, classes);
                 require(!weight || weight->shape(0) == rows, "the weights do not fit the rows of X");
-                require(!offset || (offset->shape(0) == rows && std::int64_t(offset->shape(1)) == classes), "the offsets do not fit the margins");
+                require(!offset || (offset->shape(0) == rows && std::int64_t(offset->shape(1)) == classes),
+                        "the offsets do not fit the margins");
                 new (self) MultinomialModel(design.design, classes, label.data(), weight ? weight->data() : nullptr,
                                             offset ? offset->data() : nullptr);
             },
-            "design"_a, "classes"_a, "label"_a.noconvert(), "weight"_a.noconvert().none(), "offset"_a.noconvert().none(),
-            nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>(), nb::keep_alive<1, 6>())
+            "design"_a, "classes"_a, "label"_a.noconvert(), "weight"_a.noconvert().none(),
+            "offset"_a.noconvert().none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>(),
+            nb::keep_alive<1, 6>())
         .def(
             "value_and_gradient",
             [](const MultinomialModel &self, In x, Out gradient) {
                 const auto d = std::size_t(self.dimension());
-                require(x.shape(0) == d && gradient.shape(0) == d, "x and the gradient must have the dimension of the model");
+                require(x.shape(0) == d && gradient.shape(0) == d,
+                        "x and the gradient must have the dimension of the model");
                 Poll poll;
                 nb::gil_scoped_release release;
                 return self.value_and_gradient(x.data(), gradient.data(), poll);

@@ -19,9 +19,9 @@ const char *name_of(NesterovStop stop) {
     return "steps";
 }
 
-nb::dict run_nesterov(nb::object objective, const Set &set, In center, In x, In gradient, double multiplier, double gamma,
-                      std::int64_t max_steps, double strong_convexity, double smoothness, double relative, double absolute,
-                      double seconds) {
+nb::dict run_nesterov(nb::object objective, const Set &set, In center, In x, In gradient, double multiplier,
+                      double gamma, std::int64_t max_steps, double strong_convexity, double smoothness, double relative,
+                      double absolute, double seconds) {
     set.check(x), set.check(center), set.check(gradient);
     const std::size_t d = x.shape(0);
     const NesterovSettings settings{max_steps, strong_convexity, smoothness, gamma, relative, absolute, seconds};
@@ -43,6 +43,7 @@ nb::dict run_nesterov(nb::object objective, const Set &set, In center, In x, In 
 }  // namespace
 
 void bind_nesterov(nb::module_ &m) {
-    m.def("nesterov", &run_nesterov, "objective"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(), "gradient"_a.noconvert(),
-          "multiplier"_a, "gamma"_a, "max_steps"_a, "strong_convexity"_a, "smoothness"_a, "relative"_a, "absolute"_a, "seconds"_a);
+    m.def("nesterov", &run_nesterov, "objective"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(),
+          "gradient"_a.noconvert(), "multiplier"_a, "gamma"_a, "max_steps"_a, "strong_convexity"_a, "smoothness"_a,
+          "relative"_a, "absolute"_a, "seconds"_a);
 }

@@ -40,7 +40,8 @@ nb::tuple project_rows(Matrix<T> v, std::optional<Matrix<T>> u, std::optional<Ve
             if (nonnegative) ball.nonnegative = nonnegative->data();
             ball.all_nonnegative = all_nonnegative;
             ball.tau = tau.data()[r];
-            const levelprox::Projection outcome = levelprox::project_onto(ball, v.data() + r * d, start.data()[r], out.data() + r * d);
+            const levelprox::Projection outcome =
+                levelprox::project_onto(ball, v.data() + r * d, start.data()[r], out.data() + r * d);
             multiplier.data()[r] = outcome.multiplier;
             if (outcome.status != levelprox::Projected::done) {
                 failed = r, status = outcome.status;
@@ -48,7 +49,9 @@ nb::tuple project_rows(Matrix<T> v, std::optional<Matrix<T>> u, std::optional<Ve
             }
         }
     }
-    return nb::make_tuple(failed, status == levelprox::Projected::not_finite ? "not finite" : status == levelprox::Projected::infeasible ? "infeasible" : "done");
+    return nb::make_tuple(failed, status == levelprox::Projected::not_finite   ? "not finite"
+                                  : status == levelprox::Projected::infeasible ? "infeasible"
+                                                                               : "done");
 }
 
 template <class T>
@@ -67,7 +70,8 @@ void bind_projection(nb::module_ &m) {
             const std::size_t features = out.shape(0), width = features ? x.shape(0) / features : 0;
             if (features * width != x.shape(0)) throw nb::value_error("x is not a whole number of groups");
             nb::gil_scoped_release release;
-            for (std::size_t j = 0; j < features; ++j) out.data()[j] = levelprox::norm_above(std::int64_t(width), x.data() + j * width);
+            for (std::size_t j = 0; j < features; ++j)
+                out.data()[j] = levelprox::norm_above(std::int64_t(width), x.data() + j * width);
         },
         "x"_a.noconvert(), "out"_a.noconvert(), "2-norms of x, as many coordinates each, rounded up.");
     bind<float>(m);

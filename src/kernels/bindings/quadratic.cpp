@@ -14,7 +14,8 @@ using Square = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::
 // v -> Hv written in Python; Q = H + diag(ridge).
 class PythonQuadratic final : public Quadratic {
 public:
-    PythonQuadratic(nb::callable product, std::int64_t d, const double *ridge) : product_(std::move(product)), d_(d), ridge_(ridge) {}
+    PythonQuadratic(nb::callable product, std::int64_t d, const double *ridge)
+        : product_(std::move(product)), d_(d), ridge_(ridge) {}
 
     void apply(const double *v, double *out, Poll &) const override {
         nb::gil_scoped_acquire acquire;
@@ -31,8 +32,8 @@ private:
     const double *ridge_;
 };
 
-nb::dict run_quadratic(nb::object hessian, const Set &set, In x, In gradient, In diagonal, In ridge, double multiplier, double relative,
-                       int max_products) {
+nb::dict run_quadratic(nb::object hessian, const Set &set, In x, In gradient, In diagonal, In ridge, double multiplier,
+                       double relative, int max_products) {
     set.check(x), set.check(gradient), set.check(diagonal), set.check(ridge);
     const auto d = std::int64_t(x.shape(0));
     QuadraticState state;
@@ -47,7 +48,8 @@ nb::dict run_quadratic(nb::object hessian, const Set &set, In x, In gradient, In
     };
     Square matrix;
     if (nb::try_cast(hessian, matrix, false)) {
-        require(std::int64_t(matrix.shape(0)) == d && std::int64_t(matrix.shape(1)) == d, "the matrix does not have the dimension of x");
+        require(std::int64_t(matrix.shape(0)) == d && std::int64_t(matrix.shape(1)) == d,
+                "the matrix does not have the dimension of x");
         run(DenseQuadratic(d, matrix.data(), ridge.data()));
     } else {
         run(PythonQuadratic(nb::cast<nb::callable>(hessian), d, ridge.data()));
@@ -66,6 +68,6 @@ nb::dict run_quadratic(nb::object hessian, const Set &set, In x, In gradient, In
 }  // namespace
 
 void bind_quadratic(nb::module_ &m) {
-    m.def("quadratic", &run_quadratic, "hessian"_a, "set"_a, "x"_a.noconvert(), "gradient"_a.noconvert(), "diagonal"_a.noconvert(), "ridge"_a.noconvert(),
-          "multiplier"_a, "relative"_a, "max_products"_a);
+    m.def("quadratic", &run_quadratic, "hessian"_a, "set"_a, "x"_a.noconvert(), "gradient"_a.noconvert(),
+          "diagonal"_a.noconvert(), "ridge"_a.noconvert(), "multiplier"_a, "relative"_a, "max_products"_a);
 }

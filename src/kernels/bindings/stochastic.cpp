@@ -14,7 +14,9 @@ using levelprox::In, levelprox::Mask, levelprox::Out, levelprox::require;
 using Samples = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Counts = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-void require_rows(const levelprox::LinearModel &model) { require(model.design().by_rows, "the model must be stored by rows"); }
+void require_rows(const levelprox::LinearModel &model) {
+    require(model.design().by_rows, "the model must be stored by rows");
+}
 
 const char *name_of(levelprox::StochasticStop stop) {
     switch (stop) {
@@ -27,15 +29,16 @@ const char *name_of(levelprox::StochasticStop stop) {
 
 // Changes x, `multiplier` (one number) and `counts` (steps, rows, projections, listed) in place, so that
 // they are right when Ctrl-C ends the call with an exception.
-const char *run(const levelprox::LinearModel &model, const levelprox::Set &set, Out x, In center, double gamma, Samples samples,
-                std::int64_t batch, In steps, std::optional<In> slope, std::optional<In> gradient, double seconds, Out multiplier,
-                Counts counts) {
+const char *run(const levelprox::LinearModel &model, const levelprox::Set &set, Out x, In center, double gamma,
+                Samples samples, std::int64_t batch, In steps, std::optional<In> slope, std::optional<In> gradient,
+                double seconds, Out multiplier, Counts counts) {
     const auto d = std::size_t(model.dimension()), n = std::size_t(model.design().rows());
     require_rows(model);
     require(model.dimension() == set.ball.d, "the model does not have the dimension of x");
     set.check(x), set.check(center);
     require(set.ball.width == 1, "minibatch steps have no groups");
-    require(batch >= 1 && std::size_t(batch) * steps.shape(0) >= samples.shape(0), "there are fewer steps than batches");
+    require(batch >= 1 && std::size_t(batch) * steps.shape(0) >= samples.shape(0),
+            "there are fewer steps than batches");
     require(slope.has_value() == gradient.has_value(), "a snapshot has both slopes and a gradient");
     require(!slope || (slope->shape(0) == n && gradient->shape(0) == d), "the snapshot does not fit the model");
     require(multiplier.shape(0) == 1 && counts.shape(0) == 4, "there are one multiplier and four counts");
@@ -53,8 +56,8 @@ const char *run(const levelprox::LinearModel &model, const levelprox::Set &set, 
     };
     try {
         nb::gil_scoped_release release;
-        const auto stop = levelprox::stochastic_steps(model, set.ball, center.data(), gamma, batches, snapshot, seconds, x.data(),
-                                                      *multiplier.data(), seen);
+        const auto stop = levelprox::stochastic_steps(model, set.ball, center.data(), gamma, batches, snapshot, seconds,
+                                                      x.data(), *multiplier.data(), seen);
         report();
         return name_of(stop);
     } catch (...) {
@@ -66,9 +69,9 @@ const char *run(const levelprox::LinearModel &model, const levelprox::Set &set, 
 }  // namespace
 
 void bind_stochastic(nb::module_ &m) {
-    m.def("stochastic_steps", &run, "model"_a, "set"_a, "x"_a.noconvert(), "center"_a.noconvert(), "gamma"_a, "samples"_a.noconvert(),
-          "batch"_a, "steps"_a.noconvert(), "slope"_a.noconvert().none(), "gradient"_a.noconvert().none(), "seconds"_a,
-          "multiplier"_a.noconvert(), "counts"_a.noconvert());
+    m.def("stochastic_steps", &run, "model"_a, "set"_a, "x"_a.noconvert(), "center"_a.noconvert(), "gamma"_a,
+          "samples"_a.noconvert(), "batch"_a, "steps"_a.noconvert(), "slope"_a.noconvert().none(),
+          "gradient"_a.noconvert().none(), "seconds"_a, "multiplier"_a.noconvert(), "counts"_a.noconvert());
     m.def(
         "sample_slopes",
         [](const levelprox::LinearModel &model, In x, Out out) {

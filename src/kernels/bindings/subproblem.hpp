@@ -33,13 +33,14 @@ inline nb::ndarray<nb::numpy, double> to_numpy(std::vector<double> &&values) {
 // The set of a subproblem, and the arrays it reads.
 class Set {
 public:
-    Set(std::int64_t dimension, std::optional<In> omega, std::optional<In> u, std::optional<Mask> nonnegative, bool all_nonnegative, double tau,
-        std::int64_t width)
+    Set(std::int64_t dimension, std::optional<In> omega, std::optional<In> u, std::optional<Mask> nonnegative,
+        bool all_nonnegative, double tau, std::int64_t width)
         : omega_(std::move(omega)), u_(std::move(u)), nonnegative_(std::move(nonnegative)) {
         const auto d = std::size_t(dimension);
         require(width >= 1 && dimension % width == 0, "the dimension is not a multiple of the width");
         require(width == 1 || !(u_ || nonnegative_ || all_nonnegative), "groups have neither u nor signs");
-        require(!omega_ || omega_->shape(0) == d / std::size_t(width), "omega does not have an entry for each feature of the dimension of x");
+        require(!omega_ || omega_->shape(0) == d / std::size_t(width),
+                "omega does not have an entry for each feature of the dimension of x");
         require(!u_ || u_->shape(0) == d, "u does not have the dimension of x");
         require(!nonnegative_ || nonnegative_->shape(0) == d, "the mask does not have the dimension of x");
         ball.d = dimension;
@@ -67,14 +68,16 @@ private:
 // A gradient that Python returned, of the right length.
 inline void copy_gradient(nb::handle gradient, std::int64_t dimension, double *out) {
     const In slope = nb::cast<In>(gradient);
-    if (std::int64_t(slope.shape(0)) != dimension) throw nb::value_error("the gradient does not have the dimension of x");
+    if (std::int64_t(slope.shape(0)) != dimension)
+        throw nb::value_error("the gradient does not have the dimension of x");
     std::copy(slope.data(), slope.data() + dimension, out);
 }
 
 // psi written in Python: x -> (value, gradient), already checked by levelprox.objectives.user.
 class PythonObjective : public Objective {
 public:
-    PythonObjective(nb::callable function, std::int64_t dimension) : function_(std::move(function)), dimension_(dimension) {}
+    PythonObjective(nb::callable function, std::int64_t dimension)
+        : function_(std::move(function)), dimension_(dimension) {}
     std::int64_t dimension() const override { return dimension_; }
     double value_and_gradient(const double *x, double *gradient, Poll &) const override {
         nb::gil_scoped_acquire acquire;

@@ -44,11 +44,13 @@ struct Simd {
     const char *name;
     // out[j][k] = sum of a[i][j] b[i][k] over i < rows, in this order; all three have PANEL columns.
     void (*panel_product)(std::int64_t rows, const double *a, const double *b, double *out);
-    // gradient[j] += <column_j, slope>, hessian[j m + k] += sum_i bend_i column_j[i] column_k[i] for k <= j; at most 256 rows.
-    void (*normal)(std::int64_t rows, std::int64_t m, const double *const *columns, const double *slope, const double *bend,
-                   double *gradient, double *hessian);
+    // gradient[j] += <column_j, slope>, hessian[j m + k] += sum_i bend_i column_j[i] column_k[i] for k <= j; at most
+    // 256 rows.
+    void (*normal)(std::int64_t rows, std::int64_t m, const double *const *columns, const double *slope,
+                   const double *bend, double *gradient, double *hessian);
     // The logistic loss of n margins, and its derivatives; those that are not null.
-    void (*logistic)(std::int64_t n, const double *z, const double *b, double *value, double *derivative, double *curvature);
+    void (*logistic)(std::int64_t n, const double *z, const double *b, double *value, double *derivative,
+                     double *curvature);
     Tables<float> f32;
     Tables<double> f64;
 
@@ -66,7 +68,7 @@ struct Simd {
 
 extern const Simd simd_baseline, simd_avx2, simd_avx512;
 
-const Simd &simd();                       // the table in use
-void use_simd(const std::string &name);   // "baseline", "avx2", "avx512" or "auto"; throws if not available
+const Simd &simd();                      // the table in use
+void use_simd(const std::string &name);  // "baseline", "avx2", "avx512" or "auto"; throws if not available
 
 }  // namespace levelprox

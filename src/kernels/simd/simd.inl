@@ -17,7 +17,8 @@ constexpr int LANES = 16;  // partial sums of every reduction, on every instruct
 #include "simd/simd_projection.inl"
 
 template <class T>
-constexpr Tables<T> tables = {{dense_dot<T>, dense_add<T>, dense_dots<T>, dense_adds<T>}, {survey<T>, level<T>, last_breakpoint<T>, write<T>}};
+constexpr Tables<T> tables = {{dense_dot<T>, dense_add<T>, dense_dots<T>, dense_adds<T>},
+                              {survey<T>, level<T>, last_breakpoint<T>, write<T>}};
 
 }  // namespace
 

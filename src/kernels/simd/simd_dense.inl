@@ -63,7 +63,8 @@ void dense_dots(std::int64_t count, std::int64_t n, const T *a, const double *b,
 }
 
 template <class T>
-inline void add_in_order(std::int64_t count, std::int64_t stride, std::int64_t n, const double *c, const T *a, double *out) {
+inline void add_in_order(std::int64_t count, std::int64_t stride, std::int64_t n, const double *c, const T *a,
+                         double *out) {
     const bool grouped = n <= ADD_SHORT || n >= ADD_LONG<T>;
     const T *slice[GROUP];
     double by[GROUP];
@@ -77,7 +78,8 @@ inline void add_in_order(std::int64_t count, std::int64_t stride, std::int64_t n
             const T *a0 = slice[0], *a1 = slice[1], *a2 = slice[2], *a3 = slice[3];
             const double c0 = by[0], c1 = by[1], c2 = by[2], c3 = by[3];
             for (std::int64_t i = 0; i < n; ++i)
-                out[i] = (((out[i] + c0 * double(a0[i])) + c1 * double(a1[i])) + c2 * double(a2[i])) + c3 * double(a3[i]);
+                out[i] =
+                    (((out[i] + c0 * double(a0[i])) + c1 * double(a1[i])) + c2 * double(a2[i])) + c3 * double(a3[i]);
         } else {
             dense_add(n, by[0], slice[0], out);
         }

@@ -26,7 +26,8 @@ void panel_product(std::int64_t rows, const double *a, const double *b, double *
                     for (int v = 0; v < TILE_VECTORS; ++v) sum[t][v] += a[i * PANEL + j + t] * right[v];
             }
             for (int t = 0; t < TILE_ROWS; ++t)
-                for (int v = 0; v < TILE_VECTORS; ++v) *(WideAnywhere *)(out + (j + t) * PANEL + k + v * WIDE) = sum[t][v];
+                for (int v = 0; v < TILE_VECTORS; ++v)
+                    *(WideAnywhere *)(out + (j + t) * PANEL + k + v * WIDE) = sum[t][v];
         }
     }
 }

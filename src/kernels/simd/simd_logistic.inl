@@ -33,7 +33,8 @@ inline double exp_of_minus(double a) {
     return (1.0 + (r + r * r * p)) * power_of_two(half) * power_of_two((k - (half - ROUNDER)) + ROUNDER);
 }
 
-// log(1 + e) for 0 <= e <= 1: of (1 + e)/2 where 1 + e > sqrt 2; by log(1 + f) = f - s (f - s^2 q(s^2)), s = f / (2 + f).
+// log(1 + e) for 0 <= e <= 1: of (1 + e)/2 where 1 + e > sqrt 2; by log(1 + f) = f - s (f - s^2 q(s^2)), s = f / (2 +
+// f).
 inline double log_of_one_plus(double e) {
     constexpr double LN2_HEAD = 0.6931471803691238, LN2_TAIL = 1.9082149292705877e-10;
     const bool halved = e > 0.41421356237309503;
@@ -68,7 +69,8 @@ inline void logistic_block(const double *z, const double *b, double *value, doub
 void logistic(std::int64_t n, const double *z, const double *b, double *value, double *derivative, double *curvature) {
     std::int64_t i = 0;
     for (; i + SAMPLES <= n; i += SAMPLES)
-        logistic_block(z + i, b + i, value ? value + i : nullptr, derivative ? derivative + i : nullptr, curvature ? curvature + i : nullptr);
+        logistic_block(z + i, b + i, value ? value + i : nullptr, derivative ? derivative + i : nullptr,
+                       curvature ? curvature + i : nullptr);
     if (i == n) return;
     double parts[5][SAMPLES] = {};
     for (std::int64_t j = i; j < n; ++j) parts[0][j - i] = z[j], parts[1][j - i] = b[j];

@@ -1,5 +1,5 @@
-// The normal equations of a few columns, a block of rows at a time: every dot product has LANES partial sums, added in a
-// fixed tree, so that neither the instruction set nor the grouping below shows in the bits.
+// The normal equations of a few columns, a block of rows at a time: every dot product has LANES partial sums, added in
+// a fixed tree, so that neither the instruction set nor the grouping below shows in the bits.
 
 constexpr std::int64_t NORMAL_ROWS = 256;
 #if defined(__AVX512F__)
@@ -34,9 +34,10 @@ inline double whole_and_rest(std::int64_t n, const double *column, const double 
     return tree(lanes) + short_dot(n - i, column + i, b + i);
 }
 
-// gradient[j] += <column_j, slope>;  hessian[j m + k] += sum_i bend_i column_j[i] column_k[i] for k <= j. At most NORMAL_ROWS rows.
-void normal(std::int64_t rows, std::int64_t m, const double *const *columns, const double *slope, const double *bend, double *gradient,
-            double *hessian) {
+// gradient[j] += <column_j, slope>;  hessian[j m + k] += sum_i bend_i column_j[i] column_k[i] for k <= j. At most
+// NORMAL_ROWS rows.
+void normal(std::int64_t rows, std::int64_t m, const double *const *columns, const double *slope, const double *bend,
+            double *gradient, double *hessian) {
     double bent[NORMAL_ROWS];
     std::int64_t j = 0;
     for (; j + TOGETHER <= m; j += TOGETHER) dots_together(rows, columns + j, slope, gradient + j);

@@ -59,7 +59,8 @@ template <class F>
 // One look at everything: l(0), l(y) with its slope, and what decides which method applies.
 template <class T, bool HasU, bool HasOmega, Sign S>
 Survey survey_pass(std::int64_t d, Coordinates<T, HasU, HasOmega, S> at, double y) {
-    double level_0[LANES] = {}, level[LANES] = {}, square[LANES] = {}, extent[LANES] = {}, u_max[LANES] = {}, poison[LANES] = {};
+    double level_0[LANES] = {}, level[LANES] = {}, square[LANES] = {}, extent[LANES] = {}, u_max[LANES] = {},
+           poison[LANES] = {};
     for_lanes(d, [&](std::int64_t i, int k) __attribute__((always_inline)) {
         double a, w;
         at.load(i, a, w);
@@ -147,7 +148,8 @@ auto with_coordinates(const Ball<T> &ball, F &&pass) {
             return pass(Coordinates<T, HasU, HasOmega, Sign::nonnegative>{ball.v, ball.u, ball.omega, nullptr});
         return pass(Coordinates<T, HasU, HasOmega, Sign::free>{ball.v, ball.u, ball.omega, nullptr});
     };
-    if (ball.u) return ball.omega ? by_sign.template operator()<true, true>() : by_sign.template operator()<true, false>();
+    if (ball.u)
+        return ball.omega ? by_sign.template operator()<true, true>() : by_sign.template operator()<true, false>();
     return ball.omega ? by_sign.template operator()<false, true>() : by_sign.template operator()<false, false>();
 }
 

@@ -44,8 +44,8 @@ class ChunkError(Exception):
 def told(chunk: int, reason: BaseException) -> LevelproxError:
     """Why a chunk failed, for the user: an error of levelprox's own stays what it is."""
     if isinstance(reason, LevelproxError):
-        text = str(reason)
-        error = type(reason)(text if text.startswith(f"chunk {chunk}: ") else f"chunk {chunk}: {text}")
+        place = f"chunk {chunk}: "
+        error: LevelproxError = reason if str(reason).startswith(place) else reason.prefixed(place)
     else:
         error = BackendError(f"chunk {chunk}: its task failed with {type(reason).__name__}: {reason}")
     error.__cause__ = None if isinstance(reason, LevelproxError) else reason

@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         An `Exit`; errors have been said on standard error.
     """
-    from levelprox.cli.exits import Exit
+    from levelprox.cli._process import Exit
 
     try:
         import rich  # noqa: F401  # the extra, before anything is built on it
@@ -30,6 +30,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         missing = (error.name or "typer").split(".")[0]
         print(f"levelprox: the command line needs {missing}: pip install 'levelprox[cli]'", file=sys.stderr)
         return int(Exit.USAGE)
-    from levelprox.cli.app import run
+    from levelprox.cli._app import run
 
     return int(run(sys.argv[1:] if arguments is None else arguments))

@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from levelprox.cli import files, inputs, options, threads
-from levelprox.cli.exits import Exit
-from levelprox.cli.options import OUTPUT
+from levelprox.cli import _options as options
+from levelprox.cli._data import (
+    as_classes,
+    check_input,
+    errors_as_bad_data,
+    features_for_model,
+    read_for_model,
+    reading_options,
+)
+from levelprox.cli._options import OUTPUT
+from levelprox.cli._output import print_json, print_line, print_table
+from levelprox.cli._process import Exit, limited_threads, printed_warnings
 from levelprox.cli.predict import load
-from levelprox.cli.settings import as_classes
-from levelprox.cli.streams import warnings_in_lines
 
 if TYPE_CHECKING:
     from levelprox.estimators import Claims
@@ -48,20 +55,19 @@ def certify(
     Ends with 0 where every claim holds that was examined, with 4 where one does not.
     """
     for path in (model, data):
-        files.check_input(path)
-    how = inputs.how_to_read(target, None, weight, format, no_header, separator, zero_based, offset, exposure)
-    with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
+        check_input(path)
+    how = reading_options(target, None, weight, format, no_header, separator, zero_based, offset, exposure)
+    with printed_warnings(quiet) as warned, limited_threads(threads_):
         fitted = load(model)
-        read = inputs.read_for(fitted, data, how, needs_target=True, quiet=True)
+        read = read_for_model(fitted, data, how, needs_target=True, quiet=True)
         y: Any = as_classes(read.y) if hasattr(fitted, "classes_") and read.y is not None else read.y
         from levelprox import certify_model
 
-        with inputs.judging_data():
-            X = inputs.as_the_model_knows(fitted, read)
+        with errors_as_bad_data():
+            X = features_for_model(fitted, read)
             found = certify_model(fitted, X, y, read.weight, prove=prove, **read.more)
     if json:
         from levelprox import __version__
-        from levelprox.cli.output import print_json
 
         about = {"levelprox": __version__, "command": "certify", "model": model, "data": data}
         print_json({**about, **found.as_dict(), "warnings": warned})
@@ -71,7 +77,6 @@ def certify(
 
 
 def _print(model: Path, found: Claims) -> None:
-    from levelprox.cli.output import print_line, print_table
 
     print_line(str(found).splitlines()[0])  # which data these are
     print_table(["claim", "in the file", "from the data", ""], [one.words for one in found.claims])

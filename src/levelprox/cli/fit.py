@@ -10,14 +10,21 @@ from typing import Annotated
 import typer
 
 from levelprox._runtime.plurals import counted
-from levelprox.cli import files, inputs, options, threads
-from levelprox.cli.exits import Exit, UsageError, of_status
-from levelprox.cli.fitting import Fitted, Fitting
-from levelprox.cli.options import CHOICE, LIMITS, OUTPUT
-from levelprox.cli.place import Place
-from levelprox.cli.results import Results
-from levelprox.cli.settings import Checkpointing, Settings
-from levelprox.cli.streams import in_shell_words, say, warnings_in_lines
+from levelprox.cli import _options as options
+from levelprox.cli._data import check_input, check_outputs, reading_options
+from levelprox.cli._fitting import Fitted, Fitting, Results
+from levelprox.cli._options import CHOICE, LIMITS, OUTPUT
+from levelprox.cli._output import as_document, print_json, print_line, print_model, score_name
+from levelprox.cli._process import (
+    Exit,
+    UsageError,
+    exit_code_of_status,
+    in_shell_words,
+    limited_threads,
+    print_notice,
+    printed_warnings,
+)
+from levelprox.cli._settings import Backend, Checkpointing, Settings
 
 
 def fit(
@@ -154,7 +161,7 @@ def fit(
         verbose=verbose,
     )
     state = Checkpointing(checkpoint, checkpoint_every, resume, restart)
-    place = Place(stream, dask, chunked, device, threads_)
+    place = Backend(stream, dask, chunked, device, threads_)
     chooses = settings.chooses(cv)
     if not chooses and settings.budget is not None and len(settings.budget) > 1:
         raise UsageError("several numbers of --budget are for --cv, which chooses")
@@ -163,9 +170,9 @@ def fit(
     if budget is not None and settings.features is not None and len(settings.features) > 1:
         raise UsageError("with --budget give one number of --features, or none")
     place.check(chooses, checkpoint, report)
-    if budget is not None and place.is_elsewhere:
+    if budget is not None and place.is_remote:
         raise UsageError("--budget needs the data in memory: no --stream, --dask, --chunked or --device")
-    if place.is_elsewhere and (scoring is not None or settings.has_ridges):
+    if place.is_remote and (scoring is not None or settings.has_ridges):
         option = "--scoring" if scoring is not None else "--ridge with several numbers"
         raise UsageError(f"{option} needs the data in memory: no --stream, --dask, --chunked or --device")
     if memory is not None and stream is None:
@@ -175,23 +182,23 @@ def fit(
     columns = {"--exposure": exposure, "--offset": offset, "--categorical": categorical, "--impute": impute}
     place.check_columns(columns)
     if not (place.takes_folders and data.is_dir()):
-        files.check_input(data)
+        check_input(data)
     if test is not None:
-        files.check_input(test)
-    files.check_outputs((out, report), (data, test), force)
-    files.check_outputs((checkpoint,), (data, test, out, report), True)
+        check_input(test)
+    check_outputs((out, report), (data, test), force)
+    check_outputs((checkpoint,), (data, test, out, report), True)
     state.check()
-    how = inputs.how_to_read(
+    how = reading_options(
         target, drop, weight, format, no_header, separator, zero_based, offset, exposure, categorical, impute
     )
-    with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
+    with printed_warnings(quiet) as warned, limited_threads(threads_):
         asked = Fitting(settings, state, how, cv)
         try:
             fitted = asked.run(data, test, place)
         except KeyboardInterrupt:
             if json:
                 _print_no_model(data, warned)
-            _say_how_to_go_on(checkpoint, force)
+            _print_resume_command(checkpoint, force)
             raise
         results = Results(fitted, quiet)
         results.write_model(out, force)
@@ -203,21 +210,19 @@ def fit(
             _print(fitted)
     if not quiet:
         for path in results.written.values():
-            say(f"levelprox: wrote {path}")
+            print_notice(f"levelprox: wrote {path}")
     if report is not None and "report" not in results.written:
-        say("levelprox: the page was not written")
+        print_notice("levelprox: the page was not written")
     if fitted.interruption is not None:
-        say(f"levelprox: {in_shell_words(str(fitted.interruption))}")
-        _say_how_to_go_on(checkpoint, force or bool(results.written))
-    results.raise_troubles()
+        print_notice(f"levelprox: {in_shell_words(str(fitted.interruption))}")
+        _print_resume_command(checkpoint, force or bool(results.written))
+    results.raise_errors()
     if fitted.interruption is not None:
         return Exit.INTERRUPTED
-    return of_status(int(getattr(fitted.model, "status_", 0)), accept_inaccurate)
+    return exit_code_of_status(int(getattr(fitted.model, "status_", 0)), accept_inaccurate)
 
 
 def _print(fitted: Fitted) -> None:
-    from levelprox.cli.output import print_line
-    from levelprox.cli.summary import print_model, score_name
 
     n, d = fitted.shape
     print_line(f"{type(fitted.model).__name__} on {fitted.path}: {counted(n, 'sample')}, {counted(d, 'feature')}")
@@ -230,8 +235,6 @@ def _print(fitted: Fitted) -> None:
 
 def _print_json(fitted: Fitted, outputs: dict[str, Path], warned: list[str]) -> None:
     from levelprox import __version__
-    from levelprox.cli.output import print_json
-    from levelprox.cli.summary import as_document, score_name
 
     n, d = fitted.shape
     print_json(
@@ -258,13 +261,12 @@ def _print_json(fitted: Fitted, outputs: dict[str, Path], warned: list[str]) -> 
 def _print_no_model(data: Path, warned: list[str]) -> None:
     """The document of a fit that was stopped before there was a model, as with --cv before its last fit."""
     from levelprox import __version__
-    from levelprox.cli.output import print_json
 
     about = {"levelprox": __version__, "command": "fit", "status": "interrupted", "model": None}
     print_json({**about, "data": {"path": data}, "outputs": {}, "warnings": warned})
 
 
-def _say_how_to_go_on(checkpoint: Path | None, force: bool) -> None:
+def _print_resume_command(checkpoint: Path | None, force: bool) -> None:
     """The command line that goes on from here, where there is something to go on from.
 
     What was written of the broken-off fit is then to be replaced (`force`).
@@ -274,4 +276,6 @@ def _say_how_to_go_on(checkpoint: Path | None, force: bool) -> None:
     words = [word for word in sys.argv[1:] if word not in ("--force", "--resume", "--restart")]
     options_end = words.index("--") if "--" in words else len(words)
     resume = ["--resume", *(["--force"] if force else [])]
-    say(f"levelprox: to go on: {shlex.join(['levelprox', *words[:options_end], *resume, *words[options_end:]])}")
+    print_notice(
+        f"levelprox: to go on: {shlex.join(['levelprox', *words[:options_end], *resume, *words[options_end:]])}"
+    )

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from levelprox._runtime.plurals import counted
-from levelprox.cli import files, inputs, options
-from levelprox.cli.exits import Exit
-from levelprox.cli.streams import warnings_in_lines
+from levelprox.cli import _options as options
+from levelprox.cli._data import as_classes, check_input, infer_task_from_target, read_training, reading_options
+from levelprox.cli._output import as_document, print_facts, print_json, print_line, print_model
+from levelprox.cli._process import Exit, printed_warnings, reading
 
 _FIRST = 8  # bytes before the header of a model or checkpoint
 _MOST_CLASSES = 20
@@ -36,9 +37,9 @@ def info(
 
     Of a model: its parameters, features, certificate, and with which versions it was made. Of data: shape and target.
     """
-    files.check_input(file)
-    how = inputs.how_to_read(target, None, None, format, no_header, separator, zero_based)
-    with warnings_in_lines(quiet) as warned:
+    check_input(file)
+    how = reading_options(target, None, None, format, no_header, separator, zero_based)
+    with printed_warnings(quiet) as warned:
         kind = _kind(file) if format is None else "data"
         told = {"model": _model, "checkpoint": _checkpoint, "data": _data}[kind]
         told(file, how, json, warned)
@@ -47,7 +48,7 @@ def info(
 
 def _kind(file: Path) -> str:
     """A model and a checkpoint say what they are; everything else is data."""
-    with files.reading(file), open(file, "rb") as opened:
+    with reading(file), open(file, "rb") as opened:
         begin = opened.read(_FIRST)
         header = opened.read(min(int.from_bytes(begin, "little"), 2**20)) if opened.read(1) == b"{" else b""
     if not header:
@@ -56,11 +57,9 @@ def _kind(file: Path) -> str:
 
 
 def _model(file: Path, how: Any, json: bool, warned: list[str]) -> None:
-    from levelprox.cli.output import print_json, print_line
-    from levelprox.cli.summary import as_document, print_model
     from levelprox.estimators.saving import read_model
 
-    with files.reading(file):
+    with reading(file):
         found = read_model(file)
     model = found.model
     parameters = {name: value for name, value in model.get_params(deep=False).items() if value is not None}
@@ -77,7 +76,6 @@ def _model(file: Path, how: Any, json: bool, warned: list[str]) -> None:
 
 
 def _checkpoint(file: Path, how: Any, json: bool, warned: list[str]) -> None:
-    from levelprox.cli.output import print_facts, print_json, print_line
     from levelprox.io import checkpoint
 
     contents = checkpoint.read(file)
@@ -101,14 +99,10 @@ def _run(text: str) -> dict[str, str]:
 
 
 def _data(file: Path, how: Any, json: bool, warned: list[str]) -> None:
-    from levelprox.cli.output import print_facts, print_json, print_line
     from levelprox.io.data import format_of
 
     kind = how.format or format_of(file)
-    if kind in ("csv", "tsv", "parquet"):
-        facts = _of_table(file, kind, how)
-    else:
-        facts = _of_matrix(inputs.read_training(file, how))
+    facts = _of_table(file, kind, how) if kind in ("csv", "tsv", "parquet") else _of_matrix(read_training(file, how))
     if json:
         print_json({"command": "info", "kind": "data", "format": kind, "path": file, **facts, "warnings": warned})
         return
@@ -130,7 +124,7 @@ def _of_table(file: Path, kind: str, how: Any) -> dict[str, Any]:
     from levelprox.io.parquet import read_parquet
     from levelprox.io.table import TARGETS
 
-    with files.reading(file):
+    with reading(file):
         table = (
             read_parquet(file)
             if kind == "parquet"
@@ -149,9 +143,7 @@ def _of_table(file: Path, kind: str, how: Any) -> dict[str, Any]:
 def _target(y: Any) -> dict[str, Any]:
     import numpy as np
 
-    from levelprox.cli.settings import as_classes, guessed_task
-
-    task, _ = guessed_task(y)
+    task, _ = infer_task_from_target(y)
     y = as_classes(y)
     values, counts = np.unique(y.astype(str) if y.dtype.kind == "O" else y, return_counts=True)
     if values.size > _MOST_CLASSES:

@@ -12,15 +12,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from levelprox._runtime.plurals import counted
-from levelprox.cli import files, inputs, options, threads
-from levelprox.cli.exits import Exit, UsageError, of_status
-from levelprox.cli.fitting import guessing, labels_of, read_test
-from levelprox.cli.naming import Known
-from levelprox.cli.options import OUTPUT, Task
-from levelprox.cli.results import judged_by
-from levelprox.cli.settings import Settings
-from levelprox.cli.spreadsheet import csv_lines, is_formula
-from levelprox.cli.streams import say, warnings_in_lines
+from levelprox.cli import _options as options
+from levelprox.cli._data import (
+    NameLookup,
+    check_input,
+    check_outputs,
+    errors_as_bad_data,
+    read_training,
+    reading_options,
+    write_text,
+)
+from levelprox.cli._fitting import as_test_tuple, infer_task, labels_of, read_test
+from levelprox.cli._options import OUTPUT
+from levelprox.cli._output import csv_lines, is_formula, plain, print_json, print_line, print_table, score_name
+from levelprox.cli._parsing import Task
+from levelprox.cli._process import (
+    Exit,
+    UsageError,
+    exit_code_of_status,
+    limited_threads,
+    print_notice,
+    printed_warnings,
+)
+from levelprox.cli._settings import Settings
 
 if TYPE_CHECKING:
     from levelprox.io.data import Data
@@ -116,16 +130,14 @@ def path(
     if out is not None and out.suffix.lower() not in (".csv", ".json"):
         raise UsageError(f"{out}: a table is written as .csv or .json")
     for one in filter(None, (data, test)):
-        files.check_input(one)
-    files.check_outputs((out, report), (data, test), force)
-    how = inputs.how_to_read(
+        check_input(one)
+    check_outputs((out, report), (data, test), force)
+    how = reading_options(
         target, drop, weight, format, no_header, separator, zero_based, offset, exposure, categorical, impute
     )
-    with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
-        from levelprox.cli.summary import score_name
-
-        read = inputs.read_training(data, how)
-        chosen = guessing(settings, read.y)
+    with printed_warnings(quiet) as warned, limited_threads(threads_):
+        read = read_training(data, how)
+        chosen = infer_task(settings, read.y)
         tested = None if test is None else read_test(test, read, how)
         along = _Along(settings, chosen, read, tested)
         fits, interruption = along.fits()
@@ -133,12 +145,12 @@ def path(
         _print(along, rows, score_name(fits[0]), json, warned)  # before files, which a full disk may refuse
         for one in _written(along, fits, rows, out, None if interruption else report, force):
             if not quiet:
-                say(f"levelprox: wrote {one}")
+                print_notice(f"levelprox: wrote {one}")
     if interruption is not None:
         if report is not None:
-            say("levelprox: the page was not written")
+            print_notice("levelprox: the page was not written")
         raise interruption
-    return max((of_status(int(fit.status_), accept_inaccurate) for fit in fits), default=Exit.OK)
+    return max((exit_code_of_status(int(fit.status_), accept_inaccurate) for fit in fits), default=Exit.OK)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,9 +165,9 @@ class _Along:
     def fits(self) -> tuple[list[Any], KeyboardInterrupt | None]:
         """Fitted models, in ascending order of their budgets; those before an interruption."""
         X, y, weight = self.data.X, labels_of(self.data, self.task), self.data.weight
-        known = Known.of(self.data, y)
+        known = NameLookup.of(self.data, y)
         model = self.settings.estimator(self.task, known)
-        with inputs.judging_data():
+        with errors_as_bad_data():
             if self.settings.level is not None:
                 return list(model._along(X, y, None, self.settings.level, weight, self.data.more)), None
             return self._one_by_one(model, X, y, weight)
@@ -169,7 +181,7 @@ class _Along:
         if budgets is None:
             budgets = list(range(min(10, self.data.shape[1]) + 1))
             if not self.settings.quiet:
-                say(f"levelprox: 0 to {budgets[-1]} features (--features says otherwise)")
+                print_notice(f"levelprox: 0 to {budgets[-1]} features (--features says otherwise)")
         done: list[Any] = []
         try:
             with self._showing(len(budgets)) as advance:
@@ -207,7 +219,7 @@ class _Along:
             row["multiplier"] = fit.multiplier_
             for part, data in (("train", self.data), ("test", self.test)):
                 if data is not None:
-                    with inputs.judging_data():
+                    with errors_as_bad_data():
                         score = fit.score(data.X, labels_of(data, self.task), data.weight, **data.more)
                     row[f"{part}_score"] = float(score)
             names = feature_names(fit)
@@ -220,13 +232,11 @@ def _written(
     along: _Along, fits: list[Any], rows: list[dict[str, Any]], out: Path | None, report: Path | None, force: bool
 ) -> Iterator[Path]:
     """The files asked for, each once it is written."""
-    from levelprox.cli.output import plain
-
     if out is not None:
         text = (
             json_.dumps(plain(rows), indent=2, allow_nan=False) + "\n" if out.suffix.lower() == ".json" else _csv(rows)
         )
-        files.write_text(out, [text], force)
+        write_text(out, [text], force)
         yield out
     if report is not None:
         from levelprox.report.page import page
@@ -236,14 +246,14 @@ def _written(
             fits[-1],
             data.X,
             labels_of(data, along.task),
-            test=judged_by(along.test, along.task),
+            test=as_test_tuple(along.test, along.task),
             sample_weight=data.weight,
             fit_params=data.more or None,
             test_params=None if along.test is None else along.test.more or None,
             fits=fits,
             title=data.path.name,
         )
-        files.write_text(report, [text], force)
+        write_text(report, [text], force)
         yield report
 
 
@@ -265,7 +275,6 @@ def _cell(names: list[str]) -> str:
 
 def _print(along: _Along, rows: list[dict[str, Any]], score: str, json: bool, warned: list[str]) -> None:
     from levelprox import __version__
-    from levelprox.cli.output import print_json, print_line, print_table
 
     n, d = along.data.shape
     if json:

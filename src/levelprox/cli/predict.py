@@ -9,11 +9,27 @@ from typing import Annotated, Any
 
 import typer
 
-from levelprox.cli import files, inputs, options, threads
-from levelprox.cli.exits import CommandError, Exit, UsageError
-from levelprox.cli.options import OUTPUT
-from levelprox.cli.spreadsheet import csv_lines, safe
-from levelprox.cli.streams import say, warnings_in_lines
+from levelprox.cli import _options as options
+from levelprox.cli._data import (
+    check_input,
+    check_outputs,
+    errors_as_bad_data,
+    features_for_model,
+    read_for_model,
+    reading_options,
+    write_text,
+)
+from levelprox.cli._options import OUTPUT
+from levelprox.cli._output import csv_lines, print_json, safe
+from levelprox.cli._process import (
+    CommandError,
+    Exit,
+    UsageError,
+    limited_threads,
+    print_notice,
+    printed_warnings,
+    reading,
+)
 
 _ROWS = 10_000  # that are put into words at a time
 
@@ -62,25 +78,24 @@ def predict(
     if json and spreadsheet_safe:
         raise UsageError("--spreadsheet-safe is for CSV: give it without --json")
     for path in (model, data):
-        files.check_input(path)
-    files.check_outputs((out,), (model, data), force)
-    how = inputs.how_to_read(None, None, None, format, no_header, separator, zero_based, offset, exposure)
-    with warnings_in_lines(quiet) as warned, threads.at_most(threads_):
-        fitted = needing_only_what_it_uses(load(model))
+        check_input(path)
+    check_outputs((out,), (model, data), force)
+    how = reading_options(None, None, None, format, no_header, separator, zero_based, offset, exposure)
+    with printed_warnings(quiet) as warned, limited_threads(threads_):
+        fitted = restricted_to_used_features(load(model))
         _check_columns(fitted, model, how, quiet)
-        columns = _columns(fitted, inputs.read_for(fitted, data, how, needs_target=False), proba)
+        columns = _columns(fitted, read_for_model(fitted, data, how, needs_target=False), proba)
     if json:
         from levelprox import __version__
-        from levelprox.cli.output import print_json
 
         print_json({"levelprox": __version__, "command": "predict", **columns, "warnings": warned})
     elif out is None:
         for part in _lines(columns, spreadsheet_safe):
             sys.stdout.write(part)
     else:
-        files.write_text(out, _lines(columns, spreadsheet_safe), force)
+        write_text(out, _lines(columns, spreadsheet_safe), force)
         if not quiet:
-            say(f"levelprox: wrote {out}")
+            print_notice(f"levelprox: wrote {out}")
     return Exit.OK
 
 
@@ -88,11 +103,11 @@ def load(path: Path) -> Any:
     """The model of a file."""
     import levelprox
 
-    with files.reading(path):
+    with reading(path):
         return levelprox.load(path)
 
 
-def needing_only_what_it_uses(model: Any) -> Any:
+def restricted_to_used_features(model: Any) -> Any:
     """A copy that knows but the features with coefficients, where they have names: no others need be in the data."""
     import copy
 
@@ -123,12 +138,12 @@ def _check_columns(model: Any, path: Path, how: Any, quiet: bool) -> None:
     known = getattr(model, "data_fingerprint_", None)
     for name, meaning in (("exposure", "for an exposure of 1"), ("offset", "without an offset")):
         if getattr(known, name, None) is not None and getattr(how, name) is None and not quiet:
-            say(f"levelprox: the model was fitted with --{name}; these predictions are {meaning}")
+            print_notice(f"levelprox: the model was fitted with --{name}; these predictions are {meaning}")
 
 
 def _columns(model: Any, data: Any, proba: bool) -> dict[str, Any]:
-    X = inputs.as_the_model_knows(model, data)
-    with inputs.judging_data():
+    X = features_for_model(model, data)
+    with errors_as_bad_data():
         columns = {"prediction": model.predict(X, **data.more)}
         if proba:
             if not hasattr(model, "predict_proba"):

@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from levelprox.exceptions import FileFormatError
+from levelprox.exceptions import FileFormatError, Hint, Parameter
 from levelprox.io.opened import blocks, shown
 from levelprox.io.table import Table, is_numeral, polars_for
 
+_SEPARATOR = Hint((" (", Parameter("separator"), ")"))
 _MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
 
 
@@ -71,9 +72,9 @@ def parse_csv(text: bytes, name: str, separator: str = ",", header: bool = True,
             options["schema_overrides"] = dict.fromkeys(own, polars.String)
         frame = _read(polars, text, options)
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
-        raise FileFormatError(f"{name}: {_reason(str(error))}") from error
+        raise _explained(str(error), name) from error
     if frame.width == 1:
-        raise FileFormatError(f"{name}: there is only one column; are fields separated otherwise? (--separator)")
+        raise FileFormatError(f"{name}: there is only one column; are fields separated otherwise?", _SEPARATOR)
     frame.columns = [column.strip() if header else f"column_{i}" for i, column in enumerate(frame.columns, 1)]
     if not frame.height:
         raise FileFormatError(f"{name}: there are no rows")
@@ -91,13 +92,14 @@ def _without_empty_lines(text: bytes, header: bool) -> tuple[bytes, tuple[int, .
     return b'"'.join(parts), left_out
 
 
-def _reason(error: str) -> str:
-    """What polars says of a file, in words that help."""
+def _explained(error: str, name: str) -> FileFormatError:
+    """Return an error that explains polars' own."""
     if "more fields" in error:
-        return "a row has more fields than the first line; are fields separated otherwise? (--separator)"
+        reason = "a row has more fields than the first line; are fields separated otherwise?"
+        return FileFormatError(f"{name}: {reason}", _SEPARATOR)
     if "utf-8" in error.lower():
-        return "the text is not UTF-8; convert it (iconv -f latin1 -t utf-8)"
-    return error.splitlines()[0]
+        return FileFormatError(f"{name}: the text is not UTF-8; convert it (iconv -f latin1 -t utf-8)")
+    return FileFormatError(f"{name}: {error.splitlines()[0]}")
 
 
 def _read(polars: Any, text: bytes, options: dict[str, Any]) -> Any:
@@ -113,7 +115,8 @@ def _read(polars: Any, text: bytes, options: dict[str, Any]) -> Any:
 def _check_header(first: Any, name: str) -> None:
     cells = [str(cell or "").strip() for cell in first.row(0)]
     if all(is_numeral(cell) for cell in cells):
-        raise FileFormatError(f"{name}: the first line holds numbers, no names; is there no header? (--no-header)")
+        hint = Hint((" (", Parameter("header", False), ")"))
+        raise FileFormatError(f"{name}: the first line holds numbers, no names; is there no header?", hint)
     twice = [cell for cell, count in Counter(cells).items() if count > 1]
     if twice:
         raise FileFormatError(f"{name}: {'more than one column is' if twice[0] else 'columns are'} called {twice[0]!r}")

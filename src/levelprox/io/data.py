@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from levelprox.exceptions import FileFormatError, InvalidInputError
+from levelprox.exceptions import FileFormatError, Hint, InvalidInputError, Parameter
 from levelprox.io.csv import read_csv
 from levelprox.io.libsvm import read_libsvm
 from levelprox.io.npz import read_npz
@@ -37,7 +37,7 @@ ENDINGS: dict[str, Format] = {
     ".npz": "npz",
 }
 _COMPRESSED = (".gz", ".bz2", ".xz")
-_MOST_CATEGORIES = 100  # of a column of text, with --categorical auto
+_MOST_CATEGORIES = 100  # of a column of text that is not named
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 
 
@@ -154,7 +154,8 @@ def format_of(path: str | os.PathLike[str]) -> Format:
     if ending not in ENDINGS:
         raise FileFormatError(
             f"{shown(path)}: which kind of data is it? Names end in {', '.join(ENDINGS)}, perhaps followed by "
-            f"{', '.join(_COMPRESSED)}; or say it (--format csv)"
+            f"{', '.join(_COMPRESSED)}; or say it",
+            Hint((" (", Parameter("format", "csv"), ")")),
         )
     return ENDINGS[ending]
 
@@ -195,8 +196,9 @@ def read_data(
     how = Reading(target) if how is None else how
     kind = how.format or format_of(path)
     if kind in ("libsvm", "npz") and (how.categorical or how.impute):
-        option = "--categorical" if how.categorical else "--impute"
-        raise InvalidInputError(f"{shown(path)}: {option} is for tables (CSV, TSV or Parquet), and this is {kind}")
+        given = Parameter("categorical" if how.categorical else "impute")
+        hint = Hint((given, f" is for tables (CSV, TSV or Parquet), and this is {kind}"))
+        raise InvalidInputError(f"{shown(path)}: ", hint)
     if kind == "libsvm":
         data = _libsvm(path, features, how)
     elif kind == "npz":
@@ -217,8 +219,8 @@ def _libsvm(path: str | os.PathLike[str], features: Sequence[str] | int | None, 
     for name, given in named.items():
         if given:
             raise InvalidInputError(
-                f"{shown(path)}: a LIBSVM file has no columns by name; its target is the first number of each "
-                f"line (--{name} is for other files)"
+                f"{shown(path)}: a LIBSVM file has no columns by name; its target is the first number of each line",
+                Hint((" (", Parameter(name), " is for other files)")),
             )
     width = len(features) if isinstance(features, Sequence) else features
     X, y = read_libsvm(path, n_features=width, zero_based=how.zero_based)
@@ -305,13 +307,15 @@ def _learnt(table: Table, names: Sequence[str], how: Reading) -> Preprocessing |
             if count > _MOST_CATEGORIES:
                 raise FileFormatError(
                     f"{table.name}: column {name!r} holds {count} different texts, too many to be categories unless "
-                    "asked for; drop it (--drop), or name it in --categorical"
+                    "it is named",
+                    Hint(("; drop it (", Parameter("drop"), "), or name it in ", Parameter("categorical"))),
                 )
     else:
         categorical = [table.checked(name, "categories") for name in how.categorical]
         others = [name for name in categorical if name not in names]
         if others:
-            raise InvalidInputError(f"{table.name}: --categorical: {listed(others)} cannot be a feature, too")
+            hint = Hint((Parameter("categorical"), f": {listed(others)} cannot be a feature, too"))
+            raise InvalidInputError(f"{table.name}: ", hint)
     if not categorical and how.impute is None:
         return None
     table.check_numbers([name for name in names if name not in categorical], how.impute is not None, True)

@@ -6,7 +6,6 @@ Tables are polars' data frames. Rows are counted from 1, the header not being on
 from __future__ import annotations
 
 import difflib
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.exceptions import FileFormatError, InvalidInputError, warn
+from levelprox.exceptions import FileFormatError, Hint, InvalidInputError, Parameter, warn
 from levelprox.io.preprocessing import texts
 
 if TYPE_CHECKING:
@@ -59,7 +58,8 @@ class Table:
         if len(found) == 1:
             return found[0]
         why = f"both {TARGETS[0]!r} and {TARGETS[1]!r} are there" if found else f"there are {listed(self.names)}"
-        raise InvalidInputError(f"{self.name}: which column is the target? (--target NAME; {why})")
+        hint = Hint((" (", Parameter("target", "NAME"), f"; {why})"))
+        raise InvalidInputError(f"{self.name}: which column is the target?", hint)
 
     def checked(self, column: str, role: str) -> str:
         """The name of a column, or of a header-less file's nth; an error where there is none."""
@@ -76,7 +76,7 @@ class Table:
         return [given] if given in self.names else given.split(",")
 
     def features(self, names: Sequence[str], *, droppable: bool = False) -> polars.DataFrame:
-        """The columns as numbers; an error where some are none, or missing, perhaps with --drop as remedy."""
+        """Return columns as numbers; raise where entries are text or missing, with a hint where it may be dropped."""
         import polars
 
         self._refuse_text([name for name in names if not self._is_number(name)], droppable)
@@ -149,18 +149,19 @@ class Table:
     def _refuse_text(self, names: list[str], droppable: bool) -> None:
         if not names:
             return
-        drops = " ".join(f"--drop {shlex.quote(name)}" for name in names[:_NAMED])
-        if len(names) > 1:
-            remedy = f"; drop them ({drops})" if droppable else ""
-            remedy += ", or make them categories (--categorical auto)" if droppable and self.is_whole else ""
-            raise FileFormatError(f"{self.name}: {listed(names)} hold no numbers{remedy}")
-        column, remedy = self.frame[names[0]], f"; drop it ({drops})" if droppable else ""
+        one = names[0] if len(names) == 1 else None
+        what = f"{listed(names)} hold no numbers"
+        if one is not None:
+            kind = str(self.frame[one].dtype)
+            text = self._text_in(one, droppable) if kind.startswith(_TEXT) else f"{kind}, no numbers"
+            what = f"column {one!r} holds {text}"
+        parts: list[str | Parameter] = []
+        if droppable:
+            parts = ["; drop it (" if one else "; drop them (", Parameter("drop", names[:_NAMED]), ")"]
         if droppable and self.is_whole:
-            remedy += f", or make it categories (--categorical {shlex.quote(names[0])})"
-        what = f"{column.dtype}, no numbers"
-        if str(column.dtype).startswith(_TEXT):
-            what = self._text_in(names[0], droppable)
-        raise FileFormatError(f"{self.name}: column {names[0]!r} holds {what}{remedy}")
+            categories = Parameter("categorical", "auto" if one is None else [one])
+            parts += [f", or make {'it' if one else 'them'} categories (", categories, ")"]
+        raise FileFormatError(f"{self.name}: {what}", Hint(tuple(parts)))
 
     def _text_in(self, name: str, droppable: bool) -> str:
         """The first entry that is no number, and what to do where it looks like one."""
@@ -193,11 +194,13 @@ class Table:
         return row + 1
 
     def _refuse_missing(self, name: str, row: int, count: int, droppable: bool) -> NoReturn:
-        impute = ", impute (--impute median)" if self.is_whole else ""
-        remedy = f"{impute}, or drop the column (--drop {shlex.quote(name)})" if droppable else ""
+        parts: tuple[str | Parameter, ...] = (", or drop the column (", Parameter("drop", [name]), ")")
+        if self.is_whole:
+            parts = (", impute (", Parameter("impute", "median"), ")", *parts)
         raise FileFormatError(
             f"{self.name}: row {self._row(row)}, column {name!r} is missing ({count} in this column): fill in or "
-            f"remove such rows{remedy}"
+            "remove such rows",
+            Hint(parts if droppable else ()),
         )
 
 

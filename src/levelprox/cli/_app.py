@@ -1,0 +1,147 @@
+"""The commands, and how each of them is run: every error ends in one line and an exit code."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from levelprox.cli import certify, fit, info, path, predict
+from levelprox.cli._process import (
+    Exit,
+    discard_stdout,
+    exit_code_of_error,
+    in_shell_words,
+    message_of,
+    prepare,
+    print_error,
+    print_notice,
+    return_large_arrays,
+    sigterm_as_interrupt,
+)
+
+HELP = """
+Sparse models under an explicit budget, with a certificate.
+
+\b
+  levelprox fit train.csv --target price --features 5 --out model.levelprox
+  levelprox fit train.svm --cv 5 --features 1:20 --report page.html
+  levelprox path train.csv --target price --features 0:10
+  levelprox predict model.levelprox new.csv --out predictions.csv
+  levelprox certify model.levelprox train.csv --target price
+
+Data are LIBSVM (.svm, .libsvm, .txt), CSV, TSV, Parquet or npz files; text may be compressed (.gz, .bz2, .xz).
+
+Ends with 0 if all is well; 2: not understood; 3: a model, but not to tolerance; 4: a numerical failure, or claims that
+do not hold; 65: bad data; 66: no such input; 70: a bug; 73: an output cannot be created; 74: disk or memory; 75: try
+again later; 130: Ctrl-C; 141: nobody reads the output; 143: SIGTERM.
+"""
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from levelprox import __version__
+
+        print(f"levelprox {__version__}")
+        raise typer.Exit
+
+
+def _unwrapped(text: str) -> str:
+    """Paragraphs on one line each, for the terminal to break; those that begin with a mark stay as they are."""
+    parts = text.strip().split("\n\n")
+    return "\n\n".join(part if part.startswith("\b") else " ".join(part.split()) for part in parts)
+
+
+@app.callback(help=_unwrapped(HELP))
+def _commands(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version, and end.")
+    ] = False,
+) -> None: ...
+
+
+def with_exit_code(command: Callable[..., int]) -> Callable[..., int]:
+    """The command, with whatever ends it turned into an exit code."""
+
+    @functools.wraps(command)
+    def run_with_exit_code(*args: Any, **options: Any) -> int:
+        return_large_arrays()
+        with sigterm_as_interrupt() as signalled:
+            try:
+                code = command(*args, **options)
+                sys.stdout.flush()
+                return signalled.exit_code(code)
+            except KeyboardInterrupt as error:
+                print_notice(f"levelprox: {in_shell_words(str(error)) or 'interrupted'}")
+                return signalled.exit_code(Exit.INTERRUPTED)
+            except OSError as error:
+                return _output_failed(error)
+            except Exception as error:
+                return _report_error(error)
+
+    return run_with_exit_code
+
+
+for one in (fit.fit, path.path, predict.predict, certify.certify, info.info):
+    app.command(help=_unwrapped(one.__doc__ or ""))(with_exit_code(one))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command."""
+    prepare()
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(list(arguments) or ["--help"], prog_name="levelprox", standalone_mode=False)
+        sys.stdout.flush()
+    except SystemExit:  # typer's way with help that nobody reads
+        return _output_failed(BrokenPipeError())
+    except OSError as error:
+        return _output_failed(error)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # typer's own errors have it, wherever they are defined
+            return _report_error(error)
+        context = getattr(error, "ctx", None)
+        where = "levelprox" if context is None else context.command_path
+        message = error.format_message().rstrip(".")
+        print_error(f"{message} (see {where} --help)")
+        return Exit.USAGE
+    return code if isinstance(code, int) else Exit.OK
+
+
+def _output_failed(error: OSError) -> Exit:
+    """Standard output; errors of files have been named before."""
+    discard_stdout()
+    if isinstance(error, BrokenPipeError):
+        return Exit.CLOSED
+    print_error(f"standard output cannot be written: {(error.strerror or str(error)).lower()}")
+    return Exit.IO
+
+
+def _report_error(error: Exception) -> Exit:
+    """Say what went wrong; of a bug, where the details are."""
+    code = exit_code_of_error(error)
+    if code is not Exit.BUG:
+        message = message_of(error)
+        print_error(f"not enough memory: {message}" if isinstance(error, MemoryError) else message)
+        return code
+    handle, name = tempfile.mkstemp(prefix="levelprox-", suffix=".txt")
+    with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+        from levelprox import __version__
+
+        file.write(f"levelprox {__version__}, Python {sys.version}\n{sys.argv}\n\n")
+        traceback.print_exception(error, file=file)
+    print_error(f"this is a bug in levelprox ({type(error).__name__}); please report it with {name}")
+    return code

@@ -1,0 +1,363 @@
+"""From files to a fitted model, its scores, and the files that are written."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from levelprox.cli._data import (
+    NameLookup,
+    as_classes,
+    errors_as_bad_data,
+    infer_task_from_target,
+    read_for_model,
+    read_training,
+    write_text,
+)
+from levelprox.cli._parsing import Task
+from levelprox.cli._process import (
+    CommandError,
+    Exit,
+    UsageError,
+    message_of,
+    print_error,
+    print_notice,
+    reading,
+    writing,
+)
+from levelprox.cli._remote_data import RemoteData, chunked_data, cluster_data, connected
+from levelprox.cli._settings import Backend, Checkpointing, Settings
+
+if TYPE_CHECKING:
+    from levelprox.io.data import Data, Reading
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A model, and how it came about."""
+
+    model: Any
+    data: Data | None
+    test: Data | None
+    path: Path
+    shape: tuple[int, int]
+    task: Task
+    scores: dict[str, float]
+    seconds: float
+    one_based: bool
+    interruption: KeyboardInterrupt | None = None
+    read_test_later: Callable[[], Data] | None = (
+        None  # once the model is safe: of a stream the width is known only then
+    )
+    target: str | None = None  # the column
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """From files to a fitted model."""
+
+    settings: Settings
+    state: Checkpointing
+    how: Reading
+    cv: int | None
+
+    def run(self, path: Path, test: Path | None, place: Backend) -> Fitted:
+        """Read, and fit."""
+        if place.stream is not None:
+            return self._streamed(path, test, place.stream)
+        if place.chunked:
+            return self._distant(chunked_data(path, self.how), test)
+        if place.dask is not None:
+            with connected(place.dask, place.threads) as client:
+                return self._distant(cluster_data(path, self.how, client), test)
+        data = read_training(path, self.how)
+        task = infer_task(self.settings, data.y)
+        y = labels_of(data, task)
+        known = NameLookup.of(data, y, by_index=place.device is not None)
+        model = self.settings.estimator(task, known, cv=self.cv, device=place.device, **self.state.parameters())
+        # Before the fit: a file that does not go with this one is not found out only after hours.
+        tested = None if test is None else read_test(test, data, self.how)
+        self._print_budget(model, y, data.weight, data.shape[1])
+        seconds, interruption = self._fit(model, data.X, y, data.weight, **data.more)
+        if data.preprocessing is not None:
+            model.preprocessing_ = data.preprocessing
+        one_based, target = self._one_based(path), data.target_name
+        return Fitted(model, data, tested, path, data.shape, task, {}, seconds, one_based, interruption, target=target)
+
+    def _distant(self, data: RemoteData, test: Path | None) -> Fitted:
+        """The same of data that are not in memory."""
+        task = choose_task(self.settings, *data.seen.infer_task())
+        y = data.targets(task)
+        labels = as_classes(data.seen.labels) if task is Task.CLASSIFICATION else None
+        known = NameLookup(data.path, data.shape[1], data.names, labels, by_index=True)
+        model = self.settings.estimator(task, known, cv=self.cv, **self.state.parameters())
+        tested = None if test is None else read_like(test, data.names or data.shape[1], self.how)
+        self._print_budget(model, data.seen.labels, data.seen.weights, data.shape[1])
+        seconds, interruption = self._fit(model, data.X, y, data.weight)
+        if data.names is not None:  # arrays have none
+            import numpy as np
+
+            model.feature_names_in_ = np.asarray(data.names, object)
+        one_based = self._one_based(data.path)
+        return Fitted(
+            model, None, tested, data.path, data.shape, task, {}, seconds, one_based, interruption, target=data.target
+        )
+
+    def _fit(self, model: Any, X: Any, y: Any, weight: Any, **more: Any) -> tuple[float, KeyboardInterrupt | None]:
+        """How long it took, and what broke it off, where there is a model all the same."""
+        self.state.begin()
+        began, interruption = time.monotonic(), None
+        try:
+            with errors_as_bad_data():
+                model.fit(X, y, weight, **more)
+        except KeyboardInterrupt as signal:
+            if not hasattr(model, "coef_"):
+                raise
+            interruption = signal
+        return time.monotonic() - began, interruption
+
+    def _streamed(self, path: Path, test: Path | None, rows: int) -> Fitted:
+
+        began = time.monotonic()
+        model, shape, task = fit_stream(path, rows, self.settings, self.how, lambda y: infer_task(self.settings, y))
+        seconds = time.monotonic() - began
+        later = None if test is None else lambda: read_for_model(model, test, self.how, needs_target=True)
+        return Fitted(model, None, None, path, shape, task, {}, seconds, self._one_based(path), read_test_later=later)
+
+    def _print_budget(self, model: Any, y: Any, weight: Any, width: int) -> None:
+        """Which budget is taken where none is given, and why; y may be the labels, if the weights are theirs."""
+        given = self.settings.features, self.settings.level, self.settings.budget
+        if any(one is not None for one in given) or self.settings.quiet:
+            return
+        if self.settings.chooses(self.cv):
+            grid = ", ".join(f"{value:g}" for value in dict.fromkeys(one.value for one in model._grid(y.size, width)))
+            print_notice(f"levelprox: choosing from {grid} features (--features says otherwise)")
+            return
+        from levelprox.estimators.classification import rarest
+
+        has_classes = hasattr(model, "decision_function")
+        with suppress(ValueError):  # weights that cannot be used, of which the fit will tell
+            counted = y.size if weight is None else weight.sum()
+            most = int(model._budget(rarest(y, weight) if has_classes else float(counted)).value)
+            of_what = "samples of the rarest class" if has_classes else "samples"
+            print_notice(
+                f"levelprox: at most {most} feature{'s' if most > 1 else ''}: one for every ten {of_what}, at least 1 "
+                "and at most 10 (--features says otherwise)"
+            )
+
+    def _one_based(self, path: Path) -> bool:
+        from levelprox.io.data import format_of
+
+        if path.is_dir() or path.suffix == ".npy":
+            return False
+        return (self.how.format or format_of(path)) == "libsvm" and not self.how.zero_based
+
+
+def infer_task(settings: Settings, y: Any) -> Task:
+    """What is to be learnt: as was said, or as the loss or the target let one guess, which is said."""
+    return choose_task(settings, *infer_task_from_target(y))
+
+
+def choose_task(settings: Settings, likely: Task, why: str) -> Task:
+    """The same where it is known what is likely, and why."""
+    task = settings.known_task
+    if task is not None:
+        if task is Task.CLASSIFICATION and likely is Task.REGRESSION:
+            warnings.warn(f"{why}: each of them is a class of its own", stacklevel=2)
+        return task
+    task = likely
+    if not settings.quiet:
+        print_notice(f"levelprox: {task}, because {why} (--task says otherwise)")
+    return task
+
+
+def labels_of(data: Data, task: Task) -> Any:
+    """The target: classes, or numbers."""
+    assert data.y is not None  # it was asked for
+    if task is Task.CLASSIFICATION:
+        if data.more:
+            raise UsageError(f"--{next(iter(data.more))} is for regression (--task regression)")
+        return as_classes(data.y)
+    if data.y.dtype.kind not in "iuf":
+        raise CommandError(f"{data.path}: the target of a regression must hold numbers, not words", Exit.DATA)
+    return data.y
+
+
+def read_test(path: Path, data: Data, how: Reading) -> Data:
+    """Data with the features of those of the fit, made as they were."""
+    return read_like(path, data.feature_names or data.shape[1], replace(how, preprocessing=data.preprocessing))
+
+
+def read_like(path: Path, features: Sequence[str] | int, how: Reading) -> Data:
+    """Data with these features: their names, or how many there are."""
+    from levelprox.io.data import read_data
+
+    with reading(path):
+        return read_data(path, features=features, how=how)
+
+
+_MOST_LABELS = 1000  # different ones that are remembered: there are no so many classes
+
+
+def fit_stream(
+    path: Path, rows: int, settings: Settings, how: Reading, task_of: Callable[[Any], Task]
+) -> tuple[Any, tuple[int, int], Task]:
+    """A model of all batches, the shape of the data, and what was learnt.
+
+    The file is read twice: once for its classes and its width, which must be known before the first batch.
+    """
+    import numpy as np
+
+    from levelprox.io.data import format_of
+    from levelprox.io.libsvm import libsvm_batches
+    from levelprox.io.stored import FileState
+
+    if (how.format or format_of(path)) != "libsvm":
+        raise UsageError("--stream is for LIBSVM files")
+    if settings.level is None and settings.features is None:
+        raise UsageError("--stream needs --features")
+    with reading(path):
+        state = FileState(path)
+        n, width, labels = _scan_labels(path, rows, how)
+        task = task_of(labels)
+        more = {"classes": as_classes(labels)} if task is Task.CLASSIFICATION else {}
+        model = settings.estimator(task, NameLookup(path, width, None, more.get("classes")))
+        with _counting(settings, -(-n // rows)) as advance:
+            for X, y in libsvm_batches(path, rows, n_features=width, zero_based=how.zero_based):
+                with errors_as_bad_data():
+                    model.partial_fit(X, as_classes(y) if more else np.asarray(y, np.float64), **more)
+                advance()
+        state.check()
+    return model, (n, width), task
+
+
+def _scan_labels(path: Path, rows: int, how: Reading) -> tuple[int, int, Any]:
+    """Rows, features, and the different labels, as far as they might be classes."""
+    import numpy as np
+
+    from levelprox.io.libsvm import MAX_FEATURES, libsvm_batches
+
+    n, width, labels = 0, 0, np.empty(0)
+    for X, y in libsvm_batches(path, rows, n_features=MAX_FEATURES, zero_based=how.zero_based):
+        n, width = n + y.size, max(width, int(X.indices.max(initial=-1)) + 1)
+        if labels.size <= _MOST_LABELS:
+            labels = np.union1d(labels, y)
+    return n, width, labels
+
+
+def _counting(settings: Settings, total: int) -> Any:
+    """Progress over the batches, where it is to be shown."""
+    from contextlib import contextmanager
+
+    from levelprox.report.bar import showing
+
+    @contextmanager
+    def counting() -> Any:
+        if not settings.shows_progress:
+            yield lambda: None
+            return
+        with showing("partial_fit", total, "batches") as progress:
+            yield progress.advance
+
+    return counting()
+
+
+@dataclass(eq=False)
+class Results:
+    """What comes of a fit.
+
+    Attributes
+    ----------
+    fitted : Fitted
+        Its scores are filled in.
+    quiet : bool
+    written : dict of str to Path
+        The files that were written.
+    errors : list of BaseException
+        What went wrong; to be raised once the results have been shown.
+    """
+
+    fitted: Fitted
+    quiet: bool
+    written: dict[str, Path] = field(default_factory=dict)
+    errors: list[BaseException] = field(default_factory=list)
+
+    def write_model(self, out: Path | None, force: bool) -> None:
+        """Before anything else that takes time, or may be interrupted."""
+        if out is None:
+            return
+        with self._collecting_errors(), writing(out):
+            self.fitted.model.save(out, overwrite=force)
+            self.written["model"] = out
+
+    def judge(self) -> None:
+        """The scores on the data of the fit and of the test; none of a fit that was broken off."""
+        if self._stopped:
+            return
+        fitted = self.fitted
+        with self._collecting_errors():
+            test = fitted.test if fitted.read_test_later is None else fitted.read_test_later()
+            for name, data in (("train", fitted.data), ("test", test)):
+                if data is not None:
+                    with errors_as_bad_data():
+                        y = labels_of(data, fitted.task)
+                        score = fitted.model.score(data.X, y, data.weight, **data.more)
+                    fitted.scores[name] = float(score)
+
+    def write_page(self, report: Path | None, force: bool) -> None:
+        """A page; of a fit that was broken off, there is no time for it."""
+        fitted = self.fitted
+        if report is None or fitted.data is None or self._stopped:
+            return
+        from levelprox.report.page import page
+
+        with self._collecting_errors():
+            X, y = fitted.data.X, labels_of(fitted.data, fitted.task)
+            if not self.quiet:
+                count = len(fitted.model._budgets(*fitted.shape))
+                print_notice(f"levelprox: fitting {count} budgets for the page (--time-limit is for each fit)")
+            judged = as_test_tuple(fitted.test, fitted.task)
+            text = page(
+                fitted.model,
+                X,
+                y,
+                test=judged,
+                sample_weight=fitted.data.weight,
+                fit_params=fitted.data.more or None,
+                test_params=None if fitted.test is None else fitted.test.more or None,
+                title=fitted.path.name,
+            )
+            write_text(report, [text], force)
+            self.written["report"] = report
+
+    @property
+    def _stopped(self) -> bool:
+        interrupted = any(isinstance(one, KeyboardInterrupt) for one in self.errors)
+        return interrupted or self.fitted.interruption is not None
+
+    @contextmanager
+    def _collecting_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (Exception, KeyboardInterrupt) as trouble:
+            self.errors.append(trouble)
+
+    def raise_errors(self) -> None:
+        """Raise the first thing that went wrong; others are said."""
+        for one in self.errors[1:]:
+            print_error(message_of(one))
+        if self.errors:
+            raise self.errors[0]
+
+
+def as_test_tuple(test: Any, task: Any) -> Any:
+    """Test data as a page takes them: with their weights, where there are some."""
+    if test is None:
+        return None
+    judged = (test.X, labels_of(test, task))
+    return judged if test.weight is None else (*judged, test.weight)

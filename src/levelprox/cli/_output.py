@@ -1,0 +1,254 @@
+"""Results on standard output: tables and text for people, JSON for programs, CSV for spreadsheets."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, is_dataclass
+from enum import Enum
+from os import PathLike, fspath
+from typing import Any
+
+from levelprox.cli._process import printable
+
+_WIDE = 200  # columns, where it is not a terminal that says how many there are
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """One document, of ASCII: whatever the encoding of standard output, it is read back as it was."""
+    json.dump(plain(document), sys.stdout, indent=2, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def plain(value: Any) -> Any:
+    """What JSON can say; numbers that are not finite, which it cannot, are null."""
+    if isinstance(value, Enum):
+        return str(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if hasattr(value, "tolist"):  # NumPy's
+        return plain(value.tolist())
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"kind": type(value).__name__, **plain(asdict(value))}
+    return printable(fspath(value)) if isinstance(value, PathLike) else repr(value)
+
+
+def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
+    """A table; numbers to the right."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    body = [[_cell(entry) for entry in row] for row in rows]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title=Text(title) if title else None, title_justify="left")
+    for j, head in enumerate(heads):
+        numbers = all(row[j] == "" or not isinstance(row[j], str) for row in body)
+        table.add_column(Text(head), justify="right" if numbers else "left", overflow="fold", no_wrap=numbers)
+    for row in body:
+        table.add_row(*(Text(entry if isinstance(entry, str) else f"{entry:.6g}") for entry in row))
+    _console().print(table)
+
+
+def print_facts(facts: Iterable[tuple[str, object]]) -> None:
+    """Names and what is to be said of each, in two columns."""
+    from rich.text import Text
+
+    rows = [(printable(name), printable(value)) for name, value in facts]
+    width = max((len(name) for name, _ in rows), default=0)
+    console = _console()
+    for name, value in rows:
+        console.print(Text.assemble((name.ljust(width), "dim"), f"  {value}"), soft_wrap=True)
+
+
+def print_line(text: str) -> None:
+    """A line."""
+    from rich.text import Text
+
+    _console().print(Text(printable(text)), soft_wrap=True)
+
+
+def _cell(entry: object) -> str | float | int:
+    return entry if isinstance(entry, float | int) and not isinstance(entry, bool) else printable(entry)
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else _WIDE
+    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+
+
+_SIGNS = "=+-@"
+_FIRST = (*_SIGNS, *(chr(ord(sign) + 0xFEE0) for sign in _SIGNS))  # and as wide as the characters of East Asia
+
+
+def csv_lines(rows: Iterable[Sequence[Any]]) -> str:
+    """Rows as lines of CSV; cells are quoted where that is needed."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def is_formula(word: str) -> bool:
+    """Whether a spreadsheet may compute a cell of this text.
+
+    >>> [is_formula(word) for word in ("=1+2", "@SUM(A1)", " -x", "-1", "+1.5e3", "a=b")]
+    [True, True, True, False, False, False]
+    """
+    return word.lstrip().startswith(_FIRST) and not _is_numeral(word)
+
+
+def safe(cell: Any) -> Any:
+    """A cell that no spreadsheet computes: an apostrophe before a formula; all else, and every number, as it is.
+
+    >>> safe("=1+2"), safe("-1"), safe(-1.5)
+    ("'=1+2", '-1', -1.5)
+    """
+    return f"'{cell}" if isinstance(cell, str) and is_formula(cell) else cell
+
+
+def _is_numeral(word: str) -> bool:
+    try:
+        return word.isascii() and "_" not in word and math.isfinite(float(word))
+    except ValueError:
+        return False
+
+
+_MOST_FEATURES, _MOST_CLASSES = 30, 6
+
+
+def score_name(model: Any) -> str:
+    """What `model.score` is called."""
+    from sklearn.base import is_classifier
+
+    if is_classifier(model):
+        return "accuracy"
+    return "D²" if model._loss().name in ("poisson", "gamma") else "R²"
+
+
+def status_word(model: Any) -> str:
+    """Why the fit ended; a model of a stream has no such thing."""
+    status = getattr(model, "status_", None)
+    return "streamed" if status is None else str(status)
+
+
+def as_document(model: Any) -> dict[str, Any]:
+    """Everything about a fitted model that a program may want."""
+    import numpy as np
+
+    from levelprox.report.fitted import feature_names
+
+    names, coef = feature_names(model), np.atleast_2d(model.coef_)
+    certificate = getattr(model, "certificate_", None)
+    document = {
+        "estimator": type(model).__name__,
+        "status": status_word(model),
+        "message": getattr(model, "message_", None),
+        "n_features_in": int(model.n_features_in_),
+        "features": [
+            {"index": int(j), "name": names[j], "coefficient": coef[:, j].tolist()} for j in model.selected_features_
+        ],
+        "intercept": np.atleast_1d(model.intercept_).tolist(),
+        "classes": getattr(model, "classes_", None),
+        "budget": _budget(model),
+        "ridge": getattr(model, "ridge_", None),
+        "multiplier": getattr(model, "multiplier_", None),
+        "certificate": None if certificate is None else certificate.as_dict(),
+        "n_iter": int(model.n_iter_),
+    }
+    if hasattr(model, "preprocessing_"):
+        document["preprocessing"] = model.preprocessing_.as_dict()
+    if hasattr(model, "cv_results_"):
+        document["chosen"] = model.best_params_
+        document["cv"] = {key: values for key, values in model.cv_results_.items() if "split" not in key}
+    if hasattr(model, "n_samples_seen_"):
+        document["n_samples_seen"] = model.n_samples_seen_
+    return document
+
+
+def _budget(model: Any) -> dict[str, Any]:
+    limited_threads = "level" if hasattr(model, "constraint_") else "n_features"
+    if hasattr(model, "budget_"):
+        return {"n_features": int(model.level_), "budget": model.budget_}
+    return {limited_threads: model.level_ if limited_threads == "level" else int(model.level_)}
+
+
+def print_model(model: Any, more: list[tuple[str, object]]) -> None:
+    """The features with their coefficients, then what is shown of the fit."""
+    _print_features(model)
+    print_facts([*_facts(model), *more])
+
+
+def _print_features(model: Any) -> None:
+    import numpy as np
+
+    from levelprox.report.fitted import feature_names, standardized
+
+    coef, scaled, names = np.atleast_2d(model.coef_), standardized(model), feature_names(model)
+    chosen = model.selected_features_
+    order = chosen[np.argsort(-np.linalg.norm(scaled[:, chosen], axis=0), kind="stable")]
+    shown = range(min(coef.shape[0], _MOST_CLASSES))
+    heads = ["feature", "coefficient", "standardised"] if len(shown) == 1 else ["feature", *_classes(model, shown)]
+    rows: list[list[object]] = [[names[j], *(float(coef[k, j]) for k in shown)] for j in order[:_MOST_FEATURES]]
+    intercept = np.atleast_1d(model.intercept_)
+    if len(shown) == 1:
+        rows = [[*row, float(scaled[0, j])] for row, j in zip(rows, order, strict=False)]
+    if model.fit_intercept:
+        rows.append(["(intercept)", *(float(intercept[k]) for k in shown), *([""] if len(shown) == 1 else [])])
+    left = [(order.size - _MOST_FEATURES, "features"), (coef.shape[0] - len(shown), "classes")]
+    print_table(heads, rows)
+    for count, what in left:
+        if count > 0:
+            print_facts([("", f"and {count} more {what}: --json shows all")])
+
+
+def _preprocessing(made: Any) -> list[tuple[str, object]]:
+    """What became of columns that hold text, and of missing values."""
+    facts: list[tuple[str, object]] = []
+    one_hot = [f"{column.name} ({len(column.categories)})" for column in made.columns if column.categories]
+    if one_hot:
+        more = f" and {len(one_hot) - _MOST_CLASSES} more" if len(one_hot) > _MOST_CLASSES else ""
+        facts.append(("categories of", ", ".join(one_hot[:_MOST_CLASSES]) + more))
+    if made.impute is not None:
+        facts.append(("missing values", f"replaced by the {made.impute.replace('-', ' ')} of their column"))
+    return facts
+
+
+def _classes(model: Any, shown: range) -> list[str]:
+    return [str(model.classes_[k]) for k in shown]
+
+
+def _facts(model: Any) -> list[tuple[str, object]]:
+    from levelprox.report.fitted import budget_words, optimality_words, price_words, ridge_words
+
+    facts: list[tuple[str, object]] = []
+    if hasattr(model, "classes_") and model.classes_.size == 2:
+        facts.append(("classes", f"positive is {model.classes_[1]}, negative {model.classes_[0]}"))
+    if hasattr(model, "preprocessing_"):
+        facts += _preprocessing(model.preprocessing_)
+    if hasattr(model, "best_params_"):
+        facts.append(("chosen", ", ".join(f"{name} = {value:g}" for name, value in model.best_params_.items())))
+        by = str(model.criterion).lower()
+        facts.append(("mean score over folds" if by == "cv" else by, f"{model.best_score_:.6g}"))
+    if not hasattr(model, "certificate_"):
+        seen = f"{model.n_samples_seen_:g} samples in {model.n_iter_} batches"
+        return [*facts, ("streamed", seen), ("certificate", "none: the data of a stream are gone")]
+    return [
+        *facts,
+        ("budget", budget_words(model)),
+        ("loss", f"{model.certificate_.psi:.6g}"),
+        *ridge_words(model),
+        *optimality_words(model),
+        ("shadow price", price_words(model)),
+        ("status", str(model.status_).replace("_", " ")),
+    ]

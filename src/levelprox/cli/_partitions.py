@@ -1,0 +1,286 @@
+"""A file in parts that workers read, each by itself: text by bytes, Parquet by row groups, the rest by `open_chunked`.
+
+What is in a part is read and checked as it would be in memory; an error names the part.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from levelprox.cli._process import CommandError, Exit
+
+if TYPE_CHECKING:
+    from levelprox.io.data import Reading
+    from levelprox.io.table import Table
+
+_LEAST, _MOST = 2**16, 2**26  # bytes of a part
+_FOR_EACH = 2  # parts for each worker, of a small file
+_SAMPLE = 2**18  # bytes, or rows of Parquet: what is looked at before any worker is asked
+_PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0")
+
+
+@dataclass(frozen=True)
+class Part(ABC):
+    """Some rows of a file."""
+
+    path: str
+    how: Reading
+
+    @abstractmethod
+    def read(self) -> tuple[Any, Any, Any]:
+        """X, targets, and weights or None."""
+
+    @abstractmethod
+    def read_targets(self) -> tuple[Any, Any]:
+        """Targets, and weights or None."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A file in parts.
+
+    Attributes
+    ----------
+    parts : sequence of Part
+    n_features : int
+    names : list of str, optional
+        Of the features.
+    target : str, optional
+        The column, where columns have names.
+    dtype : dtype
+        Of X.
+    """
+
+    parts: Sequence[Part]
+    n_features: int
+    names: list[str] | None
+    target: str | None
+    dtype: Any
+
+
+class _TablePart(Part):
+    """Rows of a table."""
+
+    @abstractmethod
+    def table(self, columns: list[str] | None = None) -> Table:
+        """These columns at least."""
+
+    def read(self) -> tuple[Any, Any, Any]:
+        import numpy as np
+
+        from levelprox.io.data import of_table
+
+        data = of_table(self.table(), None, True, self.how, Path(self.path))
+        return np.ascontiguousarray(data.X.to_numpy()), data.y, data.weight
+
+    def read_targets(self) -> tuple[Any, Any]:
+        table = self.table([one for one in (self.how.target, self.how.weight) if one is not None])
+        assert self.how.target is not None
+        return table.labels(self.how.target), None if self.how.weight is None else table.numbers(self.how.weight)
+
+
+@dataclass(frozen=True)
+class TextPart(_TablePart):
+    """Lines of a CSV file: its bytes from `begin` to `end`, behind its first line; all of it where that is None."""
+
+    first: bytes
+    begin: int
+    end: int | None
+
+    def table(self, columns: list[str] | None = None) -> Table:
+        from levelprox.exceptions import BackendError
+        from levelprox.io.csv import read_csv
+        from levelprox.io.opened import shown
+
+        separator = _separator(self.path, self.how)
+        if self.end is None:
+            return read_csv(self.path, separator=separator, header=self.how.header)
+        with open(self.path, "rb") as file:
+            file.seek(self.begin)
+            text = file.read(self.end - self.begin)
+        name = f"{shown(self.path)} from byte {self.begin} on"
+        if len(text) < self.end - self.begin:
+            raise BackendError(f"{name}: the file was cut short since it was opened: {len(text)} bytes are left")
+        return _parsed(self.first + text, name, separator, self.how.header)
+
+
+@dataclass(frozen=True)
+class RowGroups(_TablePart):
+    """Row groups of a Parquet file."""
+
+    groups: tuple[int, ...]
+
+    def table(self, columns: list[str] | None = None) -> Table:
+        from pyarrow import parquet
+
+        from levelprox.io.opened import shown
+
+        with parquet.ParquetFile(self.path) as file:
+            read = file.read_row_groups(list(self.groups), columns=columns)
+        return _of_arrow(read, f"{shown(self.path)}, row groups {self.groups[0]} to {self.groups[-1]}")
+
+
+@dataclass(frozen=True)
+class ChunkPart(Part):
+    """A chunk of a file that `open_chunked` reads."""
+
+    size: int
+    index: int
+
+    def read(self) -> tuple[Any, Any, Any]:
+        import numpy as np
+        import scipy.sparse
+
+        chunked = _opened(self.path, self.how, self.size)
+        design: Any = chunked.chunk(self.index)
+        if hasattr(design, "indptr"):
+            stored = (np.array(one) for one in (design.data, design.indices, design.indptr))
+            X: Any = scipy.sparse.csr_matrix(tuple(stored), shape=design.shape)
+        else:
+            X = np.array(design.array)
+        return X, chunked.target(self.index), None
+
+    def read_targets(self) -> tuple[Any, Any]:
+        return _opened(self.path, self.how, self.size).target(self.index), None
+
+
+def parts_of(path: Path, how: Reading, workers: int) -> Parts:
+    """The parts of a file, enough of them for so many workers."""
+    place, how = os.path.abspath(path), replace(how, is_whole=False)
+    files = sorted(str(one) for one in Path(place).glob("*.parquet")) if path.is_dir() else [place]
+    kind = "parquet" if path.is_dir() and files else _kind(path, how)
+    size = sum(os.stat(one).st_size for one in files)
+    each = min(max(size // (_FOR_EACH * workers), _LEAST), _MOST)
+    if kind == "parquet":
+        return _parquet(files, how, each)
+    if kind in ("csv", "tsv"):
+        return _text(place, how, each)
+    return _chunks(place, how, each)
+
+
+def _kind(path: Path, how: Reading) -> str:
+    from levelprox.io.data import format_of
+
+    if path.is_dir() or path.suffix.lower() == ".npy":
+        return "chunked"
+    return how.format or format_of(path)
+
+
+def _chunks(path: str, how: Reading, size: int) -> Parts:
+    chunked = _opened(path, how, size)
+    parts = [ChunkPart(path, how, size, i) for i in range(chunked.n_chunks)]
+    return Parts(parts, chunked.shape[1], None, how.target, chunked.dtype)
+
+
+def _opened(path: str, how: Reading, size: int) -> Any:
+    from levelprox import open_chunked
+
+    return open_chunked(path, _target_of(path, how), chunk_bytes=size, zero_based=how.zero_based)
+
+
+def _target_of(path: str, how: Reading) -> str | None:
+    """Where the targets are; beside an .npy file, another one that every worker finds."""
+    return os.path.abspath(how.target) if how.target is not None and path.endswith(".npy") else how.target
+
+
+def _text(path: str, how: Reading, size: int) -> Parts:
+    from levelprox.io.opened import shown
+
+    with open(path, "rb") as file:
+        if file.read(6).startswith(_PACKED):
+            whole = TextPart(path, how, b"", 0, None)
+            return _tabular([whole], whole.table(), how)
+        file.seek(0)
+        first = file.readline() if how.header else b""
+        begins, end = [file.tell()], file.seek(0, os.SEEK_END)
+        length = end - begins[0]
+        count = max(1, -(-length // size))
+        for i in range(1, count):
+            file.seek(begins[0] + length * i // count - 1)
+            file.readline()
+            begins.append(file.tell())
+        file.seek(0)
+        sample = file.read(begins[0] + _SAMPLE)
+    if len(sample) < end:
+        sample = sample[: sample.rfind(b"\n") + 1]
+    table = _parsed(sample, shown(path), _separator(path, how), how.header)
+    spans = [(begin, stop) for begin, stop in zip(begins, [*begins[1:], end], strict=True) if begin < stop]
+    return _tabular([TextPart(path, how, first, *span) for span in spans], table, how)
+
+
+def _parsed(text: bytes, name: str, separator: str, header: bool) -> Table:
+    from levelprox.exceptions import FileFormatError
+    from levelprox.io.csv import parse_csv
+
+    if text.count(b'"') % 2:  # the first part that ends within quotes has an odd number of them
+        raise FileFormatError(f"{name}: a line ends within quotes, and cannot be cut there: convert it to Parquet")
+    return parse_csv(text, name, separator, header)
+
+
+def _parquet(files: list[str], how: Reading, size: int) -> Parts:
+    from levelprox.io.opened import shown
+
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise ImportError("reading row groups of Parquet needs pyarrow: pip install 'levelprox[io]'") from None
+    parts: list[Part] = []
+    sample = None
+    for path in files:
+        try:
+            with parquet.ParquetFile(path) as file:
+                sample = next(file.iter_batches(batch_size=_SAMPLE), None) if sample is None else sample
+                parts += [RowGroups(path, how, groups) for groups in _grouped(file.metadata, size)]
+        except pyarrow.ArrowException as error:
+            raise CommandError(f"{path}: this is no Parquet file, or it is damaged: {error}", Exit.DATA) from error
+    if sample is None:
+        raise CommandError(f"{files[0]}: there are no rows", Exit.DATA)
+    table = _of_arrow(pyarrow.Table.from_batches([sample]), shown(files[0]))
+    return _tabular(parts, table, how)
+
+
+def _grouped(metadata: Any, size: int) -> list[tuple[int, ...]]:
+    """Row groups that are read together."""
+    found: list[tuple[int, ...]] = []
+    filled = size
+    for i in range(metadata.num_row_groups):
+        if metadata.row_group(i).num_rows == 0:
+            continue
+        length = metadata.row_group(i).total_byte_size
+        if filled + length > size:
+            found, filled = [*found, ()], 0
+        found[-1] = (*found[-1], i)
+        filled += length
+    return found
+
+
+def _tabular(parts: Sequence[Part], sample: Table, how: Reading) -> Parts:
+    """Parts of a table, whose columns are those of the first rows."""
+    import numpy as np
+
+    from levelprox.io.data import of_table
+
+    read = of_table(sample, None, True, how, Path(sample.name))
+    weight = None if how.weight is None else sample.checked(how.weight, "weight")
+    told = replace(how, target=read.target_name, weight=weight)
+    float64 = np.dtype(np.float64)
+    own = [replace(part, how=told) for part in parts]
+    return Parts(own, read.shape[1], read.feature_names, read.target_name, float64)
+
+
+def _of_arrow(table: Any, name: str) -> Table:
+    from levelprox.io.table import Table, polars_for
+
+    return Table(polars_for("Parquet", name).from_arrow(table), name)
+
+
+def _separator(path: str, how: Reading) -> str:
+    from levelprox.io.data import SEPARATORS, format_of
+
+    return how.separator or SEPARATORS[how.format or format_of(path)]

@@ -1,0 +1,137 @@
+"""Estimators under Ctrl-C, time limits and callbacks: whatever ended a fit, the model is usable, within its budget."""
+
+from __future__ import annotations
+
+import time
+from itertools import count
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from levelprox import LinearModel, SparseClassifier, SparseRegressor, Status
+from tests.support.children import Child, Ended
+from tests.support.input_cases import WAYS, samples
+
+# Seconds of work in either mode: correlated columns of which many matter a little.
+WORK = """
+import sys, time
+import numpy as np
+from sklearn.model_selection import GridSearchCV
+from levelprox import SparseClassifier, SparseRegressor
+rng = np.random.default_rng(0)
+X = rng.standard_normal((2000, 800)) + rng.standard_normal((2000, 20)) @ rng.standard_normal((20, 800))
+z = X[:, :60].sum(axis=1) + 20 * rng.standard_normal(2000)
+labels = (z > 0).astype(int)
+told = []
+def tell(record):
+    if not told:
+        told.append(record)
+        print("ready", flush=True)
+how = {"tol": 1e-10, "callback": tell}
+models = {
+    "classifier, k": SparseClassifier(n_features=40, **how),
+    "classifier, level": SparseClassifier(level=100.5, **how),
+    "regressor, k": SparseRegressor(n_features=40, **how),
+    "regressor, level": SparseRegressor(level=100.5, **how),
+    "search": GridSearchCV(SparseClassifier(**how), {"n_features": [40, 41, 42]}, cv=3),
+}
+model = models[sys.argv[1]]
+try:
+    model.fit(X, z if "regressor" in sys.argv[1] else labels)
+except KeyboardInterrupt:
+    print(time.process_time())
+else:
+    sys.exit("not interrupted")
+if sys.argv[1] != "search":
+    assert str(model.status_) == "interrupted" and "Interrupted" in model.message_, model.message_
+    assert np.all(np.isfinite(model.coef_)) and model.predict(X).shape == z.shape
+if "level" in sys.argv[1]:
+    sizes = np.abs(np.atleast_2d(model.coef_)[0] * model.scale_)
+    assert model.constraint_.phi(sizes).sum() <= 100.5 and model.certificate_.g <= 100.5
+elif sys.argv[1] != "search":
+    assert model.selected_features_.size <= 40
+"""
+
+
+@pytest.mark.parametrize("kind", ["classifier, k", "classifier, level", "regressor, k", "regressor, level", "search"])
+def test_c78_ctrl_c_is_raised_within_a_second_and_leaves_a_model(kind):
+    """In GridSearchCV the loop ends, too: none of its other fits is begun."""
+    with Child(WORK, kind) as child:
+        assert child.line() == "ready"
+        child.work(0.1)
+        assert child.interrupt() < 1
+        assert child.ended() == Ended(0, "", "")
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_an_interrupted_callback_leaves_a_model_and_is_raised(way):
+    def interrupt(record):
+        raise KeyboardInterrupt
+
+    model = way(callback=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(samples(), way.y)
+    assert model.status_ is Status.INTERRUPTED and way.obeys(model)
+    assert model.predict(samples()).shape == way.y.shape
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_what_a_callback_raises_comes_out_and_what_it_asks_for_is_done(way):
+    def fail(record):
+        raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="mine"):
+        way(callback=fail).fit(samples(), way.y)
+    model = way(callback=lambda record: True).fit(samples(), way.y)
+    assert model.status_ is Status.CALLBACK_STOP and way.obeys(model)
+
+
+@pytest.mark.usefixtures("processor_clock")
+@pytest.mark.parametrize("budget", [{"n_features": 40}, {"level": 100.5}], ids=str)
+@pytest.mark.parametrize("kind", [SparseClassifier, SparseRegressor])
+def test_c70_time_limits_are_kept_and_said(kind, budget):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 800)) + rng.standard_normal((2000, 20)) @ rng.standard_normal((20, 800))
+    z = X[:, :60].sum(axis=1) + 20 * rng.standard_normal(2000)
+    y = (z > 0).astype(int) if kind is SparseClassifier else z
+    limit = 0.1
+    began = time.process_time()
+    with pytest.warns(ConvergenceWarning, match=r"time_limit 0\.1 s.*Raise (time_limit|it)"):
+        model = kind(**budget, tol=1e-10, time_limit=limit).fit(X, y)
+    assert time.process_time() - began < limit + 0.5
+    assert model.status_ is Status.TIME_LIMIT and np.all(np.isfinite(model.coef_))
+    if "level" in budget:
+        assert model.certificate_.g <= budget["level"]
+    else:
+        assert model.selected_features_.size <= budget["n_features"]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_c70_no_time_at_all(way):
+    with pytest.warns(ConvergenceWarning, match=r"time_limit 0 s"):
+        model = way(time_limit=0).fit(samples(), way.y)
+    assert model.status_ is Status.TIME_LIMIT and way.obeys(model)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("budget", "limit"), [({"n_features": [1, 2, 3]}, None), ({"level": [1.5, 2.5, 3.5]}, 1e6)], ids=["k", "level"]
+)
+def test_ctrl_c_along_budgets_ends_all_of_them(budget, limit, monkeypatch):
+    """A fit that was broken off is not taken for one of several, and none begins after it."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 20))  # with fewer features the samples are read too rarely
+    y = X[:, 0] + rng.standard_normal(60)
+    evaluate = LinearModel.value_and_gradient
+    for moment in range(1, 12):
+        calls = count(1)
+
+        def interrupted(self, x, calls=calls, moment=moment):
+            if next(calls) == moment:  # once
+                raise KeyboardInterrupt
+            return evaluate(self, x)
+
+        monkeypatch.setattr(LinearModel, "value_and_gradient", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            SparseRegressor(time_limit=limit)._along(X, y, budget.get("n_features"), budget.get("level"), None, {})

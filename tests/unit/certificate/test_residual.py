@@ -1,0 +1,111 @@
+"""The residual of the KKT system as a function of the multiplier, and the best multiplier, against a slow twin."""
+
+import numpy as np
+import pytest
+
+from levelprox import _kernels
+from tests.support import reference
+
+
+def lines_of(support_offset, support_slope, zero_offset, zero_slope):
+    """All lines whose maximum the kernels take."""
+    up = list(zip(support_offset, support_slope, strict=True))
+    slopes = np.broadcast_to(zero_slope, zero_offset.shape)
+    at_zero = [(o, s) for o, s in zip(zero_offset, slopes, strict=True) if np.isfinite(o)]
+    return [(float(o), float(s)) for o, s in [*up, *((-o, -s) for o, s in up), *at_zero]]
+
+
+def random_lines(seed):
+    rng = np.random.default_rng(seed)
+    on_support, at_zero = int(rng.integers(0, 6)), int(rng.integers(1, 12))
+    support_offset = rng.standard_normal(on_support)
+    support_slope = rng.choice([-2.0, -0.5, 0.0, 0.3, 1.0], on_support)
+    zero_offset = np.abs(rng.standard_normal(at_zero))
+    zero_offset[rng.random(at_zero) < 0.3] = -np.inf  # on the support
+    weights = [np.ones(1), np.ones(at_zero), rng.choice([0.0, 1.0, 1.0], at_zero), rng.uniform(0, 2, at_zero)][seed % 4]
+    return support_offset, support_slope, zero_offset, -2.0 * weights
+
+
+def random_rooms(lines, seed):
+    """Rooms below the cap, the slack, the level and a curvature."""
+    rng = np.random.default_rng([seed, 1])
+    support_offset, _, zero_offset, zero_slope = lines
+    rooms = [np.full(1, np.inf), np.full(1, 0.7), rng.uniform(0, 2, zero_offset.size)][seed % 3]
+    rooms = rooms if zero_slope.size > 1 else rooms[:1]
+    slack = [0.0, 1e-9, 1e-3, 0.1, 3.0][seed % 5]
+    return rng.uniform(0, 2, support_offset.size), rooms, slack, max(slack, 1.0), [0.0, 0.1, 10.0][seed % 3]
+
+
+def features_of(lines, support_room, zero_room):
+    support_offset, support_slope, zero_offset, zero_slope = lines
+    zeros = zip(
+        zero_offset,
+        -np.broadcast_to(zero_slope, zero_offset.shape),
+        np.broadcast_to(zero_room, zero_offset.shape),
+        strict=True,
+    )
+    return [*zip(np.abs(support_offset), np.abs(support_slope), support_room, strict=True), *zeros]
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_the_best_multiplier_and_its_residuals_are_those_of_the_twin(seed):
+    lines = random_lines(seed)
+    support_room, zero_room, slack, level, curvature = random_rooms(lines, seed)
+    y, stationarity, complementarity = _kernels.best_multiplier(
+        *lines, support_room, zero_room, slack, level, curvature
+    )
+    features = features_of(lines, support_room, zero_room)
+
+    def heights(t):
+        held = reference.complementarity(features, slack, level, curvature, t)
+        return reference.largest_residual(lines_of(*lines), t), held
+
+    assert (stationarity, complementarity) == pytest.approx(heights(y), rel=1e-12, abs=1e-15)
+    last = reference.most_stationary(lines_of(*lines))
+    assert y <= last * (1 + 1e-9) + 1e-12
+    if slack == 0:
+        assert stationarity <= heights(last)[0] * (1 + 1e-12) + 1e-15
+    best = min(max(heights(t)) for t in np.linspace(0, last, 2001))
+    assert max(stationarity, complementarity) <= best * (1 + 1e-9) + 1e-15
+    for t in (0.0, y, 3.0):
+        largest = _kernels.largest_residual(*lines, t)
+        assert largest == pytest.approx(reference.largest_residual(lines_of(*lines), t), rel=1e-15)
+
+
+def best(lines, slack=0.0, level=1.0, room=np.inf, curvature=0.0):
+    """y, stationarity and complementarity where all features have the same room."""
+    rooms = np.full(lines[0].size, room), np.full(1, room)
+    return _kernels.best_multiplier(*lines, *rooms, slack, level, curvature)
+
+
+def test_a_feature_of_small_weight_is_not_hidden_by_one_that_pulls_harder():
+    """At y = 1 the harder pull is paid for, that of the exempt feature is not."""
+    none, pulls = np.empty(0), np.array([5.0, 1.0])
+    lines = none, none, pulls, np.array([-10.0, 0.0])
+    assert _kernels.largest_residual(*lines, 1.0) == 1.0
+    assert best(lines)[0] == pytest.approx(0.4)
+
+
+def test_what_the_slack_would_pay_for_is_no_excuse():
+    """A feature at zero, pulled by 1 at price 1: following the pull costs 1/c, at most its room, at most the level."""
+    lines = np.empty(0), np.empty(0), np.array([1.0]), np.array([-1.0])
+    assert best(lines, slack=0.0) == (1.0, 0.0, 0.0)
+    assert max(best(lines, slack=0.1, level=0.1)[1:]) == pytest.approx(0.5)  # all of the level is left
+    assert max(best(lines, slack=1e-6, level=1.0)[1:]) == pytest.approx(1e-6, rel=1e-5)
+    assert max(best(lines, slack=1e-6, level=1.0, room=1e-3)[1:]) == pytest.approx(1e-3, rel=1e-2)
+    assert max(best(lines, slack=1e-6, level=1.0, room=1e-6)[1:]) == pytest.approx(0.5)
+    assert max(best(lines, slack=1e-6, level=1.0, curvature=1e3)[1:]) == pytest.approx(1e-3, rel=1e-2)
+    assert max(best(lines, slack=1.0, level=1e3, curvature=1.0)[1:]) == pytest.approx(0.5)
+
+
+def test_lines_that_do_not_fit_together_are_refused():
+    two, three = np.zeros(2), np.zeros(3)
+    with pytest.raises(ValueError, match="other offsets than slopes"):
+        _kernels.largest_residual(two, three, two, np.zeros(1), 0.0)
+    rest = (0.0, 1.0, 0.0)
+    with pytest.raises(ValueError, match="one slope, or one each"):
+        _kernels.best_multiplier(two, two, two, three, two, two, *rest)
+    with pytest.raises(ValueError, match="other offsets than rooms"):
+        _kernels.best_multiplier(two, two, two, two, three, two, *rest)
+    with pytest.raises(ValueError, match="one room, or one each"):
+        _kernels.best_multiplier(two, two, two, two, two, three, *rest)

@@ -1,0 +1,211 @@
+"""Second-order estimates around a fit: exact for squared loss, close near a fit, and bounds that hold always."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from levelprox import LinearModel, OneVsRestModel, best_subset
+from levelprox.losses import Hinge
+from levelprox.subset.column_cache import Columns
+from levelprox.subset.swap_bounds import Exchange, costs, least_costs
+from tests.support.subset_cases import Table, table, weighted
+
+EXAMPLES = 500 if os.environ.get("LEVELPROX_LONG_TESTS") else 25
+SQUARED = {
+    "plain": lambda: table(),
+    "intercept": lambda: table(intercept=True),
+    "kept": lambda: table(keep=(5,)),
+    "kept and intercept": lambda: table(keep=(1, 6), intercept=True),
+    "weights and offset": lambda: weighted(table(intercept=True)),
+    "more features than samples": lambda: table(n=7, d=12),
+}
+
+
+def exchange_at(whole: Table, features) -> Exchange:
+    problem, fit = whole.problem, whole.fit(features)
+    return exchange_with(problem, fit, problem.objective.gradient_of(fit.margins))
+
+
+def exchange_with(problem, fit, gradient) -> Exchange:
+    objective = problem.objective
+    cross = objective.cross_hessian_of(fit.margins, Columns(objective).moves(fit.features), fit.x.size, True)
+    return Exchange(problem, fit, gradient, cross, objective.feature_hessians_of(fit.margins))
+
+
+def true_changes(whole: Table, features):
+    """(cost of leaving i out, {j: gain of taking j in}, {(i, j): gain of j for i}) by refits."""
+    inside = sorted(set(features) - set(whole.keep))
+    outside = [j for j in whole.counted if j not in inside]
+    psi = whole.psi(features)
+    cost = {i: whole.psi(set(features) - {i}) - psi for i in inside}
+    addition = {j: psi - whole.psi({*features, j}) for j in outside}
+    gain = {(i, j): psi - whole.psi({*features, j} - {i}) for i in inside for j in outside}
+    return cost, addition, gain
+
+
+def check_estimates(whole: Table, features, tolerance: float) -> None:
+    """All estimates against refits, to within a part of the largest of their kind."""
+    exchange, (cost, addition, gain) = exchange_at(whole, features), true_changes(whole, features)
+    place = {int(feature): i for i, feature in enumerate(exchange.fit.features)}
+    assert sorted(exchange.fit.features[exchange.droppable]) == sorted(cost)
+    all_costs, additions = costs(whole.problem, exchange.fit), exchange.additions()
+    assert np.all(np.isinf(np.delete(all_costs, exchange.droppable)))
+    assert np.all(additions[exchange.fit.features] == -np.inf)
+    largest_cost, largest_addition = max(cost.values()), max(addition.values())
+    for i, expected in cost.items():
+        assert exchange.cost(place[i]) == pytest.approx(expected, abs=tolerance * largest_cost)
+        assert all_costs[place[i]] == pytest.approx(exchange.cost(place[i]), rel=1e-9, abs=1e-15)
+    for j, expected in addition.items():
+        assert additions[j] == pytest.approx(expected, abs=tolerance * largest_addition)
+    for i in cost:
+        gains = exchange.gains(place[i])
+        assert np.all(gains[exchange.fit.features] == -np.inf)
+        for j in addition:
+            assert gains[j] == pytest.approx(gain[i, j], abs=tolerance * (largest_cost + largest_addition))
+
+
+@pytest.mark.parametrize("features", [(0, 1, 2), (3, 4), (0,), (0, 2, 3, 7)], ids=str)
+@pytest.mark.parametrize("name", SQUARED)
+def test_for_the_squared_loss_estimates_are_exact(name, features):
+    check_estimates(SQUARED[name](), features, 1e-9)
+
+
+@pytest.mark.parametrize("options", [{}, {"intercept": True, "keep": (4,)}], ids=str)
+@pytest.mark.parametrize("loss", ["logistic", "multinomial", "poisson", "gamma"])
+def test_near_a_fit_estimates_are_close(loss, options):
+    """Where coefficients are small, leaving them out is a small change; ten times smaller, ten times closer."""
+    check_estimates(table(loss, n=600, d=7, size=0.15, **options), (0, 1, 3), 0.06)
+    check_estimates(table(loss, n=20_000, d=5, size=0.015, **options), (0, 3), 0.006)
+
+
+def test_estimates_with_weights_and_offsets_of_classes():
+    check_estimates(weighted(table("multinomial", n=600, d=6, size=0.15, intercept=True)), (0, 1, 3), 0.05)
+
+
+def test_a_copy_of_a_column_gains_nothing_and_costs_nothing_to_exchange():
+    whole = table(d=6)
+    twins = Table(np.column_stack([whole.X, whole.X[:, 0], np.zeros(60), np.ones(60)]), whole.b, intercept=True)
+    exchange = exchange_at(twins, (0, 1))
+    additions = exchange.additions()
+    assert np.all(
+        np.abs(additions[[6, 8]]) <= 1e-15 * np.max(additions)
+    )  # spanned already, the one by a feature, the other by the intercept
+    assert additions[7] == -np.inf  # nothing to take in
+    assert exchange.gains(0)[6] == pytest.approx(0, abs=1e-9)
+    assert np.all(exchange.bounds(0, twins.objective.column_magnitudes(), 0.0)[[6, 8]] == np.inf)
+
+
+def test_signs_leave_what_falls_the_wrong_way():
+    whole = table(d=6)
+    problem, fit = whole.problem, whole.fit((3,))
+    gradient = problem.objective.gradient_of(fit.margins)
+    free = exchange_with(problem, fit, gradient).additions()
+    one_sided = type(problem)(problem.objective, problem.constraint, 1.5, None, True)
+    held = exchange_with(one_sided, fit, gradient).additions()
+    upward = gradient < 0
+    assert np.array_equal(held[upward], free[upward]) and np.any(held[~upward] < free[~upward])
+    assert np.all(held[~upward & (free > -np.inf)] == 0)
+
+
+# --- bounds -------------------------------------------------------------------------------------------
+
+
+def concordance(whole: Table) -> float:
+    return whole.objective.concordance
+
+
+def check_bounds(whole: Table, features, factor: float = 1.0) -> int:
+    """No exchange gains more than its bound says; how many bounds say anything."""
+    exchange, (_, _, gain) = exchange_at(whole, features), true_changes(whole, features)
+    magnitudes, slack = whole.objective.column_magnitudes(), 1e-9 * abs(whole.psi(features))
+    told = 0
+    for i in exchange.droppable:
+        bounds = exchange.bounds(i, magnitudes, concordance(whole))
+        assert np.all(bounds[exchange.fit.features] == -np.inf)
+        for j in np.flatnonzero(exchange.outside):
+            true = gain[int(exchange.fit.features[i]), int(j)]
+            bound = factor * bounds[j] if bounds[j] > 0 else bounds[j] / factor
+            assert true <= bound + slack, (i, j, true, bounds[j])
+        told += int(np.count_nonzero(np.isfinite(bounds)))
+    return told
+
+
+def check_least_costs(whole: Table, features, factor: float = 1.0) -> None:
+    """Leaving out costs no less than said."""
+    fit, problem = whole.fit(features), whole.problem
+    bounds = least_costs(problem, fit, whole.objective.column_magnitudes(), concordance(whole))
+    for i, feature in enumerate(fit.features.tolist()):
+        if feature in whole.exempt:
+            assert bounds[i] == np.inf
+            continue
+        true = whole.psi(set(fit.features.tolist()) - {feature}) - fit.psi
+        assert 0 <= bounds[i] * factor <= true + 1e-9 * abs(fit.psi), (feature, true, bounds[i])
+
+
+BOUNDED = ["squared", "logistic", "poisson", "gamma"]
+
+
+@pytest.mark.parametrize("loss", BOUNDED)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(12, 40),
+    d=st.integers(3, 6),
+    size=st.floats(-2, 0.5).map(lambda e: 10.0**e),
+    inside=st.integers(1, 3),
+    options=st.sampled_from([{}, {"intercept": True}, {"keep": (0,)}, {"intercept": True, "keep": (1,)}]),
+    extras=st.booleans(),
+)
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_bounds_hold_on_any_small_problem(loss, seed, n, d, size, inside, options, extras):
+    whole = table(loss, seed, n, d, size, **options)
+    whole = weighted(whole) if extras else whole
+    features = whole.counted[: min(inside, len(whole.counted) - 1)]
+    if np.max(np.abs(whole.refit(features)[0]), initial=0.0) > 50:
+        return  # separated, or as good as that: no fit is exact
+    check_bounds(whole, features)
+    check_least_costs(whole, features)
+
+
+@pytest.mark.parametrize("loss", BOUNDED)
+def test_bounds_say_something_and_can_fail(loss):
+    """Where little is to be gained they are close, so one that is half as large is caught."""
+    whole = table(loss, n=2000, d=6, size=0.02)
+    assert check_bounds(whole, (0, 4)) == 8
+    check_least_costs(whole, (0, 4))
+    with pytest.raises(AssertionError):
+        check_bounds(whole, (0, 4), factor=0.5)
+    with pytest.raises(AssertionError):
+        check_least_costs(whole, (0, 4), factor=2.0)
+
+
+def test_a_bound_without_its_growth_is_caught(monkeypatch):
+    """The estimate alone, M = 0, is no bound for a logistic loss: some exchange gains more."""
+
+    def check_many(check, seeds):
+        for seed in range(seeds):
+            check(table("logistic", seed, size=1.5), (3, 4))
+
+    check_many(check_bounds, 4)
+    check_many(check_least_costs, 20)
+    monkeypatch.setattr("tests.unit.subset.test_swap_bounds.concordance", lambda whole: 0.0)
+    with pytest.raises(AssertionError):
+        check_many(check_bounds, 4)
+    with pytest.raises(AssertionError):
+        check_many(check_least_costs, 20)
+
+
+@pytest.mark.parametrize("loss", ["sigmoid", Hinge().smoothed(0.5)], ids=["sigmoid", "smoothed hinge"])
+@pytest.mark.parametrize("classes", [False, True], ids=["linear", "one vs rest"])
+def test_features_are_taken_in_where_psi_is_straight(loss, classes):
+    """At the origin either loss has a slope and no curvature, whatever the units of the columns."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 7)) * 2.0 ** np.arange(-3, 4)
+    b = np.sign(X[:, 0] / X[:, 0].std() - 0.8 * X[:, 1] / X[:, 1].std() + rng.logistic(size=60))
+    model = OneVsRestModel(X, b, loss) if classes else LinearModel(X, b, loss)
+    found = best_subset(model, 2)
+    assert found.support.tolist() == [0, 1] and found.psi < 0.8 * model.value_of(model.origin)
