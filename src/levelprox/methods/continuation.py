@@ -36,10 +36,10 @@ from levelprox.constraints import Widened
 from levelprox.methods.restricted import How
 from levelprox.methods.working_set import resumed, steps
 from levelprox.objectives import Model
-from levelprox.problem import Problem
+from levelprox.problem import FeatureProblem, Problem
 from levelprox.result import Iterate, Stage, relative_change
-from levelprox.subset.starts import FEW, forward
 from levelprox.subset.refit import Fit
+from levelprox.subset.starts import FEW, forward
 from levelprox.subset.swaps import SwapSearch
 
 Vector = NDArray[np.float64]
@@ -264,7 +264,7 @@ def _largest(problem: Problem, x: Vector) -> Features:
     return largest
 
 
-def is_expensive(problem: Problem) -> bool:
+def is_expensive(problem: FeatureProblem) -> bool:
     """Return whether stages take long: with many classes, models over a few features have many coordinates.
 
     A stage solves tens of models, and each takes hundreds of products with a matrix of that order.

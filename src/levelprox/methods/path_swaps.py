@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from levelprox.methods.continuation import affordable
 from levelprox.methods.restricted import How
 from levelprox.objectives import Model
-from levelprox.problem import Problem
+from levelprox.problem import FeatureProblem, Problem
 from levelprox.result import Iterate
 from levelprox.subset.refit import Fit
 from levelprox.subset.swap_bounds import costs
@@ -119,7 +119,7 @@ class Candidates:
         return Fit(inside, x[problem.coordinates(inside)], np.inf, np.empty(0))
 
 
-def _dearest(part: Problem, fit: Fit, most: int) -> Features:
+def _dearest(part: FeatureProblem, fit: Fit, most: int) -> Features:
     """The features of a fit without those that cost least to leave out, as few as leave `most` that count."""
     surplus = part.counted(fit.features).size - most
     if surplus <= 0:

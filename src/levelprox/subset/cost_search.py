@@ -24,8 +24,8 @@ import numpy as np
 from levelprox._typing import Features, Vector
 from levelprox.constraints.costs import Costs
 from levelprox.methods.continuation import is_expensive
-from levelprox.subset.starts import forward
 from levelprox.subset.refit import Fit
+from levelprox.subset.starts import forward
 from levelprox.subset.swap_bounds import costs as losses_without
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class CostMoves:
 
     def starts(self, null: Fit) -> Iterator[Fit]:
         """Yield sets within the budget from which moves begin."""
-        once = self.search.pieces.once
+        once = self.search.monitor.once
         first = once(lambda: self._taken_in(null, self._affordable_gain, shown=True))
         fit = once(lambda: self._over(null, first))
         self.swaps.keep(fit)
@@ -74,7 +74,7 @@ class CostMoves:
         if is_expensive(self.problem):
             return
         for j in dict.fromkeys([*first[:_STARTS_WITHOUT].tolist(), *by_cost[:1].tolist()]):
-            self.search.watch.enter("forward")
+            self.search.monitor.enter("forward")
             others = once(partial(self._taken_in, null, self._affordable_gain, without=j))
             yield once(partial(self._over, null, others))
 
@@ -143,10 +143,10 @@ class CostMoves:
             fit = self.swaps.improved(fit)
             if self.swaps.is_perfect(fit) or self.swaps.has_spent_its_work():
                 return fit
-            more = self.search.pieces.once(partial(self._taken_in, fit, self._affordable_gain))
+            more = self.search.monitor.once(partial(self._taken_in, fit, self._affordable_gain))
             if not more.size:
                 return fit
-            larger = self.search.pieces.once(partial(self._over, fit, more))
+            larger = self.search.monitor.once(partial(self._over, fit, more))
             if not self.swaps.lowers(larger, fit):
                 return fit
             self.swaps.keep(larger)
@@ -157,17 +157,17 @@ class CostMoves:
         best = self.swaps.best
         if self.search.start is not None or self.swaps.is_perfect(best) or self.swaps.has_spent_its_work():
             return False
-        self.search.watch.enter("exchanges")
+        self.search.monitor.enter("exchanges")
         others: list[Fit] = []
-        for way in self.search.pieces.once(lambda: self.ways(best)):
-            if not self.search.watch.may_exchange():
+        for way in self.search.monitor.once(lambda: self.ways(best)):
+            if not self.search.monitor.may_swap():
                 others = []
                 break
-            fit = self.search.pieces.once(partial(self._by_way, best, way))
+            fit = self.search.monitor.once(partial(self._by_way, best, way))
             if fit is None:
                 continue
             if self.swaps.lowers(fit, best):
-                self.search.watch.step += 1
+                self.search.monitor.step += 1
                 self.improved(fit)
                 if self.swaps.lowers(self.swaps.best, best):
                     return True

@@ -7,36 +7,43 @@ examines the best set: which swaps are shown not to lower ψ, and what one more 
 - `NonsmoothSearch` (nonsmooth_search.py): the loss has kinks;
 - `RemoteSearch` (remote_search.py): the data are out of core, on a cluster or on a GPU, and ψ answers in rounds.
 
-Each implements `begin` (the null model and the first fit), `_run` (starts, improvements, examination) and, for the
-`Subset` at the end, `_answer` and `_figures`.
+Each implements `_begin` (the null model and the first fit), `_fits` (starts, improvements, examination) and, for the
+`Subset` at the end, `_answer` and `_figures`. Time, callbacks and checkpoints are the driver's.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
-from levelprox._runtime.deadline import interrupted
+from levelprox._runtime.deadline import TimeLimitError, end_now, finishing
 from levelprox._runtime.plurals import counted
 from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.constraints import MCP
-from levelprox.driver.checkpoint import Journal
-from levelprox.driver.replay import Directly, Pieces, pieces_of
-from levelprox.driver.search_monitor import Watch
 from levelprox.methods.continuation import continued
 from levelprox.methods.restricted import How
 from levelprox.objectives import Objective
 from levelprox.problem import SubsetProblem
-from levelprox.result import Iterate, Status
+from levelprox.result import Context, Ending, Iterate, Method, Progress, Status
+from levelprox.subset.monitor import Monitor
+from levelprox.subset.nonsmooth_sets import ExactFit
 from levelprox.subset.refit import Fit
-from levelprox.subset.result import Additions, Exchanges, Subset
+from levelprox.subset.result import Additions, Exchanges, Subset, SubsetRecord
 from levelprox.subset.swaps import Addition
 
+_ACCEPTABLE_FACTOR = 100  # times tol: a stationarity that needs no warning
+_LEAST_ACCEPTABLE = 1e3 * 2.0**-52  # a stationarity that needs no warning, whatever tol
+_FAR_FACTOR = 128.0  # times x: where ψ is compared with ψ(x)
+_FALLS_SHARE = 1e-9  # of ψ: less is rounding
+_SEPARABLE = (
+    "The data are separable: with these features the loss has no minimiser. It falls as coefficients grow, and only "
+    "precision limits them: their sizes, and probabilities, are arbitrary. A ridge, fewer features, or a level of a "
+    "constraint without a cap, such as l1, keep them finite."
+)
 _CONTINUATION_TOL = 3e-3
 _LAST_THRESHOLD_SHARE = 2.0**-10  # of the largest coefficient
 
@@ -67,36 +74,43 @@ class Answer:
 
 
 @dataclass(eq=False)
-class Search:
-    """The skeleton of a search.
+class Search(Method[Fit]):
+    """The skeleton of a search, a method that the driver runs; it is resumed by replay.
 
     Parameters
     ----------
-    problem : SubsetProblem
     tol : float
         How well each set is fitted: on the derivatives of ψ along its features, each relative to what the null fit
         leaves to its column.
     prove : bool
         Whether to examine all swaps, however long that takes.
-    watch : Watch
-        Limits and callback.
     start : ndarray of int, optional
         Features to begin with.
-    journal : Journal
-        Where results are recorded, to resume from.
-    pieces : Pieces
-        How pieces of work are done, where this is part of another search.
+    monitor : Monitor
+        Reports and limits.
+    saved_as : str
+        The part of the checkpoint to use.
+
+    Attributes
+    ----------
+    problem : SubsetProblem
+    null : NullFit
+    complete : bool
+        True once the search has come to its end.
     """
 
-    problem: SubsetProblem
-    tol: float
-    prove: bool
-    watch: Watch
+    tol: float = 1e-8
+    prove: bool = False
     start: Features | None = None
-    journal: Journal = field(default_factory=Journal)
-    pieces: Pieces = field(default_factory=Directly)
+    monitor: Monitor = field(default_factory=Monitor)
+    saved_as: str = ""
 
+    problem: SubsetProblem = field(init=False)
     null: NullFit = field(init=False)
+    complete: bool = field(default=False, init=False)
+
+    kinds = (Fit, ExactFit, Addition, SubsetRecord)
+    replays = True
 
     @property
     def k(self) -> int:
@@ -108,54 +122,44 @@ class Search:
         """ψ in the units of the data."""
         return self.problem.objective
 
-    def __call__(self) -> Subset:
-        """Search, and return the best set that was found before the end or a limit."""
-        self.pieces = pieces_of(self._own_journal(), self.as_state, self.take)
-        self.begin_in_time()
+    def init(self, problem: SubsetProblem, ctx: Context) -> Fit:
+        """Compute the null model, and return the first fit."""
+        self.problem, self.monitor.ctx = problem, ctx
+        return self._begin()
+
+    def steps(self, state: Fit, ctx: Context) -> Generator[Fit, None, Status | None]:
+        """Yield one improved set after another, then examine the best one."""
         if not self.null.examined:
-            return self._subset(Status.INTERRUPTED if interrupted() else Status.TIME_LIMIT)
-        status = Status.SOLVED
-        self.watch.arm()
-        try:
-            self._run()
-        except TimeoutError as error:
-            if error is self.watch.raised:
-                raise
-            status = Status.INTERRUPTED if interrupted() else Status.TIME_LIMIT
-        except KeyboardInterrupt:
-            status = Status.INTERRUPTED
-        finally:
-            self.watch.disarm()
-        return self._subset(status)
+            return Status.TIME_LIMIT
+        yield from self._fits()
+        self.complete = True
+        return None
 
-    # --- what subclasses implement
+    def finish(self, state: Fit, status: Status, ctx: Context) -> Subset:
+        """Recompute the figures of the answer from the data, and describe it."""
+        return self._subset(status, ctx)
 
-    def begin_in_time(self) -> None:
-        """Compute the null model, or what there is time for, and the first fit."""
+    def progress(self) -> Progress:
+        """Return how far the search has come."""
+        return Progress(self.monitor.record())
+
+    # --- what subclasses implement, with `memory` and `restore`
+
+    def _begin(self) -> Fit:
+        """Compute the null model, as far as there is time, and return the first fit."""
         raise NotImplementedError
 
-    def _run(self) -> None:
-        """Find sets, improve them, examine the best one."""
+    def _fits(self) -> Iterator[Fit]:
+        """Find sets, improve and yield them; then examine the best one."""
         raise NotImplementedError
 
-    def _answer(self, status: Status) -> Answer:
+    def _answer(self) -> Answer:
         """Return the best fit, and what is shown of it."""
         raise NotImplementedError
 
     def _figures(self, fit: Fit, x: Vector) -> tuple[float, float]:
         """Return ψ and the stationarity of a fit, from the data; x is that over all coordinates of the data."""
         raise NotImplementedError
-
-    def as_state(self) -> dict[str, Any] | None:
-        """Return what has been found and reported, as plain data; None once a limit has cut the search short."""
-        raise NotImplementedError
-
-    def take(self, state: dict[str, Any]) -> None:
-        """Resume from what `as_state` returned."""
-        raise NotImplementedError
-
-    def _own_journal(self) -> Journal:
-        return self.journal
 
     def _reported(self, x: Vector) -> Vector:
         """Return x in the units of the data."""
@@ -171,43 +175,40 @@ class Search:
 
     # --- what they share
 
-    def check_time(self) -> None:
-        """Raise TimeoutError where no time is left."""
-        if self.watch.left() <= 0:
-            raise TimeoutError
-
     def whole(self, fit: Fit) -> Vector:
         """Return x over all coordinates, in the units of the data."""
         return self._reported(self.problem.spread(fit.features, fit.x))
 
-    def _subset(self, ended: Status) -> Subset:
-        """Recompute the figures of the answer from the data, and describe it."""
-        problem, objective, answer = self.problem, self.reported_objective, self._answer(ended)
+    def _subset(self, status: Status, ctx: Context) -> Subset:
+        problem, answer = self.problem, self._answer()
         fit, examined, addition = answer.fit, answer.examined, answer.addition
-        x = self.whole(fit)
-        support = problem.counted(problem.support(problem.spread(fit.features, fit.x)))
-        wanted = self.null.examined and self._concludes()
-        recomputed = self.watch.recomputed(ended, fit.psi, (lambda: self._figures(fit, x)) if wanted else None)
-        ended, psi, stationarity, unknown = recomputed
+        x, features, costs = self.whole(fit), fit.features, problem.costs
+        support = problem.counted(problem.support(problem.spread(features, fit.x)))
+        psi, stationarity, unknown = fit.psi, math.inf, "; there was no time to recompute its figures"
+        if self.null.examined and self._concludes():
+            try:
+                with finishing():
+                    psi, stationarity = self._figures(fit, x)
+                unknown = ""
+            except TimeLimitError:
+                pass
+            except KeyboardInterrupt:
+                end_now()
+                status = Status.INTERRUPTED
         if not unknown and not self._attains(fit, psi):
             examined, addition = 0, None if addition is None else replace(addition, examined=0)
-        features = fit.features
-        if problem.costs is not None and not np.array_equal(support, problem.counted(features)):
+        if costs is not None and not np.array_equal(support, problem.counted(features)):
             features = problem.with_exempt(support)  # what is shown is of another set
             examined, addition = 0, None
-        swaps = Exchanges(
-            examined,
-            problem.count_swaps(features),
-            local=objective.convex_start is not None,
-            within_budget=problem.costs is not None,
-        )
+        local = self.reported_objective.convex_start is not None
+        swaps = Exchanges(examined, problem.count_swaps(features), local, within_budget=costs is not None)
         summary = f"{self._used(support)}, loss = {psi:.6g}; {swaps}{unknown}"
-        if ended is Status.SOLVED:
+        if self.complete and status is not Status.INTERRUPTED:
             summary += answer.note
-        status, message = ended, summary
+        message = summary
         if self._concludes():
-            status, message = self.watch.conclude(ended, summary, objective, x, stationarity, self.tol)
-        costs = problem.costs
+            ending = self._ending(status, summary, x, stationarity)
+            status, message = ending.status, ctx.message(ending)
         return Subset(
             x,
             psi,
@@ -221,12 +222,32 @@ class Search:
             message,
             answer.n_grad + 1,
             answer.n_refits,
-            self.watch.elapsed,
-            tuple(self.watch.history),
+            self.monitor.elapsed,
+            tuple(self.monitor.history),
             None if addition is None else Additions(addition.examined, addition.total),
             None if costs is None else costs.spent(support.tolist()),
             None if costs is None else costs.budget,
         )
+
+    def _ending(self, status: Status, figures: str, x: Vector, stationarity: float) -> Ending:
+        """Return the status of the answer, and what the message says of it."""
+        objective = self.reported_objective
+        try:
+            with finishing():
+                separated = objective.is_separated(x) and _falls_farther_out(objective, x)
+        except TimeLimitError:
+            separated, figures = False, f"{figures}; whether the data are separable was not examined"
+        if separated and status is Status.SOLVED:
+            status = Status.DIVERGING
+        elif status is Status.SOLVED and stationarity > max(_ACCEPTABLE_FACTOR * self.tol, _LEAST_ACCEPTABLE):
+            status = Status.SOLVED_INACCURATE
+        notes = (_SEPARABLE,) if separated else ()
+        if status is Status.SOLVED_INACCURATE:
+            figures += f"; stationarity {stationarity:.1e} > tol {self.tol:.1e}"
+            return Ending(status, figures, remedy="Raise tol.", advice=objective.advice())
+        steps = f"after {counted(self.monitor.step, 'swap')}" if status is Status.MAX_ITER else ""
+        remedy = {Status.MAX_ITER: "Raise max_iter.", Status.TIME_LIMIT: "Raise time_limit."}.get(status, "")
+        return Ending(status, figures, steps=steps, remedy=remedy, notes=notes, warns=separated)
 
     def _used(self, support: Features) -> str:
         """Return in words how much of what is allowed a set uses."""
@@ -263,3 +284,14 @@ def sets_by_continuation(
         counted = problem.counted(np.flatnonzero(sizes))
         largest_k = counted[np.argsort(-sizes[counted], kind="stable")[: problem.k]]
         yield problem.with_exempt(largest_k), end, stage.n_grad
+
+
+def _falls_farther_out(objective: Objective, x: Vector) -> bool:
+    """Return whether ψ is lower far out along x by more than its last digits; always for convex ψ.
+
+    A bounded loss counts errors there: its fits are as far out as is of use.
+    """
+    if objective.convex_start is None:
+        return True
+    here, far = (objective.value_and_gradient(t * x)[0] for t in (1.0, _FAR_FACTOR))
+    return here == 0 or here - far > _FALLS_SHARE * abs(here)

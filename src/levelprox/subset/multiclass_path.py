@@ -19,9 +19,9 @@ from levelprox._typing import Features, Matrix
 from levelprox.designs import Design
 from levelprox.objectives import MultinomialModel
 from levelprox.problem import FeatureProblem
+from levelprox.subset.column_cache import shared
 from levelprox.subset.multiclass_newton import ClassEstimates, ClassNewton, ClassSet
 from levelprox.subset.refit import Fit
-from levelprox.subset.column_cache import shared
 from levelprox.subset.swaps import SwapSearch
 
 _SMALL, _PRODUCTS = 2**22, 2**24  # entries of X, and of an array with a column for each feature and class

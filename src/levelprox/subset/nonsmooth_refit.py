@@ -49,6 +49,7 @@ import numpy as np
 from levelprox._typing import Mask, Matrix, Rows, Vector
 from levelprox.losses.kinked import Kinked
 from levelprox.objectives import LinearModel
+from levelprox.result import Stop
 
 _EPS = 2.0**-52
 _DEPENDENT = 2.0**-43  # of the norm of a column: what must be left of it beside the others
@@ -132,7 +133,7 @@ def minimised(
 
     Raises
     ------
-    TimeoutError
+    Stop
         If no time is left before there is a vertex.
     """
     known = {} if coordinates is None else coordinates
@@ -142,7 +143,7 @@ def minimised(
             break
         try:
             refit = _Refit(model, columns, nonnegative, seconds_left, known, dependent, noise)
-        except TimeoutError:
+        except Stop:
             break
         fewer = refit(near)
         if fewer.psi + fewer.rounding < best.psi + best.rounding:
@@ -176,7 +177,7 @@ class Coordinates:
 
     Raises
     ------
-    TimeoutError
+    Stop
         If no time is left.
     """
 
@@ -197,7 +198,7 @@ class Coordinates:
         rank = 0
         for j in np.argsort(nonnegative, kind="stable"):
             if not seconds_left() > 0:
-                raise TimeoutError
+                raise Stop
             column, combination = columns[j] / self.unit[j], np.zeros(m)
             combination[j] = 1.0
             norm = math.sqrt(float(np.sum(share * column**2)))

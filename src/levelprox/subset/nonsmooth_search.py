@@ -24,17 +24,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from levelprox._runtime.deadline import end_now, finishing
+from levelprox._runtime.deadline import TimeLimitError, end_now, finishing
 from levelprox._typing import Features, Matrix
 from levelprox.certificate.null_model import null_fit, null_fit_in_time
-from levelprox.driver.search_monitor import Watch
 from levelprox.objectives import LinearModel, Model, OneVsRestModel
-from levelprox.result import Status
+from levelprox.result import Progress, Stop
 from levelprox.subset.local_search import Answer, Search
-from levelprox.subset.smooth_search import SmoothSearch
+from levelprox.subset.monitor import Monitor
 from levelprox.subset.nonsmooth_sets import ExactFit, ExactRefits
 from levelprox.subset.refit import Fit
-from levelprox.subset.result import SubsetRecord
+from levelprox.subset.result import Phase
+from levelprox.subset.smooth_search import SmoothSearch
 from levelprox.subset.swap_bounds import SwapEstimates
 from levelprox.subset.swaps import Addition, known_as_arrays, known_of_arrays
 
@@ -57,8 +57,7 @@ class NonsmoothSearch(Search):
     ψ is a `LinearModel` or `OneVsRestModel` whose loss has kinks.
     """
 
-    def begin_in_time(self) -> None:
-        """Compute the null model, exactly, as far as there is time."""
+    def _begin(self) -> Fit:
         problem = self.problem
         self.objective = cast("LinearModel | OneVsRestModel", problem.objective)
         self.refits = ExactRefits(problem)
@@ -74,26 +73,25 @@ class NonsmoothSearch(Search):
                 origin = Fit(exempt, np.zeros(problem.coordinates(exempt).size), math.inf, np.empty(0))
                 self.best: Fit = self._fitted(exempt, origin)
                 self.null = null_fit(problem, fitted=self.best.x)
-        except (TimeoutError, KeyboardInterrupt) as error:
+        except (Stop, TimeLimitError, KeyboardInterrupt) as error:
             if isinstance(error, KeyboardInterrupt):
                 end_now()
-            elif error is self.watch.raised:
-                raise
             self.null = null_fit_in_time(problem, 0.0)
             x = self.null.x[problem.coordinates(exempt)]
             self.best = Fit(exempt, x, self.null.psi, self.objective.restrict(exempt).margins(x))
         self.rough = self.best
         self.size = self.refits.distance(self.best)
         self.resolution = _CHECKED_ERROR_SHARE * self.best.psi + 8 * self._rounding()
+        return self.best
 
     def _forget(self) -> None:
         """Nothing is examined yet of the best set."""
         self.examined = self.additions_examined = 0
         self.multiplier, self.addition = math.nan, cast("int | None", None)
 
-    def _run(self) -> None:
-        self.watch.improved(self.best.psi, 0)
-        self.check_time()
+    def _fits(self) -> Iterator[Fit]:
+        self.monitor.improved(self.best.psi, 0)
+        self.monitor.check()
         everything = np.arange(self.problem.n_features)
         if self.problem.n_counted <= self.k and self.problem.allows(everything):
             self._keep(self._fitted_once(everything, self.best))
@@ -107,7 +105,8 @@ class NonsmoothSearch(Search):
                 self._enumerate(counted)
             else:
                 self._search_with_envelopes()
-        self.watch.enter("proof")
+        yield self.best
+        self.monitor.enter("proof")
         self._improve()
 
     def _improve(self) -> None:
@@ -116,10 +115,10 @@ class NonsmoothSearch(Search):
         while True:
             self.best = self._without_zeros(self.best)
             visited.add(self.best.features.tobytes())
-            better, *figures = self.pieces.once(self._examine)
+            better, *figures = self.monitor.once(self._examine)
             if better is None:
                 self.examined, self.additions_examined, self.multiplier, self.addition = cast(Any, figures)
-                better = None if self.problem.costs is None else self.pieces.once(self._spent_otherwise)
+                better = None if self.problem.costs is None else self.monitor.once(self._spent_otherwise)
                 if better is None:
                     return
             self._keep(better)
@@ -131,7 +130,7 @@ class NonsmoothSearch(Search):
         """The fit after a move of several features within the budget, where its ψ is lower."""
         fit = self.best
         assert isinstance(fit, ExactFit)
-        if self.start is not None or not self.k or self._is_perfect() or not self.watch.may_exchange():
+        if self.start is not None or not self.k or self._is_perfect() or not self.monitor.may_swap():
             return None
         if self.smooth is None:
             self.smooth = self._with_envelope(_ENVELOPE_WIDTHS[-1])
@@ -144,13 +143,13 @@ class NonsmoothSearch(Search):
             if self.known.get(features.tobytes(), -math.inf) < fit.psi - _LOWER_SHARE * fit.psi:
                 new = self._fitted(features, fit)
                 if self._is_lower(new, fit):
-                    self.watch.step += 1
+                    self.monitor.step += 1
                     return new
         return None
 
     def _enumerate(self, counted: Features) -> None:
         """Refit every set of k features."""
-        self.watch.enter("exchanges")
+        self.monitor.enter("exchanges")
         for chosen in itertools.combinations(counted.tolist(), self.k):
             self._keep(self._fitted_once(self.problem.with_exempt(chosen), self.best))
 
@@ -160,7 +159,7 @@ class NonsmoothSearch(Search):
             for fit in self._sets(width):
                 if fit.features.tobytes() not in self.known:
                     self._keep(self._fitted_once(fit.features, fit))
-            if self.watch.held_back or self._is_perfect():
+            if self.monitor.held_back or self._is_perfect():
                 break
 
     def _begin_with(self, start: Features | None) -> None:
@@ -168,28 +167,34 @@ class NonsmoothSearch(Search):
         if start is not None and self.problem.counted(start).size <= self.k and self.problem.allows(start):
             self._keep(self._fitted_once(self.problem.with_exempt(start), self.best))
 
-    def as_state(self) -> dict[str, Any] | None:
-        """What has been found and told, as plain data; None once a limit has cut that short."""
-        if self.watch.cut_short or (self.smooth is not None and self.smooth.watch.cut_short):
+    def memory(self) -> dict[str, Any] | None:
+        """Return what has been found and reported, as plain data; None once a limit has cut the search short."""
+        if self.monitor.cut_short:
             return None
         return {
             "best": self.best,
             "rough": self.rough,
             "known": known_as_arrays(self.known),
             "n_grad": self.n_grad,
-            "watch": self.watch.as_state(),
-            "smooth": None if self.smooth is None else self.smooth.as_state(),
+            "watch": self.monitor.as_state(),
+            "smooth": None if self.smooth is None else self.smooth.memory(),
         }
 
-    def take(self, state: dict[str, Any]) -> None:
-        """Go on from what `as_state` gave."""
-        self.best, self.rough, self.n_grad = state["best"], state["rough"], state["n_grad"]
-        self.known = known_of_arrays(state["known"])
-        self.watch.take(state["watch"])
-        if state["smooth"] is not None:
+    def restore(self, memory: dict[str, Any]) -> None:
+        """Resume from what `memory` returned."""
+        self.best, self.rough, self.n_grad = memory["best"], memory["rough"], memory["n_grad"]
+        self.known = known_of_arrays(memory["known"])
+        self.monitor.take(memory["watch"])
+        if memory["smooth"] is not None:
             if self.smooth is None:
                 self.smooth = self._with_envelope(_ENVELOPE_WIDTHS[-1])
-            self.smooth.take(state["smooth"])
+            self.smooth.restore(memory["smooth"])
+
+    def progress(self) -> Progress:
+        """Return how far the search has come, that with the envelope included."""
+        if self.smooth is not None and self.monitor.phase != "proof":
+            self.monitor.done = self.smooth.monitor.done
+        return super().progress()
 
     def _sets(self, width: float) -> Iterator[Fit]:
         """Sets that exchanges do not improve where the envelope takes the place of the loss."""
@@ -207,7 +212,7 @@ class NonsmoothSearch(Search):
         except TimeoutError:
             self._remember(search.swaps.best_so_far())
             raise
-        self.watch.held_back |= search.watch.held_back
+        self.monitor.held_back |= search.monitor.held_back
 
     def _of_data(self, fit: Fit) -> Fit:
         """Return a fit with the envelope with coefficients for the columns as they are."""
@@ -222,8 +227,7 @@ class NonsmoothSearch(Search):
     def _count(self, search: SmoothSearch) -> None:
         """What a search with the envelope took, and how many exchanges are left to it."""
         self.n_grad, search.swaps.n_grad = self.n_grad + search.swaps.n_grad, 0
-        self.watch.step, search.watch.step = self.watch.step + search.watch.step, 0
-        search.watch.max_iter = self.watch.max_iter - self.watch.step
+        self.monitor.step, search.monitor.step = self.monitor.step + search.monitor.step, 0
 
     def _with_envelope(self, width: float) -> SmoothSearch:
         """A search with the envelope, begun."""
@@ -231,19 +235,16 @@ class NonsmoothSearch(Search):
         smooth: Model = self.objective.with_loss(loss) if columns is None else columns.with_loss(loss)
         if columns is not None and isinstance(self.objective, OneVsRestModel):
             smooth = self.objective.with_loss(loss).over(cast(Matrix, columns.design))
-        watch = Watch(self.watch.left(), self.watch.max_iter - self.watch.step, self._is_to_stop)
-        problem, brief = replace(self.problem, objective=smooth), len(self.refits.parts) > _MANY_CLASSES
-        search = SmoothSearch(problem, _ENVELOPE_TOL, False, watch, self.start, pieces=self.pieces, brief=brief)
-        search.begin()
+        monitor = Monitor(self.monitor.ctx, self.monitor, self._enter)
+        search = SmoothSearch(_ENVELOPE_TOL, start=self.start, monitor=monitor)
+        search.brief = len(self.refits.parts) > _MANY_CLASSES
+        search.begin(replace(self.problem, objective=smooth))
         return search
 
-    def _is_to_stop(self, inner: SubsetRecord) -> bool:
-        """Pass on how far the search with the envelope has come; whether it is to stop."""
-        if self.watch.phase != "proof":
-            self.watch.done = inner.done
-            if inner.phase != self.watch.phase:
-                self.watch.enter(inner.phase)
-        return self.watch.left() <= 0
+    def _enter(self, phase: Phase) -> None:
+        """Report a phase of the search with the envelope."""
+        if self.monitor.phase not in ("proof", phase):
+            self.monitor.enter(phase)
 
     def _without_zeros(self, fit: Fit) -> Fit:
         """Leave out features whose coefficients are 0: ψ is the same, and bounds on it hold for fewer features."""
@@ -274,7 +275,7 @@ class NonsmoothSearch(Search):
         order, gains = self._promising(fit, outside)
         larger = dict[int, ExactFit]()
         better = self._added(fit, outside[order], larger)
-        if better is None and self.problem.counted(fit.features).size and self.watch.may_exchange():
+        if better is None and self.problem.counted(fit.features).size and self.monitor.may_swap():
             better = self._exchanged(fit, outside, gains, larger)
         return better, self.examined, self.additions_examined, self.multiplier, self.addition
 
@@ -294,7 +295,7 @@ class NonsmoothSearch(Search):
         best: ExactFit | None = None
         self.multiplier = 0.0
         for tried, j in enumerate(candidates.tolist()):
-            self.watch.done = tried / (2 * candidates.size)
+            self.monitor.done = tried / (2 * candidates.size)
             new = self._fitted(np.union1d(fit.features, [j]).astype(np.intp), fit)
             self.additions_examined += bool(affordable[j]) and new.error <= self.resolution
             if affordable[j] and fit.psi - new.psi > self.multiplier and self._is_lower(new, fit):
@@ -323,12 +324,12 @@ class NonsmoothSearch(Search):
                         left.append((-float(gains[row, column]), i, j))
         left = sorted(left) if self.prove else sorted(left)[: int(min(_SWAP_REFITS, self._refits_left()))]
         for tried, (_, i, j) in enumerate(left):
-            self.watch.done = (1 + tried / len(left)) / 2
+            self.monitor.done = (1 + tried / len(left)) / 2
             features = np.setdiff1d(larger[j].features, fit.features[[i]])
             if self.known.get(features.tobytes(), -math.inf) < enough:
                 new = self._fitted(features, larger[j])
                 if self._is_lower(new, fit):
-                    self.watch.step += 1
+                    self.monitor.step += 1
                     return new
                 self.examined += new.error <= self.resolution
             else:
@@ -339,7 +340,7 @@ class NonsmoothSearch(Search):
         """Return how many refits are left to examinations: with many classes each of them takes long."""
         width = len(self.refits.parts)
         many = width > _MANY_CLASSES and not self.prove
-        return max(_CLASS_REFITS // width - self.watch.n_refits, 0) if many else math.inf
+        return max(_CLASS_REFITS // width - self.monitor.n_refits, 0) if many else math.inf
 
     def _promising(self, fit: Fit, outside: Features) -> tuple[Features, Matrix]:
         """Estimate gains by the envelope, unless all of them are computed exactly.
@@ -396,29 +397,29 @@ class NonsmoothSearch(Search):
 
     def _fitted_once(self, features: Features, near: Fit) -> ExactFit:
         """Minimise ψ over these features, as a piece of work of its own."""
-        fit = self.pieces.once(lambda: self._fitted(features, near))
+        fit = self.monitor.once(lambda: self._fitted(features, near))
         self.known[features.tobytes()] = fit.psi - fit.error
         return fit
 
     def _fitted(self, features: Features, near: Fit) -> ExactFit:
         """Minimise ψ over these features, begun near the coefficients of another fit."""
-        self.check_time()
-        self.watch.n_refits += 1
-        fit = self.refits(features, near, self.watch.left)
+        self.monitor.check()
+        self.monitor.n_refits += 1
+        fit = self.refits(features, near, self.monitor.seconds_left)
         self.known[features.tobytes()] = fit.psi - fit.error
         return fit
 
     def _keep(self, fit: Fit) -> None:
         if fit.psi < self.best.psi:
             self.best = fit
-            self.watch.improved(fit.psi, self.problem.counted(fit.features).size)
+            self.monitor.improved(fit.psi, self.problem.counted(fit.features).size)
 
     def _remember(self, fit: Fit) -> None:
         """Keep a fit with the envelope, should there be no time for one with the loss itself."""
         psi = self.objective.value_of(fit.margins)
         if psi < min(self.rough.psi, self.best.psi):
             self.rough = replace(self._of_data(fit), psi=psi)
-            self.watch.improved(psi, self.problem.counted(fit.features).size)
+            self.monitor.improved(psi, self.problem.counted(fit.features).size)
 
     def _is_perfect(self) -> bool:
         """Whether ψ is 0 up to rounding: no set of features gains more."""
@@ -434,15 +435,15 @@ class NonsmoothSearch(Search):
             return int(np.count_nonzero(self.problem.costs.affordable(self.best.features)))
         return self._outside(self.best).size
 
-    def _answer(self, status: Status) -> Answer:
-        if status is not Status.SOLVED and self.rough.psi < self.best.psi:
+    def _answer(self) -> Answer:
+        if not self.complete and self.rough.psi < self.best.psi:
             self.best = self.rough
             self._forget()
         addition = None
         if not math.isnan(self.multiplier):
             addition = Addition(self.multiplier, self.addition, self.additions_examined, self.additions_total)
-        return Answer(self.best, self.examined, addition, self.n_grad, self.watch.n_refits)
+        return Answer(self.best, self.examined, addition, self.n_grad, self.monitor.n_refits)
 
     def _figures(self, fit: Fit, x: Vector) -> tuple[float, float]:
         psi = self.null.reported(self.objective, x, self.objective.value_and_gradient(x)[0])
-        return psi, self.refits.stationarity(fit, self.null, max(_CERTIFICATE_SECONDS, self.watch.left()))
+        return psi, self.refits.stationarity(fit, self.null, max(_CERTIFICATE_SECONDS, self.monitor.seconds_left()))

@@ -11,6 +11,7 @@ from levelprox._typing import Features, Mask, Matrix, Vector
 from levelprox.methods.restricted import How
 from levelprox.objectives import LinearModel, Model
 from levelprox.problem import FeatureProblem
+from levelprox.result import Stop
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.refit import Fit, Refits
 from levelprox.subset.swap_bounds import SwapEstimates, condition
@@ -148,7 +149,11 @@ class SecondOrder:
             self.n_grad += missing.size
             new = self._cross(fit.margins, missing)
             self._hessian_columns.update(zip(missing.tolist(), new.T, strict=True))
-        return np.array([self._hessian_columns[j] for j in features.tolist()]).reshape(features.size, self.problem.dimension).T
+        return (
+            np.array([self._hessian_columns[j] for j in features.tolist()])
+            .reshape(features.size, self.problem.dimension)
+            .T
+        )
 
     def _whole_is_cheap(self, fit: Fit) -> bool:
         """Return whether the whole Hessian costs no more than the columns that belong to a fit."""
@@ -179,8 +184,7 @@ class SecondOrder:
         self.n_grad += 1
         return self.objective.gradient_of(fit.margins)
 
-
     def check_time(self) -> None:
-        """Raise TimeoutError where there is none left."""
+        """Raise `Stop` where no time is left."""
         if self.how.seconds_left() <= 0:
-            raise TimeoutError
+            raise Stop

@@ -29,8 +29,6 @@ import numpy as np
 from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit, null_fit, null_fit_in_time
 from levelprox.certificate.stationarity import relative_stationarity
-from levelprox.driver.checkpoint import Journal
-from levelprox.driver.search_monitor import Watch
 from levelprox.methods.continuation import is_expensive
 from levelprox.methods.restricted import How
 from levelprox.methods.subsolvers import Newton
@@ -39,10 +37,11 @@ from levelprox.objectives import LinearModel, Model, MultinomialModel, Objective
 from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.reduced import ReducedModel
 from levelprox.problem import SubsetProblem
-from levelprox.result import Iterate, Status
+from levelprox.result import Iterate
 from levelprox.subset.column_cache import shared
 from levelprox.subset.cost_search import CostMoves
 from levelprox.subset.local_search import Answer, Search, sets_by_continuation
+from levelprox.subset.monitor import Monitor
 from levelprox.subset.multiclass_path import best_on_class_path, has_class_path, newton_of
 from levelprox.subset.refit import Fit, last_digits, lowest
 from levelprox.subset.starts import FEW, best_by_narrowing, best_by_parabolas, can_be_narrowed, forward, has_parabolas
@@ -102,20 +101,18 @@ class SmoothSearch(Search):
 
     # --- the null model
 
-    def begin_in_time(self) -> None:
-        """Compute the null model, which searches of the same data for other k may know, as far as there is time."""
+    def _begin(self) -> Fit:
         if not self._shares():
-            self.begin(null_fit_in_time(self.problem, self._left()))
-            return
-        known = shared(self.problem)
+            return self.begin(self.problem, null_fit_in_time(self.problem, self._left()))
+        known = shared(self.problem)  # searches of the same data for other k may have it
         null = known.null or null_fit_in_time(self.problem, self._left())
         if null.examined:
             known.null = null
-        self.begin(null)
+        return self.begin(self.problem, null)
 
-    def begin(self, null_fitted: NullFit | None = None) -> None:
+    def begin(self, problem: SubsetProblem, null_fitted: NullFit | None = None) -> Fit:
         """Begin with the null model; where it is given, exempt features are yet to be refitted."""
-        problem = self.problem
+        self.problem = problem
         self.null = null_fitted or null_fit(problem, self._left())
         exempt = problem.exempt
         null = Fit(exempt, self.null.x[problem.coordinates(exempt)], self.null.psi, self._margins(exempt))
@@ -123,7 +120,7 @@ class SmoothSearch(Search):
         tries = _TRIES_WHERE_EXPENSIVE if is_expensive(problem) else TRIES
         columns = shared(problem).columns if self._shares() else None
         self.swaps = SwapSearch(problem, null, self.null, tolerance, self._how(), self.prove, tries, columns)
-        self.swaps.watch, self.swaps.pieces = self.watch, self.pieces
+        self.swaps.monitor = self.monitor
         self.swaps.refits.brief = self._is_quick()
         self.moves = None if problem.costs is None else CostMoves(self, problem.costs)
         if self.examine and has_class_path(problem, 2 * self.k):
@@ -132,6 +129,7 @@ class SmoothSearch(Search):
             with suppress(TimeoutError):  # the search itself says that there is no time
                 self._fit_exempt()
         self.swaps.n_grad = 2 if exempt.size else 1
+        return self.swaps.best
 
     def _fit_exempt(self) -> None:
         """Fit the exempt features as all others are."""
@@ -141,16 +139,17 @@ class SmoothSearch(Search):
 
     # --- the search
 
-    def _run(self) -> None:
+    def _fits(self) -> Iterator[Fit]:
         try:
             self._fit_exempt()
             if self.known is not None:
                 known = self.problem.with_exempt(self.known)
-                self.swaps.remember(self.pieces.once(lambda: self.swaps.roughly(known, self.swaps.best)))
+                self.swaps.remember(self.monitor.once(lambda: self.swaps.roughly(known, self.swaps.best)))
         finally:
             if self.swaps.best_so_far() is self.swaps.best:
-                self.watch.improved(self.swaps.best.psi, 0)
-        for _ in self.sets():
+                self.monitor.improved(self.swaps.best.psi, 0)
+        for fit in self.sets():
+            yield fit
             if self.leaves(self.swaps.best):
                 break
         if self.leaves(self.swaps.best, last=True):
@@ -166,10 +165,10 @@ class SmoothSearch(Search):
         """Yield sets that swaps no longer improve, as far as estimates tell, one for each start."""
         problem, everything = self.problem, np.arange(self.problem.n_features)
         if problem.n_counted <= self.k and problem.allows(everything):
-            self.swaps.keep(self.pieces.once(lambda: self.swaps.fitted(everything)))
+            self.swaps.keep(self.monitor.once(lambda: self.swaps.fitted(everything)))
         elif self.k > 0 or self.objective.convex_start is not None:
             for start in self._starts():
-                self.watch.enter("exchanges")
+                self.monitor.enter("exchanges")
                 if self.moves is not None:
                     yield self.moves.improved(start)
                 elif self._has_path() or (self._is_quick() and has_parabolas(problem)):  # no swap gains there
@@ -178,26 +177,26 @@ class SmoothSearch(Search):
                 else:
                     yield self.swaps.improved(start)
         if self.objective.convex_start is not None:
-            self.swaps.keep(self.pieces.once(lambda: self._along_its_ray(self.swaps.best, self.swaps.best)))
+            self.swaps.keep(self.monitor.once(lambda: self._along_its_ray(self.swaps.best, self.swaps.best)))
 
     def leaves(self, fit: Fit, last: bool = False) -> bool:
         """Return whether the search is to end with a set."""
-        if self.leave is not None and not self._ended and not self.watch.cut_short:
+        if self.leave is not None and not self._ended and not self.monitor.cut_short:
             self._ended = self.leave(self.problem.counted(fit.features), self.whole(fit), last)
         return self._ended
 
     def _shown(self) -> tuple[int, Addition]:
         """Return how many swaps are shown not to lower ψ, and the best addition, after taking all that lower it."""
         examined = self._examine_swaps() if self.k > 0 else 0
-        addition = self.pieces.once(self.swaps.best_addition)
+        addition = self.monitor.once(self.swaps.best_addition)
         while self._takes_in(addition):
             examined = self._examine_swaps()
-            addition = self.pieces.once(self.swaps.best_addition)
+            addition = self.monitor.once(self.swaps.best_addition)
         return examined, addition
 
     def _examine_swaps(self) -> int:
         """Return how many swaps are shown not to lower ψ, after taking all that do."""
-        self.watch.enter("proof")
+        self.monitor.enter("proof")
         examined = self.swaps.examined()
         while self._one_less_and_one_more() if self.moves is None else self.moves.by_several():
             examined = self.swaps.examined()
@@ -210,7 +209,7 @@ class SmoothSearch(Search):
         if addition.feature is None or self.problem.counted(best.features).size >= self.k:
             return False
         features = np.union1d(best.features, [addition.feature]).astype(np.intp)
-        self.swaps.keep(self.pieces.once(lambda: self.swaps.fitted(features, best)))
+        self.swaps.keep(self.monitor.once(lambda: self.swaps.fitted(features, best)))
         return self.swaps.best is not best
 
     def _one_less_and_one_more(self) -> bool:
@@ -225,9 +224,9 @@ class SmoothSearch(Search):
             return False
         if self.swaps.has_spent_its_work():  # of many classes
             return False
-        self.watch.enter("exchanges")
+        self.monitor.enter("exchanges")
         least = int(np.argmin(costs(self.problem, best)))
-        once = self.pieces.once
+        once = self.monitor.once
         less = self.swaps.improved(once(lambda: self.swaps.fitted(np.delete(best.features, least), best)))
         more = once(lambda: forward(self.swaps, less, 1))
         fit = once(lambda: self.swaps.fitted(np.union1d(less.features, more).astype(np.intp), less))
@@ -238,13 +237,9 @@ class SmoothSearch(Search):
 
     # --- which kind of search
 
-    def _own_journal(self) -> Journal:
-        # Sets from models take other pieces of work than those of version 0.1, whose states are of no use here.
-        return self.journal.part("models") if self._is_found_by_models() else self.journal
-
     def _is_found_by_models(self) -> bool:
         """Return whether sets come from second-order models over all features."""
-        return isinstance(self.problem.objective, ReducedModel) or has_parabolas(self.problem)
+        return is_found_by_models(self.problem)
 
     def _is_quick(self) -> bool:
         """Return whether nothing is to be shown, and the search may end earlier for it.
@@ -270,7 +265,7 @@ class SmoothSearch(Search):
 
     def _starts(self) -> Iterator[Fit]:
         """Yield sets of k features from which swaps begin."""
-        once, null, problem, objective = self.pieces.once, self.swaps.best, self.problem, self.objective
+        once, null, problem, objective = self.monitor.once, self.swaps.best, self.problem, self.objective
         if self.start is not None:
             start = problem.counted(self.start)
             yield once(lambda: self._completed(start) if self.moves is None else self.moves.completed(start))
@@ -298,13 +293,13 @@ class SmoothSearch(Search):
         self.swaps.keep(first)
         if self.swaps.is_perfect(first) or self.leaves(first):
             return
-        self.watch.enter("continuation")
+        self.monitor.enter("continuation")
         yield once(lambda: self._best_of_continuation(first))
-        self.watch.enter("forward")
+        self.monitor.enter("forward")
         yield once(lambda: self._backward(chosen))
         yield first
         if chosen.size and self.k <= FEW and not is_expensive(problem):
-            self.watch.enter("forward")
+            self.monitor.enter("forward")
             others = once(lambda: forward(self.swaps, null, self.k, without=int(chosen[0])))
             yield once(lambda: self.swaps.fitted(problem.with_exempt(others)))
 
@@ -312,18 +307,16 @@ class SmoothSearch(Search):
         """Yield the fit of the exempt features, and that of the answer for the convex loss that this one starts from."""
         convex = self.objective.convex_start
         if convex is not None:
-            yield self.pieces.once(lambda: self.swaps.fitted(null.features, null))
-            yield self.pieces.once(lambda: self._found_by(convex))
+            yield self.monitor.once(lambda: self.swaps.fitted(null.features, null))
+            yield self.monitor.once(lambda: self._found_by(convex))
 
     def _found_by(self, convex: Model) -> Fit:
         """Return the best fit over the features of the answer for a convex loss."""
-        watch = Watch(self.watch.left(), self.watch.max_iter - self.watch.step, lambda record: self.watch.left() <= 0)
-        search = SmoothSearch(replace(self.problem, objective=convex), self.tol, False, watch)
-        search.begin()
+        search = SmoothSearch(self.tol, monitor=Monitor(parent=self.monitor))
+        search.begin(replace(self.problem, objective=convex))
         for _ in search.sets():
             pass
-        self.watch.step += watch.step
-        self.watch.held_back |= watch.held_back
+        self.monitor.step += search.monitor.step
         self.swaps.n_grad += search.swaps.n_grad
         self.swaps.n_refits += search.swaps.n_refits
         found = search.swaps.best
@@ -398,8 +391,8 @@ class SmoothSearch(Search):
 
     # --- the end
 
-    def _answer(self, status: Status) -> Answer:
-        fit = self.swaps.best if status is Status.SOLVED else self.swaps.best_so_far()
+    def _answer(self) -> Answer:
+        fit = self.swaps.best if self.complete else self.swaps.best_so_far()
         note = "; these coefficients are not proved to be the best of these features"
         note = "" if self._is_known_to_be_optimal(fit) else note
         return Answer(fit, self._examined, self._addition, self.swaps.n_grad, self.swaps.n_refits, note)
@@ -447,16 +440,16 @@ class SmoothSearch(Search):
     def _reported(self, x: Vector) -> Vector:
         return x if self.data is None else cast(LinearModel | ByClass, self.objective).unstandardised(x)
 
-    def as_state(self) -> dict[str, Any] | None:
+    def memory(self) -> dict[str, Any] | None:
         """Return what has been found and reported, as plain data; None once a limit has cut the search short."""
-        if self.watch.cut_short:
+        if self.monitor.cut_short:
             return None
-        return {"swaps": self.swaps.as_state(), "watch": self.watch.as_state()}
+        return {"swaps": self.swaps.as_state(), "watch": self.monitor.as_state()}
 
-    def take(self, state: dict[str, Any]) -> None:
-        """Resume from what `as_state` returned."""
-        self.swaps.take(state["swaps"])
-        self.watch.take(state["watch"])
+    def restore(self, memory: dict[str, Any]) -> None:
+        """Resume from what `memory` returned."""
+        self.swaps.take(memory["swaps"])
+        self.monitor.take(memory["watch"])
 
     # --- small things
 
@@ -469,7 +462,12 @@ class SmoothSearch(Search):
         return part.margins(self.null.x[self.problem.coordinates(features)])
 
     def _left(self) -> float:
-        return self.watch.left()
+        return self.monitor.seconds_left()
+
+
+def is_found_by_models(problem: SubsetProblem) -> bool:
+    """Return whether sets come from second-order models over all features."""
+    return isinstance(problem.objective, ReducedModel) or has_parabolas(problem)
 
 
 def _stationarity_over_data(objective: ReducedModel, x: Vector, features: Features, null: NullFit) -> float:

@@ -76,7 +76,7 @@ def forward(
     chosen, estimates = np.empty(0, np.intp), swaps.estimates(fit)
     left, factors = estimates.left, list[Vector]()
     while chosen.size < most:
-        swaps.watch.done = chosen.size / most
+        swaps.monitor.done = chosen.size / most
         estimates.left = left
         gain = estimates.additions()
         gain[chosen] = -np.inf
@@ -136,7 +136,7 @@ def best_by_parabolas(swaps: SwapSearch, null: Fit, k: int, brief: bool = False)
     with known.lock:
         searches = _fixed(swaps, objective, kept, null)
     for place, search in enumerate(searches, 1):
-        swaps.watch.done = place / (len(searches) + 1)
+        swaps.monitor.done = place / (len(searches) + 1)
         with known.lock:  # what a search has taken in so far is kept for the next k
             features = np.array(search.best(k, None, brief), np.intp)
         if features.tobytes() in tried:
@@ -319,5 +319,5 @@ def _over(swaps: SwapSearch, part: FeatureProblem, features: Features, null: Fit
     inner = SwapSearch(
         part, start, known.null, swaps.tolerance, replace(swaps.how, null=known.null), columns=known.columns
     )
-    inner.watch, inner.refits.brief = swaps.watch, True
+    inner.monitor, inner.refits.brief = swaps.monitor, True
     return inner

@@ -8,25 +8,22 @@ what it shows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox import _kernels
-from levelprox._typing import Features, Mask, Matrix, Vector
+from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit
-from levelprox.driver.replay import Directly, Pieces
-from levelprox.driver.search_monitor import Watch
 from levelprox.methods.restricted import How
-from levelprox.objectives import LinearModel, Model
 from levelprox.objectives._multiclass import ByClass
 from levelprox.problem import FeatureProblem
 from levelprox.subset.column_cache import Columns
+from levelprox.subset.monitor import Monitor
 from levelprox.subset.multiclass_newton import ClassNewton
-from levelprox.subset.refit import ROUGH_ACCURACY, Fit, Refits, begun_at
+from levelprox.subset.refit import ROUGH_ACCURACY, Fit, begun_at
 from levelprox.subset.second_order import MANY_CLASSES, SecondOrder
 from levelprox.subset.swap_bounds import SwapEstimates, least_costs
 
@@ -102,10 +99,8 @@ class SwapSearch(SecondOrder):
         Passes over all features.
     n_refits : int
         Fits over a few of them.
-    watch : Watch
-        Who is told, and how many exchanges may be taken; nobody, and any number, until another is set.
-    pieces : Pieces
-        How pieces of work are done; just so, until others are set.
+    monitor : Monitor
+        Reports and limits; without any until another is set.
     newton : callable or None
         Returns the `ClassNewton` that fits large sets on the way of a softmax model.
     """
@@ -124,8 +119,7 @@ class SwapSearch(SecondOrder):
         super().__init__(problem, how, columns)
         self.best, self.null = start, null
         self.tolerance, self.prove, self.tries = tolerance, prove, tries
-        self.watch: Watch = Watch()
-        self.pieces: Pieces = Directly()
+        self.monitor = Monitor()
         self.newton: Callable[[], ClassNewton] | None = None
         self.rough = start
         self.n_refits = 0
@@ -147,7 +141,7 @@ class SwapSearch(SecondOrder):
         """Fit the best set as well as it can be, where fits on the way take few steps."""
         if self.refits.takes_few_steps(self.best.x.size):
             self.check_time()
-            self.keep(self.pieces.once(lambda: self.refits.finished(self.best)))
+            self.keep(self.monitor.once(lambda: self.refits.finished(self.best)))
 
     def downhill(self, near: Fit) -> Fit:
         """The minimum over the features of another fit that is found from its coefficients; not from anywhere else."""
@@ -183,7 +177,7 @@ class SwapSearch(SecondOrder):
         """
         self.keep(fit)
         if not self.is_perfect(fit) and not self.has_spent_its_work():
-            fit = self.pieces.repeated(self._after_exchanges, fit)
+            fit = self.monitor.repeated(self._after_exchanges, fit)
             self.keep(fit)
         return fit
 
@@ -196,7 +190,7 @@ class SwapSearch(SecondOrder):
             costs = self.problem.costs
             if costs is not None and not costs.allows({*fit.features.tolist(), enters} - {leaves}):
                 continue  # the budget pays for it no longer
-            if self.has_spent_its_work() or not self.watch.may_exchange():
+            if self.has_spent_its_work() or not self.monitor.may_swap():
                 return fit, True
             new = self._exchanged(fit, leaves, enters)
             if new is None:
@@ -205,7 +199,7 @@ class SwapSearch(SecondOrder):
                     break
             else:
                 fit = new
-                self.watch.step += 1
+                self.monitor.step += 1
                 self.keep(fit)
         return fit, self.is_perfect(fit) or not fit.psi < begin.psi
 
@@ -252,13 +246,13 @@ class SwapSearch(SecondOrder):
         differ by more, a set that comes twice ends this.
         """
         visited = set[bytes]()
-        while not self.watch.held_back and self.best.features.tobytes() not in visited:
+        while not self.monitor.held_back and self.best.features.tobytes() not in visited:
             visited.add(self.best.features.tobytes())
-            examined, better = self.pieces.once(lambda: self._examine(self.best))
+            examined, better = self.monitor.once(lambda: self._examine(self.best))
             if better is None:
                 return examined
-            if self.watch.may_exchange():
-                self.watch.step += 1
+            if self.monitor.may_swap():
+                self.monitor.step += 1
                 before = self.best
                 self.improved(better)
                 if self.best is before:  # rounding: the set that seemed better is not
@@ -277,7 +271,7 @@ class SwapSearch(SecondOrder):
         shown, left = self._not_ruled_out(fit)
         tries = _Tries(self, fit)
         for tried, (i, j) in enumerate(left):
-            self.watch.done = tried / len(left)
+            self.monitor.done = tried / len(left)
             if tries.n_refits >= self._most_tries(fit):
                 break
             better, excluded = tries(i, j)
@@ -375,7 +369,7 @@ class SwapSearch(SecondOrder):
         lower = fit.psi < self.best.psi - _coarser(fit, self.best)
         if lower if self.refits.convex is None else self.lowers(fit, self.best):
             self.best = self._without_zeros(fit)
-            self.watch.improved(fit.psi, self.problem.counted(self.best.features).size)
+            self.monitor.improved(fit.psi, self.problem.counted(self.best.features).size)
 
     def _without_zeros(self, fit: Fit) -> Fit:
         width = self.problem.width
@@ -391,7 +385,7 @@ class SwapSearch(SecondOrder):
         """Keep a fit on the way, for want of a better one."""
         if fit.psi < min(self.rough.psi, self.best.psi):
             self.rough = fit
-            self.watch.improved(fit.psi, self.problem.counted(fit.features).size)
+            self.monitor.improved(fit.psi, self.problem.counted(fit.features).size)
 
     def best_so_far(self) -> Fit:
         """What to return where the search is cut short: a fit on the way, should that be the best."""
@@ -455,7 +449,7 @@ class SwapSearch(SecondOrder):
     def _count_refit(self) -> None:
         self.check_time()
         self.n_refits += 1
-        self.watch.n_refits = self.n_refits
+        self.monitor.n_refits = self.n_refits
 
 
 def _coarser(new: Fit, fit: Fit) -> float:
