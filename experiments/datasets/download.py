@@ -20,7 +20,7 @@ from typing import Any
 
 from experiments.datasets.errors import DataError
 from levelprox.io import atomic
-from levelprox.report.bar import showing
+from levelprox.report.progress import showing
 
 PATIENCE = 60.0  # seconds without a byte
 _BLOCK = 1_000_000

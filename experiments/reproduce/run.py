@@ -19,7 +19,7 @@ from experiments.reproduce.summary import summarise, tell
 from experiments.reproduce.task import Answer, SkippedError, Task
 from experiments.reproduce.workers import answers
 from experiments.results import save
-from levelprox.report.bar import showing
+from levelprox.report.progress import showing
 
 
 def reproduce(studies: Sequence[Study], asked: Sequence[str], scope: Scope, out: Path, jobs: int) -> int:

@@ -4,11 +4,11 @@
 
 For u = −∇h(x^{k−1})/λ and τ = (η_k + h(x^{k−1}) − ⟨∇h(x^{k−1}), x^{k−1}⟩)/λ this is the set
 {g_k ≤ η_k} of the paper's subproblem; with u = 0 it is the weighted ℓ1 ball. The paper sorts
-breakpoints in O(d log d); for |u| ≤ 1, always so in LCPP, a few passes over the data suffice. Rounding moves x by a few
-units of the last place of max |v| for |u| ≤ 1, and of each x_i for other u, however far apart the weights are.
+breakpoints in O(d log d); for |u| ≤ 1, as always in LCPP, a few passes over the data suffice. The rounding error of x
+is a few units in the last place of max |v| for |u| ≤ 1, and of each x_i for other u, for any spread of the weights.
 
 Where a feature has several coefficients the set is the group ball {Σ_j ω_j ‖x_j‖₂ ≤ τ}: the norms are projected
-onto the weighted ℓ1 ball, and every row is shortened to its new norm.
+onto the weighted ℓ1 ball, and every row is scaled to its new norm.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from levelprox._typing import FloatArray
 from levelprox._validation import finite, real_array, whole
 from levelprox.exceptions import InfeasibleError, InvalidInputError
 
-# Rows are handed to the kernel in pieces of about this many numbers, so that Ctrl-C is seen in time.
+# The kernel takes rows in blocks of about this many numbers, so that Ctrl-C is handled in time.
 _PIECE = 2**23
-# Beyond these the squares of prices leave the floating-point range.
+# Outside this range the squares of weights overflow or underflow.
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
 
 
@@ -40,36 +40,37 @@ def project(
     out: FloatArray | None = None,
     width: int = 1,
 ) -> tuple[FloatArray, float | NDArray[np.float64]]:
-    """Project onto {x : Σ ω_i (|x_i| + u_i x_i) ≤ τ}, exactly feasible.
+    """Project onto {x : Σ ω_i (|x_i| + u_i x_i) ≤ τ}, with an exactly feasible result.
 
-    The result satisfies the constraint in exact arithmetic (not merely up to rounding), and a
-    point that already satisfies it comes back bit for bit. With `width` above 1 the set is
+    The result satisfies the constraint in exact arithmetic, not only up to rounding, and a
+    point that already satisfies it is returned unchanged. With `width` above 1 the set is
     {x : Σ_j ω_j ‖x_j‖₂ ≤ τ} for the features j, and norms are rounded up before they are compared with τ.
 
     Parameters
     ----------
     v : array-like of shape (d,) or (m, d)
-        The point, or one point a row. float32 and float64 are kept; anything else becomes float64.
+        The point, or one point per row. float32 and float64 are kept; other types become float64.
     u : array-like of shape (d,) or (m, d), or scalar
-        The linear part, in the paper's sign. Any values up to 1e50; |u| ≤ 1 is the fast case. A scalar is used as it
-        is given, whatever the type of v.
+        The linear part, in the paper's sign. Any values up to 1e50; |u| ≤ 1 is the fast case. A scalar is not
+        rounded to the type of v.
     tau : float or array-like of shape (m,)
-        The level. With every |u_i| ≤ 1 it must be nonnegative, for the set is empty otherwise.
+        The level. If every |u_i| ≤ 1 it must be nonnegative; otherwise the set is empty.
     weights : array-like of shape (d / width,), optional
-        ω ≥ 0. A coordinate, or feature, of weight 0 is exempt: it costs nothing and is left alone.
+        ω ≥ 0. A coordinate, or feature, of weight 0 is unpenalized and not changed.
     nonnegative : bool or array-like of bool of shape (d,), optional
-        Where x_i ≥ 0 is asked for too.
+        The coordinates with the additional constraint x_i ≥ 0.
     start : float or array-like of shape (m,), optional
-        A guess of the multiplier, such as the last one; it saves passes and changes nothing else.
+        A guess of the multiplier, such as the last one. It saves passes and does not change the result.
     out : ndarray of v's shape, optional
-        Where to write x. May be `v` itself.
+        The array for x. May be `v` itself.
     width : int, default=1
-        How many coordinates each feature has, one after the other: feature j has j·width … (j+1)·width − 1. Above
-        1, u must be 0, and `nonnegative` is not to be had.
+        The number of consecutive coordinates per feature: feature j has j·width … (j+1)·width − 1. If it is above
+        1, u must be 0, and `nonnegative` is not supported.
 
     Returns
     -------
     x : ndarray of v's shape
+        The projection.
     multiplier : float or ndarray of shape (m,)
         y ≥ 0 with v − x ∈ y ∂(Σ ω_i (|x_i| + u_i x_i)), or y ∂(Σ ω_j ‖x_j‖₂); the smallest where it is not unique.
 
@@ -78,7 +79,7 @@ def project(
     InvalidInputError
         For NaN, infinities (τ = inf is allowed) and shapes that do not fit.
     InfeasibleError
-        When the set is empty.
+        If the set is empty.
 
     Examples
     --------
@@ -102,7 +103,7 @@ def project(
     features = _number_of_groups(d, width, linear, nonnegative)
     omega = None if weights is None else feature_weights(weights, features)
     dtype = np.result_type(point, *(() if omega is None else (omega,)), *(() if np.ndim(u) == 0 else (linear,)))
-    # A number u that float32 does not hold leaves x in float32, and is projected with in float64.
+    # A scalar u that is not a float32 is used in float64; x stays float32.
     working = dtype if linear is None else np.result_type(dtype, linear)
     target = _target(out, point.shape, dtype)
     rows = np.ascontiguousarray(point, working).reshape(m, d)
@@ -144,14 +145,14 @@ def project(
 
 
 def group_norms(x: NDArray[np.float64], width: int) -> NDArray[np.float64]:
-    """‖x_j‖₂ of every feature j, x_j its `width` coordinates, each rounded up to the next float64."""
+    """Return ‖x_j‖₂ of every feature j, x_j its `width` coordinates, each rounded up to the next float64."""
     norms = np.empty(x.size // width)
     _kernels.group_norms(np.ascontiguousarray(x), norms)
     return norms
 
 
 def feature_weights(weights: ArrayLike, d: int) -> FloatArray:
-    """ω as an array of shape (d,): finite, nonnegative, and clear of the ends of the floating-point range."""
+    """Return ω as an array of shape (d,): finite, nonnegative, and within the range of valid weights."""
     omega = real_array("weights", weights)
     if omega.shape != (d,):
         raise InvalidInputError(f"weights must have shape ({d},), got {omega.shape}")
@@ -167,7 +168,7 @@ def feature_weights(weights: ArrayLike, d: int) -> FloatArray:
 
 
 def nonnegative_mask(nonnegative: ArrayLike | None, d: int) -> tuple[NDArray[np.uint8] | None, bool]:
-    """(mask, all): a mask only where some coordinates are nonnegative and others free."""
+    """Return (mask, all): a mask only if some coordinates are nonnegative and others free."""
     if nonnegative is None:
         return None, False
     asked = np.asarray(nonnegative)
@@ -181,7 +182,7 @@ def nonnegative_mask(nonnegative: ArrayLike | None, d: int) -> tuple[NDArray[np.
 
 
 def _number_of_groups(d: int, width: int, linear: FloatArray | None, nonnegative: ArrayLike | None) -> int:
-    """How many features the d coordinates are of."""
+    """Return the number of features of the d coordinates."""
     if whole("width", width, 1) == 1:
         return d
     if d % width:
@@ -195,7 +196,7 @@ def _number_of_groups(d: int, width: int, linear: FloatArray | None, nonnegative
 
 def _linear_part(u: ArrayLike, point: FloatArray) -> FloatArray | None:
     linear, shape = real_array("u", u), point.shape
-    if linear.ndim == 0:  # a number takes the type of v, where that holds it
+    if linear.ndim == 0:  # a scalar takes the type of v if it is exact there
         if linear == 0:
             return None
         with np.errstate(over="ignore", under="ignore"):
@@ -207,10 +208,10 @@ def _linear_part(u: ArrayLike, point: FloatArray) -> FloatArray | None:
 
 
 def _rounded_to_cheaper(x: FloatArray, u: FloatArray, dtype: np.dtype[Any], levels: NDArray[np.float64]) -> FloatArray:
-    """Return x in a narrower type, each coordinate rounded to the side where Σ ω(|x| + ux) is smaller."""
+    """Return x in a narrower type, each coordinate rounded in the direction that lowers Σ ω(|x| + ux)."""
     with np.errstate(over="ignore", under="ignore"):
         narrow = x.astype(dtype)
-    priced = 1 + np.sign(x) * u >= 0  # |x| costs something: rounded towards zero
+    priced = 1 + np.sign(x) * u >= 0  # the cost grows with |x|: round towards zero
     size, wide = np.abs(x), np.abs(narrow.astype(np.float64))
     limit = np.where(priced, 0.0, np.copysign(np.inf, x)).astype(dtype)
     narrow = np.where(np.where(priced, wide > size, wide < size), np.nextafter(narrow, limit), narrow)
@@ -245,7 +246,7 @@ def _target(out: FloatArray | None, shape: tuple[int, ...], dtype: np.dtype[Any]
 
 
 def _explain(status: str, point: FloatArray, linear: FloatArray | None, tau: float) -> None:
-    """Say what was wrong: the kernel only knows that something was."""
+    """Raise the error that describes why the kernel failed."""
     if status == "not finite":
         finite("v", point)
         if linear is not None:

@@ -21,7 +21,7 @@ from levelprox.backends.executor import Cluster
 from levelprox.cli import _fitting, _remote_data, main
 from levelprox.cli._partitions import parts_of
 from levelprox.io.data import Reading
-from levelprox.report import bar
+from levelprox.report import progress
 
 CANCER = load_breast_cancer(as_frame=True)
 LEVEL = ("--level", "2.5", "--constraint", "l1")  # one solution, and not a nearby one as well
@@ -177,7 +177,7 @@ def test_files_read_in_turn_give_the_same_model(files, fitted, name, more, monke
 
 
 def test_passes_are_told_of(files, run, monkeypatch):
-    monkeypatch.setattr(bar, "_ELSEWHERE", 0.0)
+    monkeypatch.setattr(progress, "_ELSEWHERE", 0.0)
     code, _, err = run("fit", files / "cancer.parquet", *LEVEL, "--chunked", "--verbose")
     assert code == 0 and "checking X, chunk 1 of 1\n" in err and "(looking at all features, chunk 1 of 1)\n" in err
     _, _, err = run("fit", files / "cancer.parquet", *LEVEL, "--chunked")

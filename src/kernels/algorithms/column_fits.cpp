@@ -701,6 +701,15 @@ ColumnFits::Move ColumnFits::best_move(const Columns &columns, const Look &at, c
     return best;
 }
 
+// By how much psi may seem to fall along a step of basis vectors, because of the rounding errors of their entries.
+double ColumnFits::feigned_fall(const Look &at, const std::vector<double> &step,
+                                const std::vector<double> &errors) const {
+    double slopes = 0, moved = 0;
+    for (std::int64_t i = 0; i < n_; ++i) slopes += std::abs(at.slope[i]);
+    for (std::size_t j = 0; j < step.size(); ++j) moved += errors[j] * std::abs(step[j]);
+    return slopes * moved;
+}
+
 // Newton's method for a convex loss. Where the curvature in some direction is gone (margins so far out that it
 // underflows, or beyond the parabola of Huber's loss), or a step would change margins by too much, a multiple of a
 // typical curvature is added, and the step is doubled as long as psi falls; after many such steps other directions are
@@ -824,8 +833,10 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, co
                 psi = psi_at(t);
             }
         }
+        // What rounding errors of the basis may feign for a step of length 1.
+        const double feigned = restricted && orthonormal ? feigned_fall(at, newton.step, *errors) : 0.0;
         if (restricted && t == 1)
-            for (double next = psi_at(2 * t); next < psi && t < 0x1p60; next = psi_at(2 * t)) {
+            for (double next = psi_at(2 * t); next < psi - t * feigned && t < 0x1p60; next = psi_at(2 * t)) {
                 t *= 2;
                 psi = next;
             }
@@ -834,6 +845,8 @@ ColumnFit ColumnFits::minimise(const Columns &columns, std::vector<double> x, co
         for (std::int64_t i = 0; i < n_; ++i) moved[i] += t * along[i];
         Look next = look(columns, moved.data(), true, poll);
         if (!(next.psi < previous) && settled()) return ended(FitEnd::fitted);  // no step lowers psi any more
+        if (feigned > 0 && !(next.psi < previous - t * feigned))
+            return ended(settled() ? FitEnd::fitted : FitEnd::failed);
         in_vain = restricted && !(next.psi < previous - rounding) ? in_vain + 1 : 0;
         if (in_vain > MOST_IN_VAIN) return ended(settled() ? FitEnd::fitted : FitEnd::failed);
         z.swap(moved);

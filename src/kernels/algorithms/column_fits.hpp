@@ -133,6 +133,7 @@ private:
     Move best_move(const Columns &columns, const Look &at, const std::vector<double> &margins,
                    const std::vector<double> &x, std::vector<std::vector<double>> directions, double least,
                    Poll &poll) const;
+    double feigned_fall(const Look &at, const std::vector<double> &step, const std::vector<double> &errors) const;
     std::vector<double> reference_curvature(const Columns &columns, const Look &at) const;
     bool is_noise(const Look &at, const Column &column, double gradient, double error) const;
     double share(std::int64_t i) const { return (weight_ ? weight_[i] : 1.0) / total_; }

@@ -37,6 +37,24 @@ double OrthonormalBasis::dot(const double *u, const double *v) const {
     return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
+// Set entries to zero that are no larger than the rounding errors of the terms that they are the sum of. The difference
+// of columns that are equal in most rows must have no slope and no curvature there.
+void OrthonormalBasis::clear_rounding(const Column &column, std::size_t j, double *q) const {
+    constexpr double MULTIPLE = 8 * EPSILON;
+    std::vector<double> size(n_, std::abs(mean_[j]));
+    for (std::int64_t p = 0; p < column.count; ++p) {
+        const std::int64_t i = column.rows ? column.rows[p] : p;
+        size[i] += std::abs(column.values[p]) / scale_[j];
+    }
+    for (std::size_t p = 0; p < order_.size(); ++p) {
+        const double *v = vector(p);
+        const double r = std::abs(triangle_[j * m_ + p]);
+        for (std::int64_t i = 0; i < n_; ++i) size[i] += r * std::abs(v[i]);
+    }
+    for (std::int64_t i = 0; i < n_; ++i)
+        if (std::abs(q[i]) <= MULTIPLE * size[i]) q[i] = 0;
+}
+
 OrthonormalBasis::OrthonormalBasis(std::int64_t n, const Columns &columns, const double *weight, double dependent,
                                    Poll &poll)
     : n_(n), m_(columns.size()), weight_(weight), values_(m_ * std::size_t(n)), triangle_(m_ * m_), scale_(m_, 1.0),
@@ -112,6 +130,7 @@ OrthonormalBasis::OrthonormalBasis(std::int64_t n, const Columns &columns, const
             continue;
         }
         smallest_ratio_ = std::min(smallest_ratio_, norm / length[next]);
+        clear_rounding(columns[next], next, q);
         for (std::int64_t i = 0; i < n; ++i) q[i] /= norm;
         triangle_[next * m_ + order_.size()] = norm;
         noise_.push_back(EPSILON * length[next] / norm);

@@ -50,6 +50,7 @@ public:
 
 private:
     double dot(const double *u, const double *v) const;
+    void clear_rounding(const Column &column, std::size_t j, double *q) const;
 
     std::int64_t n_;
     std::size_t m_;

@@ -50,9 +50,25 @@ def counted_weights(weights: ArrayLike) -> Double:
 
 
 def common_unit(weights: ArrayLike) -> float | None:
-    """The largest q of which all positive weights are whole multiples, up to rounding; None if there is none.
+    """Return the largest q of which all positive weights are integer multiples, up to rounding; None if there is none.
 
-    Euclid's algorithm on all weights at once: each round leaves a remainder at most half of the last unit.
+    Euclid's algorithm on all weights at once: each round leaves a remainder of at most half of the last unit.
+
+    Parameters
+    ----------
+    weights : array-like
+        ω ≥ 0.
+
+    Returns
+    -------
+    float or None
+        The common unit.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> theory.common_unit([1.0, 1.5, 0.0, 4.0])
+    0.5
     """
     counted = counted_weights(weights)
     if not counted.size:
@@ -68,16 +84,57 @@ def common_unit(weights: ArrayLike) -> float | None:
 
 
 def degenerate_distance(problem: Problem) -> tuple[float | None, str]:
-    """How far η is from the nearest degenerate level, in units of cap·q, and whether that is known.
+    """Return the distance of η to the nearest degenerate level, in units of cap·q, and whether it was checked.
 
     q is the common unit of the weights, 1 without weights.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem with its level η.
+
+    Returns
+    -------
+    distance : float or None
+        The distance; None if there is no degenerate level or it is not known.
+    check : str
+        "checked", or the reason why not.
+
+    Examples
+    --------
+    >>> from levelprox import LinearModel, Problem, constraints, theory
+    >>> model = LinearModel([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0])
+    >>> theory.degenerate_distance(Problem(model, constraints.MCP(lam=2.0, theta=0.5), 1.25))
+    (0.25, 'checked')
     """
     nearest, unit, check = degenerate_level(problem)
     return (None if nearest is None else abs(problem.level - nearest) / unit), check
 
 
 def degenerate_level(problem: Problem) -> tuple[float | None, float, str]:
-    """The sum of cap·ω_j over some features that is nearest to η, cap·q, and "checked" or why not."""
+    """Return the degenerate level nearest to η: the nearest sum of cap·ω_j over some features.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem with its level η.
+
+    Returns
+    -------
+    level : float or None
+        The nearest degenerate level; None if there is none or it is not known.
+    unit : float
+        cap·q, with q the common unit of the weights.
+    check : str
+        "checked", or the reason why not.
+
+    Examples
+    --------
+    >>> from levelprox import LinearModel, Problem, constraints, theory
+    >>> model = LinearModel([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0])
+    >>> theory.degenerate_level(Problem(model, constraints.MCP(lam=2.0, theta=0.5), 1.25))
+    (1.0, 1.0, 'checked')
+    """
     cap, weights = problem.constraint.cap, problem.weights
     counted = None if weights is None else weights[weights > 0]
     if math.isinf(cap) or (counted is not None and not counted.size):

@@ -254,7 +254,7 @@ def _counting(settings: Settings, total: int) -> Any:
     """Progress over the batches, where it is to be shown."""
     from contextlib import contextmanager
 
-    from levelprox.report.bar import showing
+    from levelprox.report.progress import showing
 
     @contextmanager
     def counting() -> Any:

@@ -199,7 +199,7 @@ class _Along:
         if not self.settings.shows_progress:
             yield lambda: None
             return
-        from levelprox.report.bar import showing
+        from levelprox.report.progress import showing
 
         with showing("path", total, "fits") as progress:
             yield progress.advance

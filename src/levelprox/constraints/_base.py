@@ -1,15 +1,15 @@
-"""What a sparsity constraint is: one concave function of |x_j|, summed over the coordinates.
+"""The interface of a sparsity constraint: one concave function of |x_j|, summed over the coordinates.
 
     g(x) = Σ_j ω_j φ(|x_j|),      φ(t) = λt − h(t),      t = |x_j| ≥ 0
 
 h is convex and continuously differentiable with h(0) = h'(0) = 0 and h' ≤ λ, so φ rises from 0 with
-slope λ and bends down from there. λ and h are all the method needs: linearising h at the last point
+slope λ and bends down from there. The method needs only λ and h: linearising h at the last point
 turns g into a weighted ℓ1 norm that lies above g and touches it there, which is the convex set of one
-outer step. The functions of the paper differ only in how soon they stop charging for a larger
-coefficient: L1 never does, Log and Lp ever more slowly, MCP, SCAD, Exp and NegativeLp up to a cap.
+outer step. The functions of the paper differ in how their cost grows for large coefficients: L1 grows
+linearly, Log and Lp grow ever more slowly, MCP, SCAD, Exp and NegativeLp are bounded by a cap.
 
-Linearising at t adds h(t) − h'(t)t to the level. That is φ'(t)t − φ(t), two numbers the interface has
-already, both without cancellation; hence no method of its own.
+Linearising at t adds h(t) − h'(t)t to the level. This equals φ'(t)t − φ(t), which `slope` and `phi`
+give without cancellation, so the interface has no separate method for it.
 
 Assumption 1 and Table 2 of Boob, Deng, Lan and Wang (2020), "A Feasible Level Proximal Point Method
 for Nonconvex Sparse Constrained Optimization", NeurIPS 33.
@@ -39,28 +39,37 @@ _TINY = 4 * float(np.finfo(np.float64).smallest_subnormal)
 
 
 class Constraint(ABC):
-    """The function φ of one coordinate and its sum g over all of them.
+    """Base class of the constraints: the function φ of one coordinate and its sum g over all of them.
 
     `phi`, `slope` and `curvature` take finite t = |x| ≥ 0 of any shape. They are computed in float64 and
     returned in the precision of t, so a float32 result is the rounded float64 one; a value beyond the
     range of the type is inf.
 
-    A new constraint is a frozen dataclass that gives `lam`, `lipschitz`, where they are finite `cap`
-    and `threshold`, and `_phi`, `_slope`, `_curvature` on float64 arrays.
+    A new constraint is a frozen dataclass that defines `lam`, `lipschitz`, `cap` and `threshold` where
+    they are finite, and `_phi`, `_slope`, `_curvature` on float64 arrays.
 
     Attributes
     ----------
     lam : float
         λ, the slope of φ at 0.
     cap : float
-        sup φ, what one coordinate can cost at most, rounded up; inf where φ is unbounded.
+        sup φ, the largest possible cost of one coordinate, rounded up; inf where φ is unbounded.
     lipschitz : float
         L_h, the smallest Lipschitz constant of h'.
     threshold : float
-        The t from which on φ equals its cap; inf where the cap is not reached.
+        The smallest t with φ(t) equal to its cap; inf where the cap is not reached.
+
+    Examples
+    --------
+    >>> from levelprox.constraints import MCP, Constraint
+    >>> constraint = MCP(lam=2.0, theta=0.5)
+    >>> isinstance(constraint, Constraint)
+    True
+    >>> constraint.lam, constraint.cap, constraint.lipschitz, constraint.threshold
+    (2.0, 1.0, 2.0, 1.0)
     """
 
-    if TYPE_CHECKING:  # only then: where these are parameters, dataclasses would take this for a default
+    if TYPE_CHECKING:  # at run time a dataclass would take these properties for defaults of its parameters
 
         @property
         @abstractmethod
@@ -74,12 +83,12 @@ class Constraint(ABC):
 
     @property
     def cap(self) -> float:
-        """The supremum of φ, not rounded down; inf where φ is unbounded."""
+        """The supremum of φ, rounded up; inf where φ is unbounded."""
         return math.inf
 
     @property
     def threshold(self) -> float:
-        """From where on φ equals its cap; inf where it never does."""
+        """The smallest t with φ(t) equal to the cap; inf where the cap is not reached."""
         return math.inf
 
     @abstractmethod
@@ -92,44 +101,48 @@ class Constraint(ABC):
     def _curvature(self, t: Double) -> Double: ...
 
     def phi(self, t: ArrayLike) -> FloatArray:
-        """φ(t), what a coordinate of size t costs."""
+        """Return φ(t), the cost of a coordinate of size t."""
         return _in_double(self._phi_from_zero, t)
 
     def slope(self, t: ArrayLike) -> FloatArray:
-        """φ'(t) = λ − h'(t), from λ at 0 down to 0; exactly 0 from the threshold on."""
+        """Return φ'(t) = λ − h'(t), which falls from λ at 0 to exactly 0 at the threshold."""
         return _in_double(self._slope, t)
 
     def curvature(self, t: ArrayLike) -> FloatArray:
-        """h''(t) = −φ''(t) where it exists; at a kink of φ' the value of one side."""
+        """Return h''(t) = −φ''(t) where it exists; at a kink of φ', the value of one side."""
         return _in_double(self._curvature, t)
 
     def value(self, x: ArrayLike, weights: ArrayLike | None = None) -> float:
-        """g(x) = Σ_j ω_j φ(|x_j|), summed in float64.
+        """Return g(x) = Σ_j ω_j φ(|x_j|), summed in float64.
 
         Parameters
         ----------
         x : array_like
             The coefficients, of any shape.
         weights : array_like of the same shape, optional
-            ω ≥ 0, one per coefficient; all 1 when omitted. A coefficient of weight 0 is exempt: it
-            costs nothing, however large.
+            ω ≥ 0, one per coefficient; all 1 by default. A coefficient of weight 0 is unpenalized.
+
+        Returns
+        -------
+        float
+            The cost g(x).
         """
         given = real_array("x", x)
         omega = None if weights is None else _weights(weights, given.shape)
         return self.total(given.astype(np.float64, copy=False), omega)
 
     def total(self, x: Double, weights: Double | None) -> float:
-        """g(x), as `value` gives it, of arrays that were checked before."""
+        """Return g(x) as `value` does, for arrays that have been validated."""
         t, omega = _charged(x, weights)
         with np.errstate(over="ignore", under="ignore"):
             cost = self._phi_from_zero(t)
             return float((cost if omega is None else omega * cost).sum())
 
     def total_above(self, x: Double, weights: Double | None) -> float:
-        """Return g(x) rounded up by a few units in the last place, for arrays that were checked before.
+        """Return g(x) rounded up by a few units in the last place, for arrays that have been validated.
 
-        Where it is at most η, so is g(x) in exact arithmetic. It is g(x) itself where that is a float64 and every
-        coefficient is at the cap, so that a level which counts features counts exactly.
+        If the returned value is at most η, so is g(x) in exact arithmetic. It equals g(x) if that is a float64 and
+        every coefficient is at the cap, so that a level that counts features counts exactly.
         """
         t, omega = _charged(x, weights)
         with np.errstate(over="ignore", under="ignore"):
@@ -137,23 +150,23 @@ class Constraint(ABC):
         return sum_above(cost if omega is None else products_above(omega, cost))
 
     def _phi_above(self, t: Double) -> Double:
-        """Return φ(t) rounded up; `phi` is within 1e-15 of itself, and the smallest numbers within their last digit."""
+        """Return φ(t) rounded up; the relative error of `phi` is below 1e-15, and one digit for subnormal numbers."""
         above = self._phi_from_zero(t) * (1 + _PHI_ERROR) + _TINY
         return np.minimum(above, self.cap)
 
     def _phi_from_zero(self, t: Double) -> Double:
-        # φ(t) = λt(1 − δ) with δ ≤ L_h t/(2λ). Where that is below rounding λt is the better formula:
-        # in θt and the like, tiny t lose their digits to underflow.
+        # φ(t) = λt(1 − δ) with δ ≤ L_h t/(2λ). Where δ is below rounding, λt is more accurate: terms such as θt
+        # underflow for tiny t.
         linear_below = EPS * self.lam / self.lipschitz if self.lipschitz else math.inf
         return np.where(t < linear_below, self.lam * t, self._phi(t))
 
     def _check_parameters(self, **intervals: tuple[float, float]) -> None:
-        """Store each named parameter as a float, or refuse it with the open interval it must be in."""
+        """Store each named parameter as a float, or raise an error that names its open interval."""
         for name, (low, high) in intervals.items():
             object.__setattr__(self, name, in_interval(name, getattr(self, name), low, high))
 
     def _check_range(self, *constants: str) -> None:
-        """Refuse parameters whose derived constants float64 cannot hold."""
+        """Raise an error if a derived constant is outside the range of float64."""
         for name in constants:
             constant = getattr(self, name)
             if not 0 < constant < math.inf:
@@ -163,7 +176,7 @@ class Constraint(ABC):
 
 
 def in_interval(name: str, value: object, low: float, high: float) -> float:
-    """`value` as a float, or an error that says which open interval it must be in."""
+    """Return `value` as a float, or raise an error that names the open interval it must be in."""
     try:
         number = real(name, value)
     except (InvalidInputError, OverflowError):
@@ -179,10 +192,10 @@ C = TypeVar("C", bound=Constraint)
 def unit_cap(build: Callable[[float, float], C], first: float, second: float, threshold: float) -> C:
     """Find the constraint closest to build(first, second) whose cap is 1 to the last bit.
 
-    Rounding leaves the cap of the plain formulas an ulp off in one case of five, and a level that is
-    to count features should count exactly. So the two parameters are moved by a few ulps until the
-    cap is 1, in exact arithmetic not above 1, and the threshold no more than the one asked for, nor
-    1.6e-15 of it less. For a few unusual theta of SCAD there is no such pair, and the plain one stays.
+    With the plain formulas the cap is off by one ulp in one case of five, but a level that counts
+    features must count exactly. The two parameters are therefore moved by a few ulps until the cap is 1
+    (in exact arithmetic not above 1) and the threshold is at most the requested one, and below it by at
+    most 1.6e-15 of it. For a few unusual theta of SCAD no such pair exists; the plain one is returned.
     """
     lowest = threshold * (1 - 7 * EPS)
     try:
@@ -200,7 +213,7 @@ _ULPS = sorted(itertools.product(range(-16, 17), repeat=2), key=lambda step: abs
 
 
 def log1p_product(theta: float, t: Double) -> Double:
-    """log(1 + θt), also where θt itself overflows: there it is log θ + log t to the last digit."""
+    """Return log(1 + θt), also where θt overflows: there it equals log θ + log t to the last digit."""
     product = theta * t
     return np.where(np.isinf(product), math.log(theta) + np.log(np.maximum(t, 1)), np.log1p(product))
 
@@ -222,9 +235,9 @@ def above(number: Fraction) -> float:
 
 
 def _charged(x: Double, weights: Double | None) -> tuple[Double, Double | None]:
-    """Return |x| and the weights where neither is zero: most of a sparse point costs nothing.
+    """Return |x| and the weights at the places where neither is zero.
 
-    An exempt coefficient may cost inf, and 0 * inf is NaN.
+    The cost of an unpenalized coefficient may be inf, and 0 * inf is NaN.
     """
     places = (x != 0 if weights is None else (x != 0) & (weights > 0)).nonzero()
     return np.abs(x[places]), None if weights is None else weights[places]

@@ -1,10 +1,10 @@
-"""Custom, any concave constraint: bring λ, h and h'.
+"""Custom, any concave constraint, given by λ, h and h'.
 
     φ(t) = λt − h(t),      h convex and C¹ on t ≥ 0,   h(0) = h'(0) = 0,   0 ≤ h' ≤ λ,      t = |x|
 
-The general g of Assumption 1 of the paper, one coordinate at a time. Nothing here knows a closed form
-of φ, so φ is the difference, and loses digits where λt is much larger than φ(t); a constraint of
-importance deserves a class of its own.
+The general g of Assumption 1 of the paper, for one coordinate. φ has no closed form here: it is computed
+as the difference, and loses digits where λt is much larger than φ(t). For full accuracy, write a
+subclass of `Constraint`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from levelprox.constraints._base import EPS, Constraint, Double, in_interval
 from levelprox.exceptions import InvalidInputError
 
-# What the user's functions may be off by, relative to λ and to λt, before they are called wrong.
+# Tolerated errors of the user's functions, relative to λ and to λt.
 SLACK = 1e-9
 SLACK_OF_H = 4 * EPS
 
@@ -30,8 +30,9 @@ class Custom(Constraint):
 
     φ(t) = lam * t - h(t) for any convex, continuously differentiable h of t = |x| >= 0 with h(0) = 0,
     h'(0) = 0 and h' <= lam: Assumption 1 of the paper. Both functions are called with float64 arrays
-    t >= 0 and return arrays of the same shape. On construction they are tried on a grid from 1e-6 to
-    1e6 times lam / lipschitz, and refused where they break one of these conditions or each other.
+    t >= 0 and return arrays of the same shape. The constructor evaluates them on a grid from 1e-6 to
+    1e6 times lam / lipschitz, and raises `InvalidInputError` if they violate one of these conditions or
+    do not fit together.
 
     φ is computed as the difference, so its error is about 1e-16 * lam * t, not relative to φ. Where
     grad_h(t) equals lam it is the cap exactly. `curvature` is a difference quotient of grad_h.
@@ -47,7 +48,7 @@ class Custom(Constraint):
     lipschitz : float in (0, inf)
         The Lipschitz constant of grad_h.
     cap : float in (0, inf], default inf
-        The supremum of φ; to be given if it is finite.
+        The supremum of φ; required if it is finite.
 
     Examples
     --------
@@ -89,11 +90,11 @@ class Custom(Constraint):
         return np.where(self._call("grad_h", t) >= self.lam, self.cap, difference)
 
     def _phi_above(self, t: Double) -> Double:
-        # As exact as the user's h: where that is right but for its last digits.
+        # Valid if the user's h is correct up to its last digits.
         return np.minimum(self._phi_from_zero(t) + SLACK_OF_H * self.lam * t, self.cap)
 
     def _slope(self, t: Double) -> Double:
-        # At 0 by definition: grad_h may leave a rounding error there.
+        # λ at 0 by definition: grad_h may have a rounding error there.
         return np.where(t == 0, self.lam, np.clip(self.lam - self._call("grad_h", t), 0, self.lam))
 
     def _curvature(self, t: Double) -> Double:
@@ -104,7 +105,7 @@ class Custom(Constraint):
         return quotient
 
     def _call(self, name: str, t: Double) -> Double:
-        """Call h or grad_h and refuse what cannot be its values at t."""
+        """Call h or grad_h and raise an error for values that are not possible at t."""
         result = np.asarray(getattr(self, name)(t))
         if result.shape != t.shape:
             raise InvalidInputError(f"{name} must return the shape of t, {t.shape}, got {result.shape}")
@@ -128,14 +129,14 @@ class Custom(Constraint):
         steep = rise > (1 + SLACK) * self.lipschitz * step + SLACK * lam
         _refuse(steep, f"grad_h must not rise faster than lipschitz = {self.lipschitz:g}", rise / step, end)
 
-        # A convex h rises at least as fast as its slope on the left says, at most as that on the right.
+        # Between two points, a convex h rises at least as fast as its left slope and at most as fast as its right one.
         gain, slack = np.diff(h), SLACK * lam * end
         apart = (gain < grad[:-1] * step - slack) | (gain > grad[1:] * step + slack)
         _refuse(apart, "h must rise as its derivative grad_h says", gain / step, end)
         phi = lam * t - h
         above = phi > self.cap + SLACK * lam * t
         _refuse(above, f"lam * t - h(t) must not exceed cap = {self.cap:g}", phi, t)
-        if math.isinf(self.cap):  # a flat phi needs its cap: far out the difference is all rounding error
+        if math.isinf(self.cap):  # a flat phi needs its cap: for large t the difference is only rounding error
             flat = grad >= (1 - SLACK) * lam
             if flat.any():
                 reached = f"phi = {phi[flat][0]:g} at t = {t[flat][0]:g}"

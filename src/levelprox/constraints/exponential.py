@@ -1,9 +1,9 @@
-"""Exp, the exponential count: a smooth stand-in for "is this coefficient zero?".
+"""Exp, a smooth approximation of the count of nonzero coefficients.
 
     φ(t) = 1 − e^{−λt},      t = |x|
 
-It tends to 1 without reaching it, so a level of m leaves room for a little more than m coefficients;
-a coefficient counts as 0.95 from t = 3/λ on.
+It tends to 1 without reaching it, so a level of m allows a little more than m coefficients;
+a coefficient costs at least 0.95 from t = 3/λ on.
 Table 2 of the paper; Bradley and Mangasarian (1998), ICML.
 """
 
@@ -27,7 +27,13 @@ class Exp(Constraint):
     Parameters
     ----------
     lam : float in (0, inf)
-        The slope at 0; a coefficient of 1/lam counts as 1 - 1/e.
+        The slope at 0; a coefficient of 1/lam costs 1 - 1/e.
+
+    Examples
+    --------
+    >>> from levelprox.constraints import Exp
+    >>> round(Exp(lam=3.0).value([0.0, 10.0, -20.0]), 6)  # the number of nonzero coefficients
+    2.0
     """
 
     lam: float

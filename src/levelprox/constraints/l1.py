@@ -1,9 +1,9 @@
-"""L1, the ordinary ℓ1 norm: the convex constraint, and the yardstick of the others.
+"""L1, the ordinary ℓ1 norm: the convex constraint.
 
     φ(t) = λt,      t = |x|
 
-Its slope never falls, so a large coefficient pays as much for its next unit as a small one does for
-its first: the fit is shrunk. With h = 0 the level-constrained method solves one convex problem.
+Its slope is constant, so large coefficients are shrunk as much as small ones. With h = 0 the
+level-constrained method solves one convex problem.
 The case h = 0 of Assumption 1 of the paper; Tibshirani (1996), Journal of the Royal Statistical
 Society B 58(1).
 """
@@ -20,7 +20,7 @@ from levelprox.constraints._base import Constraint, Double
 
 @dataclass(frozen=True)
 class L1(Constraint):
-    """The ℓ1 norm, which charges every unit of a coefficient the same.
+    """The ℓ1 norm, whose cost is proportional to the size of a coefficient.
 
     φ(t) = lam * t, unbounded, with h = 0: the convex case of Assumption 1 of the paper. R. Tibshirani
     (1996), "Regression shrinkage and selection via the lasso", Journal of the Royal Statistical
@@ -30,6 +30,12 @@ class L1(Constraint):
     ----------
     lam : float in (0, inf), default 1
         The slope.
+
+    Examples
+    --------
+    >>> from levelprox.constraints import L1
+    >>> L1().value([0.0, 2.0, -0.5])
+    2.5
     """
 
     lam: float = 1.0

@@ -1,4 +1,4 @@
-"""Log, the logarithm: every tenfold costs the same.
+"""Log, the logarithmic constraint, whose cost grows ever more slowly.
 
     φ(t) = log(1 + θt)/log(1 + θ),      λ = θ/log(1 + θ),      t = |x|
 
@@ -28,7 +28,14 @@ class Log(Constraint):
     Parameters
     ----------
     theta : float in (0, inf)
-        How early φ bends: the slope is halved at t = 1/theta.
+        Where φ bends: the slope is halved at t = 1/theta.
+
+    Examples
+    --------
+    >>> from levelprox.constraints import Log
+    >>> constraint = Log(theta=9.0)
+    >>> constraint.phi([0.0, 1.0, 11.0]).tolist()
+    [0.0, 1.0, 2.0]
     """
 
     theta: float
@@ -51,7 +58,7 @@ class Log(Constraint):
         return log1p_product(self.theta, t) / math.log1p(self.theta)
 
     def _remaining(self, t: Double) -> Double:
-        """1/(1 + θt), in the form in which nothing overflows."""
+        """Return 1/(1 + θt) in a form that does not overflow."""
         if self.theta <= 1:
             return 1 / (1 + self.theta * t)
         half = 1 / self.theta  # where the slope is half of λ

@@ -1,9 +1,9 @@
-"""Lp, the bridge function with 0 < p < 1: the ℓp quasi-norm to the power p, with its cusp cut off.
+"""Lp, the bridge function with 0 < p < 1: the ℓp quasi-norm to the power p, made differentiable at 0.
 
     φ(t) = (t + ε)^p − ε^p,      λ = pε^{p−1},      t = |x|
 
-The shift ε makes the slope at 0 finite, which h ∈ C¹ needs. Subtracting ε^p makes φ(0) = 0, which the
-paper's (t + ε)^{1/θ}, p = 1/θ, is not: there the origin alone costs dε^p. Only the level moves.
+The shift ε makes the slope at 0 finite, as h ∈ C¹ requires. Subtracting ε^p makes φ(0) = 0. The paper's
+function (t + ε)^{1/θ}, p = 1/θ, is not 0 there: the origin costs dε^p. Only the level differs.
 Table 2 of the paper; Fu (1998), Journal of Computational and Graphical Statistics 7(3).
 """
 
@@ -25,8 +25,8 @@ class Lp(Constraint):
     of Table 2 of the paper, with p = 1/θ. W. J. Fu (1998), "Penalized regressions: the bridge versus the
     lasso", Journal of Computational and Graphical Statistics 7(3), 397-416.
 
-    The paper's function lacks the constant epsilon**p and so charges d * epsilon**p for d coefficients
-    that are all 0. Here the origin costs nothing; a level eta of the paper is the level
+    The paper's function does not subtract epsilon**p, so there d coefficients that are all 0 cost
+    d * epsilon**p. Here the origin costs nothing; a level eta of the paper is the level
     eta - d * epsilon**p here (with weights, d is their sum).
 
     Parameters
@@ -34,7 +34,14 @@ class Lp(Constraint):
     p : float in (0, 1)
         The power.
     epsilon : float in (0, inf)
-        The shift; the smaller, the steeper at 0 and the closer to |x|**p.
+        The shift; the smaller it is, the steeper φ is at 0 and the closer to |x|**p.
+
+    Examples
+    --------
+    >>> from levelprox.constraints import Lp
+    >>> constraint = Lp(p=0.5, epsilon=0.25)
+    >>> constraint.lam, constraint.value([0.0, 2.0, -6.0])
+    (1.0, 3.0)
     """
 
     p: float
@@ -47,7 +54,7 @@ class Lp(Constraint):
     @property
     def lam(self) -> float:
         """pε^{p−1}, the slope at 0."""
-        return self.p * (self._at_zero / self.epsilon)  # not ε^(p−1): rounding p − 1 costs log ε digits
+        return self.p * (self._at_zero / self.epsilon)  # not ε^(p−1): rounding of p − 1 loses log ε digits
 
     @property
     def _at_zero(self) -> float:
@@ -59,8 +66,8 @@ class Lp(Constraint):
         return (1 - self.p) * self.lam / self.epsilon
 
     def _phi(self, t: Double) -> Double:
-        # (1 + t/ε)^p = e^growth. While that is small the difference of powers cancels; once it is
-        # not, e^growth may overflow although φ does not.
+        # (1 + t/ε)^p = e^growth. For small growth the difference of powers cancels; for large growth e^growth may
+        # overflow although φ does not.
         growth = self.p * np.log1p(t / self.epsilon)
         near = self._at_zero * np.expm1(growth)
         far = (t + self.epsilon) ** self.p - self._at_zero

@@ -1,9 +1,9 @@
-"""MCP, the minimax concave penalty: the straightest way from slope λ to slope 0.
+"""MCP, the minimax concave penalty, whose slope falls linearly from λ to 0.
 
     φ(t) = λt − t²/(2θ)   for t ≤ θλ,      φ(t) = θλ²/2   beyond,      t = |x|
 
-The slope falls linearly and is 0 from the threshold θλ on: a coefficient past it costs the cap
-whatever its size, is not shrunk, and the level counts such coefficients in units of the cap.
+The slope falls linearly and is 0 from the threshold θλ on: a coefficient beyond it costs the cap
+regardless of its size and is not shrunk, and the level counts such coefficients in units of the cap.
 Table 2 of the paper; Zhang (2010), Annals of Statistics 38(2).
 """
 
@@ -32,6 +32,13 @@ class MCP(Constraint):
         The slope at 0.
     theta : float in (0, inf)
         How slowly the slope falls: its derivative is -1/theta.
+
+    Examples
+    --------
+    >>> from levelprox.constraints import MCP
+    >>> constraint = MCP.from_threshold(0.5)  # each coefficient of size 0.5 or more costs 1
+    >>> constraint.value([0.0, 0.5, -3.0, 0.25])
+    2.75
     """
 
     lam: float
@@ -45,7 +52,17 @@ class MCP(Constraint):
     def from_threshold(cls, threshold: float) -> MCP:
         """Build the MCP with cap 1 that saturates at `threshold`, so that a level counts features.
 
-        That is lam = 2/threshold and theta = threshold**2/2, moved by ulps until the cap is exactly 1.
+        Its parameters are lam = 2/threshold and theta = threshold**2/2, moved by ulps until the cap is exactly 1.
+
+        Parameters
+        ----------
+        threshold : float in (0, inf)
+            The size from which on a coefficient costs 1.
+
+        Returns
+        -------
+        MCP
+            The constraint.
         """
         a = in_interval("threshold", threshold, 0, np.inf)
         return _with_unit_cap(cls, a)
@@ -57,7 +74,7 @@ class MCP(Constraint):
 
     @cached_property
     def cap(self) -> float:
-        """θλ²/2, reached at the threshold; rounded up, so that m caps are never less than m coefficients cost."""
+        """θλ²/2, reached at the threshold; rounded up, so that m coefficients never cost more than m caps."""
         return above(Fraction(self.theta) * Fraction(self.lam) ** 2 / 2)
 
     @property
@@ -66,8 +83,7 @@ class MCP(Constraint):
         return 1 / self.theta
 
     def _phi(self, t: Double) -> Double:
-        # Measured from the nearer end, as neither cancels there: from 0, or from the cap, which
-        # φ then approaches without ever passing it.
+        # Computed from the nearer end, 0 or the cap, so that nothing cancels and φ never exceeds the cap.
         short = np.maximum(self.threshold - t, 0)
         from_zero = t * (self.lam - np.minimum(t, self.threshold) / self.theta / 2)
         from_cap = self.cap - short * (short / self.theta) / 2

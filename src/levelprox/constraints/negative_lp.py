@@ -1,9 +1,9 @@
-"""NegativeLp, the ℓp function with p < 0: a count of nonzeros with a heavier tail than Exp.
+"""NegativeLp, the ℓp function with p < 0: a smooth count of nonzeros with a heavier tail than Exp.
 
     φ(t) = 1 − (1 + θt)^p,      λ = −pθ,      t = |x|
 
-It tends to 1 like a power of t where Exp does so exponentially, so large coefficients keep paying a
-little for their size. With −p → ∞ and pθ fixed it becomes Exp.
+It tends to 1 like a power of t, Exp exponentially, so the cost of large coefficients still grows a
+little with their size. With −p → ∞ and pθ fixed it becomes Exp.
 Table 2 of the paper; Rao and Kreutz-Delgado (1999), IEEE Transactions on Signal Processing 47(1).
 """
 
@@ -27,9 +27,16 @@ class NegativeLp(Constraint):
     Parameters
     ----------
     p : float in (-inf, 0)
-        The power; the further from 0, the sooner φ is near 1.
+        The power; the further from 0, the faster φ approaches 1.
     theta : float in (0, inf)
         The scale: φ(1/theta) = 1 - 2**p.
+
+    Examples
+    --------
+    >>> from levelprox.constraints import NegativeLp
+    >>> constraint = NegativeLp(p=-1.0, theta=1.0)
+    >>> constraint.phi([0.0, 1.0, 3.0]).tolist()
+    [0.0, 0.5, 0.75]
     """
 
     p: float

@@ -1,10 +1,10 @@
-"""A constraint seen through a wider lens: the same function of |x|, stretched.
+"""A rescaled constraint: the same function of |x|, stretched by a factor.
 
     φ_c(t) = φ(t/c),      λ_c = λ/c,      c ≥ 1
 
-The wider, the longer φ stays close to its straight beginning: with c → ∞ the set {g_c ≤ η} becomes an ℓ1 ball, and the
-problem convex. MCP and SCAD keep their cap and move their threshold to c times it, Exp has λ/c for λ, NegativeLp and
-Log θ/c for θ, Lp cε for ε.
+The larger c, the closer φ_c is to a linear function: as c → ∞ the set {g_c ≤ η} becomes an ℓ1 ball and the problem
+convex. MCP and SCAD keep their cap and multiply their threshold by c; Exp takes λ/c for λ, NegativeLp and Log take θ/c
+for θ, Lp takes cε for ε.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from levelprox.constraints._base import Constraint, Double
 
 @dataclass(frozen=True)
 class Widened(Constraint):
-    """φ(t/c) for another φ.
+    """The constraint φ(t/c) for another constraint φ.
 
     Parameters
     ----------
@@ -25,6 +25,12 @@ class Widened(Constraint):
         φ.
     factor : float
         c > 0; 1 is φ itself.
+
+    Examples
+    --------
+    >>> from levelprox.constraints import Log, Widened
+    >>> Widened(Log(theta=9.0), factor=2.0).phi([0.0, 2.0, 22.0]).tolist()
+    [0.0, 1.0, 2.0]
     """
 
     constraint: Constraint
@@ -51,7 +57,7 @@ class Widened(Constraint):
         return self.constraint.threshold * self.factor
 
     def level_of(self, level: float) -> float:
-        """The level that means the same here: as many caps, or as many coefficients of 1 where there is no cap."""
+        """Return the equivalent level: the same number of caps or, without a cap, of coefficients of size 1."""
         if math.isfinite(self.cap):
             return level
         return level * float(self.phi(1.0)) / float(self.constraint.phi(1.0))

@@ -1,12 +1,12 @@
-"""SCAD, the smoothly clipped absolute deviation: ℓ1 at first, then MCP's descent to a flat cap.
+"""SCAD, the smoothly clipped absolute deviation: linear near 0, then quadratic as MCP, then constant.
 
     φ(t) = λt                                 for t ≤ κ,      κ = λ/f,      t = |x|
     φ(t) = λt − f(t − κ)²/(2(θ−1))            for κ ≤ t ≤ θκ
     φ(t) = (θ+1)λκ/2                          beyond
 
-The factor f is 1 in the paper. There λ is both the slope at 0 and the place of the first knee; f
-multiplies the whole function and takes λ/f for the paper's λ, so that slope, knee κ and threshold θκ
-can be chosen apart and `lam` keeps its one meaning.
+The factor f is 1 in the paper, where λ is both the slope at 0 and the position of the first knee. Here f
+multiplies the whole function and λ/f replaces the paper's λ, so that slope, knee κ and threshold θκ can be
+chosen independently and `lam` is always the slope at 0.
 Table 2 of the paper; Fan and Li (2001), Journal of the American Statistical Association 96(456).
 """
 
@@ -40,6 +40,13 @@ class SCAD(Constraint):
         The threshold as a multiple of the knee; Fan and Li recommend 3.7.
     factor : float in (0, inf), default 1
         Scales the function; 1 is the paper's SCAD.
+
+    Examples
+    --------
+    >>> from levelprox.constraints import SCAD
+    >>> constraint = SCAD.from_threshold(0.5)  # each coefficient of size 0.5 or more costs 1
+    >>> constraint.value([0.0, 0.5, -3.0])
+    2.0
     """
 
     lam: float
@@ -55,6 +62,18 @@ class SCAD(Constraint):
         """Build the SCAD with cap 1 that saturates at `threshold`, so that a level counts features.
 
         Its knee is threshold/theta and lam = 2/(threshold + knee), moved by ulps until the cap is exactly 1.
+
+        Parameters
+        ----------
+        threshold : float in (0, inf)
+            The size from which on a coefficient costs 1.
+        theta : float in (1, inf), default 3.7
+            The threshold as a multiple of the knee.
+
+        Returns
+        -------
+        SCAD
+            The constraint.
         """
         a = in_interval("threshold", threshold, 0, np.inf)
         theta = in_interval("theta", theta, 1, np.inf)
@@ -63,7 +82,7 @@ class SCAD(Constraint):
 
     @property
     def knee(self) -> float:
-        """κ, up to where φ is linear."""
+        """κ, the end of the linear part of φ."""
         return self.lam / self.factor
 
     @property
@@ -73,7 +92,7 @@ class SCAD(Constraint):
 
     @cached_property
     def cap(self) -> float:
-        """(θ+1)λκ/2, reached at the threshold; rounded up, so that m caps are never less than m coefficients cost."""
+        """(θ+1)λκ/2, reached at the threshold; rounded up, so that m coefficients never cost more than m caps."""
         return above((Fraction(self.theta) + 1) * Fraction(self.lam) ** 2 / (2 * Fraction(self.factor)))
 
     @property
@@ -82,7 +101,7 @@ class SCAD(Constraint):
         return self.factor / (self.theta - 1)
 
     def _phi(self, t: Double) -> Double:
-        # From the nearer end, as for MCP.
+        # Computed from the nearer end, as for MCP.
         past = np.clip(t - self.knee, 0, self.threshold - self.knee)
         short = np.maximum(self.threshold - t, 0)
         from_zero = np.minimum(self.lam * t - past * (past * self.lipschitz) / 2, self.cap)

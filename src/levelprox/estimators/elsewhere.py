@@ -27,7 +27,7 @@ from levelprox.estimators.on_device import OnDevice, check_place, place_of
 from levelprox.estimators.reading import READING, naming_the_place
 from levelprox.estimators.task import Budget, Task
 from levelprox.exceptions import InvalidInputError, warn
-from levelprox.report.bar import Passes
+from levelprox.report.progress import Passes
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 

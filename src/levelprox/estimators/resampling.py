@@ -31,9 +31,9 @@ from levelprox.estimators.soundness import budget_of
 from levelprox.estimators.task import Budget
 from levelprox.estimators.watching import check_watchers
 from levelprox.exceptions import InvalidInputError, warn
-from levelprox.report.bar import showing
 from levelprox.report.fitted import feature_name, feature_names
 from levelprox.report.model_summary import NEAR
+from levelprox.report.progress import showing
 from levelprox.report.stability import FeatureSet, Stability
 from levelprox.result import Status
 

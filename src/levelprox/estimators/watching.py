@@ -17,7 +17,7 @@ from levelprox.estimators.border import Vector
 from levelprox.estimators.sklearn_callbacks import each_as_task, steps_of
 from levelprox.estimators.task import Observer, Task
 from levelprox.exceptions import InvalidInputError
-from levelprox.report.bar import Progress, showing
+from levelprox.report.progress import Progress, showing
 from levelprox.result import Record
 from levelprox.subset.result import SubsetRecord
 

@@ -1,4 +1,4 @@
-"""The losses ℓ(z, b), one file each; a new one is one file, one functor in the kernels and one line here."""
+"""The losses ℓ(z, b), one file each. A new loss needs one file, one functor in the kernels and one line here."""
 
 from __future__ import annotations
 
@@ -57,7 +57,29 @@ LOSS_TYPES: tuple[type[Loss], ...] = (
 
 
 def loss_by_name(loss: str | Loss) -> Loss:
-    """Return the loss of that name with its default parameter; a `Loss` is returned as it is."""
+    """Return a loss by name, with its default parameter.
+
+    Parameters
+    ----------
+    loss : str or Loss
+        A name such as "logistic", or a `Loss`, which is returned unchanged.
+
+    Returns
+    -------
+    Loss
+        The loss.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no loss of that name.
+
+    Examples
+    --------
+    >>> from levelprox.losses import loss_by_name
+    >>> loss_by_name("huber")
+    Huber(delta=1.35)
+    """
     if isinstance(loss, Loss):
         return loss
     names = {kind.name: kind for kind in LOSS_TYPES}

@@ -1,13 +1,13 @@
-"""What a loss is: a function ℓ(z, b) of one margin z and one target b, averaged over the samples.
+"""The interface of a loss: a function ℓ(z, b) of one margin z and one target b, averaged over the samples.
 
     value(z, b, s) = Σ s_i ℓ(z_i, b_i) / Σ s_i        with weights s, all 1 unless given
 
 `derivative` and `curvature` are the gradient and the diagonal Hessian of that mean with respect to z,
-so that a linear model needs only X'·derivative(Xx, b). The solvers read a few facts about ℓ as a
-function of z: how smooth it is, how far it is from convex, how steep, and how sharp its kinks are.
+so that a linear model needs only X'·derivative(Xx, b). The solvers use a few constants of ℓ as a
+function of z: its smoothness, its weak convexity, its Lipschitz constant, and the jump of ℓ' at a kink.
 
 All arithmetic is in float64 and in the order of the samples. Margins up to ±1e308 are safe: a number
-overflows to infinity only if the exact one exceeds the float64 range, or if b - z itself does, in which
+overflows to infinity only if the exact value exceeds the float64 range, or if b - z does, in which
 case the loss takes its limit. NaN margins give NaN.
 """
 
@@ -29,7 +29,7 @@ from levelprox.exceptions import InvalidInputError
 
 Kind = Literal["regression", "margin", "count", "positive"]
 
-# What each kind asks of its targets, in words and as a test; and what may help.
+# For each kind: the condition on targets in words, as a test, and a hint for the error message.
 _ALLOWED: dict[Kind, tuple[str, Callable[[Vector], NDArray[np.bool_]], str]] = {
     "regression": ("finite", np.isfinite, ""),
     "margin": ("-1 or +1", lambda b: np.abs(b) == 1, "; for 0/1 labels use 2*y - 1"),
@@ -40,12 +40,21 @@ _ALLOWED: dict[Kind, tuple[str, Callable[[Vector], NDArray[np.bool_]], str]] = {
 
 @dataclass(frozen=True)
 class Loss(ABC):
-    """A loss ℓ(z, b); the subclasses say which, most of them by plain class attributes.
+    """Base class of the losses ℓ(z, b); most subclasses only set class attributes.
 
     Attributes
     ----------
     name : str
-        What `loss_by_name` calls it.
+        The name that `loss_by_name` takes.
+
+    Examples
+    --------
+    >>> from levelprox.losses import Huber, Loss
+    >>> loss = Huber(delta=1.0)
+    >>> isinstance(loss, Loss)
+    True
+    >>> loss.name, loss.kind, loss.smoothness, loss.lipschitz
+    ('huber', 'regression', 1.0, 1.0)
     """
 
     name: ClassVar[str]
@@ -53,16 +62,16 @@ class Loss(ABC):
     @property
     @abstractmethod
     def kind(self) -> Kind:
-        """What targets there are and how they enter.
+        """The kind of targets.
 
         "regression": any real targets, ℓ depends on r = b - z. "margin": targets -1 and +1, ℓ depends on bz.
-        "count" and "positive": targets b ≥ 0 and b > 0, z is the log of what is expected of b.
+        "count" and "positive": targets b ≥ 0 and b > 0, z is the log of the mean of b.
         """
 
     @property
     @abstractmethod
     def smoothness(self) -> float:
-        """sup |ℓ''|, the Lipschitz constant of ℓ'; infinite if ℓ has kinks, or ℓ'' no bound (`Poisson`, `Gamma`)."""
+        """sup |ℓ''|, the Lipschitz constant of ℓ'; infinite if ℓ has kinks or ℓ'' is unbounded (`Poisson`, `Gamma`)."""
 
     @property
     @abstractmethod
@@ -72,7 +81,7 @@ class Loss(ABC):
     @property
     @abstractmethod
     def lipschitz(self) -> float:
-        """sup |ℓ'|, the Lipschitz constant of ℓ; infinite for losses that outgrow every line, such as `Squared`."""
+        """sup |ℓ'|, the Lipschitz constant of ℓ; infinite for losses such as `Squared`."""
 
     @property
     def jump(self) -> float:
@@ -81,53 +90,53 @@ class Loss(ABC):
 
     @property
     def smooth(self) -> bool:
-        """ℓ has no kinks."""
+        """True if ℓ has no kinks."""
         return self.jump == 0
 
     @property
     def constant_curvature(self) -> bool:
-        """ℓ'' is the same everywhere."""
+        """True if ℓ'' is constant."""
         return False
 
     @property
     def concordance(self) -> float:
-        """sup |ℓ‴|/ℓ″: by how much the log of the curvature changes per unit of z; inf where that has no bound."""
+        """sup |ℓ‴|/ℓ″, the self-concordance constant: the largest change of log ℓ'' per unit of z; inf if unbounded."""
         return 0.0 if self.constant_curvature else math.inf
 
     @property
     def attained(self) -> bool:
-        """ℓ(·, b) has a minimiser whatever b; where not, `falls_for_ever` says which way ℓ falls."""
+        """True if ℓ(·, b) has a minimiser for every b; if not, see `falls_for_ever`."""
         return True
 
     def falls_for_ever(self, direction: Vector, b: Vector) -> NDArray[np.bool_]:
-        """Whether ℓ(z + t·direction, b) falls for ever as t grows, sample by sample; asked where not `attained`."""
+        """Return, for each sample, whether ℓ(z + t·direction, b) decreases for all t; used where not `attained`."""
         return b * direction > 0
 
     def infimum(self, b: Vector) -> Vector:
-        """inf over z of ℓ(z, b), for each target."""
+        """Return inf over z of ℓ(z, b) for each target."""
         return np.zeros_like(b)
 
     @property
     def convex_start(self) -> Loss | None:
-        """For a loss that is not convex, a convex one L that leads to good minima of it; None for a convex loss.
+        """For a nonconvex loss, a convex loss L whose solution is a good start; None for a convex loss.
 
-        ℓ = f(L) with f increasing and concave: ℓ and L are least at the same margins, and where L ≈ L₀, ℓ is at most
-        f(L₀) + f'(L₀)(L − L₀), so that samples which L fits badly count less in ℓ, and the others as in L.
+        ℓ = f(L) with f increasing and concave: ℓ and L have the same minimisers, and near L₀, ℓ is at most
+        f(L₀) + f'(L₀)(L − L₀), so that ℓ gives less weight than L to samples that L fits badly.
         """
         return None
 
     @property
     def parameter(self) -> float:
-        """The loss's one number, 0.0 if none."""
+        """The parameter of the loss, 0.0 if it has none."""
         return 0.0
 
     @property
     def kernel(self) -> tuple[str, float, float]:
-        """What the compiled kernels know it by: its name, its parameter, the width of its smoothing (0.0: none)."""
+        """The arguments of the compiled kernels: name, parameter and smoothing width (0.0: not smoothed)."""
         return self.name, self.parameter, 0.0
 
     def smoothed(self, width: float) -> Loss:
-        """Return the Moreau envelope of a loss with kinks (see `Smoothed`); a smooth loss has no use for one.
+        """Return the Moreau envelope of a loss with kinks (see `Smoothed`).
 
         Raises
         ------
@@ -137,7 +146,7 @@ class Loss(ABC):
         raise InvalidInputError(f"the loss '{self.name}' is smooth already; only losses with kinks can be smoothed")
 
     def value(self, z: ArrayLike, b: ArrayLike, weight: ArrayLike | None = None) -> float:
-        """Weighted mean of the losses.
+        """Return the weighted mean of the losses.
 
         Parameters
         ----------
@@ -158,14 +167,14 @@ class Loss(ABC):
         return _kernels.loss_value(*self.kernel, z, b, s)
 
     def derivative(self, z: ArrayLike, b: ArrayLike, weight: ArrayLike | None = None) -> Vector:
-        """Gradient of `value` with respect to z: s_i ℓ'(z_i, b_i) / Σ s_i; at a kink, one subgradient."""
+        """Return the gradient of `value` with respect to z: s_i ℓ'(z_i, b_i) / Σ s_i; at a kink, one subgradient."""
         z, b, s = self._arguments(z, b, weight)
         out = np.empty_like(z)
         _kernels.loss_derivative(*self.kernel, z, b, s, out)
         return out
 
     def curvature(self, z: ArrayLike, b: ArrayLike, weight: ArrayLike | None = None) -> Vector:
-        """Diagonal of the Hessian of `value` with respect to z: s_i ℓ''(z_i, b_i) / Σ s_i."""
+        """Return the diagonal of the Hessian of `value` with respect to z: s_i ℓ''(z_i, b_i) / Σ s_i."""
         if not self.smooth:
             raise InvalidInputError(f"the loss '{self.name}' has kinks and no curvature")
         z, b, s = self._arguments(z, b, weight)
@@ -174,13 +183,13 @@ class Loss(ABC):
         return out
 
     def typical_curvature(self, z: Vector, b: Vector, weight: Vector | None = None) -> float:
-        """The size of ℓ'' that γ and first steps are scaled by, about the margins z: sup |ℓ''| where that is finite."""
+        """Return the size of ℓ'' near z, by which γ and first steps are scaled: sup |ℓ''| where it is finite."""
         return self.smoothness
 
     def subdifferential(self, z: ArrayLike, b: ArrayLike) -> tuple[Vector, Vector]:
-        """Least and largest element of ∂ℓ(z_i, b_i) for each sample, neither weighted nor averaged.
+        """Return the least and the largest element of ∂ℓ(z_i, b_i) for each sample, neither weighted nor averaged.
 
-        The two are equal where ℓ is differentiable.
+        They are equal where ℓ is differentiable.
         """
         z, b, _ = self._arguments(z, b, None)
         low = np.empty_like(z)
@@ -188,14 +197,14 @@ class Loss(ABC):
         return low, low.copy()
 
     def pointwise(self, xp: Any, z: Any, b: Any) -> tuple[Any, Any, Any]:
-        """ℓ, ℓ' and ℓ'' of every sample, neither weighted nor averaged, on arrays of any namespace.
+        """Return ℓ, ℓ' and ℓ'' of every sample, neither weighted nor averaged, on arrays of any namespace.
 
         Parameters
         ----------
         xp : module
-            numpy, torch, cupy: what `z` and `b` are arrays of.
+            The array namespace of `z` and `b`: numpy, torch or cupy.
         z, b : arrays of one shape and one type
-            Margins, and targets that were checked.
+            Margins, and validated targets.
 
         Raises
         ------
@@ -205,11 +214,11 @@ class Loss(ABC):
         raise InvalidInputError(f"the loss '{self.name}' has kinks, and is for data in memory only")
 
     def heights(self, xp: Any, z: Any, b: Any) -> Any:
-        """ℓ alone, as `pointwise` has it."""
+        """Return ℓ of every sample, as `pointwise` does."""
         return self.pointwise(xp, z, b)[0]
 
     def check_targets(self, b: ArrayLike, name: str = "targets") -> Vector:
-        """`b` as a float64 vector, or an `InvalidInputError` that says which entry of `name` cannot be a target."""
+        """Return `b` as a float64 vector, or raise an `InvalidInputError` that names the first invalid entry."""
         targets = vector(name, b)
         finite("the vector of targets" if name == "targets" else name, targets)
         words, allowed, hint = _ALLOWED[self.kind]
@@ -220,7 +229,7 @@ class Loss(ABC):
         return targets
 
     def _arguments(self, z: ArrayLike, b: ArrayLike, weight: ArrayLike | None) -> tuple[Vector, Vector, Vector | None]:
-        """Check the arguments and hand out what the kernels take: float64, contiguous, of one length."""
+        """Validate the arguments and return them as the kernels need them: float64, contiguous, of one length."""
         z, b = vector("margins", z), self.check_targets(b)
         if z.size != b.size:
             raise InvalidInputError(f"margins and targets differ in length: {z.size} and {b.size}")
@@ -228,7 +237,7 @@ class Loss(ABC):
 
 
 def check_weights(weight: ArrayLike, n: int, name: str = "sample weights") -> Vector:
-    """Weights of n samples, fit for a mean.
+    """Validate the weights of n samples.
 
     Parameters
     ----------
@@ -237,7 +246,7 @@ def check_weights(weight: ArrayLike, n: int, name: str = "sample weights") -> Ve
     n : int
         Number of samples.
     name : str
-        What the caller calls them.
+        Their name in error messages.
 
     Returns
     -------
@@ -247,7 +256,13 @@ def check_weights(weight: ArrayLike, n: int, name: str = "sample weights") -> Ve
     Raises
     ------
     InvalidInputError
-        Naming the first offending entry and its value.
+        With the first invalid entry and its value.
+
+    Examples
+    --------
+    >>> from levelprox.losses import check_weights
+    >>> check_weights([1, 2, 0], 3)
+    array([1., 2., 0.])
     """
     s = vector(name, weight)
     if s.size != n:
@@ -266,7 +281,7 @@ def check_weights(weight: ArrayLike, n: int, name: str = "sample weights") -> Ve
 
 
 def vector(name: str, value: ArrayLike) -> Vector:
-    """`value` as a contiguous float64 vector that is not empty."""
+    """Return `value` as a contiguous float64 vector that is not empty."""
     array = real_array(name, value)
     if array.ndim != 1:
         raise InvalidInputError(f"{name} must be one-dimensional, got shape {array.shape}")

@@ -1,4 +1,4 @@
-"""The absolute loss, whose fit is a median.
+"""The absolute loss, whose fit is a conditional median.
 
 ℓ = |r|,      ℓ' = -sign r,      ∂ℓ = [-1, 1] at r = 0,      r = b - z
 """
@@ -17,7 +17,13 @@ from levelprox.losses.kinked import Kinked
 class Absolute(Kinked):
     """ℓ(z, b) = |b - z|; no parameter; 1-Lipschitz, convex, not smooth: ℓ' jumps by 2 at z = b.
 
-    `derivative` gives 0 at the kink, an element of the subdifferential; `curvature` is refused.
+    `derivative` is 0 at the kink, an element of the subdifferential; `curvature` raises an error.
+
+    Examples
+    --------
+    >>> from levelprox.losses import Absolute
+    >>> Absolute().value([0.0, 3.0], [1.0, 1.0])
+    1.5
     """
 
     name = "absolute"
@@ -26,5 +32,5 @@ class Absolute(Kinked):
     jump = 2.0
 
     def slopes(self, b: Vector) -> tuple[Vector, Vector]:
-        """-1 and 1."""
+        """Return -1 and 1."""
         return np.full_like(b, -1.0), np.full_like(b, 1.0)

@@ -1,9 +1,9 @@
-"""Huber's loss: a parabola that goes on as its tangent, so that outliers pull with bounded force.
+"""Huber's loss: quadratic near 0 and linear beyond, so that the influence of outliers is bounded.
 
     |r| ≤ δ:   ℓ = r²/2,             ℓ' = -r,           ℓ'' = 1           r = b - z
     |r| > δ:   ℓ = δ(|r| - δ/2),     ℓ' = -δ sign r,    ℓ'' = 0
 
-Huber (1964), Annals of Mathematical Statistics 35(1). Unlike `Squared` it carries the 1/2.
+Huber (1964), Annals of Mathematical Statistics 35(1). Unlike `Squared` it includes the factor 1/2.
 """
 
 from __future__ import annotations
@@ -22,8 +22,14 @@ class Huber(Loss):
     Parameters
     ----------
     delta : float, default 1.35
-        Where the parabola ends, in the units of the targets. At noise of unit variance 1.35 keeps 95 % of
-        the efficiency of least squares.
+        The end of the quadratic part, in the units of the targets. For normal noise of unit variance, 1.35
+        has 95 % of the efficiency of least squares.
+
+    Examples
+    --------
+    >>> from levelprox.losses import Huber
+    >>> Huber(delta=1.0).value([0.0, 0.0], [1.0, 10.0])
+    5.0
     """
 
     delta: float = 1.35
@@ -38,6 +44,7 @@ class Huber(Loss):
 
     @property
     def lipschitz(self) -> float:
+        """δ."""
         return self.parameter
 
     @property
@@ -46,6 +53,7 @@ class Huber(Loss):
         return float(self.delta)
 
     def pointwise(self, xp: Any, z: Any, b: Any) -> tuple[Any, Any, Any]:
+        """Return ℓ, ℓ' and ℓ'' of every sample; see `Loss.pointwise`."""
         delta, r = self.parameter, b - z
         size = xp.abs(r)
         far = size > delta

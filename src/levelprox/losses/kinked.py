@@ -1,4 +1,4 @@
-"""What the losses with a kink share: two lines that meet at z = b, where ℓ is 0 and least.
+"""The base class of losses with a kink: two lines that meet at z = b, where ℓ has its minimum 0.
 
 ℓ = max(lo·s, hi·s),      ∂ℓ = lo for s < 0,  [lo, hi] at s = 0,  hi for s > 0,      s = z - b,  lo ≤ 0 ≤ hi
 """
@@ -21,7 +21,7 @@ from levelprox.losses.moreau import Smoothed
 class Kinked(Loss):
     """A convex loss with one kink, at z = b.
 
-    `derivative` gives 0 at the kink, an element of the subdifferential; `curvature` is refused.
+    `derivative` is 0 at the kink, an element of the subdifferential; `curvature` raises an error.
     """
 
     smoothness = math.inf
@@ -34,14 +34,14 @@ class Kinked(Loss):
 
     @abstractmethod
     def slopes(self, b: Vector) -> tuple[Vector, Vector]:
-        """Slopes lo and hi before and after the kink, for each target."""
+        """Return the slopes lo and hi before and after the kink, for each target."""
 
     def typical_curvature(self, z: Vector, b: Vector, weight: Vector | None = None) -> float:
-        """Sup |ℓ'| over the mean of |z − b|: a bend spread over the residuals."""
+        """Return sup |ℓ'| divided by the mean of |z − b|: the jump of ℓ' spread over the residuals."""
         return self.lipschitz / (float(np.average(np.abs(z - b), weights=weight)) or 1.0)
 
     def subdifferential(self, z: ArrayLike, b: ArrayLike) -> tuple[Vector, Vector]:
-        """Bounds of ∂ℓ for each sample: both slopes at z = b, the derivative twice elsewhere."""
+        """Return the bounds of ∂ℓ for each sample: the two slopes at z = b, the derivative twice at other points."""
         z, b, _ = self._arguments(z, b, None)
         low, high = super().subdifferential(z, b)
         before, after = self.slopes(b)

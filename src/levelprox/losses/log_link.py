@@ -1,4 +1,4 @@
-"""What the losses with a log link share: z is the log of the mean, so ℓ'' grows with exp(±z) and has no bound."""
+"""The base class of losses with a log link: z is the log of the mean, so ℓ'' grows with exp(±z) and is unbounded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from levelprox.losses._base import Loss
 
 @dataclass(frozen=True)
 class LogLink(Loss):
-    """A smooth convex loss without a bound on ℓ' or ℓ'', least at z = log b."""
+    """A smooth convex loss with unbounded ℓ' and ℓ'' and its minimum at z = log b."""
 
     smoothness = math.inf
     weak_convexity = 0.0
@@ -21,10 +21,10 @@ class LogLink(Loss):
     concordance = 1.0  # ℓ″ is an exponential
 
     def typical_curvature(self, z: Vector, b: Vector, weight: Vector | None = None) -> float:
-        """The smaller of the means of ℓ'' at z and at log b, where ℓ is least; the other one where that is 0.
+        """Return the smaller of the means of ℓ'' at z and at the minimiser log b; the other one if it is 0.
 
-        A fit is somewhere between. Either alone may be off by the factor that the data are badly centred by;
-        too small a figure costs a few halvings of the first step, too large a one holds every step back.
+        The curvature of a fit lies between them. Either alone may be wrong by a large factor if the data are badly
+        centred. Too small a value costs a few halvings of the first step; too large a value shortens every step.
         """
         with np.errstate(divide="ignore"):
             best = np.log(b)

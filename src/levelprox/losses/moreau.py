@@ -1,4 +1,4 @@
-"""The Moreau envelope of a loss with a kink: smooth, convex, and nowhere far from the loss.
+"""The Moreau envelope of a loss with a kink: smooth, convex, and uniformly close to the loss.
 
     env(z) = min_w ℓ(w, b) + (z - w)²/(2 width)
 
@@ -6,7 +6,7 @@ For ℓ = max(lo·s, hi·s), s = z - b, the minimiser is w = z - width·env'(z),
 
     env' = p,    env = ps - (width/2) p²,    env'' = 1/width where lo ≤ s/width ≤ hi, else 0,    p = s/width in [lo, hi]
 
-(p is s/width clipped): a parabola instead of the kink, lines beyond. It lies below ℓ, by (width/2) sup|ℓ'|² at most:
+(p is s/width clipped): a parabola in place of the kink, lines beyond. It is below ℓ by at most (width/2) sup|ℓ'|²:
 
     0 ≤ ℓ - env ≤ (width/2) lipschitz²
 
@@ -26,15 +26,22 @@ from levelprox.losses._base import Kind, Loss
 
 @dataclass(frozen=True)
 class Smoothed(Loss):
-    """The Moreau envelope of `loss`: smoothness 1/width, convex, as steep as `loss`.
+    """The Moreau envelope of `loss`: smoothness 1/width, convex, with the Lipschitz constant of `loss`.
 
     Parameters
     ----------
     loss : Loss
         A loss with kinks: `Absolute`, `Quantile` or `Hinge`.
     width : float
-        How far the smoothing reaches, in the units of the margins; positive and finite, like its inverse.
+        The width of the smoothing, in the units of the margins; positive and finite, like its inverse.
         The parabola covers s = z - b from width·lo to width·hi.
+
+    Examples
+    --------
+    >>> from levelprox.losses import Absolute, Smoothed
+    >>> loss = Smoothed(Absolute(), width=0.5)
+    >>> loss.smoothness, loss.value([0.0], [1.0])
+    (2.0, 0.75)
     """
 
     loss: Loss
@@ -52,21 +59,25 @@ class Smoothed(Loss):
 
     @property
     def kind(self) -> Kind:
+        """The kind of targets, that of `loss`."""
         return self.loss.kind
 
     @property
     def smoothness(self) -> float:
+        """1/width."""
         return 1 / float(self.width)
 
     @property
     def lipschitz(self) -> float:
+        """The Lipschitz constant of `loss`."""
         return self.loss.lipschitz
 
     @property
     def parameter(self) -> float:
-        """That of the loss with kinks."""
+        """The parameter of `loss`."""
         return self.loss.parameter
 
     @property
     def kernel(self) -> tuple[str, float, float]:
+        """The arguments of the compiled kernels: name and parameter of `loss`, and the width."""
         return self.loss.name, self.loss.parameter, float(self.width)

@@ -1,4 +1,4 @@
-"""The quantile loss, or pinball loss, whose fit is a conditional quantile: a fraction q of the targets below it.
+"""The quantile loss, or pinball loss, whose fit is a conditional quantile: a fraction q of the targets is below it.
 
     ℓ = max(qr, (q - 1)r),      ℓ' = -q for r > 0, 1 - q for r < 0,      ∂ℓ = [-q, 1 - q] at r = 0,      r = b - z
 
@@ -21,12 +21,18 @@ from levelprox.losses.kinked import Kinked
 class Quantile(Kinked):
     """ℓ(z, b) = max(qr, (q - 1)r), r = b - z; max(q, 1 - q)-Lipschitz, convex, not smooth: ℓ' jumps by 1 at z = b.
 
-    `derivative` gives 0 at the kink, an element of the subdifferential; `curvature` is refused.
+    `derivative` is 0 at the kink, an element of the subdifferential; `curvature` raises an error.
 
     Parameters
     ----------
     q : float, default 0.5
-        Which quantile, in (0, 1): a target above the fit costs q per unit, one below it 1 - q.
+        The quantile, in (0, 1): a target above the fit costs q per unit, one below it 1 - q.
+
+    Examples
+    --------
+    >>> from levelprox.losses import Quantile
+    >>> Quantile(q=0.75).value([0.0, 0.0], [2.0, -2.0])
+    1.0
     """
 
     q: float = 0.5
@@ -41,6 +47,7 @@ class Quantile(Kinked):
 
     @property
     def lipschitz(self) -> float:
+        """max(q, 1 - q)."""
         return max(self.parameter, 1 - self.parameter)
 
     @property
@@ -49,5 +56,5 @@ class Quantile(Kinked):
         return float(self.q)
 
     def slopes(self, b: Vector) -> tuple[Vector, Vector]:
-        """-q and 1 - q."""
+        """Return -q and 1 - q."""
         return np.full_like(b, -self.parameter), np.full_like(b, 1 - self.parameter)

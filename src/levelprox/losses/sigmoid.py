@@ -1,8 +1,8 @@
-"""The sigmoid loss of a margin bz, a smooth count of the errors: no sample costs more than 1. Not convex.
+"""The sigmoid loss of a margin bz, a smooth count of errors, at most 1 per sample. Not convex.
 
     ℓ = 1/(1 + exp(m)),    ℓ' = -b ℓ(1 - ℓ),    ℓ'' = ℓ(1 - ℓ)(1 - 2ℓ),    m = bz
 
-|ℓ''| is largest, 1/(6√3), at ℓ = (1 ± 1/√3)/2, that is m = ∓log(2 + √3), with both signs.
+The maximum of |ℓ''| is 1/(6√3), at ℓ = (1 ± 1/√3)/2, that is m = ∓log(2 + √3), with both signs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from levelprox.losses.logistic import Logistic
 
 @dataclass(frozen=True)
 class Sigmoid(Loss):
-    """ℓ(z, b) = 1/(1 + exp(bz)), b = ±1; no parameter; smoothness and weak convexity 1/(6√3), 1/4-Lipschitz."""
+    """ℓ(z, b) = 1/(1 + exp(bz)), b = ±1; no parameter; smoothness and weak convexity 1/(6√3), 1/4-Lipschitz.
+
+    Examples
+    --------
+    >>> from levelprox.losses import Sigmoid
+    >>> Sigmoid().value([0.0, 50.0, 50.0], [1.0, 1.0, -1.0])
+    0.5
+    """
 
     name = "sigmoid"
     kind = "margin"
@@ -28,6 +35,7 @@ class Sigmoid(Loss):
     convex_start = Logistic()  # ℓ = 1 - exp(-L)
 
     def pointwise(self, xp: Any, z: Any, b: Any) -> tuple[Any, Any, Any]:
+        """Return ℓ, ℓ' and ℓ'' of every sample; see `Loss.pointwise`."""
         m = b * z
         e = xp.exp(-xp.abs(m))
         size = e / ((1.0 + e) * (1.0 + e))

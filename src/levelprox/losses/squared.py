@@ -1,4 +1,4 @@
-"""The squared loss, without the usual 1/2 (as in the paper's least squares).
+"""The squared loss, without a factor 1/2 (as in the paper's least squares).
 
     ℓ = r²,      ℓ' = -2r,      ℓ'' = 2,      r = b - z
 
@@ -16,7 +16,14 @@ from levelprox.losses._base import Loss
 
 @dataclass(frozen=True)
 class Squared(Loss):
-    """ℓ(z, b) = (b - z)²; no parameter; smoothness 2, convex, not Lipschitz."""
+    """ℓ(z, b) = (b - z)²; no parameter; smoothness 2, convex, not Lipschitz.
+
+    Examples
+    --------
+    >>> from levelprox.losses import Squared
+    >>> Squared().value([0.0, 1.0], [1.0, 3.0])
+    2.5
+    """
 
     name = "squared"
     kind = "regression"
@@ -26,5 +33,6 @@ class Squared(Loss):
     constant_curvature = True
 
     def pointwise(self, xp: Any, z: Any, b: Any) -> tuple[Any, Any, Any]:
+        """Return ℓ, ℓ' and ℓ'' of every sample; see `Loss.pointwise`."""
         r = b - z
         return r * r, -2.0 * r, xp.where(xp.isnan(r), r, 2.0)

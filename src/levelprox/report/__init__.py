@@ -1,14 +1,13 @@
 """What a person reads."""
 
-from levelprox.report.convergence_display import ConvergenceDisplay
-from levelprox.report.cv_display import CVDisplay
+from levelprox.report._convergence_display import ConvergenceDisplay
+from levelprox.report._cv_display import CVDisplay
+from levelprox.report._path_display import PathDisplay
 from levelprox.report.html import certificate_html
 from levelprox.report.model_summary import ModelSummary
 from levelprox.report.page import page, write_page
-from levelprox.report.path_display import PathDisplay
 from levelprox.report.progress import ProgressLine
-from levelprox.report.stability import Stability
-from levelprox.report.stability_display import StabilityDisplay
+from levelprox.report.stability import Stability, StabilityDisplay
 
 __all__ = [
     "CVDisplay",

@@ -12,20 +12,25 @@ import numpy as np
 
 from levelprox._runtime.plurals import counted
 from levelprox.losses import Gamma, Logistic, Poisson, Squared
-from levelprox.report.fitted import budget_words, by_size, feature_name, price_words, ridge_words, standardized
-from levelprox.report.html import STYLE
-from levelprox.report.scores import name_and_sign
-from levelprox.report.tables import (
+from levelprox.report import fitted
+from levelprox.report.fitted import (
     Column,
+    budget_words,
+    by_size,
     cut,
     data_frame,
     facts_as_html,
     facts_as_text,
+    feature_name,
+    name_and_sign,
     notes_as_html,
     notes_as_text,
+    price_words,
+    ridge_words,
     titled_html,
     titled_text,
 )
+from levelprox.report.html import STYLE
 from levelprox.subset.result import SubsetCertificate
 
 #: A swap is near-equal where it raises the loss by no more than this share of it.
@@ -324,7 +329,7 @@ def summary_of(
     same_data : bool
         Whether `measured` is of the data of the fit.
     """
-    coef, scaled = np.atleast_2d(model.coef_).astype(np.float64), standardized(model)
+    coef, scaled = np.atleast_2d(model.coef_).astype(np.float64), fitted.standardized(model)
     ratio_name, ratios = _ratios(model, coef) if np.any(coef) else (None, None)
     rows = []
     for j in by_size(model).tolist():

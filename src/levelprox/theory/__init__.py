@@ -1,4 +1,4 @@
-"""What the paper proves, as functions of plain numbers and constraints: statements and proofs in docs/theory.md."""
+"""The paper's bounds as functions of numbers and constraints; docs/theory.md has the statements and proofs."""
 
 from levelprox.certificate.degenerate import common_unit, degenerate_distance, degenerate_level
 from levelprox.theory.complexity import (

@@ -1,11 +1,11 @@
-"""The paper's (ε, δ)-KKT statement of a point x: it is near an x̄ that almost is a KKT point.
+"""The paper's (ε, δ)-KKT statement about a point x: x is near a point x̄ that is approximately a KKT point.
 
     ‖x − x̄‖² ≤ δ,    g(x̄) ≤ η,    dist(0, ∂ψ(x̄) + ȳ ∂g(x̄))² ≤ ε,    ȳ|g(x̄) − η| ≤ ε
 
-Where ψ has a gradient and x is accurate, x̄ = x will do (`certify`). Next to a kink it will not: subgradients jump
-there, and x is at none of the jumps. Then x̄ is what the theory takes, the exact solution of the subproblem that x
-came from, here an accurate one. Where ψ is a black box with kinks, subgradients at x̄ cannot be listed and the figures
-are an estimate from the proof's own inequality. For stochastic runs the statement is about means over seeds
+Where ψ has a gradient and x is accurate, x̄ = x suffices (`certify`). Next to a kink it does not: subgradients jump
+there, and x is at none of the jumps. Then x̄ is the point of the theory, the exact solution of the subproblem that
+gave x, computed accurately. Where ψ is a black box with kinks, the subgradients at x̄ cannot be listed, and the
+values are an estimate from the inequality of the proof. For stochastic runs the statement is about means over seeds
 (`expected_kkt`).
 """
 
@@ -39,9 +39,9 @@ _ACSA_STEPS = 10_000
 
 @dataclass(frozen=True, eq=False)
 class Nearby:
-    """x is within √δ of `x_bar`, where the KKT system holds up to ε.
+    """The (ε, δ)-KKT statement: x is within √δ of `x_bar`, where the KKT system holds up to ε.
 
-    Attributes
+    Parameters
     ----------
     x_bar : ndarray of shape (d,)
         x̄, with g(x̄) ≤ η.
@@ -51,6 +51,14 @@ class Nearby:
         dist(0, ∂ψ(x̄) + ȳ ∂g(x̄))² and ȳ|g(x̄) − η|.
     delta : float
         δ = ‖x − x̄‖².
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import Nearby
+    >>> near = Nearby(np.zeros(2), 1.0, stationarity_squared=1e-8, complementarity=1e-6, delta=1e-10)
+    >>> near.epsilon
+    1e-06
     """
 
     x_bar: Vector
@@ -67,7 +75,17 @@ class Nearby:
 
 @dataclass(frozen=True)
 class ExpectedKKT:
-    """The (ε, δ)-KKT statement in expectation: means over runs, each with its standard error."""
+    """The (ε, δ)-KKT statement in expectation: means over runs, each with its standard error.
+
+    Attributes
+    ----------
+    stationarity_squared, complementarity, delta : float
+        Means of the fields of `Nearby`.
+    stationarity_error, complementarity_error, delta_error : float
+        Their standard errors.
+    runs : int
+        Number of runs.
+    """
 
     stationarity_squared: float
     complementarity: float
@@ -94,24 +112,43 @@ def nearby_kkt(
     seconds: float = math.inf,
     rng: np.random.Generator | None = None,
 ) -> Nearby:
-    """Solve the subproblem that x came from accurately, and certify its solution x̄.
+    """Solve the subproblem that gave x accurately, and certify its solution x̄.
 
     Parameters
     ----------
     problem : Problem
+        The problem.
     x : array-like of shape (d,)
+        The point.
     center : array-like of shape (d,), optional
         x^{k−1}; by default x itself.
     level : float, optional
         η_k; by default η.
     gamma : float, optional
-        γ > μ; by default what `solve` would take.
+        γ > μ; by default the value that `solve` uses.
     surrogate : callable
-        How g_k is made.
+        The function that builds g_k.
     seconds : float
-        Stop looking for a better x̄ after this long.
+        Time limit for the search for a better x̄.
     rng : Generator, optional
-        Only where ψ is sampled and has no exact form.
+        Needed only if ψ is sampled and has no exact form.
+
+    Returns
+    -------
+    Nearby
+        x̄ with its multiplier and the residuals of the KKT system.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import LinearModel, Problem, constraints, nearby_kkt, solve
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((60, 5))
+    >>> b = X[:, 0] + 0.1 * rng.standard_normal(60)
+    >>> problem = Problem(LinearModel(X, b, loss="absolute"), constraints.L1(), 0.8)
+    >>> near = nearby_kkt(problem, solve(problem).x)
+    >>> problem.is_feasible(near.x_bar), near.epsilon < 1e-6, near.delta < 1e-6
+    (True, True, True)
     """
     point = problem.point("x", x)
     middle = point if center is None else problem.point("center", center)
@@ -137,7 +174,27 @@ def nearby_kkt(
 
 
 def expected_kkt(runs: Sequence[Nearby]) -> ExpectedKKT:
-    """Means over independent runs with their standard errors."""
+    """Return means over independent runs with their standard errors.
+
+    Parameters
+    ----------
+    runs : sequence of Nearby
+        At least two runs, with different seeds.
+
+    Returns
+    -------
+    ExpectedKKT
+        The means and standard errors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import Nearby, expected_kkt
+    >>> runs = [Nearby(np.zeros(2), 1.0, s, 0.0, 0.0) for s in (1.0, 2.0, 3.0)]
+    >>> expected = expected_kkt(runs)
+    >>> expected.epsilon, expected.runs
+    (2.0, 3)
+    """
     if len(runs) < 2:
         raise InvalidInputError(f"an expectation needs at least 2 runs, got {len(runs)}")
     figures = np.array([(run.stationarity_squared, run.complementarity, run.delta) for run in runs])
@@ -151,7 +208,7 @@ def _exact(objective: Objective) -> Objective:
 
 
 def _accurate(objective: Objective) -> Subsolver:
-    """The subsolver that gets nearest to the exact solution."""
+    """Return the most accurate subsolver for ψ."""
     if Spectral.can_take(objective):
         return Spectral(max_steps=1000, accuracy=1e-6)
     if Smoothing.can_take(objective):
@@ -167,8 +224,8 @@ def _feasible_solution(
     deadline: float,
     rng: np.random.Generator | None,
 ) -> Iterate:
-    """An accurate solution with g ≤ η_k as computed, too; as in a step of LCPP."""
-    # x^{k−1} is feasible for its own subproblem; x is, too, unless it came from elsewhere.
+    """Return an accurate solution with computed g ≤ η_k, as in a step of LCPP."""
+    # x^{k−1} is feasible for its own subproblem; so is x, unless it came from another method.
     inside = subproblem.surrogate.value(x) <= subproblem.surrogate.level
     start = x if inside else subproblem.center
     objective = subproblem.objective
@@ -186,7 +243,7 @@ def _feasible_solution(
 def _go_on(
     subproblem: Subproblem, start: Iterate, subsolver: Subsolver, deadline: float, rng: np.random.Generator | None
 ) -> Iterate:
-    """Take the same subproblem up again until nothing moves; once will do for AC-SA, which has no end."""
+    """Repeat the subsolver on the same subproblem until x does not change; only once for AC-SA."""
     iterate = start
     for _ in range(1 if isinstance(subsolver, ACSA) else _ROUNDS):
         last, iterate = iterate, subsolver.solve(subproblem, iterate, seconds=deadline - time.monotonic(), rng=rng)
@@ -202,11 +259,11 @@ def _go_on(
 
 
 def _at(problem: Problem, solution: Iterate, delta: float, seconds: float) -> tuple[Nearby, Nearby]:
-    """The statement at x̄ with the subproblem's own multiplier and gradient, and with the certificate's."""
+    """Return the statement at x̄ with the multiplier and gradient of the subproblem, and with those of `certify`."""
     x, y = solution.x, solution.multiplier
     slack = abs(problem.g(x) - problem.level)
     apart = Residual(problem, x, solution.gradient, measured=False).squared(y)
-    # The scale does not matter for absolute figures.
+    # The scale does not matter for absolute residuals.
     hint = None if solution.kinks is None else solution.kinks.slopes
     at = certify(problem, x, NullFit(x, solution.psi, solution.gradient, 1.0), hint=hint, seconds=seconds)
     return (
@@ -216,10 +273,10 @@ def _at(problem: Problem, solution: Iterate, delta: float, seconds: float) -> tu
 
 
 def _by_the_proof(problem: Problem, subproblem: Subproblem, x: Vector, first: Iterate, again: Iterate) -> Nearby:
-    """An estimate where the subgradients at x̄ cannot be listed, and x̄ itself is known up to r only.
+    """Return an estimate for the case that the subgradients at x̄ cannot be listed and x̄ is known only up to r.
 
-    At the exact solution dist ≤ γ‖x̄ − x^{k−1}‖ + ȳ‖∇h(x̄) − ∇h(x^{k−1})‖. x̄ is taken to be within r = twice the
-    distance between two successive solves of the second of them, and every figure is raised accordingly.
+    At the exact solution dist ≤ γ‖x̄ − x^{k−1}‖ + ȳ‖∇h(x̄) − ∇h(x^{k−1})‖. x̄ is assumed to be within r of the second
+    of two successive solutions, r twice their distance, and every value is increased accordingly.
     """
 
     def gradient_of_h(point: Vector) -> Vector:

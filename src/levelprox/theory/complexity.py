@@ -1,10 +1,10 @@
 """Parameters and guarantees: Theorem "complexity_main", its two corollaries, AC-SA, the remark on finite sums.
 
-Both corollaries are one: for any γ > μ take ρ = (γ − μ)/2 and
+The two corollaries have one form: for any γ > μ take ρ = (γ − μ)/2 and
 
     T_k = ⌈max{2√((L + γ)/ρ), K(M + σ)}⌉,      then      Z = Σ ζ_k ≤ 8(M + σ)/(γ − μ).
 
-γ = 3μ is the corollary for nonconvex ψ, γ = βL the one for convex ψ; where L = 0, too, any γ > 0 will do.
+γ = 3μ gives the corollary for nonconvex ψ, γ = βL the one for convex ψ; if L = 0 as well, any γ > 0 is valid.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from levelprox.exceptions import InvalidInputError
 
 @dataclass(frozen=True)
 class Parameters:
-    """How to run LCPP with AC-SA for K outer steps so that the corollaries hold.
+    """Settings of LCPP with AC-SA for K outer steps under which the corollaries hold.
 
-    Attributes
+    Parameters
     ----------
     gamma, rho : float
         γ, and ρ of the inexactness E[ψ_k(x^k) − ψ_k(x̄^k)] ≤ ρ/2 ‖x̄^k − x^{k−1}‖² + ζ_k.
@@ -33,7 +33,14 @@ class Parameters:
     zeta, Z : float
         ζ_k = 8(M² + σ²)/((γ−μ)T_k), and the corollaries' bound 8(M + σ)/(γ−μ) on their sum.
     mu, L, M, sigma : float
-        What is known of ψ.
+        The constants of ψ: weak convexity, smoothness, nonsmoothness and noise.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> parameters = theory.nonconvex(mu=1.0, L=13.0, M=0.0, sigma=0.0, K=10)
+    >>> parameters.gamma, parameters.rho, parameters.steps, parameters.Z
+    (3.0, 1.0, 8, 0.0)
     """
 
     gamma: float
@@ -49,15 +56,61 @@ class Parameters:
 
 
 def nonconvex(*, mu: float, L: float, M: float, sigma: float, K: int) -> Parameters:
-    """Corollary "unified_complexity_main": μ > 0, γ = 3μ, ρ = μ, T_k = max{2√(L/μ + 3), K(M + σ)}."""
+    """Return the settings of Corollary "unified_complexity_main", for weakly convex ψ.
+
+    γ = 3μ, ρ = μ, T_k = max{2√(L/μ + 3), K(M + σ)}.
+
+    Parameters
+    ----------
+    mu : float
+        μ > 0, the weak convexity of ψ.
+    L, M, sigma : float
+        The smoothness of ψ, its nonsmoothness and the noise of its gradients.
+    K : int
+        Outer steps, K ≥ 3.
+
+    Returns
+    -------
+    parameters : Parameters
+        The settings.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> theory.nonconvex(mu=0.5, L=2.0, M=1.0, sigma=1.0, K=20).steps
+    40
+    """
     mu = _in_range("mu", mu, above=0)
     return proximal(gamma=3 * mu, mu=mu, L=L, M=M, sigma=sigma, K=K)
 
 
 def convex(*, L: float, M: float, sigma: float, K: int, beta: float) -> Parameters:
-    """Corollary "unified_complexity_convex": γ = βL, ρ = βL/2, T_k = max{2√(2(1 + β)/β), K(M + σ)}.
+    """Return the settings of Corollary "unified_complexity_convex", for convex ψ.
 
-    β in (0, 1) and L > 0; for L = 0, see `proximal`.
+    γ = βL, ρ = βL/2, T_k = max{2√(2(1 + β)/β), K(M + σ)}.
+
+    Parameters
+    ----------
+    L : float
+        The smoothness of ψ, L > 0; for L = 0, see `proximal`.
+    M, sigma : float
+        The nonsmoothness of ψ and the noise of its gradients.
+    K : int
+        Outer steps, K ≥ 3.
+    beta : float
+        β in (0, 1).
+
+    Returns
+    -------
+    parameters : Parameters
+        The settings.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> parameters = theory.convex(L=4.0, M=0.0, sigma=0.0, K=10, beta=0.5)
+    >>> parameters.gamma, parameters.rho, parameters.steps
+    (2.0, 1.0, 5)
     """
     beta = _in_range("beta", beta, above=0, below=1)
     L = _in_range("L", L, above=0)
@@ -65,7 +118,29 @@ def convex(*, L: float, M: float, sigma: float, K: int, beta: float) -> Paramete
 
 
 def proximal(*, gamma: float, mu: float, L: float, M: float, sigma: float, K: int) -> Parameters:
-    """The same for any γ > μ, such as for purely nonsmooth ψ (L = μ = 0): ρ = (γ − μ)/2."""
+    """Return the settings for any γ > μ, with ρ = (γ − μ)/2, for example for purely nonsmooth ψ (L = μ = 0).
+
+    Parameters
+    ----------
+    gamma : float
+        γ > μ.
+    mu, L, M, sigma : float
+        The weak convexity, smoothness and nonsmoothness of ψ, and the noise of its gradients.
+    K : int
+        Outer steps, K ≥ 3.
+
+    Returns
+    -------
+    parameters : Parameters
+        The settings.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> parameters = theory.proximal(gamma=1.0, mu=0.0, L=0.0, M=2.0, sigma=0.0, K=10)
+    >>> parameters.rho, parameters.steps, parameters.Z
+    (0.5, 20, 16.0)
+    """
     L, M, sigma, mu = (_in_range(name, value) for name, value in (("L", L), ("M", M), ("sigma", sigma), ("mu", mu)))
     gamma = _in_range("gamma", gamma, above=mu)
     K = whole("K", K, 3)
@@ -76,22 +151,28 @@ def proximal(*, gamma: float, mu: float, L: float, M: float, sigma: float, K: in
 
 
 def _steps(L: float, M: float, sigma: float, gamma: float, rho: float, K: int) -> float:
-    """T_k: with it 2(L + γ)/T_k² ≤ ρ/2, and ζ_k falls as 1/K."""
+    """Return T_k with 2(L + γ)/T_k² ≤ ρ/2, for which ζ_k decreases as 1/K."""
     return max(2 * math.sqrt((L + gamma) / rho), K * (M + sigma))
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The right-hand sides of Theorem "complexity_main", means over k̂ and all randomness.
+    """The bounds of Theorem "complexity_main" on three expectations, over k̂ and all randomness.
 
-    Attributes
+    Parameters
     ----------
     stationarity : float
-        Of dist(∂_x L(x̄, ȳ), 0)².
+        Bound on E dist(∂_x L(x̄, ȳ), 0)².
     complementarity : float
-        Of ȳ|g(x̄) − η|.
+        Bound on E ȳ|g(x̄) − η|.
     distance : float
-        Of ‖x − x̄‖².
+        Bound on E ‖x − x̄‖².
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> theory.Bounds(stationarity=1e-3, complementarity=1e-4, distance=1e-5).distance
+    1e-05
     """
 
     stationarity: float
@@ -111,7 +192,7 @@ def complexity_main(
     lipschitz: float,
     rise: float,
 ) -> Bounds:
-    """Theorem "complexity_main" for levels η_k = (kη + η_0)/(k+1).
+    """Return the bounds of Theorem "complexity_main" for levels η_k = (kη + η_0)/(k+1).
 
     Parameters
     ----------
@@ -122,11 +203,22 @@ def complexity_main(
     gap : float
         Δ⁰ = ψ(x⁰) − ψ(x*).
     multiplier : float
-        B, at least every ȳ^k.
+        B, an upper bound on every ȳ^k.
     lipschitz : float
         L_h, `Constraint.lipschitz` times the largest weight.
     rise : float
         η − η_0.
+
+    Returns
+    -------
+    Bounds
+        The bounds on stationarity, complementarity and distance.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> theory.complexity_main(K=8, gamma=3.0, mu=1.0, rho=1.0, Z=0.0, gap=2.0, multiplier=1.0, lipschitz=0.0, rise=4.0)
+    Bounds(stationarity=27.0, complementarity=1.0, distance=0.75)
     """
     K, left = whole("K", K, 3), _left(gamma, mu, rho)
     m = gamma - mu
@@ -139,9 +231,27 @@ def complexity_main(
 
 
 def composite(*, gamma: float, mu: float, rho: float, Z: float, gap: float) -> tuple[float, float]:
-    """Proposition "composite-2": bounds on Σ_{k≥s} ‖x^{k−1} − x̄^k‖² and Σ_{k≥s} ‖x^k − x̄^k‖², s ≥ 2.
+    """Return the bounds of Proposition "composite-2" on two sums of squared distances.
 
-    `gap` is ψ(x^{s−2}) − ψ(x*), and Z = Σ_{k≥s−1} ζ_k.
+    Parameters
+    ----------
+    gamma, mu, rho : float
+        γ > μ ≥ 0, ρ in [0, γ−μ).
+    Z : float
+        Σ_{k≥s−1} ζ_k.
+    gap : float
+        ψ(x^{s−2}) − ψ(x*).
+
+    Returns
+    -------
+    tuple of float
+        Bounds on Σ_{k≥s} ‖x^{k−1} − x̄^k‖² and on Σ_{k≥s} ‖x^k − x̄^k‖², s ≥ 2.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> theory.composite(gamma=3.0, mu=1.0, rho=1.0, Z=0.0, gap=2.0)
+    (6.0, 3.0)
     """
     m, left = gamma - mu, _left(gamma, mu, rho)
     a = (m + rho) / m * gap
@@ -151,9 +261,28 @@ def composite(*, gamma: float, mu: float, rho: float, Z: float, gap: float) -> t
 def corollary(
     parameters: Parameters, *, gap: float, multiplier: float, lipschitz: float, rise: float
 ) -> tuple[float, float]:
-    """(ε_1, ε_2) of both corollaries: x^k̂ is an (ε_1, ε_2)-KKT point; arguments as of `complexity_main`.
+    """Return (ε_1, ε_2) of the corollaries: x^k̂ is an (ε_1, ε_2)-KKT point.
 
     ε_1 = (3Δ⁰/2 + 2Z)/K · max{16(γ² + B²L_h²), 4BL_h}/(γ−μ) + 2B(η−η_0)/K,   ε_2 = (6Δ⁰ + 16Z)/(K(γ−μ)).
+
+    Parameters
+    ----------
+    parameters : Parameters
+        The settings of the run, from `nonconvex`, `convex` or `proximal`.
+    gap, multiplier, lipschitz, rise : float
+        As in `complexity_main`.
+
+    Returns
+    -------
+    tuple of float
+        ε_1 and ε_2.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> parameters = theory.nonconvex(mu=1.0, L=1.0, M=0.0, sigma=0.0, K=12)
+    >>> theory.corollary(parameters, gap=2.0, multiplier=0.0, lipschitz=0.0, rise=0.0)
+    (18.0, 0.5)
     """
     p, m = parameters, parameters.gamma - parameters.mu
     steepness = max(16 * (p.gamma**2 + multiplier**2 * lipschitz**2), 4 * multiplier * lipschitz) / m
@@ -164,9 +293,29 @@ def corollary(
 def acsa_bound(
     steps: int, distance_squared: float, *, gamma: float, mu: float, L: float, M: float = 0.0, sigma: float = 0.0
 ) -> float:
-    """What E[ψ_k(x^k) − ψ_k(x̄^k)] is at most after T steps of AC-SA from x^{k−1}.
+    """Return the bound on E[ψ_k(x^k) − ψ_k(x̄^k)] after T steps of AC-SA from x^{k−1}.
 
-    2(L+γ)/(T(T+1)) ‖x^{k−1} − x̄^k‖² + 8(M²+σ²)/((γ−μ)(T+1)), a little less than Proposition "AC-SA" says.
+    2(L+γ)/(T(T+1)) ‖x^{k−1} − x̄^k‖² + 8(M²+σ²)/((γ−μ)(T+1)), slightly smaller than in Proposition "AC-SA".
+
+    Parameters
+    ----------
+    steps : int
+        T ≥ 1.
+    distance_squared : float
+        ‖x^{k−1} − x̄^k‖².
+    gamma, mu, L, M, sigma : float
+        γ > μ, and the weak convexity, smoothness and nonsmoothness of ψ and the noise of its gradients.
+
+    Returns
+    -------
+    float
+        The bound.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> theory.acsa_bound(3, 6.0, gamma=3.0, mu=1.0, L=1.0)
+    4.0
     """
     steps = whole("steps", steps, 1)
     noise = 8 * (M**2 + sigma**2) / _left(gamma, mu, 0.0)
@@ -176,40 +325,133 @@ def acsa_bound(
 def acsa_bound_paper(
     steps: int, distance_squared: float, *, gamma: float, mu: float, L: float, M: float = 0.0, sigma: float = 0.0
 ) -> float:
-    """Proposition "AC-SA" as it stands: 2(L+γ)/T² ‖x^{k−1} − x̄^k‖² + 8(M²+σ²)/((γ−μ)T)."""
+    """Return the bound as stated in Proposition "AC-SA": 2(L+γ)/T² ‖x^{k−1} − x̄^k‖² + 8(M²+σ²)/((γ−μ)T).
+
+    Parameters
+    ----------
+    steps : int
+        T ≥ 1.
+    distance_squared : float
+        ‖x^{k−1} − x̄^k‖².
+    gamma, mu, L, M, sigma : float
+        As in `acsa_bound`.
+
+    Returns
+    -------
+    float
+        The bound.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> theory.acsa_bound_paper(4, 6.0, gamma=3.0, mu=1.0, L=1.0)
+    3.0
+    """
     steps = whole("steps", steps, 1)
     noise = 8 * (M**2 + sigma**2) / _left(gamma, mu, 0.0)
     return 2 * (L + gamma) / steps**2 * distance_squared + noise / steps
 
 
 def draw_k_hat(K: int, rng: np.random.Generator) -> int:
-    """The index of the theory's output x^k̂, uniform on {⌊(K+1)/2⌋, …, K}."""
+    """Draw the index k̂ of the theory's output x^k̂, uniform on {⌊(K+1)/2⌋, …, K}.
+
+    Parameters
+    ----------
+    K : int
+        Outer steps, K ≥ 3.
+    rng : numpy.random.Generator
+        The random number generator.
+
+    Returns
+    -------
+    int
+        k̂.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import theory
+    >>> 5 <= theory.draw_k_hat(10, np.random.default_rng(0)) <= 10
+    True
+    """
     K = whole("K", K, 3)
     return int(rng.integers((K + 1) // 2, K, endpoint=True))
 
 
 @dataclass(frozen=True)
 class FiniteSum:
-    """Gradients of single terms f_i for one subproblem of a sum of n terms, up to a constant and a logarithm."""
+    """Gradient evaluations of single terms f_i for one subproblem of a sum, up to a constant and a logarithm.
+
+    Parameters
+    ----------
+    nesterov : float
+        With Nesterov's method.
+    svrg : float
+        With SVRG.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> theory.FiniteSum(nesterov=2000.0, svrg=1004.0).svrg
+    1004.0
+    """
 
     nesterov: float
     svrg: float
 
 
 def finite_sum_nonconvex(n: int, *, L: float, mu: float) -> FiniteSum:
-    """Remark "Finite-sum problem", μ > 0: n√((L+2μ)/μ) with Nesterov's method, n + (L+μ)/μ with SVRG."""
+    """Return the costs of Remark "Finite-sum problem" for μ > 0: n√((L+2μ)/μ) with Nesterov, n + (L+μ)/μ with SVRG.
+
+    Parameters
+    ----------
+    n : int
+        Number of terms.
+    L, mu : float
+        The smoothness and the weak convexity of ψ.
+
+    Returns
+    -------
+    FiniteSum
+        Gradient evaluations of single terms.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> theory.finite_sum_nonconvex(1000, L=2.0, mu=1.0)
+    FiniteSum(nesterov=2000.0, svrg=1003.0)
+    """
     n, L, mu = whole("n", n, 1), _in_range("L", L), _in_range("mu", mu, above=0)
     return FiniteSum(nesterov=n * math.sqrt((L + 2 * mu) / mu), svrg=n + (L + mu) / mu)
 
 
 def finite_sum_convex(n: int, *, beta: float) -> FiniteSum:
-    """Remark "Finite-sum problem", μ = 0 and γ = βL: n/√β with Nesterov's method, n + 1/β with SVRG."""
+    """Return the costs of Remark "Finite-sum problem" for μ = 0 and γ = βL: n/√β with Nesterov, n + 1/β with SVRG.
+
+    Parameters
+    ----------
+    n : int
+        Number of terms.
+    beta : float
+        β in (0, 1).
+
+    Returns
+    -------
+    FiniteSum
+        Gradient evaluations of single terms.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> theory.finite_sum_convex(1000, beta=0.25)
+    FiniteSum(nesterov=2000.0, svrg=1004.0)
+    """
     n, beta = whole("n", n, 1), _in_range("beta", beta, above=0, below=1)
     return FiniteSum(nesterov=n / math.sqrt(beta), svrg=n + 1 / beta)
 
 
 def _left(gamma: float, mu: float, rho: float) -> float:
-    """γ − μ − ρ, with ρ in [0, γ−μ)."""
+    """Return γ − μ − ρ, after checking that ρ is in [0, γ−μ)."""
     gamma = _in_range("gamma", gamma, above=_in_range("mu", mu))
     if not 0 <= real("rho", rho) < gamma - mu:
         raise InvalidInputError(f"rho must be in [0, gamma - mu) = [0, {gamma - mu:g}), got {rho!r}")
@@ -217,7 +459,7 @@ def _left(gamma: float, mu: float, rho: float) -> float:
 
 
 def _in_range(name: str, value: float, above: float | None = None, below: float = math.inf) -> float:
-    """`value` as a float in [0, below), or in (above, below)."""
+    """Return `value` as a float in [0, below), or in (above, below)."""
     number = real(name, value)
     if not number < below or number < 0 or (above is not None and number <= above):
         low = "[0" if above is None else f"({above:g}"

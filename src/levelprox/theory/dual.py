@@ -1,8 +1,8 @@
-"""Bounds on the multipliers of the subproblems, and the functions z they rest on.
+"""Bounds on the multipliers of the subproblems, and the functions z that they are based on.
 
     ȳ^k ≤ (ψ_k(0) − ψ_k(x̄^k)) / (η_k − g(x^{k−1}) + Σ ω_i φ'(|x_i^{k−1}|)|x_i^{k−1}|)        (Lemma "dual_bound")
 
-and the sum is at least z(g(x^{k−1})), whatever x^{k−1} is. The paper shows this for MCP and SCAD; docs/theory.md
+and the sum is at least z(g(x^{k−1})) for every x^{k−1}. The paper shows this for MCP and SCAD; docs/theory.md
 proves it for all six functions.
 """
 
@@ -22,7 +22,7 @@ from levelprox.exceptions import InvalidInputError
 Double = NDArray[np.float64]
 
 
-# --- z: what Σ φ'(|x_i|)|x_i| is at least where g(x) = α. Each is φ'(t)t at the t with φ(t) = a, for a in [0, cap).
+# --- z: a lower bound of Σ φ'(|x_i|)|x_i| where g(x) = α. Each is φ'(t)t at the t with φ(t) = a, for a in [0, cap).
 
 
 def _mcp(c: MCP, a: Double) -> Double:
@@ -31,7 +31,7 @@ def _mcp(c: MCP, a: Double) -> Double:
 
 
 def _mcp_slope(c: MCP, a: Double) -> Double:
-    """φ'/λ where φ = a."""
+    """Return φ'/λ at the point where φ = a."""
     return np.sqrt((c.cap - a) / c.cap)
 
 
@@ -41,7 +41,7 @@ def _scad(c: SCAD, a: Double) -> Double:
 
 
 def _scad_slope(c: SCAD, a: Double) -> Double:
-    """φ' where φ = a, past the knee."""
+    """Return φ' at the point where φ = a, beyond the knee."""
     return np.sqrt(2 * c.lipschitz * (c.cap - a))
 
 
@@ -73,7 +73,7 @@ Z: dict[type[Constraint], Callable[[Any, Double], Double]] = {
     Lp: _lp,
     NegativeLp: _negative_lp,
 }
-#: The paper's own, weaker forms: t ≥ φ(t)/λ in place of t.
+#: The weaker forms of the paper, with φ(t)/λ ≤ t in place of t.
 Z_PAPER: dict[type[Constraint], Callable[[Any, Double], Double]] = {
     MCP: lambda c, a: a * _mcp_slope(c, a),
     SCAD: lambda c, a: np.where(a > c.lam * c.knee, a / c.lam * _scad_slope(c, a), a),
@@ -81,29 +81,56 @@ Z_PAPER: dict[type[Constraint], Callable[[Any, Double], Double]] = {
 
 
 def z(constraint: Constraint, alpha: ArrayLike, weights: ArrayLike | None = None) -> Any:
-    """The largest known lower bound of Σ ω_i φ'(|x_i|)|x_i| over all x with g(x) = α, whatever the dimension.
+    """Return a lower bound of Σ ω_i φ'(|x_i|)|x_i| over all x of any dimension with g(x) = α, the largest known.
 
     Parameters
     ----------
     constraint : Constraint
-        Any but Custom, whose z is not known.
+        Any constraint except `Custom`, whose z is not known.
     alpha : array-like
         α ≥ 0.
     weights : array-like, optional
-        ω ≥ 0. Equal weights, weights that are whole multiples of one unit, and any weights of a function without
-        a cap have a bound; for other weights nothing better than 0 is known, and `dual_bound` is the one to use.
+        ω ≥ 0. There is a bound for equal weights, for weights that are integer multiples of one unit, and for any
+        weights of a function without a cap. For other weights the known bound is 0; use `dual_bound` instead.
 
     Returns
     -------
     float or ndarray
         With q the common unit of the weights (1 without weights), q·z((α mod q·cap)/q); for a function without a cap
         ω_min·z(α/ω_min), ω_min the smallest positive weight.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> from levelprox.constraints import MCP
+    >>> float(theory.z(MCP(lam=2.0, theta=0.5), 2.75))
+    0.5
     """
     return _bounded_below(Z, constraint, alpha, weights)
 
 
 def z_paper(constraint: Constraint, alpha: ArrayLike) -> Any:
-    """The paper's own z of MCP (Theorem "mcp_y_bd_val") and SCAD (Theorem "dual_bd_value"); at most `z`."""
+    """Return the paper's z of MCP (Theorem "mcp_y_bd_val") or SCAD (Theorem "dual_bd_value"), which is at most `z`.
+
+    Parameters
+    ----------
+    constraint : MCP or SCAD
+        The constraint.
+    alpha : array-like
+        α ≥ 0.
+
+    Returns
+    -------
+    float or ndarray
+        The bound.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> from levelprox.constraints import MCP
+    >>> float(theory.z_paper(MCP(lam=2.0, theta=0.5), 2.75))
+    0.375
+    """
     return _bounded_below(Z_PAPER, constraint, alpha, None)
 
 
@@ -126,7 +153,7 @@ def _bounded_below(
 
 
 def _unit(constraint: Constraint, weights: ArrayLike | None) -> float:
-    """The weight all coordinates can be counted in for a lower bound; 0 where there is none."""
+    """Return the unit in which the weights are counted for a lower bound; 0 if there is none."""
     if weights is None:
         return 1.0
     counted = counted_weights(weights)
@@ -139,9 +166,30 @@ def _unit(constraint: Constraint, weights: ArrayLike | None) -> float:
 
 
 def room(constraint: Constraint, x: ArrayLike, eta_k: float, weights: ArrayLike | None = None) -> float:
-    """η_k − g_k(0) = η_k − g(x) + Σ ω_i φ'(|x_i|)|x_i|, where g_k linearises h at x.
+    """Return η_k − g_k(0) = η_k − g(x) + Σ ω_i φ'(|x_i|)|x_i|, where g_k linearises h at x.
 
-    Where features have several coefficients, x stands for their sizes ‖x_j‖₂ (`Problem.sizes`).
+    Parameters
+    ----------
+    constraint : Constraint
+        φ.
+    x : array-like
+        x^{k−1}; for features with several coefficients, their sizes ‖x_j‖₂ (`Problem.sizes`).
+    eta_k : float
+        η_k.
+    weights : array-like, optional
+        ω.
+
+    Returns
+    -------
+    float
+        The denominator of `dual_bound`.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> from levelprox.constraints import L1
+    >>> theory.room(L1(), [0.5, -1.0, 0.0], eta_k=2.0)
+    2.0
     """
     t = np.abs(np.asarray(x, dtype=np.float64))
     kept = constraint.slope(t) * t
@@ -152,20 +200,52 @@ def room(constraint: Constraint, x: ArrayLike, eta_k: float, weights: ArrayLike 
 def dual_bound(
     descent: float, constraint: Constraint, x: ArrayLike, eta_k: float, weights: ArrayLike | None = None
 ) -> float:
-    """Lemma "dual_bound": what the multiplier ȳ^k of the step from x = x^{k−1} is at most.
+    """Return the upper bound of Lemma "dual_bound" on the multiplier ȳ^k of the step from x = x^{k−1}.
 
     Parameters
     ----------
     descent : float
-        ψ_k(0) − ψ_k(x̄^k). Any point whose nonzeros are exempt (ω_i = 0) may stand for 0.
+        ψ_k(0) − ψ_k(x̄^k). Any point whose nonzeros are unpenalized (ω_i = 0) may replace 0.
     constraint, x, eta_k, weights
         φ, x^{k−1}, η_k, ω.
+
+    Returns
+    -------
+    float
+        The bound; inf if the denominator is not positive.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> from levelprox.constraints import L1
+    >>> theory.dual_bound(3.0, L1(), [0.5, -1.0, 0.0], eta_k=2.0)
+    1.5
     """
     return _ratio(descent, room(constraint, x, eta_k, weights))
 
 
 def uniform_dual_bound(descent: float, constraint: Constraint, eta_k: float, weights: ArrayLike | None = None) -> float:
-    """The same whatever x^{k−1} with g(x^{k−1}) ≤ η_k is: (ψ_k(0) − ψ_k(x̄^k))/z(η_k mod cap)."""
+    """Return the bound (ψ_k(0) − ψ_k(x̄^k))/z(η_k mod cap), which holds for every x^{k−1} with g(x^{k−1}) ≤ η_k.
+
+    Parameters
+    ----------
+    descent : float
+        ψ_k(0) − ψ_k(x̄^k).
+    constraint, eta_k, weights
+        φ, η_k, ω.
+
+    Returns
+    -------
+    float
+        The bound; inf if z is 0.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> from levelprox.constraints import MCP
+    >>> theory.uniform_dual_bound(3.0, MCP(lam=2.0, theta=0.5), eta_k=2.75)
+    6.0
+    """
     return _ratio(descent, float(z(constraint, eta_k, weights)))
 
 
@@ -177,9 +257,28 @@ def _ratio(descent: float, least: float) -> float:
 
 
 def eta0(constraint: Constraint, level: float, weights: ArrayLike | None = None) -> float:
-    """The η_0 with which the denominator of the dual bound is at least z(η)/2 at every step.
+    """Return the η_0 for which the denominator of the dual bound is at least z(η)/2 at every step.
 
-    β·q·cap + η̃/2 where η = β·q·cap + η̃ and q is the common unit of the weights; η/2 without a cap.
+    Parameters
+    ----------
+    constraint : Constraint
+        φ.
+    level : float
+        η.
+    weights : array-like, optional
+        ω.
+
+    Returns
+    -------
+    float
+        β·q·cap + η̃/2, where η = β·q·cap + η̃ and q is the common unit of the weights; η/2 without a cap.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> from levelprox.constraints import MCP
+    >>> theory.eta0(MCP(lam=2.0, theta=0.5), 2.5)
+    2.25
     """
     if constraint.cap == math.inf or (weights is not None and not counted_weights(weights).size):
         return level / 2
@@ -191,9 +290,26 @@ def eta0(constraint: Constraint, level: float, weights: ArrayLike | None = None)
 
 
 def eta0_scad(constraint: SCAD, level: float) -> float:
-    """Proposition "SCAD_eta_setting": with this η_0 the denominator is at least min{λκ, z(η̃)/2} at every step.
+    """Return the η_0 of Proposition "SCAD_eta_setting": the denominator is at least min{λκ, z(η̃)/2} at every step.
 
-    β·cap + η̃/2 for η̃ ≤ λκ, else β·cap + min{λκ, z(η̃)}, with the paper's z; κ = λ in the paper.
+    Parameters
+    ----------
+    constraint : SCAD
+        φ.
+    level : float
+        η.
+
+    Returns
+    -------
+    float
+        β·cap + η̃/2 for η̃ ≤ λκ, else β·cap + min{λκ, z(η̃)}, with the paper's z; κ = λ in the paper.
+
+    Examples
+    --------
+    >>> from levelprox import theory
+    >>> from levelprox.constraints import SCAD
+    >>> theory.eta0_scad(SCAD(lam=1.0, theta=3.0), 5.0)  # cap 2
+    4.5
     """
     whole, rest = _within_cell(constraint, level)
     straight = constraint.lam * constraint.knee

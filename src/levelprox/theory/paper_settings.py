@@ -1,9 +1,9 @@
-"""What the paper's theorems assume, as settings of a run: `solve(..., preset="paper")`.
+"""The settings of a run that the paper's theorems assume: `solve(..., preset="paper")`.
 
 Algorithm 1 with levels η_k = (kη + η_0)/(k+1), the paper's surrogate, AC-SA with T_k steps, γ and T_k of the corollary
-that fits ψ, and x^k̂ with k̂ uniform on {⌊(K+1)/2⌋, …, K} for an answer. k̂ is drawn first: what comes after it would not
-change x^k̂. Where a feature has several coefficients (several classes) the paper has no surrogate: the group surrogate
-takes its place, and `Result.message` says so.
+for this ψ. The result is x^k̂ with k̂ uniform on {⌊(K+1)/2⌋, …, K}. k̂ is drawn before the run, because later steps do
+not change x^k̂. Where a feature has several coefficients (several classes) the paper has no surrogate; the group
+surrogate is used, and `Result.message` says so.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _BETA = 0.1  # γ = βL for convex ψ
 
 @dataclass(frozen=True)
 class PaperRun:
-    """How to run LCPP so that the corollaries hold.
+    """Settings of LCPP under which the corollaries hold.
 
     Attributes
     ----------
     parameters : Parameters
         γ, ρ, T_k, K, ζ_k, Z.
     subsolver : ACSA
-        With T_k steps.
+        AC-SA with T_k steps.
     levels : Harmonic
-        From η_0.
+        Levels that start at η_0.
     k_hat : int
-        How many outer steps to take.
+        Number of outer steps.
     """
 
     parameters: Parameters
@@ -48,19 +48,35 @@ class PaperRun:
 def paper_run(
     problem: Problem, K: int, rng: np.random.Generator, subsolver: ACSA | None = None, gamma: float | None = None
 ) -> PaperRun:
-    """The settings for K outer steps.
+    """Return the settings for K outer steps.
 
     Parameters
     ----------
     problem : Problem
+        The problem.
     K : int
         At least 3.
     rng : Generator
-        Where k̂ comes from.
+        The random number generator for k̂.
     subsolver : ACSA, optional
-        Without `steps`, which are T_k; by default AC-SA with full gradients, or with the samples of a sampled ψ.
+        Without `steps`, which are set to T_k; by default AC-SA with full gradients, or with the samples of a sampled ψ.
     gamma : float, optional
         γ > μ; by default 3μ for nonconvex ψ and L/10 for convex ψ.
+
+    Returns
+    -------
+    PaperRun
+        The settings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import LinearModel, Problem, constraints
+    >>> from levelprox.theory.paper_settings import paper_run
+    >>> problem = Problem(LinearModel([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0]), constraints.L1(), 2.0)
+    >>> run = paper_run(problem, K=10, rng=np.random.default_rng(0))
+    >>> run.levels.eta0, 5 <= run.k_hat <= 10
+    (1.0, True)
     """
     if K < 3:
         raise InvalidInputError(f"preset='paper' takes max_iter for K, which must be at least 3, got {K}")

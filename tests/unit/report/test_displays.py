@@ -28,8 +28,8 @@ from levelprox import (
     solve,
     subset_path,
 )
-from levelprox.report.drawing import COLOURS, shortened, spread
-from levelprox.report.scores import name_and_sign
+from levelprox.report._drawing import COLOURS, shortened, spread
+from levelprox.report.fitted import name_and_sign
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # after the backend is chosen

@@ -9,8 +9,7 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 from levelprox import InvalidInputError, LinearModel, SparseRegressor, SparseRegressorCV, Status, best_subset, report
-from levelprox.report.bar import Lines, RichBar, showing
-from levelprox.report.progress import Line, in_words
+from levelprox.report.progress import Line, Lines, RichBar, in_words, showing
 from levelprox.subset.result import SubsetRecord
 
 SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
@@ -179,7 +178,7 @@ def test_a_dumb_terminal_and_a_live_display_of_somebody_else_get_lines(terminal,
 
     with showing("Fit") as progress:
         assert isinstance(progress, RichBar)
-    monkeypatch.setattr("levelprox.report.bar.RichBar", no_more)
+    monkeypatch.setattr("levelprox.report.progress.RichBar", no_more)
     with showing("Fit") as progress:
         assert isinstance(progress, Lines)
 
@@ -212,7 +211,7 @@ def test_a_callback_must_be_callable(kind, diabetes):
 def test_progress_of_a_level_goes_on_during_continuation(diabetes, monkeypatch, capfd):
     """Continuation has no outer steps; what it does is told between them, and never to the user's callback."""
     monkeypatch.setattr("levelprox.driver.run._OFTEN", 0.0)
-    monkeypatch.setattr("levelprox.report.bar._ELSEWHERE", 0.0)
+    monkeypatch.setattr("levelprox.report.progress._ELSEWHERE", 0.0)
     seen = []
     model = SparseRegressor(level=3.5, verbose=1, callback=seen.append).fit(*diabetes)
     lines = capfd.readouterr().err.splitlines()
@@ -221,7 +220,7 @@ def test_progress_of_a_level_goes_on_during_continuation(diabetes, monkeypatch, 
 
 
 def test_a_line_says_that_work_goes_on_where_nobody_tells_of_it(monkeypatch):
-    monkeypatch.setattr("levelprox.report.bar._LONG_SILENCE", 0.01)
+    monkeypatch.setattr("levelprox.report.progress._LONG_SILENCE", 0.01)
     stream = io.StringIO()
     with showing("Fit", 4, "fits", stream=stream) as progress:
         assert isinstance(progress, Lines)

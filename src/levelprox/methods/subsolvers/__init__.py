@@ -1,4 +1,4 @@
-"""Ways to solve the convex subproblem of a step, one file each."""
+"""Subsolvers, which solve the convex subproblem of a step; one file each."""
 
 from __future__ import annotations
 
@@ -15,14 +15,39 @@ from levelprox.methods.subsolvers.spectral import Spectral
 from levelprox.methods.subsolvers.svrg import SVRG
 from levelprox.objectives import Objective
 
-#: By name; "auto" takes the first that can take the objective.
+#: Subsolvers by name; "auto" chooses the first that supports the objective.
 SUBSOLVERS: dict[str, type[Subsolver]] = {
     kind.name: kind for kind in (Newton, Spectral, Smoothing, Nesterov, ACSA, SGD, SVRG)
 }
 
 
 def choose(subsolver: str | Subsolver, objective: Objective) -> Subsolver:
-    """The subsolver to run on ψ; one error when it cannot take ψ, naming those that can."""
+    """Return the subsolver to use for an objective.
+
+    Parameters
+    ----------
+    subsolver : str or Subsolver
+        "auto", a name from `SUBSOLVERS`, or a subsolver.
+    objective : Objective
+        ψ.
+
+    Returns
+    -------
+    Subsolver
+        The subsolver.
+
+    Raises
+    ------
+    InvalidInputError
+        If the subsolver does not support the objective. The message names those that do.
+
+    Examples
+    --------
+    >>> from levelprox import LinearModel, subsolvers
+    >>> model = LinearModel([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0])
+    >>> subsolvers.choose("auto", model)
+    Newton(max_steps=1, accuracy=0.01)
+    """
     if isinstance(subsolver, Subsolver):
         chosen: Subsolver | None = subsolver
     elif subsolver == "auto":

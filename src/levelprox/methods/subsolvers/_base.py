@@ -1,7 +1,7 @@
-"""A subsolver returns a feasible, better point of one LCPP subproblem.
+"""The interface of a subsolver, which returns a better feasible point of one LCPP subproblem.
 
-Whatever stops it, the point it returns is in the surrogate set; and, where it sees all of ψ and not only
-samples of it, ψ_k there is not above ψ_k(x^{k−1}). How accurate the point is, each says itself.
+The returned point is always in the surrogate set. If the subsolver uses all of ψ and not only samples of it,
+ψ_k at this point is not above ψ_k(x^{k−1}). Each subsolver documents its accuracy.
 """
 
 from __future__ import annotations
@@ -24,51 +24,60 @@ _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True)
 class Subsolver(ABC):
-    """Solves subproblems."""
+    """Base class of the subsolvers.
+
+    Examples
+    --------
+    >>> from levelprox.methods.subsolvers import Spectral, Subsolver
+    >>> subsolver = Spectral(max_steps=50)
+    >>> isinstance(subsolver, Subsolver), subsolver.needs
+    (True, 'a differentiable objective that is not sampled')
+    """
 
     name: ClassVar[str]
-    #: What it asks of ψ, in words.
+    #: The requirements on ψ, for error messages.
     needs: ClassVar[str]
-    #: Whether ψ_k never rises, unless ψ is sampled.
+    #: True if ψ_k never increases, unless ψ is sampled.
     monotone: ClassVar[bool] = True
-    #: Whether it is at its best on a few features at a time.
+    #: True if it is fastest on working sets of a few features.
     on_working_sets: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
     def can_take(cls, objective: Objective) -> bool:
-        """Whether ψ has the traits this subsolver needs."""
+        """Return whether this subsolver supports ψ."""
 
     def is_random(self, objective: Objective) -> bool:
-        """Whether only samples of ψ are looked at, so that the answer depends on `rng`."""
+        """Return whether the subsolver uses samples of ψ, so that the result depends on `rng`."""
         return objective.sampled
 
     def warning(self, objective: Objective) -> str:
-        """What to warn of before a run on ψ; may be empty."""
+        """Return the warning to issue before a run on ψ; may be empty."""
         return ""
 
     def forms_models(self, objective: Objective) -> bool:
-        """Whether it works with second-order models of ψ that can be held as matrices."""
+        """Return whether the subsolver uses second-order models of ψ that can be stored as matrices."""
         return False
 
     def coordinates(self, objective: Objective, centred: bool) -> Coordinates | None:
-        """In which coordinates it measures lengths; None is x itself.
+        """Return the coordinates in which the subsolver measures lengths; None means x itself.
 
         Parameters
         ----------
         objective : Objective
+            ψ.
         centred : bool
-            Whether the intercept, where there is one, may take up the means of columns.
+            Whether the intercept, if there is one, may absorb the means of columns.
         """
         return None
 
     def proximal_weight(self, objective: Objective) -> float:
-        """γ where none is asked for: 3μ for nonconvex ψ (the paper's), else a small part of its curvature."""
+        """Return the default γ: 3μ for nonconvex ψ, as in the paper, else a small fraction of its curvature."""
         return 3 * objective.weak_convexity or 1e-3 * objective.curvature
 
     @abstractmethod
     def limited_to(self, steps: int) -> Subsolver:
-        """The same subsolver with at most so many inner steps."""
+        """Return the same subsolver with at most `steps` inner steps."""
 
     @abstractmethod
     def solve(
@@ -79,24 +88,30 @@ class Subsolver(ABC):
         seconds: float = 1e300,
         rng: np.random.Generator | None = None,
     ) -> Iterate:
-        """A better point, started from x^{k−1}.
+        """Return a better point, starting from x^{k−1}.
 
         Parameters
         ----------
         subproblem : Subproblem
+            The subproblem.
         start : Iterate
-            x^{k−1} with ψ and ∇ψ there.
+            x^{k−1} with ψ and ∇ψ at this point.
         tolerance : float
-            No need to go below this residual, in units of ∇ψ.
+            Residual at which to stop, in units of ∇ψ.
         seconds : float
-            Time left.
+            Time limit.
         rng : Generator, optional
-            Where samples come from; only subsolvers that sample ask for it.
+            The random number generator; only stochastic subsolvers use it.
+
+        Returns
+        -------
+        Iterate
+            The point, with ψ, ∇ψ, the multiplier and the counts of evaluations.
         """
 
 
 def arrived(subproblem: Subproblem, start: Iterate, x: Vector, keep_better: bool) -> Iterate:
-    """The iterate at x, with ψ evaluated there; `start` where ψ is not finite at x or, if asked, ψ_k higher."""
+    """Return the iterate at x; `start` if ψ is not finite at x or, with `keep_better`, ψ_k is higher there."""
     if np.array_equal(x, start.x):
         return replace(start, stop="", n_grad=0)
     (psi, gradient), cost = subproblem.objective.value_and_gradient(x), subproblem.objective.evaluation_cost

@@ -1,7 +1,7 @@
-"""What the stochastic subsolvers share: batch sizes, samples, and minibatch steps on a subproblem.
+"""Functions of the stochastic subsolvers: batch sizes, samples, and minibatch steps on a subproblem.
 
 A sample i is drawn with probability s_i / Σ s, so the mean of ℓ'(⟨a_i, x⟩, b_i) a_i over a batch has mean
-∇ψ(x). Draws are made here, with NumPy's generator: a seed fixes every step, on every machine.
+∇ψ(x). Samples are drawn here, with NumPy's generator: a seed determines every step, on every machine.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _PORTION = 2**16  # samples drawn at once, or n where that is more
 
 
 def check_batch_size(value: object) -> None:
-    """Refuse everything but None and positive integers."""
+    """Raise an error unless `value` is None or a positive integer."""
     if value is None:
         return
     whole("batch_size", value, 1)
 
 
 def batch_size(asked: int | None, model: LinearModel) -> int:
-    """Rows per step: as asked for, at most n; by default so many that a step's work on x is paid for.
+    """Return the number of rows per step: as given, at most n; by default about d entries of X.
 
-    A step looks at every coordinate at most, and mostly at far fewer: with d entries of X per batch its projection,
-    even one of all coordinates, costs no more than a few times its gradient.
+    A projection visits at most all coordinates, and usually far fewer: with d entries of X per batch it costs at most
+    a few times as much as the gradient.
     """
     n, d = model.design.shape
     if asked is None:
@@ -45,7 +45,7 @@ def batch_size(asked: int | None, model: LinearModel) -> int:
 
 
 def batch_warning(asked: int | None, objective: Objective) -> str:
-    """What to say of batches that are larger than the data."""
+    """Return the warning about a batch that is larger than the data; empty if it is not."""
     if asked is None or not isinstance(objective, LinearModel) or asked <= objective.design.shape[0]:
         return ""
     n = objective.design.shape[0]
@@ -53,25 +53,25 @@ def batch_warning(asked: int | None, objective: Objective) -> str:
 
 
 def draw(model: LinearModel, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """`count` samples, with replacement, each i with probability s_i / Σ s; never one of weight 0."""
+    """Draw `count` samples with replacement, each i with probability s_i / Σ s; never one of weight 0."""
     n = model.design.shape[0]
     if model.sample_weight is None:
         return rng.integers(n, size=count)
     edges = np.cumsum(model.sample_weight)
-    # u in [edges_{i-1}, edges_i) takes i: the interval of a weight 0 is empty, and u stays below the last edge.
+    # u in [edges_{i-1}, edges_i) selects i: the interval of a weight 0 is empty, and u is below the last edge.
     picked = np.searchsorted(edges / edges[-1], rng.random(count), side="right")
     return picked.astype(np.int64, copy=False)
 
 
 def largest_row(model: LinearModel) -> float:
-    """Max ‖a_i‖² over the samples that count."""
+    """Return max ‖a_i‖² over the samples of positive weight."""
     squares = model.row_squares if model.sample_weight is None else model.row_squares[model.sample_weight > 0]
     return float(squares.max())
 
 
 @dataclass
 class Progress:
-    """Where a stochastic run is: x, and what it has cost. Changed in place, so that Ctrl-C leaves it whole.
+    """The state of a stochastic run: x and counts of work. Changed in place, so that it stays valid after Ctrl-C.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Progress:
     multiplier : ndarray of shape (1,)
         y of the last projection, per unit step.
     counts : ndarray of shape (4,)
-        Steps, rows whose gradient was taken, projections, coordinates in them.
+        Steps, rows whose gradient was computed, projections, coordinates in them.
     """
 
     x: Vector
@@ -89,17 +89,17 @@ class Progress:
 
     @property
     def steps(self) -> int:
-        """Minibatch steps taken."""
+        """Number of minibatch steps."""
         return int(self.counts[0])
 
     @property
     def rows(self) -> int:
-        """Rows whose gradient was taken."""
+        """Number of rows whose gradient was computed."""
         return int(self.counts[1])
 
     @property
     def projections(self) -> int:
-        """Projections, all of them onto the set of all coordinates."""
+        """Number of projections, each onto the set of all coordinates."""
         return int(self.counts[2])
 
 
@@ -113,14 +113,14 @@ def take_steps(
     seconds: float,
     snapshot: tuple[Vector, Vector] | None = None,
 ) -> str:
-    """One step per batch of `samples`; says why it ended: "steps", "seconds" or "not finite".
+    """Run one step per batch of `samples` and return why it ended: "steps", "seconds" or "not finite".
 
     Parameters
     ----------
     lengths : ndarray
         t of each step.
     snapshot : (slopes of the samples, ∇ψ), optional
-        At the point whose gradient reduces the variance.
+        Both at the point whose gradient reduces the variance.
     """
     slopes, gradient = snapshot or (None, None)
     return _kernels.stochastic_steps(
@@ -150,7 +150,7 @@ def random_steps(
     rng: np.random.Generator,
     snapshot: tuple[Vector, Vector] | None = None,
 ) -> str:
-    """`take_steps` on random samples, drawn a pass or so at a time: a long run need not hold all of them at once."""
+    """Run `take_steps` on random samples, drawn about one pass at a time to limit memory."""
     began = time.monotonic()
     portion = max(1, max(_PORTION, model.design.shape[0]) // batch)
     for begin in range(0, lengths.size, portion):
@@ -166,9 +166,9 @@ def random_steps(
 def full_step(
     subproblem: Subproblem, x: Vector, gradient: Vector, step: float, guess: float
 ) -> tuple[Vector, float] | None:
-    """P(x − t∇ψ_k) with ∇ψ_k = gradient + γ(x − c), and the multiplier of P per unit step.
+    """Return P(x − t∇ψ_k) with ∇ψ_k = gradient + γ(x − c), and the multiplier of P per unit step.
 
-    `guess` is a guess of that multiplier. None where x − t∇ψ_k overflows.
+    `guess` is a guess of that multiplier. Return None if x − t∇ψ_k overflows.
     """
     surrogate = subproblem.surrogate
     mask, all_nonnegative = subproblem.signs

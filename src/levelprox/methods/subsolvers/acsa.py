@@ -1,4 +1,4 @@
-"""AC-SA, accelerated stochastic approximation: the paper's one method for every kind of ψ.
+"""AC-SA, accelerated stochastic approximation: the paper's method for every kind of ψ.
 
 With m = γ − μ, Λ = L + γ, x and x^ag started at x^{k−1}, for t = 1, …, T: α = 2/(t+1), γ_t = 4Λ/(t(t+1)),
 
@@ -26,24 +26,32 @@ from levelprox.methods.subsolvers._minibatch import batch_size, batch_warning, c
 from levelprox.objectives import LinearModel, Objective, Stochastic
 from levelprox.result import Iterate
 
-_FEWEST, _MOST = 100, 10_000  # steps where subgradients jump or are sampled: their error falls only as 1/T
+_FEWEST, _MOST = 100, 10_000  # steps where subgradients jump or are sampled: their error decreases only as 1/T
 
 
 @dataclass(frozen=True)
 class ACSA(Subsolver):
-    """Accelerated stochastic approximation, compiled; deterministic unless ψ is sampled, or rows of it are.
+    """Accelerated stochastic approximation, compiled; deterministic unless ψ or its rows are sampled.
 
-    A deterministic run hands out the better of x^ag and x^{k−1} in ψ_k, so the bound holds and ψ never rises.
+    A deterministic run returns the better of x^ag and x^{k−1} in ψ_k, so the bound holds and ψ never increases.
 
     Parameters
     ----------
     steps : int, optional
         T, inner steps per outer step. By default enough for the deterministic part of the bound to be at
         most a quarter of m‖x^{k−1} − x̄‖²; where ψ has kinks or is sampled, also enough for the rest of it to be at
-        most a tenth of |ψ(x^{k−1})|, though between 100 and 10,000.
+        most a tenth of |ψ(x^{k−1})|, but between 100 and 10,000.
     batch_size : int, optional
-        Look at so many rows of a linear model per step instead of all of them, drawn with replacement in proportion
-        to their weights. More than n is cut to n, with a warning. A user's oracle draws its own samples.
+        The number of rows of a linear model per step, drawn with replacement in proportion to their weights. By
+        default all rows. A value above n is reduced to n, with a warning. A user's oracle draws its own samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import LinearModel, Problem, constraints, solve, subsolvers
+    >>> problem = Problem(LinearModel(np.eye(3), [3.0, 1.0, 0.5]), constraints.L1(), 2.0)
+    >>> solve(problem, subsolver=subsolvers.ACSA()).x.round(3).tolist()
+    [2.0, 0.0, 0.0]
     """
 
     name: ClassVar[str] = "acsa"
@@ -62,26 +70,30 @@ class ACSA(Subsolver):
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
+        """Return whether the constants L and M of ψ are known."""
         return objective.bounded_curvature and objective.bounded_jumps
 
     def warning(self, objective: Objective) -> str:
+        """Return the warning about a batch that is larger than the data; empty if it is not."""
         return batch_warning(self.batch_size, objective)
 
     def is_random(self, objective: Objective) -> bool:
+        """Return whether ψ or its rows are sampled."""
         return objective.sampled or (self.batch_size is not None and isinstance(objective, LinearModel))
 
     def noise(self, objective: Objective) -> float:
-        """σ of the gradients it looks at."""
+        """Return σ, the noise of the gradients that are used."""
         if isinstance(objective, LinearModel) and self.batch_size is not None:
             return objective.noise / math.sqrt(batch_size(self.batch_size, objective))
         return objective.noise if objective.sampled else 0.0
 
     def proximal_weight(self, objective: Objective) -> float:
-        """γ = 3μ, or L/10, or L where ψ is sampled: its error falls with γ − μ, so γ must not be tiny beside L."""
+        """Return γ = 3μ, L/10, or L if ψ is sampled: the error decreases with γ − μ, so γ must not be tiny beside L."""
         share = 1.0 if self.is_random(objective) else 0.1
         return 3 * objective.weak_convexity or share * objective.smoothness or share * objective.curvature
 
     def limited_to(self, steps: int) -> ACSA:
+        """Return the same subsolver with `steps` inner steps."""
         return replace(self, steps=steps)
 
     def solve(
@@ -92,9 +104,10 @@ class ACSA(Subsolver):
         seconds: float = 1e300,
         rng: np.random.Generator | None = None,
     ) -> Iterate:
+        """Return x^ag after T steps; see `Subsolver.solve`."""
         objective, surrogate = subproblem.objective, subproblem.surrogate
         strong_convexity = subproblem.gamma - objective.weak_convexity
-        smoothness = objective.smoothness + subproblem.gamma or objective.curvature  # linear ψ bends nowhere
+        smoothness = objective.smoothness + subproblem.gamma or objective.curvature  # a linear ψ has curvature 0
         if self.batch_size is not None and not isinstance(objective, LinearModel):
             raise InvalidInputError("batch_size is for linear models; your own oracle draws its own samples")
         if self.batch_size is not None and isinstance(objective, LinearModel) and not objective.has_rows:
@@ -102,7 +115,7 @@ class ACSA(Subsolver):
                 "batch_size is for X itself: where X is centred, scaled or has an intercept, leave batch_size out, "
                 "or take another of the subsolvers that see all of ψ (spectral, nesterov)"
             )
-        # Without strong convexity the bound on smooth ψ still holds, the one on kinks and noise does not.
+        # Without strong convexity the bound for smooth ψ still holds; the bound for kinks and noise does not.
         least = 0 if objective.smooth and not self.is_random(objective) else math.ulp(0)
         if not strong_convexity >= least:
             raise InvalidInputError(
@@ -130,7 +143,7 @@ class ACSA(Subsolver):
         return replace(
             end,
             multiplier=outcome["multiplier"] / surrogate.lam,
-            # Ctrl-C and failures are never hidden by what became of the point.
+            # Ctrl-C and failures take precedence over the outcome of the comparison with x^{k−1}.
             stop=outcome["stop"] if outcome["stop"] in ("interrupted", "not finite") else end.stop or outcome["stop"],
             n_inner=outcome["steps"],
             n_grad=end.n_grad + round(evaluations * outcome["steps"]),
@@ -139,7 +152,7 @@ class ACSA(Subsolver):
 
 
 def _enough(smoothness: float, strong_convexity: float, rough: float, psi: float) -> int:
-    """T with 2Λ/T² ≤ m/4, as in the corollaries; where M² + σ² > 0, also 8(M² + σ²)/(mT) ≤ |ψ|/10, within limits."""
+    """Return T with 2Λ/T² ≤ m/4 as in the corollaries; if M² + σ² > 0, with 8(M² + σ²)/(mT) ≤ |ψ|/10, within limits."""
     steps = math.ceil(2 * math.sqrt(2 * smoothness / strong_convexity)) if strong_convexity > 0 else _FEWEST
     if rough == 0:
         return steps

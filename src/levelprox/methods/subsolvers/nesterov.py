@@ -2,7 +2,7 @@
 
     x⁺ = P(v − ∇ψ_k(v)/Λ),    v⁺ = x⁺ + β(x⁺ − x),    Λ = L + γ
 
-with the momentum β of a (γ − μ)-strongly convex function, begun afresh where it points uphill.
+with the momentum β of a (γ − μ)-strongly convex function, restarted when it points uphill.
 Nesterov (2004), Introductory Lectures on Convex Optimization, scheme 2.2.19; O'Donoghue and Candès (2015).
 """
 
@@ -24,14 +24,22 @@ from levelprox.result import Iterate
 
 @dataclass(frozen=True)
 class Nesterov(Subsolver):
-    """Accelerated projected gradient steps on ψ_k, compiled; one evaluation of ψ a step.
+    """Accelerated projected gradient steps on ψ_k, compiled; one evaluation of ψ per step.
 
     Parameters
     ----------
     max_steps : int, default=100
-        Inner steps per outer step; momentum does not outlive the outer step.
+        Inner steps per outer step; each outer step starts without momentum.
     accuracy : float, default=0.1
-        Stop earlier once the residual Λ‖x⁺ − v‖∞ has fallen by this factor.
+        Stop earlier once the residual Λ‖x⁺ − v‖∞ has decreased by this factor.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import LinearModel, Problem, constraints, solve, subsolvers
+    >>> problem = Problem(LinearModel(np.eye(3), [3.0, 1.0, 0.5]), constraints.L1(), 2.0)
+    >>> solve(problem, subsolver=subsolvers.Nesterov(max_steps=50)).x.round(3).tolist()
+    [2.0, 0.0, 0.0]
     """
 
     name: ClassVar[str] = "nesterov"
@@ -50,9 +58,11 @@ class Nesterov(Subsolver):
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
+        """Return whether ψ is differentiable, not sampled, and has a known L."""
         return objective.smooth and not objective.sampled and objective.bounded_curvature
 
     def limited_to(self, steps: int) -> Nesterov:
+        """Return the same subsolver with at most `steps` inner steps."""
         return replace(self, max_steps=steps)
 
     def solve(
@@ -63,6 +73,7 @@ class Nesterov(Subsolver):
         seconds: float = 1e300,
         rng: np.random.Generator | None = None,
     ) -> Iterate:
+        """Return the better of the last point and x^{k−1}; see `Subsolver.solve`."""
         objective, surrogate = subproblem.objective, subproblem.surrogate
         outcome = _kernels.nesterov(
             objective.compiled,
@@ -74,7 +85,7 @@ class Nesterov(Subsolver):
             subproblem.gamma,
             self.max_steps,
             max(0.0, subproblem.gamma - objective.weak_convexity),
-            objective.smoothness + subproblem.gamma or objective.curvature,  # linear ψ bends nowhere
+            objective.smoothness + subproblem.gamma or objective.curvature,  # a linear ψ has curvature 0
             self.accuracy,
             tolerance,
             seconds,
@@ -83,7 +94,7 @@ class Nesterov(Subsolver):
         return replace(
             end,
             multiplier=outcome["multiplier"] / surrogate.lam,
-            # Ctrl-C and failures are never hidden by what became of the point.
+            # Ctrl-C and failures take precedence over the outcome of the comparison with x^{k−1}.
             stop=outcome["stop"] if outcome["stop"] in ("interrupted", "not finite") else end.stop or outcome["stop"],
             n_inner=outcome["steps"],
             n_grad=end.n_grad + outcome["evaluations"],

@@ -2,8 +2,8 @@
 
     d = argmin  ⟨∇ψ_k, d⟩ + ½ d'(∇²ψ + γI)d    s.t.  x + d in the set,      x⁺ = x + t·d
 
-Margins are linear in x, so one product A·d serves every t that the line search tries. Where the set has more
-coordinates than there are samples the model is minimised through products with A and never formed.
+Margins are linear in x, so one product A·d suffices for all t of the line search. If there are more coordinates than
+samples, the model is minimised through products with A and its matrix is not formed.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from levelprox.objectives import Curved, Objective
 from levelprox.projection import project
 from levelprox.result import Iterate
 
-_DECREASE = 1e-4  # of what the slope promises, Armijo's rule
+_DECREASE = 1e-4  # of the decrease that the slope predicts, Armijo's rule
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 _HALVINGS = 40
-_RIDGE = 1e-12  # of the model's own diagonal: columns that repeat one another must not make it singular
-_PRODUCTS = 500  # with the model; more of them where they are small,
-_WORK, _MOST_PRODUCTS = 3e8, 5_000  # up to so many multiplications
-_FORETOLD = 0.1  # how far the fall of ψ_k may be from what the model foretold
+_RIDGE = 1e-12  # of the diagonal of the model: equal columns must not make it singular
+_PRODUCTS = 500  # with the model; more for small models,
+_WORK, _MOST_PRODUCTS = 3e8, 5_000  # up to this number of multiplications
+_FORETOLD = 0.1  # relative difference between the actual and the predicted reduction of ψ_k
 _SMALL = 1000  # a matrix of this order is always formed
 _SHORTENINGS = 8
 
@@ -41,9 +41,17 @@ class Newton(Subsolver):
     Parameters
     ----------
     max_steps : int, default=1
-        Newton steps per outer step. The surrogate moves with every outer step, so more than one rarely pays.
+        Newton steps per outer step. The surrogate changes with every outer step, so more than one rarely helps.
     accuracy : float, default=1e-2
-        By what factor the residual of the model falls before its minimisation stops.
+        The factor by which the residual of the model decreases before its minimisation stops.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import LinearModel, Problem, constraints, solve, subsolvers
+    >>> problem = Problem(LinearModel(np.eye(3), [3.0, 1.0, 0.5]), constraints.L1(), 2.0)
+    >>> solve(problem, subsolver=subsolvers.Newton()).x.round(3).tolist()
+    [2.0, 0.0, 0.0]
     """
 
     name: ClassVar[str] = "newton"
@@ -60,19 +68,22 @@ class Newton(Subsolver):
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
+        """Return whether ψ is a model with a twice differentiable loss."""
         return objective.curved
 
     def forms_models(self, objective: Objective) -> bool:
+        """Return whether the Hessian of ψ is formed as a matrix."""
         return objective.curved and _is_formed(cast(Curved, objective))
 
     def proximal_weight(self, objective: Objective) -> float:
-        """0: the model bends by itself, and each coordinate by a little of its own curvature besides.
+        """Return 0: the model has its own curvature, and a small fraction of its diagonal is added.
 
-        One weight for all coordinates would hold back those of small columns.
+        One weight for all coordinates would shorten the steps of those with small columns.
         """
         return 0.0
 
     def limited_to(self, steps: int) -> Newton:
+        """Return the same subsolver with at most `steps` inner steps."""
         return replace(self, max_steps=steps)
 
     def solve(
@@ -83,6 +94,7 @@ class Newton(Subsolver):
         seconds: float = 1e300,
         rng: np.random.Generator | None = None,
     ) -> Iterate:
+        """Return the point after the Newton steps; see `Subsolver.solve`."""
         objective = cast(Curved, subproblem.objective)
         margins = objective.margins(start.x) if start.margins is None else start.margins
         at = replace(start, margins=margins, stop="steps", n_inner=0, n_grad=0, n_proj=0)
@@ -117,18 +129,18 @@ class Newton(Subsolver):
         move = outcome["x"] - at.x
         if not np.any(move):
             return replace(at, stop="stationary")
-        promised = min(float(np.sum(slope * move)), 0.0)  # rounding may hide how little is left
+        promised = min(float(np.sum(slope * move)), 0.0)  # rounding may make a tiny decrease positive
         new = _search(subproblem, objective, at, outcome["x"], move, promised)
         return new if _foretold(subproblem, at, new, outcome["decrease"]) else replace(new, hessian=None)
 
 
 def _is_formed(objective: Curved) -> bool:
-    """Whether the Hessian is formed as a matrix: not where it is larger than the data that give its products."""
+    """Return whether the Hessian is formed as a matrix: not if it is larger than the data."""
     return objective.dimension <= max(objective.n_margins, _SMALL)
 
 
 def _with_model(objective: Curved, at: Iterate) -> tuple[Iterate, Vector]:
-    """The iterate with the second-order model of ψ there, where a matrix is worth forming, and its diagonal."""
+    """Return the iterate with the Hessian of ψ, if its matrix is formed, and the diagonal of the Hessian."""
     assert at.margins is not None
     if not _is_formed(objective):
         return replace(at, hessian=None), objective.hessian_diagonal_of(at.margins, True)
@@ -137,10 +149,10 @@ def _with_model(objective: Curved, at: Iterate) -> tuple[Iterate, Vector]:
 
 
 def _foretold(subproblem: Subproblem, at: Iterate, new: Iterate, decrease: float) -> bool:
-    """Whether the model foretold the step so well that it may serve for the next.
+    """Return whether the model predicted the step well enough to be used for the next one.
 
-    The Gram matrix is by far the dearest thing that is asked of the data, and a Newton step does not mind a model
-    that is a little old: the slope it follows is always new.
+    The Gram matrix is by far the most expensive computation, and a Newton step tolerates a slightly outdated model:
+    its gradient is always new.
     """
     fell = subproblem.with_proximal(at.x, at.psi) - subproblem.with_proximal(new.x, new.psi)
     return new.step == 1 and abs(fell - decrease) <= _FORETOLD * decrease + _LAST_DIGITS * abs(at.psi)
@@ -149,7 +161,7 @@ def _foretold(subproblem: Subproblem, at: Iterate, new: Iterate, decrease: float
 def _search(
     subproblem: Subproblem, objective: Curved, at: Iterate, end: Vector, move: Vector, promised: float
 ) -> Iterate:
-    """The first of x + d, x + d/2, x + d/4, … where ψ_k falls as Armijo asks, or does not rise in its last digits."""
+    """Return the first of x + d, x + d/2, x + d/4, … that satisfies Armijo's rule for ψ_k, up to rounding."""
     assert at.margins is not None
     along = objective.moved(move)
     before = subproblem.with_proximal(at.x, at.psi)
@@ -168,10 +180,10 @@ def _search(
 
 
 def _inside(subproblem: Subproblem, x: Vector) -> Vector:
-    """A point between two of the set, where rounding may have carried it out, back in.
+    """Return a feasible point next to x, a convex combination of feasible points that rounding may have moved out.
 
-    A shorter x is in the set as well, and every coordinate keeps its digits, whatever the units of columns; only where
-    that does not help is it projected.
+    A slightly shorter x is feasible, and every coordinate keeps its digits, for any units of columns. Only if that
+    does not suffice, x is projected.
     """
     surrogate, (mask, all_nonnegative) = subproblem.surrogate, subproblem.signs
     if surrogate.tau == np.inf:

@@ -4,20 +4,20 @@
 
     t_k = min(t_max, 2 / (m (k + 1))) (1 − k/K),     k = 0, …, K − 1,     m = γ − μ.
 
-P is the whole projection, although it looks at few coordinates (docs/subsolvers.md), so every x obeys the
-level. The steps need no tuning:
+P is the full projection, although it visits few coordinates (docs/subsolvers.md), so every x is feasible.
+The step lengths need no tuning:
 
 - t_max = 1 / (2 (L + L_max/B) + γ) for a loss with a curvature bound, L_max = sup|ℓ''| max ‖a_i‖²: half of
   what expected smoothness allows for B samples with replacement (Gower et al. 2019, ICML). For a loss with
   kinks Polyak's step with the lower bound 0 of ψ: t_max = ψ / (‖ψ'‖² + G²/B) at x^{k−1}, G² the mean of
-  |ℓ'|² ‖a_i‖² there. Both are right in the units of X and b.
+  |ℓ'|² ‖a_i‖² there. Both scale correctly with the units of X and b.
 - 2 / (m (k + 1)) is the rule for the strong convexity m of ψ_k (Lacoste-Julien, Schmidt, Bach 2012).
 - (1 − k/K): under a linear decay to 0 the last point is as good as any average can be, up to constants
-  (Zamani, Glineur 2023; Defazio et al. 2023). So the last point is the answer: an average is dense, and in
+  (Zamani, Glineur 2023; Defazio et al. 2023). So the last point is returned: an average is dense, and in
   the set only up to rounding.
-- The last step of all, where ψ is differentiable, is P(x − ∇ψ_k(x) / (L + γ)), which cannot raise ψ_k: it
-  sends to zero the many small coordinates that only the noise of the last batches keeps up.
-- An outer step that ends with ψ_k above where it began has met its noise: the next one takes half of t_max.
+- The last step, if ψ is differentiable, is P(x − ∇ψ_k(x) / (L + γ)), which cannot increase ψ_k: it sets to
+  zero the many small coordinates that are nonzero only because of the noise of the last batches.
+- If an outer step ends with a higher ψ_k than it started with, the noise dominates: the next one uses t_max/2.
 """
 
 from __future__ import annotations
@@ -50,16 +50,26 @@ from levelprox.result import Iterate
 class SGD(Subsolver):
     """Projected minibatch gradient steps on a linear model, compiled; for losses with kinks or bounded curvature.
 
-    ψ may rise from one outer step to the next, and the accuracy is that of a stochastic method.
+    ψ may increase from one outer step to the next, and the accuracy is that of a stochastic method.
 
     Parameters
     ----------
     batch_size : int, optional
         Rows per step, drawn with replacement in proportion to their weights. By default about
-        d / (entries per row), at least 16: then a step costs a few times its gradient. More than n is cut to
-        n, with a warning.
+        d / (entries per row), at least 16: then a step costs a few times its gradient. A value above n is
+        reduced to n, with a warning.
     passes : float, default=5
         Rows per outer step, in units of n.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import LinearModel, Problem, constraints, solve, subsolvers
+    >>> X = np.random.default_rng(0).standard_normal((200, 4))
+    >>> problem = Problem(LinearModel(X, X[:, 0]), constraints.L1(), 0.8)
+    >>> x = solve(problem, subsolver=subsolvers.SGD(batch_size=32), random_state=0, tol=1e-2).x
+    >>> x.round(1).tolist()
+    [0.8, 0.0, 0.0, 0.0]
     """
 
     name: ClassVar[str] = "sgd"
@@ -78,18 +88,21 @@ class SGD(Subsolver):
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
+        """Return whether ψ is a linear model over X itself whose loss has kinks or bounded curvature."""
         if not (isinstance(objective, LinearModel) and objective.has_rows):
             return False
         return not objective.smooth or math.isfinite(objective.loss.smoothness)
 
     def warning(self, objective: Objective) -> str:
+        """Return the warning about a batch that is larger than the data; empty if it is not."""
         return batch_warning(self.batch_size, objective)
 
     def is_random(self, objective: Objective) -> bool:
+        """Return True."""
         return True
 
     def limited_to(self, steps: int) -> SGD:
-        """At most so many passes: a single minibatch is too little to tell anything from."""
+        """Return the same subsolver with at most `steps` passes."""
         return replace(self, passes=min(self.passes, float(steps)))
 
     def solve(
@@ -100,7 +113,7 @@ class SGD(Subsolver):
         seconds: float = 1e300,
         rng: np.random.Generator | None = None,
     ) -> Iterate:
-        """The last point of the run; `n_grad` counts rows / n, rounded, and the one or two evaluations at the end."""
+        """Return the last point; `n_grad` counts rows / n, rounded, and the one or two evaluations at the end."""
         model = subproblem.objective
         assert isinstance(model, LinearModel)
         batch = batch_size(self.batch_size, model)
@@ -120,7 +133,7 @@ class SGD(Subsolver):
         return _conclude(subproblem, model, start, progress, stop, longest)
 
     def _longest_step(self, subproblem: Subproblem, model: LinearModel, start: Iterate, batch: int) -> float:
-        """t_max of the module docstring."""
+        """Return t_max of the module docstring."""
         if model.smooth:
             bend = model.smoothness + model.loss.smoothness * largest_row(model) / batch
             return 1 / (2 * bend + subproblem.gamma)
@@ -131,7 +144,7 @@ class SGD(Subsolver):
         return start.psi / length if length > 0 else 0.0
 
     def _lengths(self, subproblem: Subproblem, model: LinearModel, batch: int, longest: float) -> Vector:
-        """t_k of the module docstring."""
+        """Return t_k of the module docstring."""
         steps = math.ceil(self.passes * model.design.shape[0] / batch)
         k = np.arange(steps, dtype=np.float64)
         m = subproblem.gamma - model.weak_convexity
@@ -140,14 +153,14 @@ class SGD(Subsolver):
 
 
 def _carried(start: Iterate) -> float:
-    """The t_max that the last outer step left; none where x^{k−1} was made by no subsolver."""
+    """Return t_max of the previous outer step; inf if x^{k−1} does not come from a subsolver."""
     return start.step if start.stop else math.inf
 
 
 def _conclude(
     subproblem: Subproblem, model: LinearModel, start: Iterate, progress: Progress, stop: str, longest: float
 ) -> Iterate:
-    """The last point with ψ and ∇ψ there; x^{k−1} should they not be finite, or Ctrl-C come once more."""
+    """Return the last point with ψ and ∇ψ; x^{k−1} if they are not finite or after a second Ctrl-C."""
     x, multiplier, evaluations = progress.x, float(progress.multiplier[0]), 1
     try:
         psi, gradient = model.value_and_gradient(x)

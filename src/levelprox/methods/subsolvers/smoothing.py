@@ -1,15 +1,15 @@
-"""Smoothing continuation for losses with kinks: Moreau envelopes, moved to where the kinks are.
+"""Smoothing continuation for losses with kinks: Moreau envelopes, shifted to the kinks.
 
-The envelope env_w of ℓ (losses/smoothed.py) is smooth, but minimising it for ever smaller w ends in ever
-worse conditioned problems, and misses the kinks by w. Shifted by the slopes s of the step before, it need not be
+The envelope env_w of ℓ (losses/moreau.py) is smooth, but minimising it for ever smaller w leads to ever
+worse conditioned problems, and misses the kinks by w. Shifted by the slopes s of the previous step, it need not be
 narrow to be exact:
 
     x⁺ ≈ argmin Σ p_i env_w(⟨a_i, x⟩ + w s_i, b_i) + γ/2 ‖x − x^{k−1}‖²   s.t.  g_k(x) ≤ η_k,
     s_i⁺ = env_w'(⟨a_i, x⁺⟩ + w s_i, b_i).
 
-That is the method of multipliers, the proximal point method on the dual: s converges to the subgradients of the
-solution, and margins miss their kinks by w|s⁺ − s| → 0 only. The first widths fall fast from the size of the
-residuals; later ones only while that fails to shrink.
+This is the method of multipliers, the proximal point method on the dual: s converges to the subgradients of the
+solution, and margins miss their kinks only by w|s⁺ − s| → 0. The first widths decrease quickly from the size of the
+residuals; later ones only while this distance does not decrease.
 Moreau (1965); Rockafellar (1976), Math. Oper. Res. 1(2).
 """
 
@@ -33,14 +33,23 @@ _SLOW, _STILL = 0.9, 0.1
 
 @dataclass(frozen=True)
 class Smoothing(Subsolver):
-    """Spectral steps on shifted Moreau envelopes; ends with the kinks hit to the last digits.
+    """Spectral steps on shifted Moreau envelopes; margins at kinks are accurate to the last digits.
 
     Parameters
     ----------
     max_steps : int, default=200
         Spectral steps per outer step.
     accuracy : float, default=0.1
-        Stop earlier once the residual has fallen by this factor.
+        Stop earlier once the residual has decreased by this factor.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import LinearModel, Problem, constraints, solve, subsolvers
+    >>> X = np.random.default_rng(0).standard_normal((30, 3))
+    >>> problem = Problem(LinearModel(X, X[:, 0], loss="absolute"), constraints.L1(), 1.5)
+    >>> solve(problem, subsolver=subsolvers.Smoothing()).x.round(3).tolist()
+    [1.0, 0.0, 0.0]
     """
 
     name: ClassVar[str] = "smoothing"
@@ -55,12 +64,15 @@ class Smoothing(Subsolver):
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
+        """Return whether ψ is a linear model whose loss has kinks."""
         return isinstance(objective, LinearModel) and not objective.smooth
 
     def coordinates(self, objective: Objective, centred: bool) -> Coordinates | None:
+        """Return the coordinates of the spectral steps."""
         return self._inner().coordinates(objective, centred)
 
     def limited_to(self, steps: int) -> Smoothing:
+        """Return the same subsolver with at most `steps` inner steps."""
         return replace(self, max_steps=steps)
 
     def _inner(self) -> Spectral:
@@ -74,6 +86,7 @@ class Smoothing(Subsolver):
         seconds: float = 1e300,
         rng: np.random.Generator | None = None,
     ) -> Iterate:
+        """Return the point after the spectral steps, with the shifted envelope of the next step."""
         model = subproblem.objective
         if not isinstance(model, LinearModel):
             raise InvalidInputError(f"subsolver {self.name!r} needs {self.needs}")
@@ -86,7 +99,7 @@ class Smoothing(Subsolver):
         slopes = smooth.slopes(step.x)
         missed = model.counted(kinks.width * np.abs(slopes - kinks.slopes))
         moved = float(np.max(np.abs(model.counted(model.design.matvec(step.x - start.x)))))
-        # At the kinks the envelope's gradient is a subgradient of ψ at x; elsewhere only of ψ near x.
+        # At the kinks the gradient of the envelope is a subgradient of ψ at x; otherwise only of ψ near x.
         psi, gradient = model.value_and_gradient(step.x)
         if np.all(missed <= model.counted(model.near_a_kink(step.x))):
             gradient = step.gradient
@@ -100,7 +113,7 @@ class Smoothing(Subsolver):
 
 
 def _at_first(model: LinearModel, x: Vector) -> Kinks:
-    """No shift, and a width of the size of the residuals: of most of them, unless most are (nearly) at their kink."""
+    """Return no shift and a width of the size of the median residual, or of a higher quantile if most are near 0."""
     off = model.counted(np.abs(model.margins(x) - model.target))
     *sizes, large = np.quantile(off, [0.5, 0.75, 0.9, 0.95])
     scale = next((size for size in sizes if size > 0.01 * large), large) or float(off.mean()) or 1.0
@@ -108,9 +121,9 @@ def _at_first(model: LinearModel, x: Vector) -> Kinks:
 
 
 def _next(kinks: Kinks, slopes: Vector, missed: float, moved: float, narrow: bool) -> Kinks:
-    """Half the width while it is wide, or while the kinks are not approached although margins stand still.
+    """Return the next width: half of it if it is wide, or if kinks do not get closer although margins do not move.
 
-    Never after an unfinished step: it asks for better conditioning, not for worse.
+    The width stays after an unfinished step, which needs a better conditioning, not a worse one.
     """
     width = kinks.width
     if narrow and (width > _WIDE * kinks.scale or (missed > _SLOW * kinks.missed and missed > _STILL * moved)):

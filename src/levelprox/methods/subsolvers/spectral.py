@@ -2,8 +2,8 @@
 
     x⁺ = P(x − t ∇ψ_k(x)),   t = ⟨Δx, Δx⟩ / ⟨Δx, Δ∇ψ_k⟩,
 
-accepted when ψ_k(x⁺) ≤ max of the last 5 values − σ/(2t) ‖x⁺ − x‖², else t is halved. Where columns differ much in
-size, or have large means beside an intercept, the same is done in coordinates in which they do not.
+accepted if ψ_k(x⁺) ≤ max of the last 5 values − σ/(2t) ‖x⁺ − x‖², else t is halved. If columns differ much in size,
+or have large means beside an intercept, the steps are taken in coordinates in which they do not.
 Gong et al. (2013), ICML; Birgin, Martínez, Raydan (2000), SIAM J. Optim. 10(4).
 """
 
@@ -25,18 +25,26 @@ from levelprox.result import Iterate
 
 @dataclass(frozen=True)
 class Spectral(Subsolver):
-    """Barzilai–Borwein steps on ψ_k, compiled; linear models never leave compiled code.
+    """Barzilai–Borwein steps on ψ_k, compiled; for linear models all of it runs in compiled code.
 
     Parameters
     ----------
     max_steps : int, default=10
-        Inner steps per outer step, the paper's figure.
+        Inner steps per outer step, as in the paper.
     accuracy : float, default=0.1
-        Stop earlier once the residual ‖x − P(x − t∇ψ_k)‖∞/t has fallen by this factor.
+        Stop earlier once the residual ‖x − P(x − t∇ψ_k)‖∞/t has decreased by this factor.
     memory : int, default=5
-        How many values the nonmonotone line search looks back.
+        The number of previous values that the nonmonotone line search compares with.
     decrease : float, default=1e-5
         σ of the sufficient decrease.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import LinearModel, Problem, constraints, solve, subsolvers
+    >>> problem = Problem(LinearModel(np.eye(3), [3.0, 1.0, 0.5]), constraints.L1(), 2.0)
+    >>> solve(problem, subsolver=subsolvers.Spectral(max_steps=50)).x.round(3).tolist()
+    [2.0, 0.0, 0.0]
     """
 
     name: ClassVar[str] = "spectral"
@@ -56,14 +64,16 @@ class Spectral(Subsolver):
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
+        """Return whether ψ is differentiable and not sampled."""
         return objective.smooth and not objective.sampled
 
     def coordinates(self, objective: Objective, centred: bool) -> Coordinates | None:
-        """Those of columns of one size where ψ is convex; else γ > μ is a statement about x itself."""
+        """Return coordinates in which columns have one size if ψ is convex; else None, because γ > μ refers to x."""
         scale = objective.feature_scale
         return None if scale is None or objective.weak_convexity > 0 else scale.coordinates(objective.width, centred)
 
     def limited_to(self, steps: int) -> Spectral:
+        """Return the same subsolver with at most `steps` inner steps."""
         return replace(self, max_steps=steps)
 
     def solve(
@@ -74,6 +84,7 @@ class Spectral(Subsolver):
         seconds: float = 1e300,
         rng: np.random.Generator | None = None,
     ) -> Iterate:
+        """Return the point after the spectral steps; see `Subsolver.solve`."""
         surrogate, w = subproblem.surrogate, subproblem.coordinates
         outcome = _kernels.spectral(
             subproblem.objective.compiled,

@@ -6,20 +6,29 @@ from typing import Any
 
 import numpy as np
 
-from levelprox.report.budgets import Axis, label_of
-from levelprox.report.fitted import budget_of_fit, certificate_words, feature_name, price_words
-from levelprox.report.page.coefficients import columns_of, figure, intercept_of, left_out_of, lines_of, rows_of, sign_of
-from levelprox.report.page.curves import Choice, charts_of, choice_of, mean_loss_name
-from levelprox.report.page.family import Family
-from levelprox.report.page.judged import Judged, Samples, judge, seeing
-from levelprox.report.page.outcomes import outcomes_of
+from levelprox.report.fitted import Axis, budget_of_fit, certificate_words, feature_name, label_of, price_words
+from levelprox.report.page._figures import (
+    Choice,
+    charts_of,
+    choice_of,
+    columns_of,
+    figure,
+    intercept_of,
+    left_out_of,
+    lines_of,
+    mean_loss_name,
+    outcomes_of,
+    rows_of,
+    sign_of,
+)
+from levelprox.report.page._fits import Family, Judged, Samples, judge, seeing
 from levelprox.result import Status
 
 # By how much ψ of the same data may differ: of float32 data it is known to so much of itself, or of the smallest fit's.
 _SAME_LOSS, _ROUNDING = 1e-4, 1e-6
 
 
-def content(family: Family, train: Samples, test: Samples | None) -> dict[str, Any]:
+def page_content(family: Family, train: Samples, test: Samples | None) -> dict[str, Any]:
     """Everything on the page that depends on the model and the data."""
     train, test = train.read_by(family.model), None if test is None else test.read_by(family.model)
     outcomes = outcomes_of(family, train if test is None else test)

@@ -8,11 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox.exceptions import InvalidInputError
-from levelprox.report.budgets import Axis, check_axis, label_of
-from levelprox.report.drawing import COLOURS, INK, PALE, new_axes, whole_numbers
-from levelprox.report.fitted import check_ours
-from levelprox.report.marks import Mark, label_marks, room_for_labels
-from levelprox.report.scores import name_and_sign
+from levelprox.report._drawing import COLOURS, INK, PALE, Mark, label_marks, new_axes, room_for_labels, whole_numbers
+from levelprox.report.fitted import Axis, check_axis, check_ours, label_of, name_and_sign
 
 Vector = NDArray[np.float64]
 

@@ -11,11 +11,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox._path import Path
 from levelprox.exceptions import InvalidInputError
-from levelprox.report.budgets import Axis, check_axis, label_of
-from levelprox.report.drawing import COLOURS, GREY, INK, PALE, SMALL, name_lines, new_axes, shortened, whole_numbers
-from levelprox.report.fitted import axis_of, budget_of_fit, check_ours, coefficient_name, in_one_figure
-from levelprox.report.fitted import feature_names as names_of
-from levelprox.report.lines import largest, where_used
+from levelprox.report import fitted
+from levelprox.report._drawing import (
+    COLOURS,
+    GREY,
+    INK,
+    PALE,
+    SMALL,
+    largest,
+    name_lines,
+    new_axes,
+    shortened,
+    where_used,
+    whole_numbers,
+)
+from levelprox.report.fitted import Axis, axis_of, budget_of_fit, check_axis, check_ours, in_one_figure, label_of
 from levelprox.subset.result import Exchanges
 
 Vector = NDArray[np.float64]
@@ -134,10 +144,10 @@ class PathDisplay:
             budgets=[budget_of_fit(one) for one in fits],
             coefficients=scipy.sparse.csr_array(np.array([in_one_figure(one) for one in fits])),
             losses=[one.certificate_.psi for one in fits],
-            feature_names=names_of(fits[0]) if hasattr(fits[0], "feature_names_in_") else None,
+            feature_names=fitted.feature_names(fits[0]) if hasattr(fits[0], "feature_names_in_") else None,
             by=by,
             chosen=getattr(estimator, "best_params_", {}).get(by),
-            coefficient_name=coefficient_name(fits[0]),
+            coefficient_name=fitted.coefficient_name(fits[0]),
         )
         return display.plot(ax, **options)
 

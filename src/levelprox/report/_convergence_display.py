@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from levelprox.exceptions import InvalidInputError
-from levelprox.report.drawing import COLOURS, GREY, INK, new_axes, note, whole_numbers
+from levelprox.report._drawing import COLOURS, GREY, INK, new_axes, note, whole_numbers
 from levelprox.report.fitted import check_ours
 from levelprox.result import Record
 from levelprox.subset.result import SubsetRecord
