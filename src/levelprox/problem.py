@@ -9,7 +9,7 @@ Where a feature has several coefficients, one for each class, |x_j| is their 2-n
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -51,6 +51,10 @@ class FeatureProblem:
     def restrict(self, W: Features) -> Self:
         """Return the same problem over the features in W, with the others at zero."""
         raise NotImplementedError
+
+    def with_objective(self, objective: Objective) -> Self:
+        """Return the same problem for another ψ over the same features."""
+        return cast(Self, replace(cast(Any, self), objective=objective))
 
     def _set_checked(self, **values: object) -> None:
         """Replace fields of the frozen dataclass by checked values, and set the masks of the signs."""

@@ -165,7 +165,7 @@ def test_refits_with_kinks_are_bounded_and_counted(monkeypatch):
     assert whole.exchanges.proved
     assert whole.additions.proved
     monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_CLASS_REFITS", 17 * 3)
-    monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_LEAST", 2)
+    monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_LEAST_ADDITION_REFITS", 2)
     found = best_subset(model, 2)
     assert found.n_refits < whole.n_refits
     assert (found.exchanges.total, found.additions.total) == (8, 4)
@@ -184,7 +184,7 @@ def test_a_proof_takes_the_refits_that_it_takes(monkeypatch):
 
 def test_room_is_used_whatever_the_bound_on_refits(monkeypatch):
     monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_CLASS_REFITS", 0)
-    monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_LEAST", 0)
+    monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_LEAST_ADDITION_REFITS", 0)
     found = best_subset(hinge(17, 30, 4), 3)
     assert found.support.size == 3 or (found.multiplier == 0 and found.additions.proved)
 
@@ -194,7 +194,7 @@ def test_room_is_used_whatever_the_bound_on_refits(monkeypatch):
 
 def test_exchanges_of_many_classes_end_with_their_share_of_the_work(monkeypatch):
     model = MultinomialModel(*data(17, 24, 3), fit_intercept=True)
-    monkeypatch.setattr(SwapSearch, "_exchanged", lambda *_: pytest.fail("an exchange is tried"))
+    monkeypatch.setattr(SwapSearch, "_swapped", lambda *_: pytest.fail("a swap is tried"))
     monkeypatch.setattr(levelprox.subset.swaps, "_SEARCH_FACTORS", -1)
     found = best_subset(model, 1)
     assert (found.exchanges.examined, found.exchanges.total) == (0, 2)

@@ -18,7 +18,7 @@ from scipy.optimize import linprog
 
 from levelprox import LinearModel, OneVsRestModel, Status, Subset, best_subset, losses
 from levelprox.subset import nonsmooth_refit as vertex
-from levelprox.subset import nonsmooth_search as kinked_search
+from levelprox.subset import nonsmooth_search
 
 PROBLEMS = 6000 if os.environ.get("LEVELPROX_LONG_TESTS") else 300
 BLOCK = 2  # problems per test
@@ -216,7 +216,7 @@ def test_claims_are_true(first):
 
 @pytest.mark.parametrize("seed", range(PROBLEMS // 15))
 def test_claims_are_true_where_sets_are_not_enumerated(seed, monkeypatch):
-    monkeypatch.setattr(kinked_search, "_ENUMERATED", 0)
+    monkeypatch.setattr(nonsmooth_search, "_ENUMERATED_REFITS", 0)
     whole = problem(10**6 + seed)
     found = searched(whole)
     assert not complaints(whole, found)
@@ -307,7 +307,7 @@ def test_a_set_that_comes_twice_ends_the_search(monkeypatch):
         fit = search._fitted(np.array([*other, 4]), search.best)
         return replace(fit, psi=0.99 * search.best.psi), 0, 0, 0.0, None
 
-    monkeypatch.setattr(kinked_search.KinkedSearch, "_examine", alternate)
+    monkeypatch.setattr(nonsmooth_search.NonsmoothSearch, "_examine", alternate)
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((30, 4)), rng.standard_normal(30)
     found = best_subset(LinearModel(X, y, "absolute", None, None, True), 2)

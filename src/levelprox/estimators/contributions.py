@@ -14,15 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._runtime.deadline import seconds_left
-from levelprox.constraints import L1
-from levelprox.driver.search_monitor import Watch
-from levelprox.estimators.recomputed import RecomputedFit
+from levelprox.estimators.recomputed import RecomputedFit, subset_problem
 from levelprox.estimators.task import SUBSET_TOLERANCE, Task
 from levelprox.objectives import Model
-from levelprox.subset.local_search import Search
 from levelprox.subset.near_swaps import NearSwaps, near_swaps, near_swaps_with_kinks
 from levelprox.subset.nonsmooth_sets import ExactFit, ExactRefits
 from levelprox.subset.refit import Fit
+from levelprox.subset.smooth_search import SmoothSearch
 
 Features = NDArray[np.intp]
 
@@ -71,15 +69,15 @@ class Contributions(RecomputedFit):
     """
 
     def __init__(self, model: Any, task: Task) -> None:
-        super().__init__(model, task, L1(), 0.0)  # neither is used: nothing here evaluates g
+        super().__init__(model, task, subset_problem(task, 0))  # all sets are given
         self.objective = cast(Model, self.problem.objective)
         self.counted = self.problem.counted(self.problem.support(self.x))
         self.own = np.union1d(self.problem.support(self.x), self.problem.exempt).astype(np.intp)
         self.fit: Fit = Fit(self.own, self.x[self.problem.coordinates(self.own)], self.psi, np.empty(0))
         self.enough = _CHECKED * abs(self.null.psi - self.objective.infimum)
         if self.objective.smooth:
-            self.search = Search(self.problem, self.counted.size, SUBSET_TOLERANCE * model.tol, False, Watch())
-            self.search.begin()
+            self.search = SmoothSearch(SUBSET_TOLERANCE * model.tol)
+            self.search.begin(subset_problem(task, self.counted.size))
         else:
             self.exact_refits = ExactRefits(self.problem)
         self.null_loss = self.refitted(self.problem.exempt).psi

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._validation import real
-from levelprox.exceptions import InvalidInputError
 from levelprox.constraints.costs import checked_costs
+from levelprox.exceptions import InvalidInputError
 
 Vector = NDArray[np.float64]
 _SHOWN = 5  # names in an error

@@ -9,14 +9,13 @@ from numpy.typing import NDArray
 
 from levelprox._runtime.deadline import seconds_left
 from levelprox.certificate.null_model import NullFit
-from levelprox.constraints import MCP
 from levelprox.methods.restricted import How
 from levelprox.methods.subsolvers import Newton
 from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.objectives import LinearModel
 from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.leave_one_out import entries_of
-from levelprox.problem import Problem
+from levelprox.problem import SubsetProblem
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.refit import Fit, Refits
 
@@ -58,7 +57,7 @@ class FewFeatures:
         objective = self.data if ridge is None else self.data.ridged(ridge)
         standard = objective if self.is_standard else cast(LinearModel | ByClass, objective.standardised())
         m = standard.dimension // standard.width
-        problem = Problem(standard, MCP.from_threshold(1.0), m + 0.5, None, self.signs)
+        problem = SubsetProblem(standard, m, nonnegative=self.signs)
         null = NullFit(np.zeros(standard.dimension), standard.value_of(standard.origin), None, 1.0)
         newton, surrogate = Newton(), surrogate_by_name("concave")
         how = How(newton, newton.proximal_weight(standard), surrogate, null, seconds_left, None)

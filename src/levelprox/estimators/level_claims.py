@@ -12,6 +12,7 @@ from levelprox.certificate import Certificate, certify
 from levelprox.estimators.claims import Claim
 from levelprox.estimators.recomputed import NULL_TOLERANCE, RELATIVE_TOLERANCE, RecomputedFit, close
 from levelprox.estimators.task import Task
+from levelprox.problem import Problem
 from levelprox.result import CUT_SHORT, Status
 
 _MULTIPLIER_FACTOR = 1e3  # times what is allowed of a residual
@@ -38,7 +39,9 @@ class LevelClaims(RecomputedFit):
     """Claims of a fit under a level."""
 
     def __init__(self, model: Any, task: Task) -> None:
-        super().__init__(model, task, model.constraint_, model.level_)
+        weight, signs = task.feature_weight, task.positive
+        self.problem: Problem
+        super().__init__(model, task, Problem(task.objective, model.constraint_, model.level_, weight, signs))
 
     def claims(self) -> list[Claim]:
         """Return one claim for each figure."""

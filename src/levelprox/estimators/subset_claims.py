@@ -17,19 +17,17 @@ from numpy.typing import NDArray
 
 from levelprox._best_subset import best_subset
 from levelprox.certificate.stationarity import relative_stationarity
-from levelprox.constraints import L1
-from levelprox.driver.search_monitor import Watch
+from levelprox.constraints.costs import Costs
 from levelprox.estimators.by_name import FeatureNames
 from levelprox.estimators.claims import Claim
-from levelprox.estimators.recomputed import NULL_TOLERANCE, RecomputedFit
+from levelprox.estimators.recomputed import NULL_TOLERANCE, RecomputedFit, subset_problem
 from levelprox.estimators.task import SUBSET_TOLERANCE, Task
 from levelprox.objectives import Model
 from levelprox.result import CUT_SHORT, Status
-from levelprox.constraints.costs import Costs
-from levelprox.subset.local_search import Search
 from levelprox.subset.nonsmooth_sets import ExactRefits
 from levelprox.subset.refit import Fit
 from levelprox.subset.result import Exchanges, SubsetCertificate
+from levelprox.subset.smooth_search import SmoothSearch
 
 Features = NDArray[np.intp]
 
@@ -84,7 +82,7 @@ class SubsetClaims(RecomputedFit):
     """Claims of a fit of at most k features."""
 
     def __init__(self, model: Any, task: Task) -> None:
-        super().__init__(model, task, L1(), 0.0)  # neither is used: nothing here evaluates g
+        super().__init__(model, task, subset_problem(task, int(model.level_)))
         self.features = self.problem.support(self.x)
         self.counted = self.problem.counted(self.features)
         self.own = np.union1d(self.features, self.problem.exempt).astype(np.intp)
@@ -95,8 +93,8 @@ class SubsetClaims(RecomputedFit):
             size, own = self.problem.n_features, self.problem.objective.exempt
             self.costs = Costs.of(task.feature_cost, model.budget_, size, own, self.problem.exempt)
         if self.problem.objective.smooth:
-            self.search = Search(self.problem, int(model.level_), self.tol, False, Watch())
-            self.search.begin()
+            self.search = SmoothSearch(self.tol)
+            self.search.begin(subset_problem(task, int(model.level_)))
         else:
             self.exact_refits = ExactRefits(self.problem)
 

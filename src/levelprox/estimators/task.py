@@ -25,6 +25,7 @@ from levelprox._validation import finite, real_array, whole
 from levelprox.backends import Asked
 from levelprox.certificate import Certificate, certify
 from levelprox.constraints import MCP, SCAD, Constraint
+from levelprox.constraints.costs import checked_budget
 from levelprox.driver.checkpoint import Journal, keeping
 from levelprox.driver.run_identity import identity_without_level
 from levelprox.estimators.automatic_ridge import (
@@ -43,7 +44,6 @@ from levelprox.objectives import LinearModel, Model
 from levelprox.objectives._multiclass import ByClass
 from levelprox.problem import Problem
 from levelprox.result import CUT_SHORT, Record, Status
-from levelprox.constraints.costs import checked_budget
 from levelprox.subset.result import SubsetCertificate, SubsetRecord
 
 Vector = NDArray[np.float64]

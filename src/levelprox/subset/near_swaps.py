@@ -1,8 +1,8 @@
-"""SwapSearch of one feature for another that hardly change the loss: which of them leave it at most at a given value.
+"""Swaps of one feature for another that hardly change the loss: which of them leave it at most at a given value.
 
-A swap is counted where a refit attains a loss of at most that value. It is ruled out where a bound (`swap_bounds.py`) or a
-refit whose optimality was checked shows that the loss stays above. All others count as not examined: those for which
-neither is known, and those that would take more refits than are allowed. Where ψ is not convex, refits are local.
+A swap is counted where a refit attains a loss of at most that value. It is ruled out where a bound (`swap_bounds.py`)
+or a refit whose optimality was checked shows that the loss stays above. All others count as not examined: those for
+which neither is known, and those that would take more refits than are allowed. Where ψ is not convex, refits are local.
 
 A feature without which the loss is at most that value, refitted, can be swapped for any other: the same coefficients
 attain it. Only a few of these swaps are then refitted, those that gain most by the estimates.
@@ -51,7 +51,7 @@ class NearSwaps:
     most : float
         That value.
     total : int
-        SwapSearch of each feature of the fit.
+        Swaps of each feature of the fit.
     dispensable : set of int
         Features of the fit without which ψ is at most that value: all of their swaps leave it there.
     within : list of NearSwap
@@ -61,7 +61,7 @@ class NearSwaps:
         For each feature of the fit that counts, how many of its swaps were examined.
     n_refits : int
     undecided : int
-        SwapSearch that were refitted, but whose refit is above `most` and not known to be optimal.
+        Swaps that were refitted, but whose refit is above `most` and not known to be optimal.
     """
 
     most: float
@@ -89,7 +89,7 @@ def near_swaps(
         Where ψ is convex and the fit is known to be optimal, bounds rule swaps out.
     most : float
     n_refits : float
-        How many refits are allowed. SwapSearch that gain most by the estimates are refitted first.
+        How many refits are allowed. Swaps that gain most by the estimates are refitted first.
     without : dict of int to float, optional
         ψ refitted without each feature of the fit, where that is known.
     """

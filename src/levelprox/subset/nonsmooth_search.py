@@ -25,7 +25,7 @@ from typing import Any, cast
 import numpy as np
 
 from levelprox._runtime.deadline import TimeLimitError, end_now, finishing
-from levelprox._typing import Features, Matrix
+from levelprox._typing import Features, Matrix, Vector
 from levelprox.certificate.null_model import null_fit, null_fit_in_time
 from levelprox.objectives import LinearModel, Model, OneVsRestModel
 from levelprox.result import Progress, Stop
@@ -151,7 +151,7 @@ class NonsmoothSearch(Search):
         """Refit every set of k features."""
         self.monitor.enter("exchanges")
         for chosen in itertools.combinations(counted.tolist(), self.k):
-            self._keep(self._fitted_once(self.problem.with_exempt(chosen), self.best))
+            self._keep(self._fitted_once(self.problem.with_exempt(np.array(chosen)), self.best))
 
     def _search_with_envelopes(self) -> None:
         """Refit the sets that are found with the envelope at a few widths."""
@@ -276,7 +276,7 @@ class NonsmoothSearch(Search):
         larger = dict[int, ExactFit]()
         better = self._added(fit, outside[order], larger)
         if better is None and self.problem.counted(fit.features).size and self.monitor.may_swap():
-            better = self._exchanged(fit, outside, gains, larger)
+            better = self._swapped(fit, outside, gains, larger)
         return better, self.examined, self.additions_examined, self.multiplier, self.addition
 
     def _added(self, fit: ExactFit, candidates: Features, larger: dict[int, ExactFit]) -> ExactFit | None:
@@ -305,9 +305,7 @@ class NonsmoothSearch(Search):
                 break
         return best if room else None
 
-    def _exchanged(
-        self, fit: ExactFit, outside: Features, gains: Matrix, larger: dict[int, ExactFit]
-    ) -> ExactFit | None:
+    def _swapped(self, fit: ExactFit, outside: Features, gains: Matrix, larger: dict[int, ExactFit]) -> ExactFit | None:
         """Exchange one feature for another, the most promising ones first; return the first result whose ψ is lower."""
         left = list[tuple[float, int, int]]()
         places, rooms = self._droppable(fit), self._rooms(fit)

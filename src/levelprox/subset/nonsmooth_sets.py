@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -112,6 +112,7 @@ class ExactRefits:
         for k, part in enumerate(self.parts):
             free = Problem.unconstrained(part.restrict(fit.features), signs)
             hint = fit.slopes[k] if isinstance(fit, ExactFit) else None
-            found = certify(free, np.ascontiguousarray(rows[:, k]), null, hint=hint, seconds=seconds)
+            own = replace(null, x=null.x.reshape(-1, len(self.parts))[fit.features, k])
+            found = certify(free, np.ascontiguousarray(rows[:, k]), own, hint=hint, seconds=seconds)
             worst = max(worst, found.stationarity / null.scale)
         return worst

@@ -129,7 +129,7 @@ class Refits:
         self.objective = objective = cast(Model, problem.objective)
         self.columns = columns or Columns(objective)
         convex = objective.convex_start
-        self.convex = None if convex is None else Refits(replace(problem, objective=convex), how, self.columns)
+        self.convex = None if convex is None else Refits(problem.with_objective(convex), how, self.columns)
         self.compiled: list[_kernels.ColumnFits] = []
         self.factorised = 0
         self.brief = False

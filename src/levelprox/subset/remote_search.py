@@ -233,7 +233,11 @@ class RemoteSearch(Search):
         if feature is not None and feature not in fit.features:
             gain = fit.psi - self._fitted(np.union1d(fit.features, [feature]).astype(np.intp), fit).psi
         outside = self.problem.n_counted - self.problem.counted(self.problem.support(self.whole(fit))).size
-        return Addition(gain, feature, min(1, outside), outside) if gain > 0 else Addition(0.0, None, min(1, outside), outside)
+        return (
+            Addition(gain, feature, min(1, outside), outside)
+            if gain > 0
+            else Addition(0.0, None, min(1, outside), outside)
+        )
 
     def _keep(self, fit: RemoteFit) -> None:
         if fit.psi < self.best.psi:
@@ -244,7 +248,9 @@ class RemoteSearch(Search):
         x = self.whole(self.best)
         features = self.problem.with_exempt(self.problem.support(x))  # swaps are counted without zeros
         fit = replace(self.best, features=features, x=x[features])
-        return Answer(fit, min(self.shown, self.problem.count_swaps(features)), self.addition, self.n_grad, self.n_refits)
+        return Answer(
+            fit, min(self.shown, self.problem.count_swaps(features)), self.addition, self.n_grad, self.n_refits
+        )
 
     def _figures(self, fit: Fit, x: Vector) -> tuple[float, float]:
         psi, gradient = self.objective.value_and_gradient(x)
@@ -263,10 +269,8 @@ def _lowers(new: Fit, fit: Fit) -> bool:
     return new.psi < fit.psi - _LOWER_SHARE * abs(fit.psi)
 
 
-def _predicted_changes(
-    hessian: Matrix, gradient: Vector, x: Vector, candidates: Features, fit: Fit
-) -> Matrix:
-    """Return by how much ψ changes with each feature of a fit (rows) swapped for each candidate (columns), by its model.
+def _predicted_changes(hessian: Matrix, gradient: Vector, x: Vector, candidates: Features, fit: Fit) -> Matrix:
+    """Return what swapping each feature of a fit (rows) for each candidate (columns) changes ψ by, by its model.
 
     Without feature i the others move by −K_i x_i/K_ii, K = H_SS⁻¹, at the cost of x_i²/(2K_ii); candidate j then gains
     its slope squared over twice what is left of its curvature.

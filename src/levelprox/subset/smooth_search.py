@@ -304,7 +304,7 @@ class SmoothSearch(Search):
             yield once(lambda: self.swaps.fitted(problem.with_exempt(others)))
 
     def _convex_starts(self, null: Fit) -> Iterator[Fit]:
-        """Yield the fit of the exempt features, and that of the answer for the convex loss that this one starts from."""
+        """Yield the fit of the exempt features, and that of the answer for the convex start of the loss."""
         convex = self.objective.convex_start
         if convex is not None:
             yield self.monitor.once(lambda: self.swaps.fitted(null.features, null))

@@ -42,11 +42,6 @@ _CLOSE = 1e-9  # of ψ at the null fit: so much above the infimum is not worth a
 _VAGUE = 1e-6  # of ψ at the null fit: a fit whose rounding is more than that is not perfect
 _SEPARATED = 1e-15  # of ψ at the null fit: separated samples have no loss left
 _FAR = 2.0**10  # times x
-_ILL_CONDITIONED = 1e6  # condition number of a Hessian from which on estimates come from an orthonormal basis
-_STRAIGHT = 256  # features along which ψ is straight whose gain is computed by a line search
-_FEW, _SHARE = 512, 8  # coordinates whose whole Hessian is cheap, and how many times those of a fit they may be
-MANY_CLASSES, _WHOLE = 16, 10**9  # classes, and multiplications of a whole Hessian, where columns take longer
-_REMEMBERED = 2**25  # numbers of columns of the Hessian
 
 
 @dataclass(frozen=True)
@@ -177,11 +172,11 @@ class SwapSearch(SecondOrder):
         """
         self.keep(fit)
         if not self.is_perfect(fit) and not self.has_spent_its_work():
-            fit = self.monitor.repeated(self._after_exchanges, fit)
+            fit = self.monitor.repeated(self._after_swaps, fit)
             self.keep(fit)
         return fit
 
-    def _after_exchanges(self, begin: Fit) -> tuple[Fit, bool]:
+    def _after_swaps(self, begin: Fit) -> tuple[Fit, bool]:
         """The fit after those promising exchanges that lower ψ, and whether to try more would be of no use."""
         fit, failures = begin, 0
         for leaves, enters in self._promising(fit):
@@ -192,7 +187,7 @@ class SwapSearch(SecondOrder):
                 continue  # the budget pays for it no longer
             if self.has_spent_its_work() or not self.monitor.may_swap():
                 return fit, True
-            new = self._exchanged(fit, leaves, enters)
+            new = self._swapped(fit, leaves, enters)
             if new is None:
                 failures += 1
                 if failures == self.tries:
@@ -208,7 +203,7 @@ class SwapSearch(SecondOrder):
         many = self.problem.width > MANY_CLASSES and self.objective.only_contrasts
         return many and not self.prove and self.refits.factorised > _SEARCH_FACTORS
 
-    def _exchanged(self, fit: Fit, leaves: int, enters: int) -> Fit | None:
+    def _swapped(self, fit: Fit, leaves: int, enters: int) -> Fit | None:
         """The fit with one feature for another, where its ψ is lower."""
         features = np.union1d(np.setdiff1d(fit.features, [leaves]), [enters]).astype(np.intp)
         if self.known.get(features.tobytes(), -math.inf) >= fit.psi - self.threshold(fit):

@@ -34,7 +34,7 @@ from levelprox.methods.surrogate import majorise
 from levelprox.objectives import one_vs_rest
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.refit import Fit, Refits
-from levelprox.subset.swap_bounds import Exchange, costs
+from levelprox.subset.swap_bounds import SwapEstimates, costs
 from tests.support.registries import DESIGNS, ONE_VS_REST_OBJECTIVES
 from tests.support.subset_cases import check_subset
 
@@ -339,7 +339,7 @@ def test_estimates_of_exchanges_are_the_sums_of_those_of_the_classes(loss):
         problem, z = Problem(objective, MCP.from_threshold(0.5), 3.5), objective.restrict(features).margins(x.ravel())
         fit = Fit(features, x.ravel(), objective.value_of(z), z)
         cross = objective.cross_hessian_of(z, Columns(objective).moves(features), x.size, True)
-        found = Exchange(problem, fit, objective.gradient_of(z), cross, objective.feature_hessians_of(z))
+        found = SwapEstimates(problem, fit, objective.gradient_of(z), cross, objective.feature_hessians_of(z))
         swaps = np.array([found.gains(i) for i in found.droppable])
         return costs(problem, fit)[:3], *(np.where(found.outside, gain, 0) for gain in (found.additions(), swaps))
 

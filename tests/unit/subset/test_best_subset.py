@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from levelprox import LinearModel, best_subset
 from levelprox.designs import ScaledDesign
-from levelprox.subset import local_search as search
+from levelprox.subset import smooth_search as search
 from levelprox.subset import swaps
 from tests.support.selection import LONG
 from tests.support.subset_cases import LOSSES, bits, check_subset, solved, table, weighted
@@ -124,9 +124,9 @@ def test_fewer_tries_are_not_called_a_proof(monkeypatch):
 def test_one_who_does_not_look_is_caught(monkeypatch):
     """The test of proofs can fail: a search that improves nothing and tries nothing proves nothing."""
     monkeypatch.setattr(swaps.SwapSearch, "improved", lambda self, fit: fit)
-    monkeypatch.setattr(swaps.SwapSearch, "_examine", lambda self, fit: (self.total(fit), None))
-    monkeypatch.setattr(search.Search, "_starts", lambda self: iter([self.swaps.fitted(np.array([3, 4, 5]))]))
-    monkeypatch.setattr(search.Search, "_takes_in", lambda self, addition: False)
+    monkeypatch.setattr(swaps.SwapSearch, "_examine", lambda self, fit: (self.problem.count_swaps(fit.features), None))
+    monkeypatch.setattr(search.SmoothSearch, "_starts", lambda self: iter([self.swaps.fitted(np.array([3, 4, 5]))]))
+    monkeypatch.setattr(search.SmoothSearch, "_takes_in", lambda self, addition: False)
     with pytest.raises(AssertionError):
         test_what_is_proved_is_true("squared")
 

@@ -29,7 +29,7 @@ from levelprox.constraints.costs import Costs
 from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.objectives import MultinomialModel
 from levelprox.report.page import page
-from levelprox.subset.local_search import Search
+from levelprox.subset.smooth_search import SmoothSearch
 from tests.support.cost_problems import cost_case, judged, searched
 from tests.support.subset_problems import LOSSES
 
@@ -300,7 +300,7 @@ def test_the_case_without_costs_takes_no_other_path(monkeypatch):
     X, b, _ = regression()
     for loss in ("squared", "absolute"):
         best_subset(LinearModel(X, b, loss), 2)
-    assert not hasattr(Search, "costs")
+    assert not hasattr(SmoothSearch, "costs")
 
 
 # --- estimators

@@ -12,8 +12,7 @@ import pytest
 
 from levelprox import LinearModel, SparseClassifierCV, best_subset
 from levelprox._best_subset import guided_subset
-from levelprox.constraints import MCP
-from levelprox.problem import Problem
+from levelprox.problem import SubsetProblem
 from levelprox.subset.column_cache import shared
 from levelprox.subset.swaps import SwapSearch
 
@@ -38,7 +37,7 @@ def model(loss, n=40, d=60, seed=0, **options):
 
 
 def problem_of(objective):
-    return Problem(objective, MCP.from_threshold(1.0), 3.5)
+    return SubsetProblem(objective, 3)
 
 
 @pytest.mark.parametrize(("loss", "ridge"), [("logistic", 0.0), ("squared", 0.0), *((loss, 0.01) for loss in LOSSES)])
