@@ -50,11 +50,11 @@ test-page: $(VENV)/.built $(VENV)/.tools
 
 # The long versions of the randomised tests, and everything else.
 test-long: $(VENV)/.built $(VENV)/.tools $(VENV)/.all
-	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest $(XDIST) --timeout=7200
+	$(BIN)/python -m pytest $(XDIST) --long --timeout=7200
 
 # Fits killed a hundred times each, workers of a cluster twenty times, and every bit of files flipped.
 test-faults: $(VENV)/.built $(VENV)/.tools
-	LEVELPROX_LONG_TESTS=1 $(BIN)/python -m pytest $(XDIST) --timeout=7200 -rP tests/faults/test_killed_fits.py tests/unit/driver/test_checkpoint.py tests/unit/driver/test_resume.py tests/faults/test_dask_faults.py
+	$(BIN)/python -m pytest $(XDIST) --long --timeout=7200 -rP tests/faults tests/unit/driver/test_checkpoint.py tests/unit/driver/test_resume.py
 
 coverage: $(VENV)/.built $(VENV)/.tools $(VENV)/.all
 	$(BIN)/python -m pytest $(XDIST) --cov --cov-report=term-missing --cov-fail-under=95

@@ -4,7 +4,7 @@
 
 X is 1,000,000 × 10,000 standard normal numbers in float32, row by row, made on the device; labels are logistic with 100
 features of |coefficient| 0.2 … 1. MCP of threshold 0.2, level (100 + ½)·cap, direct start, KKT 1e-4; then the same with
-half of the rows in float64 and KKT 1e-6. A fit is `DeviceSamples(X, y).model(form)` and `solve`. Times are of CUDA
+half of the rows in float64 and KKT 1e-6. A fit is `DeviceSource(X, y).model(form)` and `solve`. Times are of CUDA
 events; one fit of a small problem before them warms up, and the median of three counts.
 
 The floor is bytes of X touched / bandwidth. A look at all features touches X once; a gathered column touches its own
@@ -35,7 +35,7 @@ import numpy as np
 import torch
 
 from levelprox._solve import solve
-from levelprox.backends.gpu import DeviceModel, DeviceSamples
+from levelprox.backends.gpu import DeviceModel, DeviceSource
 from levelprox.backends.partition import Form
 from levelprox.constraints import MCP
 from levelprox.designs.device import Columns, DeviceDesign
@@ -102,7 +102,7 @@ def bandwidth(clock: Clock, device: torch.device, size: int) -> float:
 
 def fit(X: torch.Tensor, y: torch.Tensor, tol: float, k: int = TRUE) -> tuple[Result, DeviceModel]:
     """The whole of a level fit."""
-    model = DeviceSamples(X, y).model(Form(Logistic()))
+    model = DeviceSource(X, y).model(Form(Logistic()))
     constraint = MCP.from_threshold(THRESHOLD)
     return solve(Problem(model, constraint, (k + 0.5) * constraint.cap), start="direct", tol=tol), model
 
@@ -124,7 +124,7 @@ class Watch:
             (DeviceDesign, "rmatvec", "looks"),
             (DeviceDesign, "gathered", "gathers"),
             (Columns, "gram", "gram"),
-            (DeviceModel, "answer", "questions"),
+            (DeviceModel, "partial_sums", "queries"),
             (DeviceDesign, "typical_squares", "besides"),
             (DeviceModel, "is_separated", "besides"),
         ]

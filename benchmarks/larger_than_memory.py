@@ -101,9 +101,9 @@ def anonymous() -> int:
 def fit(folder: Path, tol: float, start: str, memory: int, cold: bool) -> dict[str, Any]:
     """One fit, measured."""
     from levelprox import Problem, open_chunked, solve
-    from levelprox.backends.out_of_core import InTurn
+    from levelprox.backends.out_of_core import FileSource
     from levelprox.backends.partition import Form
-    from levelprox.backends.partitioned import ShardedModel
+    from levelprox.backends.partitioned import PartitionedModel
     from levelprox.constraints import MCP
     from levelprox.losses import Logistic
 
@@ -124,9 +124,9 @@ def fit(folder: Path, tol: float, start: str, memory: int, cold: bool) -> dict[s
         if done % DROPPED == 0 or done == n:
             drop(folder / "X.npy")
 
-    source = InTurn.of(chunked, memory=memory, progress=forget if cold else None)
+    source = FileSource.of(chunked, memory=memory, progress=forget if cold else None)
     constraint = MCP(2.0, 0.25)
-    model = ShardedModel(source, Form(Logistic(), True))
+    model = PartitionedModel(source, Form(Logistic(), True))
     found = solve(Problem(model, constraint, (SUPPORT + 0.5) * constraint.cap), tol=tol, start=start)
     seconds = time.perf_counter() - began
     done.set()
@@ -140,7 +140,7 @@ def fit(folder: Path, tol: float, start: str, memory: int, cold: bool) -> dict[s
         "seconds": seconds,
         "passes": source.passes,
         "rounds": model.traffic.rounds,
-        "looks": model.traffic.looks,
+        "looks": model.traffic.full_gradients,
         "RssAnon": max(most[0], anonymous()),
         "kkt": found.certificate.kkt,
         "status": str(found.status),

@@ -32,9 +32,9 @@ from distributed import Client, LocalCluster
 from threadpoolctl import threadpool_limits
 
 from levelprox import Problem, solve
-from levelprox.backends.dask import ClusterShards
+from levelprox.backends.dask import DaskSource
 from levelprox.backends.partition import Form
-from levelprox.backends.partitioned import ShardedModel
+from levelprox.backends.partitioned import PartitionedModel
 from levelprox.constraints import MCP
 from levelprox.losses import Logistic
 
@@ -44,8 +44,8 @@ STARTS = ("direct", "auto")
 MOST_ROUNDS, MOST_GROWTH = 80, 1.25
 
 
-class Counted(ClusterShards):
-    """Shards that count the graphs sent, and what their answers weigh."""
+class Counted(DaskSource):
+    """PartitionedSource that count the graphs sent, and what their answers weigh."""
 
     rounds = 0
     packed = 0
@@ -86,7 +86,7 @@ def measured(client: Client, n: int, start: str, options: argparse.Namespace) ->
     assert survey.count == n
     Counted.rounds = Counted.packed = 0
     began = time.perf_counter()
-    model = ShardedModel(shards, Form(loss, True))
+    model = PartitionedModel(shards, Form(loss, True))
     result = solve(Problem(model, constraint, (FEATURES + 0.5) * constraint.cap), start=start)
     seconds = time.perf_counter() - began
     traffic = asdict(model.traffic)

@@ -22,7 +22,6 @@ from itertools import islice, repeat
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from experiments.datasets import Places, load
 from experiments.results import COLORS, options, panels, save, write_csv
@@ -30,6 +29,7 @@ from levelprox import LinearModel, Problem, solve
 from levelprox.certificate import Certificate, assemble
 from levelprox.certificate.null_model import NullFit, null_fit
 from levelprox.constraints import MCP, SCAD, Constraint, Exp, Log, Lp
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.methods.kkt_newton import polish
 from levelprox.methods.lcpp import lcpp
 from levelprox.methods.subsolvers import Spectral

@@ -23,11 +23,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from experiments.results import COLORS, panels
 from levelprox import Problem, solve
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.methods.lcpp import lcpp
 from levelprox.methods.levels import Harmonic
 from levelprox.methods.subsolvers import SGD, SVRG, Nesterov, Spectral, Subsolver

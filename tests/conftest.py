@@ -18,19 +18,28 @@ from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 from levelprox import _kernels
-from levelprox.driver.run import Run
-from tests.support import children
-from tests.support.selection import LONG, mark, marker_of
+from levelprox.methods.level_method import LevelMethod
+from tests.support import children, long_runs
+from tests.support.selection import mark, marker_of
 
 HERE = Path(__file__).parent
 
 # Several test processes with several BLAS threads each would only wait for one another.
 threadpool_limits(1)
 
-# The same examples on every run, so that a change fails for its own faults only; new ones in the long runs.
-settings.register_profile("repeatable", derandomize=True, deadline=None)
-if not LONG:
-    settings.load_profile("repeatable")
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of the long versions."""
+    parser.addoption("--long", action="store_true", help="long versions of randomised tests, and tests marked slow")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Say how long tests run, before any test file is imported."""
+    long_runs.LONG = config.getoption("long")
+    # The same examples on every run, so that a change fails for its own faults only; new ones in the long runs.
+    settings.register_profile("repeatable", derandomize=True, deadline=None)
+    if not long_runs.LONG:
+        settings.load_profile("repeatable")
 
 
 # --- processor time -------------------------------------------------------------------------------------
@@ -76,7 +85,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     used = _processor_time() - began
     marker = item.get_closest_marker("cpu_budget")
     budget = marker.args[0] if marker else CPU_BUDGET
-    if used > LOADED * budget and not LONG and not any(map(item.get_closest_marker, WITHOUT_BUDGET)):
+    if used > LOADED * budget and not long_runs.LONG and not any(map(item.get_closest_marker, WITHOUT_BUDGET)):
         slowdown = max(_SLOWDOWN, _slowdown())
         if used > LOADED * budget * slowdown:
             pytest.fail(
@@ -121,6 +130,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "cp" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.extended)
+        if item.get_closest_marker("slow") and not long_runs.LONG:
+            item.add_marker(pytest.mark.skip(reason="needs --long"))
     mark(items, whole=config.args_source is pytest.Config.ArgsSource.TESTPATHS)
 
 
@@ -163,19 +174,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture(autouse=True, scope="session")
 def _every_step_is_feasible_and_no_worse() -> Iterator[None]:
     """g(x^k) <= η_k <= η, signs hold, x is finite, and ψ does not rise, at every outer step."""
-    judge = Run._judge
+    judge = LevelMethod._judged
 
-    def watched(self, eta_k, last, iterate):
+    def watched(self, state, eta_k, last, iterate):
         assert np.all(np.isfinite(iterate.x))
         assert eta_k <= self.problem.level
         assert self.problem.g(iterate.x) <= eta_k
         assert self.problem.is_feasible(iterate.x)
         if self.subsolver.monotone and not self.subsolver.is_random(self.problem.objective):
             assert iterate.psi <= last.psi + 8 * np.finfo(float).eps * abs(last.psi)
-        return judge(self, eta_k, last, iterate)
+        return judge(self, state, eta_k, last, iterate)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Run, "_judge", watched)
+        patch.setattr(LevelMethod, "_judged", watched)
         yield
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from levelprox.exceptions import (
         BackendError,
         CheckpointError,
+        ConvergenceWarning,
         FileFormatError,
         InfeasibleError,
         InvalidInputError,
@@ -57,6 +58,7 @@ _DEFINED_IN = {
     "Checkpoint": "io.checkpoint",
     "CheckpointError": "exceptions",
     "ConvergenceDisplay": "report",
+    "ConvergenceWarning": "exceptions",
     "Exchanges": "subset.result",
     "FileFormatError": "exceptions",
     "Function": "objectives",
@@ -121,6 +123,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointError",
     "ConvergenceDisplay",
+    "ConvergenceWarning",
     "Exchanges",
     "FileFormatError",
     "Function",

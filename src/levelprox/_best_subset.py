@@ -24,7 +24,7 @@ from levelprox._runtime.deadline import TimeLimitError, end_now, finishing, limi
 from levelprox._typing import Features, Vector
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox._validation import of_a_model, whole
-from levelprox.backends import Asked
+from levelprox.backends import RemoteObjective
 from levelprox.constraints.costs import Costs
 from levelprox.driver.checkpoint import Journal
 from levelprox.driver.driver import Limits, drive
@@ -208,14 +208,14 @@ def _found(
     budget: float | None = None,
     **guidance: Any,
 ) -> Subset:
-    if not isinstance(objective, Model | Asked):
+    if not isinstance(objective, Model | RemoteObjective):
         raise InvalidInputError(
             "best_subset needs a LinearModel or MultinomialModel; for others, solve with a constraint of small "
             "threshold at level (k + 1/2) * cap"
         )
     if callback is not None and not callable(callback):
         raise InvalidInputError(f"callback must be a function of a record, got {callback!r}")
-    remote = isinstance(objective, Asked)
+    remote = isinstance(objective, RemoteObjective)
     kept_file = checkpoint is not None and not (isinstance(checkpoint, Journal) and checkpoint.idle)
     if remote and (kept_file or resume is not False):
         raise InvalidInputError("a checkpoint of a search for k features is for data in memory; give a level")
@@ -247,7 +247,7 @@ def _found(
 
 
 def _problem(
-    objective: Model | Asked,
+    objective: Model | RemoteObjective,
     k: int | None,
     keep: ArrayLike | None,
     nonnegative: bool | NDArray[np.bool_] | None,
@@ -259,7 +259,7 @@ def _problem(
         raise InvalidInputError("feature_cost and budget go together: give both, or neither")
     if k is None and budget is None:
         raise InvalidInputError("give k, how many features may be nonzero, or feature_cost and a budget")
-    if budget is not None and isinstance(objective, Asked):
+    if budget is not None and isinstance(objective, RemoteObjective):
         raise InvalidInputError("feature_cost and budget are for data in memory, not for Dask, files or a device")
     if k is not None and np.ndim(k) > 0:
         raise InvalidInputError(f"k must be an integer, got {k!r}; subset_path(model, k) takes several")
@@ -314,7 +314,7 @@ def _in_time(work: Callable[[], Value | None]) -> Value | None:
         return None
 
 
-def _features(name: str, given: ArrayLike, objective: Model | Asked) -> Features:
+def _features(name: str, given: ArrayLike, objective: Model | RemoteObjective) -> Features:
     """Features by index or mask, sorted, each once."""
     n_features = objective.dimension // objective.width
     chosen = np.asarray(given)

@@ -21,12 +21,12 @@ from levelprox._runtime.deadline import limited
 from levelprox._validation import finite, of_a_model, option, real_array, whole
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox.certificate import Certificate
-from levelprox.driver import state as run_state
 from levelprox.driver.checkpoint import Journal, keeping
 from levelprox.driver.replay import pieces_of
 from levelprox.driver.run_identity import identity_of, identity_without_level
 from levelprox.exceptions import InvalidInputError, warn
 from levelprox.io.checkpoint import Checkpoint
+from levelprox.methods import level_method
 from levelprox.methods.continuation import continues
 from levelprox.methods.path_following import Levels, Solution, one_by_one
 from levelprox.methods.subsolvers import choose
@@ -39,7 +39,7 @@ from levelprox.subset.result import Additions, Exchanges, Subset
 Vector = NDArray[np.float64]
 
 #: What the state of a path is made of.
-KINDS: tuple[type, ...] = (*run_state.KINDS, *budget.KINDS, Solution, WorkingSet, Subset, Exchanges, Additions)
+KINDS: tuple[type, ...] = (*level_method.KINDS, *budget.KINDS, Solution, WorkingSet, Subset, Exchanges, Additions)
 
 
 @dataclass(frozen=True, eq=False)

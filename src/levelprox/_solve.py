@@ -1,11 +1,11 @@
-"""solve() and minimize(): check what was asked for, choose how to do it, run it."""
+"""solve() and minimize(): check the arguments and call the driver."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
 import os
+from collections.abc import Callable
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
@@ -14,31 +14,31 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox._runtime.blas import one_blas_thread
-from levelprox._runtime.deadline import limited, seconds_left
+from levelprox._runtime.deadline import limited
+from levelprox._typing import RandomState, Vector
 from levelprox._validation import nonnegative as at_least_zero
+<<<<<<< HEAD
 from levelprox._validation import of_a_model, option, real, whole
-from levelprox.backends import Asked
+from levelprox.backends import RemoteObjective
+=======
+from levelprox._validation import of_a_model, option
+>>>>>>> b3c70eecb87bb39ba107f9fd64679adaca2dd9b2
 from levelprox.constraints import Constraint
-from levelprox.driver.checkpoint import Journal, keeping
-from levelprox.driver.run import Callback, RandomState, Run
+from levelprox.driver.checkpoint import Journal
+from levelprox.driver.driver import drive
 from levelprox.driver.run_identity import identity_of
-from levelprox.driver.state import KINDS
 from levelprox.exceptions import InvalidInputError
 from levelprox.io.checkpoint import Checkpoint
-from levelprox.methods.continuation import continues
-from levelprox.methods.levels import Constant, Levels, levels_by_name
-from levelprox.methods.subsolvers import ACSA, SUBSOLVERS, Subsolver, choose
-from levelprox.methods.surrogate import surrogate_by_name
+from levelprox.methods.level_method import LevelMethod
+from levelprox.methods.level_options import LevelOptions
+from levelprox.methods.levels import Levels
+from levelprox.methods.subsolvers import SUBSOLVERS, Subsolver
 from levelprox.objectives import Function, Model
 from levelprox.objectives.user import ValueAndGradient
 from levelprox.problem import Problem
-from levelprox.result import Result
-from levelprox.theory import Parameters
-from levelprox.theory.paper_settings import paper_run
+from levelprox.result import Limits, Record, Result
 
-#: With room for more features than this systems as large as the support cost more than many gradients; on separable
-#: data, where such levels lead, they are nearly singular as well.
-MOST_FOR_NEWTON = 1000
+Callback = Callable[[Record, Vector], "bool | None"]
 
 
 @of_a_model(
@@ -163,61 +163,55 @@ def solve(
         raise InvalidInputError(f"problem must be a Problem, got {type(problem).__name__}")
     if callback is not None and not callable(callback):
         raise InvalidInputError(f"callback must be a function of (record, x), got {callback!r}")
-    subsolver, levels, start, surrogate, stopping, preset = map(
-        option, (subsolver, levels, start, surrogate, stopping, preset)
-    )
-    seconds = math.inf if time_limit is None else at_least_zero("time_limit", time_limit)
+    seconds, rng = math.inf if time_limit is None else at_least_zero("time_limit", time_limit), generator(random_state)
+    if preset is not None and checkpoint is not None and not isinstance(random_state, int | np.integer):
+        raise InvalidInputError("preset='paper' draws k̂: with a checkpoint, random_state must be an integer")
     with limited(seconds), one_blas_thread(isinstance(problem.objective, Model)):
-        weight, steps = _proximal_weight(problem, gamma), whole("max_iter", max_iter)
-        rng = generator(random_state)
-        chosen, schedule, rule = _chosen(subsolver, problem), levels_by_name(levels), stopping
-        parameters: Parameters | None = None
-        if preset is not None:
-            _one_of("preset", preset, ("paper",))
-            if checkpoint is not None and not isinstance(random_state, int | np.integer):
-                raise InvalidInputError("preset='paper' draws k̂: with a checkpoint, random_state must be an integer")
-            _nothing_else(levels="constant" if levels == "harmonic" else levels, surrogate=surrogate, stopping=stopping)
-            paper = paper_run(problem, steps, rng, _acsa(subsolver), weight)
-            chosen, schedule, rule = choose(paper.subsolver, problem.objective), paper.levels, "never"
-            parameters, steps, weight = paper.parameters, paper.k_hat, paper.parameters.gamma
-        else:
-            _one_of("stopping", stopping, ("kkt", "change"))
-        settled = x0 is not None or rule != "kkt"
-        free = parameters is None and _chooses_start(start, problem, chosen, schedule, settled)
-        beginning = None if x0 is None else problem.point("x0", x0)
-        run = functools.partial(
-            Run,
-            problem=problem,
-            subsolver=chosen,
-            levels=schedule,
-            gamma=weight,
-            tol=at_least_zero("tol", tol),
-            max_iter=steps,
-            time_limit=seconds,
-            callback=callback,
-            surrogate=surrogate_by_name(_surrogate(surrogate, chosen, problem)),
-            stopping=rule,
+        options = LevelOptions(
+            subsolver=subsolver,
+            levels=levels,
+            gamma=gamma,
+            tol=tol,
+            max_iter=max_iter,
+            start=start,
+            x0=x0,  # type: ignore[arg-type]  # it is converted
             random_state=random_state,
-            rng=rng,
-            parameters=parameters,
-            working_set=_working_set(working_set, chosen, problem) and parameters is None,
-            continuation=free and continues(start, problem),
-            from_convex=free,
+            surrogate=surrogate,
+            working_set=working_set,
+            stopping=stopping,
+            preset=preset,
         )
+        method = options.method(problem, rng)
+        result: Result = drive(
+            method,
+            problem,
+            limits=Limits(seconds, method.max_iter),
+            callback=callback,
+            checkpoint=checkpoint,
+            resume=resume,
+            identity=lambda: _identity(problem, options, method),
+            rng=rng,
+        )
+        return result
 
-        def identity() -> dict[str, str]:
-            options = {
-                "subsolver": chosen,
-                "levels": schedule,
-                "gamma": gamma,
-                "tol": run.keywords["tol"],
-                "start": start,
-            }
-            more = {"surrogate": surrogate, "working_set": working_set, "stopping": stopping, "preset": preset}
-            return identity_of(problem, x0=beginning, random_state=random_state, **options, **more)
 
-        with keeping(checkpoint, resume, identity, KINDS) as journal:
-            return run(journal=journal)(beginning)
+def _identity(problem: Problem, options: LevelOptions, method: LevelMethod) -> dict[str, str]:
+    """Return what a run is a function of, as text."""
+    given = {name: option(getattr(options, name)) for name in ("start", "surrogate", "stopping", "preset")}
+    return identity_of(
+        problem,
+        x0=method.x0,
+        random_state=options.random_state,
+        subsolver=method.subsolver,
+        levels=method.levels,
+        gamma=options.gamma,
+        tol=method.tol,
+        start=given["start"],
+        surrogate=given["surrogate"],
+        working_set=options.working_set,
+        stopping=given["stopping"],
+        preset=given["preset"],
+    )
 
 
 def minimize(
@@ -276,6 +270,7 @@ def minimize(
     return solve(Problem(objective, constraint, level, weights, nonnegative), x0=x0, **options)  # type: ignore[arg-type]  # it converts
 
 
+<<<<<<< HEAD
 def _proximal_weight(problem: Problem, gamma: float | None) -> float | None:
     """γ as given, checked; None leaves the choice to the run."""
     if gamma is None:
@@ -309,8 +304,8 @@ def _surrogate(name: str, subsolver: Subsolver, problem: Problem) -> str:
 def _chosen(subsolver: str | Subsolver, problem: Problem) -> Subsolver:
     """What to solve subproblems by; "auto" looks at the level, too."""
     chosen = choose(subsolver, problem.objective)
-    dear = isinstance(problem.objective, Asked)  # a round for each gradient would be far too many
-    if subsolver == "auto" and chosen.on_working_sets and not dear and _room(problem) > MOST_FOR_NEWTON:
+    expensive = isinstance(problem.objective, RemoteObjective)  # a round for each gradient would be far too many
+    if subsolver == "auto" and chosen.on_working_sets and not expensive and _room(problem) > MOST_FOR_NEWTON:
         return choose("spectral", problem.objective)
     return chosen
 
@@ -363,6 +358,8 @@ def _nothing_else(**options: object) -> None:
             raise InvalidInputError(f"preset='paper' sets {name} itself, got {name}={value!r}")
 
 
+=======
+>>>>>>> b3c70eecb87bb39ba107f9fd64679adaca2dd9b2
 def generator(random_state: RandomState) -> np.random.Generator:
     """What scikit-learn calls a random state, as NumPy's generator."""
     if isinstance(random_state, np.random.RandomState):

@@ -1,26 +1,26 @@
-"""What levelprox raises, and the one warning it gives.
+"""Exceptions and warnings of levelprox.
 
-Input errors are `ValueError`s too, so that code written for scikit-learn catches them. A run that
-merely stops early is no error: it returns its best feasible point with a `Status` and a
-`ConvergenceWarning`.
+Input errors are also `ValueError`s, so that code written for scikit-learn catches them. A run that stops early raises
+no error: it returns its best feasible point with a `Status` and a `ConvergenceWarning`. Estimators warn with a subclass
+of that category which is scikit-learn's `ConvergenceWarning`, too.
 """
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
-
-from sklearn.exceptions import ConvergenceWarning
 
 if TYPE_CHECKING:
     from levelprox.result import Result
 
 
-# Frames between what warns and who asked.
-_BETWEEN = ("levelprox", "sklearn", "joblib", "contextlib")
+#: Packages whose frames a warning skips: it points at the caller's line.
+_SKIPPED_PACKAGES = ("levelprox", "sklearn", "joblib", "contextlib")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Hint:
 
 
 class LevelproxError(Exception):
-    """Base of everything levelprox raises on purpose.
+    """Base class of the exceptions that levelprox raises.
 
     Attributes
     ----------
@@ -161,14 +161,50 @@ class BackendError(LevelproxError, RuntimeError):
         self.result = result
 
 
+class ConvergenceWarning(UserWarning):
+    """A run ended before it reached its tolerance, or its problem has no solution.
+
+    The returned point is feasible; `status` and `message` of the result say why the run ended.
+    """
+
+
 class CheckpointWarning(UserWarning):
-    """The state of a run could not be kept, or only an earlier one was there."""
+    """The state of a run could not be written, or only an earlier state could be read."""
 
 
-def warn(message: str, category: type[Warning] = ConvergenceWarning) -> None:
-    """Warn, on the line outside levelprox that asked for the run, and outside scikit-learn, which calls its methods."""
+_convergence_category: ContextVar[type[ConvergenceWarning]] = ContextVar(
+    "convergence_category", default=ConvergenceWarning
+)
+
+
+@contextmanager
+def convergence_warnings_as(category: type[ConvergenceWarning]) -> Iterator[None]:
+    """Let `warn` use this category by default, in the current thread; also a decorator.
+
+    Parameters
+    ----------
+    category : type
+        A subclass of `ConvergenceWarning`.
+    """
+    token = _convergence_category.set(category)
+    try:
+        yield
+    finally:
+        _convergence_category.reset(token)
+
+
+def warn(message: str, category: type[Warning] | None = None) -> None:
+    """Warn at the caller's line, outside levelprox and outside scikit-learn, which calls methods of estimators.
+
+    Parameters
+    ----------
+    message : str
+    category : type, optional
+        By default `ConvergenceWarning`, or the category of `convergence_warnings_as`.
+    """
+    category = _convergence_category.get() if category is None else category
     depth, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _BETWEEN:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _SKIPPED_PACKAGES:
         depth, frame = depth + 1, frame.f_back
     try:
         warnings.warn(message, category, stacklevel=depth)

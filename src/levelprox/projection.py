@@ -245,9 +245,9 @@ def _target(out: FloatArray | None, shape: tuple[int, ...], dtype: np.dtype[Any]
     return out
 
 
-def _explain(status: str, point: FloatArray, linear: FloatArray | None, tau: float) -> None:
+def _explain(status: _kernels.ProjectionStatus, point: FloatArray, linear: FloatArray | None, tau: float) -> None:
     """Raise the error that describes why the kernel failed."""
-    if status == "not finite":
+    if status is _kernels.ProjectionStatus.NOT_FINITE:
         finite("v", point)
         if linear is not None:
             finite("u", linear)

@@ -6,6 +6,7 @@ A method is a generator of states (`methods/_base.py`). All it knows of time lim
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
@@ -80,6 +81,22 @@ class Stop(TimeoutError):  # noqa: N818  # a request, not an error
         self.status = status
 
 
+@dataclass(frozen=True)
+class Limits:
+    """When a run ends at the latest.
+
+    Attributes
+    ----------
+    seconds : float
+        Of wall-clock time, for each call.
+    max_iter : float
+        Steps, as the method counts them, of all calls together.
+    """
+
+    seconds: float = math.inf
+    max_iter: float = math.inf
+
+
 @dataclass(frozen=True, eq=False)
 class Progress:
     """What a run reports while it runs.
@@ -137,8 +154,11 @@ class Context(Protocol):
 
     Attributes
     ----------
-    rng : Generator or None
+    rng : Generator
         Random numbers; their state is part of a checkpoint.
+    limits : Limits
+    warnings : list of str
+        What was warned of.
     elapsed : float
         Seconds since the run began, earlier calls of a resumed run included.
     stopped : bool
@@ -147,7 +167,9 @@ class Context(Protocol):
         True once a limit or the callback has ended the run: what is found from then on is not written to a checkpoint.
     """
 
-    rng: np.random.Generator | None
+    rng: np.random.Generator
+    limits: Limits
+    warnings: list[str]
 
     @property
     def elapsed(self) -> float: ...
@@ -176,8 +198,8 @@ class Context(Protocol):
     def repeated(self, step: Callable[[Value], tuple[Value, bool]], at: Value) -> Value:
         """Apply `step` until its second result is True; a resumed run begins after the last step that is known."""
 
-    def run(self, name: str, method: Any, problem: Any) -> Any:
-        """Drive another method inside this run, under the same limits; `name` is its part of the checkpoint."""
+    def run(self, name: str, method: Method[Any], problem: Any, max_iter: float = math.inf) -> Any:
+        """Drive another method inside this run, within the time left; `name` is its part of the checkpoint."""
 
     def warn(self, message: str) -> None:
         """Warn, and record the warning for the result."""
@@ -285,7 +307,7 @@ class Iterate:
     margins : ndarray, optional
         z = Ax + o, where the subsolver keeps them.
     hessian : ndarray of shape (d, d), optional
-        The convex second-order model of ψ, at x or at a point so near that it foretold the last step well.
+        The convex second-order model of ψ, at x or at a point so near that it predicted the last step well.
     features : ndarray of int, optional
         The working set on which x was found.
     """

@@ -81,7 +81,7 @@ def test_cv_chooses_from_a_range(files, run):
 
 def test_words_are_classes_and_libsvm_labels_whole_numbers(files, run):
     _, out, err = run("fit", files / "words.csv", "--target", "label", "--features", 1)
-    assert "positive is malignant, negative benign" in out and "words or truth values" in err
+    assert "positive is malignant, negative benign" in out and "text or booleans" in err
     _, out, _ = run("fit", files / "cancer.svm", "--features", 1)
     assert "positive is 1, negative -1" in out and "x0 is index 1 of the file" in out
 
@@ -250,13 +250,13 @@ def test_a_checkpoint_is_gone_on_from(files, run, tmp_path):
     code, out, _ = run(*words, "--checkpoint-every", 0)
     assert code == 0 and (tmp_path / "state").exists()
     code, _, err = run(*words)
-    assert code == 73 and "--resume goes on from it, --restart begins afresh" in err
+    assert code == 73 and "--resume continues from it, --restart replaces it" in err
     code, again, err = run(*words, "--resume")
     assert err == ""
     assert code == 0 and json.loads(again)["features"] == json.loads(out)["features"]
     assert run(*words, "--force")[0] == 73 and run(*words, "--restart")[0] == 0
     code, out, _ = run("info", tmp_path / "state")
-    assert code == 0 and "a state to go on from with --resume" in out and "#" not in out and "journal" not in out
+    assert code == 0 and "a checkpoint; --resume continues from it" in out and "#" not in out and "journal" not in out
     assert ["k", "5"] in [line.split() for line in out.splitlines()]
     assert json.loads(run("info", tmp_path / "state", "--json")[1])["metadata"]["k"] == "5"
     code, _, err = run(
@@ -360,7 +360,7 @@ USAGE = [
     (["fit", "cancer.csv", "--constraint", "mcp"], "give --level, too"),
     (["fit", "cancer.csv", "--level", "1", "--constraint", "mpc"], "did you mean mcp?"),
     (["fit", "cancer.csv", "--loss", "squared", "--task", "classification"], "--loss squared is for regression"),
-    (["fit", "cancer.csv", "--stream", "10", "--cv", "3"], "--stream sees the data once"),
+    (["fit", "cancer.csv", "--stream", "10", "--cv", "3"], "--stream reads the data once"),
     (["fit", "cancer.csv", "--stream", "10", "--features", "3"], "--stream is for LIBSVM"),
     (["fit", "cancer.svm", "--stream", "10"], "--stream needs --features"),
     (["fit", "cancer.csv", "--resume"], "--resume needs --checkpoint"),
@@ -370,7 +370,7 @@ USAGE = [
     (["fit", "cancer.csv", "--tol", "-1"], "--tol"),
     (["fit", "cancer.csv", "--threads", "0"], "--threads"),
     (["fit", "cancer.csv", "--out", "cancer.csv", "--force"], "is an input; it is not overwritten"),
-    (["fit", "cancer.csv", "--out", "m", "--report", "m"], "m is asked for twice"),
+    (["fit", "cancer.csv", "--out", "m", "--report", "m"], "m is given twice"),
     (["path", "cancer.csv", "--out", "table.xlsx"], "written as .csv or .json"),
     (["frobnicate"], "No such command 'frobnicate'"),
 ]
@@ -389,14 +389,14 @@ BAD = [
     (["fit", "."], 66, ". is a directory"),
     (["fit", "cancer.csv", "--test", "nowhere.csv"], 66, "nowhere.csv cannot be read"),
     (["fit", "cancer.csv", "--out", "nowhere/model"], 73, "there is no directory nowhere"),
-    (["fit", "cancer.csv", "--out", "new.csv"], 73, "new.csv is there already; --force replaces it"),
-    (["fit", "words.csv", "--out", "new.csv"], 73, "there already"),  # before the data, which have no target
+    (["fit", "cancer.csv", "--out", "new.csv"], 73, "new.csv already exists; --force replaces it"),
+    (["fit", "words.csv", "--out", "new.csv"], 73, "already exists"),  # before the data, which have no target
     (["fit", "words.csv", "--report", "nowhere/page"], 73, "there is no directory nowhere"),
     (["fit", "cancer.csv", "--report", "."], 73, ". is a directory"),
     (["fit", "cancer.csv", "--checkpoint", "new.csv"], 73, "new.csv is not a checkpoint; choose another name"),
     (["fit", "cancer.csv", "--checkpoint", "new.csv", "--restart"], 73, "new.csv is not a checkpoint"),
     (["fit", "cancer.csv", "--out", "/dev/null", "--force"], 73, "not a plain file"),
-    (["fit", "words.csv", "--target", "label", "--loss", "squared"], 65, "must hold numbers, not words"),
+    (["fit", "words.csv", "--target", "label", "--loss", "squared"], 65, "must hold numbers, not text"),
     (["fit", "words.csv", "--target", "mean radius"], 65, "column 'label' holds text, 'malignant' in row 1"),
     (["fit", "cancer.svm", "--target", "y"], 65, "a LIBSVM file has no columns by name"),
     (["fit", "words.csv", "--target", "label", "--cv", "150", "-q"], 65, "n_splits=150"),
@@ -496,7 +496,7 @@ def test_help_and_version(run):
         assert code == 0 and f"levelprox {command}" in out
 
 
-def test_c97_files_that_may_not_be_read_or_written(files, run, monkeypatch):
+def test_files_without_permission(files, run, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may do everything
     code, _, err = run("fit", files / "cancer.csv")
     assert code == 66 and "permission denied" in err
@@ -506,7 +506,7 @@ def test_c97_files_that_may_not_be_read_or_written(files, run, monkeypatch):
 
 
 def test_odd_names_of_outputs(files, run, tmp_path):
-    """C100: a link is replaced, not followed; names with newlines and bytes that are no text are names."""
+    """A link is replaced, not followed; names with newlines and bytes that are no text are names."""
     (tmp_path / "kept").write_text("mine")
     (tmp_path / "link").symlink_to("kept")
     words = ("fit", files / "dia.parquet", "--features", 1, "-q", "--out")

@@ -74,7 +74,7 @@ def ended_apart(folder, *words, before=""):
 
 
 def test_0_a_model_is_written_and_holds_what_was_printed(folder, ended):
-    """C100: a name with a newline, behind `--`."""
+    """The input has a name with a newline, behind `--`."""
     shutil.copy(folder / "small.csv", folder / "-a\nb.csv")
     words = ("fit", "--features", "1", "--out", "model.levelprox", "-q", "--", "-a\nb.csv")
     code, out, err = ended(*words)
@@ -110,7 +110,7 @@ def test_65_bad_data_with_control_characters(folder, ended):
 
 
 def test_66_no_such_input_is_found_out_at_once(folder, ended):
-    """C97, C100: also a name that is no text, and a link to nowhere."""
+    """Also for a name that is no text, and for a link to nowhere."""
     (folder / "link.csv").symlink_to("nowhere")
     for name in (b"nowhere.csv", b"\xff\xfe.csv", b"../nowhere/x.csv", b"link.csv", b"\x1b[31m.csv"):
         code, out, err = ended("fit", os.fsdecode(name))
@@ -135,8 +135,8 @@ def test_73_nothing_is_overwritten_and_no_directory_made(folder, ended):
     assert (folder / "there").read_text() == "mine" and not (folder / "nowhere").exists()
 
 
+@pytest.mark.process
 def test_74_a_full_disk_leaves_the_old_file(folder):
-    """C98."""
     (folder / "kept").mkdir()
     (folder / "kept" / "old").write_text("mine")
     full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
@@ -163,6 +163,7 @@ def when_it_works(child):
         time.sleep(0.01)
 
 
+@pytest.mark.process
 def test_130_ctrl_c_keeps_the_best_model(folder):
     words = ("fit", "slow.npz", "--features", "150", "--verbose", "--json", "--out", "cut.levelprox")
     with command(folder, *words) as child:
@@ -178,6 +179,7 @@ def test_130_ctrl_c_keeps_the_best_model(folder):
     assert len(told["features"]) == model.selected_features_.size <= 150
 
 
+@pytest.mark.process
 def test_143_sigterm_keeps_the_state_and_says_how_to_go_on(folder, ended):
     words = ("fit", "slow.npz", "--features", "150", "--verbose", "--checkpoint", "state")
     with command(folder, *words) as child:
@@ -185,12 +187,13 @@ def test_143_sigterm_keeps_the_state_and_says_how_to_go_on(folder, ended):
         child.send_signal(signal.SIGTERM)
         found = child.ended()
     assert found.returncode == Exit.TERMINATED and "Traceback" not in found.stderr
-    advice = "levelprox: to go on: levelprox fit slow.npz --features 150 --verbose --checkpoint state --resume"
+    advice = "levelprox: to resume: levelprox fit slow.npz --features 150 --verbose --checkpoint state --resume"
     assert advice in found.stderr and (folder / "state").exists()
     code, _, err = ended("fit", "small.csv", "--features", "150", "-q", "--checkpoint", "state", "--resume")
     assert code == Exit.DATA and "state" in err  # other data
 
 
+@pytest.mark.process
 def test_141_nobody_reads_the_output(folder):
     for words in (("info", "small.csv", "--json"), ("--help",)):
         closed = "read, write = os.pipe(); os.close(read); os.dup2(write, 1)"
@@ -198,6 +201,7 @@ def test_141_nobody_reads_the_output(folder):
         assert (code, err) == (Exit.CLOSED, "")
 
 
+@pytest.mark.process
 @pytest.mark.extended  # an interpreter that has imported nothing
 def test_help_needs_neither_numpy_nor_scikit_learn():
     script = (
@@ -224,6 +228,7 @@ def started(folder, *words, **environment):
     return subprocess.Popen([*program, *words], cwd=folder, env={**ENVIRONMENT, **environment}, text=True, **pipes)
 
 
+@pytest.mark.process
 @pytest.mark.extended
 @pytest.mark.parametrize(
     ("words", "code"),
@@ -236,13 +241,14 @@ def started(folder, *words, **environment):
     ],
 )
 def test_the_program_ends_with_the_code(folder, words, code):
-    """C88: no Greek on a stream that has none."""
+    """Nothing but ASCII goes to a stream that takes nothing else."""
     with started(folder, *words, PYTHONIOENCODING="ascii", LC_ALL="C", PYTHONUTF8="0") as process:
         out, err = process.communicate()
     assert process.returncode == code and "Traceback" not in err and out.isascii()
     assert "loss  " in out or words[-1] != "-q" or code != Exit.OK
 
 
+@pytest.mark.process
 @pytest.mark.extended
 def test_the_program_ends_with_the_signal(folder):
     with started(folder, "fit", "slow.npz", "--features", "150", "--verbose") as process:

@@ -109,6 +109,7 @@ def assert_same(found, expected, named=True):
     assert found["data"]["n_samples"] == expected["data"]["n_samples"] and "train" not in found["score"]
 
 
+@pytest.mark.process
 def test_a_cluster_started_for_it_gives_the_same_model_and_is_gone(files, fitted, tmp_path, run):
     words = ("--target", "word", "--drop", "target", "--weight", "weight", *LEVEL)
     out = tmp_path / "model.levelprox"
@@ -124,6 +125,7 @@ def test_a_cluster_started_for_it_gives_the_same_model_and_is_gone(files, fitted
     assert code == 0 and text.startswith("The model does not know to which data it was fitted.")
 
 
+@pytest.mark.process
 def test_workers_read_csv_parquet_and_chunks(files, fitted, address, run):
     expected = fitted(files / "cancer.parquet", *LEVEL)
     for name in ("cancer.parquet", "parts"):
@@ -135,6 +137,7 @@ def test_workers_read_csv_parquet_and_chunks(files, fitted, address, run):
     assert_same(found, fitted(files / "cancer.svm", *LEVEL), named=False)
 
 
+@pytest.mark.process
 def test_folds_on_a_cluster_and_the_budget_that_is_said(files, address, run):
     levels = ("--level", "0.5,1.5", "--constraint", "l1")
     code, out, err = run("fit", files / "cancer.parquet", "--cv", 2, *levels, "--dask", address, "--json")
@@ -145,6 +148,7 @@ def test_folds_on_a_cluster_and_the_budget_that_is_said(files, address, run):
     assert "loss  " in out and "accuracy" not in out
 
 
+@pytest.mark.process
 def test_what_is_wrong_in_a_late_part_is_an_error_in_the_data(files, address, run, tmp_path):
     lines = (files / "cancer.csv").read_text().splitlines()
     late = tmp_path / "late.csv"
@@ -262,7 +266,7 @@ def test_2_an_extra_that_is_not_there(files, run, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Dask leaves a socket behind
 def test_75_nobody_answers(files, run, monkeypatch):
-    monkeypatch.setattr(_remote_data, "_SECONDS", 0.5)
+    monkeypatch.setattr(_remote_data, "_CONNECT_SECONDS", 0.5)
     with socket.socket() as taken:  # and not listened to
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -271,6 +275,7 @@ def test_75_nobody_answers(files, run, monkeypatch):
     assert code == 75 and f"no scheduler answers at tcp://127.0.0.1:{port}" in err and err.count("\n") == 1
 
 
+@pytest.mark.process
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_75_the_scheduler_is_killed_in_the_middle(files, run, monkeypatch, tmp_path):
     process, address = served()
@@ -292,6 +297,7 @@ def test_75_the_scheduler_is_killed_in_the_middle(files, run, monkeypatch, tmp_p
     assert err.startswith("levelprox: error: ") and "scheduler" in err and err.count("\n") == 1
 
 
+@pytest.mark.process
 def test_a_cluster_is_closed_whatever_happens(files, run, monkeypatch):
     children = []
 
@@ -310,5 +316,5 @@ def test_labels_of_two_kinds_are_refused():
         _remote_data._target_summary(np.array(["a", "b"], object), None),
         _remote_data._target_summary(np.array([1.0]), None),
     ]
-    with pytest.raises(Exception, match="words in some rows and numbers in others"):
+    with pytest.raises(Exception, match="text in some rows and numbers in others"):
         _remote_data._combined(parts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 
 import numpy as np
 import pytest
@@ -20,8 +19,9 @@ from levelprox import (
 )
 from levelprox.estimators.named_constraints import NAMED_CONSTRAINTS
 from tests.support.estimator_cases import TASKS, bits, estimator, fitted, is_multi_class, psi, targets
+from tests.support.long_runs import LONG
 
-PROBLEMS = 500 if os.environ.get("LEVELPROX_LONG_TESTS") else 32  # every task at least twice
+PROBLEMS = 500 if LONG else 32  # every task at least twice
 
 
 def dense(rng):
@@ -194,6 +194,7 @@ def test_the_answer_at_k_is_that_of_the_single_fit_at_k_whatever_else_is_tried(t
     assert set(scores) == {1, 2, 4}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("options", [{"n_features": [1, 2, 3]}, {"level": [1.5, 2.5]}], ids=str)
 def test_processes_change_no_bit(options):
     X, y = cv_problem("logistic")

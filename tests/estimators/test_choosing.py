@@ -15,7 +15,7 @@ from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedK
 from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
 from levelprox.exceptions import InfeasibleError, InvalidInputError
 from tests.support.estimator_cases import bits, psi, targets
-from tests.support.selection import LONG
+from tests.support.long_runs import LONG
 
 GRID = [1, 2, 4]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import math
-import os
 import re
 from dataclasses import fields, replace
 
@@ -21,8 +20,8 @@ from levelprox.estimators.soundness import check_soundness
 from levelprox.exceptions import InvalidInputError
 from tests.support.estimator_cases import TASKS, estimator, fitted, targets
 from tests.support.estimator_cases import psi as psi_by_hand
+from tests.support.long_runs import LONG
 
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 SLOW = () if LONG else ("hinge ovr", "sigmoid ovr", "sigmoid", "hinge")
 
 

@@ -1,7 +1,7 @@
 """Estimators and what X comes in: layouts, types, frames, sparse formats; nothing that is handed in changes.
 
-Arrays on other devices (C43) are for a later release: here they must say so themselves. More than 2^31 entries (C50)
-do not fit a test; indices of 64 bits do.
+More than 2^31 entries do not fit a test of minutes (unit/runtime/test_threads.py has them, with --long); indices of
+64 bits do.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c34_c35_c36_c42_the_layout_of_x_does_not_matter(way, layout):
+def test_the_layout_of_x_does_not_matter(way, layout):
     X, y = samples(), way.y
     given = LAYOUTS[layout](X)
     expected, model = plain_fit(way, X), way().fit(given, y)
@@ -67,7 +67,7 @@ def test_c34_c35_c36_c42_the_layout_of_x_does_not_matter(way, layout):
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c37_memory_maps_that_cannot_be_written(way, tmp_path):
+def test_memory_maps_that_cannot_be_written(way, tmp_path):
     X, y = samples(), way.y
     given = read_only(X, tmp_path)
     model = way().fit(given, frozen(y), frozen(np.ones(N)))
@@ -81,7 +81,7 @@ def test_c37_memory_maps_that_cannot_be_written(way, tmp_path):
 
 @pytest.mark.parametrize("kind", ["f2", "f4", ">f4", "i1", "i2", "i4", "i8", "u1", "u4", "u8", "?"])
 @pytest.mark.parametrize("way", ONE_OF_EACH, ids=str)
-def test_c38_numbers_of_all_types(way, kind):
+def test_numbers_of_all_types(way, kind):
     X = samples() * 3
     X = (X > 0 if kind == "?" else np.abs(X) if kind[0] == "u" else X).astype(kind)
     model, expected = way().fit(X, way.y), way().fit(X.astype(float), way.y)
@@ -91,7 +91,7 @@ def test_c38_numbers_of_all_types(way, kind):
     assert np.array_equal(model.get_support(), expected.get_support())
 
 
-def test_c38_c39_rounding_is_said():
+def test_rounding_is_said():
     X, y = samples(), targets()
     big = (X * 1e4).astype(np.int64)
     big[5, 1] = 2**53 + 1
@@ -107,7 +107,7 @@ def test_c38_c39_rounding_is_said():
 
 
 @pytest.mark.parametrize("way", ONE_OF_EACH, ids=str)
-def test_c40_names_of_columns(way):
+def test_names_of_columns(way):
     names = list("abcdef")
     frame = pd.DataFrame(samples(), columns=names)
     model = way().fit(frame, way.y)
@@ -130,7 +130,7 @@ def test_c40_names_of_columns(way):
         way().fit(frame.rename(columns={"a": 1}), way.y)
 
 
-def test_c40_polars_frames():
+def test_polars_frames():
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame(samples(), schema=list("abcdef"))
     assert_same_fit(REGRESSOR().fit(frame, targets()), REGRESSOR().fit(samples(), targets()))
@@ -138,7 +138,7 @@ def test_c40_polars_frames():
 
 @pytest.mark.parametrize("kind", ["Float64", "Int64", "object"])
 @pytest.mark.parametrize("way", ONE_OF_EACH, ids=str)
-def test_c41_what_a_frame_calls_missing_is_nan(way, kind):
+def test_what_a_frame_calls_missing_is_nan(way, kind):
     frame = pd.DataFrame(np.round(samples() * 10), columns=list("abcdef"))
     whole = way().fit(frame, way.y)
     frame = frame.astype(kind)
@@ -175,7 +175,7 @@ class Tensor:
 
 
 @pytest.mark.parametrize("way", ONE_OF_EACH, ids=str)
-def test_c43_arrays_of_others_are_read_where_they_can_be(way):
+def test_arrays_of_other_libraries(way):
     X = samples()
     assert_same_fit(way().fit(Tensor(X, "cpu"), way.y), way().fit(X, way.y), 0)
     with pytest.raises(TypeError, match="cuda:0"):
@@ -191,7 +191,7 @@ def digest(*arrays):
 
 @pytest.mark.parametrize("store", [np.asarray, np.asfortranarray, sp.csr_matrix, sp.csc_array])
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c44_c45_nothing_is_written_to(way, store):
+def test_nothing_is_written_to(way, store):
     X, weight = store(sparse_samples()), np.random.default_rng(5).uniform(0.5, 2, N)
     penalty = np.array([0.0, 1, 1, 1, 1, 1])
     y = way.y
@@ -206,7 +206,7 @@ def test_c44_c45_nothing_is_written_to(way, store):
     assert not any(np.shares_memory(model.coef_, part) for part in parts)
 
 
-def test_c44_targets_and_weights_may_be_part_of_x():
+def test_targets_and_weights_may_be_part_of_x():
     X = np.abs(samples())
     expected = REGRESSOR().fit(X, X[:, 0].copy(), X[:, 1].copy())
     assert_same_fit(REGRESSOR().fit(X, X[:, 0], X[:, 1]), expected, 0)
@@ -256,7 +256,7 @@ def mixed_indices(X, build):
 @pytest.mark.parametrize("build", [sp.csr_matrix, sp.csr_array, sp.csc_matrix, sp.csc_array])
 @pytest.mark.parametrize("form", [halved, backwards, with_zeros, wide_indices, mixed_indices])
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c46_to_c49_c51_c54_any_way_to_store_a_sparse_matrix(way, form, build):
+def test_any_way_to_store_a_sparse_matrix(way, form, build):
     X = sparse_samples()
     given = form(X, build)
     model, expected = way().fit(given, way.y), plain_fit(way, X)
@@ -276,7 +276,7 @@ def test_c46_to_c49_c51_c54_any_way_to_store_a_sparse_matrix(way, form, build):
     ],
 )
 @pytest.mark.parametrize("way", ONE_OF_EACH, ids=str)
-def test_c52_arrays_that_contradict_one_another(way, part, place, value, message):
+def test_arrays_that_contradict_one_another(way, part, place, value, message):
     bad = sp.csr_array(sparse_samples())
     getattr(bad, part)[place] = value
     model = plain_fit(way, sparse_samples())
@@ -287,7 +287,7 @@ def test_c52_arrays_that_contradict_one_another(way, part, place, value, message
 
 @pytest.mark.parametrize("kind", ["coo", "dia", "lil", "dok", "bsr", "csc"])
 @pytest.mark.parametrize("way", ONE_OF_EACH, ids=str)
-def test_c53_all_formats(way, kind):
+def test_all_formats(way, kind):
     X = sparse_samples()
     given, expected = sp.csr_array(X).asformat(kind), plain_fit(way, X)
     model = way().fit(given, way.y)
@@ -296,7 +296,7 @@ def test_c53_all_formats(way, kind):
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c55_empty_rows_and_columns(way):
+def test_empty_rows_and_columns(way):
     X = sparse_samples()
     X[7], X[:, 1] = 0, 0
     assert_same_fit(way().fit(sp.csr_array(X), way.y), way().fit(X, way.y), 1e-9)
@@ -305,7 +305,7 @@ def test_c55_empty_rows_and_columns(way):
 
 
 @pytest.mark.parametrize("budget", [{"n_features": 1}, {"level": 1.5}], ids=str)
-def test_c56_a_matrix_far_too_large_to_be_dense(budget):
+def test_a_matrix_far_too_large_to_be_dense(budget):
     """100 000 by 100 000 would be 80 GB; with an intercept and standardised."""
     rng, n, d = np.random.default_rng(6), 100_000, 100_000
     rows, columns = rng.integers(0, n, 10_000), rng.integers(0, d, 10_000)

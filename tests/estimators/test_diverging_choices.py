@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 
 import numpy as np
@@ -20,8 +19,8 @@ from levelprox.estimators.task import Budget
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Logistic
 from levelprox.result import Status
+from tests.support.long_runs import LONG
 
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 N = 24
 
 

@@ -45,7 +45,7 @@ NAMES = ["one", "two", "three", "four", "age", "six"]
 @pytest.mark.parametrize("way", ONE_OF_EACH, ids=str)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("store", [np.asarray, np.asfortranarray, sp.csr_matrix, sp.csc_array, sp.coo_matrix])
-def test_c1_c2_c3_what_is_not_finite_in_x_is_named(way, value, store):
+def test_what_is_not_finite_in_x_is_named(way, value, store):
     name = "NaN" if np.isnan(value) else str(value)
     message = re.escape(f"X contains {name} at row 3, column 4 (1 in total)")
     bad, model = store(with_entry(value)), way().fit(samples(), way.y)
@@ -76,7 +76,7 @@ def test_rows_are_those_of_x_not_those_that_are_left_of_it():
 
 @pytest.mark.parametrize("way", ONE_OF_EACH, ids=str)
 @pytest.mark.parametrize(("value", "words"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")])
-def test_c4_what_is_not_finite_in_y_is_named(way, value, words):
+def test_what_is_not_finite_in_y_is_named(way, value, words):
     y = way.y.astype(float)
     y[[4, 9]] = value
     with pytest.raises(InvalidInputError, match=rf"y contains {words}.*, at index 4 of y \(2 in total\)"):
@@ -88,7 +88,7 @@ def test_c4_what_is_not_finite_in_y_is_named(way, value, words):
     [["a", None], ["a", np.nan], pd.array(["a", pd.NA], dtype="string"), pd.array([1, pd.NA], dtype="Int64")],
     ids=["None", "NaN", "string", "Int64"],
 )
-def test_c4_missing_labels_are_named(y):
+def test_missing_labels_are_named(y):
     y = pd.Series(y)[np.arange(N) % 2].reset_index(drop=True)
     with pytest.raises(InvalidInputError, match=r"contains NaN.* at index 1.* \(30 in total\)|NA.* at index 1 of y"):
         CLASSIFIER().fit(samples(), y)
@@ -109,7 +109,7 @@ def test_c4_missing_labels_are_named(y):
         (np.full(N, 1e308), "the sum of the sample_weight overflows"),
     ],
 )
-def test_c5_c6_weights_that_cannot_be_are_named(way, weight, message):
+def test_weights_that_cannot_be_are_named(way, weight, message):
     with pytest.raises(InvalidInputError, match=message):
         way().fit(samples(), way.y, sample_weight=weight)
 
@@ -130,13 +130,13 @@ def test_c5_c6_weights_that_cannot_be_are_named(way, weight, message):
         (samples(), np.ones((N, 2)), r"y should be a 1d array, got an array of shape \(60, 2\)"),
     ],
 )
-def test_c7_c10_c11_shapes_that_do_not_fit_are_named(way, X, y, message):
+def test_shapes_that_do_not_fit_are_named(way, X, y, message):
     y = way.y if y is None else None if isinstance(y, str) else y
     with pytest.raises(ValueError, match=message):
         way().fit(X, y)
 
 
-def test_c8_one_sample():
+def test_one_sample():
     for way in WAYS:
         if way.kind is SparseRegressor:
             model = way().fit([[1.0, 2.0]], [3.0])
@@ -147,7 +147,7 @@ def test_c8_one_sample():
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c9_one_feature(way):
+def test_one_feature(way):
     model = way().fit(samples()[:, :1], way.y)
     assert model.status_ is Status.SOLVED and way.obeys(model) and model.selected_features_.tolist() == [0]
 
@@ -156,7 +156,7 @@ def test_c9_one_feature(way):
 
 
 @pytest.mark.parametrize("way", ONE_OF_EACH, ids=str)
-def test_c12_what_is_no_number_is_named_and_what_looks_like_one_is_converted(way):
+def test_what_is_no_number_is_named_and_what_looks_like_one_is_converted(way):
     X, y = samples(), way.y
     expected = way().fit(X, y)
     assert_same_fit(way().fit(X.astype(object), y), expected, 0)
@@ -202,7 +202,7 @@ def test_targets_that_cannot_be_are_called_y(loss, y, message):
 # --- classes
 
 
-def test_c13_c14_one_class_is_refused_also_where_weights_leave_only_one():
+def test_one_class_is_refused_also_where_weights_leave_only_one():
     message = r"SparseClassifier needs samples of at least 2 classes, but the data have only one class: \[1\]"
     with pytest.raises(InvalidInputError, match=message):
         CLASSIFIER().fit(samples(), np.ones(N, int))
@@ -210,7 +210,7 @@ def test_c13_c14_one_class_is_refused_also_where_weights_leave_only_one():
         CLASSIFIER().fit(samples(), labels(), sample_weight=labels())
 
 
-def test_c15_more_than_two_classes_where_only_two_can_be():
+def test_more_than_two_classes_where_only_two_can_be():
     y = np.arange(N) % 3
     with pytest.raises(InvalidInputError, match=r"positive=True is for models with one coefficient.*not for 3 classes"):
         CLASSIFIER(positive=True).fit(samples(), y)
@@ -220,14 +220,14 @@ def test_c15_more_than_two_classes_where_only_two_can_be():
 @pytest.mark.parametrize(
     "names", [["no", "yes"], [False, True], [0, 1], [-1, 1], [2.0, 7.0], pd.Categorical(["no", "yes"])]
 )
-def test_c16_labels_of_any_kind_come_back(names):
+def test_labels_of_any_kind_come_back(names):
     y = np.asarray(names)[labels()]
     model = CLASSIFIER().fit(samples(), y)
     assert model.classes_.tolist() == list(names) and set(model.predict(samples())) <= set(names)
     assert_same_fit(model, CLASSIFIER().fit(samples(), labels()), 0)
 
 
-def test_c17_labels_that_are_no_classes():
+def test_labels_that_are_no_classes():
     with pytest.raises(ValueError, match="continuous"):
         CLASSIFIER().fit(samples(), targets())
     with pytest.raises(InvalidInputError, match="y must hold classes of one type, got int and str"):
@@ -235,7 +235,7 @@ def test_c17_labels_that_are_no_classes():
 
 
 @pytest.mark.parametrize("way", ONE_OF_EACH, ids=str)
-def test_c18_a_column_of_targets_is_taken_with_a_warning(way):
+def test_a_column_of_targets_is_taken_with_a_warning(way):
     with pytest.warns(DataConversionWarning, match="column-vector y"):
         model = way().fit(samples(), way.y[:, None])
     assert_same_fit(model, way().fit(samples(), way.y), 0)
@@ -247,7 +247,7 @@ def test_c18_a_column_of_targets_is_taken_with_a_warning(way):
 @pytest.mark.parametrize("budget", [{"n_features": 2}, {"level": 2.5}], ids=str)
 @pytest.mark.parametrize("value", [3.0, -2.0, 0.0, 1e-9, 1e4])
 @pytest.mark.parametrize("loss", REGRESSION_LOSSES)
-def test_c19_constant_targets(loss, value, budget):
+def test_constant_targets(loss, value, budget):
     if losses.loss_by_name(loss).kind in ("count", "positive") and value <= 0:
         return  # no y for gamma; for poisson y = 0 has no fit, and that is said (below)
     model = SparseRegressor(loss, **budget).fit(samples(), np.full(N, value))
@@ -265,7 +265,7 @@ def test_no_counts_at_all_have_no_fit():
 
 @pytest.mark.parametrize("standardize", [True, False])
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c20_c21_c22_columns_that_do_not_vary(way, standardize):
+def test_columns_that_do_not_vary(way, standardize):
     X, y = samples(), way.y
     keep = [0, 1, 3, 4, 5]
     rest = way(standardize=standardize).fit(X[:, keep], y)
@@ -279,7 +279,7 @@ def test_c20_c21_c22_columns_that_do_not_vary(way, standardize):
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c23_c24_columns_that_repeat_one_another(way):
+def test_columns_that_repeat_one_another(way):
     X, y = samples(), way.y
     single, double = way().fit(X, y), way().fit(np.hstack([X, X]), y)
     if "level" not in way.budget:
@@ -296,7 +296,7 @@ def test_c23_c24_columns_that_repeat_one_another(way):
 
 @pytest.mark.parametrize("loss", CLASSIFICATION_LOSSES)
 @pytest.mark.parametrize("budget", [{"n_features": 1}, {"level": 1.5}], ids=str)
-def test_c25_separable_data_have_finite_coefficients_and_are_said_to_be(loss, budget):
+def test_separable_data_have_finite_coefficients_and_are_said_to_be(loss, budget):
     X, y = samples(), labels()
     X[:, 1] += 20 * y
     model = SparseClassifier(loss, **budget, ridge=0)
@@ -310,7 +310,7 @@ def test_c25_separable_data_have_finite_coefficients_and_are_said_to_be(loss, bu
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c26_c27_wide_and_long_data(way):
+def test_wide_and_long_data(way):
     rng = np.random.default_rng(3)
     wide = sp.random_array((10, 100_000), density=1e-3, rng=rng, format="csr")
     model = way().fit(wide, np.arange(10) % 2 if way.kind is SparseClassifier else np.arange(10.0))
@@ -326,7 +326,7 @@ def test_c26_c27_wide_and_long_data(way):
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e-8, 1e8, 1e160, 1e300])
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c28_c29_the_unit_of_x_does_not_matter(way, scale):
+def test_the_unit_of_x_does_not_matter(way, scale):
     X, y = samples(), way.y
     expected, model = way().fit(X, y), way().fit(X * scale, y)
     assert model.status_ is Status.SOLVED and way.obeys(model)
@@ -335,7 +335,7 @@ def test_c28_c29_the_unit_of_x_does_not_matter(way, scale):
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c28_columns_of_many_scales(way):
+def test_columns_of_many_scales(way):
     X, y, scales = samples(), way.y, np.array([1e-8, 1e8, 1, 1e-5, 1e5, 1e3])
     expected, model = way().fit(X, y), way().fit(X * scales, y)
     np.testing.assert_allclose(model.coef_ * scales, expected.coef_, rtol=1e-5, atol=1e-6)
@@ -344,7 +344,7 @@ def test_c28_columns_of_many_scales(way):
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c29_c30_numbers_out_of_range_are_named(way):
+def test_numbers_out_of_range_are_named(way):
     X, y, signs = samples(), way.y, np.sign(samples())
     with pytest.raises(InvalidInputError, match="the deviation of column 0 of X overflows; divide"):
         way().fit(signs * 1.7e308, y)
@@ -364,7 +364,7 @@ def test_c29_c30_numbers_out_of_range_are_named(way):
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c31_subnormal_numbers(way):
+def test_subnormal_numbers(way):
     X, y = samples(), way.y
     expected = way().fit(X, y)
     X[3, 4] = 5e-324
@@ -379,7 +379,8 @@ def test_c31_subnormal_numbers(way):
     np.testing.assert_allclose(model.coef_, expected.coef_, atol=0.1)
 
 
-def test_c31_subnormal_numbers_survive_import_and_fit():
+@pytest.mark.process
+def test_subnormal_numbers_survive_import_and_fit():
     code = (
         "import numpy as np; from levelprox import SparseRegressor\n"
         "tiny = np.array([5e-324]); assert tiny[0] != 0 and tiny[0] * 1.0 != 0 and float('5e-324') != 0\n"
@@ -420,7 +421,7 @@ def test_weights_of_any_size(way):
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("multi_class", ["softmax", "ovr"])
 @pytest.mark.parametrize("far", [1e3, 1e20, 1e300])
-def test_c32_probabilities_far_out(n_classes, multi_class, far):
+def test_probabilities_far_out(n_classes, multi_class, far):
     y = np.digitize(targets(), [0] if n_classes == 2 else [-1, 1])
     model = SparseClassifier(n_features=2, multi_class=multi_class).fit(samples(), y)
     p = model.predict_proba(samples() * far)
@@ -432,7 +433,7 @@ def test_c32_probabilities_far_out(n_classes, multi_class, far):
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c33_no_negative_zeros(way):
+def test_no_negative_zeros(way):
     model = way().fit(-samples(), way.y)
     assert way.obeys(model) and np.any(model.coef_ == 0)
     assert model.selected_features_.size == np.count_nonzero(np.any(np.atleast_2d(model.coef_), axis=0))

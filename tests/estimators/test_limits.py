@@ -54,8 +54,9 @@ elif sys.argv[1] != "search":
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["classifier, k", "classifier, level", "regressor, k", "regressor, level", "search"])
-def test_c78_ctrl_c_is_raised_within_a_second_and_leaves_a_model(kind):
+def test_ctrl_c_is_raised_within_a_second_and_leaves_a_model(kind):
     """In GridSearchCV the loop ends, too: none of its other fits is begun."""
     with Child(WORK, kind) as child:
         assert child.line() == "ready"
@@ -90,7 +91,7 @@ def test_what_a_callback_raises_comes_out_and_what_it_asks_for_is_done(way):
 @pytest.mark.usefixtures("processor_clock")
 @pytest.mark.parametrize("budget", [{"n_features": 40}, {"level": 100.5}], ids=str)
 @pytest.mark.parametrize("kind", [SparseClassifier, SparseRegressor])
-def test_c70_time_limits_are_kept_and_said(kind, budget):
+def test_time_limits_are_kept_and_said(kind, budget):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((2000, 800)) + rng.standard_normal((2000, 20)) @ rng.standard_normal((20, 800))
     z = X[:, :60].sum(axis=1) + 20 * rng.standard_normal(2000)
@@ -108,7 +109,7 @@ def test_c70_time_limits_are_kept_and_said(kind, budget):
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c70_no_time_at_all(way):
+def test_no_time_at_all(way):
     with pytest.warns(ConvergenceWarning, match=r"time_limit 0 s"):
         model = way(time_limit=0).fit(samples(), way.y)
     assert model.status_ is Status.TIME_LIMIT and way.obeys(model)

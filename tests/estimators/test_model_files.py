@@ -37,9 +37,9 @@ from levelprox.methods.subsolvers import SUBSOLVERS
 from tests.support import FIXTURES
 from tests.support.children import Child, Ended
 from tests.support.estimator_cases import TASKS, estimator, fitted, targets
+from tests.support.long_runs import LONG
 from tests.support.registries import CONSTRAINTS
 
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 FOR_EVER = sorted(FIXTURES.glob("v*/*.levelprox"))
 
 
@@ -284,6 +284,7 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["file.levelprox"]
 
 
+@pytest.mark.process
 def test_of_two_processes_one_whole_file_is_left(tmp_path):
     X, y = data()
     path, start = tmp_path / "file", tmp_path / "start"

@@ -1,8 +1,7 @@
 """Estimators and their parameters: what is refused, by the parameter's name; limits and edges of those that are taken.
 
-There is no x0 (C64, C65): `warm_start` begins at the last fit. Batches (C72) and objectives of the user's (C74) are for
-`solve`, as γ is (C63). With n_features, tol says how well sets are fitted, and `max_iter` how many exchanges are taken:
-tol = 0 (C66) then ends as any other does.
+Estimators have no x0: `warm_start` begins at the last fit. Batches, γ and objectives of the user are for `solve`. With
+n_features, `tol` says how well sets are fitted and `max_iter` limits the number of swaps; tol = 0 is then allowed.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ REFUSED_BY_A_LEVEL = [
 
 @pytest.mark.parametrize(("name", "value", "message"), REFUSED)
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c61_c69_c70_c73_parameters_that_cannot_be_are_named(way, name, value, message):
+def test_parameters_that_cannot_be_are_named(way, name, value, message):
     if name not in way.kind().get_params():
         return
     model = way().set_params(**{name: value})
@@ -101,7 +100,7 @@ def test_c61_c69_c70_c73_parameters_that_cannot_be_are_named(way, name, value, m
 
 @pytest.mark.parametrize(("name", "value", "message"), REFUSED_BY_A_LEVEL)
 @pytest.mark.parametrize("kind", [SparseClassifier, SparseRegressor])
-def test_c73_parameters_of_levels_are_named(kind, name, value, message):
+def test_parameters_of_levels_are_named(kind, name, value, message):
     y = labels() if kind is SparseClassifier else targets()
     with pytest.raises(InvalidInputError, match=message):
         kind(**LEVEL, **{name: value}).fit(samples(), y)
@@ -110,7 +109,7 @@ def test_c73_parameters_of_levels_are_named(kind, name, value, message):
 
 
 @pytest.mark.parametrize("way", ONE_OF_EACH, ids=str)
-def test_c57_c60_budgets_that_cannot_be_are_named(way):
+def test_budgets_that_cannot_be_are_named(way):
     X, y = samples(), way.y
     for value in (2.5, 2.0, True, "3", -1, NAN, [1, 2]):
         with pytest.raises(InvalidInputError, match=f"n_features {WHOLE}, got {re.escape(repr(value))}"):
@@ -132,7 +131,7 @@ def test_c57_c60_budgets_that_cannot_be_are_named(way):
         way(feature_weight=[1, 2, 1, 1, 1, 1]).fit(X, y)
 
 
-def test_c73_options_nobody_knows():
+def test_unknown_options():
     for kind in (SparseClassifier, SparseRegressor, SparseClassifierCV, SparseRegressorCV):
         with pytest.raises(TypeError, match="n_feature"):
             kind(n_feature=3)
@@ -213,7 +212,7 @@ def test_parameters_of_the_search_are_named(kind, params, message):
 
 
 @pytest.mark.parametrize("kind", [SparseClassifier, SparseRegressor])
-def test_c58_c59_no_budget_and_more_than_enough(kind):
+def test_no_budget_and_more_than_enough(kind):
     X, y = samples(), labels() if kind is SparseClassifier else targets()
     for budget in ({"level": 0}, {"n_features": 0}):
         none = kind(**budget).fit(X, y)
@@ -233,13 +232,13 @@ def test_c58_c59_no_budget_and_more_than_enough(kind):
         lambda: constraints.Exp(NAN),
     ],
 )
-def test_c61_shapes_of_constraints_have_intervals(constraint):
+def test_shapes_of_constraints_have_intervals(constraint):
     with pytest.raises(InvalidInputError, match=r"(lam|theta).* (must be|positive|greater|above|number)"):
         constraint()
 
 
 @pytest.mark.parametrize("threshold", [1e-100, 1e100])
-def test_c62_constraints_of_extreme_shape(threshold):
+def test_constraints_of_extreme_shape(threshold):
     for kind, y in ((SparseClassifier, labels()), (SparseRegressor, targets())):
         model = kind(level=1.5, constraint=constraints.MCP.from_threshold(threshold), max_iter=50)
         with np.errstate(all="raise", under="ignore"):
@@ -251,7 +250,7 @@ def test_c62_constraints_of_extreme_shape(threshold):
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c66_c67_tolerances_below_what_there_is(way):
+def test_tolerances_below_what_there_is(way):
     X, y = samples(), way.y
     if "level" not in way.budget:
         assert way(tol=0.0).fit(X, y).status_ is Status.SOLVED
@@ -265,7 +264,7 @@ def test_c66_c67_tolerances_below_what_there_is(way):
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c68_no_steps_at_all(way):
+def test_no_steps_at_all(way):
     if way.kind is SparseRegressor and "level" not in way.budget:  # the search by the Gram matrix needs no swap here
         model = way(max_iter=0, n_features=3).fit(samples(), way.y)
         assert model.status_ is Status.SOLVED and model.history_[-1].step == 0
@@ -277,7 +276,7 @@ def test_c68_no_steps_at_all(way):
 
 
 @pytest.mark.parametrize("subsolver", ["auto", "svrg"])
-def test_c71_random_states_of_all_kinds(subsolver):
+def test_random_states_of_all_kinds(subsolver):
     model = SparseRegressor(level=2.5, subsolver=subsolver, tol=0.1, standardize=False, fit_intercept=False)
 
     def fitted(state):
@@ -294,7 +293,7 @@ def test_c71_random_states_of_all_kinds(subsolver):
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c77_clones_copies_and_pickles(way):
+def test_clones_copies_and_pickles(way):
     X, y = samples(), way.y
     model = way(feature_weight=np.array([0.0, 1, 1, 1, 1, 1])).fit(X, y)
     for same in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), copy.copy(model)):
@@ -307,7 +306,7 @@ def test_c77_clones_copies_and_pickles(way):
 
 
 @pytest.mark.parametrize("way", ONE_OF_EACH, ids=str)
-def test_c77_parameters_set_in_a_search(way):
+def test_parameters_set_in_a_search(way):
     search = GridSearchCV(way(), {"n_features": [1, 2], "tol": [1e-4, 1e-6]}, cv=3).fit(samples(), way.y)
     assert search.best_estimator_.selected_features_.size == search.best_params_["n_features"]
     assert_same_fit(search.best_estimator_, way(**search.best_params_).fit(samples(), way.y), 0)
@@ -318,7 +317,7 @@ def test_c77_parameters_set_in_a_search(way):
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_c64_warm_starts_save_work_and_obey_the_budget(way):
+def test_warm_starts_save_work_and_obey_the_budget(way):
     rng = np.random.default_rng(7)
     X = rng.standard_normal((200, 40)) + rng.standard_normal((200, 2)) @ rng.standard_normal((2, 40))
     y = X[:, :8].sum(axis=1) + rng.standard_normal(200)
@@ -339,7 +338,7 @@ def test_c64_warm_starts_save_work_and_obey_the_budget(way):
         assert np.all(model.fit(X, y).coef_ >= 0)
 
 
-def test_c65_c76_warm_starts_from_something_else_begin_afresh():
+def test_warm_starts_from_something_else_begin_afresh():
     X, y = samples(), labels()
     for budget in (FEATURES, LEVEL):
         model = SparseClassifier(**budget, warm_start=True).fit(X, y)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import statistics
 
 import numpy as np
@@ -11,9 +10,10 @@ import pytest
 
 from levelprox.estimators.information import comparable
 from levelprox.estimators.ranking import Ranking
+from tests.support.long_runs import LONG
 
 BAD = (math.nan, math.inf, -math.inf)
-MANY = 5000 if os.environ.get("LEVELPROX_LONG_TESTS") else 200
+MANY = 5000 if LONG else 200
 
 
 def tables(count: int, seed: int = 0, bad: float = 0.15):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
 from levelprox.estimators.classification import CLASSIFICATION_LOSSES
 from levelprox.estimators.regression import REGRESSION_LOSSES
+from tests.support.long_runs import LONG
 
 # The toy data of several checks are separable, where the coefficients of the best fit are infinite: the fit says so,
 # and rightly. No other warning is let through.
@@ -35,7 +34,6 @@ SINGLE = [
     SparseRegressor(fit_intercept=False),
 ]
 
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 
 # A choice has hundreds of fits in its checks: here both kinds by folds, a grid of levels, and a criterion. The losses
 # and the budgets of a choice are those of single fits, which are all checked above.
@@ -105,5 +103,5 @@ def test_the_eight_are_some_of_all():
 )
 def test_scikit_learn_accepts_the_others(estimator, check):
     if is_left_out(estimator, check.func.__name__):
-        pytest.skip("set LEVELPROX_LONG_TESTS=1")
+        pytest.skip("needs --long")
     check(estimator)

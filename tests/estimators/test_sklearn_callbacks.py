@@ -201,6 +201,7 @@ def test_the_signature_of_fit_is_seen_through(diabetes):
     assert SparseRegressor.fit.__doc__.startswith("Fit the model.")
 
 
+@pytest.mark.process
 @pytest.mark.extended  # an interpreter that has not imported levelprox
 def test_before_scikit_learn_1_9_there_are_no_callbacks_and_all_else_works():
     script = textwrap.dedent("""

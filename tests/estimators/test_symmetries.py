@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 import scipy.sparse
@@ -12,8 +10,9 @@ from levelprox import SparseClassifier
 from levelprox.estimators.classification import CLASSIFICATION_LOSSES
 from levelprox.estimators.regression import REGRESSION_LOSSES
 from tests.support.estimator_cases import TASKS, bits, estimator, fitted, targets
+from tests.support.long_runs import LONG
 
-SOFTMAX_PROBLEMS = 100 if os.environ.get("LEVELPROX_LONG_TESTS") else 10
+SOFTMAX_PROBLEMS = 100 if LONG else 10
 
 BUDGETS = {"at most k": {"n_features": 3}, "level": {"level": 2.5, "tol": 1e-10}}
 

@@ -1,6 +1,6 @@
 """Workers that die, stop, raise or come late, and schedulers that go: the right answer or a named error, never a hang.
 
-One run of each; twenty with other rounds and other workers under LEVELPROX_LONG_TESTS=1.
+One run of each; twenty with other rounds and other workers with --long.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import pytest
 from distributed import Client
 
 from levelprox import LinearModel
-from levelprox.backends.dask import ClusterShards
+from levelprox.backends.dask import DaskSource
 from levelprox.backends.executor import Cluster
 from levelprox.backends.partition import Form
-from levelprox.backends.partitioned import ShardedModel
+from levelprox.backends.partitioned import PartitionedModel
 from levelprox.exceptions import BackendError
 from levelprox.losses import Logistic
 from tests.support.children import Child
@@ -40,8 +40,8 @@ from tests.support.clusters import (
     started,
     struck,
 )
+from tests.support.long_runs import LONG
 
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 SEEDS = range(20) if LONG else range(1)
 N, D, CHUNKS, WORKERS = 300, 10, 5, 3
 NULL = 6  # rounds of the null fit: before its end there is no point to hand out
@@ -63,9 +63,9 @@ def expected():
 @pytest.fixture(scope="module")
 def rounds():
     """How many a fit takes: `NULL` for the null fit, the last two after its end."""
-    shards = struck(ClusterShards.total, 0)
-    fitted(shards.of(cut(X, CHUNKS), Y), start="direct")
-    return shards.rounds[0]
+    source = struck(DaskSource.total, 0)
+    fitted(source.of(cut(X, CHUNKS), Y), start="direct")
+    return source.rounds[0]
 
 
 def killed(pids: list[int]) -> None:
@@ -73,8 +73,8 @@ def killed(pids: list[int]) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def assert_fits(shards, expected) -> None:
-    result = fitted(shards, start="direct")
+def assert_fits(source, expected) -> None:
+    result = fitted(source, start="direct")
     assert result.psi == pytest.approx(expected.psi, rel=1e-10)
     assert np.array_equal(result.x != 0, expected.x != 0)
 
@@ -95,10 +95,10 @@ def round_of(seed: int) -> int:
 def test_a_worker_dies_in_a_task(client, expected, tmp_path, phase, seed):
     once = Once(tmp_path)
 
-    def blow(shards, work):
+    def blow(source, work):
         if phase == "gradient":
-            return ClusterShards.total(shards, Deadly(work, once, seed % CHUNKS))
-        return ClusterShards.total(shards, DeadlyToAdd(work, once)).answer
+            return DaskSource.total(source, Deadly(work, once, seed % CHUNKS))
+        return DaskSource.total(source, DeadlyToAdd(work, once)).answer
 
     assert_fits(struck(blow, round_of(seed)).of(cut(X, CHUNKS), Y, client=client), expected)
     assert not once()
@@ -107,11 +107,11 @@ def test_a_worker_dies_in_a_task(client, expected, tmp_path, phase, seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_worker_dies_before_the_first_gradient(client, expected, seed):
     pids = chosen(client, seed, 1)
-    shards = ClusterShards.of(cut(X, CHUNKS), Y, client=client)
+    source = DaskSource.of(cut(X, CHUNKS), Y, client=client)
     if seed % 2:
-        shards.survey(Logistic(), True, False)
+        source.statistics(Logistic(), True, False)
     killed(pids)
-    assert_fits(shards, expected)
+    assert_fits(source, expected)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -119,9 +119,9 @@ def test_a_worker_dies_before_the_first_gradient(client, expected, seed):
 def test_workers_die_between_rounds(client, expected, count, seed):
     pids = chosen(client, seed, count)
 
-    def blow(shards, work):
+    def blow(source, work):
         killed(pids)
-        return ClusterShards.total(shards, work)
+        return DaskSource.total(source, work)
 
     assert_fits(struck(blow, round_of(seed)).of(cut(X, CHUNKS), Y, client=client), expected)
 
@@ -137,16 +137,16 @@ class Rows:
 
 
 class Predicting:
-    """What a shard does for them."""
+    """What a partition does for them."""
 
-    def __call__(self, shard):
-        return Rows({shard.index: shard.model.margins(np.ones(D))})
+    def __call__(self, partition):
+        return Rows({partition.index: partition.model.margins(np.ones(D))})
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_worker_dies_in_a_prediction(client, tmp_path, seed):
-    model = ShardedModel(ClusterShards.of(cut(X, CHUNKS), Y, client=client), Form(Logistic()))
-    rows = model.shards.total(Deadly(Predicting(), Once(tmp_path), seed % CHUNKS)).found
+    model = PartitionedModel(DaskSource.of(cut(X, CHUNKS), Y, client=client), Form(Logistic()))
+    rows = model.source.total(Deadly(Predicting(), Once(tmp_path), seed % CHUNKS)).found
     assert np.allclose(np.concatenate([rows[i] for i in range(CHUNKS)]), X.sum(axis=1), rtol=0, atol=1e-12)
 
 
@@ -155,12 +155,12 @@ def test_no_sample_counts_twice(client, tmp_path, seed):
     """Every bit is the same, whatever was computed a second time."""
     x = np.random.default_rng(seed).standard_normal(D)
 
-    def blow(shards, work):
-        return ClusterShards.total(shards, DeadlyToAdd(Deadly(work, Once(tmp_path), 2), Once(tmp_path))).answer
+    def blow(source, work):
+        return DaskSource.total(source, DeadlyToAdd(Deadly(work, Once(tmp_path), 2), Once(tmp_path))).answer
 
     found = []
-    for kind in (ClusterShards, struck(blow, 2)):
-        model = ShardedModel(kind.of(cut(X, CHUNKS), Y, client=client), Form(Logistic()))
+    for kind in (DaskSource, struck(blow, 2)):
+        model = PartitionedModel(kind.of(cut(X, CHUNKS), Y, client=client), Form(Logistic()))
         assert model.summary.count == N
         found.append(model.value_and_gradient(x))
     assert len(list(tmp_path.iterdir())) == 2
@@ -175,11 +175,11 @@ def test_a_worker_that_stops_for_a_while(client, expected, seed):
     (pid,) = chosen(client, seed, 1)
     wakers = []
 
-    def blow(shards, work):
+    def blow(source, work):
         os.kill(pid, signal.SIGSTOP)
         wakers.append(threading.Timer(30.0 if LONG else 3.0, os.kill, (pid, signal.SIGCONT)))
         wakers[0].start()
-        return ClusterShards.total(shards, work)
+        return DaskSource.total(source, work)
 
     try:
         assert_fits(struck(blow, round_of(seed)).of(cut(X, CHUNKS), Y, client=client), expected)
@@ -191,10 +191,10 @@ def test_a_worker_that_stops_for_a_while(client, expected, seed):
 def test_a_worker_that_comes_late_is_used(client, expected, seed):
     await_workers(client, WORKERS)
 
-    def blow(shards, work):
+    def blow(source, work):
         client.cluster.scale(WORKERS + 1)
         await_workers(client, WORKERS + 1)
-        return ClusterShards.total(shards, work)
+        return DaskSource.total(source, work)
 
     assert_fits(struck(blow, round_of(seed)).of(cut(X, CHUNKS), Y, client=client), expected)
     client.cluster.scale(WORKERS)
@@ -203,20 +203,20 @@ def test_a_worker_that_comes_late_is_used(client, expected, seed):
 class Killing:
     """Work that no worker survives."""
 
-    def __call__(self, shard):
-        if shard.index == 3:
+    def __call__(self, partition):
+        if partition.index == 3:
             os.kill(os.getpid(), signal.SIGKILL)
         return 1.0
 
 
 def test_a_chunk_that_kills_its_workers(client):
     await_workers(client, WORKERS)
-    shards = ClusterShards.of(cut(X, CHUNKS), Y, client=client)
+    source = DaskSource.of(cut(X, CHUNKS), Y, client=client)
     # After one death Dask may blame a chunk that waited beside it on the same worker; after three it is the right one.
     client.run_on_scheduler(partial(_allow, failures=2))
     try:
         with pytest.raises(BackendError, match=r"^chunk 3: 3 workers died .* make the chunks smaller"):
-            shards.total(Killing())
+            source.total(Killing())
     finally:
         client.run_on_scheduler(partial(_allow, failures=3))
 
@@ -226,9 +226,9 @@ def _allow(dask_scheduler, failures):
 
 
 class Counting:
-    """One for each shard."""
+    """One for each partition."""
 
-    def __call__(self, shard):
+    def __call__(self, partition):
         return 1
 
 
@@ -238,7 +238,7 @@ class Sleeping:
     def __init__(self, begun):
         self.begun = begun
 
-    def __call__(self, shard):
+    def __call__(self, partition):
         Path(self.begun).touch()
         time.sleep(1.0)
         return 1.0
@@ -247,17 +247,17 @@ class Sleeping:
 INTERRUPTED = """
 import gc, sys, time
 from distributed import Client
-from levelprox.backends.dask import ClusterShards
+from levelprox.backends.dask import DaskSource
 from tests.support.clusters import cut, keys_left
 from tests.faults.test_dask_faults import CHUNKS, X, Y, Counting, Sleeping
 with Client(sys.argv[1], set_as_default=False) as client:
-    shards = ClusterShards.of(cut(X, CHUNKS), Y, client=client)
-    assert shards.total(Counting()) == CHUNKS
+    source = DaskSource.of(cut(X, CHUNKS), Y, client=client)
+    assert source.total(Counting()) == CHUNKS
     try:
-        shards.total(Sleeping(sys.argv[2]))
+        source.total(Sleeping(sys.argv[2]))
     except KeyboardInterrupt:
         print("interrupted")
-    del shards
+    del source
     gc.collect()
     until = time.monotonic() + 60  # workers of a loaded machine let go of them later
     while keys_left(client) and time.monotonic() < until:
@@ -285,14 +285,14 @@ def test_all_workers_go_for_good(monkeypatch, rounds, seed):
         for nanny in client.cluster.workers.values():
             nanny.close_gracefully()  # no worker in place of one that dies
 
-        def blow(shards, work):
+        def blow(source, work):
             killed(pids)
-            return ClusterShards.total(shards, work)
+            return DaskSource.total(source, work)
 
         at = rounds - 3 - seed % (rounds - 4)  # any round but the first, and those after the end
-        shards = struck(blow, at).of(cut(X, CHUNKS), Y, client=client)
+        source = struck(blow, at).of(cut(X, CHUNKS), Y, client=client)
         with pytest.raises(BackendError, match="no worker is left, and for 3 s") as caught:
-            fitted(shards, start="direct")
+            fitted(source, start="direct")
         assert (caught.value.result is not None) == (at > NULL), caught.value
 
 
@@ -302,15 +302,15 @@ def test_data_that_were_scattered_cannot_be_made_again():
         (nanny,) = client.cluster.workers.values()
         futures = client.scatter([X[:150], X[150:]])
         array = da.concatenate([da.from_delayed(one, (150, D), float) for one in futures])
-        shards = ClusterShards.of(array, Y, client=client)
-        assert shards.total(Counting()) == 2
+        source = DaskSource.of(array, Y, client=client)
+        assert source.total(Counting()) == 2
         first = processes_of(client)
         client.cluster.scale(2)
         await_workers(client, 2)
         nanny.close_gracefully()  # no worker in place of the first
         killed(first)
         with pytest.raises(BackendError, match=r"^chunks? [01].*client\.scatter"):
-            shards.total(Counting())
+            source.total(Counting())
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -339,15 +339,15 @@ def test_the_scheduler_goes(monkeypatch, tmp_path, rounds, how, seed):
     try:
         with Client(scheduler_file=str(address), timeout=120, set_as_default=False) as client:
 
-            def blow(shards, work):
+            def blow(source, work):
                 scheduler.send_signal(how)
-                return ClusterShards.total(shards, work)
+                return DaskSource.total(source, work)
 
             await_workers(client, 1)
             at = rounds - 3 - seed % (rounds - 4)  # any round but the first, and those after the end
-            shards = struck(blow, at).of(cut(X, CHUNKS), Y, client=client)
+            source = struck(blow, at).of(cut(X, CHUNKS), Y, client=client)
             with pytest.raises(BackendError, match="scheduler") as caught:
-                fitted(shards, start="direct")
+                fitted(source, start="direct")
             assert (caught.value.result is not None) == (at > NULL), caught.value
             scheduler.kill()
     finally:

@@ -10,10 +10,11 @@ import sys
 import pytest
 
 from tests.support import ROOT
+from tests.support.long_runs import LONG
 
 #: Twenty in all, or a hundred of each.
 TIMES = {"solve": 11, "best_subset": 4, "path": 3, "cv": 2}
-if os.environ.get("LEVELPROX_LONG_TESTS"):
+if LONG:
     TIMES = dict.fromkeys(TIMES, 100)
 
 

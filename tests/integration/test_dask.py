@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import os
 import pickle
 import sys
 import threading
@@ -19,15 +18,15 @@ import scipy.sparse
 
 from levelprox import LinearModel, MultinomialModel
 from levelprox.backends import dask as on_cluster
-from levelprox.backends.dask import Changes, ClusterShards, Held
-from levelprox.backends.partition import Form, Forming, Shard
-from levelprox.backends.partitioned import ShardedModel
+from levelprox.backends.dask import DaskSource, StoredPartition, Transforms
+from levelprox.backends.partition import Form, Partition, SetForm
+from levelprox.backends.partitioned import PartitionedModel
 from levelprox.designs import ScaledDesign, as_design
 from levelprox.exceptions import BackendError, InvalidInputError
 from levelprox.losses import Logistic, Squared
 from tests.support.clusters import cut, fitted, fitted_here, keys_left, samples, started
+from tests.support.long_runs import LONG
 
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 N, D, FEW = 40, 12, 20
 WORKERS = (1, 2, 4)
 
@@ -60,7 +59,7 @@ def test_the_same_objective_and_the_same_bits_for_any_workers(clients, storage, 
     x, found = some_point(D + 1), set()
     local = LinearModel(X, y, "logistic", fit_intercept=True)
     for client in clients.values():
-        model = ShardedModel(ClusterShards.of(cut(X, chunks), y, client=client), Form(Logistic(), True))
+        model = PartitionedModel(DaskSource.of(cut(X, chunks), y, client=client), Form(Logistic(), True))
         value, gradient = assert_same(model, local, x)
         found.add((value, gradient.tobytes()))
     assert len(found) == 1
@@ -74,7 +73,7 @@ if LONG:
 @pytest.mark.parametrize(("storage", "chunks", "workers"), CASES)
 def test_the_same_model(clients, storage, chunks, workers):
     X, y = samples(400, D, storage, seed=1)
-    result = fitted(ClusterShards.of(cut(X, chunks), y, client=clients[workers]), start="direct")
+    result = fitted(DaskSource.of(cut(X, chunks), y, client=clients[workers]), start="direct")
     expected = fitted_here(X, y, start="direct")
     assert np.array_equal(result.x != 0, expected.x != 0)
     assert result.psi == pytest.approx(expected.psi, abs=1e-8)
@@ -87,10 +86,8 @@ def test_weights_offsets_and_scales(clients):
     center, scale = X.mean(axis=0), X.std(axis=0)
     array = cut(X, 5)
     rows = array.chunks[0]
-    shards = ClusterShards.of(
-        array, da.from_array(y, chunks=9), da.from_array(weight, chunks=(rows,)), offset, clients[2]
-    )
-    model = ShardedModel(shards, Form(Logistic(), True, center, scale))
+    source = DaskSource.of(array, da.from_array(y, chunks=9), da.from_array(weight, chunks=(rows,)), offset, clients[2])
+    model = PartitionedModel(source, Form(Logistic(), True, center, scale))
     local = LinearModel(ScaledDesign(as_design(X), center, scale), y, "logistic", weight, offset, fit_intercept=True)
     assert_same(model, local, some_point(D + 1))
 
@@ -100,7 +97,7 @@ def test_several_classes(clients):
     y = np.digitize(X[:, 0], [-0.5, 0.5])
     form = Form(Logistic(), True, classes=np.unique(y), softmax=True)
     order = np.argsort(y, kind="stable")  # so that chunks have one class only
-    model = ShardedModel(ClusterShards.of(cut(X[order], 7), y[order], client=clients[2]), form)
+    model = PartitionedModel(DaskSource.of(cut(X[order], 7), y[order], client=clients[2]), form)
     assert_same(model, MultinomialModel(X, y, fit_intercept=True), some_point(3 * (D + 1)))
 
 
@@ -109,13 +106,13 @@ def test_a_dataframe(clients):
     X = X[:, :3]
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=y, s=np.arange(N) % 3)
     frames = dd.from_pandas(frame, npartitions=4)
-    shards = ClusterShards.of(frames[["a", "b", "c"]], frames["y"], frames["s"], client=clients[2])
-    assert shards.names == ["a", "b", "c"] and shards.n_features == 3
+    source = DaskSource.of(frames[["a", "b", "c"]], frames["y"], frames["s"], client=clients[2])
+    assert source.names == ["a", "b", "c"] and source.n_features == 3
     local = LinearModel(X, y, "logistic", frame["s"].to_numpy())
-    assert_same(ShardedModel(shards, Form(Logistic())), local, some_point(3))
+    assert_same(PartitionedModel(source, Form(Logistic())), local, some_point(3))
     # Targets in memory are cut once the sizes are known.
-    shards = ClusterShards.of(frames[["a", "b", "c"]], y, client=clients[2])
-    assert_same(ShardedModel(shards, Form(Logistic())), LinearModel(X, y, "logistic"), some_point(3))
+    source = DaskSource.of(frames[["a", "b", "c"]], y, client=clients[2])
+    assert_same(PartitionedModel(source, Form(Logistic())), LinearModel(X, y, "logistic"), some_point(3))
 
 
 @pytest.mark.parametrize("storage", ["dense", "sparse"])
@@ -129,8 +126,8 @@ def test_unknown_sizes_and_empty_chunks(clients, storage):
             [da.from_delayed(part, shape, array.dtype) for part in parts], allow_unknown_chunksizes=True
         )
 
-    shards = ClusterShards.of(lazy(X, (np.nan, D)), lazy(y, (np.nan,)), client=clients[2])
-    assert_same(ShardedModel(shards, Form(Logistic())), LinearModel(X, y, "logistic"), some_point(D))
+    source = DaskSource.of(lazy(X, (np.nan, D)), lazy(y, (np.nan,)), client=clients[2])
+    assert_same(PartitionedModel(source, Form(Logistic())), LinearModel(X, y, "logistic"), some_point(D))
 
 
 @pytest.mark.parametrize("kind", [scipy.sparse.csc_array, scipy.sparse.csr_array, scipy.sparse.csc_matrix, np.asarray])
@@ -139,7 +136,7 @@ def test_chunks_of_columns(clients, kind):
     graph = {("blocks", i // 10, j // 5): (kind, X[i : i + 10, j : j + 5]) for i in range(0, N, 10) for j in (0, 5, 10)}
     whole = da.Array(graph, "blocks", ((10,) * 4, (5, 5, 2)), float, kind(X[:1, :1]))
     assert whole.numblocks == (4, 3)
-    model = ShardedModel(ClusterShards.of(whole, y, client=clients[2]), Form(Logistic(), True))
+    model = PartitionedModel(DaskSource.of(whole, y, client=clients[2]), Form(Logistic(), True))
     assert_same(model, LinearModel(X, y, "logistic", fit_intercept=True), some_point(D + 1))
 
 
@@ -147,27 +144,27 @@ def test_chunks_of_columns(clients, kind):
 def test_types_of_x(clients, dtype):
     X, y = samples(N, D)
     X = (4 * X).astype(dtype)
-    shards = ClusterShards.of(cut(X, 3), y, client=clients[2])
-    assert shards.dtype == (np.float32 if dtype == np.float32 else np.float64)
-    assert_same(ShardedModel(shards, Form(Squared())), LinearModel(X, y, "squared"), some_point(D))
+    source = DaskSource.of(cut(X, 3), y, client=clients[2])
+    assert source.dtype == (np.float32 if dtype == np.float32 else np.float64)
+    assert_same(PartitionedModel(source, Form(Squared())), LinearModel(X, y, "squared"), some_point(D))
 
 
 def test_without_a_cluster():
     X, y = samples(N, D)
-    shards = ClusterShards.of(cut(X, 7), y)
-    assert "threads" in repr(shards)
-    assert_same(ShardedModel(shards, Form(Logistic())), LinearModel(X, y, "logistic"), some_point(D))
+    source = DaskSource.of(cut(X, 7), y)
+    assert "threads" in repr(source)
+    assert_same(PartitionedModel(source, Form(Logistic())), LinearModel(X, y, "logistic"), some_point(D))
 
 
 def test_the_current_client_is_the_default(clients):
     X, y = samples(N, D)
     with clients[2].as_current():
-        shards = ClusterShards.of(cut(X, 7), y)
-    assert clients[2].scheduler.address in repr(shards)
+        source = DaskSource.of(cut(X, 7), y)
+    assert clients[2].scheduler.address in repr(source)
 
 
 def surveyed(clients, X, y, weight=None):
-    return ClusterShards.of(X, y, weight, client=clients[2]).survey(Logistic(), True, False)
+    return DaskSource.of(X, y, weight, client=clients[2]).statistics(Logistic(), True, False)
 
 
 def test_rows_that_do_not_match(clients):
@@ -193,13 +190,13 @@ def test_data_that_cannot_be_used(clients):
         surveyed(clients, cut(broken, 4), y)
     with pytest.raises(InvalidInputError, match=r"^chunk 1: weight must be nonnegative, got -1 at index 2"):
         surveyed(clients, cut(X, 4), y, np.where(np.arange(N) == 12, -1, 1))
-    model = ShardedModel(ClusterShards.of(cut(X, 4), y, np.zeros(N), client=clients[2]), Form(Logistic()))
+    model = PartitionedModel(DaskSource.of(cut(X, 4), y, np.zeros(N), client=clients[2]), Form(Logistic()))
     with pytest.raises(InvalidInputError, match="no sample has a positive weight"):
         model.value_and_gradient(np.zeros(D))
     with pytest.raises(InvalidInputError, match="two dimensions"):
-        ClusterShards.of(da.zeros(N), y)
+        DaskSource.of(da.zeros(N), y)
     with pytest.raises(InvalidInputError, match="dask array or dataframe, got ndarray"):
-        ClusterShards.of(X, y)
+        DaskSource.of(X, y)
 
 
 class Failing:
@@ -208,8 +205,8 @@ class Failing:
     def __init__(self, kind, *words):
         self.kind, self.words = kind, words
 
-    def __call__(self, shard):
-        if shard.index == 3:
+    def __call__(self, partition):
+        if partition.index == 3:
             raise self.kind(*self.words)
         return 1.0
 
@@ -224,18 +221,18 @@ class UnsendableError(Exception):
 @pytest.mark.parametrize("on", ["cluster", "threads"])
 def test_a_task_that_fails_names_its_chunk(clients, on):
     X, y = samples(N, D)
-    shards = ClusterShards.of(cut(X, 7), y, client=clients[2] if on == "cluster" else None)
+    source = DaskSource.of(cut(X, 7), y, client=clients[2] if on == "cluster" else None)
     with pytest.raises(InvalidInputError, match=r"^chunk 3: no good$"):
-        shards.total(Failing(InvalidInputError, "no good"))
+        source.total(Failing(InvalidInputError, "no good"))
     with pytest.raises(InvalidInputError, match=r"^chunk 3: no good$"):
-        shards.total(Failing(InvalidInputError, "chunk 3: no good"))
+        source.total(Failing(InvalidInputError, "chunk 3: no good"))
     with pytest.raises(BackendError, match=r"^chunk 3: its task failed with OSError: no disk") as caught:
-        shards.total(Failing(OSError, "no disk"))
+        source.total(Failing(OSError, "no disk"))
     assert isinstance(caught.value.__cause__, OSError)
     with pytest.raises(BackendError, match=r"^chunk 3: .*UnsendableError: two words"):
-        shards.total(Failing(UnsendableError, 1, 2))
+        source.total(Failing(UnsendableError, 1, 2))
     with pytest.raises(BackendError, match=r"^chunk 3: its task failed with TimeoutError"):
-        shards.total(Failing(TimeoutError, "late"))
+        source.total(Failing(TimeoutError, "late"))
 
 
 def test_a_source_that_fails_names_its_chunk(clients):
@@ -258,28 +255,28 @@ def test_x_is_read_once(clients, tmp_path):
     pairs = [dask.delayed(read)(i) for i in range(4)]
     X = da.concatenate([da.from_delayed(pair[0], (5, D), float) for pair in pairs])
     y = da.concatenate([da.from_delayed(pair[1], (5,), float) for pair in pairs])
-    shards = ClusterShards.of(X, y, client=clients[2])
-    shards.survey(Logistic(), True, True)
+    source = DaskSource.of(X, y, client=clients[2])
+    source.statistics(Logistic(), True, True)
     for _ in range(2):
-        ShardedModel(shards, Form(Logistic())).value_and_gradient(np.ones(D))
+        PartitionedModel(source, Form(Logistic())).value_and_gradient(np.ones(D))
     assert [len(path.read_text()) for path in sorted(tmp_path.iterdir())] == [1] * 4
 
 
 def test_nothing_is_left_behind(clients):
     X, y = samples(N, D)
     for _ in range(20):
-        shards = ClusterShards.of(cut(X, 2), y, client=clients[2])
-        model = ShardedModel(shards.part(0, 2, 0, True), Form(Logistic()))
+        source = DaskSource.of(cut(X, 2), y, client=clients[2])
+        model = PartitionedModel(source.part(0, 2, 0, True), Form(Logistic()))
         model.value_and_gradient(np.ones(D))
         with pytest.raises(BackendError):
-            shards.total(_always_fails)
+            source.total(_always_fails)
     assert keys_left(clients[2], 0.0)
-    del shards, model
+    del source, model
     gc.collect()
     assert keys_left(clients[2]) == []
 
 
-def _always_fails(shard):
+def _always_fails(partition):
     raise OSError("no")
 
 
@@ -293,14 +290,14 @@ def test_another_version_on_the_workers(clients, monkeypatch):
 
 def test_what_dask_reckons_with_is_x(clients):
     X, y = samples(1000, D)
-    held = Held(Shard(0, as_design(X), y))
+    held = StoredPartition(Partition(0, as_design(X), y))
     assert 1 <= sys.getsizeof(held) / (X.nbytes + y.nbytes) < 1.01
     sparse = scipy.sparse.csr_matrix(X)
-    assert sys.getsizeof(Held(Shard(0, as_design(sparse), y))) >= sparse.data.nbytes + y.nbytes
-    changes = Changes("one", (Forming(Form(Logistic(), center=np.zeros(1000))),))
+    assert sys.getsizeof(StoredPartition(Partition(0, as_design(sparse), y))) >= sparse.data.nbytes + y.nbytes
+    changes = Transforms("one", (SetForm(Form(Logistic(), center=np.zeros(1000))),))
     assert sys.getsizeof(changes) >= 8000
-    shards = ClusterShards.of(cut(X, 2), y, client=clients[2])
-    shards.survey(Logistic(), True, False)
+    source = DaskSource.of(cut(X, 2), y, client=clients[2])
+    source.statistics(Logistic(), True, False)
     reckoned = clients[2].run_on_scheduler(_reckoned)
     assert sum(reckoned) >= X.nbytes
 
@@ -312,9 +309,9 @@ def _reckoned(dask_scheduler):
 @pytest.mark.parametrize("storage", ["dense", "sparse"])
 def test_a_shard_travels(storage):
     X, y = samples(30, D, storage)
-    held = Held(Shard(4, as_design(X), y, np.ones(30)))
-    form = Changes("one", (Forming(Form(Logistic())),))
-    expected = held.changed(form).model.value_and_gradient(np.ones(D))
+    held = StoredPartition(Partition(4, as_design(X), y, np.ones(30)))
+    form = Transforms("one", (SetForm(Form(Logistic())),))
+    expected = held.transformed(form).model.value_and_gradient(np.ones(D))
     frames: list[pickle.PickleBuffer] = []
     packed = pickle.dumps(held, protocol=5, buffer_callback=frames.append)
     crooked = []
@@ -324,29 +321,29 @@ def test_a_shard_travels(storage):
         space[1:] = raw
         crooked.append(memoryview(space)[1:])
     there = pickle.loads(packed, buffers=crooked)
-    assert all(part.flags.aligned for part in there.shard.design.__reduce__()[1] if isinstance(part, np.ndarray))
-    assert there.shard.y.flags.aligned and there.shard.index == 4
-    value, gradient = there.changed(form).model.value_and_gradient(np.ones(D))
+    assert all(part.flags.aligned for part in there.partition.design.__reduce__()[1] if isinstance(part, np.ndarray))
+    assert there.partition.y.flags.aligned and there.partition.index == 4
+    value, gradient = there.transformed(form).model.value_and_gradient(np.ones(D))
     assert value == expected[0] and np.array_equal(gradient, expected[1])
     assert len(packed) < 5000
 
 
 def test_only_the_last_changes_are_remembered():
     X, y = samples(30, D)
-    held = Held(Shard(0, as_design(X), y))
-    changes = [Changes(str(i), (Forming(Form(Logistic())),)) for i in range(3)]
-    made = [held.changed(one) for one in changes]
-    assert held.changed(changes[2]) is made[2] and held.changed(changes[1]) is made[1]
-    assert held.changed(changes[0]) is not made[0]
-    assert made[0].design is held.shard.design
+    held = StoredPartition(Partition(0, as_design(X), y))
+    changes = [Transforms(str(i), (SetForm(Form(Logistic())),)) for i in range(3)]
+    made = [held.transformed(one) for one in changes]
+    assert held.transformed(changes[2]) is made[2] and held.transformed(changes[1]) is made[1]
+    assert held.transformed(changes[0]) is not made[0]
+    assert made[0].design is held.partition.design
 
 
 def test_a_client_that_cannot_be_used(clients):
     X, y = samples(N, D)
     with started(1, False) as client:
-        shards = ClusterShards.of(cut(X, 2), y, client=client)
-        shards.survey(Logistic(), True, False)
+        source = DaskSource.of(cut(X, 2), y, client=client)
+        source.statistics(Logistic(), True, False)
     with pytest.raises(BackendError, match="no connection to the scheduler"):
-        shards.survey(Logistic(), True, False)
+        source.statistics(Logistic(), True, False)
     with pytest.raises(BackendError, match="no connection to the scheduler"):
-        ClusterShards.of(cut(X, 2), y, client=client)
+        DaskSource.of(cut(X, 2), y, client=client)

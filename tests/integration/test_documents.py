@@ -7,6 +7,7 @@ be imported, and warnings are errors. Blocks that need torch are left out where 
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -55,6 +56,7 @@ def program(blocks: list[Block]) -> str:
     return "".join(parts)
 
 
+@pytest.mark.process
 @pytest.mark.extended
 @pytest.mark.cpu_budget(60, "all blocks of a page, in a process of its own")
 @pytest.mark.parametrize("page", [page for page in PAGES if PYTHON[page]])
@@ -63,6 +65,7 @@ def test_python_blocks_run(page, tmp_path):
     assert done.returncode == 0, done.stderr[-4000:]
 
 
+@pytest.mark.process
 @pytest.mark.extended
 @pytest.mark.cpu_budget(60, "programs of their own")
 @pytest.mark.parametrize("page", [page for page in PAGES if any(map(commands_of, SHELL[page]))])
@@ -72,6 +75,7 @@ def test_shell_blocks_run(page, tmp_path):
     assert done.returncode == 0, done.stderr[-4000:]
 
 
+@pytest.mark.process
 @pytest.mark.extended
 @pytest.mark.cpu_budget(60, "a process of its own")
 def test_a_package_that_no_line_installs_is_missed(tmp_path):
@@ -96,6 +100,13 @@ def test_every_block_is_code_that_runs_or_output():
             first = block.code.split(maxsplit=1)[0] if block.code.strip() else ""
             command = first in ("levelprox", "make", "python", "pip", "import", "from")
             assert block.language in ("python", "sh") or (block.language == "" and not command), (page, block.line)
+
+
+@pytest.mark.parametrize("page", [*PAGES, "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile"])
+def test_files_of_tests_that_are_named_exist(page):
+    named = re.findall(r"\btests/[\w/]+\.\w+", (ROOT / page).read_text(encoding="utf-8"))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    assert page != "docs/reliability.md" or len(named) > 50
 
 
 def test_what_is_not_run_is_there_with_a_reason():

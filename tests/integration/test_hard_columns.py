@@ -57,7 +57,7 @@ def test_coefficients_in_another_precision():
     assert coef.dtype == intercept.dtype == np.float64 and coef.tolist() == [[0.1, 0.2]]
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # the last digits are those of the means
+@pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")  # the last digits are those of the means
 @pytest.mark.parametrize("seed", range(6))
 def test_models_of_columns_with_large_means_are_confirmed(seed):
     rng = np.random.default_rng(seed)
@@ -90,7 +90,7 @@ def test_a_large_mean_in_a_sparse_matrix(loss, positive):
     assert sparse.exchanges == dense.exchanges
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")
 def test_a_class_that_newtons_method_does_not_finish_keeps_its_fit():
     X = np.column_stack([YEARS**power for power in [3, 1, 5, 2, 4, 6]])
     label = np.array([0, 2, 2, 3, 1, 2, 2, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2])
@@ -174,7 +174,7 @@ def test_a_column_with_a_large_mean_does_not_hide_what_near_equal_columns_gain()
     assert found.support.tolist() == [0, 1, 2] and found.psi <= mean_square(X[:, :3], y) * (1 + 1e-3)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("loss", ["squared", "gamma", "poisson"])
 @pytest.mark.parametrize("seed", range(6))
 def test_honest_models_of_powers_of_a_year_are_confirmed(loss, seed):
@@ -224,7 +224,7 @@ def test_a_gain_that_a_refit_does_not_reach_is_refuted_only_if_the_refit_is_opti
     assert not certify_model(model, X, y).hold
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")
 def test_near_constant_columns_without_an_intercept_lower_the_loss():
     """Along their differences a fit in a basis may have coefficients that do not reach its loss."""
     first = [4, 6, 4, 5, 4, 5, 5, 5, 3, 5, 5, 4]

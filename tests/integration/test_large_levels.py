@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from levelprox import LinearModel, Problem
-from levelprox._solve import MOST_FOR_NEWTON, _chosen
 from levelprox.constraints import MCP, Log
+from levelprox.methods.level_options import MOST_FOR_NEWTON, _chosen
 
 
 def model(d):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-import os
 
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import GammaRegressor, PoissonRegressor
 
 from levelprox import LinearModel, Problem, best_subset, certify, constraints, path, solve
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.result import Status
+from tests.support.long_runs import LONG
 
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 MCP = constraints.MCP.from_threshold(0.2)
 TRUTH = np.array([0.5, -0.5, 0.4, -0.35, 0.3])
 LOSSES = pytest.mark.parametrize("loss", ["poisson", "gamma", "squared_hinge"])

@@ -20,9 +20,10 @@ from levelprox.losses import Multinomial
 from levelprox.methods.continuation import continues
 from levelprox.result import Status
 from levelprox.subset.column_cache import Columns
+from levelprox.subset.fit import Fit
+from levelprox.subset.newton import gap_bound, newton_step
 from levelprox.subset.nonsmooth_refit import Coordinates, minimised
 from levelprox.subset.nonsmooth_sets import ExactRefits
-from levelprox.subset.refit import Fit, _gap, _newton_step
 from levelprox.subset.swap_bounds import _inverse, _regularised_inverse
 from levelprox.subset.swaps import SwapSearch
 
@@ -92,11 +93,11 @@ def test_classes_that_are_fitted_one_by_one_have_small_inverses():
 
 def test_newton_steps_and_gaps_class_by_class_are_those_of_all_classes():
     model, z, hessian, gradient = hessian_and_gradient(20, 60, 3)
-    step = _newton_step(model, hessian, gradient, np.zeros_like(hessian))
+    step = newton_step(model, hessian, gradient, np.zeros_like(hessian))
     np.testing.assert_allclose(step, -np.linalg.solve(hessian, gradient), rtol=1e-8)
-    flat, _ = _gap(model, model.value_of(z), z, hessian / 1e6)  # steps so long that no bound holds
+    flat, _ = gap_bound(model, model.value_of(z), z, hessian / 1e6)  # steps so long that no bound holds
     assert flat == np.inf
-    bent, _ = _gap(model, model.value_of(z), z, hessian * 1e6)  # and so short that they change no margin
+    bent, _ = gap_bound(model, model.value_of(z), z, hessian * 1e6)  # and so short that they change no margin
     np.testing.assert_allclose(bent, -0.5e-6 * float(gradient @ step), rtol=1e-3)
 
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 from scipy import optimize
-from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import LinearModel, Problem, best_subset, certify, solve
 from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import L1, MCP
 from levelprox.designs import ScaledDesign
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.losses import Cauchy, Loss, Sigmoid
+from tests.support.long_runs import LONG
 from tests.support.registries import LOSSES, targets_of
 
 NONCONVEX = [loss for loss in LOSSES if loss.weak_convexity > 0]
-MANY = 30 if os.environ.get("LEVELPROX_LONG_TESTS") else 3
+MANY = 30 if LONG else 3
 
 
 def data(seed: int, loss: Loss) -> tuple[np.ndarray, np.ndarray, int]:

@@ -203,7 +203,7 @@ INTERRUPTED = """
 import warnings
 import numpy as np
 from levelprox import Problem, Stochastic, constraints, solve
-from levelprox.driver import conclusion
+from levelprox.methods import level_ending as conclusion
 from levelprox.theory import approximate_kkt as nearby
 warnings.simplefilter("ignore")
 find = nearby.nearby_kkt
@@ -221,6 +221,7 @@ print(fit.status, bool(np.any(fit.x)), flush=True)
 """
 
 
+@pytest.mark.process
 def test_ctrl_c_while_a_neighbour_is_sought_keeps_the_result():
     with Child(INTERRUPTED) as run:
         assert run.line() == "ready"

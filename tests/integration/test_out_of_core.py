@@ -17,10 +17,10 @@ import scipy.sparse
 
 import levelprox
 from levelprox import LinearModel, MultinomialModel, OneVsRestModel, Problem, Status, open_chunked, solve
-from levelprox.backends._base import Question
-from levelprox.backends.out_of_core import InTurn
+from levelprox.backends._base import Query
+from levelprox.backends.out_of_core import FileSource
 from levelprox.backends.partition import Form
-from levelprox.backends.partitioned import ShardedModel
+from levelprox.backends.partitioned import PartitionedModel
 from levelprox.constraints import MCP
 from levelprox.designs import Chunked, ScaledDesign
 from levelprox.exceptions import BackendError, FileFormatError, InvalidInputError
@@ -125,7 +125,7 @@ def test_value_gradient_and_hessian_are_those_in_memory(data, size):
     W = np.array([0, 4, 7, 29, 30])
     for form, design in ((Form(Logistic(), True), X), (Form(Logistic(), True, c, s), None)):
         local = LinearModel(X if design is not None else _scaled(X, c, s), y, "logistic", weight, offset, True)
-        model = ShardedModel(InTurn.of(chunked, weight=weight, offset=offset), form)
+        model = PartitionedModel(FileSource.of(chunked, weight=weight, offset=offset), form)
         value, gradient = model.value_and_gradient(x)
         expected = local.value_and_gradient(x)
         close(value, expected[0])
@@ -146,9 +146,9 @@ def test_a_solved_model_is_that_in_memory(data, size):
     X, y, (path, target) = data
     chunked = open_chunked(path, target, chunk_bytes=size)
     for memory in (0, 10**8):
-        source = InTurn.of(chunked, memory=memory)
+        source = FileSource.of(chunked, memory=memory)
         constraint = MCP(2.0, 0.25)
-        found = solve(Problem(ShardedModel(source, Form(Logistic(), True)), constraint, 3.5 * constraint.cap))
+        found = solve(Problem(PartitionedModel(source, Form(Logistic(), True)), constraint, 3.5 * constraint.cap))
         local = solve(Problem(LinearModel(X, y, "logistic", fit_intercept=True), constraint, 3.5 * constraint.cap))
         assert np.array_equal(np.flatnonzero(found.x), np.flatnonzero(local.x))
         assert abs(found.psi - local.psi) <= 1e-8 * abs(local.psi)
@@ -161,7 +161,7 @@ def test_float32_is_read_as_it_is(tmp_path):
         X, y, (path, target) = make(folder, np.float32)
         chunked = open_chunked(path, target, chunk_bytes=5000)
         assert chunked.dtype == np.float32
-        model = ShardedModel(InTurn.of(chunked), Form(loss_by_name("squared")))
+        model = PartitionedModel(FileSource.of(chunked), Form(loss_by_name("squared")))
         x = np.linspace(-1, 1, D)
         close(model.value_and_gradient(x)[1], LinearModel(X, y).value_and_gradient(x)[1])
 
@@ -171,8 +171,8 @@ def test_more_than_two_classes(tmp_path, softmax):
     X, _, (path, _) = _npy(tmp_path, np.float64)
     y = np.array(["a", "b", "c"])[np.argmax(X[:, :3], axis=1)]
     form = Form(Logistic(), True, classes=np.unique(y), softmax=softmax)
-    source = InTurn.of(open_chunked(path, chunk_bytes=9000), y)
-    model = ShardedModel(source, form)
+    source = FileSource.of(open_chunked(path, chunk_bytes=9000), y)
+    model = PartitionedModel(source, form)
     local = (
         MultinomialModel(X, y, fit_intercept=True) if softmax else OneVsRestModel(X, y, "logistic", fit_intercept=True)
     )
@@ -180,19 +180,19 @@ def test_more_than_two_classes(tmp_path, softmax):
     value, gradient = model.value_and_gradient(x)
     close(value, local.value_and_gradient(x)[0])
     close(gradient, local.value_and_gradient(x)[1])
-    assert source.kept.likely.shape == (D,)
+    assert source.cache.likely.shape == (D,)
 
 
 def test_the_survey_and_folds(tmp_path):
     X, _, (path, target) = _npy(tmp_path, np.float64)
-    source = InTurn.of(open_chunked(path, target, chunk_bytes=5000), memory=0)
-    survey = source.survey(Logistic(), True, True)
-    assert survey.count == N and survey.classes.tolist() == [-1, 1]
-    close(survey.moments.mean, X.mean(axis=0))
-    close(survey.moments.scale, X.std(axis=0))
+    source = FileSource.of(open_chunked(path, target, chunk_bytes=5000), memory=0)
+    statistics = source.statistics(Logistic(), True, True)
+    assert statistics.count == N and statistics.classes.tolist() == [-1, 1]
+    close(statistics.moments.mean, X.mean(axis=0))
+    close(statistics.moments.scale, X.std(axis=0))
     assert source.passes == 1  # the two of a chunk's moments and its check in one reading
     ones = [source.part(2, 5, 7, held_out) for held_out in (True, False)]
-    counts = [ShardedModel(one, Form(Logistic())).summary.total for one in ones]
+    counts = [PartitionedModel(one, Form(Logistic())).summary.total for one in ones]
     assert sum(counts) == N and abs(counts[0] - N / 5) < 20
 
 
@@ -209,41 +209,41 @@ def wide(folder, n=3000, d=200, dtype=np.float32):
 
 def test_columns_are_read_once_for_all_rounds_on_them(tmp_path):
     _, y, chunked = wide(tmp_path)
-    source = InTurn.of(chunked, y)
-    model = ShardedModel(source, Form(Logistic()))
+    source = FileSource.of(chunked, y)
+    model = PartitionedModel(source, Form(Logistic()))
     W = np.array([3, 5, 90])
-    model.ask(Question(W, (np.ones(3),), gradient="here", hessian="convex"))
+    model.evaluate(Query(W, (np.ones(3),), gradient="here", hessian="convex"))
     after = source.passes
     assert after == 2  # the summary, and the columns
     for scale in (0.5, 0.2):
-        model.ask(Question(W, (np.full(3, scale),), gradient="here"))
-    model.ask(Question(W[1:], (np.ones(2),)))  # fewer of them
+        model.evaluate(Query(W, (np.full(3, scale),), gradient="here"))
+    model.evaluate(Query(W[1:], (np.ones(2),)))  # fewer of them
     assert source.passes == after
-    model.ask(Question(W, (np.ones(3),), gradient="everywhere"))
+    model.evaluate(Query(W, (np.ones(3),), gradient="everywhere"))
     assert source.passes == after + 1
     # A look has told which features are likely; they come along with the next columns, and are there when asked for.
-    likely = source.kept.likely[:20]
-    model.ask(Question(np.array([100, 101]), (np.ones(2),)))
+    likely = source.cache.likely[:20]
+    model.evaluate(Query(np.array([100, 101]), (np.ones(2),)))
     assert source.passes == after + 2
-    model.ask(Question(np.sort(likely), (np.ones(20),)))
+    model.evaluate(Query(np.sort(likely), (np.ones(20),)))
     assert source.passes == after + 2
 
 
 @pytest.mark.parametrize("memory", [0, 50_000, 400_000])
 def test_no_more_is_kept_than_was_granted(tmp_path, memory):
     X, y, chunked = wide(tmp_path)
-    source = InTurn.of(chunked, y, memory=memory)
-    model, local = ShardedModel(source, Form(Logistic())), LinearModel(X, y, "logistic")
+    source = FileSource.of(chunked, y, memory=memory)
+    model, local = PartitionedModel(source, Form(Logistic())), LinearModel(X, y, "logistic")
     rng, largest = np.random.default_rng(0), 0
     for round_ in range(12):
         W = np.sort(rng.choice(200, 5, replace=False))
         x = rng.standard_normal(5)
-        gradient = model.ask(Question(W, (x,), gradient="here" if round_ % 3 else "everywhere")).gradient
+        gradient = model.evaluate(Query(W, (x,), gradient="here" if round_ % 3 else "everywhere")).gradient
         whole = np.zeros(200)
         whole[W] = x
         expected = local.value_and_gradient(whole)[1]
         close(gradient, expected[W] if round_ % 3 else expected)
-        kept = source.kept
+        kept = source.cache
         actual = sum(one.nbytes for store in (kept._stock, kept._current) for _, one in store.values())
         assert kept.nbytes == actual <= memory
         largest = max(largest, actual)
@@ -252,21 +252,21 @@ def test_no_more_is_kept_than_was_granted(tmp_path, memory):
 
 def test_what_a_large_set_left_makes_room_for_small_ones(tmp_path):
     _, y, chunked = wide(tmp_path)
-    source = InTurn.of(chunked, y, memory=400_000)  # of 2.4 MB
-    model = ShardedModel(source, Form(Logistic()))
-    model.ask(Question(np.arange(60), (np.zeros(60),)))
-    few = Question(np.arange(5), (np.zeros(5),))
+    source = FileSource.of(chunked, y, memory=400_000)  # of 2.4 MB
+    model = PartitionedModel(source, Form(Logistic()))
+    model.evaluate(Query(np.arange(60), (np.zeros(60),)))
+    few = Query(np.arange(5), (np.zeros(5),))
     for _ in range(3):
-        model.ask(few)
+        model.evaluate(few)
     before = source.passes
-    model.ask(few)
+    model.evaluate(few)
     assert source.passes == before
 
 
 def test_either_direction_gives_the_same_bits(tmp_path):
     _, y, chunked = wide(tmp_path)
-    source = InTurn.of(chunked, y, memory=0)
-    model = ShardedModel(source, Form(Logistic()))
+    source = FileSource.of(chunked, y, memory=0)
+    model = PartitionedModel(source, Form(Logistic()))
     x = np.random.default_rng(1).standard_normal(200)
     first, second = (model.value_and_gradient(x) for _ in range(2))
     assert first[0] == second[0] and np.array_equal(first[1], second[1])
@@ -277,8 +277,8 @@ def test_a_pass_goes_back_and_forth_and_tells_how_far_it_is(tmp_path):
     told, read = [], []
     bring = chunked.bring
     chunked.bring = lambda i: (read.append(i), bring(i))[1]
-    source = InTurn.of(chunked, y, memory=0, progress=lambda *one: told.append(one))
-    model = ShardedModel(source, Form(Logistic()))
+    source = FileSource.of(chunked, y, memory=0, progress=lambda *one: told.append(one))
+    model = PartitionedModel(source, Form(Logistic()))
     model.value_and_gradient(np.zeros(200))
     model.value_and_gradient(np.zeros(200))
     n = chunked.n_chunks
@@ -294,8 +294,8 @@ import numpy as np
 from levelprox import Problem, open_chunked, solve
 from levelprox.constraints import MCP
 from levelprox.losses import Logistic
-from levelprox.backends.out_of_core import InTurn
-from levelprox.backends.partitioned import ShardedModel
+from levelprox.backends.out_of_core import FileSource
+from levelprox.backends.partitioned import PartitionedModel
 from levelprox.backends.partition import Form
 
 def anonymous():
@@ -308,9 +308,9 @@ def sample():
         most[0] = max(most[0], anonymous())
 threading.Thread(target=sample, daemon=True).start()
 before = anonymous()
-source = InTurn.of(open_chunked(sys.argv[1], sys.argv[2], chunk_bytes=2**22), memory=30 * 2**20)
+source = FileSource.of(open_chunked(sys.argv[1], sys.argv[2], chunk_bytes=2**22), memory=30 * 2**20)
 constraint = MCP(2.0, 0.25)
-problem = Problem(ShardedModel(source, Form(Logistic(), True)), constraint, 4.5 * constraint.cap)
+problem = Problem(PartitionedModel(source, Form(Logistic(), True)), constraint, 4.5 * constraint.cap)
 found = solve(problem, tol=1e-4, start="direct")
 done.set()
 most[0] = max(most[0], anonymous())
@@ -319,6 +319,7 @@ print(json.dumps([most[0] - before, source.passes, np.flatnonzero(found.x).tolis
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="RssAnon is Linux's")
 def test_the_memory_of_a_fit_is_far_below_the_file(tmp_path):
     rng = np.random.default_rng(2)
@@ -417,6 +418,7 @@ converted.converted_libsvm(sys.argv[1])
 """
 
 
+@pytest.mark.process
 def test_a_killed_conversion_is_not_used(tmp_path):
     _, y, (path, _) = _libsvm(tmp_path, np.float64)
     with Child(CONVERTING, path) as run:
@@ -433,7 +435,7 @@ def test_a_killed_conversion_is_not_used(tmp_path):
 
 
 def fitted(chunked: Chunked, y=None, **given):
-    model = ShardedModel(InTurn.of(chunked, y, **given), Form(loss_by_name("squared")))
+    model = PartitionedModel(FileSource.of(chunked, y, **given), Form(loss_by_name("squared")))
     return model.value_and_gradient(np.zeros(chunked.shape[1]))
 
 
@@ -459,8 +461,8 @@ def test_nan_is_named_by_its_row_in_the_file(tmp_path):
 @pytest.mark.parametrize("how", ["cut", "touched", "gone", "replaced"])
 def test_a_file_that_changes_while_it_is_used(tmp_path, how):
     X, _, (path, target) = _npy(tmp_path, np.float64)
-    source = InTurn.of(open_chunked(path, target, chunk_bytes=4000))
-    model = ShardedModel(source, Form(Logistic(), True))
+    source = FileSource.of(open_chunked(path, target, chunk_bytes=4000))
+    model = PartitionedModel(source, Form(Logistic(), True))
     constraint = MCP(2.0, 0.25)
     rounds = []
 
@@ -485,12 +487,12 @@ def test_a_file_that_changes_while_it_is_used(tmp_path, how):
 
 def test_a_changed_file_is_noticed_where_it_need_not_be_read(tmp_path):
     _, y, chunked = wide(tmp_path)
-    model = ShardedModel(InTurn.of(chunked, y), Form(Logistic()))
-    few = Question(np.arange(5), (np.zeros(5),))
-    model.ask(few)
+    model = PartitionedModel(FileSource.of(chunked, y), Form(Logistic()))
+    few = Query(np.arange(5), (np.zeros(5),))
+    model.evaluate(few)
     os.utime(tmp_path / "X.npy", ns=(1, 1))
     with pytest.raises(BackendError, match=r"X\.npy: the file has changed"):
-        model.ask(few)
+        model.evaluate(few)
 
 
 def test_what_cannot_be_opened(tmp_path):
@@ -534,7 +536,7 @@ def test_what_cannot_be_opened(tmp_path):
     (tmp_path / "text.parquet").write_text("no")
     refused("text.parquet", "no Parquet")
     with pytest.raises(InvalidInputError, match="no targets"):
-        InTurn.of(open_chunked(tmp_path / "X.npy"))
+        FileSource.of(open_chunked(tmp_path / "X.npy"))
     with pytest.raises(InvalidInputError, match=r"203 rows, but y has shape \(202,\)"):
         fitted(open_chunked(tmp_path / "X.npy"), y[:-1])
     with pytest.raises(InvalidInputError, match="203 rows, but offset has 1"):
@@ -594,7 +596,7 @@ def test_two_chunks_are_in_memory_at_a_time(tmp_path, monkeypatch, kind, memory)
     monkeypatch.setattr(stored, "rows", rows)
     gc.disable()
     try:
-        model = ShardedModel(InTurn.of(chunked, memory=memory), Form(Logistic(), True))
+        model = PartitionedModel(FileSource.of(chunked, memory=memory), Form(Logistic(), True))
         constraint = MCP(2.0, 0.25)
         assert solve(Problem(model, constraint, 3.5 * constraint.cap)).status == Status.SOLVED
     finally:

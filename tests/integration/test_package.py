@@ -10,14 +10,16 @@ import subprocess
 import sys
 import textwrap
 
+import joblib
 import numpy as np
 import pytest
+import sklearn.exceptions
 
 import levelprox
 from tests.support import ROOT, children
 from tests.support.children import Child, Ended
 
-# --- C78: Ctrl-C -------------------------------------------------------------------------------------
+# --- Ctrl-C ------------------------------------------------------------------------------------------
 
 INTERRUPTED = """
 import time, warnings
@@ -47,7 +49,8 @@ for objective in (compiled, python, sleeping):
 """
 
 
-def test_c78_ctrl_c_returns_a_feasible_point_within_a_second():
+@pytest.mark.process
+def test_ctrl_c_returns_a_feasible_point_within_a_second():
     """In a compiled model, in a function in Python, and in one that sleeps: a second of its own processor time."""
     with Child(INTERRUPTED) as child:
         for kind in ("compiled", "python", "sleeping"):
@@ -64,6 +67,7 @@ def test_c78_ctrl_c_returns_a_feasible_point_within_a_second():
 # --- the package ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 @pytest.mark.extended  # interpreters that have imported nothing
 def test_importing_costs_little_beyond_scikit_learn():
     # Processor time: what else the machine does is not the package's fault. Compiled to bytecode, as for all users.
@@ -76,11 +80,49 @@ def test_importing_costs_little_beyond_scikit_learn():
     assert min(seconds) < 0.2
 
 
+WITHOUT_SCIKIT_LEARN = """
+import sys, warnings
+import numpy as np
+import levelprox.constraints
+from levelprox import ConvergenceWarning, LinearModel, Problem, best_subset, constraints, certify, path, solve
+from levelprox import backends, driver, io, methods, online, report, subset, theory
+rng = np.random.default_rng(0)
+X = rng.standard_normal((60, 8)); b = X[:, 0] - X[:, 1]
+problem = Problem(LinearModel(X, b), constraints.MCP.from_threshold(0.5), 2.5)
+with warnings.catch_warnings(record=True) as found:
+    warnings.simplefilter("always")
+    solve(problem, tol=0, max_iter=1)
+print(*{warning.category is ConvergenceWarning for warning in found})
+certify(problem, solve(problem).x); best_subset(LinearModel(X, b), 2); path(problem, [1.0, 2.0])
+print([name for name in sys.modules if name.split(".")[0] == "sklearn"])
+"""
+
+
+def test_solvers_load_no_module_of_scikit_learn():
+    assert subprocess.check_output([sys.executable, "-c", WITHOUT_SCIKIT_LEARN], text=True) == "True\n[]\n"
+
+
+def test_estimators_warn_with_the_category_of_scikit_learn_and_with_ours():
+    """Also for fits in other threads: folds, subsamples."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 8))
+    y = X[:, 0] - X[:, 1] + rng.standard_normal(60)
+    model = levelprox.SparseRegressor(level=2.0, tol=0.0, max_iter=1)
+    for category in (levelprox.ConvergenceWarning, sklearn.exceptions.ConvergenceWarning):
+        with pytest.warns(category):
+            model.fit(X, y)
+    chosen = levelprox.SparseRegressorCV(level=[1.0, 2.0], tol=0.0, max_iter=1, n_jobs=2)
+    with joblib.parallel_config("threading"), pytest.warns(sklearn.exceptions.ConvergenceWarning) as found:
+        chosen.fit(X, y)
+    assert not any(warning.category is levelprox.ConvergenceWarning for warning in found)
+
+
 def test_the_public_names_are_there():
     for name in levelprox.__all__:
         assert hasattr(levelprox, name)
 
 
+@pytest.mark.process
 def test_no_warm_up():
     """The first fit of a process costs what the second does: nothing is compiled at run time."""
     script = textwrap.dedent("""
@@ -99,6 +141,7 @@ def test_no_warm_up():
     assert first < later + 0.3
 
 
+@pytest.mark.process
 @pytest.mark.cpu_budget(15, "the demo itself")
 def test_the_demo_keeps_its_word():
     demo = ROOT / "examples" / "demo.py"
@@ -109,6 +152,7 @@ def test_the_demo_keeps_its_word():
     assert "per feature of budget" in output and "one-standard-error rule" in output
 
 
+@pytest.mark.process
 def test_the_readme_examples_print_what_they_say():
     text = (ROOT / "README.md").read_text()
     pairs = re.findall(r"```python\n(.*?)```\n```\n(.*?)```", text, re.S)
@@ -130,7 +174,7 @@ EXAMPLES = [
         "projection",
         "designs.scaled",
         "designs.running_moments",
-        "cli.spreadsheet",
+        "cli._output",
         "estimators.classifier",
         "estimators.classifier_cv",
         "estimators.regressor",

@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import (
     Exchanges,
@@ -29,6 +28,7 @@ from levelprox import (
     subset_path,
 )
 from levelprox.constraints import L1, MCP, SCAD, Exp, Log
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.methods.path_following import _halfway
 
 FAMILIES = [MCP.from_threshold(0.2), SCAD.from_threshold(0.2), Exp(8.0), Log(30.0), L1()]

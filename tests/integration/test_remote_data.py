@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline
 import levelprox
 from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
 from levelprox.backends._base import AHEAD
-from levelprox.backends.dask import ClusterShards
+from levelprox.backends.dask import DaskSource
 from levelprox.backends.partition import Form
 from levelprox.exceptions import CheckpointError, InvalidInputError
 from levelprox.losses import Logistic
@@ -625,7 +625,7 @@ def test_collections_that_are_no_table() -> None:
 
 
 def test_values_along_a_step_are_those_at_its_points() -> None:
-    psi = ClusterShards.of(in_chunks(X), in_chunks(WORDS), in_chunks(WEIGHT)).model(
+    psi = DaskSource.of(in_chunks(X), in_chunks(WORDS), in_chunks(WEIGHT)).model(
         Form(Logistic(), True, classes=np.array(["no", "yes"]))
     )
     part = psi.restrict(np.array([0, 3, D]))
@@ -643,12 +643,12 @@ def test_values_along_a_step_are_those_at_its_points() -> None:
 
 def test_a_choice_surveys_all_data_once(monkeypatch: pytest.MonkeyPatch) -> None:
     surveys = []
-    survey = ClusterShards.survey
+    statistics = DaskSource.statistics
 
     def counted(self: Any, *args: Any) -> Any:
         surveys.append(self)
-        return survey(self, *args)
+        return statistics(self, *args)
 
-    monkeypatch.setattr(ClusterShards, "survey", counted)
+    monkeypatch.setattr(DaskSource, "statistics", counted)
     SparseRegressorCV(level=[0.5], cv=2, start="direct").fit(in_chunks(X), REAL)
     assert len(surveys) == 3  # of all data, and of what each fold leaves

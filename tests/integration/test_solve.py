@@ -6,7 +6,6 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import (
     LinearModel,
@@ -18,6 +17,7 @@ from levelprox import (
     report,
     solve,
 )
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.methods.levels import Geometric
 from levelprox.methods.subsolvers import Spectral
 from tests.support.paper_cases import SIX, problem_for, proximal_weight
@@ -70,7 +70,7 @@ def test_a_solved_run_says_so_in_figures(problem):
     assert np.all(np.diff(values) <= 8 * np.finfo(float).eps * values[1:])
 
 
-def test_f3_reported_figures_agree_with_a_recomputation(problem):
+def test_reported_figures_agree_with_a_recomputation(problem):
     result = solve(problem)
     fresh = certify(problem, result.x)
     for name, value in result.certificate.as_dict().items():
@@ -127,7 +127,7 @@ def test_the_statuses_are_a_closed_list():
 # --- limits ------------------------------------------------------------------------------------------
 
 
-def test_c68_no_iterations_give_the_start_back(problem):
+def test_no_iterations_give_the_start_back(problem):
     with pytest.warns(ConvergenceWarning, match="max_iter"):
         result = solve(problem, max_iter=0)
     assert result.status is Status.MAX_ITER
@@ -151,15 +151,15 @@ def test_nearly_solved_has_its_own_name(problem):
     assert result.status is Status.SOLVED_INACCURATE
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_c66_tol_zero_runs_to_max_iter(problem):
+@pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")
+def test_tol_zero_runs_to_max_iter(problem):
     for subsolver, steps in (("auto", 20), ("spectral", 60)):
         result = solve(problem, tol=0, max_iter=steps, subsolver=subsolver)
         assert result.status in (Status.MAX_ITER, Status.SOLVED)
         assert result.n_outer == steps or result.kkt == 0
 
 
-def test_c67_tol_below_resolution_is_said_and_ends():
+def test_tol_below_resolution_is_said_and_ends():
     with pytest.warns(ConvergenceWarning) as caught:
         result = minimize(quadratic, constraints.L1(), 3.3, n=4, tol=1e-17, max_iter=3000)
     assert "below the resolution" in str(caught[0].message)
@@ -167,7 +167,7 @@ def test_c67_tol_below_resolution_is_said_and_ends():
     assert result.n_outer < 3000
 
 
-def test_c70_time_limits(problem, clock):
+def test_time_limits(problem, clock):
     with pytest.warns(ConvergenceWarning, match="time_limit 0 s"):
         result = solve(problem, time_limit=0)
     assert result.status is Status.TIME_LIMIT

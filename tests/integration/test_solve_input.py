@@ -6,7 +6,6 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import (
     Function,
@@ -23,6 +22,7 @@ from levelprox import (
     minimize,
     solve,
 )
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.methods.subsolvers import Spectral
 
 MCP = constraints.MCP.from_threshold(0.5)
@@ -51,7 +51,7 @@ def quadratic(x):
         ({"objective": quadratic}, InvalidInputError, "objective must be a levelprox Objective"),
     ],
 )
-def test_c57_c60_bad_problems(change, error, message):
+def test_bad_problems_are_refused(change, error, message):
     arguments = {"objective": Function(quadratic, 4), "constraint": MCP, "level": 1.0} | change
     with pytest.raises(error, match=message) as caught:
         Problem(**arguments)
@@ -84,12 +84,12 @@ def test_c57_c60_bad_problems(change, error, message):
         ({"x0": ["a", "b", "c", "d"]}, "x0 must hold real numbers"),
     ],
 )
-def test_c63_c73_bad_options(options, message):
+def test_bad_options_are_refused(options, message):
     with pytest.raises(InvalidInputError, match=message):
         solve(Problem(Function(quadratic, 4), MCP, 1.5), **options)
 
 
-def test_c73_misspelt_options_get_a_hint():
+def test_misspelt_options_get_a_hint():
     problem = Problem(Function(quadratic, 4), MCP, 1.5)
     with pytest.raises(TypeError, match="unknown option 'max_itr'; did you mean 'max_iter'"):
         solve(problem, max_itr=3)
@@ -98,18 +98,18 @@ def test_c73_misspelt_options_get_a_hint():
 
 
 @pytest.mark.parametrize("state", [None, 3, np.int64(4), np.random.RandomState(0), np.random.default_rng(0)])
-def test_c71_random_states_are_taken(state):
+def test_random_states_are_taken(state):
     assert solve(Problem(Function(quadratic, 4), MCP, 1.5), random_state=state).random_state is state
 
 
-def test_c64_an_infeasible_start_is_refused():
+def test_an_infeasible_start_is_refused():
     with pytest.raises(InfeasibleError, match=r"x0 is not feasible: g\(x0\) = 4, level = 1.5"):
         solve(Problem(Function(quadratic, 4), MCP, 1.5), x0=np.full(4, 9.0))
     with pytest.raises(InfeasibleError, match="negative"):
         solve(Problem(Function(quadratic, 4), MCP, 1.5, nonnegative=True), x0=[-0.01, 0, 0, 0])
 
 
-def test_c63_gamma_must_exceed_the_weak_convexity():
+def test_gamma_must_exceed_the_weak_convexity():
     rng = np.random.default_rng(8)
     objective = LinearModel(rng.standard_normal((30, 4)), rng.standard_normal(30), "cauchy")
     assert objective.weak_convexity > 0
@@ -152,7 +152,7 @@ def test_minimize_takes_x0_or_n():
         minimize(quadratic, MCP, 1.5, n=4, timelimit=3)
 
 
-# --- C74: functions that fail ------------------------------------------------------------------------
+# --- functions that fail -----------------------------------------------------------------------------
 
 
 def fails_after(calls, how):
@@ -180,7 +180,7 @@ def raises(x):
         raises,
     ],
 )
-def test_c74_a_function_that_fails_keeps_the_last_good_point(calls, how):
+def test_a_function_that_fails_keeps_the_last_good_point(calls, how):
     with pytest.raises(NumericalError) as caught:
         minimize(fails_after(calls, how), constraints.Log(3.0), 0.9, n=4, tol=1e-14)
     result = caught.value.result
@@ -192,7 +192,7 @@ def test_c74_a_function_that_fails_keeps_the_last_good_point(calls, how):
         assert "sensor unplugged" in str(caught.value)
 
 
-def test_c74_a_function_that_is_not_finite_at_the_start():
+def test_a_function_that_is_not_finite_at_the_start():
     with pytest.raises(NumericalError, match="not finite at the start"):
         minimize(lambda x: (np.nan, np.zeros(4)), MCP, 1.5, n=4)
 
@@ -205,19 +205,19 @@ def test_c74_a_function_that_is_not_finite_at_the_start():
         (lambda x: (np.zeros(2), np.zeros(4)), "value must be a real number"),
     ],
 )
-def test_c74_a_function_of_the_wrong_shape(fun, message):
+def test_a_function_of_the_wrong_shape(fun, message):
     with pytest.raises(InvalidInputError, match=message):
         minimize(fun, MCP, 1.5, n=4)
 
 
-def test_c74_a_wrong_gradient_ends_with_an_honest_status():
+def test_a_wrong_gradient_ends_with_an_honest_status():
     with pytest.warns(ConvergenceWarning):
         result = minimize(lambda x: (quadratic(x)[0], -quadratic(x)[1]), MCP, 1.5, n=4, max_iter=50)
     assert not result.success
     assert MCP.value(result.x) <= 1.5
 
 
-def test_c74_a_function_may_overwrite_its_argument_and_reuse_its_gradient():
+def test_a_function_may_overwrite_its_argument_and_reuse_its_gradient():
     c = np.array([3.0, -2.0, 1.0])
     buffer = np.empty(3)
 
@@ -237,14 +237,14 @@ def test_c74_a_function_may_overwrite_its_argument_and_reuse_its_gradient():
 
 
 @pytest.mark.parametrize("calls", range(8))
-def test_c74_an_exception_at_any_call_is_blamed_on_the_function(calls):
+def test_an_exception_at_any_call_is_blamed_on_the_function(calls):
     with pytest.raises(NumericalError, match="sensor unplugged") as caught:
         minimize(fails_after(calls, raises), constraints.Log(3.0), 0.9, n=4, tol=1e-14)
     assert isinstance(caught.value.__cause__, RuntimeError)
     assert caught.value.result is None or np.isfinite(caught.value.result.x).all()
 
 
-def test_c74_a_function_that_fails_only_at_the_end_does_not_lose_the_run():
+def test_a_function_that_fails_only_at_the_end_does_not_lose_the_run():
     total = 0
 
     def counted(x):
@@ -260,7 +260,7 @@ def test_c74_a_function_that_fails_only_at_the_end_does_not_lose_the_run():
 
 @pytest.mark.filterwarnings("ignore:(Stopped|Stalled)")
 @pytest.mark.parametrize("factor", [-1.0, 2.0, 0.5])
-def test_c74_a_gradient_that_contradicts_the_value_is_noticed(factor):
+def test_a_gradient_that_contradicts_the_value_is_noticed(factor):
     with pytest.warns(ConvergenceWarning, match="the gradient does not agree with the value"):
         minimize(lambda x: (quadratic(x)[0], factor * quadratic(x)[1]), MCP, 1.5, n=4, max_iter=20)
 
@@ -314,7 +314,7 @@ def test_warnings_point_at_the_caller():
 
 
 @pytest.mark.parametrize("constraint", [constraints.Log(3.0), constraints.MCP.from_threshold(5.0)], ids=str)
-def test_c78_an_interrupt_at_any_evaluation_keeps_the_best_point(constraint):
+def test_an_interrupt_at_any_evaluation_keeps_the_best_point(constraint):
     """Whatever the run was at, it ends with a feasible point no worse than its start."""
 
     def interrupts(x):
@@ -349,7 +349,7 @@ def test_a_function_that_is_not_defined_everywhere_can_be_minimised():
     np.testing.assert_allclose(result.x, [0.5, 1.5, 0], atol=1e-5)
 
 
-def test_f11_time_limits_hold_while_exempt_coordinates_are_fitted(clock):
+def test_time_limits_hold_while_exempt_coordinates_are_fitted(clock):
     scales = np.logspace(0, 4, 6)
 
     def stiff(x):

@@ -75,7 +75,7 @@ def is_point_without_a_look(found, objective):
 
 
 @pytest.mark.usefixtures("no_time")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("run", [solved, searched])
 @pytest.mark.parametrize("name", MODELS)
@@ -86,7 +86,7 @@ def test_a_limit_that_leaves_no_time_for_a_gradient_gives_a_feasible_point(name,
     is_point_without_a_look(found, objective)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("run", [solved, searched])
 @pytest.mark.parametrize("name", MODELS)
 def test_no_pass_over_all_features_is_done_where_a_limit_could_not_end_it(name, run, monkeypatch):
@@ -127,7 +127,7 @@ def test_ctrl_c_during_the_null_fit_gives_a_point(name, run, monkeypatch):
     is_point_without_a_look(found, objective)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")
 def test_a_start_that_is_given_comes_back(monkeypatch):
     def too_late(self, *args):
         raise limits.TimeLimitError
@@ -148,7 +148,7 @@ def test_a_path_without_time_says_so():
         path(problem, [0.01, 0.02], time_limit=0)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")
 @pytest.mark.usefixtures("no_time")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -243,7 +243,7 @@ def test_many_separated_classes_take_few_newton_steps(monkeypatch):
     assert objective.value_and_gradient(x)[0] <= 1e-16 * math.log(40) and next(calls) <= 5
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")
 @pytest.mark.usefixtures("processor_clock")
 @pytest.mark.parametrize("loss", ["softmax", *MARGIN])
 def test_many_classes_end_at_their_limit(loss):

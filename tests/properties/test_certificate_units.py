@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import warnings
 from fractions import Fraction
 
@@ -28,9 +27,9 @@ from levelprox.constraints import L1, MCP, SCAD, Exp
 from levelprox.designs import InterceptDesign, ScaledDesign, as_design, precise_matvec
 from levelprox.exceptions import InvalidInputError
 from levelprox.result import Status
+from tests.support.long_runs import LONG
 from tests.support.unit_cases import CLASSES, KINKED, SMOOTH, random_problem, targets
 
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 ROUNDING = 1e-13  # of ψ: what the local solver itself may be off by
 SEVERAL = 100 if LONG else 4
 

@@ -1,6 +1,6 @@
 """What answers claim is true by brute force: thousands of small problems, every swap and every addition refitted.
 
-2,000 problems by default, 100,000 under LEVELPROX_LONG_TESTS=1; `python -m tests.support.brute_force` searches others.
+2,000 problems by default, 100,000 with --long; `python -m tests.support.brute_force` searches others.
 Wrong claims that are planted must be found, and the refits agree with others that are computed in another way.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import threading
 import warnings
 from dataclasses import replace
@@ -23,9 +22,9 @@ from levelprox import LinearModel, Status, best_subset, certify_model
 from tests.support import brute_force
 from tests.support.brute_force import Answer, Outcome
 from tests.support.independent_refits import SPANNED, Oracle, loss_slope, loss_value
+from tests.support.long_runs import LONG
 from tests.support.subset_problems import CLASSES, KINDS, KINKED, LOSSES, MARGINS, NOT_CONVEX, Case, case
 
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 TOGETHER = 5  # problems of one test
 # How many problems of each loss; those whose searches take longest have fewest.
 SHARES = {

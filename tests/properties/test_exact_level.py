@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from fractions import Fraction
 
 import mpmath
@@ -13,8 +12,8 @@ from levelprox import SparseClassifier, SparseRegressor
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp, Widened
 from tests.support.constraint_cases import PAPER
 from tests.support.estimator_cases import may_diverge
+from tests.support.long_runs import LONG
 
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 DIGITS = 60
 
 

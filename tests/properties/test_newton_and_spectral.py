@@ -7,11 +7,11 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from levelprox import Function, LinearModel, MultinomialModel, Problem, Status, _kernels, certify, solve
 from levelprox.constraints import L1, MCP, SCAD
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.methods.subsolvers import Spectral
 from tests.support.registries import CONSTRAINTS
 

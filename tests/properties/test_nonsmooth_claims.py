@@ -7,7 +7,6 @@ of different sets are independent. The value of a set is ψ at the primal point 
 from __future__ import annotations
 
 import itertools
-import os
 import warnings
 from dataclasses import dataclass, field, replace
 
@@ -19,8 +18,9 @@ from scipy.optimize import linprog
 from levelprox import LinearModel, OneVsRestModel, Status, Subset, best_subset, losses
 from levelprox.subset import nonsmooth_refit as vertex
 from levelprox.subset import nonsmooth_search
+from tests.support.long_runs import LONG
 
-PROBLEMS = 6000 if os.environ.get("LEVELPROX_LONG_TESTS") else 300
+PROBLEMS = 6000 if LONG else 300
 BLOCK = 2  # problems per test
 TOLERANCE = 1e-7  # of the loss without features
 KINDS = ["dense", "rare", "twins", "units", "offset", "powers", "ties", "exact", "nearly exact"]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tests.support.long_runs import LONG
 from tests.support.realistic_claims import Verdict, _judge, fitted, judged, table
 
 TOGETHER = 3  # tables of one test
-PARTS = 1000 if os.environ.get("LEVELPROX_LONG_TESTS") else 10
+PARTS = 1000 if LONG else 10
 
 
 @pytest.mark.cpu_budget(20, "three tables, each with all of its sets refitted")

@@ -12,7 +12,7 @@ from levelprox.constraints import L1, MCP
 from levelprox.methods.nonsmooth_vertex import can_end_at_a_vertex, vertex_near
 from levelprox.result import Status
 from tests.support.local_descent import Local
-from tests.support.selection import LONG
+from tests.support.long_runs import LONG
 from tests.support.unit_cases import KINKED, targets
 from tests.support.units_study import LOSSES, drawn, fitted, solved
 

@@ -24,6 +24,8 @@ from benchmarks.summary import summary
 from levelprox import LinearModel, Problem, best_subset, certify, constraints, path, solve
 from tests.support import ROOT
 
+pytestmark = pytest.mark.process
+
 PENALTIES = [
     (judge.Penalty("l1", 1.0), constraints.L1(1.0)),
     (judge.Penalty("mcp", 0.7, 3.0), constraints.MCP(0.7, 3.0)),

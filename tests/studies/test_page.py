@@ -58,6 +58,7 @@ def test_the_page_of_nothing(tmp_path):
     assert "Full settings" in page and "there is no such folder" in page and "gisette" not in page
 
 
+@pytest.mark.process
 def test_the_page_in_a_browser(tmp_path):
     """On a desk and on a phone nothing but tables and figures is wider than the screen, and nothing is refused."""
     program = find_browser()

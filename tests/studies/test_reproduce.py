@@ -32,6 +32,8 @@ from tests.support import ROOT, small_studies
 from tests.support.children import Child, Ended
 from tests.support.small_studies import task
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(autouse=True)
 def no_data(monkeypatch):

@@ -22,9 +22,9 @@ import scipy.sparse
 from distributed import Client, LocalCluster
 
 from levelprox import LinearModel, Problem, solve
-from levelprox.backends.dask import ClusterShards
-from levelprox.backends.partition import Form, Shard
-from levelprox.backends.partitioned import ShardedModel
+from levelprox.backends.dask import DaskSource
+from levelprox.backends.partition import Form, Partition
+from levelprox.backends.partitioned import PartitionedModel
 from levelprox.constraints import MCP
 from levelprox.losses import Logistic
 
@@ -130,16 +130,16 @@ class Once:
 
 @dataclass(frozen=True)
 class Deadly:
-    """Work during which the worker is killed, the first time a shard is worked on."""
+    """Work during which the worker is killed, the first time a partition is worked on."""
 
     work: Any
     once: Once
     index: int
 
-    def __call__(self, shard: Shard) -> Any:
-        if shard.index == self.index and self.once():
+    def __call__(self, partition: Partition) -> Any:
+        if partition.index == self.index and self.once():
             os.kill(os.getpid(), signal.SIGKILL)
-        return self.work(shard)
+        return self.work(partition)
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,8 @@ class DeadlyToAdd:
     work: Any
     once: Once
 
-    def __call__(self, shard: Shard) -> Any:
-        return Poisoned(self.work(shard), self.once)
+    def __call__(self, partition: Partition) -> Any:
+        return Poisoned(self.work(partition), self.once)
 
 
 @dataclass(frozen=True)
@@ -163,15 +163,15 @@ class Poisoned:
     def __add__(self, other: Poisoned) -> Poisoned:
         if self.once():
             os.kill(os.getpid(), signal.SIGKILL)
-        return Poisoned(self.answer + other.answer, self.once)
+        return Poisoned(self.partial_sums + other.answer, self.once)
 
 
-class Struck(ClusterShards):
-    """Shards of which something befalls the cluster in one of the rounds."""
+class Struck(DaskSource):
+    """PartitionedSource of which something befalls the cluster in one of the rounds."""
 
-    rounds: ClassVar[list[int]] = [0]  # of the whole run: changed shards count on
+    rounds: ClassVar[list[int]] = [0]  # of the whole run: changed source count on
     at = 0
-    blow: Callable[[ClusterShards, Any], Any] = ClusterShards.total
+    blow: Callable[[DaskSource, Any], Any] = DaskSource.total
 
     def total(self, work: Any) -> Any:
         self.rounds[0] += 1
@@ -180,8 +180,8 @@ class Struck(ClusterShards):
         return super().total(work)
 
 
-def struck(blow: Callable[[ClusterShards, Any], Any], at: int) -> type[Struck]:
-    """Shards with this blow in round `at`."""
+def struck(blow: Callable[[DaskSource, Any], Any], at: int) -> type[Struck]:
+    """PartitionedSource with this blow in round `at`."""
     return type("Struck", (Struck,), {"rounds": [0], "at": at, "blow": staticmethod(blow)})
 
 
@@ -189,9 +189,9 @@ LEVEL = 6.5
 CONSTRAINT = MCP.from_threshold(0.5)
 
 
-def fitted(shards: ClusterShards, **options: Any) -> Any:
-    """A level fit on shards."""
-    return solve(Problem(ShardedModel(shards, Form(Logistic(), True)), CONSTRAINT, LEVEL), **options)
+def fitted(source: DaskSource, **options: Any) -> Any:
+    """A level fit on source."""
+    return solve(Problem(PartitionedModel(source, Form(Logistic(), True)), CONSTRAINT, LEVEL), **options)
 
 
 def fitted_here(X: Any, y: np.ndarray, **options: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +25,7 @@ from levelprox.constraints import (
     NegativeLp,
     Widened,
 )
+from tests.support.long_runs import LONG
 from tests.support.registries import (
     CONSTRAINTS,
     huber,
@@ -38,7 +38,7 @@ EPS = float(np.finfo(np.float64).eps)
 TINY = 5e-324
 LARGEST = sys.float_info.max
 EXTREME = [0.0, 5e-324, 1e-310, 1e-8, 1.0, 1e16, 1e17, 1e308, 1.7e308]
-EXAMPLES = 2000 if os.environ.get("LEVELPROX_LONG_TESTS") else 30  # each, for every constraint of the registry
+EXAMPLES = 2000 if LONG else 30  # each, for every constraint of the registry
 
 every_constraint = pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
 closed_forms = [c for c in CONSTRAINTS if not isinstance(c, Custom)]

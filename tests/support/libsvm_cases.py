@@ -66,7 +66,8 @@ def kernel(texts: list[bytes], features: int, zero_based: bool, single: bool) ->
         parser.feed(np.frombuffer(text, np.uint8))
     parser.finish()
     if parser.trouble is not None:
-        return parser.trouble[:3]
+        fault, line, column, *_ = parser.trouble
+        return fault.name.lower(), line, column
     wide = max(parser.features, parser.rows) > 2**31 - 1
     arrays = parser.take(parser.features)
     assert [a.dtype for a in arrays[1:3]] == 2 * [np.int64 if wide else np.int32]

@@ -1,4 +1,4 @@
-"""Random projections, and the invariants I1-I11 as checks that take the projection they judge.
+"""Random projections, and the invariants as checks that take the projection they judge.
 
 A check gets `project(**changes)`, the projection of its case with some arguments changed: the real
 one, or one with a planted fault.
@@ -6,7 +6,6 @@ one, or one with a planted fault.
 
 from __future__ import annotations
 
-import os
 from fractions import Fraction
 
 import numpy as np
@@ -14,9 +13,9 @@ from hypothesis import strategies as st
 
 from levelprox import project
 from tests.support import reference
+from tests.support.long_runs import LONG
 
 EPS = np.finfo(float).eps
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 EXAMPLES = 20_000 if LONG else 400
 
 
@@ -79,7 +78,7 @@ any_case = st.one_of(
 
 
 def check_feasible(case, project):
-    """I1: the constraint holds in rational arithmetic."""
+    """Check that the constraint holds in rational arithmetic."""
     x, _ = project()
     level = reference.exact_level(x, case.u, case.weights)
     assert level <= Fraction(case.tau), f"level - tau = {float(level - Fraction(case.tau)):.3g}, tau = {case.tau:.17g}"
@@ -87,7 +86,7 @@ def check_feasible(case, project):
 
 
 def check_kkt(case, project):
-    """I2: v - x is y times a subgradient, and y (level - tau) = 0, up to rounding."""
+    """Check that v - x is y times a subgradient, and y (level - tau) = 0, up to rounding."""
     x, y = project()
     eps = np.finfo(x.dtype).eps
     x, v, u, w = (np.asarray(a, float) for a in (x, case.v, case.u, case.weights))
@@ -109,7 +108,7 @@ def check_kkt(case, project):
 
 
 def check_idempotent(case, project):
-    """I3 and I4: a feasible point comes back bit for bit, with multiplier 0."""
+    """Check that a feasible point comes back bit for bit, with multiplier 0."""
     x, _ = case.project()
     again, y = project(v=x)
     np.testing.assert_array_equal(again.view(np.uint8), x.view(np.uint8))
@@ -117,7 +116,7 @@ def check_idempotent(case, project):
 
 
 def check_nonexpansive(case, project):
-    """I5: |P(v) - P(v')| <= |v - v'|."""
+    """Check that |P(v) - P(v')| <= |v - v'|."""
     rng = np.random.default_rng(1)
     for size in (1e-8, 1e-4, 1.0):
         other = case.v + rng.standard_normal(case.v.size) * case.scale * size
@@ -127,7 +126,7 @@ def check_nonexpansive(case, project):
 
 
 def check_variational(case, project):
-    """I6: <v - P(v), z - P(v)> <= 0 for every feasible z."""
+    """Check that <v - P(v), z - P(v)> <= 0 for every feasible z."""
     x, _ = project()
     for z in (case.project()[0], np.zeros_like(x), *case.feasible_points(x)):
         product = float((case.v - x) @ (z - x))
@@ -136,7 +135,7 @@ def check_variational(case, project):
 
 
 def check_scaling(case, project, k=7):
-    """I7: P(cv, u, c tau) = c P(v, u, tau), bit for bit for powers of two."""
+    """Check that P(cv, u, c tau) = c P(v, u, tau), bit for bit for powers of two."""
     x, y = project()
     scaled, y_scaled = project(v=case.v * 2.0**k, tau=case.tau * 2.0**k)
     np.testing.assert_array_equal(scaled, x * 2.0**k)
@@ -144,7 +143,7 @@ def check_scaling(case, project, k=7):
 
 
 def check_signs(case, project):
-    """I8: P(Dv, Du, tau) = D P(v, u, tau) for D = diag(±1)."""
+    """Check that P(Dv, Du, tau) = D P(v, u, tau) for D = diag(±1)."""
     free = np.zeros_like(case.nonnegative)
     x, y = project(nonnegative=free)
     flip = np.where(np.arange(x.size) % 2, -1.0, 1.0)
@@ -154,7 +153,7 @@ def check_signs(case, project):
 
 
 def check_permutations(case, project):
-    """I9: the order of the coordinates does not matter."""
+    """Check that the order of the coordinates does not matter."""
     x, _ = project()
     order = np.arange(x.size)[::-1]
     arguments = {name: getattr(case, name)[order] for name in ("v", "u", "weights", "nonnegative")}
@@ -162,7 +161,7 @@ def check_permutations(case, project):
 
 
 def check_monotone(case, project):
-    """I10: a larger level has a smaller multiplier and a nearer point."""
+    """Check that a larger level has a smaller multiplier and a nearer point."""
     x, y = project()
     larger, y_larger = project(tau=case.tau * 1.5)
     assert y_larger <= y * (1 + 8 * EPS)
@@ -170,7 +169,7 @@ def check_monotone(case, project):
 
 
 def check_shrinks(case, project):
-    """I11: |u| <= 1 never flips a sign nor grows a coordinate."""
+    """Check that |u| <= 1 never flips a sign nor grows a coordinate."""
     x, _ = project()
     assert np.all((np.sign(x) == 0) | (np.sign(x) == np.sign(case.v)))
     assert np.all(np.abs(x) <= np.abs(case.v))

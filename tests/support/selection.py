@@ -7,7 +7,6 @@ many pairs of values as the number of cases allows. The others carry the marker 
 from __future__ import annotations
 
 import heapq
-import os
 from collections import defaultdict
 from itertools import combinations
 from pathlib import Path
@@ -17,8 +16,6 @@ import pytest
 from tests.support import ROOT
 
 TESTS = ROOT / "tests"
-#: Long versions of randomised tests: `make test-long`.
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 
 
 class Keep:
@@ -85,6 +82,8 @@ def mark(items: list[pytest.Item], whole: bool) -> None:
     for item in items:
         if marker := marker_of(item.path):
             item.add_marker(marker)
+            if marker in ("faults", "browser"):
+                item.add_marker("process")
         name = f"{_name(item.path)}::{getattr(item, 'originalname', item.name)}"
         if name in TABLE:
             found[name].append(item)
@@ -123,7 +122,7 @@ _TABLES: dict[str, dict[str, Keep]] = {
     },
     "unit/certificate/test_certificate.py": {
         "test_the_multiplier_is_the_best_one": Keep(8),
-        "test_i32_zero_at_hand_made_kkt_points": Keep(44),
+        "test_residuals_are_zero_at_hand_made_kkt_points": Keep(44),
     },
     "unit/driver/test_checkpoint.py": {
         "test_entries_that_changed_places_are_noticed": Keep(5, "cv", "True-hinge"),
@@ -219,28 +218,28 @@ _TABLES: dict[str, dict[str, Keep]] = {
         ),
     },
     "estimators/test_containers.py": {
-        "test_c46_to_c49_c51_c54_any_way_to_store_a_sparse_matrix": Keep(20),
-        "test_c38_numbers_of_all_types": Keep(11),
-        "test_c34_c35_c36_c42_the_layout_of_x_does_not_matter": Keep(12),
-        "test_c44_c45_nothing_is_written_to": Keep(8),
-        "test_c53_all_formats": Keep(6),
-        "test_c41_what_a_frame_calls_missing_is_nan": Keep(3),
+        "test_any_way_to_store_a_sparse_matrix": Keep(20),
+        "test_numbers_of_all_types": Keep(11),
+        "test_the_layout_of_x_does_not_matter": Keep(12),
+        "test_nothing_is_written_to": Keep(8),
+        "test_all_formats": Keep(6),
+        "test_what_a_frame_calls_missing_is_nan": Keep(3),
     },
     "estimators/test_input.py": {
-        "test_c28_c29_the_unit_of_x_does_not_matter": Keep(6),
-        "test_c20_c21_c22_columns_that_do_not_vary": Keep(4),
-        "test_c1_c2_c3_what_is_not_finite_in_x_is_named": Keep(12),
-        "test_c26_c27_wide_and_long_data": Keep(2, "Classifier-n_features"),
+        "test_the_unit_of_x_does_not_matter": Keep(6),
+        "test_columns_that_do_not_vary": Keep(4),
+        "test_what_is_not_finite_in_x_is_named": Keep(12),
+        "test_wide_and_long_data": Keep(2, "Classifier-n_features"),
         "test_weights_of_any_size": Keep(2, "Classifier-n_features"),
-        "test_c32_probabilities_far_out": Keep(6),
-        "test_c19_constant_targets": Keep(14),
+        "test_probabilities_far_out": Keep(6),
+        "test_constant_targets": Keep(14),
         "test_the_unit_of_y_does_not_matter": Keep(5),
     },
     "estimators/test_overhead.py": {
         "test_an_estimator_costs_at_most_10_ms_more_than_the_solver": Keep(0),
     },
     "estimators/test_parameters.py": {
-        "test_c77_parameters_set_in_a_search": Keep(1, "Classifier"),
+        "test_parameters_set_in_a_search": Keep(1, "Classifier"),
     },
     "estimators/test_symmetries.py": {
         "test_sparse_is_dense_and_a_column_of_zeros_is_nothing": Keep(9, *_SLOW_LOSSES),
@@ -291,7 +290,7 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_a_time_stamp_beside_an_intercept_is_no_obstacle": Keep(5),
     },
     "unit/methods/test_lcpp.py": {
-        "test_i27_i28_every_iterate_is_feasible_and_psi_falls": Keep(22),
+        "test_every_iterate_is_feasible_and_psi_falls": Keep(22),
         "test_kkt_points_are_reached": Keep(11, "Log(theta=1000.0)"),
     },
     "unit/io/test_libsvm.py": {
@@ -374,7 +373,7 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_residuals_are_squared_by_every_step": Keep(16),
     },
     "unit/test_projection.py": {
-        "test_i18_a_start_saves_passes_and_changes_nothing_else": Keep(2),
+        "test_a_start_saves_passes_and_changes_nothing_else": Keep(2),
     },
     "unit/certificate/test_residual.py": {
         "test_the_best_multiplier_and_its_residuals_are_those_of_the_twin": Keep(30),
@@ -410,7 +409,7 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_auto_takes_one_that_can": Keep(11, "Stochastic1"),
     },
     "unit/methods/test_surrogate.py": {
-        "test_i25_majorises_and_touches": Keep(22),
+        "test_the_surrogate_majorises_g_and_touches_it": Keep(22),
     },
     "unit/theory/test_theory.py": {
         "test_eta0_keeps_the_denominator_above_half_of_z": Keep(15),

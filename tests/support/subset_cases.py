@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import LinearModel, MultinomialModel, Problem, Status, Subset, best_subset
 from levelprox.constraints import MCP
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.objectives import Model
 from levelprox.result import CUT_SHORT
-from levelprox.subset.refit import Fit
+from levelprox.subset.fit import Fit
 
 Double = NDArray[np.float64]
 

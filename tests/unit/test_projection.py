@@ -1,10 +1,8 @@
 """The projection of Theorem "prox oracle": exact, against twins, rivals and planted faults.
 
-The names I1-I18 are the invariants: feasibility (I1), KKT (I2), idempotence (I3), fixed points (I4),
-nonexpansiveness (I5), the variational inequality (I6), scaling (I7), signs (I8), permutations (I9),
-monotonicity (I10), shrinkage (I11), repair (I12, within I1), free coordinates (I13), any u (I14, the
-general cases of I1-I4), empty sets (I15), extremes (I16), an independent solver (I17) and agreement
-of all variants (I18).
+The invariants: exact feasibility, the KKT conditions, idempotence, fixed points, nonexpansiveness, the variational
+inequality, scaling, signs, permutations, monotonicity in the level, shrinkage, free coordinates, any u, empty sets,
+extreme magnitudes, an independent solver, and agreement of all variants.
 """
 
 from __future__ import annotations
@@ -22,14 +20,15 @@ from levelprox import _kernels, project
 from levelprox.exceptions import InfeasibleError
 from tests.support import projection_cases as invariants
 from tests.support import reference
-from tests.support.projection_cases import EPS, EXAMPLES, LONG, Case, any_case, cases
+from tests.support.long_runs import LONG
+from tests.support.projection_cases import EPS, EXAMPLES, Case, any_case, cases
 
 EXTREMES = [0.0, 5e-324, 1e-310, 1e-300, 1e-160, 1e-8, 1.0, 1e16, 1e160, 1e300, 1.7e308]
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(any_case)
-def test_i1_i2_i3_i4_feasible_stationary_and_idempotent(case):
+def test_the_projection_is_feasible_stationary_and_idempotent(case):
     invariants.check_feasible(case, case.project)
     invariants.check_kkt(case, case.project)
     invariants.check_idempotent(case, case.project)
@@ -37,7 +36,7 @@ def test_i1_i2_i3_i4_feasible_stationary_and_idempotent(case):
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(cases)
-def test_i5_i6_i11_nonexpansive_variational_and_shrinking(case):
+def test_the_projection_is_nonexpansive_variational_and_shrinking(case):
     invariants.check_nonexpansive(case, case.project)
     invariants.check_variational(case, case.project)
     invariants.check_shrinks(case, case.project)
@@ -45,13 +44,13 @@ def test_i5_i6_i11_nonexpansive_variational_and_shrinking(case):
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(cases, st.integers(-60, 60))
-def test_i7_scaling_by_a_power_of_two_is_exact(case, k):
+def test_scaling_by_a_power_of_two_is_exact(case, k):
     invariants.check_scaling(case, case.project, k)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(cases)
-def test_i8_i9_i10_signs_permutations_and_levels(case):
+def test_signs_permutations_and_levels_of_the_projection(case):
     invariants.check_signs(case, case.project)
     invariants.check_permutations(case, case.project)
     invariants.check_monotone(case, case.project)
@@ -103,7 +102,7 @@ def test_the_invariants_catch_planted_faults(fault):
             check(case, lambda **changes: faulty(case, **changes))
 
 
-def test_i10_continuous_where_v_reaches_the_level():
+def test_the_projection_is_continuous_where_v_reaches_the_level():
     v, u = np.array([1.0, -2.0, 0.5]), np.array([0.5, 0.25, -1.0])
     level = reference.exact_level(v, u, np.ones(3))
     tau = float(level)
@@ -122,7 +121,7 @@ def test_i10_continuous_where_v_reaches_the_level():
         st.builds(Case, st.integers(0, 2**32), st.integers(1, 12), general=st.just(True)),
     )
 )
-def test_i18_agrees_with_the_rational_twin(case):
+def test_the_projection_agrees_with_rational_arithmetic(case):
     x, y = case.project()
     slow_x, slow_y = reference.project(case.v, case.u, case.tau, case.weights, case.nonnegative)
     spread = max(case.scale, slow_y * float(np.max(case.weights * (1 + np.abs(case.u)))))
@@ -136,7 +135,7 @@ def test_i18_agrees_with_the_rational_twin(case):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_i18_every_instruction_set_gives_the_same_bits(seed, instruction_sets):
+def test_every_instruction_set_gives_the_same_bits(seed, instruction_sets):
     rng = np.random.default_rng(seed)
     d = int(rng.integers(1, 200_000))
     v, u = rng.standard_normal(d), rng.uniform(-1, 1, d)
@@ -149,7 +148,7 @@ def test_i18_every_instruction_set_gives_the_same_bits(seed, instruction_sets):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_i18_a_start_saves_passes_and_changes_nothing_else(seed):
+def test_a_start_saves_passes_and_changes_nothing_else(seed):
     case = Case(seed, 5000)
     case.tau = 0.1 * float(np.sum(case.weights * np.abs(case.v)))
     x, y = case.project()
@@ -189,7 +188,7 @@ def clarabel_projection(v, u, tau, weights, nonnegative):
 
 @pytest.mark.parametrize("general", [False, True])
 @pytest.mark.parametrize("seed", range(30))
-def test_i17_agrees_with_an_independent_solver(seed, general):
+def test_the_projection_agrees_with_an_independent_solver(seed, general):
     rng = np.random.default_rng(seed)
     d = int(rng.integers(2, 120))
     v, u = rng.standard_normal(d), rng.uniform(-1, 1, d) * (3 if general else 1)
@@ -203,7 +202,7 @@ def test_i17_agrees_with_an_independent_solver(seed, general):
     assert np.linalg.norm(x - rival) <= 1e-9 * np.linalg.norm(v)
 
 
-def test_f2_no_violation_in_many_random_projections():
+def test_no_violation_in_many_random_projections():
     violations = 0
     for seed in range(100_000 if LONG else 1_200):
         case = Case(seed, 1 + seed % 12, general=seed % 5 == 0, dtype=np.float32 if seed % 7 == 0 else np.float64)
@@ -228,7 +227,7 @@ def test_f2_no_violation_in_many_random_projections():
         ([1.7e308], [0.296875], 1e-8),
     ],
 )
-def test_f2_sums_that_miss_the_level_by_next_to_nothing(v, u, tau):
+def test_sums_that_miss_the_level_by_next_to_nothing(v, u, tau):
     x, _ = project(v, u, tau)
     assert reference.exact_level(x, u, np.ones(len(v))) <= Fraction(tau)
 
@@ -250,7 +249,7 @@ def test_a_guess_that_stops_newton_too_soon_is_found_out():
         ([-1e308, 1.0], [5.0, 0.0], -1e308),
     ],
 )
-def test_i15_numbers_beyond_the_largest_are_refused_not_searched_for(v, u, tau):
+def test_numbers_beyond_the_largest_are_refused_not_searched_for(v, u, tau):
     if reference.exact_level(v, u, np.ones(len(v))) <= Fraction(tau):
         np.testing.assert_array_equal(project(v, u, tau)[0], v)
     else:
@@ -266,13 +265,13 @@ def test_i15_numbers_beyond_the_largest_are_refused_not_searched_for(v, u, tau):
         ([-1e300, 1e-30, 1e-25], 1.0, [0.0, 1e-30, 1e-25]),
     ],
 )
-def test_i16_what_signs_hold_at_zero_does_not_set_the_scale(v, tau, expected):
+def test_coordinates_that_signs_hold_at_zero_do_not_set_the_scale(v, tau, expected):
     x, _ = project(v, np.zeros(len(v)), tau, nonnegative=True)
     np.testing.assert_allclose(x, expected, rtol=1e-14, atol=1e-39)
     assert sum(map(Fraction, x.tolist())) <= Fraction(tau)
 
 
-def test_i4_feasible_points_come_back_bit_for_bit_at_any_magnitude():
+def test_feasible_points_come_back_bit_for_bit_at_any_magnitude():
     for v, u, tau in (
         ([1.07e-60, 6.1e-171, -1.2e221], [0.0, 0.0, 0.0], 1e222),
         ([1e-200, -3e-310, 5e-324], [0.3, 0.2, 0.1], 1e-199),
@@ -292,7 +291,7 @@ def test_i4_feasible_points_come_back_bit_for_bit_at_any_magnitude():
     ),
     st.sampled_from([-1e160, -1.0, -1e-8, -1e-160, 0.0, 1e-310, 1e-8, 1.0, 1e160]),
 )
-def test_i14_i16_any_u_at_extreme_magnitudes(entries, tau):
+def test_any_u_at_extreme_magnitudes(entries, tau):
     v = np.array([-size if negative else size for size, negative, _ in entries])
     u = np.array([slope for *_, slope in entries])
     if tau < 0 and np.all(np.abs(u) <= 1 + 1e-9):
@@ -304,7 +303,7 @@ def test_i14_i16_any_u_at_extreme_magnitudes(entries, tau):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_i1_i16_exact_at_a_million_coordinates(dtype):
+def test_exact_at_a_million_coordinates(dtype):
     rng = np.random.default_rng(0)
     v, u = rng.standard_normal(10**6).astype(dtype), rng.uniform(-1, 1, 10**6).astype(dtype)
     x, y = project(v, u, 1234.5)
@@ -316,7 +315,7 @@ def test_i1_i16_exact_at_a_million_coordinates(dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_i13_saturated_coordinates_are_left_alone(dtype):
+def test_saturated_coordinates_are_left_alone(dtype):
     v = np.array([5.0, -5.0, 3.0, -3.0], dtype)
     u = np.array([-1.0, 1.0, -1.0, 0.0], dtype)
     x, y = project(v, u, 1.0)
@@ -326,14 +325,14 @@ def test_i13_saturated_coordinates_are_left_alone(dtype):
     assert y == pytest.approx(2, rel=1e-6)
 
 
-def test_i15_tau_zero_gives_the_smallest_multiplier():
+def test_tau_zero_gives_the_smallest_multiplier():
     v, u = np.array([4.0, -1.0, 7.0]), np.array([0.0, 0.5, -1.0])
     x, y = project(v, u, 0.0)
     np.testing.assert_array_equal(x, [0, 0, 7])
     assert y == pytest.approx(4.0, rel=1e-15)
 
 
-def test_i15_empty_sets_are_refused_and_any_level_is_reached_when_u_is_large():
+def test_empty_sets_are_refused_and_any_level_is_reached_when_u_is_large():
     with pytest.raises(InfeasibleError, match="no feasible point"):
         project([1.0, 2.0], [0.5, -1.0], -1e-300)
     with pytest.raises(InfeasibleError):
@@ -351,7 +350,7 @@ def test_i15_empty_sets_are_refused_and_any_level_is_reached_when_u_is_large():
     st.lists(st.tuples(st.sampled_from(EXTREMES), st.booleans(), st.floats(-1, 1)), min_size=1, max_size=6),
     st.sampled_from(EXTREMES),
 )
-def test_i16_extreme_magnitudes_stay_finite_and_feasible(entries, tau):
+def test_extreme_magnitudes_stay_finite_and_feasible(entries, tau):
     v = np.array([-size if negative else size for size, negative, _ in entries])
     u = np.array([slope for *_, slope in entries])
     x, y = project(v, u, tau)
@@ -361,7 +360,7 @@ def test_i16_extreme_magnitudes_stay_finite_and_feasible(entries, tau):
     assert np.all(np.abs(x) <= np.abs(v))
 
 
-def test_i16_ties_zeros_and_one_coordinate():
+def test_projections_with_ties_zeros_and_one_coordinate():
     x, y = project(np.full(7, 2.0), np.zeros(7), 7.0)
     np.testing.assert_allclose(x, 1.0, rtol=8 * EPS)
     assert y == pytest.approx(1.0)
@@ -372,7 +371,7 @@ def test_i16_ties_zeros_and_one_coordinate():
     assert (x[0], y) == (pytest.approx(-2.0), pytest.approx(2.0))
 
 
-def test_i16_newton_is_not_led_astray_by_geometric_breakpoints():
+def test_newton_is_not_led_astray_by_geometric_breakpoints():
     d = 300
     v, u = 2.0 ** -np.arange(d), np.zeros(d)
     weights = np.full(d, 1.0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from levelprox import project
 from levelprox.exceptions import InfeasibleError
 from tests.support import reference
-from tests.support.projection_cases import EXAMPLES, LONG
+from tests.support.projection_cases import EXAMPLES
 
 #: Orders of magnitude between which weights, and u, are drawn; how often is by the long run.
 SPREADS = [(0, 1), (6, 2), (12, 2), (20, 10), (50, 20), (99, 49)]
@@ -162,7 +162,7 @@ def test_an_answer_beyond_float32_is_refused():
         project(np.array([1.0], np.float32), -1.1, -1e38)
 
 
-@pytest.mark.skipif(not LONG, reason="a long run")
+@pytest.mark.slow
 def test_many_coordinates_of_any_u():
     rng = np.random.default_rng(0)
     for spread in (2, 30, 90):

@@ -25,12 +25,12 @@ public:
         for (std::int64_t t = 1; t <= settings_.steps; ++t) {
             poll_.check();
             if (!step(double(t))) {
-                state_.stop = AcsaStop::not_finite;
+                state_.stop = StopReason::not_finite;
                 return;
             }
             ++state_.steps;
             if (std::chrono::duration<double>(Clock::now() - began_).count() > settings_.seconds) {
-                state_.stop = AcsaStop::seconds;
+                state_.stop = StopReason::seconds;
                 return;
             }
         }
@@ -142,8 +142,7 @@ void acsa(Sampler &sampler, Ball<double> set, const double *center, const AcsaSe
     try {
         run.run();
     } catch (...) {
-        state.stop =
-            host->reason(std::current_exception()) == Ended::interrupted ? AcsaStop::interrupted : AcsaStop::seconds;
+        state.stop = host->reason(std::current_exception());
     }
     run.finish();
 }

@@ -9,6 +9,7 @@
 
 #include "algorithms/ball.hpp"
 #include "algorithms/interrupt.hpp"
+#include "algorithms/stop_reason.hpp"
 #include "algorithms/touched.hpp"
 
 namespace levelprox {
@@ -29,13 +30,11 @@ struct AcsaSettings {
     double seconds = 1e300;
 };
 
-enum class AcsaStop { steps, seconds, not_finite, interrupted };
-
 struct AcsaState {
     std::vector<double> x;  // in: the start; out: the answer
     double multiplier = 0;  // of the last step's projection, per unit step
     std::int64_t steps = 0, projections = 0;
-    AcsaStop stop = AcsaStop::steps;
+    StopReason stop = StopReason::steps;
 };
 
 void acsa(Sampler &sampler, Ball<double> set, const double *center, const AcsaSettings &settings, AcsaState &state);

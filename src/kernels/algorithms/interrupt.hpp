@@ -4,12 +4,11 @@
 #include <exception>
 #include <stdexcept>
 
+#include "algorithms/stop_reason.hpp"
+
 namespace levelprox {
 
 using SteadyClock = std::chrono::steady_clock;
-
-// What ended a kernel that keeps what it has reached.
-enum class Ended { interrupted, out_of_time };
 
 // The program that runs the kernels. The bindings implement it for Python (bindings/deadline.cpp).
 class Host {
@@ -22,8 +21,8 @@ public:
     // Throws the exception of a time limit that has passed.
     [[noreturn]] virtual void raise_time_limit() = 0;
 
-    // The reason for which an exception ended a kernel. Throws the exception again where it is neither.
-    virtual Ended reason(std::exception_ptr exception) = 0;
+    // Returns `interrupted` or `seconds` for an exception that ended a kernel; throws any other exception again.
+    virtual StopReason reason(std::exception_ptr exception) = 0;
 };
 
 // A program without signals.
@@ -34,11 +33,11 @@ public:
     };
     void check_signals() override {}
     [[noreturn]] void raise_time_limit() override { throw TimeLimit("the time limit has passed"); }
-    Ended reason(std::exception_ptr exception) override {
+    StopReason reason(std::exception_ptr exception) override {
         try {
             std::rethrow_exception(exception);
         } catch (const TimeLimit &) {
-            return Ended::out_of_time;
+            return StopReason::seconds;
         }
     }
 };

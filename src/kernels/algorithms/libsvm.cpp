@@ -58,29 +58,6 @@ std::int64_t more(std::int64_t room) { return room < 1024 ? 1024 : room + room /
 
 }  // namespace
 
-const char *name(Fault fault) {
-    static constexpr const char *NAMES[] = {"none",
-                                            "label",
-                                            "label_not_finite",
-                                            "no_label",
-                                            "several_labels",
-                                            "no_colon",
-                                            "no_index",
-                                            "index",
-                                            "negative_index",
-                                            "zero_index",
-                                            "index_too_large",
-                                            "order",
-                                            "repeated",
-                                            "no_value",
-                                            "value",
-                                            "value_not_finite",
-                                            "value_too_large",
-                                            "query",
-                                            "token_too_long"};
-    return NAMES[std::size_t(fault)];
-}
-
 Parser::Parser(const Settings &settings) : settings_(settings) { clear(); }
 
 std::size_t Parser::feed(const char *text, std::size_t size, std::int64_t rows) {

@@ -37,8 +37,6 @@ enum class Fault {
     token_too_long,
 };
 
-const char *name(Fault fault);
-
 struct Settings {
     std::int64_t features;  // indices reach so far at most
     bool zero_based;

@@ -37,7 +37,7 @@ public:
             const Projection projection = project_onto(set_, shifted_.data(), state_.multiplier * step, next_.data());
             ++state_.projections;
             if (poison != 0 || projection.status != Projected::done) {
-                state_.stop = NesterovStop::not_finite;
+                state_.stop = StopReason::not_finite;
                 return;
             }
             state_.multiplier = projection.multiplier / step;
@@ -46,11 +46,11 @@ public:
             if (state_.steps == 1) first_residual = residual;
             if (residual <= std::max(settings_.absolute, settings_.relative * first_residual) &&
                 (state_.steps > 1 || residual == 0)) {
-                state_.stop = NesterovStop::accurate;
+                state_.stop = StopReason::accurate;
                 return;
             }
             if (std::chrono::duration<double>(Clock::now() - began_).count() > settings_.seconds) {
-                state_.stop = NesterovStop::seconds;
+                state_.stop = StopReason::seconds;
                 return;
             }
         }
@@ -93,8 +93,7 @@ void nesterov(const Objective &objective, Ball<double> set, const double *center
     try {
         run.run();
     } catch (...) {
-        state.stop = host->reason(std::current_exception()) == Ended::interrupted ? NesterovStop::interrupted
-                                                                                  : NesterovStop::seconds;
+        state.stop = host->reason(std::current_exception());
     }
 }
 

@@ -9,6 +9,7 @@
 
 #include "algorithms/ball.hpp"
 #include "algorithms/objective.hpp"
+#include "algorithms/stop_reason.hpp"
 
 namespace levelprox {
 
@@ -22,13 +23,11 @@ struct NesterovSettings {
     double seconds = 1e300;  // or after this long
 };
 
-enum class NesterovStop { steps, accurate, seconds, not_finite, interrupted };
-
 struct NesterovState {
     std::vector<double> x, gradient;  // in: the start and grad psi there; out: the answer
     double multiplier = 0;            // of the last projection, per unit step
     std::int64_t steps = 0, evaluations = 0, projections = 0;
-    NesterovStop stop = NesterovStop::steps;
+    StopReason stop = StopReason::steps;
 };
 
 void nesterov(const Objective &objective, Ball<double> set, const double *center, const NesterovSettings &settings,

@@ -51,7 +51,7 @@ public:
         double first_residual = 0;
         slope_at(now_, slope_);
         for (state_.steps = 0; state_.steps < settings_.max_steps;) {
-            state_.stop = SpectralStop::steps;
+            state_.stop = StopReason::steps;
             const double reference = *std::max_element(recent.begin(), recent.end());
             if (!find_trial(reference)) return;
             ++state_.steps;
@@ -75,11 +75,11 @@ public:
             if (state_.steps == 1) first_residual = state_.residual;
             if (state_.residual <= std::max(settings_.absolute, settings_.relative * first_residual) &&
                 state_.steps > 1) {
-                state_.stop = SpectralStop::accurate;
+                state_.stop = StopReason::accurate;
                 return;
             }
             if (std::chrono::duration<double>(Clock::now() - began_).count() > settings_.seconds) {
-                state_.stop = SpectralStop::seconds;
+                state_.stop = StopReason::seconds;
                 return;
             }
         }
@@ -150,11 +150,11 @@ private:
             if (longest == 0) {
                 state_.multiplier = projection.multiplier / t;
                 state_.residual = 0;
-                state_.stop = SpectralStop::stationary;
+                state_.stop = StopReason::stationary;
                 return false;
             }
             if (std::chrono::duration<double>(Clock::now() - began_).count() > settings_.seconds) {
-                state_.stop = SpectralStop::seconds;
+                state_.stop = StopReason::seconds;
                 return false;
             }
             evaluate(trial_);
@@ -170,7 +170,7 @@ private:
                 return true;
             }
         }
-        state_.stop = saw_finite ? SpectralStop::no_decrease : SpectralStop::not_finite;
+        state_.stop = saw_finite ? StopReason::no_decrease : StopReason::not_finite;
         return false;
     }
 
@@ -196,8 +196,7 @@ void spectral(const Objective &objective, Ball<double> set, const double *center
     try {
         run.run();
     } catch (...) {
-        state.stop = host->reason(std::current_exception()) == Ended::interrupted ? SpectralStop::interrupted
-                                                                                  : SpectralStop::seconds;
+        state.stop = host->reason(std::current_exception());
     }
     run.finish();
 }

@@ -9,6 +9,7 @@
 
 #include "algorithms/ball.hpp"
 #include "algorithms/objective.hpp"
+#include "algorithms/stop_reason.hpp"
 
 namespace levelprox {
 
@@ -21,8 +22,6 @@ struct SpectralSettings {
     double seconds = 1e300;  // or after this long
 };
 
-enum class SpectralStop { steps, accurate, stationary, no_decrease, not_finite, seconds, interrupted };
-
 struct SpectralState {
     std::vector<double> x, gradient;  // in: the start and grad psi there; out: the answer
     double psi = 0;
@@ -30,7 +29,7 @@ struct SpectralState {
     double multiplier = 0;  // of the projection, per unit step
     double residual = 0;    // |x - P(x - t grad)|_inf / t at the last step
     int steps = 0, evaluations = 0, projections = 0;
-    SpectralStop stop = SpectralStop::steps;
+    StopReason stop = StopReason::steps;
 };
 
 void spectral(const Objective &objective, Ball<double> set, const double *center, double gamma,

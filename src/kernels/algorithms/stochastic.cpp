@@ -11,9 +11,9 @@ namespace levelprox {
 
 using Clock = std::chrono::steady_clock;
 
-StochasticStop stochastic_steps(const LinearModel &model, const Ball<double> &set, const double *center, double gamma,
-                                const Minibatches &batches, const Snapshot &snapshot, double seconds, double *x,
-                                double &multiplier, StochasticCounts &counts) {
+StopReason stochastic_steps(const LinearModel &model, const Ball<double> &set, const double *center, double gamma,
+                            const Minibatches &batches, const Snapshot &snapshot, double seconds, double *x,
+                            double &multiplier, StochasticCounts &counts) {
     const Clock::time_point began = Clock::now();
     Poll poll;
     Screened screened(set, model.dimension(), center, gamma, snapshot.gradient, x, multiplier);
@@ -21,18 +21,18 @@ StochasticStop stochastic_steps(const LinearModel &model, const Ball<double> &se
     const double *t = batches.steps;
     for (std::int64_t begin = 0; begin < batches.count; begin += batches.batch, ++t) {
         poll.check();
-        if (std::chrono::duration<double>(Clock::now() - began).count() > seconds) return StochasticStop::seconds;
+        if (std::chrono::duration<double>(Clock::now() - began).count() > seconds) return StopReason::seconds;
         const std::int64_t n = std::min(batches.batch, batches.count - begin);
         gradient.add(batches.samples + begin, n, screened.x(), screened.gradient(), screened.touched(), poll);
         const Projected status = screened.step(*t);
         counts.rows += n;
         counts.projections = screened.projections();
         counts.listed = screened.listed();
-        if (status != Projected::done) return StochasticStop::not_finite;
+        if (status != Projected::done) return StopReason::not_finite;
         ++counts.steps;
         multiplier = screened.multiplier();
     }
-    return StochasticStop::steps;
+    return StopReason::steps;
 }
 
 void sample_slopes(const LinearModel &model, const double *x, double *out, Poll &poll) {

@@ -10,6 +10,7 @@
 #include "algorithms/ball.hpp"
 #include "algorithms/interrupt.hpp"
 #include "algorithms/linear_model.hpp"
+#include "algorithms/stop_reason.hpp"
 
 namespace levelprox {
 
@@ -24,17 +25,15 @@ struct Snapshot {
     const double *gradient = nullptr;  // q
 };
 
-enum class StochasticStop { steps, not_finite, seconds };
-
 // Kept up to date while the run goes on, so that they are right when Ctrl-C throws out of it.
 struct StochasticCounts {
     std::int64_t steps = 0, rows = 0, projections = 0, listed = 0;  // listed: coordinates, over all projections
 };
 
 // Changes x in place, one feasible point after the other. `multiplier`, per unit step, is a guess that is improved.
-StochasticStop stochastic_steps(const LinearModel &model, const Ball<double> &set, const double *center, double gamma,
-                                const Minibatches &batches, const Snapshot &snapshot, double seconds, double *x,
-                                double &multiplier, StochasticCounts &counts);
+StopReason stochastic_steps(const LinearModel &model, const Ball<double> &set, const double *center, double gamma,
+                            const Minibatches &batches, const Snapshot &snapshot, double seconds, double *x,
+                            double &multiplier, StochasticCounts &counts);
 
 // out_i = l'(<a_i, x> + o_i, b_i) for every sample; rows only.
 void sample_slopes(const LinearModel &model, const double *x, double *out, Poll &poll);

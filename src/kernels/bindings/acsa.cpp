@@ -1,6 +1,7 @@
 #include "algorithms/acsa.hpp"
 #include "algorithms/batch.hpp"
 #include "bindings/module.hpp"
+#include "bindings/signatures.hpp"
 #include "bindings/subproblem.hpp"
 
 namespace nb = nanobind;
@@ -69,35 +70,27 @@ private:
     std::int64_t batch_;
 };
 
-const char *name_of(AcsaStop stop) {
-    switch (stop) {
-        case AcsaStop::steps: return "steps";
-        case AcsaStop::seconds: return "seconds";
-        case AcsaStop::not_finite: return "not finite";
-        case AcsaStop::interrupted: return "interrupted";
-    }
-    return "steps";
-}
+struct AcsaOutcome {
+    Array x;
+    double multiplier;
+    std::int64_t steps, projections;
+    StopReason stop;
+};
 
 // Runs AC-SA with the gradients of `sampler`, without the GIL.
-nb::dict run(Sampler &sampler, const Set &set, const In &center, const In &x, const AcsaSettings &settings) {
-    set.check(x), set.check(center);
+AcsaOutcome run(Sampler &sampler, const Set &set, const In &center, const In &x, const AcsaSettings &settings) {
+    set.check(x);
+    set.check(center);
     AcsaState state;
     state.x.assign(x.data(), x.data() + x.shape(0));
     {
         nb::gil_scoped_release release;
         acsa(sampler, set.ball, center.data(), settings, state);
     }
-    nb::dict outcome;
-    outcome["x"] = to_numpy(std::move(state.x));
-    outcome["multiplier"] = state.multiplier;
-    outcome["steps"] = state.steps;
-    outcome["projections"] = state.projections;
-    outcome["stop"] = name_of(state.stop);
-    return outcome;
+    return {to_numpy(std::move(state.x)), state.multiplier, state.steps, state.projections, state.stop};
 }
 
-nb::dict run_full(nb::object objective, const Set &set, In center, In x, const AcsaSettings &settings) {
+AcsaOutcome run_full(nb::object objective, const Set &set, In center, In x, const AcsaSettings &settings) {
     if (nb::isinstance<Objective>(objective)) {
         const auto &model = nb::cast<const Objective &>(objective);
         require(model.dimension() == set.ball.d, "the model does not have the dimension of x");
@@ -109,14 +102,14 @@ nb::dict run_full(nb::object objective, const Set &set, In center, In x, const A
     return run(sampler, set, center, x, settings);
 }
 
-nb::dict run_oracle(nb::callable oracle, const Set &set, In center, In x, const AcsaSettings &settings) {
+AcsaOutcome run_oracle(nb::callable oracle, const Set &set, In center, In x, const AcsaSettings &settings) {
     PythonOracle sampler(std::move(oracle), std::size_t(set.ball.d));
     return run(sampler, set, center, x, settings);
 }
 
 // The model must be stored by rows.
-nb::dict run_batches(const LinearModel &model, const Set &set, In center, In x, const AcsaSettings &settings,
-                     nb::callable draw, std::int64_t batch) {
+AcsaOutcome run_batches(const LinearModel &model, const Set &set, In center, In x, const AcsaSettings &settings,
+                        nb::callable draw, std::int64_t batch) {
     require(model.dimension() == set.ball.d, "the model does not have the dimension of x");
     require(model.design().by_rows, "the model must be stored by rows");
     require(batch >= 1, "a batch has at least one row");
@@ -130,8 +123,20 @@ void bind_acsa(nb::module_ &m) {
     nb::class_<AcsaSettings>(m, "AcsaSettings")
         .def(nb::init<std::int64_t, double, double, double, double>(), "steps"_a, "strong_convexity"_a, "smoothness"_a,
              "gamma"_a, "seconds"_a);
+    nb::class_<AcsaOutcome> outcome(m, "AcsaOutcome", "Where and why AC-SA stopped.");
+    def_array<&AcsaOutcome::x>(outcome, "x");
+    outcome.def_ro("multiplier", &AcsaOutcome::multiplier, "Of the last projection, per unit step.")
+        .def_ro("steps", &AcsaOutcome::steps)
+        .def_ro("projections", &AcsaOutcome::projections)
+        .def_ro("stop", &AcsaOutcome::stop);
     m.def("acsa", &run_full, "objective"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(), "settings"_a);
-    m.def("acsa_oracle", &run_oracle, "oracle"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(), "settings"_a);
+    m.def("acsa_oracle", &run_oracle, "oracle"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(), "settings"_a,
+          nb::sig("def acsa_oracle(oracle: collections.abc.Callable[[" FLOAT64_ARRAY "], " FLOAT64_ARRAY
+                  "], set: Set, center: " FLOAT64_ARRAY ", x: " FLOAT64_ARRAY
+                  ", settings: AcsaSettings) -> AcsaOutcome"));
     m.def("acsa_batches", &run_batches, "model"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(), "settings"_a,
-          "draw"_a, "batch"_a);
+          "draw"_a, "batch"_a,
+          nb::sig("def acsa_batches(model: LinearModel, set: Set, center: " FLOAT64_ARRAY ", x: " FLOAT64_ARRAY
+                  ", settings: AcsaSettings, draw: collections.abc.Callable[[], " INT64_ARRAY
+                  "], batch: int) -> AcsaOutcome"));
 }

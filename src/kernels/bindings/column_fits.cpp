@@ -1,7 +1,9 @@
 // Fits over a few columns for Python. Arguments were checked by levelprox.objectives; here only what keeps reads inside
 // arrays.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <limits>
@@ -21,13 +23,9 @@ using Rows = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::devi
 
 using Margins = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-constexpr const char *names[] = {"fitted", "not below", "failed"};  // of FitEnd
-
-nb::object as_array(std::vector<double> values, std::vector<std::size_t> shape) {
-    auto *owned = new std::vector<double>(std::move(values));
-    nb::capsule owner(owned, [](void *p) noexcept { delete static_cast<std::vector<double> *>(p); });
-    return nb::cast(nb::ndarray<nb::numpy, double>(owned->data(), shape.size(), shape.data(), owner));
-}
+// End, x, psi, margins and Hessian there, a bound on what is left to gain, and what rounding may change.
+template <class MarginArray>
+using Fit = std::tuple<FitEnd, Array, double, MarginArray, Array2, double, double>;
 
 Columns checked(const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, std::int64_t n) {
     require(rows.size() == values.size(), "there must be rows, or none, for each column");
@@ -65,7 +63,7 @@ void bind_column_fits(nb::module_ &m) {
             "fit",
             [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows,
                std::vector<double> x, double tolerance, double below, double accuracy, const std::vector<double> &noise,
-               const std::vector<double> &ridge) -> nb::object {
+               const std::vector<double> &ridge) -> Fit<Array> {
                 const std::size_t count = values.size();
                 require(x.size() == count, "there must be a coefficient for each column");
                 require(noise.empty() || noise.size() == count, "there must be a number for each column, or none");
@@ -77,17 +75,22 @@ void bind_column_fits(nb::module_ &m) {
                     nb::gil_scoped_release release;
                     found = self.fit(columns, std::move(x), tolerance, accuracy, below, noise, ridge, poll);
                 }
-                const std::size_t margins = found.margins.size();
-                return nb::make_tuple(names[int(found.end)], as_array(std::move(found.x), {count}), found.psi,
-                                      as_array(std::move(found.margins), {margins}),
-                                      as_array(std::move(found.hessian), {count, count}), found.gap, found.resolution);
+                return {found.end,
+                        to_numpy(std::move(found.x)),
+                        found.psi,
+                        to_numpy(std::move(found.margins)),
+                        to_numpy<Array2>(std::move(found.hessian), {count, count}),
+                        found.gap,
+                        found.resolution};
             },
             "values"_a, "rows"_a, "x"_a, "tolerance"_a, "below"_a, "accuracy"_a = 1e-13,
-            "noise"_a = std::vector<double>(), "ridge"_a = std::vector<double>())
+            "noise"_a = std::vector<double>(), "ridge"_a = std::vector<double>(),
+            "Return the end, x, psi, margins and Hessian there, a bound on what is left to gain, and what rounding may "
+            "change. Column j is values[j], or where rows[j] is given has values[j] in these rows and is 0 elsewhere.")
         .def(
             "least_along",
             [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows,
-               In margins, const std::vector<double> &ridge) -> nb::object {
+               In margins, const std::vector<double> &ridge) {
                 require(std::int64_t(margins.shape(0)) == self.rows(), "the margins do not fit the samples");
                 require(ridge.empty() || ridge.size() == values.size(),
                         "there must be a ridge for each column, or none");
@@ -98,9 +101,10 @@ void bind_column_fits(nb::module_ &m) {
                     nb::gil_scoped_release release;
                     found = self.least_along(columns, margins.data(), ridge, poll);
                 }
-                return as_array(std::move(found), {values.size()});
+                return to_numpy(std::move(found));
             },
-            "values"_a, "rows"_a, "margins"_a.noconvert(), "ridge"_a = std::vector<double>());
+            "values"_a, "rows"_a, "margins"_a.noconvert(), "ridge"_a = std::vector<double>(),
+            "Return the least psi along each column by itself, from given margins.");
     nb::class_<ClassFits>(m, "ClassFits")
         .def(
             "__init__",
@@ -122,7 +126,7 @@ void bind_column_fits(nb::module_ &m) {
             "fit",
             [](const ClassFits &self, const std::vector<In> &columns, std::vector<double> x, double tolerance,
                double below, double accuracy, const std::vector<double> &noise,
-               const std::vector<double> &ridge) -> nb::object {
+               const std::vector<double> &ridge) -> Fit<Array2> {
                 const std::size_t count = columns.size(), size = x.size();
                 require(std::int64_t(size) == std::int64_t(count) * self.classes(),
                         "there must be a coefficient for each column and class");
@@ -139,15 +143,20 @@ void bind_column_fits(nb::module_ &m) {
                     nb::gil_scoped_release release;
                     found = self.fit(places, std::move(x), tolerance, accuracy, below, noise, ridge, poll);
                 }
-                return nb::make_tuple(
-                    names[int(found.end)], as_array(std::move(found.x), {size}), found.psi,
-                    as_array(std::move(found.margins), {std::size_t(self.rows()), std::size_t(self.classes())}),
-                    as_array(std::move(found.hessian), {size, size}), found.gap, found.resolution);
+                const auto rows = std::size_t(self.rows()), classes = std::size_t(self.classes());
+                return {found.end,
+                        to_numpy(std::move(found.x)),
+                        found.psi,
+                        to_numpy<Array2>(std::move(found.margins), {rows, classes}),
+                        to_numpy<Array2>(std::move(found.hessian), {size, size}),
+                        found.gap,
+                        found.resolution};
             },
-            "columns"_a, "x"_a, "tolerance"_a, "below"_a, "accuracy"_a, "noise"_a, "ridge"_a = std::vector<double>());
+            "columns"_a, "x"_a, "tolerance"_a, "below"_a, "accuracy"_a, "noise"_a, "ridge"_a = std::vector<double>(),
+            "Return what ColumnFits.fit returns, with K coefficients for each column.");
     m.def(
         "orthonormal_basis",
-        [](const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, In weight) -> nb::object {
+        [](const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, In weight) {
             const auto n = std::int64_t(weight.shape(0));
             const Columns columns = checked(values, rows, n);
             std::vector<double> vectors, coordinates;
@@ -164,16 +173,18 @@ void bind_column_fits(nb::module_ &m) {
                     coordinates.insert(coordinates.end(), own.begin(), own.end());
                 }
             }
-            return nb::make_tuple(as_array(std::move(vectors), {rank, std::size_t(n)}),
-                                  as_array(std::move(coordinates), {columns.size(), rank}));
+            return std::pair(to_numpy<Array2>(std::move(vectors), {rank, std::size_t(n)}),
+                             to_numpy<Array2>(std::move(coordinates), {columns.size(), rank}));
         },
-        "values"_a, "rows"_a, "weight"_a.noconvert());
+        "values"_a, "rows"_a, "weight"_a.noconvert(),
+        "Return vectors that are orthonormal for the weights, one per row, and the coordinates of each column in "
+        "them.");
     m.def(
         "self_concordant_factor",
         [](In rho) {
             std::vector<double> factors(rho.shape(0));
             for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = self_concordant_factor(rho.data()[i]);
-            return as_array(std::move(factors), {rho.shape(0)});
+            return to_numpy(std::move(factors));
         },
-        "rho"_a.noconvert());
+        "rho"_a.noconvert(), "Return (rho + (1 - rho) ln(1 - rho)) / rho^2, rounded up; inf for rho > 1.");
 }

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 
 #include "algorithms/interrupt.hpp"
 #include "bindings/module.hpp"
@@ -31,13 +32,13 @@ public:
         throw nb::python_error();
     }
 
-    Ended reason(std::exception_ptr exception) override {
+    StopReason reason(std::exception_ptr exception) override {
         try {
             std::rethrow_exception(exception);
         } catch (nb::python_error &error) {
             nb::gil_scoped_acquire gil;
-            if (error.matches(PyExc_KeyboardInterrupt)) return Ended::interrupted;
-            if (error.matches(out_of_time)) return Ended::out_of_time;
+            if (error.matches(PyExc_KeyboardInterrupt)) return StopReason::interrupted;
+            if (error.matches(out_of_time)) return StopReason::seconds;
             throw;
         }
     }
@@ -69,11 +70,11 @@ std::pair<double, double> set_deadline(double at, double grace) {
 
 void bind_deadline(nb::module_ &m) {
     host = &python;
-    out_of_time = PyErr_NewExceptionWithDoc("levelprox._kernels.TimeLimitError", "The time limit has passed.",
-                                            PyExc_TimeoutError, nullptr);
+    const std::string name = nb::cast<std::string>(m.attr("__name__")) + ".TimeLimitError";
+    out_of_time = PyErr_NewExceptionWithDoc(name.c_str(), "The time limit has passed.", PyExc_TimeoutError, nullptr);
     m.attr("TimeLimitError") = nb::borrow(out_of_time);
     m.def("clock", &clock_now, "Seconds on the clock of deadlines.");
     m.def("set_deadline", &set_deadline, "at"_a, "grace"_a,
-          "Set when the kernels of this thread raise TimeLimitError, and how many seconds later they do so again; "
-          "returns what was set before.");
+          "Set when the kernels of this thread raise TimeLimitError, and after how many further seconds they raise it "
+          "again. Return the values that were set before.");
 }

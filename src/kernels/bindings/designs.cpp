@@ -8,11 +8,14 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 
 #include "algorithms/design_kernel.hpp"
 #include "algorithms/gram.hpp"
 #include "bindings/module.hpp"
+#include "bindings/signatures.hpp"
 #include "algorithms/selection.hpp"
 #include "algorithms/slices.hpp"
 #include "algorithms/sparse.hpp"
@@ -269,12 +272,13 @@ void bind_designs(nb::module_ &m) {
     m.def("thread_count", &thread_count, "How many threads a pass over X may use.");
     m.def(
         "set_thread_work", [](std::int64_t work) { return thread_work.exchange(std::max<std::int64_t>(work, 1)); },
-        "work"_a, "Set the least work of a thread, in numbers read from memory; returns what it was. For tests.");
+        "work"_a,
+        "Set the least work of a thread, in numbers read from memory, and return the value before. For tests.");
     m.def("set_thread_defaults", &set_thread_defaults, "environment"_a, "quota"_a,
-          "What OMP_NUM_THREADS says, and how many processors the container may use; 0: nothing, or all.");
+          "Set the number in OMP_NUM_THREADS (0: none) and the processors that the container may use (0: all).");
 
     nb::class_<DesignKernel>(m, "DesignKernel", "A data matrix X, as kernels read it.")
-        .def_prop_ro("shape", [](const DesignKernel &X) { return nb::make_tuple(X.design.rows(), X.design.columns()); })
+        .def_prop_ro("shape", [](const DesignKernel &X) { return std::pair(X.design.rows(), X.design.columns()); })
         .def_prop_ro(
             "by_rows", [](const DesignKernel &X) { return X.design.by_rows; }, "Whether X is stored row after row.")
         .def(
@@ -325,38 +329,47 @@ void bind_designs(nb::module_ &m) {
                     Poll poll;
                     found = X.nonfinite(poll);
                 }
-                return X.design.by_rows ? nb::make_tuple(found.count, found.slice, found.place, found.value)
-                                        : nb::make_tuple(found.count, found.place, found.slice, found.value);
+                return X.design.by_rows ? std::tuple(found.count, found.slice, found.place, found.value)
+                                        : std::tuple(found.count, found.place, found.slice, found.value);
             },
-            "How many entries are NaN or infinite; row, column and value of the first in storage.");
+            "Return the number of entries that are NaN or infinite, and row, column and value of the first in "
+            "storage.");
 
     nb::class_<Dense, DesignKernel>(m, "Dense", "A C- or Fortran-contiguous float32 or float64 array, in place.")
-        .def(nb::init<In<nb::ndim<2>, nb::any_contig>>(), "array"_a.noconvert())
+        .def(nb::init<In<nb::ndim<2>, nb::any_contig>>(), "array"_a.noconvert(),
+             nb::sig("def __init__(self, array: " FLOAT_ARRAY ") -> None"))
         .def("take_slices", &Dense::take_slices, "chosen"_a.noconvert(), "out"_a.noconvert(),
+             nb::sig("def take_slices(self, chosen: " INT64_ARRAY ", out: " FLOAT_ARRAY ") -> None"),
              "out_k = slice chosen_k: a row where X is stored by rows, else a column.")
         .def("take_within", &Dense::take_within, "chosen"_a.noconvert(), "begin"_a, "out"_a.noconvert(),
+             nb::sig("def take_within(self, chosen: " INT64_ARRAY ", begin: int, out: " FLOAT_ARRAY ") -> None"),
              "out_s = the chosen entries of slice begin + s.")
         .def("gram", &Dense::gram, "weight"_a.noconvert(), "known"_a, "out"_a.noconvert(),
-             "out = X' diag(weight) X; its leading block of size `known` is left alone.");
+             "out = X' diag(weight) X; its leading block of size `known` is not changed.");
 
     nb::class_<Sparse, DesignKernel>(m, "Sparse", "The three arrays of a CSR (by_rows) or CSC matrix, in place.")
         .def(nb::init<Sparse::Values, Sparse::Values, Index, std::int64_t, std::int64_t, bool>(), "data"_a.noconvert(),
-             "indices"_a.noconvert(), "indptr"_a.noconvert(), "rows"_a, "columns"_a, "by_rows"_a)
+             "indices"_a.noconvert(), "indptr"_a.noconvert(), "rows"_a, "columns"_a, "by_rows"_a,
+             nb::sig("def __init__(self, data: " FLOAT_ARRAY ", indices: " INT_ARRAY ", indptr: " INT64_ARRAY
+                     ", rows: int, columns: int, by_rows: bool) -> None"))
         .def("has_duplicates", &Sparse::has_duplicates, "Whether an entry is stored in several parts.")
         .def(
             "select_rows", [](const Sparse &X, const Index &chosen) { return X.select(chosen, true); },
-            "chosen"_a.noconvert(), "(data, indices, indptr) of the chosen rows, stored the same way.")
+            "chosen"_a.noconvert(), nb::sig("def select_rows(self, chosen: " INT64_ARRAY ") -> " COMPRESSED),
+            "(data, indices, indptr) of the chosen rows, stored the same way.")
         .def(
             "select_columns", [](const Sparse &X, const Index &chosen) { return X.select(chosen, false); },
-            "chosen"_a.noconvert(), "(data, indices, indptr) of the chosen columns, stored the same way.")
+            "chosen"_a.noconvert(), nb::sig("def select_columns(self, chosen: " INT64_ARRAY ") -> " COMPRESSED),
+            "(data, indices, indptr) of the chosen columns, stored the same way.")
         .def("select_piece", &Sparse::select_piece, "chosen"_a.noconvert(), "begin"_a, "end"_a, "sorted"_a,
-             "(data, indices, indptr) of the chosen columns of rows begin..end, as CSR; `sorted` tells what is_sorted "
-             "says.")
+             nb::sig("def select_piece(self, chosen: " INT64_ARRAY
+                     ", begin: int, end: int, sorted: bool) -> " COMPRESSED),
+             "(data, indices, indptr) of the chosen columns of rows begin..end, as CSR; `sorted` is the result of "
+             "is_sorted.")
         .def("is_sorted", &Sparse::is_sorted, "Whether indices ascend in every row (of CSR) or column.")
         .def("column_counts", &Sparse::column_counts, "out"_a.noconvert(),
              "out_j = stored entries of column j of a CSR matrix.")
         .def("gram", &Sparse::gram, "weight"_a.noconvert(), "known"_a, "dense"_a, "out"_a.noconvert(),
              "out = X' diag(weight) X for a CSR matrix without duplicates, by dense tiles or by pairs of entries; its "
-             "leading "
-             "block of size `known` is left alone.");
+             "leading block of size `known` is not changed.");
 }

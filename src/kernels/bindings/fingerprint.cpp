@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 
 #include "algorithms/design_kernel.hpp"
 #include "algorithms/fingerprint.hpp"
@@ -21,7 +22,7 @@ bool marked(const Design &X, Mark &mark, Poll &poll) {
     return slices != nullptr;
 }
 
-nb::tuple fingerprint(const DesignKernel &X) {
+std::pair<std::int64_t, std::uint64_t> fingerprint(const DesignKernel &X) {
     Mark mark;
     bool known;
     {
@@ -35,12 +36,12 @@ nb::tuple fingerprint(const DesignKernel &X) {
                 marked<SparseSlices<double, int64_t>>(X.design, mark, poll);
     }
     if (!known) throw nb::type_error("only data that are stored have a fingerprint");
-    return nb::make_tuple(mark.nonzero, mark.sum);
+    return {mark.nonzero, mark.sum};
 }
 
 }  // namespace
 
 void bind_fingerprint(nb::module_ &m) {
     m.def("fingerprint", &fingerprint, "X"_a,
-          "How many entries of X are not zero, and a number that these have the same in any storage.");
+          "Return the number of nonzero entries of X, and a hash of them that does not depend on the storage.");
 }

@@ -18,7 +18,9 @@ using Mask = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::devi
 }  // namespace
 
 void bind_gram_search(nb::module_ &m) {
-    nb::class_<GramSearch>(m, "GramSearch")
+    nb::class_<GramSearch>(
+        m, "GramSearch",
+        "The best k features of 1/2 x'Gx - c'x; features that are kept are in every set and do not count.")
         .def(
             "__init__",
             [](GramSearch *self, Matrix gram, In pull, double square, Mask kept) {
@@ -39,5 +41,8 @@ void bind_gram_search(nb::module_ &m) {
                 nb::gil_scoped_release release;
                 return self.best(k, begin ? &*begin : nullptr, brief, poll);
             },
-            "k"_a, "begin"_a = nb::none(), "brief"_a = false);
+            "k"_a, "begin"_a = nb::none(), "brief"_a = false,
+            "Return the best k features beside those that are kept, in ascending order. With `begin`, swaps start "
+            "there "
+            "alone. A brief search leaves a set only by way of one feature less or more.");
 }

@@ -8,6 +8,7 @@
 
 #include "algorithms/libsvm.hpp"
 #include "bindings/module.hpp"
+#include "bindings/signatures.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -18,7 +19,7 @@ using levelprox::libsvm::Parser;
 namespace {
 
 using Text = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Trouble = std::tuple<const char *, std::int64_t, std::int64_t, std::int64_t, nb::bytes>;
+using Trouble = std::tuple<Fault, std::int64_t, std::int64_t, std::int64_t, nb::bytes>;
 
 std::int64_t feed(Parser &self, Text text, std::int64_t rows) {
     nb::gil_scoped_release release;
@@ -28,7 +29,7 @@ std::int64_t feed(Parser &self, Text text, std::int64_t rows) {
 std::optional<Trouble> trouble(const Parser &self) {
     const auto &found = self.trouble();
     if (found.fault == Fault::none) return std::nullopt;
-    return Trouble{name(found.fault), found.line, found.column, found.before,
+    return Trouble{found.fault, found.line, found.column, found.before,
                    nb::bytes(found.token.data(), found.token.size())};
 }
 
@@ -70,11 +71,13 @@ void bind_libsvm(nb::module_ &m) {
                        "LIBSVM text in pieces of any size, to the arrays of a CSR matrix and its labels.")
         .def("__init__", &init, "features"_a, "zero_based"_a, "single"_a)
         .def("feed", &feed, "text"_a.noconvert(), "rows"_a = -1,
-             "Reads on until `rows` rows are there; how many bytes were used.")
-        .def("finish", &Parser::finish, "No more text: the last line needs no newline.")
-        .def_prop_ro("trouble", &trouble, "None, or fault, line, column, the index before and the token.")
+             "Parse text until there are `rows` rows, and return the number of bytes used.")
+        .def("finish", &Parser::finish, "End the text; the last line needs no newline.")
+        .def_prop_ro("trouble", &trouble, "None, or the fault, its line and column, the index before it and the token.")
         .def_prop_ro("rows", &Parser::rows)
         .def_prop_ro("features", &Parser::features)
         .def("take", &take, "features"_a,
-             "data, indices, indptr and labels of the rows since the last time, without a copy.");
+             nb::sig("def take(self, features: int) -> tuple[" FLOAT_ARRAY ", " INT_ARRAY ", " INT_ARRAY
+                     ", " FLOAT64_ARRAY "]"),
+             "Return data, indices, indptr and labels of the rows since the last call, without a copy.");
 }

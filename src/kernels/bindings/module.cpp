@@ -1,10 +1,13 @@
-// The compiled half of levelprox: one bind_*.cpp per noun, gathered here.
+// The extension module levelprox._kernels: each file of this folder binds one part.
 #include "bindings/module.hpp"
+
+#include <nanobind/stl/string.h>
 
 NB_MODULE(_kernels, m) {
     m.doc() = "levelprox's compiled kernels; use the Python modules that wrap them.";
-    // Objects that live in a module until the interpreter ends are no leaks worth a page of warnings.
+    // Objects that live until the interpreter ends are not leaks.
     nanobind::set_leak_warnings(false);
+    bind_enums(m);
     bind_deadline(m);
     bind_projection(m);
     bind_designs(m);
@@ -21,5 +24,7 @@ NB_MODULE(_kernels, m) {
     bind_gram_search(m);
     bind_residual(m);
     bind_libsvm(m);
-    nanobind::module_::import_("levelprox._runtime.threads").attr("set_up")(m);
+    // The stub generator loads this module alone, as `_kernels`, without the package.
+    if (nanobind::cast<std::string>(m.attr("__name__")) == "levelprox._kernels")
+        nanobind::module_::import_("levelprox._runtime.threads").attr("set_up")(m);
 }

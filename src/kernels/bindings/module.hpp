@@ -1,6 +1,7 @@
 #pragma once
 #include <nanobind/nanobind.h>
 
+void bind_enums(nanobind::module_ &m);
 void bind_deadline(nanobind::module_ &m);
 void bind_projection(nanobind::module_ &m);
 void bind_designs(nanobind::module_ &m);

@@ -8,21 +8,19 @@ using namespace levelprox;
 
 namespace {
 
-const char *name_of(NesterovStop stop) {
-    switch (stop) {
-        case NesterovStop::steps: return "steps";
-        case NesterovStop::accurate: return "accurate";
-        case NesterovStop::seconds: return "seconds";
-        case NesterovStop::not_finite: return "not finite";
-        case NesterovStop::interrupted: return "interrupted";
-    }
-    return "steps";
-}
+struct NesterovOutcome {
+    Array x;
+    double multiplier;
+    std::int64_t steps, evaluations, projections;
+    StopReason stop;
+};
 
-nb::dict run_nesterov(nb::object objective, const Set &set, In center, In x, In gradient, double multiplier,
-                      double gamma, std::int64_t max_steps, double strong_convexity, double smoothness, double relative,
-                      double absolute, double seconds) {
-    set.check(x), set.check(center), set.check(gradient);
+NesterovOutcome run_nesterov(nb::object objective, const Set &set, In center, In x, In gradient, double multiplier,
+                             double gamma, std::int64_t max_steps, double strong_convexity, double smoothness,
+                             double relative, double absolute, double seconds) {
+    set.check(x);
+    set.check(center);
+    set.check(gradient);
     const std::size_t d = x.shape(0);
     const NesterovSettings settings{max_steps, strong_convexity, smoothness, gamma, relative, absolute, seconds};
     NesterovState state;
@@ -30,19 +28,20 @@ nb::dict run_nesterov(nb::object objective, const Set &set, In center, In x, In 
     state.gradient.assign(gradient.data(), gradient.data() + d);
     state.multiplier = multiplier;
     with_objective(objective, d, [&](const Objective &of) { nesterov(of, set.ball, center.data(), settings, state); });
-    nb::dict outcome;
-    outcome["x"] = to_numpy(std::move(state.x));
-    outcome["multiplier"] = state.multiplier;
-    outcome["steps"] = state.steps;
-    outcome["evaluations"] = state.evaluations;
-    outcome["projections"] = state.projections;
-    outcome["stop"] = name_of(state.stop);
-    return outcome;
+    return {
+        to_numpy(std::move(state.x)), state.multiplier, state.steps, state.evaluations, state.projections, state.stop};
 }
 
 }  // namespace
 
 void bind_nesterov(nb::module_ &m) {
+    nb::class_<NesterovOutcome> outcome(m, "NesterovOutcome", "Where and why the accelerated gradient method stopped.");
+    def_array<&NesterovOutcome::x>(outcome, "x");
+    outcome.def_ro("multiplier", &NesterovOutcome::multiplier, "Of the last projection, per unit step.")
+        .def_ro("steps", &NesterovOutcome::steps)
+        .def_ro("evaluations", &NesterovOutcome::evaluations)
+        .def_ro("projections", &NesterovOutcome::projections)
+        .def_ro("stop", &NesterovOutcome::stop);
     m.def("nesterov", &run_nesterov, "objective"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(),
           "gradient"_a.noconvert(), "multiplier"_a, "gamma"_a, "max_steps"_a, "strong_convexity"_a, "smoothness"_a,
           "relative"_a, "absolute"_a, "seconds"_a);

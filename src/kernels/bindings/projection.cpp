@@ -1,6 +1,7 @@
 // Projection of the rows of v, one ball a row; arguments were checked by levelprox.projection.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 
 #include <optional>
 
@@ -21,11 +22,14 @@ template <class T>
 using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using OutVector = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// Returns (row, status) of the first row that cannot be projected, or (-1, 0).
+// Returns (row, status) of the first row that cannot be projected, or (-1, done).
 template <class T>
-nb::tuple project_rows(Matrix<T> v, std::optional<Matrix<T>> u, std::optional<Vector<T>> omega,
-                       std::optional<Vector<std::uint8_t>> nonnegative, bool all_nonnegative, Vector<double> tau,
-                       Vector<double> start, OutMatrix<T> out, OutVector multiplier, std::int64_t width) {
+std::pair<std::int64_t, levelprox::Projected> project_rows(Matrix<T> v, std::optional<Matrix<T>> u,
+                                                           std::optional<Vector<T>> omega,
+                                                           std::optional<Vector<std::uint8_t>> nonnegative,
+                                                           bool all_nonnegative, Vector<double> tau,
+                                                           Vector<double> start, OutMatrix<T> out, OutVector multiplier,
+                                                           std::int64_t width) {
     const std::int64_t rows = v.shape(0), d = v.shape(1);
     std::int64_t failed = -1;
     levelprox::Projected status = levelprox::Projected::done;
@@ -44,14 +48,13 @@ nb::tuple project_rows(Matrix<T> v, std::optional<Matrix<T>> u, std::optional<Ve
                 levelprox::project_onto(ball, v.data() + r * d, start.data()[r], out.data() + r * d);
             multiplier.data()[r] = outcome.multiplier;
             if (outcome.status != levelprox::Projected::done) {
-                failed = r, status = outcome.status;
+                failed = r;
+                status = outcome.status;
                 break;
             }
         }
     }
-    return nb::make_tuple(failed, status == levelprox::Projected::not_finite   ? "not finite"
-                                  : status == levelprox::Projected::infeasible ? "infeasible"
-                                                                               : "done");
+    return {failed, status};
 }
 
 template <class T>

@@ -32,9 +32,19 @@ private:
     const double *ridge_;
 };
 
-nb::dict run_quadratic(nb::object hessian, const Set &set, In x, In gradient, In diagonal, In ridge, double multiplier,
-                       double relative, int max_products) {
-    set.check(x), set.check(gradient), set.check(diagonal), set.check(ridge);
+struct QuadraticOutcome {
+    Array x;
+    double multiplier, residual, decrease;
+    int products, projections;
+    bool accurate;
+};
+
+QuadraticOutcome run_quadratic(nb::object hessian, const Set &set, In x, In gradient, In diagonal, In ridge,
+                               double multiplier, double relative, int max_products) {
+    set.check(x);
+    set.check(gradient);
+    set.check(diagonal);
+    set.check(ridge);
     const auto d = std::int64_t(x.shape(0));
     QuadraticState state;
     state.x.assign(x.data(), x.data() + d);
@@ -54,20 +64,28 @@ nb::dict run_quadratic(nb::object hessian, const Set &set, In x, In gradient, In
     } else {
         run(PythonQuadratic(nb::cast<nb::callable>(hessian), d, ridge.data()));
     }
-    nb::dict outcome;
-    outcome["x"] = to_numpy(std::move(state.x));
-    outcome["multiplier"] = state.multiplier;
-    outcome["residual"] = state.residual;
-    outcome["decrease"] = state.decrease;
-    outcome["products"] = state.products;
-    outcome["projections"] = state.projections;
-    outcome["accurate"] = state.accurate;
-    return outcome;
+    return {to_numpy(std::move(state.x)),
+            state.multiplier,
+            state.residual,
+            state.decrease,
+            state.products,
+            state.projections,
+            state.accurate};
 }
 
 }  // namespace
 
 void bind_quadratic(nb::module_ &m) {
+    nb::class_<QuadraticOutcome> outcome(m, "QuadraticOutcome", "A minimiser of the second-order model.");
+    def_array<&QuadraticOutcome::x>(outcome, "x");
+    outcome.def_ro("multiplier", &QuadraticOutcome::multiplier, "Of the last projection, per unit step.")
+        .def_ro("residual", &QuadraticOutcome::residual)
+        .def_ro("decrease", &QuadraticOutcome::decrease, "By how much the model is lower than at the start.")
+        .def_ro("products", &QuadraticOutcome::products, "Products with the matrix.")
+        .def_ro("projections", &QuadraticOutcome::projections)
+        .def_ro("accurate", &QuadraticOutcome::accurate);
     m.def("quadratic", &run_quadratic, "hessian"_a, "set"_a, "x"_a.noconvert(), "gradient"_a.noconvert(),
-          "diagonal"_a.noconvert(), "ridge"_a.noconvert(), "multiplier"_a, "relative"_a, "max_products"_a);
+          "diagonal"_a.noconvert(), "ridge"_a.noconvert(), "multiplier"_a, "relative"_a, "max_products"_a,
+          "Minimise the model with the matrix H + diag(ridge). H is an array of shape (d, d) or a function v -> Hv, "
+          "`diagonal` its diagonal.");
 }

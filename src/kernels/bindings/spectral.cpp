@@ -8,22 +8,17 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
-using levelprox::In, levelprox::Out, levelprox::Mask, levelprox::require, levelprox::to_numpy;
+using levelprox::In, levelprox::Out, levelprox::Mask, levelprox::require, levelprox::to_numpy, levelprox::Array,
+    levelprox::def_array;
 
 namespace {
 
-const char *name_of(levelprox::SpectralStop stop) {
-    switch (stop) {
-        case levelprox::SpectralStop::steps: return "steps";
-        case levelprox::SpectralStop::accurate: return "accurate";
-        case levelprox::SpectralStop::stationary: return "stationary";
-        case levelprox::SpectralStop::no_decrease: return "no decrease";
-        case levelprox::SpectralStop::not_finite: return "not finite";
-        case levelprox::SpectralStop::seconds: return "seconds";
-        case levelprox::SpectralStop::interrupted: return "interrupted";
-    }
-    return "steps";
-}
+struct SpectralOutcome {
+    Array x, gradient;
+    double psi, step, multiplier, residual;
+    int steps, evaluations, projections;
+    levelprox::StopReason stop;
+};
 
 // psi as a function of the coordinates u_j x_j and, where there are means m of the features, u_0 (x_0 + sum of m_j x_j)
 // for the intercept.
@@ -59,16 +54,20 @@ private:
     std::size_t features_, width_, intercept_;
 };
 
-nb::dict run_spectral(nb::object objective, const levelprox::Set &set, In center, In x, In gradient, double psi,
-                      double step, double multiplier, double gamma, int max_steps, int memory, double decrease,
-                      double relative, double absolute, double seconds, std::optional<In> units,
-                      std::optional<In> means, std::int64_t intercept) {
-    set.check(x), set.check(center), set.check(gradient);
+SpectralOutcome run_spectral(nb::object objective, const levelprox::Set &set, In center, In x, In gradient, double psi,
+                             double step, double multiplier, double gamma, int max_steps, int memory, double decrease,
+                             double relative, double absolute, double seconds, std::optional<In> units,
+                             std::optional<In> means, std::int64_t intercept) {
+    set.check(x);
+    set.check(center);
+    set.check(gradient);
     const levelprox::SpectralSettings settings{max_steps, memory, decrease, relative, absolute, seconds};
     levelprox::SpectralState state;
     state.x.assign(x.data(), x.data() + x.shape(0));
     state.gradient.assign(gradient.data(), gradient.data() + gradient.shape(0));
-    state.psi = psi, state.step = step, state.multiplier = multiplier;
+    state.psi = psi;
+    state.step = step;
+    state.multiplier = multiplier;
 
     require(!units || units->shape(0) == x.shape(0), "the units do not have the dimension of x");
     const auto features = means ? means->shape(0) : 1;
@@ -81,18 +80,16 @@ nb::dict run_spectral(nb::object objective, const levelprox::Set &set, In center
                                 settings, state);
         else levelprox::spectral(psi, set.ball, center.data(), gamma, settings, state);
     });
-    nb::dict outcome;
-    outcome["x"] = to_numpy(std::move(state.x));
-    outcome["gradient"] = to_numpy(std::move(state.gradient));
-    outcome["psi"] = state.psi;
-    outcome["step"] = state.step;
-    outcome["multiplier"] = state.multiplier;
-    outcome["residual"] = state.residual;
-    outcome["steps"] = state.steps;
-    outcome["evaluations"] = state.evaluations;
-    outcome["projections"] = state.projections;
-    outcome["stop"] = name_of(state.stop);
-    return outcome;
+    return {to_numpy(std::move(state.x)),
+            to_numpy(std::move(state.gradient)),
+            state.psi,
+            state.step,
+            state.multiplier,
+            state.residual,
+            state.steps,
+            state.evaluations,
+            state.projections,
+            state.stop};
 }
 
 }  // namespace
@@ -118,6 +115,17 @@ void bind_spectral(nb::module_ &m) {
         nb::init<std::int64_t, std::optional<In>, std::optional<In>, std::optional<Mask>, bool, double, std::int64_t>(),
         "dimension"_a, "omega"_a.noconvert().none(), "u"_a.noconvert().none(), "nonnegative"_a.noconvert().none(),
         "all_nonnegative"_a, "tau"_a, "width"_a = 1);
+    nb::class_<SpectralOutcome> outcome(m, "SpectralOutcome", "Where and why the spectral gradient method stopped.");
+    def_array<&SpectralOutcome::x>(outcome, "x");
+    def_array<&SpectralOutcome::gradient>(outcome, "gradient");
+    outcome.def_ro("psi", &SpectralOutcome::psi)
+        .def_ro("step", &SpectralOutcome::step)
+        .def_ro("multiplier", &SpectralOutcome::multiplier, "Of the last projection, per unit step.")
+        .def_ro("residual", &SpectralOutcome::residual)
+        .def_ro("steps", &SpectralOutcome::steps)
+        .def_ro("evaluations", &SpectralOutcome::evaluations)
+        .def_ro("projections", &SpectralOutcome::projections)
+        .def_ro("stop", &SpectralOutcome::stop);
     m.def("spectral", &run_spectral, "objective"_a, "set"_a, "center"_a.noconvert(), "x"_a.noconvert(),
           "gradient"_a.noconvert(), "psi"_a, "step"_a, "multiplier"_a, "gamma"_a, "max_steps"_a, "memory"_a,
           "decrease"_a, "relative"_a, "absolute"_a, "seconds"_a, "units"_a.noconvert().none() = nb::none(),

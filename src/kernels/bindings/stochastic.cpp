@@ -18,24 +18,16 @@ void require_rows(const levelprox::LinearModel &model) {
     require(model.design().by_rows, "the model must be stored by rows");
 }
 
-const char *name_of(levelprox::StochasticStop stop) {
-    switch (stop) {
-        case levelprox::StochasticStop::steps: return "steps";
-        case levelprox::StochasticStop::not_finite: return "not finite";
-        case levelprox::StochasticStop::seconds: return "seconds";
-    }
-    return "steps";
-}
-
 // Changes x, `multiplier` (one number) and `counts` (steps, rows, projections, listed) in place, so that
 // they are right when Ctrl-C ends the call with an exception.
-const char *run(const levelprox::LinearModel &model, const levelprox::Set &set, Out x, In center, double gamma,
-                Samples samples, std::int64_t batch, In steps, std::optional<In> slope, std::optional<In> gradient,
-                double seconds, Out multiplier, Counts counts) {
+levelprox::StopReason run(const levelprox::LinearModel &model, const levelprox::Set &set, Out x, In center,
+                          double gamma, Samples samples, std::int64_t batch, In steps, std::optional<In> slope,
+                          std::optional<In> gradient, double seconds, Out multiplier, Counts counts) {
     const auto d = std::size_t(model.dimension()), n = std::size_t(model.design().rows());
     require_rows(model);
     require(model.dimension() == set.ball.d, "the model does not have the dimension of x");
-    set.check(x), set.check(center);
+    set.check(x);
+    set.check(center);
     require(set.ball.width == 1, "minibatch steps have no groups");
     require(batch >= 1 && std::size_t(batch) * steps.shape(0) >= samples.shape(0),
             "there are fewer steps than batches");
@@ -59,7 +51,7 @@ const char *run(const levelprox::LinearModel &model, const levelprox::Set &set, 
         const auto stop = levelprox::stochastic_steps(model, set.ball, center.data(), gamma, batches, snapshot, seconds,
                                                       x.data(), *multiplier.data(), seen);
         report();
-        return name_of(stop);
+        return stop;
     } catch (...) {
         report();
         throw;

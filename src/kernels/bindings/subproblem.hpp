@@ -11,6 +11,7 @@
 #include "algorithms/ball.hpp"
 #include "algorithms/linear_model.hpp"
 #include "algorithms/objective.hpp"
+#include "bindings/enums.hpp"
 
 namespace levelprox {
 
@@ -24,10 +25,28 @@ inline void require(bool condition, const char *message) {
     if (!condition) throw nb::value_error(message);
 }
 
-inline nb::ndarray<nb::numpy, double> to_numpy(std::vector<double> &&values) {
+// NumPy arrays that a kernel returns.
+using Array = nb::ndarray<nb::numpy, double, nb::ndim<1>>;
+using Array2 = nb::ndarray<nb::numpy, double, nb::ndim<2>>;
+
+// Hands a vector over to a NumPy array of this shape, without a copy.
+template <class Result>
+Result to_numpy(std::vector<double> &&values, std::initializer_list<std::size_t> shape) {
     auto *owned = new std::vector<double>(std::move(values));
     nb::capsule owner(owned, [](void *p) noexcept { delete static_cast<std::vector<double> *>(p); });
-    return nb::ndarray<nb::numpy, double>(owned->data(), {owned->size()}, owner);
+    return Result(owned->data(), shape, owner);
+}
+
+inline Array to_numpy(std::vector<double> &&values) {
+    const std::size_t size = values.size();
+    return to_numpy<Array>(std::move(values), {size});
+}
+
+// Getter of an array in an outcome. The array has an owner of its own: it does not keep the outcome alive.
+template <auto member, class Class>
+void def_array(Class &bound, const char *name) {
+    using Outcome = typename Class::Type;
+    bound.def_prop_ro(name, [](const Outcome &outcome) { return outcome.*member; }, nb::rv_policy::reference);
 }
 
 // The set of a subproblem, and the arrays it reads.

@@ -1,6 +1,6 @@
 """Data outside the memory of this process: Dask, files read in chunks, GPUs."""
 
-from levelprox.backends._base import Asked
-from levelprox.backends.partitioned import ShardedModel
+from levelprox.backends._base import PartialSums, Query, RemoteObjective, Traffic
+from levelprox.backends.partitioned import PartitionedModel
 
-__all__ = ["Asked", "ShardedModel"]
+__all__ = ["PartialSums", "PartitionedModel", "Query", "RemoteObjective", "Traffic"]

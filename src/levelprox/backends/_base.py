@@ -1,10 +1,10 @@
 """ψ = F(Ax + o) where the data are elsewhere: on a cluster, on disk, on a device. It is asked for, in rounds.
 
-A question says which features, which points, and what is wanted there; an answer holds sums over the samples. So
+A query says which features, which points, and what is wanted there; an answer holds sums over the samples. So
 what goes out is x over a few features, and what comes back is a number, X_W'r, X_W'DX_W and, once for each look at all
 features, X'r. Margins never travel: whoever answers knows X, and makes them from x.
 
-A round is a function of the question and the data alone. Whatever is lost between two rounds, a worker or all it
+A round is a function of the query and the data alone. Whatever is lost between two rounds, a worker or all it
 had computed, is computed again, and no sample can be counted twice.
 """
 
@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.backends.partition import Form
+from levelprox.exceptions import warn
 from levelprox.losses import Loss
 from levelprox.objectives.curved import Curved
 from levelprox.objectives.feature_scale import FeatureScale
@@ -35,7 +36,7 @@ AHEAD = 2.0 ** np.arange(1, 7) - 1
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class Query:
     """What is asked of the data in one round.
 
     Attributes
@@ -72,7 +73,7 @@ class Question:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class PartialSums:
     """Sums over samples, each weighted by s_i.
 
     Attributes
@@ -89,35 +90,35 @@ class Answer:
     diagonal: Vector | None = None
     product: Vector | None = None
 
-    def __add__(self, other: Answer) -> Answer:
+    def __add__(self, other: PartialSums) -> PartialSums:
         values, *others = map(_sum, self.parts, other.parts)
-        return Answer(cast(Vector, values), *others)
+        return PartialSums(cast(Vector, values), *others)
 
-    def with_ridge(self, question: Question, strength: Vector) -> Answer:
+    def with_ridge(self, query: Query, strength: Vector) -> PartialSums:
         """The same means with Σ_j r_j x_j² added to ψ; `strength` is r of all features."""
-        width = question.points[0].size // max(question.features.size, 1) if question.features.size else 1
-        held = np.repeat(strength[question.features], width)
-        first = question.points[0]
-        points = [*question.points, *(first + t * question.step for t in AHEAD if question.step is not None)]
+        width = query.points[0].size // max(query.features.size, 1) if query.features.size else 1
+        held = np.repeat(strength[query.features], width)
+        first = query.points[0]
+        points = [*query.points, *(first + t * query.step for t in AHEAD if query.step is not None)]
         values = self.values + [float(np.sum(held * point**2)) for point in points]
         gradient, hessian, diagonal, product = self.gradient, self.hessian, self.diagonal, self.product
         if gradient is not None and gradient.size == first.size:
             gradient = gradient + 2 * held * first
         elif gradient is not None:
             gradient = gradient.copy()
-            gradient.reshape(strength.size, -1)[question.features] += (2 * held * first).reshape(-1, width)
+            gradient.reshape(strength.size, -1)[query.features] += (2 * held * first).reshape(-1, width)
         if hessian is not None:
             hessian = hessian + np.diag(2 * held)
         if diagonal is not None:
             diagonal = diagonal + 2 * held
-        if product is not None and question.product is not None:
-            product = product + 2 * held * question.product
-        return Answer(values, gradient, hessian, diagonal, product)
+        if product is not None and query.product is not None:
+            product = product + 2 * held * query.product
+        return PartialSums(values, gradient, hessian, diagonal, product)
 
-    def times(self, factor: float) -> Answer:
+    def times(self, factor: float) -> PartialSums:
         """The same sums in another unit."""
         values, *others = (None if one is None else factor * one for one in self.parts)
-        return Answer(cast(Vector, values), *others)
+        return PartialSums(cast(Vector, values), *others)
 
     @property
     def parts(self) -> tuple[Vector | None, ...]:
@@ -131,22 +132,38 @@ class Answer:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What has been asked so far: rounds, and bytes of questions and of sums."""
+    """Communication with the data so far.
+
+    Attributes
+    ----------
+    rounds : int
+        Queries.
+    full_gradients : int
+        Those for the gradient over all features.
+    bytes_out, bytes_back : int
+        Of queries, and of sums.
+    """
 
     rounds: int = 0
-    looks: int = 0
+    full_gradients: int = 0
     bytes_out: int = 0
     bytes_back: int = 0
+
+    @property
+    def looks(self) -> int:
+        """Deprecated name of `full_gradients`."""
+        warn("traffic.looks is deprecated: its name is full_gradients", DeprecationWarning)
+        return self.full_gradients
 
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
-    def and_round(self, question: Question, answer: Answer) -> Traffic:
-        looks = self.looks + (question.gradient == "everywhere")
-        return Traffic(self.rounds + 1, looks, self.bytes_out + question.nbytes, self.bytes_back + answer.nbytes)
+    def and_round(self, query: Query, answer: PartialSums) -> Traffic:
+        full = self.full_gradients + (query.gradient == "everywhere")
+        return Traffic(self.rounds + 1, full, self.bytes_out + query.nbytes, self.bytes_back + answer.nbytes)
 
 
-class Ledger:
+class SharedState:
     """What a model and all its restrictions share: what has been asked, and where last; the size of all columns."""
 
     def __init__(self) -> None:
@@ -160,7 +177,7 @@ class Place:
 
     def __init__(self, features: Features, x: Vector) -> None:
         self.features, self.x = features, x
-        self.known: Answer | None = None
+        self.known: PartialSums | None = None
 
     def __add__(self, other: Place) -> Place:
         return Place(self.features, self.x + other.x)
@@ -183,7 +200,7 @@ class Place:
         return self.x.reshape(-1, width)[places].ravel()
 
 
-class Asked(Curved):
+class RemoteObjective(Curved):
     """ψ over data that answer questions; the subclasses say where they are.
 
     Attributes
@@ -192,17 +209,17 @@ class Asked(Curved):
         Those of all features that this is a function of: a restriction shares data, and asks of fewer.
     """
 
-    smooth = curved = dear = True
+    smooth = curved = expensive = True
     loss: Loss
     form: Form
     features: Features
     n_all: int
-    ledger: Ledger
+    shared: SharedState
     #: r of all features, where Σ_j r_j ‖x_j‖² is part of ψ.
     strength: Vector | None = None
 
     @abstractmethod
-    def answer(self, question: Question) -> Answer:
+    def partial_sums(self, query: Query) -> PartialSums:
         """Means over all samples, Σ s_i … / Σ s."""
 
     @property
@@ -225,32 +242,32 @@ class Asked(Curved):
 
     @property
     def feature_scale(self) -> FeatureScale:
-        if self.ledger.feature_scale is None:
+        if self.shared.feature_scale is None:
             whole = copy.copy(self)
             whole.features = np.arange(self.n_all)
             means = whole.column_means if self.form.fit_intercept and self.form.center is None else None
             squares = np.ones(self.n_all) if self.form.standardized else whole.column_squares
-            self.ledger.feature_scale = FeatureScale.of_moments(squares, means, whole.exempt)
-        return self.ledger.feature_scale.restrict(self.features)
+            self.shared.feature_scale = FeatureScale.of_moments(squares, means, whole.exempt)
+        return self.shared.feature_scale.restrict(self.features)
 
     @property
     def traffic(self) -> Traffic:
         """Rounds and bytes so far, of this model and all its restrictions."""
-        return self.ledger.traffic
+        return self.shared.traffic
 
-    def ask(self, question: Question) -> Answer:
+    def evaluate(self, query: Query) -> PartialSums:
         """One round."""
-        answer = self.answer(question)
-        self.ledger.traffic = self.ledger.traffic.and_round(question, answer)
-        return answer if self.strength is None else answer.with_ridge(question, self.strength)
+        answer = self.partial_sums(query)
+        self.shared.traffic = self.shared.traffic.and_round(query, answer)
+        return answer if self.strength is None else answer.with_ridge(query, self.strength)
 
     def ridged(self, ridge: ArrayLike) -> Self:
         """Return the same model with a ridge: a number, or one for each feature; the intercept is free of it."""
         checked = Ridge.of(ridge, self.n_all, self.exempt)
         other = copy.copy(self)
         other.strength = None if checked is None else checked.strength
-        other.ledger = Ledger()  # what is known at a point is not the same
-        other.ledger.traffic, other.ledger.feature_scale = self.ledger.traffic, self.ledger.feature_scale
+        other.shared = SharedState()  # what is known at a point is not the same
+        other.shared.traffic, other.shared.feature_scale = self.shared.traffic, self.shared.feature_scale
         return other
 
     def is_held(self, x: Vector | None = None) -> bool:
@@ -292,17 +309,17 @@ class Asked(Curved):
         if self.features.size < self.n_all:
             # Whoever asks this of few features wants a model of ψ there next: `margins` finds the answer again.
             place = self.margins(x)
-            self.ledger.place, known = _place(place), self._known(place, "hessian")
+            self.shared.place, known = _place(place), self._known(place, "hessian")
             return float(known.values[0]), cast(Vector, known.gradient)
         rows = np.asarray(x, np.float64).reshape(-1, self.width)
         used = np.flatnonzero(np.any(rows, axis=1))
-        answer = self.ask(Question(self.features[used], (rows[used].ravel(),), gradient="everywhere"))
+        answer = self.evaluate(Query(self.features[used], (rows[used].ravel(),), gradient="everywhere"))
         return float(answer.values[0]), cast(Vector, answer.gradient)
 
     # Margins are points here, and everything about them is a round at most.
 
     def margins(self, x: Vector) -> Vector:
-        last = self.ledger.place
+        last = self.shared.place
         if last is not None and last.is_at(self.features, np.asarray(x, np.float64)):
             return cast(Vector, last)
         return self._at(x)
@@ -318,7 +335,7 @@ class Asked(Curved):
 
     def hessian_of(self, z: Vector, convex: bool) -> Matrix:
         if not convex and self.weak_convexity > 0:
-            return cast(Matrix, self.ask(self._question(z, hessian="exact")).hessian)
+            return cast(Matrix, self.evaluate(self._query(z, hessian="exact")).hessian)
         return cast(Matrix, self._known(z, "hessian").hessian)
 
     def evaluated(self, z: Vector, dx: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
@@ -331,17 +348,17 @@ class Asked(Curved):
         start, end = _place(before), _place(after)
         step, known = end.x - start.x, end.known
         if known is None or known.values.size == 1:
-            known = self.ask(Question(self.features, (end.x,), step=step))
+            known = self.evaluate(Query(self.features, (end.x,), step=step))
         values = dict(zip((1 + AHEAD).tolist(), known.values[1:].tolist(), strict=True))
         return lambda t: values[t] if t in values else self.value_of(self._at(start.x + t * step))
 
     def hessian_product_of(self, z: Vector, convex: bool) -> Callable[[Vector], Vector]:
         kind: Any = "convex" if convex else "exact"
-        return lambda v: cast(Vector, self.ask(self._question(z, diagonal=kind, product=v)).product)
+        return lambda v: cast(Vector, self.evaluate(self._query(z, diagonal=kind, product=v)).product)
 
     def hessian_diagonal_of(self, z: Vector, convex: bool) -> Vector:
         kind: Any = "convex" if convex else "exact"
-        return cast(Vector, self.ask(self._question(z, diagonal=kind)).diagonal)
+        return cast(Vector, self.evaluate(self._query(z, diagonal=kind)).diagonal)
 
     def second_order(self, x: Vector, gradient: Vector) -> LinearModel:
         """The second-order model of ψ at x as a least-squares problem with as many samples as it bends in directions.
@@ -358,20 +375,20 @@ class Asked(Curved):
             root, target = np.zeros((1, x.size)), np.zeros(1)
         return LinearModel(np.asfortranarray(root), target, "squared")
 
-    def _known(self, z: Vector, wanted: str) -> Answer:
+    def _known(self, z: Vector, wanted: str) -> PartialSums:
         """What is known at a point, asked for where it is not; ψ and ∇ψ come together."""
         place = _place(z)
         if place.known is None or getattr(place.known, wanted) is None:
             place.known = self._asked_for(z, wanted)
         return place.known
 
-    def _asked_for(self, z: Vector, wanted: str, step: Vector | None = None) -> Answer:
+    def _asked_for(self, z: Vector, wanted: str, step: Vector | None = None) -> PartialSums:
         """ψ and ∇ψ, with the Hessian where that is wanted or of few coordinates."""
         with_hessian = wanted == "hessian" or self.dimension <= _AT_ONCE
-        return self.ask(self._question(z, gradient="here", hessian="convex" if with_hessian else "", step=step))
+        return self.evaluate(self._query(z, gradient="here", hessian="convex" if with_hessian else "", step=step))
 
-    def _question(self, z: Vector, **wanted: Any) -> Question:
-        return Question(self.features, (_place(z).over(self.features, self.width),), **wanted)
+    def _query(self, z: Vector, **wanted: Any) -> Query:
+        return Query(self.features, (_place(z).over(self.features, self.width),), **wanted)
 
     def _at(self, x: Vector) -> Vector:
         return cast(Vector, Place(self.features, np.asarray(x, np.float64)))

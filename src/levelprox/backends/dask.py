@@ -1,11 +1,11 @@
-"""Samples on a Dask cluster: every chunk of rows is a shard, in the memory of some worker.
+"""Samples on a Dask cluster: each chunk of rows is a partition in the memory of a worker.
 
     of(X, y)        one task for each chunk reads its rows and keeps them there
-    changed(c)      what is to be done to the shards, sent once; each does it when first asked, and keeps the last few
-    total(work)     one graph: the work sent once, a task for each shard, and their sum by a tree, eight at a time
+    transformed(t)  a transform of the partitions, sent once; applied at the first use, the last results being cached
+    total(work)     one graph: the work sent once, a task for each partition, and their sum by a tree, eight at a time
 
-What is done to a shard is remembered next to it, so X is in memory once, however many models are made of it. The tree
-depends on the number of chunks alone: the same bits, whoever did the work, and however often.
+Transformed partitions are cached next to their data, so X is in memory once, however many models are made of it. The
+tree depends on the number of chunks alone: the result has the same bits for any assignment of tasks to workers.
 """
 
 from __future__ import annotations
@@ -21,72 +21,72 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._validation import finite, real_array
-from levelprox.backends.executor import ChunkError, Crew, crew_of
-from levelprox.backends.partition import Change, Shard, T, Work
-from levelprox.backends.partitioned import Shards
+from levelprox.backends.executor import ChunkError, Executor, executor_for
+from levelprox.backends.partition import Partition, T, Transform, Work
+from levelprox.backends.partitioned import PartitionedSource
 from levelprox.designs import Design, as_design
 from levelprox.designs._base import check_finite
 from levelprox.designs.dense import DenseDesign
 from levelprox.exceptions import BackendError, InvalidInputError
 
 _AT_ONCE = 8  # sums that one task adds
-_REMEMBERED = 2  # ways a shard was changed that it keeps: a model, and the convex one it starts from
+_REMEMBERED = 2  # ways a partition was changed that it keeps: a model, and the convex one it starts from
 
 
-class Changes:
+class Transforms:
     """One change after the other, known by a name of their own."""
 
-    def __init__(self, name: str = "", steps: tuple[Change, ...] = ()) -> None:
+    def __init__(self, name: str = "", steps: tuple[Transform, ...] = ()) -> None:
         self.name, self.steps = name, steps
 
-    def __call__(self, shard: Shard) -> Shard:
-        return functools.reduce(lambda last, change: change(last), self.steps, shard)
+    def __call__(self, partition: Partition) -> Partition:
+        return functools.reduce(lambda last, change: change(last), self.steps, partition)
 
     def __sizeof__(self) -> int:
         return object.__sizeof__(self) + sum(_nbytes(vars(step)) for step in self.steps if hasattr(step, "__dict__"))
 
 
-class Held:
-    """A shard in the memory of a worker, and what was last made of it."""
+class StoredPartition:
+    """A partition in the memory of a worker, and what was last made of it."""
 
-    def __init__(self, shard: Shard) -> None:
-        self.shard = shard
-        self._made: dict[str, Shard] = {}
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self._made: dict[str, Partition] = {}
         self._lock = threading.Lock()
 
-    def changed(self, changes: Changes) -> Shard:
-        """The shard after these changes."""
+    def transformed(self, changes: Transforms) -> Partition:
+        """The partition after these changes."""
         if not changes.steps:
-            return self.shard
+            return self.partition
         with self._lock:
-            made = self._made.pop(changes.name, None) or changes(self.shard)
+            made = self._made.pop(changes.name, None) or changes(self.partition)
             self._made[changes.name] = made
             while len(self._made) > _REMEMBERED:
                 del self._made[next(iter(self._made))]
         return made
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        return _received, (self.shard,)
+        return _received, (self.partition,)
 
     def __sizeof__(self) -> int:
         """What Dask reckons with: X, and not the few bytes of this object."""
-        shard = self.shard
-        return shard.design.nbytes + sum(_nbytes(one) for one in (shard.y, shard.weight, shard.offset))
+        partition = self.partition
+        return partition.design.nbytes + sum(_nbytes(one) for one in (partition.y, partition.weight, partition.offset))
 
 
-class ClusterShards(Shards):
+class DaskSource(PartitionedSource):
     """Samples in the memory of a Dask cluster: see `of`."""
 
     def __init__(
         self,
-        crew: Crew,
+        executor: Executor,
         held: Sequence[Any],
         n_features: int,
         dtype: np.dtype[Any],
         names: list[str] | None = None,
         changes: Any = None,
     ) -> None:
-        self.crew, self.held, self.changes = crew, held, changes
+        self.executor, self.held, self.changes = executor, held, changes
         self.n_features, self.dtype, self.names = n_features, dtype, names
 
     @classmethod
@@ -112,21 +112,21 @@ class ClusterShards(Shards):
         from dask.base import is_dask_collection
         from dask.delayed import delayed
 
-        crew = crew_of(client)
+        executor = executor_for(client)
         rows = {"y": y, "weight": weight, "offset": offset}
         lazy = [name for name, one in rows.items() if is_dask_collection(one)]
         n_features, dtype, names = _columns_of(X)
         blocks, sizes = _blocks(X), _sizes(X)
         token = uuid.uuid4().hex
         if sizes is None and any(one is not None and name not in lazy for name, one in rows.items()):
-            blocks, sizes = _measured(crew, blocks, token)
+            blocks, sizes = _measured(executor, blocks, token)
         parts = {name: _cut(name, one, len(blocks), sizes) for name, one in rows.items()}
         read = delayed(_read, pure=False, traverse=False)
         tasks = [
             read(i, _version(), n_features, names, block, *of_rows, dask_key_name=f"levelprox-rows-{token}-{i}")
             for i, (block, *of_rows) in enumerate(zip(blocks, *parts.values(), strict=True))
         ]
-        return cls(crew, crew.keep(tasks), n_features, dtype, names)
+        return cls(executor, executor.keep(tasks), n_features, dtype, names)
 
     def total(self, work: Work[T]) -> T:
         token = uuid.uuid4().hex
@@ -140,19 +140,21 @@ class ClusterShards(Shards):
             groups = [level[i : i + _AT_ONCE] for i in range(0, len(level), _AT_ONCE)]
             level = [(name, i) for i in range(len(groups))]
             graph.update({key: (_added, *group) for key, group in zip(level, groups, strict=True)})
-        answer = self.crew.result(graph, level[0], self.held)
+        answer = self.executor.result(graph, level[0], self.held)
         if answer is None:
             raise InvalidInputError("no sample has a positive weight")
         total: T = answer
         return total
 
-    def changed(self, change: Change) -> Self:
+    def transformed(self, change: Transform) -> Self:
         token = uuid.uuid4().hex
-        changes = self.crew.keep_task(f"levelprox-change-{token}", (_extended, token, self.changes, _Wrapped(change)))
-        return type(self)(self.crew, self.held, self.n_features, self.dtype, self.names, changes)
+        changes = self.executor.keep_task(
+            f"levelprox-change-{token}", (_extended, token, self.changes, _Wrapped(change))
+        )
+        return type(self)(self.executor, self.held, self.n_features, self.dtype, self.names, changes)
 
     def __repr__(self) -> str:
-        return f"ClusterShards({len(self.held)} chunks, {self.n_features} features, {self.crew!r})"
+        return f"DaskSource({len(self.held)} chunks, {self.n_features} features, {self.executor!r})"
 
 
 class _Wrapped:
@@ -172,16 +174,16 @@ def _brought(wrapped: _Wrapped) -> Any:
     return wrapped.value
 
 
-def _extended(name: str, last: Changes | None, wrapped: _Wrapped) -> Changes:
-    return Changes(name, (*(() if last is None else last.steps), wrapped.value))
+def _extended(name: str, last: Transforms | None, wrapped: _Wrapped) -> Transforms:
+    return Transforms(name, (*(() if last is None else last.steps), wrapped.value))
 
 
-def _done(index: int, version: str, held: Held, changes: Changes | None, work: Any) -> Any:
-    """The work on one shard; None where no sample of it has a weight."""
+def _done(index: int, version: str, held: StoredPartition, changes: Transforms | None, work: Any) -> Any:
+    """The work on one partition; None where no sample of it has a weight."""
     try:
         _check_version(version)
-        shard = held.shard if changes is None else held.changed(changes)
-        return work(shard) if shard.total > 0 else None
+        partition = held.partition if changes is None else held.transformed(changes)
+        return work(partition) if partition.total > 0 else None
     except Exception as error:
         raise _portable(index, error) from None
 
@@ -200,8 +202,8 @@ def _read(
     y: Any,
     weight: Any = None,
     offset: Any = None,
-) -> Held:
-    """One shard of the blocks of its columns, its targets and weights."""
+) -> StoredPartition:
+    """One partition of the blocks of its columns, its targets and weights."""
     try:
         _check_version(version)
         X = _side_by_side(blocks)
@@ -214,7 +216,7 @@ def _read(
         design: Design = as_design(X, names) if rows else DenseDesign(np.empty((0, columns)))
         check_finite(design.kernel, names)
         y = None if y is None else _targets(y)
-        return Held(Shard(index, design, y, _weights(weight), _numbers("offset", offset)))
+        return StoredPartition(Partition(index, design, y, _weights(weight), _numbers("offset", offset)))
     except Exception as error:
         raise _portable(index, error) from None
 
@@ -279,12 +281,12 @@ def _portable(index: int, error: Exception) -> ChunkError:
     return ChunkError(index, error)
 
 
-def _received(shard: Shard) -> Held:
-    """A shard from elsewhere: kernels read numbers at multiples of their size, where a network need not put them."""
-    reduced: Any = shard.design.__reduce__()
+def _received(partition: Partition) -> StoredPartition:
+    """Return a partition that was received, with aligned arrays: the kernels need that, networks do not."""
+    reduced: Any = partition.design.__reduce__()
     design = reduced[0](*map(_aligned, reduced[1]))
-    y, weight, offset = map(_aligned, (shard.y, shard.weight, shard.offset))
-    return Held(Shard(shard.index, design, y, weight, offset, shard.form))
+    y, weight, offset = map(_aligned, (partition.y, partition.weight, partition.offset))
+    return StoredPartition(Partition(partition.index, design, y, weight, offset, partition.form))
 
 
 def _aligned(part: Any) -> Any:
@@ -333,16 +335,16 @@ def _sizes(X: Any) -> list[int] | None:
     return None if np.isnan(sizes).any() else [int(size) for size in sizes]
 
 
-def _measured(crew: Crew, blocks: list[list[Any]], token: str) -> tuple[list[list[Any]], list[int]]:
+def _measured(executor: Executor, blocks: list[list[Any]], token: str) -> tuple[list[list[Any]], list[int]]:
     """Blocks in the memory of the workers, and the rows of each: X is not read twice to count them."""
     from dask.delayed import delayed
 
     assembled = delayed(_assembled, pure=False, traverse=False)
-    kept = crew.keep([assembled(row, dask_key_name=f"levelprox-block-{token}-{i}") for i, row in enumerate(blocks)])
+    kept = executor.keep([assembled(row, dask_key_name=f"levelprox-block-{token}-{i}") for i, row in enumerate(blocks)])
     count = f"levelprox-count-{token}"
     graph: dict[Any, Any] = {(count, i): (_counted, one) for i, one in enumerate(kept)}
     graph[count] = [*graph]
-    sizes = crew.result(graph, count, kept)
+    sizes = executor.result(graph, count, kept)
     return [[one] for one in kept], list(sizes)
 
 

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._typing import Vector
-from levelprox.backends._base import Asked
+from levelprox.backends._base import RemoteObjective
 from levelprox.backends.partition import Form
-from levelprox.backends.statistics import Survey
+from levelprox.backends.statistics import Statistics
 from levelprox.losses import Loss
 
 
-class Source(ABC):
+class DataSource(ABC):
     """X, targets and weights, wherever they are.
 
     Attributes
@@ -32,7 +32,7 @@ class Source(ABC):
     names: list[str] | None = None
 
     @abstractmethod
-    def survey(self, loss: Loss, labels: bool, with_moments: bool) -> Survey:
+    def statistics(self, loss: Loss, labels: bool, with_moments: bool) -> Statistics:
         """What must be known before there is a model; X and y are checked on the way."""
 
     @abstractmethod
@@ -40,7 +40,7 @@ class Source(ABC):
         """Σ s |y − median| / Σ s."""
 
     @abstractmethod
-    def model(self, form: Form) -> Asked:
+    def model(self, form: Form) -> RemoteObjective:
         """ψ of these samples."""
 
     @abstractmethod

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from levelprox.backends._base import Asked
-from levelprox.backends.data_source import Source
+from levelprox.backends._base import RemoteObjective
+from levelprox.backends.data_source import DataSource
 from levelprox.backends.partition import Form
 from levelprox.designs.chunked import Chunked
 from levelprox.losses import Loss, loss_by_name
@@ -29,7 +29,7 @@ def linear_model(
     *,
     client: Any = None,
     memory: int | None = None,
-) -> LinearModel | Asked:
+) -> LinearModel | RemoteObjective:
     """ψ(x) = Σ s_i ℓ(⟨a_i, x⟩ + o_i, b_i) / Σ s_i, for `Problem` and `solve`; as `LinearModel`, but X may be anywhere.
 
     Parameters
@@ -50,8 +50,8 @@ def linear_model(
 
     Returns
     -------
-    LinearModel or Asked
-        The latter has `traffic`: rounds, looks, bytes out and back.
+    LinearModel or RemoteObjective
+        The latter has `traffic`: rounds, full_gradients, bytes_out, bytes_back.
 
     Examples
     --------
@@ -69,12 +69,12 @@ def linear_model(
     return source.model(Form(loss_by_name(loss), fit_intercept))
 
 
-def is_elsewhere(X: object) -> bool:
+def is_remote(X: object) -> bool:
     """Whether X is not an array of this process: Dask's, a device's, or in files."""
-    return is_lazy(X) or is_on_device(X) or isinstance(X, Chunked)
+    return is_dask(X) or is_on_device(X) or isinstance(X, Chunked)
 
 
-def is_lazy(X: object) -> bool:
+def is_dask(X: object) -> bool:
     """Whether X is Dask's."""
     return library_of(X) in _DASK
 
@@ -93,20 +93,20 @@ def source_of(
     client: Any = None,
     memory: int | None = None,
     progress: Progress | None = None,
-) -> Source | None:
+) -> DataSource | None:
     """The samples, there where they are; None where that is this process's memory."""
-    if is_lazy(X):
-        from levelprox.backends.dask import ClusterShards
+    if is_dask(X):
+        from levelprox.backends.dask import DaskSource
 
-        return ClusterShards.of(X, y, weight, offset, client)
+        return DaskSource.of(X, y, weight, offset, client)
     if is_on_device(X):
-        from levelprox.backends.gpu import DeviceSamples
+        from levelprox.backends.gpu import DeviceSource
 
-        return DeviceSamples(X, y, weight, offset)
+        return DeviceSource(X, y, weight, offset)
     if isinstance(X, Chunked):
-        from levelprox.backends.out_of_core import InTurn
+        from levelprox.backends.out_of_core import FileSource
 
-        return InTurn.of(X, y, weight, offset, memory=memory, progress=progress)
+        return FileSource.of(X, y, weight, offset, memory=memory, progress=progress)
     return None
 
 

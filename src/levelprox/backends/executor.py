@@ -1,7 +1,7 @@
 """Who does the tasks of a graph: the workers of a Dask cluster, or threads of this process.
 
 Tasks are pure, none is bound to a worker, and none holds data that could not be made again: what is lost with a worker
-is computed once more by another. A crew waits for as long as somebody works, and no longer.
+is computed once more by another. A executor waits for as long as somebody works, and no longer.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def told(chunk: int, reason: BaseException) -> LevelproxError:
     return error
 
 
-class Crew(ABC):
+class Executor(ABC):
     """Those who do tasks. What they keep stands for itself among the arguments of later tasks."""
 
     @abstractmethod
@@ -68,7 +68,7 @@ class Crew(ABC):
         """The value of one key of the graph, computed from these chunks among others."""
 
 
-class Threads(Crew):
+class Threads(Executor):
     """Nobody but this process, on the threads of Dask's local scheduler."""
 
     def keep(self, collections: Sequence[Any]) -> list[Any]:
@@ -96,7 +96,7 @@ class Threads(Crew):
         return "threads"
 
 
-class Cluster(Crew):
+class Cluster(Executor):
     """The workers of a Dask cluster.
 
     Parameters
@@ -226,7 +226,7 @@ class _Watch:
             raise BackendError(f"{what}, and for {self.patience:g} s that has not changed")
 
 
-def crew_of(client: Any = None) -> Crew:
+def executor_for(client: Any = None) -> Executor:
     """The cluster of this client, else of the current one, else the threads of this process."""
     if client is not None:
         return Cluster(client)

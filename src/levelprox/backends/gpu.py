@@ -1,7 +1,7 @@
 """ψ of samples on a device: X, targets and weights stay there, and so does everything that is as long as they are.
 
 What comes back is W-sized, but for one gradient over all features in each look; see `asked.py` for what is asked when.
-Each question is one transfer there, of its points, and one back, of all that it asks for.
+Each query is one transfer there, of its points, and one back, of all that it asks for.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._typing import Vector
-from levelprox.backends._base import AHEAD, Answer, Asked, Ledger, Question, Traffic
-from levelprox.backends.data_source import Source
+from levelprox.backends._base import AHEAD, PartialSums, Query, RemoteObjective, SharedState, Traffic
+from levelprox.backends.data_source import DataSource
 from levelprox.backends.partition import Form
-from levelprox.backends.statistics import Survey, check_few, check_labels
-from levelprox.designs.array_namespace import Namespace, Transfers, namespace_of
+from levelprox.backends.statistics import Statistics, check_few, check_labels
+from levelprox.designs.array_namespace import Namespace, Transfers, array_namespace
 from levelprox.designs.device import Columns, DeviceDesign
 from levelprox.designs.moments import Moments
 from levelprox.designs.running_moments import RunningMoments
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss, Multinomial, check_weights
 from levelprox.objectives.leave_one_out import LEAST, Point
-from levelprox.objectives.linear_model import FARTHER, gains_for_ever
+from levelprox.objectives.linear_model import FARTHER, keeps_decreasing
 
 _DOUBLE = np.dtype(np.float64)
 
 
-class DeviceSamples(Source):
+class DeviceSource(DataSource):
     """X, targets, weights and offsets on a device.
 
     Parameters
@@ -61,7 +61,7 @@ class DeviceSamples(Source):
         """What has crossed between the device and the host."""
         return self.namespace.transfers
 
-    def survey(self, loss: Loss, labels: bool, with_moments: bool) -> Survey:
+    def statistics(self, loss: Loss, labels: bool, with_moments: bool) -> Statistics:
         self.design.check_finite()
         weight = self.weights
         d, one = self.n_features, np.zeros(1)
@@ -80,7 +80,7 @@ class DeviceSamples(Source):
             mean, deviation, low, high = self.namespace.to_host(xp.stack(figures))
             of_y = RunningMoments.of(self.total, Moments(mean + one, deviation + one, low + one, high + one))
             largest = max(abs(float(low)), abs(float(high)))
-        return Survey(self.design.n, self.total, moments, classes, class_weights, of_y, largest)
+        return Statistics(self.design.n, self.total, moments, classes, class_weights, of_y, largest)
 
     def spread(self, total: float) -> float:
         y, weight = self.numbers(self.y), self.weights
@@ -178,7 +178,7 @@ class DeviceSamples(Source):
         return self.namespace.to_host(out)
 
     def _is_here(self, values: Any) -> bool:
-        own = namespace_of(values)
+        own = array_namespace(values)
         if own is None:
             return False
         if type(own) is not type(self.namespace) or own.device != self.namespace.device:
@@ -222,20 +222,20 @@ class DeviceSamples(Source):
         return own
 
     def __repr__(self) -> str:
-        return f"DeviceSamples({self.design!r})"
+        return f"DeviceSource({self.design!r})"
 
 
-class DeviceModel(Asked):
+class DeviceModel(RemoteObjective):
     """ψ of samples on a device.
 
     Parameters
     ----------
-    samples : DeviceSamples
+    samples : DeviceSource
     form : Form
         How they become a model. Its loss must be smooth.
     """
 
-    def __init__(self, samples: DeviceSamples, form: Form) -> None:
+    def __init__(self, samples: DeviceSource, form: Form) -> None:
         if not form.loss.smooth:
             raise InvalidInputError(
                 f"the loss {form.loss.name!r} has kinks, and is for data in memory only; data on a device take "
@@ -247,7 +247,7 @@ class DeviceModel(Asked):
         self.only_contrasts = form.softmax and form.width > 1
         self.n_all = self.design.shape[1]
         self.features = np.arange(self.n_all)
-        self.ledger = Ledger()
+        self.shared = SharedState()
         self.losses = Losses(samples, form)
         self._facts: dict[str, Any] = {}  # of all features, shared by all restrictions
         self._own: dict[str, Sums] = {}  # of those of this one
@@ -260,14 +260,14 @@ class DeviceModel(Asked):
     @property
     def traffic(self) -> Traffic:
         convex = self._facts.get("convex start")
-        return self.ledger.traffic if convex is None else self.ledger.traffic + convex.traffic
+        return self.shared.traffic if convex is None else self.shared.traffic + convex.traffic
 
-    def answer(self, question: Question) -> Answer:
-        needed = self.design.bytes_for(question.features.size)
-        with self.namespace.within_memory(f"a question of {question.features.size} features", needed):
-            return self._answer(question)
+    def partial_sums(self, query: Query) -> PartialSums:
+        needed = self.design.bytes_for(query.features.size)
+        with self.namespace.within_memory(f"a query of {query.features.size} features", needed):
+            return self._answer(query)
 
-    def _answer(self, asked: Question) -> Answer:
+    def _answer(self, asked: Query) -> PartialSums:
         K = self.width
         columns = self.design.columns(asked.features, few=bool(asked.hessian))
         sent = [*asked.points, *(one for one in (asked.step, asked.product) if one is not None)]
@@ -326,8 +326,8 @@ class DeviceModel(Asked):
         value = self.losses.pointwise(z + step)[0]
         return value if value.ndim == 1 else value.sum(axis=1)
 
-    def _read(self, asked: Question, columns: Columns, parts: list[Vector], with_trials: bool) -> Answer:
-        """What came back, over the features that were asked for, in the order of the question."""
+    def _read(self, asked: Query, columns: Columns, parts: list[Vector], with_trials: bool) -> PartialSums:
+        """What came back, over the features that were asked for, in the order of the query."""
         K, order, size = self.width, columns.order, asked.features.size
         values = np.concatenate(parts[: 1 + with_trials])
         rest = iter(parts[1 + with_trials :])
@@ -354,7 +354,7 @@ class DeviceModel(Asked):
             for array in (gradient, hessian, diagonal, product):
                 if array is not None:
                     array[:] = np.nan
-        return Answer(values, gradient, hessian, diagonal, product)
+        return PartialSums(values, gradient, hessian, diagonal, product)
 
     @property
     def _pairs(self) -> list[tuple[int, int]]:
@@ -458,7 +458,7 @@ class DeviceModel(Asked):
         """All features with another loss; columns that are kept serve both."""
         other = copy.copy(self)
         other.form, other.loss = replace(self.form, loss=loss), loss
-        other.losses, other.ledger = Losses(self.samples, other.form), Ledger()
+        other.losses, other.shared = Losses(self.samples, other.form), SharedState()
         other._facts, other._own = {}, {}
         return other
 
@@ -475,9 +475,9 @@ class DeviceModel(Asked):
         used = np.flatnonzero(np.any(rows, axis=1))
         features, point = self.features[used], rows[used]
         if self.weak_convexity > 0:
-            far = Question(features, tuple((t * point).ravel() for t in FARTHER))
-            return gains_for_ever(self.ask(far).values.tolist())
-        falls, rises = self.losses.outlook(self.design.columns(features).matvec(point))
+            far = Query(features, tuple((t * point).ravel() for t in FARTHER))
+            return keeps_decreasing(self.evaluate(far).values.tolist())
+        falls, rises = self.losses.ray_trend(self.design.columns(features).matvec(point))
         return falls and not rises
 
     def accuracy(self, x: Vector) -> float:
@@ -528,7 +528,7 @@ class Losses:
     Sums are in units in which the largest weight is about 1; `total` is Σ s in them.
     """
 
-    def __init__(self, samples: DeviceSamples, form: Form) -> None:
+    def __init__(self, samples: DeviceSource, form: Form) -> None:
         self.namespace, self.form, self.loss = samples.namespace, form, form.loss
         self.xp, self.n, self.width = samples.namespace.xp, samples.design.n, form.width
         weight, classes = samples.weight, form.classes
@@ -605,7 +605,7 @@ class Losses:
             right = self.xp.argmax(z, axis=1) == self.xp.argmax(own, axis=1)
         return float(self.namespace.to_host(self.weighted(self.namespace.cast(right, _DOUBLE)).sum())) / self.total
 
-    def outlook(self, direction: Any) -> tuple[bool, bool]:
+    def ray_trend(self, direction: Any) -> tuple[bool, bool]:
         """Whether some losses fall for ever as margins move in a direction, and whether some rise."""
         if self.form.softmax and self.width > 1:
             own = self.xp.where(self.target, direction, 0.0).sum(axis=1)[:, None]

@@ -17,14 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox._typing import Index
 from levelprox._validation import finite, whole
-from levelprox.backends._base import Answer
-from levelprox.backends.partition import Change, Forming, Shard, T, Work
-from levelprox.backends.partitioned import Evaluation, Shards
-from levelprox.backends.statistics import Surveying
+from levelprox.backends._base import PartialSums
+from levelprox.backends.partition import Partition, SetForm, T, Transform, Work
+from levelprox.backends.partitioned import Evaluation, PartitionedSource
+from levelprox.backends.statistics import ComputeStatistics
 from levelprox.designs._base import Design
 from levelprox.designs.chunked import Chunked
 from levelprox.designs.deferred import DeferredDesign
-from levelprox.designs.kept import KeptColumns
+from levelprox.designs.kept import ColumnCache
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import check_weights
 from levelprox.losses._base import vector
@@ -35,23 +35,23 @@ Progress = Callable[[int, int, str], None]
 _MEMORY = 2**30  # bytes for columns that are kept, unless a quarter of what is free is less
 
 
-class InTurn(Shards):
+class FileSource(PartitionedSource):
     """Samples in files.
 
-    Made by `InTurn.of`. Targets, weights and offsets are in memory, X is not: at most two chunks of it at a time, and
-    the columns of the features in use as far as `memory` goes.
+    Made by `FileSource.of`. Targets, weights and offsets are in memory. Of X at most two chunks are at a time, and a
+    cache of the columns in use, as far as `memory` goes.
 
     Attributes
     ----------
     chunked : Chunked
-    kept : KeptColumns
+    cache : ColumnCache
     passes : float
         How often all of X has been read so far.
     bytes_read : int
         Of X.
     """
 
-    def __init__(self, samples: Samples, changes: tuple[Change, ...] = ()) -> None:
+    def __init__(self, samples: Samples, changes: tuple[Transform, ...] = ()) -> None:
         self._samples, self._changes = samples, changes
         self.n_features, self.dtype = samples.chunked.shape[1], samples.chunked.dtype
         self.names = samples.chunked.names
@@ -89,8 +89,8 @@ class InTurn(Shards):
         return self._samples.chunked
 
     @property
-    def kept(self) -> KeptColumns:
-        return self._samples.kept
+    def cache(self) -> ColumnCache:
+        return self._samples.cache
 
     @property
     def passes(self) -> float:
@@ -100,25 +100,25 @@ class InTurn(Shards):
     def bytes_read(self) -> int:
         return self._samples.bytes_read
 
-    def changed(self, change: Change) -> Self:
+    def transformed(self, change: Transform) -> Self:
         other = copy.copy(self)
         other._changes = (*self._changes, change)
         return other
 
     def total(self, work: Work[T]) -> T:
-        look = isinstance(work, Evaluation) and work.question.gradient == "everywhere"
+        look = isinstance(work, Evaluation) and work.query.gradient == "everywhere"
         with Pass(self._samples, _what_for(work, look), isinstance(work, Evaluation) and not look) as pass_:
             found = self._summed(work, pass_, 0, self.chunked.n_chunks)
         if found is None:
             raise InvalidInputError(f"{self.chunked.name}: no sample has a weight")
-        if look and isinstance(found, Answer):
+        if look and isinstance(found, PartialSums):
             self._samples.learn(found, self._width)
         return found
 
     @property
     def _width(self) -> int:
         """Coefficients of a feature."""
-        return next((one.form.width for one in reversed(self._changes) if isinstance(one, Forming)), 1)
+        return next((one.form.width for one in reversed(self._changes) if isinstance(one, SetForm)), 1)
 
     def _summed(self, work: Work[T], pass_: Pass, begin: int, end: int) -> T | None:
         """The sum over some chunks; None where no sample of theirs has a weight."""
@@ -136,13 +136,13 @@ class InTurn(Shards):
 
     def _of_one(self, work: Work[T], pass_: Pass, i: int) -> T | None:
         with pass_.chunk(i) as design:
-            shard = self._samples.shard(i, design)
+            partition = self._samples.partition(i, design)
             for change in self._changes:
-                shard = change(shard)
-            return work(shard) if shard.total > 0 else None
+                partition = change(partition)
+            return work(partition) if partition.total > 0 else None
 
     def __repr__(self) -> str:
-        return f"InTurn({self.chunked!r})"
+        return f"FileSource({self.chunked!r})"
 
 
 class Samples:
@@ -151,7 +151,7 @@ class Samples:
     Parameters
     ----------
     chunked, y, weight, offset, memory, progress
-        As in `InTurn.of`.
+        As in `FileSource.of`.
     """
 
     def __init__(
@@ -176,21 +176,21 @@ class Samples:
             finite("offset", self.offset)
         room = _default_memory() if memory is None else whole("memory", memory)
         sizes = np.array([chunked.chunk_bytes(i) for i in range(chunked.n_chunks)], np.float64)
-        self.kept = KeptColumns(room, sizes / max(float(sizes.sum()), 1.0))
+        self.cache = ColumnCache(room, sizes / max(float(sizes.sum()), 1.0))
         self.bytes_read, self.forward = 0, True
 
-    def shard(self, i: int, design: Design) -> Shard:
+    def partition(self, i: int, design: Design) -> Partition:
         """Chunk i."""
         rows = self.chunked.rows(i)
         weight = None if self.weight is None else self.weight[rows]
-        return Shard(i, design, self.y[rows], weight, None if self.offset is None else self.offset[rows])
+        return Partition(i, design, self.y[rows], weight, None if self.offset is None else self.offset[rows])
 
-    def learn(self, answer: Answer, width: int) -> None:
+    def learn(self, answer: PartialSums, width: int) -> None:
         """From a look at all features: those of a large gradient are likely to be asked for."""
         if answer.gradient is not None and np.all(np.isfinite(answer.gradient)):
             d = self.chunked.shape[1]  # an intercept is behind them
             size = np.sum(np.square(answer.gradient[: d * width].reshape(d, width)), axis=1)
-            self.kept.likely = np.argsort(-size, kind="stable")
+            self.cache.likely = np.argsort(-size, kind="stable")
 
 
 class Pass:
@@ -232,7 +232,7 @@ class Pass:
     def columns(self, i: int, chosen: Index, read: Callable[[], Design]) -> Design:
         """Some columns of chunk i, from memory where they are there."""
         self._chosen = chosen
-        return self._samples.kept.columns(i, chosen, read, self._keep)
+        return self._samples.cache.columns(i, chosen, read, self._keep)
 
     def read(self, i: int) -> Design:
         """Chunk i itself; the next one is read meanwhile."""
@@ -257,7 +257,7 @@ class Pass:
         if not 0 <= i < self._chunked.n_chunks:
             return False
         only_columns = self._keep and self._chosen is not None
-        return not (only_columns and self._samples.kept.has(i, cast(Index, self._chosen)))
+        return not (only_columns and self._samples.cache.has(i, cast(Index, self._chosen)))
 
     def leave(self, i: int) -> None:
         """The work on a chunk that was read is done."""
@@ -296,7 +296,7 @@ class _Opened:
 def _what_for(work: Work[Any], look: bool) -> str:
     if isinstance(work, Evaluation):
         return "looking at all features" if look else "reading columns"
-    return "checking X" if isinstance(work, Surveying) else "measuring X"
+    return "checking X" if isinstance(work, ComputeStatistics) else "measuring X"
 
 
 def _targets(chunked: Chunked) -> NDArray[Any]:

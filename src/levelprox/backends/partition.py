@@ -1,7 +1,7 @@
 """Some of the samples: rows of X with their targets and weights, and the model that they are.
 
-A `Shard` is some rows of X with their targets and weights, in the memory of whoever works on them. All of them together
-are `Shards` (`sharded.py`).
+A `Partition` is some rows of X with their targets and weights, in memory. All of them together are a
+`PartitionedSource` (`partitioned.py`).
 """
 
 from __future__ import annotations
@@ -32,63 +32,63 @@ T_co = TypeVar("T_co", covariant=True, bound=Summand)
 
 
 class Work(Protocol[T_co]):
-    """What is done with every shard that has samples of weight; a round is the sum over all of them.
+    """What is done with every partition that has samples of weight; a round is the sum over all of them.
 
     It travels: an instance of a class at the top of a module, with little data in it.
     """
 
-    def __call__(self, shard: Shard) -> T_co: ...
+    def __call__(self, partition: Partition) -> T_co: ...
 
 
-class Change(Protocol):
-    """What makes one shard of another; it travels as work does."""
+class Transform(Protocol):
+    """What makes one partition of another; it travels as work does."""
 
-    def __call__(self, shard: Shard) -> Shard: ...
+    def __call__(self, partition: Partition) -> Partition: ...
 
 
 @dataclass(frozen=True, eq=False)
-class Forming:
+class SetForm:
     """Rows as a model of some form."""
 
     form: Form
 
-    def __call__(self, shard: Shard) -> Shard:
-        return shard.formed(self.form)
+    def __call__(self, partition: Partition) -> Partition:
+        return partition.formed(self.form)
 
 
 @dataclass(frozen=True, eq=False)
-class Weighting:
+class ScaleWeights:
     """Rows whose weights are multiplied by a factor for their class."""
 
     classes: NDArray[Any]
     factors: Vector
 
-    def __call__(self, shard: Shard) -> Shard:
-        assert shard.y is not None
-        own = self.factors[np.searchsorted(self.classes, shard.y)]
-        return shard.weighing(own if shard.weight is None else own * shard.weight)
+    def __call__(self, partition: Partition) -> Partition:
+        assert partition.y is not None
+        own = self.factors[np.searchsorted(self.classes, partition.y)]
+        return partition.weighing(own if partition.weight is None else own * partition.weight)
 
 
 @dataclass(frozen=True)
-class Folding:
-    """The rows of a fold, or all others; of each shard about as many are in every fold."""
+class SelectFold:
+    """The rows of a fold, or all others; of each partition about as many are in every fold."""
 
     fold: int
     folds: int
     seed: int
     held_out: bool
 
-    def __call__(self, shard: Shard) -> Shard:
-        order = np.random.default_rng([self.seed, shard.index]).permutation(shard.design.shape[0])
-        order += shard.index  # else rows of chunks with fewer rows than folds would all be in the first ones
+    def __call__(self, partition: Partition) -> Partition:
+        order = np.random.default_rng([self.seed, partition.index]).permutation(partition.design.shape[0])
+        order += partition.index  # else rows of chunks with fewer rows than folds would all be in the first ones
         counts = (order % self.folds == self.fold) == self.held_out
-        own = np.ones(order.size) if shard.weight is None else shard.weight
-        return shard.weighing(np.where(counts, own, 0.0))
+        own = np.ones(order.size) if partition.weight is None else partition.weight
+        return partition.weighing(np.where(counts, own, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """How samples become a model, the same for all shards.
+    """How samples become a model, the same for all source.
 
     Attributes
     ----------
@@ -133,13 +133,13 @@ class Form:
         return OneVsRestModel(design, y, self.loss, weight, offset, self.fit_intercept, self.classes)
 
 
-class Shard:
+class Partition:
     """Some rows, in memory.
 
     Parameters
     ----------
     index : int
-        Which of the shards this is: what errors call it.
+        Which of the source this is: what errors call it.
     design : Design
         X of these rows.
     y : ndarray of shape (n,), optional
@@ -182,10 +182,10 @@ class Shard:
             self._part = kept
         return kept[1]
 
-    def formed(self, form: Form) -> Shard:
+    def formed(self, form: Form) -> Partition:
         """The same rows as another model."""
-        return Shard(self.index, self.design, self.y, self.weight, self.offset, form)
+        return Partition(self.index, self.design, self.y, self.weight, self.offset, form)
 
-    def weighing(self, weight: Vector) -> Shard:
+    def weighing(self, weight: Vector) -> Partition:
         """The same rows with other weights."""
-        return Shard(self.index, self.design, self.y, weight, self.offset, self.form)
+        return Partition(self.index, self.design, self.y, weight, self.offset, self.form)

@@ -1,6 +1,6 @@
-"""ψ of samples in parts: every shard answers for its own, and the answers are added.
+"""ψ of samples in parts: every partition answers for its own, and the answers are added.
 
-    ψ(x) = Σ_c (S_c/S) ψ_c(x),      S_c = Σ s_i over shard c
+    ψ(x) = Σ_c (S_c/S) ψ_c(x),      S_c = Σ s_i over partition c
 
 Each ψ_c is a model as any other, evaluated by the same kernels; see `asked.py` for what is asked when.
 """
@@ -17,30 +17,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._typing import Features, Vector
-from levelprox.backends._base import AHEAD, Answer, Asked, Ledger, Question, Traffic
-from levelprox.backends.data_source import Source
-from levelprox.backends.partition import Change, Folding, Form, Forming, Shard, T, Weighting, Work
-from levelprox.backends.statistics import Spreading, Survey, Surveying, median
+from levelprox.backends._base import AHEAD, PartialSums, Query, RemoteObjective, SharedState, Traffic
+from levelprox.backends.data_source import DataSource
+from levelprox.backends.partition import Form, Partition, ScaleWeights, SelectFold, SetForm, T, Transform, Work
+from levelprox.backends.statistics import ComputeSpread, ComputeStatistics, Statistics, median
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss
 from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.leave_one_out import Point, left_out_fall
-from levelprox.objectives.linear_model import FARTHER, LinearModel, gains_for_ever
+from levelprox.objectives.linear_model import FARTHER, LinearModel, keeps_decreasing
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """A question put to every shard."""
+    """A query put to every partition."""
 
-    question: Question
+    query: Query
 
-    def __call__(self, shard: Shard) -> Answer:
-        return answered(shard, self.question).times(shard.total)
+    def __call__(self, partition: Partition) -> PartialSums:
+        return evaluated_on(partition, self.query).times(partition.total)
 
 
-def answered(shard: Shard, asked: Question) -> Answer:
-    """The means over one shard."""
-    part = shard.part(asked.features)
+def evaluated_on(partition: Partition, asked: Query) -> PartialSums:
+    """The means over one partition."""
+    part = partition.part(asked.features)
     moves = [part.margins(x) for x in asked.points]
     if asked.step is not None:
         step = part.moved(asked.step)
@@ -52,7 +52,7 @@ def answered(shard: Shard, asked: Question) -> Answer:
     if asked.gradient == "here":
         gradient = part.gradient_of(z) if moves else np.full(part.dimension, np.nan)
     elif asked.gradient:
-        gradient = shard.model.gradient_of(z) if moves else np.full(shard.model.dimension, np.nan)
+        gradient = partition.model.gradient_of(z) if moves else np.full(partition.model.dimension, np.nan)
     hessian = diagonal = product = None
     if asked.hessian:
         size = part.dimension
@@ -61,7 +61,7 @@ def answered(shard: Shard, asked: Question) -> Answer:
         product = part.hessian_product_of(z, asked.diagonal != "exact")(asked.product)
     elif asked.diagonal:
         diagonal = part.hessian_diagonal_of(z, asked.diagonal == "convex")
-    return Answer(values, gradient, hessian, diagonal, product)
+    return PartialSums(values, gradient, hessian, diagonal, product)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,12 +102,12 @@ class Summary:
         )
 
 
-class Summarising:
-    """The summary of a shard."""
+class ComputeSummary:
+    """The summary of a partition."""
 
-    def __call__(self, shard: Shard) -> Summary:
-        model, S = shard.model, shard.total
-        weight = np.ones(model.design.shape[0]) if shard.weight is None else shard.weight
+    def __call__(self, partition: Partition) -> Summary:
+        model, S = partition.model, partition.total
+        weight = np.ones(model.design.shape[0]) if partition.weight is None else partition.weight
         bend, middle = 1.0, 0.0
         if isinstance(model, LinearModel):
             bend = model.loss.typical_curvature(model.origin, model.target, model.sample_weight)
@@ -119,46 +119,46 @@ class Summarising:
 
 
 @dataclass(frozen=True, eq=False)
-class Outlook:
+class RayTrend:
     """Which way losses go along a ray: whether some fall for ever, and none rises."""
 
     falls: bool
     rises: bool
 
-    def __add__(self, other: Outlook) -> Outlook:
-        return Outlook(self.falls or other.falls, self.rises or other.rises)
+    def __add__(self, other: RayTrend) -> RayTrend:
+        return RayTrend(self.falls or other.falls, self.rises or other.rises)
 
 
 @dataclass(frozen=True, eq=False)
-class LookingAlong:
-    """The outlook of a shard along x over some features."""
+class ComputeRayTrend:
+    """The ray_trend of a partition along x over some features."""
 
     features: Features
     x: Vector
 
-    def __call__(self, shard: Shard) -> Outlook:
-        falls, rises = shard.part(self.features).outlook(self.x)
-        return Outlook(falls, rises)
+    def __call__(self, partition: Partition) -> RayTrend:
+        falls, rises = partition.part(self.features).ray_trend(self.x)
+        return RayTrend(falls, rises)
 
 
 @dataclass(frozen=True, eq=False)
-class CountingRight:
-    """The weight of the samples of a shard whose class is predicted by x over some features."""
+class CountCorrect:
+    """The weight of the samples of a partition whose class is predicted by x over some features."""
 
     features: Features
     x: Vector
 
-    def __call__(self, shard: Shard) -> float:
-        assert shard.form is not None and shard.form.classes is not None
-        z = shard.part(self.features).margins(self.x)
+    def __call__(self, partition: Partition) -> float:
+        assert partition.form is not None and partition.form.classes is not None
+        z = partition.part(self.features).margins(self.x)
         chosen = (z > 0).astype(np.intp) if z.ndim == 1 else np.argmax(z, axis=1)
-        right = shard.form.classes[chosen] == shard.y
-        return float(np.sum(right if shard.weight is None else shard.weight[right]))
+        right = partition.form.classes[chosen] == partition.y
+        return float(np.sum(right if partition.weight is None else partition.weight[right]))
 
 
 @dataclass(frozen=True, eq=False)
-class LeavingOut:
-    """What a shard contributes to `left_out_fall`."""
+class LeaveOneOut:
+    """What a partition contributes to `left_out_fall`."""
 
     features: Features
     before: Point
@@ -166,91 +166,91 @@ class LeavingOut:
     unit: float
     total: float
 
-    def __call__(self, shard: Shard) -> Vector:
-        part = shard.part(self.features)
+    def __call__(self, partition: Partition) -> Vector:
+        part = partition.part(self.features)
         assert isinstance(part, LinearModel | ByClass)
-        return left_out_fall(part, self.before, self.after, self.unit, shard.total / self.total)
+        return left_out_fall(part, self.before, self.after, self.unit, partition.total / self.total)
 
 
-class Shards(Source):
+class PartitionedSource(DataSource):
     """All samples, in parts; the subclasses say where these are."""
 
     @abstractmethod
     def total(self, work: Work[T]) -> T:
-        """The sum of `work` over all shards with rows that have a weight.
+        """The sum of `work` over all source with rows that have a weight.
 
         Added in an order that depends on nothing but their number: the same bits, whoever did the work.
         """
 
     @abstractmethod
-    def changed(self, change: Change) -> Self:
-        """The same samples with every shard changed, there where it is."""
+    def transformed(self, change: Transform) -> Self:
+        """The same samples with every partition changed, there where it is."""
 
-    def survey(self, loss: Loss, labels: bool, with_moments: bool) -> Survey:
-        return self.total(Surveying(loss, labels, with_moments))
+    def statistics(self, loss: Loss, labels: bool, with_moments: bool) -> Statistics:
+        return self.total(ComputeStatistics(loss, labels, with_moments))
 
     def spread(self, total: float) -> float:
-        return self.total(Spreading(median(self, total))).total / total
+        return self.total(ComputeSpread(median(self, total))).total / total
 
-    def model(self, form: Form) -> ShardedModel:
-        return ShardedModel(self, form)
+    def model(self, form: Form) -> PartitionedModel:
+        return PartitionedModel(self, form)
 
     def weighted(self, classes: NDArray[Any], factors: Vector) -> Self:
-        return self.changed(Weighting(classes, factors))
+        return self.transformed(ScaleWeights(classes, factors))
 
     def part(self, fold: int, folds: int, seed: int, held_out: bool) -> Self:
-        return self.changed(Folding(fold, folds, seed, held_out))
+        return self.transformed(SelectFold(fold, folds, seed, held_out))
 
 
-class ShardedModel(Asked):
+class PartitionedModel(RemoteObjective):
     """ψ of samples in parts.
 
     Parameters
     ----------
-    shards : Shards
+    source : PartitionedSource
         The samples.
     form : Form
         How they become a model. Its loss must be smooth.
     """
 
-    def __init__(self, shards: Shards, form: Form) -> None:
+    def __init__(self, source: PartitionedSource, form: Form) -> None:
         if not form.loss.smooth:
             raise InvalidInputError(
                 f"the loss {form.loss.name!r} has kinks, and is for data in memory only; data in parts take squared, "
                 "huber, logistic, squared_hinge, cauchy, sigmoid, poisson and gamma"
             )
         self.form, self.loss, self.width = form, form.loss, form.width
-        self.shards = shards.changed(Forming(form))
+        self.source = source.transformed(SetForm(form))
         self.only_contrasts = form.softmax and form.width > 1
-        self.n_all = shards.n_features + form.fit_intercept
+        self.n_all = source.n_features + form.fit_intercept
         self.features = np.arange(self.n_all)
-        self.ledger = Ledger()
+        self.shared = SharedState()
         self._summary: Summary | None = None
-        self._convex: list[ShardedModel] = []  # shared by all restrictions
+        self._convex: list[PartitionedModel] = []  # shared by all restrictions
 
     @property
     def summary(self) -> Summary:
         """One round, the first time it is asked for."""
         if self._summary is None:
-            self._summary = self.shards.total(Summarising())
+            self._summary = self.source.total(ComputeSummary())
         return self._summary
 
     @property
     def traffic(self) -> Traffic:
-        return sum((convex.traffic for convex in self._convex), self.ledger.traffic)
+        return sum((convex.traffic for convex in self._convex), self.shared.traffic)
 
-    def answer(self, question: Question) -> Answer:
-        return self.shards.total(Evaluation(question)).times(1 / self.summary.total)
+    def partial_sums(self, query: Query) -> PartialSums:
+        return self.source.total(Evaluation(query)).times(1 / self.summary.total)
 
     def accuracy(self, x: Vector) -> float:
         rows = np.asarray(x, np.float64).reshape(-1, self.width)
         used = np.flatnonzero(np.any(rows, axis=1))
         used = used if used.size else np.arange(1)  # x = 0: margins that are 0, of any feature
-        right = self.shards.total(CountingRight(self.features[used], rows[used].ravel()))
+        right = self.source.total(CountCorrect(self.features[used], rows[used].ravel()))
         return right / self.summary.total
 
     def left_out_fall(self, before: Point, after: Point, unit: float) -> Vector:
-        return self.shards.total(LeavingOut(self.features, before, after, unit, self.summary.total))
+        return self.source.total(LeaveOneOut(self.features, before, after, unit, self.summary.total))
 
     @property
     def n_margins(self) -> int:
@@ -290,12 +290,12 @@ class ShardedModel(Asked):
         return self.loss.smoothness * float(self.column_squares.sum()) + self.steepest_ridge()
 
     @property
-    def convex_start(self) -> ShardedModel | None:
+    def convex_start(self) -> PartitionedModel | None:
         """The same samples with the loss's own convex start for its loss."""
         if self.loss.convex_start is None:
             return None
         if not self._convex:
-            self._convex.append(ShardedModel(self.shards, replace(self.form, loss=self.loss.convex_start)))
+            self._convex.append(PartitionedModel(self.source, replace(self.form, loss=self.loss.convex_start)))
         convex = copy.copy(self._convex[0])
         convex.features, convex.strength = self.features, self.strength
         return convex
@@ -313,9 +313,9 @@ class ShardedModel(Asked):
         used = np.flatnonzero(np.any(rows, axis=1))
         features, point = self.features[used], rows[used].ravel()
         if self.weak_convexity > 0:
-            return gains_for_ever(self.ask(Question(features, tuple(t * point for t in FARTHER))).values.tolist())
-        outlook = self.shards.total(LookingAlong(features, point))
-        return outlook.falls and not outlook.rises
+            return keeps_decreasing(self.evaluate(Query(features, tuple(t * point for t in FARTHER))).values.tolist())
+        ray_trend = self.source.total(ComputeRayTrend(features, point))
+        return ray_trend.falls and not ray_trend.rises
 
     def advice(self) -> str:
         squares = self.column_squares
@@ -324,4 +324,4 @@ class ShardedModel(Asked):
         return f"The columns of X differ in scale by a factor of {spread:.0e}: scale them." if spread > 100 else ""
 
     def __repr__(self) -> str:
-        return f"ShardedModel({self.shards!r}, loss={self.loss!r})"
+        return f"PartitionedModel({self.source!r}, loss={self.loss!r})"

@@ -1,6 +1,6 @@
 """What must be known of samples before they are a model: how many, how X is spread, which targets there are.
 
-Sums over shards, as everything else. X is checked on the way: an error names the shard, and the row and column in it.
+Sums over partitions. X is checked on the way: an error names the partition, and the row and column in it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from levelprox._typing import Vector
 from levelprox._validation import finite
-from levelprox.backends.partition import Shard
+from levelprox.backends.partition import Partition
 from levelprox.designs._base import check_finite
 from levelprox.designs.running_moments import RunningMoments
 from levelprox.exceptions import InvalidInputError
@@ -24,7 +24,7 @@ _MOST_CLASSES = 10_000
 
 
 @dataclass(frozen=True, eq=False)
-class Survey:
+class Statistics:
     """Of samples that have a weight.
 
     Attributes
@@ -53,13 +53,13 @@ class Survey:
     y_moments: RunningMoments
     largest: float
 
-    def __add__(self, other: Survey) -> Survey:
+    def __add__(self, other: Statistics) -> Statistics:
         both = np.concatenate([self.classes, other.classes])
         check_labels(both)
         classes, places = np.unique(both, return_inverse=True)
         check_few(classes)
         weights = _sums(places, np.concatenate([self.class_weights, other.class_weights]), classes.size)
-        return Survey(
+        return Statistics(
             self.count + other.count,
             self.total + other.total,
             self.moments + other.moments,
@@ -71,8 +71,8 @@ class Survey:
 
 
 @dataclass(frozen=True, eq=False)
-class Surveying:
-    """The survey of a shard.
+class ComputeStatistics:
+    """The statistics of a partition.
 
     Attributes
     ----------
@@ -88,8 +88,8 @@ class Surveying:
     labels: bool
     with_moments: bool = True
 
-    def __call__(self, shard: Shard) -> Survey:
-        design, y = shard.design, shard.y
+    def __call__(self, partition: Partition) -> Statistics:
+        design, y = partition.design, partition.y
         assert y is not None
         numbers = np.zeros(1)
         try:
@@ -99,20 +99,20 @@ class Surveying:
             else:
                 numbers = self.loss.check_targets(y, "y")
         except InvalidInputError as error:
-            raise InvalidInputError(f"chunk {shard.index}: {error}") from None
+            raise InvalidInputError(f"chunk {partition.index}: {error}") from None
         moments, of_y = RunningMoments(design.shape[1]), RunningMoments(1)
-        weight = np.ones(y.size) if shard.weight is None else shard.weight
+        weight = np.ones(y.size) if partition.weight is None else partition.weight
         if self.with_moments:
-            moments.update(design, shard.weight)
+            moments.update(design, partition.weight)
         classes, class_weights, largest = np.empty(0), np.empty(0), 0.0
         if self.labels:
             classes, places = np.unique(y[weight > 0], return_inverse=True)
             check_few(classes)
             class_weights = _sums(places, weight[weight > 0], classes.size)
         else:
-            of_y.update(_column(numbers), shard.weight)
+            of_y.update(_column(numbers), partition.weight)
             largest = float(np.max(np.abs(numbers[weight > 0]), initial=0.0))
-        return Survey(design.shape[0], shard.total, moments, classes, class_weights, of_y, largest)
+        return Statistics(design.shape[0], partition.total, moments, classes, class_weights, of_y, largest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,10 +132,10 @@ class Counting:
     prefix: int
     known: int
 
-    def __call__(self, shard: Shard) -> Counts:
-        assert shard.y is not None
-        keys = ordered_bits(shard.y)
-        weight = np.ones(keys.size) if shard.weight is None else shard.weight
+    def __call__(self, partition: Partition) -> Counts:
+        assert partition.y is not None
+        keys = ordered_bits(partition.y)
+        weight = np.ones(keys.size) if partition.weight is None else partition.weight
         if self.known:
             chosen = keys >> np.uint64(64 - self.known) == np.uint64(self.prefix)
             keys, weight = keys[chosen], weight[chosen]
@@ -154,22 +154,22 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Spreading:
-    """The spread of the targets of a shard about a number."""
+class ComputeSpread:
+    """The spread of the targets of a partition about a number."""
 
     middle: float
 
-    def __call__(self, shard: Shard) -> Spread:
-        assert shard.y is not None
-        far = np.abs(np.asarray(shard.y, np.float64) - self.middle)
-        return Spread(float(np.sum(far if shard.weight is None else far * shard.weight)))
+    def __call__(self, partition: Partition) -> Spread:
+        assert partition.y is not None
+        far = np.abs(np.asarray(partition.y, np.float64) - self.middle)
+        return Spread(float(np.sum(far if partition.weight is None else far * partition.weight)))
 
 
-def median(shards: Any, total: float) -> float:
+def median(source: Any, total: float) -> float:
     """The weighted median of the targets, exactly: a dozen of its bits in each round."""
     prefix, known, below = 0, 0, 0.0
     while known < 64:
-        counts = shards.total(Counting(prefix, known)).weights
+        counts = source.total(Counting(prefix, known)).weights
         reached = np.cumsum(counts) + below
         digit = min(int(np.searchsorted(reached, 0.5 * total)), counts.size - 1)
         below = float(reached[digit] - counts[digit])

@@ -176,7 +176,7 @@ def _fit_unconstrained(objective: Objective, begin: Vector, nonnegative: NDArray
 
     bounds = [(0.0, None) if asked else (None, None) for asked in nonnegative]
     best = (math.inf, begin)
-    if objective.curved and cast(Curved, objective).dear and not np.any(nonnegative):
+    if objective.curved and cast(Curved, objective).expensive and not np.any(nonnegative):
         begin, left = _by_newton(cast(Curved, objective), begin, deadline)
         if left <= _GONE:
             return begin

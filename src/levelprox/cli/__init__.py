@@ -1,6 +1,6 @@
 """The command line: levelprox fit | path | predict | certify | info.
 
-Nothing here imports NumPy or scikit-learn before a command has checked what it was asked for.
+NumPy and scikit-learn are imported only after a command has checked its options, so that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command, and say how it ended.
+    """Run a command and return its exit code.
 
     Parameters
     ----------
@@ -19,12 +19,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        An `Exit`; errors have been said on standard error.
+        An exit code (`Exit`). Errors are printed on standard error.
     """
     from levelprox.cli._process import Exit
 
     try:
-        import rich  # noqa: F401  # the extra, before anything is built on it
+        import rich  # noqa: F401  # an optional dependency
         import typer  # noqa: F401
     except ImportError as error:
         missing = (error.name or "typer").split(".")[0]

@@ -1,4 +1,4 @@
-"""The commands, and how each of them is run: every error ends in one line and an exit code."""
+"""The application: registers the commands and turns every error into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ Sparse models under an explicit budget, with a certificate.
 
 Data are LIBSVM (.svm, .libsvm, .txt), CSV, TSV, Parquet or npz files; text may be compressed (.gz, .bz2, .xz).
 
-Ends with 0 if all is well; 2: not understood; 3: a model, but not to tolerance; 4: a numerical failure, or claims that
-do not hold; 65: bad data; 66: no such input; 70: a bug; 73: an output cannot be created; 74: disk or memory; 75: try
-again later; 130: Ctrl-C; 141: nobody reads the output; 143: SIGTERM.
+Exit codes: 0: success; 2: invalid options; 3: the model is not accurate to the tolerance; 4: numerical failure, or
+claims that do not hold; 65: invalid data; 66: input not found; 70: a bug; 73: an output cannot be created; 74: disk or
+memory is full; 75: try again later; 130: Ctrl-C; 141: closed pipe; 143: SIGTERM.
 """
 
 app = typer.Typer(
@@ -51,8 +51,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(given: bool) -> None:
+    if given:
         from levelprox import __version__
 
         print(f"levelprox {__version__}")
@@ -60,7 +60,7 @@ def _version(asked: bool) -> None:
 
 
 def _unwrapped(text: str) -> str:
-    """Paragraphs on one line each, for the terminal to break; those that begin with a mark stay as they are."""
+    """Join the lines of each paragraph; a paragraph that begins with a backspace character keeps its lines."""
     parts = text.strip().split("\n\n")
     return "\n\n".join(part if part.startswith("\b") else " ".join(part.split()) for part in parts)
 
@@ -68,13 +68,13 @@ def _unwrapped(text: str) -> str:
 @app.callback(help=_unwrapped(HELP))
 def _commands(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version, and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None: ...
 
 
 def with_exit_code(command: Callable[..., int]) -> Callable[..., int]:
-    """The command, with whatever ends it turned into an exit code."""
+    """Wrap a command: errors and interrupts become exit codes."""
 
     @functools.wraps(command)
     def run_with_exit_code(*args: Any, **options: Any) -> int:
@@ -95,23 +95,23 @@ def with_exit_code(command: Callable[..., int]) -> Callable[..., int]:
     return run_with_exit_code
 
 
-for one in (fit.fit, path.path, predict.predict, certify.certify, info.info):
-    app.command(help=_unwrapped(one.__doc__ or ""))(with_exit_code(one))
+for command in (fit.fit, path.path, predict.predict, certify.certify, info.info):
+    app.command(help=_unwrapped(command.__doc__ or ""))(with_exit_code(command))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command."""
+    """Parse the arguments, run the command and return its exit code."""
     prepare()
     command = typer.main.get_command(app)
     try:
         code = command.main(list(arguments) or ["--help"], prog_name="levelprox", standalone_mode=False)
         sys.stdout.flush()
-    except SystemExit:  # typer's way with help that nobody reads
+    except SystemExit:  # typer raises it when help cannot be written to a closed pipe
         return _output_failed(BrokenPipeError())
     except OSError as error:
         return _output_failed(error)
     except Exception as error:
-        if not hasattr(error, "format_message"):  # typer's own errors have it, wherever they are defined
+        if not hasattr(error, "format_message"):  # only errors of typer have this method
             return _report_error(error)
         context = getattr(error, "ctx", None)
         where = "levelprox" if context is None else context.command_path
@@ -122,7 +122,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _output_failed(error: OSError) -> Exit:
-    """Standard output; errors of files have been named before."""
+    """Report that standard output cannot be written."""
     discard_stdout()
     if isinstance(error, BrokenPipeError):
         return Exit.CLOSED
@@ -131,7 +131,7 @@ def _output_failed(error: OSError) -> Exit:
 
 
 def _report_error(error: Exception) -> Exit:
-    """Say what went wrong; of a bug, where the details are."""
+    """Print an error in one line. The traceback of a bug is written to a temporary file."""
     code = exit_code_of_error(error)
     if code is not Exit.BUG:
         message = message_of(error)

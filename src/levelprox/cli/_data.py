@@ -1,4 +1,4 @@
-"""Files of a command: checks before any work, reading data, and the names of features and classes."""
+"""Files of a command: checks before any work, reading of data, names of features and classes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def check_input(path: Path) -> None:
-    """Raise unless there is a file that can be read."""
+    """Raise CommandError unless the path is a readable file."""
     with reading(path):
         if stat.S_ISDIR(os.stat(path).st_mode):
             raise CommandError(f"{path} is a directory, not a file", Exit.NO_INPUT)
@@ -31,12 +31,12 @@ def check_input(path: Path) -> None:
 
 
 def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None], force: bool) -> None:
-    """Raise unless every output can be written where it is wanted, and is neither an input nor there already."""
+    """Raise CommandError unless every output can be written, is no input, and does not exist yet (or `force`)."""
     given = [path for path in outputs if path is not None]
     for i, path in enumerate(given):
         _check_output(path, force)
         if any(_same(path, other) for other in given[:i]):
-            raise UsageError(f"{path} is asked for twice")
+            raise UsageError(f"{path} is given twice")
         if any(_same(path, other) for other in inputs if other is not None):
             raise UsageError(f"{path} is an input; it is not overwritten")
 
@@ -51,7 +51,7 @@ def _check_output(path: Path, force: bool) -> None:
         if path.exists() and not path.is_file():
             raise CommandError(f"{path} is not a plain file; it is not replaced", Exit.CANNOT_CREATE)
         if not force:
-            raise CommandError(f"{path} is there already; --force replaces it", Exit.CANNOT_CREATE)
+            raise CommandError(f"{path} already exists; --force replaces it", Exit.CANNOT_CREATE)
     if not os.access(directory, os.W_OK | os.X_OK):
         raise CommandError(f"{path} cannot be written: permission denied in {directory}", Exit.CANNOT_CREATE)
 
@@ -64,7 +64,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def write_text(path: Path, parts: Iterable[str], force: bool) -> None:
-    """Write a text whole, or not at all."""
+    """Write text to a file atomically."""
     from levelprox.io import atomic
 
     with writing(path):
@@ -84,7 +84,7 @@ def reading_options(
     categorical: str | None = None,
     impute: parsing.Imputing | None = None,
 ) -> Reading:
-    """What the options say of the files."""
+    """Return the settings for reading data files from the options of a command."""
     from levelprox.io.data import Reading
 
     separator = {"\\t": "\t", "tab": "\t"}.get(separator or "", separator)
@@ -109,7 +109,7 @@ def reading_options(
 
 
 def read_training(path: Path, how: Reading) -> Data:
-    """The data of a fit."""
+    """Read the training data."""
     from levelprox.io.data import read_data
 
     with reading(path):
@@ -117,7 +117,7 @@ def read_training(path: Path, how: Reading) -> Data:
 
 
 def read_for_model(model: Any, path: Path, how: Reading, needs_target: bool, quiet: bool = False) -> Data:
-    """Data with the features of a model: by their names where it knows them, else by their number."""
+    """Read data with the features of a model, by name if the model has feature names, else by position."""
     from levelprox.io.data import read_data
 
     names = getattr(model, "feature_names_in_", None)
@@ -135,14 +135,14 @@ def read_for_model(model: Any, path: Path, how: Reading, needs_target: bool, qui
 
 
 def features_for_model(model: Any, data: Data) -> Any:
-    """X, without names where the model has none."""
+    """Return X, as an array without column names if the model has no feature names."""
     has_names = getattr(model, "feature_names_in_", None) is not None
     return data.X.to_numpy() if hasattr(data.X, "to_numpy") and not has_names else data.X
 
 
 @contextmanager
 def errors_as_bad_data() -> Iterator[None]:
-    """What scikit-learn says of data that cannot be used is an error in the data."""
+    """Turn a ValueError of scikit-learn about the data into a CommandError."""
     try:
         yield
     except ValueError as error:
@@ -163,22 +163,22 @@ _MAX_INTEGER_CLASSES = 20  # more different whole numbers are taken for quantiti
 
 @dataclass(frozen=True, eq=False)
 class NameLookup:
-    """What the options of a model may name.
+    """Features and classes that options may name.
 
     Attributes
     ----------
     path : Path
-        The data.
+        The data file, for error messages.
     count : int
-        How many features there are.
+        Number of features.
     names : sequence of str, optional
-        Of the features; x0, x1 and so on where they have none.
+        Names of the features; by default x0, x1, ...
     labels : ndarray, optional
-        Of classes; each may be there many times.
+        Labels of the samples, with repetitions.
     parts : mapping of str to sequence of str
-        Columns of the file that have become several features, or one of another name.
+        Features made from each column of the file, where their names differ from that of the column.
     by_index : bool
-        Whether the estimator sees no names.
+        Whether the estimator receives no feature names.
     """
 
     path: Path
@@ -190,12 +190,12 @@ class NameLookup:
 
     @classmethod
     def of(cls, data: Data, labels: NDArray[Any], by_index: bool = False) -> NameLookup:
-        """Those of data in memory."""
+        """Return the names of data in memory."""
         parts = {} if data.preprocessing is None else data.preprocessing.parts
         return cls(data.path, data.shape[1], data.feature_names, labels, parts, by_index)
 
     def features(self, option: str, given: Iterable[str]) -> list[str] | list[int]:
-        """The features of these names, as an estimator takes them: by name, else by index."""
+        """Return the features with these names: names, or indices if the estimator has no names."""
         found = [one for name in given for one in self._of(option, name)]
         if self.names is not None and not self.by_index:
             return found
@@ -203,15 +203,15 @@ class NameLookup:
         return [places[name] for name in found]
 
     def values(self, option: str, given: Mapping[str, float]) -> dict[Any, float]:
-        """A number for each feature that is named; that of a column is for each of its features."""
+        """Return a number for each feature; the number of a column is used for all of its features."""
         return {one: value for name, value in given.items() for one in self.features(option, [name])}
 
     def costs(self, option: str, given: Mapping[str, float]) -> dict[str, float]:
-        """The same by name alone."""
+        """Return the same by name."""
         return {one: value for name, value in given.items() for one in self._of(option, name)}
 
     def class_weight(self, option: str, given: Mapping[str, float]) -> dict[Any, float]:
-        """A number for each class that is named."""
+        """Return a number for each named class."""
         import numpy as np
 
         labels = [] if self.labels is None else np.unique(self.labels).tolist()
@@ -233,7 +233,7 @@ class NameLookup:
             return [name]
         if name in self.parts:
             return self.parts[name]
-        if f"column_{name}" in self._called:  # of a file without a header
+        if f"column_{name}" in self._called:  # a file without a header
             return [f"column_{name}"]
         raise self._unknown(option, name, "feature", [*self.parts, *self._called])
 
@@ -250,11 +250,11 @@ class NameLookup:
 
 
 def infer_task_from_target(y: NDArray[Any]) -> tuple[Task, str]:
-    """What a target is for, and why."""
+    """Return the task that the target suggests, and the reason."""
     import numpy as np
 
     if y.dtype.kind not in "iuf":
-        return Task.CLASSIFICATION, "the target holds words or truth values"
+        return Task.CLASSIFICATION, "the target holds text or booleans"
     values = np.unique(y)
     if values.size > _MAX_INTEGER_CLASSES or np.any(values != np.floor(values)):
         return Task.REGRESSION, f"the target has {values.size} different values"
@@ -265,7 +265,7 @@ def infer_task_from_target(y: NDArray[Any]) -> tuple[Task, str]:
 
 
 def as_classes(y: NDArray[Any]) -> NDArray[Any]:
-    """Labels, whole numbers as integers: 1, not 1.0."""
+    """Return the labels; whole numbers are converted to integers (1, not 1.0)."""
     import numpy as np
 
     if y.dtype.kind == "f" and np.all(np.isfinite(y)) and np.all(y == np.floor(y)) and np.all(np.abs(y) < 2**53):

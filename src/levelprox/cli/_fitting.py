@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A model, and how it came about."""
+    """A fitted model, its data and scores."""
 
     model: Any
     data: Data | None
@@ -52,14 +52,14 @@ class Fitted:
     one_based: bool
     interruption: KeyboardInterrupt | None = None
     read_test_later: Callable[[], Data] | None = (
-        None  # once the model is safe: of a stream the width is known only then
+        None  # called after the model is saved; for a stream the number of features is known only then
     )
-    target: str | None = None  # the column
+    target: str | None = None  # name of the column
 
 
 @dataclass(frozen=True)
 class Fitting:
-    """From files to a fitted model."""
+    """Reads the data and fits the model."""
 
     settings: Settings
     state: Checkpointing
@@ -67,7 +67,7 @@ class Fitting:
     cv: int | None
 
     def run(self, path: Path, test: Path | None, place: Backend) -> Fitted:
-        """Read, and fit."""
+        """Read the data and fit the model."""
         if place.stream is not None:
             return self._streamed(path, test, place.stream)
         if place.chunked:
@@ -80,7 +80,7 @@ class Fitting:
         y = labels_of(data, task)
         known = NameLookup.of(data, y, by_index=place.device is not None)
         model = self.settings.estimator(task, known, cv=self.cv, device=place.device, **self.state.parameters())
-        # Before the fit: a file that does not go with this one is not found out only after hours.
+        # Read before the fit, so that an unsuitable test file is found at once.
         tested = None if test is None else read_test(test, data, self.how)
         self._print_budget(model, y, data.weight, data.shape[1])
         seconds, interruption = self._fit(model, data.X, y, data.weight, **data.more)
@@ -90,7 +90,7 @@ class Fitting:
         return Fitted(model, data, tested, path, data.shape, task, {}, seconds, one_based, interruption, target=target)
 
     def _distant(self, data: RemoteData, test: Path | None) -> Fitted:
-        """The same of data that are not in memory."""
+        """Fit data that are not in memory."""
         task = choose_task(self.settings, *data.seen.infer_task())
         y = data.targets(task)
         labels = as_classes(data.seen.labels) if task is Task.CLASSIFICATION else None
@@ -99,7 +99,7 @@ class Fitting:
         tested = None if test is None else read_like(test, data.names or data.shape[1], self.how)
         self._print_budget(model, data.seen.labels, data.seen.weights, data.shape[1])
         seconds, interruption = self._fit(model, data.X, y, data.weight)
-        if data.names is not None:  # arrays have none
+        if data.names is not None:  # arrays have no column names
             import numpy as np
 
             model.feature_names_in_ = np.asarray(data.names, object)
@@ -109,7 +109,7 @@ class Fitting:
         )
 
     def _fit(self, model: Any, X: Any, y: Any, weight: Any, **more: Any) -> tuple[float, KeyboardInterrupt | None]:
-        """How long it took, and what broke it off, where there is a model all the same."""
+        """Fit the model; return the seconds, and the interrupt if one ended the fit with a model."""
         self.state.begin()
         began, interruption = time.monotonic(), None
         try:
@@ -130,20 +130,17 @@ class Fitting:
         return Fitted(model, None, None, path, shape, task, {}, seconds, self._one_based(path), read_test_later=later)
 
     def _print_budget(self, model: Any, y: Any, weight: Any, width: int) -> None:
-        """Which budget is taken where none is given, and why; y may be the labels, if the weights are theirs."""
+        """Print the default budget if none is given; y may be the different labels, with their total weights."""
         given = self.settings.features, self.settings.level, self.settings.budget
         if any(one is not None for one in given) or self.settings.quiet:
             return
         if self.settings.chooses(self.cv):
-            grid = ", ".join(f"{value:g}" for value in dict.fromkeys(one.value for one in model._grid(y.size, width)))
+            grid = ", ".join(f"{value:g}" for value in model.path_budgets(y.size, width))
             print_notice(f"levelprox: choosing from {grid} features (--features says otherwise)")
             return
-        from levelprox.estimators.classification import rarest
-
         has_classes = hasattr(model, "decision_function")
-        with suppress(ValueError):  # weights that cannot be used, of which the fit will tell
-            counted = y.size if weight is None else weight.sum()
-            most = int(model._budget(rarest(y, weight) if has_classes else float(counted)).value)
+        with suppress(ValueError):  # invalid weights, which the fit reports
+            most = int(model.budget_for(y, weight))
             of_what = "samples of the rarest class" if has_classes else "samples"
             print_notice(
                 f"levelprox: at most {most} feature{'s' if most > 1 else ''}: one for every ten {of_what}, at least 1 "
@@ -159,12 +156,12 @@ class Fitting:
 
 
 def infer_task(settings: Settings, y: Any) -> Task:
-    """What is to be learnt: as was said, or as the loss or the target let one guess, which is said."""
+    """Return the task from the options, or else from the target; then it is printed."""
     return choose_task(settings, *infer_task_from_target(y))
 
 
 def choose_task(settings: Settings, likely: Task, why: str) -> Task:
-    """The same where it is known what is likely, and why."""
+    """Return the task from the options, or else the given one, and print the reason."""
     task = settings.known_task
     if task is not None:
         if task is Task.CLASSIFICATION and likely is Task.REGRESSION:
@@ -177,39 +174,39 @@ def choose_task(settings: Settings, likely: Task, why: str) -> Task:
 
 
 def labels_of(data: Data, task: Task) -> Any:
-    """The target: classes, or numbers."""
-    assert data.y is not None  # it was asked for
+    """Return the target of a task: class labels or numbers."""
+    assert data.y is not None  # the reader requires a target
     if task is Task.CLASSIFICATION:
         if data.more:
             raise UsageError(f"--{next(iter(data.more))} is for regression (--task regression)")
         return as_classes(data.y)
     if data.y.dtype.kind not in "iuf":
-        raise CommandError(f"{data.path}: the target of a regression must hold numbers, not words", Exit.DATA)
+        raise CommandError(f"{data.path}: the target of a regression must hold numbers, not text", Exit.DATA)
     return data.y
 
 
 def read_test(path: Path, data: Data, how: Reading) -> Data:
-    """Data with the features of those of the fit, made as they were."""
+    """Read test data with the features and the preprocessing of the training data."""
     return read_like(path, data.feature_names or data.shape[1], replace(how, preprocessing=data.preprocessing))
 
 
 def read_like(path: Path, features: Sequence[str] | int, how: Reading) -> Data:
-    """Data with these features: their names, or how many there are."""
+    """Read data with these features, given by names or by their number."""
     from levelprox.io.data import read_data
 
     with reading(path):
         return read_data(path, features=features, how=how)
 
 
-_MOST_LABELS = 1000  # different ones that are remembered: there are no so many classes
+_MAX_LABELS = 1000  # of different labels that are kept
 
 
 def fit_stream(
     path: Path, rows: int, settings: Settings, how: Reading, task_of: Callable[[Any], Task]
 ) -> tuple[Any, tuple[int, int], Task]:
-    """A model of all batches, the shape of the data, and what was learnt.
+    """Fit a LIBSVM file batch by batch; return the model, the shape of the data and the task.
 
-    The file is read twice: once for its classes and its width, which must be known before the first batch.
+    The file is read twice: first for its classes and number of features, which the first batch needs.
     """
     import numpy as np
 
@@ -237,7 +234,7 @@ def fit_stream(
 
 
 def _scan_labels(path: Path, rows: int, how: Reading) -> tuple[int, int, Any]:
-    """Rows, features, and the different labels, as far as they might be classes."""
+    """Return the number of rows and features, and the different labels (not all if they are too many for classes)."""
     import numpy as np
 
     from levelprox.io.libsvm import MAX_FEATURES, libsvm_batches
@@ -245,13 +242,13 @@ def _scan_labels(path: Path, rows: int, how: Reading) -> tuple[int, int, Any]:
     n, width, labels = 0, 0, np.empty(0)
     for X, y in libsvm_batches(path, rows, n_features=MAX_FEATURES, zero_based=how.zero_based):
         n, width = n + y.size, max(width, int(X.indices.max(initial=-1)) + 1)
-        if labels.size <= _MOST_LABELS:
+        if labels.size <= _MAX_LABELS:
             labels = np.union1d(labels, y)
     return n, width, labels
 
 
 def _counting(settings: Settings, total: int) -> Any:
-    """Progress over the batches, where it is to be shown."""
+    """Show the progress over the batches if the settings say so."""
     from contextlib import contextmanager
 
     from levelprox.report.progress import showing
@@ -269,17 +266,17 @@ def _counting(settings: Settings, total: int) -> Any:
 
 @dataclass(eq=False)
 class Results:
-    """What comes of a fit.
+    """Results of a fit: scores and written files. An error in one of them does not lose the others.
 
     Attributes
     ----------
     fitted : Fitted
-        Its scores are filled in.
+        `score` fills in its scores.
     quiet : bool
     written : dict of str to Path
-        The files that were written.
+        Files that were written.
     errors : list of BaseException
-        What went wrong; to be raised once the results have been shown.
+        Errors so far, raised after the results have been printed.
     """
 
     fitted: Fitted
@@ -288,15 +285,15 @@ class Results:
     errors: list[BaseException] = field(default_factory=list)
 
     def write_model(self, out: Path | None, force: bool) -> None:
-        """Before anything else that takes time, or may be interrupted."""
+        """Write the model file, before anything else that takes time."""
         if out is None:
             return
         with self._collecting_errors(), writing(out):
             self.fitted.model.save(out, overwrite=force)
             self.written["model"] = out
 
-    def judge(self) -> None:
-        """The scores on the data of the fit and of the test; none of a fit that was broken off."""
+    def score(self) -> None:
+        """Compute the training and test scores; none if the fit was interrupted."""
         if self._stopped:
             return
         fitted = self.fitted
@@ -310,7 +307,7 @@ class Results:
                     fitted.scores[name] = float(score)
 
     def write_page(self, report: Path | None, force: bool) -> None:
-        """A page; of a fit that was broken off, there is no time for it."""
+        """Write the report page; none if the fit was interrupted."""
         fitted = self.fitted
         if report is None or fitted.data is None or self._stopped:
             return
@@ -319,14 +316,14 @@ class Results:
         with self._collecting_errors():
             X, y = fitted.data.X, labels_of(fitted.data, fitted.task)
             if not self.quiet:
-                count = len(fitted.model._budgets(*fitted.shape))
+                count = len(fitted.model.path_budgets(*fitted.shape))
                 print_notice(f"levelprox: fitting {count} budgets for the page (--time-limit is for each fit)")
-            judged = as_test_tuple(fitted.test, fitted.task)
+            test = as_test_tuple(fitted.test, fitted.task)
             text = page(
                 fitted.model,
                 X,
                 y,
-                test=judged,
+                test=test,
                 sample_weight=fitted.data.weight,
                 fit_params=fitted.data.more or None,
                 test_params=None if fitted.test is None else fitted.test.more or None,
@@ -344,11 +341,11 @@ class Results:
     def _collecting_errors(self) -> Iterator[None]:
         try:
             yield
-        except (Exception, KeyboardInterrupt) as trouble:
-            self.errors.append(trouble)
+        except (Exception, KeyboardInterrupt) as error:
+            self.errors.append(error)
 
     def raise_errors(self) -> None:
-        """Raise the first thing that went wrong; others are said."""
+        """Raise the first error; print the others."""
         for one in self.errors[1:]:
             print_error(message_of(one))
         if self.errors:
@@ -356,8 +353,8 @@ class Results:
 
 
 def as_test_tuple(test: Any, task: Any) -> Any:
-    """Test data as a page takes them: with their weights, where there are some."""
+    """Return test data as `page` takes them: (X, y), or (X, y, weight)."""
     if test is None:
         return None
-    judged = (test.X, labels_of(test, task))
-    return judged if test.weight is None else (*judged, test.weight)
+    pair = (test.X, labels_of(test, task))
+    return pair if test.weight is None else (*pair, test.weight)

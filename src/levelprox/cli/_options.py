@@ -24,16 +24,14 @@ Target = Annotated[
     typer.Option(
         metavar="NAME",
         rich_help_panel=DATA,
-        help='The column to learn (its number, with --no-header). By default the one called "target" or "y".',
+        help='The target column (its number, with --no-header). By default the column named "target" or "y".',
     ),
 ]
 Drop = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAMES", rich_help_panel=DATA, help="Columns to leave out: id,name; may be repeated."),
+    typer.Option(metavar="NAMES", rich_help_panel=DATA, help="Columns to leave out, such as id,name; may be repeated."),
 ]
-Weight = Annotated[
-    str | None, typer.Option(metavar="NAME", rich_help_panel=DATA, help="The column of weights of the rows.")
-]
+Weight = Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=DATA, help="The column of sample weights.")]
 Exposure = Annotated[
     str | None,
     typer.Option(
@@ -45,7 +43,7 @@ Exposure = Annotated[
 Offset = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", rich_help_panel=DATA, help="A column that is added to the linear prediction, in a regression."
+        metavar="NAME", rich_help_panel=DATA, help="A column that is added to the linear predictor of a regression."
     ),
 ]
 Categorical = Annotated[
@@ -53,7 +51,7 @@ Categorical = Annotated[
     typer.Option(
         metavar="NAMES",
         rich_help_panel=DATA,
-        help="Columns that become features of 0 and 1, one for each category: city,sex; auto: all that hold text.",
+        help="Columns to encode as one 0/1 feature for each category, such as city,sex; auto: all text columns.",
     ),
 ]
 Impute = Annotated[
@@ -67,29 +65,29 @@ Impute = Annotated[
 ]
 Test = Annotated[
     Path | None,
-    typer.Option(
-        readable=False, metavar="FILE", rich_help_panel=DATA, help="Data to judge the model by, not used in the fit."
-    ),
+    typer.Option(readable=False, metavar="FILE", rich_help_panel=DATA, help="Test data, not used in the fit."),
 ]
 FileFormat = Annotated[
     Format | None,
-    typer.Option("--format", case_sensitive=False, rich_help_panel=DATA, help="Instead of what the file's name says."),
+    typer.Option(
+        "--format", case_sensitive=False, rich_help_panel=DATA, help="Format of the file; by default from its name."
+    ),
 ]
 NoHeader = Annotated[
-    bool, typer.Option("--no-header", rich_help_panel=DATA, help="The first line of a CSV file holds data, no names.")
+    bool, typer.Option("--no-header", rich_help_panel=DATA, help="The first line of a CSV file is data, not names.")
 ]
 Separator = Annotated[
-    str | None, typer.Option(metavar="CHAR", rich_help_panel=DATA, help="What separates the fields of a CSV file.")
+    str | None, typer.Option(metavar="CHAR", rich_help_panel=DATA, help="Separator of the fields of a CSV file.")
 ]
 ZeroBased = Annotated[
-    bool, typer.Option("--zero-based", rich_help_panel=DATA, help="A LIBSVM file counts features from 0.")
+    bool, typer.Option("--zero-based", rich_help_panel=DATA, help="Indices of a LIBSVM file start at 0.")
 ]
 Chunked = Annotated[
     bool,
     typer.Option(
         "--chunked",
         rich_help_panel=DATA,
-        help="Leave the data in their file, and read some rows at a time: for more than fits into memory.",
+        help="Read the file in chunks, for data larger than memory.",
     ),
 ]
 Dask = Annotated[
@@ -97,7 +95,7 @@ Dask = Annotated[
     typer.Option(
         metavar="CLUSTER",
         rich_help_panel=DATA,
-        help="Have the data read and kept by a Dask cluster: tcp://HOST:PORT, tls://HOST:PORT, or local:WORKERS.",
+        help="Read and keep the data on a Dask cluster: tcp://HOST:PORT, tls://HOST:PORT or local:WORKERS.",
     ),
 ]
 Device = Annotated[
@@ -108,17 +106,19 @@ Device = Annotated[
 Features = Annotated[
     str | None,
     typer.Option(
-        metavar="K", rich_help_panel=MODEL, help="At most so many features: 5; several: 1,2,5, 1:10 or 0:20:5."
+        metavar="K", rich_help_panel=MODEL, help="Maximal number of features: 5; several: 1,2,5, 1:10 or 0:20:5."
     ),
 ]
 Level = Annotated[
     str | None,
-    typer.Option(metavar="ETA", rich_help_panel=MODEL, help="Or g(x) ≤ η: 2.5; several: 0.5,1,2.5."),
+    typer.Option(
+        metavar="ETA", rich_help_panel=MODEL, help="Level of the constraint g(x) ≤ η: 2.5; several: 0.5,1,2.5."
+    ),
 ]
 FeatureCost = Annotated[
     str | None,
     typer.Option(
-        metavar="COSTS", rich_help_panel=MODEL, help="What features cost: age=1,scan=250, or a file of NAME,COST lines."
+        metavar="COSTS", rich_help_panel=MODEL, help="Costs of features: age=1,scan=250, or a file of NAME,COST lines."
     ),
 ]
 BudgetOption = Annotated[
@@ -127,28 +127,28 @@ BudgetOption = Annotated[
         "--budget",
         metavar="COST",
         rich_help_panel=MODEL,
-        help="With --feature-cost: what the features may cost together; several: 5,10,20.",
+        help="With --feature-cost: maximal total cost; several: 5,10,20.",
     ),
 ]
 Keep = Annotated[
     str | None,
     typer.Option(
-        metavar="NAMES", rich_help_panel=MODEL, help="Features that are always in the model and do not count: age,sex."
+        metavar="NAMES",
+        rich_help_panel=MODEL,
+        help="Features that are always in the model and do not count towards the budget: age,sex.",
     ),
 ]
-Positive = Annotated[bool, typer.Option("--positive", rich_help_panel=MODEL, help="No coefficient is negative.")]
+Positive = Annotated[bool, typer.Option("--positive", rich_help_panel=MODEL, help="All coefficients are nonnegative.")]
 PositiveFor = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAMES", rich_help_panel=MODEL, help="The coefficients of these features are not negative: age,sex."
-    ),
+    typer.Option(metavar="NAMES", rich_help_panel=MODEL, help="Features with nonnegative coefficients: age,sex."),
 ]
 FeatureWeight = Annotated[
     str | None,
     typer.Option(
         metavar="WEIGHTS",
         rich_help_panel=MODEL,
-        help="What features count under a level: age=0.5,scan=2; the others count 1.",
+        help="With --level: weights of features, such as age=0.5,scan=2; by default 1.",
     ),
 ]
 ClassWeight = Annotated[
@@ -156,13 +156,13 @@ ClassWeight = Annotated[
     typer.Option(
         metavar="WEIGHTS",
         rich_help_panel=MODEL,
-        help="Factors on the weights of classes: yes=5,no=1; balanced: all classes weigh the same.",
+        help="Weights of classes: yes=5,no=1; balanced: all classes have the same total weight.",
     ),
 ]
 MultiClassOption = Annotated[
     MultiClass | None,
     typer.Option(
-        "--multi-class", case_sensitive=False, rich_help_panel=MODEL, help="The loss of more than two classes."
+        "--multi-class", case_sensitive=False, rich_help_panel=MODEL, help="The loss for more than two classes."
     ),
 ]
 Ridge = Annotated[
@@ -170,8 +170,8 @@ Ridge = Annotated[
     typer.Option(
         metavar="LAMBDA",
         rich_help_panel=MODEL,
-        help="λ of the penalty λ × sum of squared standardised coefficients: 0.01; auto, for classes: only where "
-        "classes are separable. By default auto for classes, 0 for regression. Several, with --cv: 0,0.01,0.1.",
+        help="λ of the penalty λ × sum of squared standardised coefficients: 0.01; auto: only for "
+        "separable classes. By default auto for classification, 0 for regression. Several, with --cv: 0,0.01,0.1.",
     ),
 ]
 CriterionOption = Annotated[
@@ -180,7 +180,7 @@ CriterionOption = Annotated[
         "--criterion",
         case_sensitive=False,
         rich_help_panel=CHOICE,
-        help="What decides: cv, the score over folds; aic, bic and ebic, an information criterion without folds.",
+        help="Criterion of the choice: cv (cross-validation), or the information criterion aic, bic or ebic.",
     ),
 ]
 Scoring = Annotated[
@@ -188,7 +188,7 @@ Scoring = Annotated[
     typer.Option(
         metavar="NAME",
         rich_help_panel=CHOICE,
-        help="The score over folds, by its name in scikit-learn: accuracy, roc_auc, r2. By default the loss.",
+        help="Score of the cross-validation, by its name in scikit-learn: accuracy, roc_auc, r2. By default the loss.",
     ),
 ]
 OneStandardError = Annotated[
@@ -196,11 +196,12 @@ OneStandardError = Annotated[
     typer.Option(
         "--one-standard-error",
         rich_help_panel=CHOICE,
-        help="The smallest budget whose score is within one standard error of the best.",
+        help="Choose the smallest budget whose score is within one standard error of the best.",
     ),
 ]
 Jobs = Annotated[
-    int | None, typer.Option("--jobs", metavar="N", rich_help_panel=CHOICE, help="Processes that fit folds; -1: all.")
+    int | None,
+    typer.Option("--jobs", metavar="N", rich_help_panel=CHOICE, help="Number of processes; -1: all processors."),
 ]
 Memory = Annotated[
     float | None,
@@ -208,7 +209,7 @@ Memory = Annotated[
         min=0,
         metavar="SAMPLES",
         rich_help_panel=DATA,
-        help="With --stream: after so many samples the weight of those before them has fallen to 1/e.",
+        help="With --stream: number of samples after which the weight of a sample has fallen to 1/e.",
     ),
 ]
 SubsolverOption = Annotated[
@@ -217,13 +218,13 @@ SubsolverOption = Annotated[
 ]
 StartOption = Annotated[
     Start | None,
-    typer.Option("--start", case_sensitive=False, rich_help_panel=LIMITS, help="With --level: where the fit begins."),
+    typer.Option(
+        "--start", case_sensitive=False, rich_help_panel=LIMITS, help="With --level: starting point of the fit."
+    ),
 ]
 TaskOption = Annotated[
     Task | None,
-    typer.Option(
-        "--task", case_sensitive=False, rich_help_panel=MODEL, help="By default guessed from the loss or the target."
-    ),
+    typer.Option("--task", case_sensitive=False, rich_help_panel=MODEL, help="By default from the loss or the target."),
 ]
 LossOption = Annotated[
     str | None,
@@ -241,36 +242,47 @@ ConstraintOption = Annotated[
     ),
 ]
 Standardize = Annotated[
-    bool, typer.Option("--standardize/--no-standardize", rich_help_panel=MODEL, help="Fit features of deviation 1.")
+    bool,
+    typer.Option(
+        "--standardize/--no-standardize",
+        rich_help_panel=MODEL,
+        help="Scale features to standard deviation 1 for the fit.",
+    ),
 ]
 Intercept = Annotated[bool, typer.Option("--intercept/--no-intercept", rich_help_panel=MODEL)]
-Seed = Annotated[int | None, typer.Option(min=0, rich_help_panel=MODEL, help="For subsolvers that sample.")]
+Seed = Annotated[int | None, typer.Option(min=0, rich_help_panel=MODEL, help="Seed of subsolvers that sample.")]
 
-Tol = Annotated[float, typer.Option(min=0, rich_help_panel=LIMITS, help="On the KKT residual.")]
-MaxIter = Annotated[int, typer.Option(min=0, rich_help_panel=LIMITS, help="Outer steps, or swaps of features.")]
+Tol = Annotated[float, typer.Option(min=0, rich_help_panel=LIMITS, help="Tolerance on the KKT residual.")]
+MaxIter = Annotated[
+    int, typer.Option(min=0, rich_help_panel=LIMITS, help="Maximal number of outer steps, or of swaps.")
+]
 TimeLimit = Annotated[
     float | None,
     typer.Option(
         min=0,
         metavar="SECONDS",
         rich_help_panel=LIMITS,
-        help="For each fit, also those of --report; the best model so far is kept.",
+        help="Time limit of each fit, including those of --report; the best model so far is kept.",
     ),
 ]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, rich_help_panel=LIMITS, help="By default all.")]
+Threads = Annotated[
+    int | None,
+    typer.Option("--threads", min=1, rich_help_panel=LIMITS, help="Maximal number of threads; by default all."),
+]
 
 Json = Annotated[
-    bool, typer.Option("--json", rich_help_panel=OUTPUT, help="One JSON document on standard output, nothing else.")
+    bool, typer.Option("--json", rich_help_panel=OUTPUT, help="Print one JSON document on standard output.")
 ]
-Force = Annotated[bool, typer.Option("--force", rich_help_panel=OUTPUT, help="Replace files that are there.")]
-Accept = Annotated[
-    bool, typer.Option("--accept-inaccurate", rich_help_panel=OUTPUT, help="End with 0 where it would be 3.")
+Force = Annotated[bool, typer.Option("--force", rich_help_panel=OUTPUT, help="Replace existing files.")]
+Accept = Annotated[bool, typer.Option("--accept-inaccurate", rich_help_panel=OUTPUT, help="Exit with 0 instead of 3.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", rich_help_panel=OUTPUT, help="Print only errors and results.")]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose", "-v", rich_help_panel=OUTPUT, help="Show progress, also if standard error is no terminal."
+    ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", rich_help_panel=OUTPUT, help="Only errors and results.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", rich_help_panel=OUTPUT, help="Show progress everywhere.")]
 Report = Annotated[
     Path | None,
-    typer.Option(
-        readable=False, metavar="PAGE.html", rich_help_panel=OUTPUT, help="Write a page to look at in a browser."
-    ),
+    typer.Option(readable=False, metavar="PAGE.html", rich_help_panel=OUTPUT, help="Write an HTML report."),
 ]

@@ -15,17 +15,17 @@ from typing import Any
 
 from levelprox.cli._process import printable
 
-_WIDE = 200  # columns, where it is not a terminal that says how many there are
+_DEFAULT_COLUMNS = 200  # if standard output is not a terminal
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """One document, of ASCII: whatever the encoding of standard output, it is read back as it was."""
+    """Print a JSON document in ASCII, which every encoding of standard output has."""
     json.dump(plain(document), sys.stdout, indent=2, allow_nan=False)
     sys.stdout.write("\n")
 
 
 def plain(value: Any) -> Any:
-    """What JSON can say; numbers that are not finite, which it cannot, are null."""
+    """Convert a value to what JSON has; numbers that are not finite become null."""
     if isinstance(value, Enum):
         return str(value)
     if value is None or isinstance(value, bool | int | str):
@@ -36,7 +36,7 @@ def plain(value: Any) -> Any:
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
-    if hasattr(value, "tolist"):  # NumPy's
+    if hasattr(value, "tolist"):  # arrays and scalars of NumPy
         return plain(value.tolist())
     if is_dataclass(value) and not isinstance(value, type):
         return {"kind": type(value).__name__, **plain(asdict(value))}
@@ -44,7 +44,7 @@ def plain(value: Any) -> Any:
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-    """A table; numbers to the right."""
+    """Print a table, numbers aligned to the right."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -60,7 +60,7 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]], title: s
 
 
 def print_facts(facts: Iterable[tuple[str, object]]) -> None:
-    """Names and what is to be said of each, in two columns."""
+    """Print names and values in two columns."""
     from rich.text import Text
 
     rows = [(printable(name), printable(value)) for name, value in facts]
@@ -71,7 +71,7 @@ def print_facts(facts: Iterable[tuple[str, object]]) -> None:
 
 
 def print_line(text: str) -> None:
-    """A line."""
+    """Print a line."""
     from rich.text import Text
 
     _console().print(Text(printable(text)), soft_wrap=True)
@@ -84,32 +84,35 @@ def _cell(entry: object) -> str | float | int:
 def _console() -> Any:
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else _WIDE
+    width = None if sys.stdout.isatty() else _DEFAULT_COLUMNS
     return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
 
 
-_SIGNS = "=+-@"
-_FIRST = (*_SIGNS, *(chr(ord(sign) + 0xFEE0) for sign in _SIGNS))  # and as wide as the characters of East Asia
+_FORMULA_SIGNS = "=+-@"
+_FORMULA_STARTS = (*_FORMULA_SIGNS, *(chr(ord(sign) + 0xFEE0) for sign in _FORMULA_SIGNS))  # and their full-width forms
 
 
 def csv_lines(rows: Iterable[Sequence[Any]]) -> str:
-    """Rows as lines of CSV; cells are quoted where that is needed."""
+    """Return rows as lines of CSV; cells are quoted where needed."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 
 def is_formula(word: str) -> bool:
-    """Whether a spreadsheet may compute a cell of this text.
+    """Return whether a spreadsheet would evaluate a cell with this text as a formula.
+
+    Excel, LibreOffice Calc and Google Sheets evaluate cells that begin with =, +, - or @, possibly after blanks; names
+    of columns and classes come from the data. Numerals such as -0.5 or +1 are numbers, not formulas.
 
     >>> [is_formula(word) for word in ("=1+2", "@SUM(A1)", " -x", "-1", "+1.5e3", "a=b")]
     [True, True, True, False, False, False]
     """
-    return word.lstrip().startswith(_FIRST) and not _is_numeral(word)
+    return word.lstrip().startswith(_FORMULA_STARTS) and not _is_numeral(word)
 
 
 def safe(cell: Any) -> Any:
-    """A cell that no spreadsheet computes: an apostrophe before a formula; all else, and every number, as it is.
+    """Return a cell that no spreadsheet evaluates: formulas get an apostrophe in front.
 
     >>> safe("=1+2"), safe("-1"), safe(-1.5)
     ("'=1+2", '-1', -1.5)
@@ -124,26 +127,26 @@ def _is_numeral(word: str) -> bool:
         return False
 
 
-_MOST_FEATURES, _MOST_CLASSES = 30, 6
+_MAX_FEATURES_SHOWN, _MAX_CLASSES_SHOWN = 30, 6
 
 
 def score_name(model: Any) -> str:
-    """What `model.score` is called."""
+    """Return the name of `model.score`."""
     from sklearn.base import is_classifier
 
     if is_classifier(model):
         return "accuracy"
-    return "D²" if model._loss().name in ("poisson", "gamma") else "R²"
+    return "D²" if model.loss_.name in ("poisson", "gamma") else "R²"
 
 
 def status_word(model: Any) -> str:
-    """Why the fit ended; a model of a stream has no such thing."""
+    """Return the status of the fit; "streamed" for a model of a stream."""
     status = getattr(model, "status_", None)
     return "streamed" if status is None else str(status)
 
 
 def as_document(model: Any) -> dict[str, Any]:
-    """Everything about a fitted model that a program may want."""
+    """Return a fitted model as a dictionary for JSON."""
     import numpy as np
 
     from levelprox.report.fitted import feature_names
@@ -184,7 +187,7 @@ def _budget(model: Any) -> dict[str, Any]:
 
 
 def print_model(model: Any, more: list[tuple[str, object]]) -> None:
-    """The features with their coefficients, then what is shown of the fit."""
+    """Print the features with their coefficients, then the facts about the fit."""
     _print_features(model)
     print_facts([*_facts(model), *more])
 
@@ -197,15 +200,15 @@ def _print_features(model: Any) -> None:
     coef, scaled, names = np.atleast_2d(model.coef_), standardized(model), feature_names(model)
     chosen = model.selected_features_
     order = chosen[np.argsort(-np.linalg.norm(scaled[:, chosen], axis=0), kind="stable")]
-    shown = range(min(coef.shape[0], _MOST_CLASSES))
+    shown = range(min(coef.shape[0], _MAX_CLASSES_SHOWN))
     heads = ["feature", "coefficient", "standardised"] if len(shown) == 1 else ["feature", *_classes(model, shown)]
-    rows: list[list[object]] = [[names[j], *(float(coef[k, j]) for k in shown)] for j in order[:_MOST_FEATURES]]
+    rows: list[list[object]] = [[names[j], *(float(coef[k, j]) for k in shown)] for j in order[:_MAX_FEATURES_SHOWN]]
     intercept = np.atleast_1d(model.intercept_)
     if len(shown) == 1:
         rows = [[*row, float(scaled[0, j])] for row, j in zip(rows, order, strict=False)]
     if model.fit_intercept:
         rows.append(["(intercept)", *(float(intercept[k]) for k in shown), *([""] if len(shown) == 1 else [])])
-    left = [(order.size - _MOST_FEATURES, "features"), (coef.shape[0] - len(shown), "classes")]
+    left = [(order.size - _MAX_FEATURES_SHOWN, "features"), (coef.shape[0] - len(shown), "classes")]
     print_table(heads, rows)
     for count, what in left:
         if count > 0:
@@ -213,12 +216,12 @@ def _print_features(model: Any) -> None:
 
 
 def _preprocessing(made: Any) -> list[tuple[str, object]]:
-    """What became of columns that hold text, and of missing values."""
+    """Return how text columns and missing values were processed."""
     facts: list[tuple[str, object]] = []
     one_hot = [f"{column.name} ({len(column.categories)})" for column in made.columns if column.categories]
     if one_hot:
-        more = f" and {len(one_hot) - _MOST_CLASSES} more" if len(one_hot) > _MOST_CLASSES else ""
-        facts.append(("categories of", ", ".join(one_hot[:_MOST_CLASSES]) + more))
+        more = f" and {len(one_hot) - _MAX_CLASSES_SHOWN} more" if len(one_hot) > _MAX_CLASSES_SHOWN else ""
+        facts.append(("categories of", ", ".join(one_hot[:_MAX_CLASSES_SHOWN]) + more))
     if made.impute is not None:
         facts.append(("missing values", f"replaced by the {made.impute.replace('-', ' ')} of their column"))
     return facts
@@ -242,7 +245,7 @@ def _facts(model: Any) -> list[tuple[str, object]]:
         facts.append(("mean score over folds" if by == "cv" else by, f"{model.best_score_:.6g}"))
     if not hasattr(model, "certificate_"):
         seen = f"{model.n_samples_seen_:g} samples in {model.n_iter_} batches"
-        return [*facts, ("streamed", seen), ("certificate", "none: the data of a stream are gone")]
+        return [*facts, ("streamed", seen), ("certificate", "none for a stream, whose data are not stored")]
     return [
         *facts,
         ("budget", budget_words(model)),

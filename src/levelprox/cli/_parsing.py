@@ -18,18 +18,18 @@ LOSSES = {
 }
 CONSTRAINTS = ("mcp", "scad", "exp", "negative_lp", "log", "lp", "l1")
 SUBSOLVERS = ("auto", "newton", "spectral", "smoothing", "nesterov", "acsa", "sgd", "svrg")
-_MOST = 100_000  # budgets of one range
+_MAX_RANGE_LENGTH = 100_000
 
 
 class Task(StrEnum):
-    """What is to be learnt."""
+    """The task of a model."""
 
     CLASSIFICATION = "classification"
     REGRESSION = "regression"
 
 
 class Criterion(StrEnum):
-    """What decides between budgets."""
+    """What the choice of the budget is based on."""
 
     CV = "cv"
     AIC = "aic"
@@ -38,7 +38,7 @@ class Criterion(StrEnum):
 
 
 class MultiClass(StrEnum):
-    """Losses of more than two classes."""
+    """Loss for more than two classes."""
 
     AUTO = "auto"
     SOFTMAX = "softmax"
@@ -46,7 +46,7 @@ class MultiClass(StrEnum):
 
 
 class Start(StrEnum):
-    """Where a fit under a level begins."""
+    """Starting point of a fit under a level."""
 
     AUTO = "auto"
     CONTINUATION = "continuation"
@@ -54,7 +54,7 @@ class Start(StrEnum):
 
 
 class Imputing(StrEnum):
-    """What missing values are replaced by."""
+    """Replacement of missing values."""
 
     MEDIAN = "median"
     MEAN = "mean"
@@ -62,7 +62,7 @@ class Imputing(StrEnum):
 
 
 class Format(StrEnum):
-    """Kinds of data files."""
+    """Formats of data files."""
 
     LIBSVM = "libsvm"
     CSV = "csv"
@@ -72,7 +72,7 @@ class Format(StrEnum):
 
 
 def counts(text: str) -> list[int]:
-    """Numbers of features: "5", "1,2,5", "1:10" or "0:20:5", both ends included."""
+    """Parse numbers of features: "5", "1,2,5", "1:10" or "0:20:5", both ends included."""
     found: list[int] = []
     for part in text.split(","):
         try:
@@ -80,14 +80,14 @@ def counts(text: str) -> list[int]:
         except ValueError:
             raise UsageError(f"--features: {part!r} is no number of features; give 5, 1,2,5 or 1:10") from None
         last, step = (more + [first, 1][len(more) :]) if len(more) <= 2 else (first, 0)
-        if first < 0 or last < first or step < 1 or (last - first) // step >= _MOST:
+        if first < 0 or last < first or step < 1 or (last - first) // step >= _MAX_RANGE_LENGTH:
             raise UsageError(f"--features: {part!r} is no range of numbers of features; give 5, 1,2,5 or 1:10")
         found += range(first, last + 1, step)
     return sorted(set(found))
 
 
 def levels(text: str) -> list[float]:
-    """Levels: "2.5" or "0.5,1,2.5"."""
+    """Parse levels: "2.5" or "0.5,1,2.5"."""
     try:
         found = sorted({float(number) for number in text.split(",")})
     except ValueError:
@@ -98,7 +98,7 @@ def levels(text: str) -> list[float]:
 
 
 def budgets(text: str) -> list[float]:
-    """Budgets of costs: "12.5" or "5,10,20"."""
+    """Parse budgets of costs: "12.5" or "5,10,20"."""
     try:
         found = sorted({float(number) for number in text.split(",")})
     except ValueError:
@@ -109,7 +109,7 @@ def budgets(text: str) -> list[float]:
 
 
 def ridges(text: str) -> list[float] | Literal["auto"]:
-    """Strengths of a ridge: "auto", "0.01" or "0,0.01,0.1"."""
+    """Parse ridge strengths: "auto", "0.01" or "0,0.01,0.1"."""
     if text.strip().lower() == "auto":
         return "auto"
     try:
@@ -122,7 +122,7 @@ def ridges(text: str) -> list[float] | Literal["auto"]:
 
 
 def names(option: str, text: str) -> list[str]:
-    """Names with commas between them; one that has a comma is put in double quotes."""
+    """Parse names separated by commas; a name with a comma stands in double quotes."""
     found = [name.strip() for name in _fields(option, text)]
     if not all(found):
         raise UsageError(f"{option}: a name is empty in {text!r}; give NAME,NAME,…")
@@ -133,14 +133,14 @@ def names(option: str, text: str) -> list[str]:
 
 
 def categorical(text: str | None) -> list[str] | Literal["auto"]:
-    """Columns of categories: "auto", or names."""
+    """Parse categorical columns: "auto", or names."""
     if text is None:
         return []
     return "auto" if text.strip().lower() == "auto" else names("--categorical", text)
 
 
 def class_weights(text: str) -> dict[str, float] | Literal["balanced"]:
-    """Weights of classes: "balanced", or "yes=5,no=1"."""
+    """Parse class weights: "balanced", or "yes=5,no=1"."""
     if text.strip().lower() == "balanced":
         return "balanced"
     wanted = "give balanced, or CLASS=WEIGHT,… with weights above 0"
@@ -151,13 +151,13 @@ def class_weights(text: str) -> dict[str, float] | Literal["balanced"]:
 
 
 def feature_weights(text: str) -> dict[str, float]:
-    """What features count: "age=0,scan=2"."""
+    """Parse feature weights: "age=0,scan=2"."""
     wanted = "give NAME=WEIGHT,… with weights of at least 0"
     return _numbers("--feature-weight", "weight", _pairs("--feature-weight", text), wanted)
 
 
 def feature_costs(text: str) -> dict[str, float]:
-    """What features cost: "age=1,scan=250", or a file with a line "name,cost" for each; the first may be titles."""
+    """Parse feature costs: "age=1,scan=250", or a file of lines "name,cost", with or without a header."""
     if "=" in text:
         return _costs(_pairs("--feature-cost", text))
     path = Path(text)
@@ -178,7 +178,7 @@ def _costs(pairs: Iterable[Sequence[str]]) -> dict[str, float]:
 
 
 def _pairs(option: str, text: str) -> Iterable[Sequence[str]]:
-    """NAME=NUMBER,…: the last = of each divides it."""
+    """Split NAME=NUMBER,… into pairs, at the last = of each."""
     return (part.rpartition("=")[::2] for part in _fields(option, text))
 
 
@@ -210,7 +210,7 @@ def _is_number(text: str) -> bool:
 
 
 def loss(text: str) -> str:
-    """The name of a loss, perhaps with its parameter: "huber", "quantile:0.9"."""
+    """Check the name of a loss and its parameter, if given: "huber", "quantile:0.9"."""
     names = [name for group in LOSSES.values() for name in group]
     given, colon, parameter = text.partition(":")
     name = _small(given)
@@ -227,21 +227,21 @@ def loss(text: str) -> str:
 
 
 def constraint(text: str) -> str:
-    """The name of a constraint."""
+    """Check the name of a constraint."""
     if _small(text) not in CONSTRAINTS:
         raise UsageError(f"--constraint: {text!r} is none of {', '.join(CONSTRAINTS)}{_hint(text, CONSTRAINTS)}")
     return _small(text)
 
 
 def subsolver(text: str) -> str:
-    """The name of a subsolver."""
+    """Check the name of a subsolver."""
     if text.lower() not in SUBSOLVERS:
         raise UsageError(f"--subsolver: {text!r} is none of {', '.join(SUBSOLVERS)}{_hint(text, SUBSOLVERS)}")
     return text.lower()
 
 
 def scoring(text: str) -> str:
-    """The name of a score of scikit-learn; known to be one."""
+    """Check the name of a scorer of scikit-learn."""
     from sklearn.metrics import get_scorer_names
 
     known = get_scorer_names()
@@ -252,7 +252,7 @@ def scoring(text: str) -> str:
 
 
 def _small(text: str) -> str:
-    """A name in small letters with underscores, as estimators take it: "MCP", "squared-hinge"."""
+    """Return a name in lower case with underscores: "MCP" and "squared-hinge" are accepted."""
     return text.strip().lower().replace("-", "_")
 
 

@@ -1,6 +1,6 @@
-"""A file in parts that workers read, each by itself: text by bytes, Parquet by row groups, the rest by `open_chunked`.
+"""Partitions of a data file for workers: byte ranges of text, row groups of Parquet, chunks of `open_chunked`.
 
-What is in a part is read and checked as it would be in memory; an error names the part.
+A partition is read and checked like data in memory; errors name the partition.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ if TYPE_CHECKING:
     from levelprox.io.data import Reading
     from levelprox.io.table import Table
 
-_LEAST, _MOST = 2**16, 2**26  # bytes of a part
-_FOR_EACH = 2  # parts for each worker, of a small file
-_SAMPLE = 2**18  # bytes, or rows of Parquet: what is looked at before any worker is asked
-_PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0")
+_MIN_PART_BYTES, _MAX_PART_BYTES = 2**16, 2**26
+_PARTS_PER_WORKER = 2  # of a small file
+_SAMPLE_SIZE = 2**18  # bytes of text or rows of Parquet, read first to find the columns
+_COMPRESSED_MAGIC = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0")
 
 
 @dataclass(frozen=True)
 class Part(ABC):
-    """Some rows of a file."""
+    """A partition: some rows of a file."""
 
     path: str
     how: Reading
 
     @abstractmethod
     def read(self) -> tuple[Any, Any, Any]:
-        """X, targets, and weights or None."""
+        """Read X, the targets, and the weights or None."""
 
     @abstractmethod
     def read_targets(self) -> tuple[Any, Any]:
-        """Targets, and weights or None."""
+        """Read the targets, and the weights or None."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A file in parts.
+    """The partitions of a file.
 
     Attributes
     ----------
     parts : sequence of Part
     n_features : int
     names : list of str, optional
-        Of the features.
+        Names of the features.
     target : str, optional
-        The column, where columns have names.
+        The target column, if columns have names.
     dtype : dtype
-        Of X.
+        Type of X.
     """
 
     parts: Sequence[Part]
@@ -64,11 +64,11 @@ class Parts:
 
 
 class _TablePart(Part):
-    """Rows of a table."""
+    """A partition of a table."""
 
     @abstractmethod
     def table(self, columns: list[str] | None = None) -> Table:
-        """These columns at least."""
+        """Read at least these columns."""
 
     def read(self) -> tuple[Any, Any, Any]:
         import numpy as np
@@ -86,7 +86,7 @@ class _TablePart(Part):
 
 @dataclass(frozen=True)
 class TextPart(_TablePart):
-    """Lines of a CSV file: its bytes from `begin` to `end`, behind its first line; all of it where that is None."""
+    """Lines of a CSV file: bytes `begin` to `end`, with the header in front; the whole file if `end` is None."""
 
     first: bytes
     begin: int
@@ -150,12 +150,12 @@ class ChunkPart(Part):
 
 
 def parts_of(path: Path, how: Reading, workers: int) -> Parts:
-    """The parts of a file, enough of them for so many workers."""
+    """Divide a file into partitions for a number of workers."""
     place, how = os.path.abspath(path), replace(how, is_whole=False)
     files = sorted(str(one) for one in Path(place).glob("*.parquet")) if path.is_dir() else [place]
     kind = "parquet" if path.is_dir() and files else _kind(path, how)
     size = sum(os.stat(one).st_size for one in files)
-    each = min(max(size // (_FOR_EACH * workers), _LEAST), _MOST)
+    each = min(max(size // (_PARTS_PER_WORKER * workers), _MIN_PART_BYTES), _MAX_PART_BYTES)
     if kind == "parquet":
         return _parquet(files, how, each)
     if kind in ("csv", "tsv"):
@@ -184,7 +184,7 @@ def _opened(path: str, how: Reading, size: int) -> Any:
 
 
 def _target_of(path: str, how: Reading) -> str | None:
-    """Where the targets are; beside an .npy file, another one that every worker finds."""
+    """Return where the targets are; for an .npy file the absolute path of another one."""
     return os.path.abspath(how.target) if how.target is not None and path.endswith(".npy") else how.target
 
 
@@ -192,7 +192,7 @@ def _text(path: str, how: Reading, size: int) -> Parts:
     from levelprox.io.opened import shown
 
     with open(path, "rb") as file:
-        if file.read(6).startswith(_PACKED):
+        if file.read(6).startswith(_COMPRESSED_MAGIC):
             whole = TextPart(path, how, b"", 0, None)
             return _tabular([whole], whole.table(), how)
         file.seek(0)
@@ -205,7 +205,7 @@ def _text(path: str, how: Reading, size: int) -> Parts:
             file.readline()
             begins.append(file.tell())
         file.seek(0)
-        sample = file.read(begins[0] + _SAMPLE)
+        sample = file.read(begins[0] + _SAMPLE_SIZE)
     if len(sample) < end:
         sample = sample[: sample.rfind(b"\n") + 1]
     table = _parsed(sample, shown(path), _separator(path, how), how.header)
@@ -217,7 +217,7 @@ def _parsed(text: bytes, name: str, separator: str, header: bool) -> Table:
     from levelprox.exceptions import FileFormatError
     from levelprox.io.csv import parse_csv
 
-    if text.count(b'"') % 2:  # the first part that ends within quotes has an odd number of them
+    if text.count(b'"') % 2:  # a partition that ends inside quotes has an odd number of quotes
         raise FileFormatError(f"{name}: a line ends within quotes, and cannot be cut there: convert it to Parquet")
     return parse_csv(text, name, separator, header)
 
@@ -235,7 +235,7 @@ def _parquet(files: list[str], how: Reading, size: int) -> Parts:
     for path in files:
         try:
             with parquet.ParquetFile(path) as file:
-                sample = next(file.iter_batches(batch_size=_SAMPLE), None) if sample is None else sample
+                sample = next(file.iter_batches(batch_size=_SAMPLE_SIZE), None) if sample is None else sample
                 parts += [RowGroups(path, how, groups) for groups in _grouped(file.metadata, size)]
         except pyarrow.ArrowException as error:
             raise CommandError(f"{path}: this is no Parquet file, or it is damaged: {error}", Exit.DATA) from error
@@ -246,7 +246,7 @@ def _parquet(files: list[str], how: Reading, size: int) -> Parts:
 
 
 def _grouped(metadata: Any, size: int) -> list[tuple[int, ...]]:
-    """Row groups that are read together."""
+    """Group row groups into partitions of about `size` bytes."""
     found: list[tuple[int, ...]] = []
     filled = size
     for i in range(metadata.num_row_groups):
@@ -261,7 +261,7 @@ def _grouped(metadata: Any, size: int) -> list[tuple[int, ...]]:
 
 
 def _tabular(parts: Sequence[Part], sample: Table, how: Reading) -> Parts:
-    """Parts of a table, whose columns are those of the first rows."""
+    """Return the partitions of a table, with the columns found in its first rows."""
     import numpy as np
 
     from levelprox.io.data import of_table

@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 
 
 class Exit(IntEnum):
-    """Exit codes. Append-only: a code never changes its meaning. From 64 on they are those of sysexits.h."""
+    """Exit codes. Append-only: the meaning of a code never changes. Codes from 64 on follow sysexits.h."""
 
     OK = 0
-    USAGE = 2  #: the command was not understood
-    INACCURATE = 3  #: there is a model, but not to the tolerance asked for
+    USAGE = 2  #: invalid options
+    INACCURATE = 3  #: a model that is not accurate to the tolerance
     FAILED = 4  #: a numerical failure, a diverging fit, or a certificate that does not hold
-    DATA = 65  #: a file is not what it should be, or its data cannot be used
-    NO_INPUT = 66  #: a file to be read is not there, or may not be read
-    BUG = 70  #: an error in levelprox itself; the traceback is in a file
-    CANNOT_CREATE = 73  #: a file to be written cannot be, or is there already
-    IO = 74  #: reading or writing failed on the way: a full disk, no memory
+    DATA = 65  #: invalid data, or a file of another format
+    NO_INPUT = 66  #: an input file does not exist or cannot be read
+    BUG = 70  #: an error in levelprox itself; the traceback is written to a file
+    CANNOT_CREATE = 73  #: an output file cannot be created, or already exists
+    IO = 74  #: reading or writing failed: disk or memory is full
     TRY_AGAIN = (
         75  #: another process holds the checkpoint, a cluster does not answer, or a file changed while it was read
     )
     INTERRUPTED = 130  #: Ctrl-C
-    CLOSED = 141  #: whoever read the output has gone
+    CLOSED = 141  #: closed pipe
     TERMINATED = 143  #: SIGTERM
 
 
 class CommandError(Exception):
-    """What ends a command, in one line.
+    """An error that ends a command, reported in one line.
 
     Parameters
     ----------
@@ -60,29 +60,29 @@ class CommandError(Exception):
 
 
 class UsageError(CommandError):
-    """Options that do not go together."""
+    """Invalid options."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, Exit.USAGE)
 
 
-#: Errors of writing that come on the way, not at the beginning.
-_ON_THE_WAY = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+#: Errors that occur while a file is written, not when it is opened.
+_WHILE_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
-#: Statuses of a fit that leave a usable model which is not to tolerance: inaccurate, max_iter, time_limit, stalled.
-_SHORT = (1, 2, 3, 6)
+#: Statuses with a usable model that is not accurate to tolerance: inaccurate, max_iter, time_limit, stalled.
+_INACCURATE_STATUSES = (1, 2, 3, 6)
 _OF_STATUS = {0: Exit.OK, 5: Exit.OK, 4: Exit.INTERRUPTED, 10: Exit.DATA, 13: Exit.IO}
 
 
 def exit_code_of_status(status: int, accept_inaccurate: bool = False) -> Exit:
-    """The exit code of a fit that ended with this `Status`."""
-    if status in _SHORT:
+    """Return the exit code of a fit that ended with this `Status`."""
+    if status in _INACCURATE_STATUSES:
         return Exit.OK if accept_inaccurate else Exit.INACCURATE
     return _OF_STATUS.get(int(status), Exit.FAILED)
 
 
 def exit_code_of_error(error: BaseException) -> Exit:
-    """The exit code of an error; `Exit.BUG` for those that nobody has foreseen."""
+    """Return the exit code of an error; `Exit.BUG` for unexpected ones."""
     if isinstance(error, CommandError):
         return error.code
     if isinstance(error, MemoryError):
@@ -93,12 +93,12 @@ def exit_code_of_error(error: BaseException) -> Exit:
 
 
 def exit_code_of_os_error(error: OSError, otherwise: Exit) -> Exit:
-    """A full disk or the like is one thing; that a file cannot be opened at all another."""
-    return Exit.IO if error.errno in _ON_THE_WAY else otherwise
+    """Return `Exit.IO` for an error while reading or writing, else the given code."""
+    return Exit.IO if error.errno in _WHILE_WRITING else otherwise
 
 
 def _of_levelprox(error: BaseException) -> Exit:
-    if "levelprox.exceptions" not in sys.modules:  # which would have to raise it
+    if "levelprox.exceptions" not in sys.modules:  # not imported, so the error is not one of levelprox
         return Exit.BUG
     from levelprox import exceptions as errors
 
@@ -112,15 +112,15 @@ def _of_levelprox(error: BaseException) -> Exit:
     return Exit.FAILED if isinstance(error, errors.NumericalError) else Exit.BUG
 
 
-#: For streams whose encoding has no Greek.
+#: Replacements for encodings without these characters.
 _IN_ASCII = {"ψ": "psi", "η": "eta", "φ": "phi", "γ": "gamma", "≤": "<=", "≥": ">=", "·": "*", "×": "x", "−": "-"}
 _IN_ASCII |= {"…": "...", "—": "-", "–": "-", "’": "'", "→": "->", "²": "^2", "Σ": "sum", "∞": "inf"}
 _HANDLER = "levelprox"
 _ABOUT_CODE = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, ResourceWarning)
 
-_END = r"(?![\w/=-]|\.\w)"  # of a word that is no part of another, nor of a file's name
+_END = r"(?![\w/=-]|\.\w)"  # end of a word that is not part of another word or of a file name
 
-#: What Python calls it, and what it is here; names of files that look like it are let be.
+#: Python's parameters in messages and the options of the command line; file names are left unchanged.
 _IN_SHELL = [
     (re.compile(rf"(?<![\w./'\"-]){words}"), option)
     for words, option in (
@@ -146,7 +146,7 @@ _ATTRIBUTE = re.compile(r" \(cv_results_\[[^]]*\]\)")
 
 
 def in_shell_words(text: str) -> str:
-    """The words of the library, as a message of the command line has them."""
+    """Return a message with parameters of Python replaced by options of the command line."""
     text = _ATTRIBUTE.sub("", text)
     for words, option in _IN_SHELL:
         text = words.sub(option, text)
@@ -154,7 +154,7 @@ def in_shell_words(text: str) -> str:
 
 
 def prepare() -> None:
-    """Let no character end a command, whatever the encoding of the streams."""
+    """Make the standard streams replace characters that their encoding does not have."""
     codecs.register_error(_HANDLER, _replaced)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -169,7 +169,7 @@ def _replaced(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def printable(text: object) -> str:
-    """The text with control characters, and bytes that are no text, as escapes."""
+    """Return the text with control characters and undecodable bytes escaped."""
     return "".join(one if one.isprintable() else _escaped(one) for one in str(text))
 
 
@@ -178,13 +178,13 @@ def _escaped(character: str) -> str:
 
 
 def print_notice(text: str) -> None:
-    """A line on standard error."""
-    with suppress(BrokenPipeError, ValueError):  # nobody listens, or there is no standard error
+    """Print a line on standard error."""
+    with suppress(BrokenPipeError, ValueError):  # a closed pipe, or no standard error
         print(printable(text), file=sys.stderr, flush=True)
 
 
 def print_error(text: object) -> None:
-    """An error, in one line."""
+    """Print an error in one line."""
     print_notice(f"levelprox: error: {in_shell_words(' '.join(str(text).split(chr(10))))}")
 
 
@@ -207,7 +207,7 @@ def as_option(parameter: Parameter) -> str:
 
 @contextmanager
 def printed_warnings(quiet: bool) -> Iterator[list[str]]:
-    """Show warnings as lines, each text once, and keep them; those about code, not data, are not for users."""
+    """Print each different warning once, in one line, and collect them; warnings about code are ignored."""
     seen: list[str] = []
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
@@ -226,27 +226,27 @@ def printed_warnings(quiet: bool) -> Iterator[list[str]]:
 
 
 def discard_stdout() -> None:
-    """Let Python's own last flush go nowhere, after a flush has failed."""
+    """Redirect standard output to the null device, so that the final flush of Python does not fail again."""
     with suppress(OSError, ValueError, AttributeError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
 
 
 @dataclass
 class SignalState:
-    """Which signal came."""
+    """Whether SIGTERM was received."""
 
     terminated: bool = False
 
     def exit_code(self, code: int) -> int:
-        """The exit code of the signal that interrupted."""
+        """Return the exit code; that of an interrupt depends on the signal."""
         return Exit.TERMINATED if self.terminated and code == Exit.INTERRUPTED else code
 
 
 @contextmanager
 def sigterm_as_interrupt() -> Iterator[SignalState]:
-    """Raise KeyboardInterrupt on SIGTERM, so that a fit keeps what it has; the handler before is put back."""
+    """Raise KeyboardInterrupt on SIGTERM, so that a fit returns its best model; restore the handler on exit."""
     state = SignalState()
 
     def terminate(number: int, frame: FrameType | None) -> None:
@@ -265,38 +265,39 @@ def sigterm_as_interrupt() -> Iterator[SignalState]:
 
 @contextmanager
 def limited_threads(threads: int | None) -> Iterator[None]:
-    """Limit the threads of levelprox, of what it calls, and of the reader of tables; None leaves them alone."""
+    """Limit the threads of levelprox, BLAS and the table reader; None sets no limit."""
     if threads is None:
         yield
         return
     os.environ.setdefault("POLARS_MAX_THREADS", str(threads))
     from threadpoolctl import threadpool_limits
 
-    from levelprox import _kernels  # noqa: F401  # its threads are limited only once it is there
+    from levelprox import _kernels  # noqa: F401  # threadpoolctl limits only libraries that are loaded
 
     with threadpool_limits(threads):
         yield
 
 
-_MMAP_THRESHOLD, _LARGE = -3, 2**21  # of glibc's mallopt; bytes
+_M_MMAP_THRESHOLD = -3  # parameter of glibc's mallopt
+_LARGE_ARRAY_BYTES = 2**21
 
 
 def return_large_arrays() -> None:
-    """Have arrays above a few megabytes returned to the system when they are freed.
+    """Make the allocator return arrays above 2 MB to the system when they are freed.
 
-    By default glibc raises that size as such arrays are freed, up to 32 MB, and keeps what is smaller: of the vectors
-    over a million samples that a fit makes and drops, gaps would remain that take as much room again.
+    By default glibc raises this threshold up to 32 MB as such arrays are freed and keeps smaller ones. The vectors over
+    a million samples that a fit allocates and frees would then leave gaps of the same total size.
     """
     if not sys.platform.startswith("linux"):
         return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none, or another habit
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # a function of glibc
     if mallopt is not None:
-        mallopt(_MMAP_THRESHOLD, _LARGE)
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_ARRAY_BYTES)
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Errors of the system while a file is read."""
+    """Turn errors of the system while a file is read into CommandError."""
     try:
         yield
     except OSError as error:
@@ -306,11 +307,11 @@ def reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Errors of the system while a file is written."""
+    """Turn errors of the system while a file is written into CommandError."""
     try:
         yield
     except FileExistsError as error:
-        raise CommandError(f"{path} is there already; --force replaces it", Exit.CANNOT_CREATE) from error
+        raise CommandError(f"{path} already exists; --force replaces it", Exit.CANNOT_CREATE) from error
     except OSError as error:
         code = exit_code_of_os_error(error, Exit.CANNOT_CREATE)
         raise CommandError(f"{path} cannot be written: {_reason(error)}", code) from error

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from levelprox.io.data import Reading
 
 
-_SECONDS = 5  # for a scheduler to answer
+_CONNECT_SECONDS = 5
 _LOGGERS = ("distributed", "tornado", "asyncio", "bokeh")
 
 
 def local_workers(text: str) -> int | None:
-    """How many processes `local:N` asks for; None where the text is an address."""
+    """Return the number of processes of `local:N`; None if the text is an address."""
     found = re.fullmatch(r"local:(\d{1,4})", text)
     if found is not None and int(found[1]) > 0:
         return int(found[1])
@@ -38,32 +38,32 @@ def local_workers(text: str) -> int | None:
         address = urlsplit(text)
         if address.scheme in ("tcp", "tls") and address.hostname and address.port and not address.path:
             return None
-    except ValueError:  # no port, or no address of IPv6
+    except ValueError:  # an invalid port or IPv6 address
         pass
     raise UsageError(f"--dask: {text!r} is no cluster; give tcp://HOST:PORT, tls://HOST:PORT or local:WORKERS")
 
 
 def is_exposed(address: str) -> bool:
-    """Whether others than this machine can listen to what is said to a scheduler, or speak to it."""
+    """Return whether the scheduler is reached over the network without encryption."""
     parts = urlsplit(address)
     if parts.scheme != "tcp" or parts.hostname == "localhost":
         return False
     try:
         return not ipaddress.ip_address(parts.hostname or "").is_loopback
-    except ValueError:  # a name, which nobody is asked about
+    except ValueError:  # a host name, which is not resolved
         return True
 
 
 @contextmanager
 def connected(text: str, threads: int | None = None) -> Iterator[Any]:
-    """A client of the cluster; one that was started for it is closed in the end, however it ends.
+    """Connect to a cluster, or start a local one and close it on exit.
 
     Parameters
     ----------
     text : str
         `local:N`, or the address of a scheduler.
     threads : int, optional
-        Of all workers together, where they are started here; by default as many as there are cores.
+        Threads of all workers together, if they are started here; by default the number of cores.
     """
     workers = local_workers(text)
     try:
@@ -86,14 +86,14 @@ def _at(address: str) -> Iterator[Any]:
 
     if is_exposed(address):
         warnings.warn(
-            f"{address} is not encrypted: whoever is on that network can run code on the cluster; use tls://",
+            f"{address} is not encrypted: any host of that network can run code on the cluster; use tls://",
             stacklevel=2,
         )
     try:
-        client = Client(address, timeout=_SECONDS)  # type: ignore[no-untyped-call]
+        client = Client(address, timeout=_CONNECT_SECONDS)  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError) as error:
-        raise CommandError(f"no scheduler answers at {address} within {_SECONDS} s", Exit.TRY_AGAIN) from error
-    except TypeError as error:  # there is no context to encrypt with
+        raise CommandError(f"no scheduler answers at {address} within {_CONNECT_SECONDS} s", Exit.TRY_AGAIN) from error
+    except TypeError as error:  # no certificates are configured
         raise UsageError(f"{address} needs certificates: distributed.comm.tls in Dask's configuration") from error
     try:
         yield client
@@ -104,7 +104,7 @@ def _at(address: str) -> Iterator[Any]:
 
 @contextmanager
 def _started(workers: int, threads: int | None) -> Iterator[Any]:
-    """Processes that only this machine reaches, and that are replaced however often they die."""
+    """Start worker processes that only this machine reaches and that are restarted whenever they die."""
     import dask
     from distributed import Client, LocalCluster
 
@@ -116,32 +116,32 @@ def _started(workers: int, threads: int | None) -> Iterator[Any]:
             processes=True,
             host="127.0.0.1",
             protocol="tcp",
-            dashboard_address="127.0.0.1:0",  # none is shown, but a port is opened for it
+            dashboard_address="127.0.0.1:0",  # there is no dashboard, but a port is opened for it
             scheduler_kwargs={"dashboard": False},
             silence_logs=logging.CRITICAL,
         ) as cluster,
         Client(cluster) as client,  # type: ignore[no-untyped-call]
     ):
-        client.register_plugin(_deaf())
+        client.register_plugin(_ignore_interrupts())
         yield client
 
 
-def _deaf() -> Any:
+def _ignore_interrupts() -> Any:
     from distributed import WorkerPlugin
 
-    class Deaf(WorkerPlugin):
-        """Ctrl-C is for the command, which still needs its workers in order to end well."""
+    class IgnoreInterrupts(WorkerPlugin):
+        """Ignore Ctrl-C in workers: the command handles it and still needs them."""
 
         def setup(self, worker: Any) -> None:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    return Deaf()
+    return IgnoreInterrupts()
 
 
 @contextmanager
 def _silent_logs() -> Iterator[None]:
-    """What goes wrong is said in one line, and not by Dask."""
-    import distributed  # noqa: F401  # whose import sets levels
+    """Silence the loggers of Dask: the command reports errors itself."""
+    import distributed  # noqa: F401  # its import sets levels
 
     before = {name: logging.getLogger(name).level for name in _LOGGERS}
     own = [name for name in logging.root.manager.loggerDict if name.startswith("distributed.")]
@@ -155,23 +155,23 @@ def _silent_logs() -> Iterator[None]:
             logging.getLogger(name).setLevel(level)
 
 
-_MOST_LABELS = 1000  # different ones that are remembered: there are no so many classes
+_MAX_LABELS = 1000  # of different targets that are kept
 
 
 @dataclass(frozen=True, eq=False)
 class TargetSummary:
-    """What is known of targets, without them.
+    """Summary of the targets of remote data.
 
     Attributes
     ----------
     rows : sequence of int
-        Of each part.
+        Rows of each partition.
     total : float
-        Of the weights.
+        Sum of the weights.
     labels : ndarray
-        The different targets, or more than `_MOST_LABELS` of them.
+        The different targets; not all of them if there are more than `_MAX_LABELS`.
     weights : ndarray
-        Of each label.
+        Total weight of each label.
     """
 
     rows: Sequence[int]
@@ -181,28 +181,28 @@ class TargetSummary:
 
     @property
     def has_all(self) -> bool:
-        """Whether all labels are known."""
-        return self.labels.size <= _MOST_LABELS
+        """Whether `labels` has all different targets."""
+        return self.labels.size <= _MAX_LABELS
 
     def infer_task(self) -> tuple[Task, str]:
-        """What they are for, and why."""
+        """Return the task that the targets suggest, and the reason."""
         if self.has_all or self.labels.dtype.kind not in "iuf":
             return infer_task_from_target(self.labels)
-        return Task.REGRESSION, f"the target has more than {_MOST_LABELS} different values"
+        return Task.REGRESSION, f"the target has more than {_MAX_LABELS} different values"
 
 
 @dataclass(frozen=True, eq=False)
 class RemoteData:
-    """Data that are not in memory.
+    """Data that are not in the memory of this process.
 
     Attributes
     ----------
     X, y, weight
-        As estimators take them; y as it is in the file.
+        In the form that estimators take; y as in the file.
     shape : (int, int)
     names : list of str, optional
     target : str, optional
-        The column, where columns have names.
+        The target column, if columns have names.
     path : Path
     seen : TargetSummary
     """
@@ -217,22 +217,22 @@ class RemoteData:
     seen: TargetSummary
 
     def targets(self, task: Task) -> Any:
-        """The targets: classes, or numbers."""
+        """Return the targets of a task: class labels or numbers."""
         kind = self.seen.labels.dtype.kind
         if task is Task.REGRESSION:
             if kind not in "iuf":
-                raise CommandError(f"{self.path}: the target of a regression must hold numbers, not words", Exit.DATA)
+                raise CommandError(f"{self.path}: the target of a regression must hold numbers, not text", Exit.DATA)
             return self.y
         if not self.seen.has_all:
             raise CommandError(
-                f"{self.path}: the target has more than {_MOST_LABELS} different values, too many for classes",
+                f"{self.path}: the target has more than {_MAX_LABELS} different values, too many for classes",
                 Exit.DATA,
             )
         return self.y.astype(as_classes(self.seen.labels).dtype)
 
 
 def chunked_data(path: Path, how: Reading) -> RemoteData:
-    """A file of which some rows are in memory at a time."""
+    """Open a file that is read in chunks."""
     import numpy as np
 
     from levelprox import open_chunked
@@ -251,7 +251,7 @@ def chunked_data(path: Path, how: Reading) -> RemoteData:
 
 
 def cluster_data(path: Path, how: Reading, client: Any) -> RemoteData:
-    """A file that the workers read, into their memory; its targets are looked at first."""
+    """Have the workers of a cluster read a file; its targets are summarised first."""
     import dask.array as da
     from dask.delayed import delayed
 
@@ -279,18 +279,18 @@ def _summarize_targets(parts: Sequence[Part], client: Any) -> TargetSummary:
 
     from dask.delayed import delayed
 
-    from levelprox.backends.executor import crew_of
+    from levelprox.backends.executor import executor_for
 
-    crew, token = crew_of(client), uuid.uuid4().hex
+    executor, token = executor_for(client), uuid.uuid4().hex
     look = delayed(_summarize_part, pure=False)
-    kept = crew.keep([look(part, dask_key_name=f"levelprox-look-{token}-{i}") for i, part in enumerate(parts)])
-    found = crew.result({f"levelprox-looks-{token}": (_listed, *kept)}, f"levelprox-looks-{token}", kept)
+    kept = executor.keep([look(part, dask_key_name=f"levelprox-look-{token}-{i}") for i, part in enumerate(parts)])
+    found = executor.result({f"levelprox-looks-{token}": (_listed, *kept)}, f"levelprox-looks-{token}", kept)
     return _combined(found)
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """X, targets and weights of a part, the targets of the type that they have as a whole."""
+    """Reads a partition; its targets get the type of all targets."""
 
     dtype: Any
 
@@ -316,7 +316,7 @@ def _target_summary(y: NDArray[Any], weight: NDArray[Any] | None) -> TargetSumma
 
     labels, places = np.unique(y, return_inverse=True)
     weights = np.bincount(places, weight, labels.size).astype(np.float64)
-    few = slice(_MOST_LABELS + 1)
+    few = slice(_MAX_LABELS + 1)
     return TargetSummary([y.size], float(weights.sum()), labels[few], weights[few])
 
 
@@ -325,9 +325,9 @@ def _combined(found: Sequence[TargetSummary]) -> TargetSummary:
 
     kinds = {one.labels.dtype.kind for one in found}
     if len(kinds) > 1:
-        raise CommandError("the target holds words in some rows and numbers in others", Exit.DATA)
+        raise CommandError("the target holds text in some rows and numbers in others", Exit.DATA)
     labels, places = np.unique(np.concatenate([one.labels for one in found]), return_inverse=True)
     weights = np.bincount(places, np.concatenate([one.weights for one in found]), labels.size)
-    few = slice(_MOST_LABELS + 1)
+    few = slice(_MAX_LABELS + 1)
     rows = [n for one in found for n in one.rows]
     return TargetSummary(rows, sum(one.total for one in found), labels[few], weights[few])

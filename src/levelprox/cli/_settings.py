@@ -1,4 +1,4 @@
-"""What a user asks of a model, and the estimator that does it."""
+"""Settings of a command: the estimator and its parameters, the checkpoint, and where the data are."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user asks of a model; lists where there are several budgets to look at."""
+    """Settings of a model from the options; lists if several budgets are given."""
 
     task: Task | None
     loss: str | None
@@ -70,7 +70,7 @@ class Settings:
         subsolver: str | None = None,
         **more: Any,
     ) -> Settings:
-        """The settings from the words of a command; options that do not go together are refused."""
+        """Return the settings from the text of the options; contradictory options are errors."""
         if positive and positive_for is not None:
             raise UsageError("give --positive, for all features, or --positive-for, not both")
         for option, given in (("--subsolver", subsolver), ("--start", more.get("start"))):
@@ -107,11 +107,11 @@ class Settings:
 
     @property
     def known_task(self) -> Task | None:
-        """What is to be learnt, as far as the options tell."""
+        """The task, as far as the options determine it."""
         return self.task or (None if self.loss is None else task_of_loss(self.loss))
 
     def check_task(self, task: Task) -> None:
-        """Refuse options that are for the other task."""
+        """Raise UsageError for options of the other task."""
         if task is Task.CLASSIFICATION:
             return
         for option, given in (("--class-weight", self.class_weight), ("--multi-class", self.multi_class)):
@@ -121,18 +121,18 @@ class Settings:
             raise UsageError("--ridge auto is for classification; for a regression give a number")
 
     def check_columns(self, exposure: str | None, offset: str | None) -> None:
-        """Refuse exposures and offsets where the loss has none."""
+        """Raise UsageError for exposures and offsets that the loss does not take."""
         if exposure is not None and self.loss not in ("poisson", "gamma"):
             raise UsageError("--exposure is for counts and amounts: give --loss poisson or --loss gamma")
         if offset is not None and self.known_task is Task.CLASSIFICATION:
             raise UsageError("--offset is for regression")
 
     def chooses(self, cv: int | None) -> bool:
-        """Whether the budget is chosen: by folds, or by a criterion."""
+        """Return whether the budget is chosen, by folds or by a criterion."""
         return cv is not None or self.criterion is not None
 
     def check_choice(self, cv: int | None) -> None:
-        """Refuse options of a choice where there is none, and those that contradict it."""
+        """Raise UsageError for options that need --cv, or that contradict the criterion."""
         by_folds = self.criterion is None or self.criterion == "cv"
         if cv is not None and not by_folds:
             raise UsageError(f"--criterion {self.criterion} uses no folds: give it or --cv, not both")
@@ -152,16 +152,16 @@ class Settings:
 
     @property
     def has_ridges(self) -> bool:
-        """Whether there are several ridges to choose from."""
+        """Whether there are several ridge strengths to choose from."""
         return isinstance(self.ridge, list) and len(self.ridge) > 1
 
     @property
     def single(self) -> bool:
-        """Whether there is one budget, or none given."""
+        """Whether at most one budget is given."""
         return len(self.budget or self.features or self.level or [0]) == 1
 
     def estimator(self, task: Task, known: NameLookup, *, cv: int | None = None, **more: Any) -> Any:
-        """The estimator that does what is asked; one that chooses with `cv`, or a criterion."""
+        """Return the estimator; with `cv` or a criterion, one that chooses the budget."""
         from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
 
         self.check_task(task)
@@ -203,7 +203,7 @@ class Settings:
         )
 
     def _named(self, known: NameLookup) -> dict[str, Any]:
-        """Parameters that name features or classes, which must be there."""
+        """Return the parameters that name features or classes; unknown names are errors."""
         found: dict[str, Any] = {"positive": self.positive or None}
         if self.feature_cost is not None:
             found["feature_cost"] = known.costs("--feature-cost", self.feature_cost)
@@ -220,7 +220,7 @@ class Settings:
 
     @property
     def shows_progress(self) -> bool:
-        """Whether to show how far a fit is: on a terminal, or where asked for."""
+        """Whether progress is shown: on a terminal, or with --verbose."""
         return not self.quiet and (self.verbose or sys.stderr.isatty())
 
     @staticmethod
@@ -229,7 +229,7 @@ class Settings:
 
 
 def task_of_loss(loss: str) -> Task:
-    """What a loss is for."""
+    """Return the task of a loss."""
     name = loss.partition(":")[0]
     return next(Task(task) for task, names in LOSSES.items() if name in names)
 
@@ -244,17 +244,17 @@ def _loss(text: str) -> Any:
 
 
 def _is_checkpoint(path: Path) -> bool:
-    """Whether a file says that it is one, damaged or not."""
+    """Return whether the header of a file is that of a checkpoint, damaged or not."""
     from levelprox.io.checkpoint import FORMAT
 
     with reading(path), open(path, "rb") as file:
-        begin = file.read(8)  # how long the header is
+        begin = file.read(8)  # length of the header
         return FORMAT.encode() in file.read(min(int.from_bytes(begin, "little"), 2**20))
 
 
 @dataclass(frozen=True)
 class Checkpointing:
-    """Where the state of a fit is kept, how often, and whether to go on from it."""
+    """Checkpoint of a fit: its file, how often it is written, and whether to resume from it."""
 
     path: Path | None
     every: float | None
@@ -264,25 +264,25 @@ class Checkpointing:
     def __post_init__(self) -> None:
         if self.resume and self.restart:
             raise UsageError("give --resume or --restart, not both")
-        asked = {"resume": self.resume, "restart": self.restart, "checkpoint-every": self.every is not None}
-        if self.path is None and any(asked.values()):
-            raise UsageError(f"--{next(name for name in asked if asked[name])} needs --checkpoint PATH")
+        given = {"resume": self.resume, "restart": self.restart, "checkpoint-every": self.every is not None}
+        if self.path is None and any(given.values()):
+            raise UsageError(f"--{next(name for name in given if given[name])} needs --checkpoint PATH")
 
     def check(self) -> None:
-        """Raise where a state is there and nothing is said of it, or something else is that is not to be lost."""
-        there = [] if self.resume else self._there()
-        for one in there:
-            if not _is_checkpoint(one):
-                raise CommandError(f"{one} is not a checkpoint; choose another name", Exit.CANNOT_CREATE)
-        if there and not self.restart:
+        """Raise CommandError if a checkpoint exists without --resume or --restart, or the file is no checkpoint."""
+        existing = [] if self.resume else self._existing_files()
+        for path in existing:
+            if not _is_checkpoint(path):
+                raise CommandError(f"{path} is not a checkpoint; choose another name", Exit.CANNOT_CREATE)
+        if existing and not self.restart:
             raise CommandError(
-                f"{there[0]} is there already; --resume goes on from it, --restart begins afresh", Exit.CANNOT_CREATE
+                f"{existing[0]} already exists; --resume continues from it, --restart replaces it", Exit.CANNOT_CREATE
             )
 
     def begin(self) -> None:
-        """Remove a state that is not to be gone on from, unless another run holds it; just before the fit."""
+        """With --restart, remove the checkpoint just before the fit, unless another run holds it."""
         self.check()
-        if self.path is None or not (self.restart and self._there()):
+        if self.path is None or not (self.restart and self._existing_files()):
             return
         from levelprox.io.checkpoint import CheckpointFile
 
@@ -290,13 +290,13 @@ class Checkpointing:
             file.path.unlink(missing_ok=True)
             file.previous.unlink(missing_ok=True)
 
-    def _there(self) -> list[Path]:
+    def _existing_files(self) -> list[Path]:
         if self.path is None:
             return []
         return [one for one in (self.path, self.path.with_name(f"{self.path.name}.previous")) if one.exists()]
 
     def parameters(self) -> dict[str, Any]:
-        """What an estimator is told."""
+        """Return the parameters of an estimator."""
         if self.path is None:
             return {}
         from levelprox.io.checkpoint import Checkpoint
@@ -307,20 +307,20 @@ class Checkpointing:
 
 @dataclass(frozen=True)
 class Backend:
-    """Where the data of a fit are, and where it is done: in memory here, unless one of these is given.
+    """Where the data of a fit are and where it runs; by default in the memory of this process.
 
     Attributes
     ----------
     stream : int, optional
-        Batches of so many rows, each seen once.
+        Rows of a batch; each batch is read once.
     dask : str, optional
-        A cluster.
+        Address of a Dask cluster.
     chunked : bool
-        A file that is read some rows at a time, as often as need be.
+        Whether the file is read in chunks.
     device : str, optional
-        Of torch.
+        A device of torch.
     threads : int, optional
-        How many at most.
+        Maximal number of threads.
     """
 
     stream: int | None = None
@@ -330,18 +330,18 @@ class Backend:
     threads: int | None = None
 
     def check(self, chooses: bool, checkpoint: Path | None, report: Path | None) -> None:
-        """Refuse what does not go together."""
-        asked = {
+        """Raise UsageError for options that contradict each other."""
+        options = {
             "--stream": self.stream is not None,
             "--dask": self.dask is not None,
             "--chunked": self.chunked,
             "--device": self.device is not None,
         }
-        given = [name for name, is_given in asked.items() if is_given]
+        given = [name for name, is_given in options.items() if is_given]
         if len(given) > 1:
             raise UsageError(f"give {given[0]} or {given[1]}, not both")
         if self.stream is not None and (chooses or checkpoint is not None or report is not None):
-            raise UsageError("--stream sees the data once: it goes with neither --cv, --checkpoint nor --report")
+            raise UsageError("--stream reads the data once: it goes with neither --cv, --checkpoint nor --report")
         if (self.dask is not None or self.chunked) and report is not None:
             raise UsageError(f"--report needs the data in memory: it does not go with {given[0]}")
         if self.dask is not None:
@@ -350,17 +350,17 @@ class Backend:
             raise UsageError("--device needs torch: pip install 'levelprox[gpu]'")
 
     def check_columns(self, given: Mapping[str, object]) -> None:
-        """Refuse options about columns that only files in memory have."""
+        """Raise UsageError for options about columns that need data in memory."""
         for option, value in given.items():
             if value is not None and (self.stream is not None or self.dask is not None or self.chunked):
                 raise UsageError(f"{option} needs the data in memory: no --stream, --dask or --chunked")
 
     @property
     def is_remote(self) -> bool:
-        """Whether data are not in memory as a whole, or are moved to a device."""
+        """Whether the data are not in memory as a whole, or are on a device."""
         return self.stream is not None or self.dask is not None or self.chunked or self.device is not None
 
     @property
     def takes_folders(self) -> bool:
-        """Whether data may be a folder of files."""
+        """Whether the data may be a folder of files."""
         return self.dask is not None or self.chunked

@@ -1,4 +1,4 @@
-"""levelprox certify: whether what a model file claims holds on the data."""
+"""levelprox certify: check the claims of a model file on the data."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ def certify(
         typer.Option(
             "--prove",
             rich_help_panel=OUTPUT,
-            help="Refit with every further feature and examine all swaps, however long that takes.",
+            help="Refit with every further feature and examine all swaps, without a limit on time.",
         ),
     ] = False,
     threads_: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:
-    """Recompute the certificate of a model from the data, and compare it with what the file claims.
+    """Recompute the certificate of a model from the data and compare it with the file.
 
     [bold]levelprox certify model.levelprox train.csv --target price[/bold]
 
-    Ends with 0 where every claim holds that was examined, with 4 where one does not.
+    The exit code is 0 if every examined claim holds, else 4.
     """
     for path in (model, data):
         check_input(path)
@@ -78,7 +78,7 @@ def certify(
 
 def _print(model: Path, found: Claims) -> None:
 
-    print_line(str(found).splitlines()[0])  # which data these are
+    print_line(str(found).splitlines()[0])  # the line about the data
     print_table(["claim", "in the file", "from the data", ""], [one.words for one in found.claims])
     verdict = "every claim that was examined holds" if found.hold else "NOT every claim holds"
     rest = f"; not examined: {', '.join(found.not_examined)}" if found.not_examined else ""

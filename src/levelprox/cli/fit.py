@@ -53,7 +53,7 @@ def fit(
             min=2,
             metavar="FOLDS",
             rich_help_panel=CHOICE,
-            help="Choose the best of several budgets by so many folds.",
+            help="Choose the best of several budgets by cross-validation with this number of folds.",
         ),
     ] = None,
     criterion: options.CriterionOption = None,
@@ -77,7 +77,7 @@ def fit(
             min=1,
             metavar="ROWS",
             rich_help_panel=options.DATA,
-            help="Take in a LIBSVM file in batches of so many rows, in bounded memory, by partial_fit.",
+            help="Read a LIBSVM file in batches of this many rows, in bounded memory, by partial_fit.",
         ),
     ] = None,
     memory: options.Memory = None,
@@ -96,22 +96,26 @@ def fit(
             readable=False,
             metavar="FILE",
             rich_help_panel=LIMITS,
-            help="Keep the state of the fit there, to go on from.",
+            help="Write the state of the fit there, to resume from.",
         ),
     ] = None,
     checkpoint_every: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", rich_help_panel=LIMITS, help="How often; 0 after every step."),
+        typer.Option(
+            min=0, metavar="SECONDS", rich_help_panel=LIMITS, help="Seconds between checkpoints; 0: after every step."
+        ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", rich_help_panel=LIMITS, help="Go on from the checkpoint, if it is there.")
+        bool, typer.Option("--resume", rich_help_panel=LIMITS, help="Resume from the checkpoint, if it exists.")
     ] = False,
     restart: Annotated[
-        bool, typer.Option("--restart", rich_help_panel=LIMITS, help="Begin afresh, and replace the checkpoint.")
+        bool, typer.Option("--restart", rich_help_panel=LIMITS, help="Start again and replace the checkpoint.")
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(readable=False, metavar="MODEL.levelprox", rich_help_panel=OUTPUT, help="Write the model there."),
+        typer.Option(
+            readable=False, metavar="MODEL.levelprox", rich_help_panel=OUTPUT, help="Write the model to this file."
+        ),
     ] = None,
     report: options.Report = None,
     json: options.Json = False,
@@ -120,14 +124,14 @@ def fit(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> int:
-    """Fit a sparse model, and show what is proved of it.
+    """Fit a sparse model and show its certificate.
 
     [bold]levelprox fit train.csv --target price --features 5 --out model.levelprox[/bold]
 
-    At most K features (--features), features that cost at most so much (--feature-cost with --budget), or g(x) ≤ η
-    (--level). With --cv or --criterion the budget is chosen from several. Without
-    either: one feature for every ten samples (of the rarest class), at most 10; with --cv from 0 to 30. Every figure is
-    recomputed from the data. Ctrl-C keeps the best model so far.
+    The budget is a number of features (--features), a total cost (--feature-cost with --budget) or a level g(x) ≤ η
+    (--level). With --cv or --criterion it is chosen from several. By default: one feature for every ten samples (of the
+    rarest class), at most 10; with --cv from 0 to 30. All numbers are recomputed from the data. Ctrl-C keeps the best
+    model so far.
     """
     settings = Settings.of(
         features,
@@ -161,7 +165,7 @@ def fit(
         verbose=verbose,
     )
     state = Checkpointing(checkpoint, checkpoint_every, resume, restart)
-    place = Backend(stream, dask, chunked, device, threads_)
+    backend = Backend(stream, dask, chunked, device, threads_)
     chooses = settings.chooses(cv)
     if not chooses and settings.budget is not None and len(settings.budget) > 1:
         raise UsageError("several numbers of --budget are for --cv, which chooses")
@@ -169,10 +173,10 @@ def fit(
         raise UsageError("several budgets are for --cv, which chooses, or for levelprox path, which shows all")
     if budget is not None and settings.features is not None and len(settings.features) > 1:
         raise UsageError("with --budget give one number of --features, or none")
-    place.check(chooses, checkpoint, report)
-    if budget is not None and place.is_remote:
+    backend.check(chooses, checkpoint, report)
+    if budget is not None and backend.is_remote:
         raise UsageError("--budget needs the data in memory: no --stream, --dask, --chunked or --device")
-    if place.is_remote and (scoring is not None or settings.has_ridges):
+    if backend.is_remote and (scoring is not None or settings.has_ridges):
         option = "--scoring" if scoring is not None else "--ridge with several numbers"
         raise UsageError(f"{option} needs the data in memory: no --stream, --dask, --chunked or --device")
     if memory is not None and stream is None:
@@ -180,8 +184,8 @@ def fit(
     settings.check_choice(cv)
     settings.check_columns(exposure, offset)
     columns = {"--exposure": exposure, "--offset": offset, "--categorical": categorical, "--impute": impute}
-    place.check_columns(columns)
-    if not (place.takes_folders and data.is_dir()):
+    backend.check_columns(columns)
+    if not (backend.takes_folders and data.is_dir()):
         check_input(data)
     if test is not None:
         check_input(test)
@@ -192,9 +196,9 @@ def fit(
         target, drop, weight, format, no_header, separator, zero_based, offset, exposure, categorical, impute
     )
     with printed_warnings(quiet) as warned, limited_threads(threads_):
-        asked = Fitting(settings, state, how, cv)
+        fitting = Fitting(settings, state, how, cv)
         try:
-            fitted = asked.run(data, test, place)
+            fitted = fitting.run(data, test, backend)
         except KeyboardInterrupt:
             if json:
                 _print_no_model(data, warned)
@@ -202,7 +206,7 @@ def fit(
             raise
         results = Results(fitted, quiet)
         results.write_model(out, force)
-        results.judge()
+        results.score()
         results.write_page(report, force)
         if json:
             _print_json(fitted, results.written, warned)
@@ -259,7 +263,7 @@ def _print_json(fitted: Fitted, outputs: dict[str, Path], warned: list[str]) -> 
 
 
 def _print_no_model(data: Path, warned: list[str]) -> None:
-    """The document of a fit that was stopped before there was a model, as with --cv before its last fit."""
+    """Print the JSON document of a fit that was interrupted before it had a model, such as with --cv."""
     from levelprox import __version__
 
     about = {"levelprox": __version__, "command": "fit", "status": "interrupted", "model": None}
@@ -267,9 +271,9 @@ def _print_no_model(data: Path, warned: list[str]) -> None:
 
 
 def _print_resume_command(checkpoint: Path | None, force: bool) -> None:
-    """The command line that goes on from here, where there is something to go on from.
+    """Print the command line that resumes the fit, if there is a checkpoint.
 
-    What was written of the broken-off fit is then to be replaced (`force`).
+    With `force` it replaces the files that the interrupted fit has written.
     """
     if checkpoint is None or not checkpoint.exists():
         return
@@ -277,5 +281,5 @@ def _print_resume_command(checkpoint: Path | None, force: bool) -> None:
     options_end = words.index("--") if "--" in words else len(words)
     resume = ["--resume", *(["--force"] if force else [])]
     print_notice(
-        f"levelprox: to go on: {shlex.join(['levelprox', *words[:options_end], *resume, *words[options_end:]])}"
+        f"levelprox: to resume: {shlex.join(['levelprox', *words[:options_end], *resume, *words[options_end:]])}"
     )

@@ -1,4 +1,4 @@
-"""levelprox info: what a file holds."""
+"""levelprox info: the contents of a file."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from levelprox.cli._data import as_classes, check_input, infer_task_from_target,
 from levelprox.cli._output import as_document, print_facts, print_json, print_line, print_model
 from levelprox.cli._process import Exit, printed_warnings, reading
 
-_FIRST = 8  # bytes before the header of a model or checkpoint
-_MOST_CLASSES = 20
+_LENGTH_BYTES = 8  # before the header of a model or checkpoint
+_MAX_CLASSES_SHOWN = 20
 
 
 def info(
@@ -31,25 +31,25 @@ def info(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:
-    """Tell what a model, a checkpoint or a data file holds.
+    """Show the contents of a model, a checkpoint or a data file.
 
     [bold]levelprox info model.levelprox[/bold]
 
-    Of a model: its parameters, features, certificate, and with which versions it was made. Of data: shape and target.
+    For a model: parameters, features, certificate and versions. For data: shape and target.
     """
     check_input(file)
     how = reading_options(target, None, None, format, no_header, separator, zero_based)
     with printed_warnings(quiet) as warned:
         kind = _kind(file) if format is None else "data"
-        told = {"model": _model, "checkpoint": _checkpoint, "data": _data}[kind]
-        told(file, how, json, warned)
+        show = {"model": _model, "checkpoint": _checkpoint, "data": _data}[kind]
+        show(file, how, json, warned)
     return Exit.OK
 
 
 def _kind(file: Path) -> str:
-    """A model and a checkpoint say what they are; everything else is data."""
+    """Return "model", "checkpoint" or "data", from the header of the file."""
     with reading(file), open(file, "rb") as opened:
-        begin = opened.read(_FIRST)
+        begin = opened.read(_LENGTH_BYTES)
         header = opened.read(min(int.from_bytes(begin, "little"), 2**20)) if opened.read(1) == b"{" else b""
     if not header:
         return "data"
@@ -86,13 +86,13 @@ def _checkpoint(file: Path, how: Any, json: bool, warned: list[str]) -> None:
         shapes = {"metadata": about, "arrays": arrays, "warnings": warned}
         print_json({"command": "info", "kind": "checkpoint", "path": file, **shapes})
         return
-    print_line(f"{file}: a checkpoint, a state to go on from with --resume")
+    print_line(f"{file}: a checkpoint; --resume continues from it")
     print_facts([*about.items(), ("arrays", f"{len(arrays)}, {sum(a.nbytes for a in contents.arrays.values())} bytes")])
 
 
 def _run(text: str) -> dict[str, str]:
-    """What the run is a function of, in words; digests of data say nothing to anybody."""
-    with suppress(ValueError, AttributeError):  # of another version
+    """Return the identity of the run, without the hashes of data."""
+    with suppress(ValueError, AttributeError):  # written by another version
         found = {str(name): str(value) for name, value in json_.loads(text).items()}
         return {name: value for name, value in found.items() if not value.startswith("#")}
     return {}
@@ -118,7 +118,7 @@ def _of_matrix(data: Any) -> dict[str, Any]:
 
 
 def _of_table(file: Path, kind: str, how: Any) -> dict[str, Any]:
-    """The columns; which of them is the target need not be known."""
+    """Return facts about a table; its target may be unknown."""
     from levelprox.io.csv import read_csv
     from levelprox.io.data import SEPARATORS
     from levelprox.io.parquet import read_parquet
@@ -146,7 +146,7 @@ def _target(y: Any) -> dict[str, Any]:
     task, _ = infer_task_from_target(y)
     y = as_classes(y)
     values, counts = np.unique(y.astype(str) if y.dtype.kind == "O" else y, return_counts=True)
-    if values.size > _MOST_CLASSES:
+    if values.size > _MAX_CLASSES_SHOWN:
         return {"looks_like": task, "different_values": int(values.size), "from": values[0], "to": values[-1]}
     return {"looks_like": task, "counts": {f"{value}": int(n) for value, n in zip(values, counts, strict=True)}}
 

@@ -90,12 +90,12 @@ def path(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> int:
-    """Fit under one budget after another, and show what each of them brings.
+    """Fit one model for each budget and show them in a table.
 
     [bold]levelprox path train.csv --target price --features 0:10 --report page.html[/bold]
 
-    Budgets are numbers of features, levels, or with --feature-cost costs (--budget 5,10,20). Without any: 0, 1, 2 and
-    so on, up to ten features.
+    Budgets are numbers of features, levels, or costs (--feature-cost with --budget 5,10,20). By default: 0, 1, 2, ...,
+    10 features.
     """
     settings = Settings.of(
         features,
@@ -139,11 +139,11 @@ def path(
         read = read_training(data, how)
         chosen = infer_task(settings, read.y)
         tested = None if test is None else read_test(test, read, how)
-        along = _Along(settings, chosen, read, tested)
-        fits, interruption = along.fits()
-        rows = along.rows(fits)
-        _print(along, rows, score_name(fits[0]), json, warned)  # before files, which a full disk may refuse
-        for one in _written(along, fits, rows, out, None if interruption else report, force):
+        path = _Path(settings, chosen, read, tested)
+        fits, interruption = path.fits()
+        rows = path.rows(fits)
+        _print(path, rows, score_name(fits[0]), json, warned)  # before the files, which may fail
+        for one in _written(path, fits, rows, out, None if interruption else report, force):
             if not quiet:
                 print_notice(f"levelprox: wrote {one}")
     if interruption is not None:
@@ -154,8 +154,8 @@ def path(
 
 
 @dataclass(frozen=True, eq=False)
-class _Along:
-    """Fits along budgets."""
+class _Path:
+    """One fit for each budget."""
 
     settings: Settings
     task: Task
@@ -163,17 +163,19 @@ class _Along:
     test: Data | None
 
     def fits(self) -> tuple[list[Any], KeyboardInterrupt | None]:
-        """Fitted models, in ascending order of their budgets; those before an interruption."""
+        """Return the fitted models in ascending order of their budgets, and the interrupt if there was one."""
         X, y, weight = self.data.X, labels_of(self.data, self.task), self.data.weight
         known = NameLookup.of(self.data, y)
         model = self.settings.estimator(self.task, known)
         with errors_as_bad_data():
             if self.settings.level is not None:
-                return list(model._along(X, y, None, self.settings.level, weight, self.data.more)), None
+                return list(
+                    model.fit_path(X, y, level=self.settings.level, sample_weight=weight, **self.data.more)
+                ), None
             return self._one_by_one(model, X, y, weight)
 
     def _one_by_one(self, model: Any, X: Any, y: Any, weight: Any) -> tuple[list[Any], KeyboardInterrupt | None]:
-        """Each fit is the one that `fit` would make; how many are left is shown."""
+        """Fit each budget as `fit` does, with progress over the budgets."""
         from sklearn.base import clone
 
         costs, features = self.settings.budget, self.settings.features
@@ -205,7 +207,7 @@ class _Along:
             yield progress.advance
 
     def rows(self, fits: list[Any]) -> list[dict[str, Any]]:
-        """The table: what each budget brings."""
+        """Return the rows of the table."""
         from levelprox.report.fitted import feature_names
 
         rows = []
@@ -229,9 +231,9 @@ class _Along:
 
 
 def _written(
-    along: _Along, fits: list[Any], rows: list[dict[str, Any]], out: Path | None, report: Path | None, force: bool
+    path: _Path, fits: list[Any], rows: list[dict[str, Any]], out: Path | None, report: Path | None, force: bool
 ) -> Iterator[Path]:
-    """The files asked for, each once it is written."""
+    """Write the output files; yield each of them."""
     if out is not None:
         text = (
             json_.dumps(plain(rows), indent=2, allow_nan=False) + "\n" if out.suffix.lower() == ".json" else _csv(rows)
@@ -241,15 +243,15 @@ def _written(
     if report is not None:
         from levelprox.report.page import page
 
-        data = along.data
+        data = path.data
         text = page(
             fits[-1],
             data.X,
-            labels_of(data, along.task),
-            test=as_test_tuple(along.test, along.task),
+            labels_of(data, path.task),
+            test=as_test_tuple(path.test, path.task),
             sample_weight=data.weight,
             fit_params=data.more or None,
-            test_params=None if along.test is None else along.test.more or None,
+            test_params=None if path.test is None else path.test.more or None,
             fits=fits,
             title=data.path.name,
         )
@@ -263,9 +265,9 @@ def _csv(rows: list[dict[str, Any]]) -> str:
 
 
 def _cell(names: list[str]) -> str:
-    """Names with ; between them, or as a JSON list where that would be ambiguous, or a formula.
+    """Join names with ;, or return a JSON list if that would be ambiguous or a formula.
 
-    The list is lossless, and no spreadsheet takes it for a formula, wherever it separates fields: ; is escaped.
+    In the list ; is escaped, so that no spreadsheet takes a part of it for a formula.
     """
     joined = ";".join(names)
     if is_formula(joined) or any(";" in name or not name.isprintable() or is_formula(name) for name in names):
@@ -273,16 +275,16 @@ def _cell(names: list[str]) -> str:
     return joined
 
 
-def _print(along: _Along, rows: list[dict[str, Any]], score: str, json: bool, warned: list[str]) -> None:
+def _print(path: _Path, rows: list[dict[str, Any]], score: str, json: bool, warned: list[str]) -> None:
     from levelprox import __version__
 
-    n, d = along.data.shape
+    n, d = path.data.shape
     if json:
-        about = {"path": along.data.path, "n_samples": n, "n_features": d, "target": along.data.target_name}
+        about = {"path": path.data.path, "n_samples": n, "n_features": d, "target": path.data.target_name}
         document = {
             "levelprox": __version__,
             "command": "path",
-            "task": along.task,
+            "task": path.task,
             "data": about,
             "score": score,
             "path": rows,
@@ -291,7 +293,7 @@ def _print(along: _Along, rows: list[dict[str, Any]], score: str, json: bool, wa
         return
     names = {"n_features": "k", "n_selected": "used", "multiplier": "price", "train_score": score}
     names["test_score"] = f"{score}, test"
-    print_line(f"{along.task} on {along.data.path}: {counted(n, 'sample')}, {counted(d, 'feature')}")
+    print_line(f"{path.task} on {path.data.path}: {counted(n, 'sample')}, {counted(d, 'feature')}")
     before: list[str] = []
     shown = []
     for row in rows:
@@ -300,12 +302,12 @@ def _print(along: _Along, rows: list[dict[str, Any]], score: str, json: bool, wa
     print_table([*(names.get(key, key) for key in list(rows[0])[:-1]), "features: + in, - out"], shown)
     print_line(
         "price: by how much the loss would fall with one more feature"
-        if along.settings.level is None
+        if path.settings.level is None
         else "price: how fast the loss falls as the level rises"
     )
 
 
 def _changes(before: list[str], after: list[str]) -> str:
-    """What is new, and what is no longer there."""
+    """Return which features entered (+) and left (-)."""
     words = [f"+{name}" for name in after if name not in before] + [f"-{name}" for name in before if name not in after]
     return ", ".join(words[:8]) + (f" and {len(words) - 8} more" if len(words) > 8 else "")

@@ -1,4 +1,4 @@
-"""levelprox predict: what a model says of new data."""
+"""levelprox predict: predictions of a model for new data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from levelprox.cli._process import (
     reading,
 )
 
-_ROWS = 10_000  # that are put into words at a time
+_ROWS_PER_PART = 10_000  # formatted at a time
 
 
 def predict(
@@ -44,14 +44,14 @@ def predict(
         ),
     ] = None,
     proba: Annotated[
-        bool, typer.Option("--proba", rich_help_panel=OUTPUT, help="Also the probability of each class.")
+        bool, typer.Option("--proba", rich_help_panel=OUTPUT, help="Add the probability of each class.")
     ] = False,
     spreadsheet_safe: Annotated[
         bool,
         typer.Option(
             "--spreadsheet-safe",
             rich_help_panel=OUTPUT,
-            help="An apostrophe before classes that a spreadsheet would take for formulas.",
+            help="Put an apostrophe before classes that a spreadsheet would evaluate as formulas.",
         ),
     ] = False,
     exposure: options.Exposure = None,
@@ -65,13 +65,13 @@ def predict(
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> int:
-    """Predict, as CSV with a header.
+    """Predict new data; the result is CSV with a header.
 
     [bold]levelprox predict model.levelprox new.csv --out predictions.csv[/bold]
 
-    Columns are found by their names; only those with a coefficient are needed. No target is needed. Data are the raw
-    ones: categories and missing values are treated as in the fit. A category that the fit has not seen is said, and
-    counts as none of those it knows.
+    Columns are found by name; only those with a coefficient are needed, and no target. Give the raw data: categories
+    and missing values are processed as in the fit. A category that the fit has not seen gives a warning and is encoded
+    as zeros.
     """
     if json and out is not None:
         raise UsageError("give --json or --out, not both")
@@ -100,7 +100,7 @@ def predict(
 
 
 def load(path: Path) -> Any:
-    """The model of a file."""
+    """Load a model file."""
     import levelprox
 
     with reading(path):
@@ -108,7 +108,7 @@ def load(path: Path) -> Any:
 
 
 def restricted_to_used_features(model: Any) -> Any:
-    """A copy that knows but the features with coefficients, where they have names: no others need be in the data."""
+    """Return a copy with only the features that have coefficients, if they have names: data need no others."""
     import copy
 
     import numpy as np
@@ -127,7 +127,7 @@ def restricted_to_used_features(model: Any) -> Any:
 
 
 def _check_columns(model: Any, path: Path, how: Any, quiet: bool) -> None:
-    """Refuse exposures and offsets that the model does not take; say what predictions are without those of its fit."""
+    """Raise UsageError for exposures and offsets that the model does not take; note if those of the fit are missing."""
     from sklearn.base import is_classifier
 
     loss = getattr(model.loss, "name", str(model.loss).lower())
@@ -154,11 +154,11 @@ def _columns(model: Any, data: Any, proba: bool) -> dict[str, Any]:
 
 
 def _lines(columns: dict[str, Any], spreadsheet_safe: bool) -> Iterator[str]:
-    """The lines of a CSV file, many at a time; numbers with all their digits."""
+    """Yield the lines of a CSV file, many at a time; numbers have all their digits."""
     heads, values = list(columns), list(columns.values())
     yield csv_lines([heads])
-    for begin in range(0, len(values[0]), _ROWS):
-        parts = [column[begin : begin + _ROWS].tolist() for column in values]
+    for begin in range(0, len(values[0]), _ROWS_PER_PART):
+        parts = [column[begin : begin + _ROWS_PER_PART].tolist() for column in values]
         if spreadsheet_safe:
             parts = [[safe(cell) for cell in part] for part in parts]
         yield csv_lines(zip(*parts, strict=True))

@@ -262,7 +262,7 @@ class Cupy(Namespace):
         return values[self.xp.cumsum(places)]
 
 
-def namespace_of(X: Any) -> Namespace | None:
+def array_namespace(X: Any) -> Namespace | None:
     """The library and device of an array; None where it is not on a device that this package knows."""
     library = type(X).__module__.split(".")[0]
     if library == "torch" and hasattr(X, "layout"):
@@ -291,7 +291,7 @@ def on_device(X: Any, device: Any, xp: str = "torch") -> Any:
         If X does not fit there.
     """
     namespace = _named(xp, device)
-    own = namespace_of(X)
+    own = array_namespace(X)
     if own is not None:
         if type(own) is not type(namespace):
             raise InvalidInputError(f"X is an array of {own.xp.__name__} already, and cannot become one of {xp}")

@@ -18,7 +18,7 @@ import numpy as np
 
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.designs._base import check_shape
-from levelprox.designs.array_namespace import Namespace, namespace_of
+from levelprox.designs.array_namespace import Namespace, array_namespace
 from levelprox.designs.moments import Moments
 from levelprox.exceptions import InvalidInputError
 
@@ -64,7 +64,7 @@ class DeviceDesign:
         intercept: bool = False,
         namespace: Namespace | None = None,
     ) -> None:
-        known = namespace_of(X) if namespace is None else namespace
+        known = array_namespace(X) if namespace is None else namespace
         if known is None:
             raise InvalidInputError(f"X must be a tensor of torch or an array of cupy, got {type(X).__name__}")
         check_shape(tuple(X.shape))

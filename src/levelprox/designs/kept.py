@@ -16,7 +16,7 @@ from levelprox.designs._base import Design
 from levelprox.designs.sparse import SparseDesign
 
 
-class KeptColumns:
+class ColumnCache:
     """Columns of every chunk, within a number of bytes.
 
     Parameters

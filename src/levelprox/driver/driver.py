@@ -10,7 +10,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,29 +30,13 @@ from levelprox.driver.messages import sentence, warns
 from levelprox.driver.replay import Remembered
 from levelprox.exceptions import warn
 from levelprox.io.checkpoint import Checkpoint
-from levelprox.result import CUT_SHORT, Ending, Iterate, Method, Progress, Result, Status, Stop
+from levelprox.result import CUT_SHORT, Ending, Iterate, Limits, Method, Progress, Result, Status, Stop
 
 Value = TypeVar("Value")
 Place = str | os.PathLike[str]
 
 PROGRESS_INTERVAL_SECONDS = 0.1  # between reports where no state is yielded
 ACCEPTABLE_FACTOR = 100  # times tol: the residual of "solved_inaccurate"
-
-
-@dataclass(frozen=True)
-class Limits:
-    """When a run ends at the latest.
-
-    Attributes
-    ----------
-    seconds : float
-        Of wall-clock time, for each call.
-    max_iter : float
-        Steps, as the method counts them, of all calls together.
-    """
-
-    seconds: float = math.inf
-    max_iter: float = math.inf
 
 
 def drive(
@@ -106,7 +89,8 @@ class Run:
         saved: Journal,
         rng: np.random.Generator | None,
     ) -> None:
-        self.method, self.problem, self.limits, self.callback, self.rng = method, problem, limits, callback, rng
+        self.method, self.problem, self.limits, self.callback = method, problem, limits, callback
+        self.rng = np.random.default_rng() if rng is None else rng
         self.saved = saved.part(method.saved_as) if method.saved_as else saved
         self.replay = Remembered(self.saved, method.memory, method.restore) if method.replays else None
         self.began = self.reported = time.monotonic()
@@ -133,7 +117,7 @@ class Run:
         except TimeoutError as error:
             if error is self.raised or not isinstance(error, Stop | TimeLimitError):
                 raise
-            status = Status.TIME_LIMIT
+            status = error.status if isinstance(error, Stop) else Status.TIME_LIMIT
         return self.method.finish(state, self._named(status), self)
 
     def _named(self, status: Status) -> Status:
@@ -154,8 +138,7 @@ class Run:
         state = known["state"] if isinstance(known, dict) else known
         about = known if isinstance(known, dict) else vars(known)
         self.earlier = about["seconds"]
-        if self.rng is not None and about["rng"] is not None:
-            self.rng.bit_generator.state = about["rng"]
+        self.rng.bit_generator.state = about["rng"]
         return state
 
     def _keep(self, state: Any) -> None:
@@ -163,8 +146,7 @@ class Run:
         if self.saved.idle or self.method.replays or seconds_left() <= 0 or not getattr(state, "complete", True):
             return
         if not hasattr(state, "rng"):
-            rng = None if self.rng is None else dict(self.rng.bit_generator.state)
-            state = {"state": state, "seconds": self.elapsed, "rng": rng}
+            state = {"state": state, "seconds": self.elapsed, "rng": dict(self.rng.bit_generator.state)}
         self.saved.keep(state)
 
     # --- what a method sees of it: the `Context`
@@ -195,24 +177,23 @@ class Run:
     def report(self, progress: Progress) -> None:
         if self.callback is None or self.stopped:
             return
-        with suspended():
-            if progress.record is None:
-                getattr(self.callback, "meanwhile", lambda text: None)(progress.text)
-            else:
-                self.stopped = self._called(progress)
-        self.reported = time.monotonic()
-
-    def _called(self, progress: Progress) -> bool:
         arguments = [progress.record]
         if progress.x is not None:
             arguments.append(progress.x.view())
             arguments[1].flags.writeable = False
-        assert self.callback is not None
         try:
-            return bool(self.callback(*arguments))
+            with suspended():
+                if progress.record is not None:
+                    self.stopped = bool(self.callback(*arguments))
+                elif hasattr(self.callback, "meanwhile"):
+                    self.callback.meanwhile(progress.text)
+        except KeyboardInterrupt:
+            end_now()
+            self.stopped = True
         except BaseException as error:
             self.raised = error
             raise
+        self.reported = time.monotonic()
 
     def once(self, work: Callable[[], Value]) -> Value:
         return self.repeated(lambda _: (work(), True), None)  # type: ignore[return-value]  # work has no argument
@@ -225,8 +206,9 @@ class Run:
             at, last = step(at)
         return at
 
-    def run(self, name: str, method: Method[Any], problem: Any) -> Any:
-        result = Run(method, problem, Limits(self.seconds_left()), None, self.saved.part(name), self.rng)()
+    def run(self, name: str, method: Method[Any], problem: Any, max_iter: float = math.inf) -> Any:
+        limits = Limits(self.seconds_left(), max_iter)
+        result = Run(method, problem, limits, None, self.saved.part(name), self.rng)()
         if not self.cut_short:
             self.saved.forget(name)
         return result

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone, is_classifier
 
 from levelprox.estimators.task import Budget, Task, budgets_of
+from levelprox.estimators.watching import with_estimator_warnings
 from levelprox.exceptions import InvalidInputError
 
 _MOST, _LEVELS = 30, 20  # numbers of features, levels tried where none are given
@@ -19,6 +20,55 @@ _MOST, _LEVELS = 30, 20  # numbers of features, levels tried where none are give
 class Along:
     """A model that can be fitted under several budgets at once."""
 
+    def path_budgets(self, n_samples: int, n_features: int) -> list[float]:
+        """Return the budgets that `fit_path` takes by default, for data of this shape.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            The shape of X.
+
+        Returns
+        -------
+        list of float
+            Numbers of features, levels or costs, in ascending order: up to the budget of the estimator, or those that
+            it chooses from.
+        """
+        return [budget.value for budget in self._budgets(n_samples, n_features)]
+
+    @with_estimator_warnings
+    def fit_path(
+        self,
+        X: object,
+        y: ArrayLike,
+        *,
+        n_features: ArrayLike | None = None,
+        level: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        **fit_params: ArrayLike | None,
+    ) -> list[Any]:
+        """Fit the model under several budgets. The estimator itself is not changed.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        n_features : array-like of int, optional
+            Numbers of features; give these or `level`. By default those of `path_budgets`.
+        level : array-like of float, optional
+            Levels; each fit starts at the one before.
+        sample_weight : array-like of shape (n_samples,), optional
+        **fit_params
+            `offset` and `exposure` of a regressor, as in `fit`.
+
+        Returns
+        -------
+        list of SparseClassifier or SparseRegressor
+            Fitted, in ascending order of the budgets.
+        """
+        return self._along(X, y, n_features, level, sample_weight, fit_params)
+
+    @with_estimator_warnings
     def _along(
         self,
         X: object,
@@ -27,8 +77,7 @@ class Along:
         level: ArrayLike | None,
         sample_weight: ArrayLike | None,
         more: dict[str, Any],
-    ) -> list[Self]:
-        """Fitted copies, in ascending order of the budgets; levels are carried from one to the next."""
+    ) -> list[Any]:
         model: Any = self._single()
         if "ridge" in (chosen := getattr(self, "best_params_", {})):
             model.set_params(ridge=chosen["ridge"])

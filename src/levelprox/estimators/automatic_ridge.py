@@ -23,7 +23,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.backends import Asked
+from levelprox.backends import RemoteObjective
 from levelprox.losses import Logistic
 from levelprox.objectives import LinearModel, Model, MultinomialModel
 from levelprox.objectives._multiclass import ByClass
@@ -51,9 +51,9 @@ def automatic_ridge(n: int, total: float | None) -> float:
     return 0.5 / (n if total is None else max(n, total))
 
 
-def may_diverge(objective: Model | Asked) -> bool:
+def may_diverge(objective: Model | RemoteObjective) -> bool:
     """Return whether the loss may have no minimiser: a logistic loss without a ridge."""
-    if isinstance(objective, Asked):
+    if isinstance(objective, RemoteObjective):
         return objective.strength is None and isinstance(objective.loss, Logistic)
     logistic = isinstance(objective, MultinomialModel) or isinstance(getattr(objective, "loss", None), Logistic)
     return logistic and getattr(objective, "ridge", None) is None
@@ -189,7 +189,7 @@ def _inverse(hessian: Matrix) -> Matrix:
 
 
 def _fall(objective: Curved, before: Point, after: Point, unit: float) -> Vector:
-    if isinstance(objective, Asked):
+    if isinstance(objective, RemoteObjective):
         return objective.left_out_fall(before, after, unit)
     assert isinstance(objective, LinearModel | ByClass)
     return left_out_fall(objective, before, after, unit)

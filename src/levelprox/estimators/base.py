@@ -21,7 +21,7 @@ from levelprox._solve import generator
 from levelprox._typing import FloatArray
 from levelprox._validation import as_array, option, real, whole
 from levelprox._validation import nonnegative as at_least_zero
-from levelprox.backends import Asked
+from levelprox.backends import RemoteObjective
 from levelprox.designs import Design, as_design
 from levelprox.designs.moments import moments_of
 from levelprox.driver.fingerprint import fingerprint
@@ -40,9 +40,9 @@ from levelprox.estimators.selector import Selector, selects
 from levelprox.estimators.sklearn_callbacks import CallbackSupportMixin
 from levelprox.estimators.summarising import Summarising
 from levelprox.estimators.task import Budget, Solution, Task, cost_budgets
-from levelprox.estimators.watching import watching
+from levelprox.estimators.watching import watching, with_estimator_warnings
 from levelprox.exceptions import InfeasibleError, InvalidInputError, warn
-from levelprox.losses import check_weights
+from levelprox.losses import Loss, check_weights
 from levelprox.objectives import Model
 from levelprox.result import Status
 from levelprox.subset.result import with_name
@@ -240,7 +240,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         """The data, encoded and standardised."""
 
     def _new_task(
-        self, border: Border, objective: Model | Asked, budget: Budget, unit: float, total: float | None
+        self, border: Border, objective: Model | RemoteObjective, budget: Budget, unit: float, total: float | None
     ) -> Task:
         constraint = constraint_of(self.constraint, unit if budget.features is None else 1.0)
         self._check_for(budget)
@@ -275,7 +275,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         if ridge == 0:
             return task
         if not boolean("standardize", self.standardize):
-            if isinstance(objective, Asked):
+            if isinstance(objective, RemoteObjective):
                 if ridge is None:
                     return task
                 raise InvalidInputError("a ridge with standardize=False is for data in memory: it needs deviations")
@@ -376,6 +376,97 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         held = np.ones(self.n_features_in_, np.bool_) if counts is None else counts > 0
         return float(ridge * np.sum((np.atleast_2d(self.coef_) * sizes)[:, held] ** 2))
 
+    @property
+    def loss_(self) -> Loss:
+        """The loss, as an object of `levelprox.losses`."""
+        return self._loss()
+
+    @abstractmethod
+    def _loss(self) -> Loss: ...
+
+    def budget_for(self, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the budget of a fit to this target: `n_features`, `level` or `budget`, or the default number.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+        """
+        target = np.asarray(y)
+        return self._budget(self._sample_count(target, self._weights(sample_weight, target.size))).value
+
+    def _sample_count(self, y: NDArray[Any], weight: Vector | None) -> float:
+        """Return what the default number of features depends on: the sum of the weights."""
+        return float(y.size if weight is None else weight.sum())
+
+    def check_features(self, X: object) -> Design:
+        """Check that X has the features of the fit and finite entries.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        Design
+            X for several calls: methods of the fitted model take it in place of X, and do not check it again.
+        """
+        return self._seen(X)
+
+    def mean_loss(
+        self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None, **fit_params: ArrayLike | None
+    ) -> float:
+        """Return the mean loss of the predictions for X, without the ridge.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+            Or what `check_features` returns.
+        y : array-like of shape (n_samples,)
+            Of a classifier, classes of the fit.
+        sample_weight : array-like of shape (n_samples,), optional
+        **fit_params
+            `offset` and `exposure` of a regressor, as in `fit`.
+
+        Returns
+        -------
+        float
+        """
+        target = self._target(y)
+        return float(self._mean_loss(X, target, self._weights(sample_weight, target.size), **fit_params))
+
+    def training_objective(
+        self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None, **fit_params: ArrayLike | None
+    ) -> float:
+        """Return the objective that the fit minimises, for these data: mean loss with class weights, and the ridge.
+
+        For the data of the fit it is `certificate_.psi`, up to rounding.
+
+        Parameters
+        ----------
+        X, y, sample_weight, **fit_params
+            As in `mean_loss`.
+
+        Returns
+        -------
+        float
+        """
+        target = self._target(y)
+        weight = self._weighted(target, self._weights(sample_weight, target.size))
+        design = self._seen(X)
+        return float(self._mean_loss(design, target, weight, **fit_params)) + self._ridge_part(design, weight)
+
+    def _target(self, y: ArrayLike) -> NDArray[Any]:
+        return np.asarray(y, np.float64)
+
+    def _weighted(self, y: NDArray[Any], weight: Vector | None) -> Vector | None:
+        """Return the weights of the samples in the loss."""
+        return weight
+
     @abstractmethod
     def _mean_loss(self, X: object, y: NDArray[Any], weight: Vector | None, **more: Any) -> float:
         """ψ of other samples, at the fit."""
@@ -408,6 +499,7 @@ def unchanged_if_refused(method: Method) -> Method:
     """Decorate a fit: what an earlier one has left is put back, should this one be refused."""
 
     @functools.wraps(method)
+    @with_estimator_warnings
     def kept(self: SparseLinearModel, *args: Any, **options: Any) -> Any:
         before = self._fitted_state()
         try:

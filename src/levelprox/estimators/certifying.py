@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from levelprox._runtime.blas import one_blas_thread
@@ -32,7 +31,7 @@ from levelprox.estimators.claims import Claim, Claims
 from levelprox.estimators.level_claims import LevelClaims
 from levelprox.estimators.recomputed import RELATIVE_TOLERANCE, task_of
 from levelprox.estimators.subset_claims import SubsetClaims
-from levelprox.exceptions import InvalidInputError
+from levelprox.exceptions import ConvergenceWarning, InvalidInputError
 from levelprox.report.fitted import check_ours
 
 Vector = NDArray[np.float64]

@@ -101,6 +101,11 @@ class Choosing(ChoosingRidges, ChoosingElsewhere, SparseLinearModel):
         return self
 
     @property
+    def criterion_(self) -> str:
+        """`criterion` in lower case: "cv" or the name of an information criterion."""
+        return self._criterion
+
+    @property
     def _criterion(self) -> str:
         """`criterion` in small letters."""
         return str(option(self.criterion))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 
-from levelprox.backends.data_source import Source
+from levelprox.backends.data_source import DataSource
 from levelprox.estimators.elsewhere import Prepared
 from levelprox.estimators.information import check_likelihood
 from levelprox.estimators.scored import Scored, diverges
@@ -37,17 +37,17 @@ class ChoosingElsewhere:
         folds = self._folds_elsewhere(params)
         source = model._source(X, y, weight, offset)
         found = model._prepared(source)
-        budgets = model._grid(found.survey.count, source.n_features)
+        budgets = model._grid(found.statistics.count, source.n_features)
         if budgets[0].ridge is not None:
             raise InvalidInputError(f"a grid of ridges is for data in memory; give one, got ridge={model.ridge!r}")
         if model._criterion == "cv":
-            if found.survey.count < folds:
-                raise InvalidInputError(f"cv={folds} is more than the {found.survey.count} samples there are")
+            if found.statistics.count < folds:
+                raise InvalidInputError(f"cv={folds} is more than the {found.statistics.count} samples there are")
             results, best = self._by_folds_elsewhere(source, budgets, folds)
         else:
             results, best = self._by_criterion_elsewhere(found, budgets)
         model._set_choice(budgets, results, best)
-        model._warn_at_the_edge(found.survey.count, source.n_features)
+        model._warn_at_the_edge(found.statistics.count, source.n_features)
         model._fit_chosen(model._task_elsewhere(found, budgets[best]), budgets[best])
         return self
 
@@ -67,7 +67,7 @@ class ChoosingElsewhere:
         return _FOLDS if self.cv is None else int(self.cv)
 
     def _by_folds_elsewhere(
-        self: Any, source: Source, budgets: list[Budget], folds: int
+        self: Any, source: DataSource, budgets: list[Budget], folds: int
     ) -> tuple[dict[str, NDArray[Any]], int]:
         with counting(self, folds, "fold") as follow:
             columns = list(follow(self._scored_elsewhere(source, budgets, folds)))
@@ -76,7 +76,7 @@ class ChoosingElsewhere:
         )
         return results
 
-    def _scored_elsewhere(self: Any, source: Source, budgets: list[Budget], folds: int) -> Iterator[list[Scored]]:
+    def _scored_elsewhere(self: Any, source: DataSource, budgets: list[Budget], folds: int) -> Iterator[list[Scored]]:
         """For each fold, the scores of every candidate."""
         seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
         for fold in range(folds):
@@ -108,7 +108,7 @@ class ChoosingElsewhere:
                 )
             yield outcome
 
-    def _prepared_fold(self: Any, single: Any, rest: Source, fold: int) -> Prepared:
+    def _prepared_fold(self: Any, single: Any, rest: DataSource, fold: int) -> Prepared:
         """What a fold leaves to be fitted: samples of all classes."""
         try:
             found: Prepared = single._prepared(rest)

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from levelprox._typing import FloatArray
 from levelprox._validation import option, real
-from levelprox.backends.data_source import Source
+from levelprox.backends.data_source import DataSource
 from levelprox.backends.partition import Form
 from levelprox.backends.statistics import check_labels
 from levelprox.designs import as_design
@@ -111,19 +111,19 @@ class Classification(ClassifierMixin, SparseLinearModel):
         y, predicted, sample_weight = at_hand(y, self.predict(X), sample_weight)
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
-    def _prepared(self, source: Source) -> Prepared:
+    def _prepared(self, source: DataSource) -> Prepared:
         loss, intercept = self._loss(), boolean("fit_intercept", self.fit_intercept)
         measured = boolean("standardize", self.standardize)
-        survey = source.survey(loss, True, measured and self.class_weight is None)
-        self.classes_, count = survey.classes, float(np.min(survey.class_weights, initial=np.inf))
+        statistics = source.statistics(loss, True, measured and self.class_weight is None)
+        self.classes_, count = statistics.classes, float(np.min(statistics.class_weights, initial=np.inf))
         check_labels(self.classes_)
         self._check_two()
-        total = survey.total
+        total = statistics.total
         if self.class_weight is not None:
-            source = source.weighted(self.classes_, self._class_factors(survey.class_weights))
-            survey = source.survey(loss, True, measured)
+            source = source.weighted(self.classes_, self._class_factors(statistics.class_weights))
+            statistics = source.statistics(loss, True, measured)
         form = Form(loss, intercept, classes=self.classes_, softmax=self._softmax() and self.classes_.size > 2)
-        return Prepared(source, form, survey, total, count, 1.0)
+        return Prepared(source, form, statistics, total, count, 1.0)
 
     def _check_two(self) -> None:
         if self.classes_.size < 2:
@@ -131,6 +131,21 @@ class Classification(ClassifierMixin, SparseLinearModel):
                 f"{type(self).__name__} needs samples of at least 2 classes, but the data have only one class: "
                 f"{self.classes_.tolist()}"
             )
+
+    @property
+    def multi_class_(self) -> str:
+        """The model of more than two classes, "softmax" or "ovr"."""
+        return "softmax" if self._softmax() else "ovr"
+
+    def _target(self, y: ArrayLike) -> NDArray[Any]:
+        return np.asarray(y)
+
+    def _weighted(self, y: NDArray[Any], weight: Vector | None) -> Vector | None:
+        return self._with_class_weight(y, weight)
+
+    def _sample_count(self, y: NDArray[Any], weight: Vector | None) -> float:
+        """Return how many samples the rarest class has; a weight of 2 is a repeated sample."""
+        return rarest(y, weight)
 
     def _loss(self) -> Loss:
         return loss_of(self.loss, CLASSIFICATION_LOSSES)

@@ -17,9 +17,9 @@ from levelprox._runtime.deadline import seconds_left
 from levelprox.estimators.recomputed import RecomputedFit, subset_problem
 from levelprox.estimators.task import SUBSET_TOLERANCE, Task
 from levelprox.objectives import Model
+from levelprox.subset.fit import Fit
 from levelprox.subset.near_swaps import NearSwaps, near_swaps, near_swaps_with_kinks
 from levelprox.subset.nonsmooth_sets import ExactFit, ExactRefits
-from levelprox.subset.refit import Fit
 from levelprox.subset.smooth_search import SmoothSearch
 
 Features = NDArray[np.intp]

@@ -1,6 +1,6 @@
 """Fits of data that are not in this process's memory: on a cluster (Dask), in files (`Chunked`), on a device.
 
-What `fit` reads of data in memory is here asked for: a survey of X and y first, then ψ in rounds. All that follows,
+What `fit` reads of data in memory is here asked for: a statistics of X and y first, then ψ in rounds. All that follows,
 coefficients, certificate and budget, is the same.
 """
 
@@ -16,11 +16,11 @@ from typing import Any, Self, TypeVar, cast
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from levelprox.backends.data_source import Source
-from levelprox.backends.dispatch import is_elsewhere, is_lazy, is_on_device, library_of, source_of
+from levelprox.backends.data_source import DataSource
+from levelprox.backends.dispatch import is_dask, is_on_device, is_remote, library_of, source_of
 from levelprox.backends.partition import Form
-from levelprox.backends.statistics import Survey
-from levelprox.designs.array_namespace import namespace_of, on_device
+from levelprox.backends.statistics import Statistics
+from levelprox.designs.array_namespace import array_namespace, on_device
 from levelprox.designs.chunked import Chunked
 from levelprox.estimators.border import Border
 from levelprox.estimators.on_device import OnDevice, check_place, place_of
@@ -38,10 +38,10 @@ class Prepared:
 
     Attributes
     ----------
-    source : Source
+    source : DataSource
         With weights of classes, where there are some.
     form : Form
-    survey : Survey
+    statistics : Statistics
         Of the source.
     total : float
         Σ s without the weights of classes.
@@ -51,15 +51,15 @@ class Prepared:
         The unit of the coefficients of standardised features.
     """
 
-    source: Source
+    source: DataSource
     form: Form
-    survey: Survey
+    statistics: Statistics
     total: float
     count: float
     unit: float
 
 
-def source_at(X: Any, y: Any, weight: Any, offset: Any, passes: Passes | None = None) -> Source:
+def source_at(X: Any, y: Any, weight: Any, offset: Any, passes: Passes | None = None) -> DataSource:
     """The samples, there where they are; `passes` is told of those over files."""
     _check_together(X, y=y, sample_weight=weight, offset=offset)
     source = source_of(X, y, weight, offset, progress=passes)
@@ -84,13 +84,13 @@ class Elsewhere:
         model._fit(task, budget, model._previous(task) if begin else None)
         return self
 
-    def _source(self: Any, X: Any, y: Any, weight: Any, offset: Any) -> Source:
+    def _source(self: Any, X: Any, y: Any, weight: Any, offset: Any) -> DataSource:
         """The samples, and what is known of their features before any is looked at."""
         if self.budget is not None or self.feature_cost is not None:
             raise InvalidInputError(
                 "feature_cost and budget are for data in memory, not for Dask, files or a device; n_features is"
             )
-        names, on_host = None, not is_elsewhere(X)
+        names, on_host = None, not is_remote(X)
         if self.device is not None:
             X, names = self._moved(X)
         source = source_at(X, y, weight, offset, Passes(type(self).__name__) if self.verbose else None)
@@ -106,7 +106,7 @@ class Elsewhere:
 
     def _moved(self: Any, X: Any) -> tuple[Any, list[str] | None]:
         """X on the device that was asked for, and the names of its columns; never somewhere else instead."""
-        if is_lazy(X) or isinstance(X, Chunked):
+        if is_dask(X) or isinstance(X, Chunked):
             raise InvalidInputError(f"device={self.device!r} is for arrays, not for {type(X).__name__}")
         if is_on_device(X):
             return on_device(X, self.device), None
@@ -117,10 +117,10 @@ class Elsewhere:
 
     def _is_to_be_elsewhere(self: Any, X: object) -> bool:
         """Whether the data are elsewhere, or are to be moved there."""
-        return self.device is not None or is_elsewhere(X)
+        return self.device is not None or is_remote(X)
 
     @abstractmethod
-    def _prepared(self, source: Source) -> Prepared: ...
+    def _prepared(self, source: DataSource) -> Prepared: ...
 
     def _task_elsewhere(self: Any, found: Prepared, budget: Budget) -> Task:
         """As `_task`, of data that are elsewhere."""
@@ -130,7 +130,7 @@ class Elsewhere:
         return task
 
     def _border_elsewhere(self: Any, found: Prepared) -> Border:
-        moments = found.survey.moments if self.standardize else None
+        moments = found.statistics.moments if self.standardize else None
         source, form = found.source, found.form
         names = getattr(self, "feature_names_in_", None)
         return Border.of_moments(source.dtype, source.n_features, moments, form.fit_intercept, form.width, names)
@@ -154,7 +154,7 @@ def where_it_is(method: Method) -> Method:
 
     @functools.wraps(method)
     def there(self: Any, X: Any, *rest: Any, **more: Any) -> Any:
-        if not is_elsewhere(X):
+        if not is_remote(X):
             if hasattr(self, "fitted_on_"):
                 check_place(self, X)
             return method(self, X, *rest, **more)
@@ -164,7 +164,7 @@ def where_it_is(method: Method) -> Method:
         if isinstance(X, Chunked):
             check_place(self, X)
             return _in_turn(self, method, X)
-        if is_lazy(X):
+        if is_dask(X):
             check_place(self, X)
             return _mapped(self, method.__name__, X)
         return getattr(OnDevice(self, X), method.__name__)()
@@ -257,17 +257,17 @@ def _check_features(model: Any, count: int, names: list[Any] | None) -> None:
 
 def _check_together(X: Any, **rows: Any) -> None:
     """Raise unless what goes with rows is where they are, or in memory: nothing is moved or computed unasked."""
-    if is_lazy(X):
+    if is_dask(X):
         _check_collection(X)
     if rows["y"] is None and not isinstance(X, Chunked):
         raise InvalidInputError("y must be given, got None")
     own = library_of(X) if is_on_device(X) else None
     for name, values in rows.items():
-        if is_lazy(values) and not is_lazy(X):
+        if is_dask(values) and not is_dask(X):
             raise InvalidInputError(f"{name} is Dask's, and X is not: give {name}.compute()")
         if is_on_device(values) and own is None:
             raise InvalidInputError(f"{name} is on a device, and X is not: give an array of NumPy")
-        if values is not None and not is_elsewhere(values) and np.ndim(values) == 0:
+        if values is not None and not is_remote(values) and np.ndim(values) == 0:
             raise InvalidInputError(f"{name} must have one entry for each sample, got {values!r}")
 
 
@@ -280,7 +280,7 @@ def _check_collection(X: Any) -> None:
 def check_in_memory(**given: Any) -> None:
     """Raise where something is elsewhere that is to be in memory: nothing is moved or computed unasked."""
     for name, values in given.items():
-        if is_elsewhere(values):
+        if is_remote(values):
             raise InvalidInputError(
                 f"{name} must be in memory here, got {type(values).__name__} of {library_of(values)}"
             )
@@ -288,7 +288,7 @@ def check_in_memory(**given: Any) -> None:
 
 def elementwise(function: Callable[[Any], Any], values: Any) -> Any:
     """A function of values for each sample, there where they are."""
-    if not is_lazy(values):
+    if not is_dask(values):
         return function(values)
     if hasattr(values, "map_partitions"):
         return values.map_partitions(function, meta=values._meta)
@@ -297,8 +297,8 @@ def elementwise(function: Callable[[Any], Any], values: Any) -> Any:
 
 def at_hand(*values: Any) -> tuple[Any, ...]:
     """The same in this process's memory, for a score, which is one number of all of them."""
-    here = [one.compute() if is_lazy(one) else one for one in values]
-    places = map(namespace_of, here)
+    here = [one.compute() if is_dask(one) else one for one in values]
+    places = map(array_namespace, here)
     return tuple(one if place is None else place.to_host(one) for one, place in zip(here, places, strict=True))
 
 

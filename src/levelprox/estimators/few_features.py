@@ -17,7 +17,8 @@ from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.leave_one_out import entries_of
 from levelprox.problem import SubsetProblem
 from levelprox.subset.column_cache import Columns
-from levelprox.subset.refit import Fit, Refits
+from levelprox.subset.fit import Fit
+from levelprox.subset.refit import Refits
 
 Vector = NDArray[np.float64]
 

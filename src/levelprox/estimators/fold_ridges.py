@@ -21,7 +21,7 @@ from levelprox.estimators.automatic_ridge import FOLD_GRID
 from levelprox.estimators.few_features import FewFeatures
 from levelprox.estimators.scored import KeptTask, Samples, Scored, Share, diverges, prepared, scored, with_solution
 from levelprox.estimators.task import SUBSET_TOLERANCE, Budget, Task
-from levelprox.estimators.watching import quiet
+from levelprox.estimators.watching import quiet, with_estimator_warnings
 from levelprox.objectives import LinearModel
 from levelprox.objectives._multiclass import ByClass
 from levelprox.result import Status
@@ -31,6 +31,7 @@ Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
 
 
+@with_estimator_warnings
 @one_blas_thread()
 def score_ridges(
     share: Share,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from levelprox.designs.array_namespace import namespace_of
+from levelprox.designs.array_namespace import array_namespace
 from levelprox.designs.device import DeviceDesign
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Logistic
@@ -18,7 +18,7 @@ from levelprox.losses.log_link import LogLink
 
 def place_of(X: Any) -> str:
     """The library and device of X in words; that of NumPy's arrays is the host."""
-    namespace = namespace_of(X)
+    namespace = array_namespace(X)
     return "the host" if namespace is None else f"{namespace.xp.__name__} {namespace.device}"
 
 
@@ -42,7 +42,7 @@ class OnDevice:
 
     def __init__(self, model: Any, X: Any) -> None:
         check_place(model, X)
-        namespace = namespace_of(X)
+        namespace = array_namespace(X)
         assert namespace is not None
         if len(X.shape) != 2 or int(X.shape[1]) != model.n_features_in_:
             raise InvalidInputError(

@@ -18,7 +18,7 @@ from levelprox.estimators.soundness import budget_of
 from levelprox.estimators.task import Task
 from levelprox.objectives import LinearModel, Model
 from levelprox.problem import FeatureProblem, SubsetProblem
-from levelprox.subset.refit import rounding_of_margins
+from levelprox.subset.fit import rounding_of_margins
 
 Vector = NDArray[np.float64]
 

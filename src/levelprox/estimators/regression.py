@@ -11,10 +11,10 @@ from sklearn.base import RegressorMixin
 
 from levelprox._typing import FloatArray
 from levelprox._validation import finite, option, real_array
-from levelprox.backends.data_source import Source
-from levelprox.backends.dispatch import is_elsewhere
+from levelprox.backends.data_source import DataSource
+from levelprox.backends.dispatch import is_remote
 from levelprox.backends.partition import Form
-from levelprox.backends.statistics import Survey
+from levelprox.backends.statistics import Statistics
 from levelprox.designs import as_design
 from levelprox.estimators.base import SparseLinearModel, Vector, boolean
 from levelprox.estimators.border import Border
@@ -75,11 +75,13 @@ class Regression(RegressorMixin, SparseLinearModel):
         power = 1 if loss.kind == "count" else 2
         return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=power))
 
-    def _prepared(self, source: Source) -> Prepared:
+    def _prepared(self, source: DataSource) -> Prepared:
         loss = self._loss()
-        survey = source.survey(loss, False, boolean("standardize", self.standardize))
+        statistics = source.statistics(loss, False, boolean("standardize", self.standardize))
         form = Form(loss, boolean("fit_intercept", self.fit_intercept))
-        return Prepared(source, form, survey, survey.total, survey.total, _unit_elsewhere(loss, source, survey))
+        return Prepared(
+            source, form, statistics, statistics.total, statistics.total, _unit_elsewhere(loss, source, statistics)
+        )
 
     def _known_elsewhere(self, offset: Any, exposure: Any) -> Any:
         """What is known to add to each margin, of data that are elsewhere; it is checked where it is."""
@@ -87,10 +89,10 @@ class Regression(RegressorMixin, SparseLinearModel):
             return offset
         if not isinstance(self._loss(), LogLink):
             raise InvalidInputError(f"exposure is for poisson and gamma, not for loss={self.loss!r}; use offset")
-        if offset is not None and is_elsewhere(exposure) != is_elsewhere(offset):
+        if offset is not None and is_remote(exposure) != is_remote(offset):
             raise InvalidInputError("exposure and offset must be arrays of the same library")
         known = elementwise(_log_exposure, exposure)
-        return known if offset is None else known + (offset if is_elsewhere(offset) else np.asarray(offset))
+        return known if offset is None else known + (offset if is_remote(offset) else np.asarray(offset))
 
     def _loss(self) -> Loss:
         return loss_of(self.loss, REGRESSION_LOSSES)
@@ -172,14 +174,14 @@ def _one_each(name: str, values: ArrayLike, n: int) -> Vector:
     return array
 
 
-def _unit_elsewhere(loss: Loss, source: Source, survey: Survey) -> float:
+def _unit_elsewhere(loss: Loss, source: DataSource, statistics: Statistics) -> float:
     """The same where the data are elsewhere."""
     if isinstance(loss, LogLink):
         return 1.0
-    size = survey.largest or 1.0
+    size = statistics.largest or 1.0
     _check_size(size)
     squared = isinstance(loss, Squared)
-    unit = float(survey.y_moments.deviation[0]) if squared else source.spread(survey.total)
+    unit = float(statistics.y_moments.deviation[0]) if squared else source.spread(statistics.total)
     return unit if unit > 0 else size
 
 

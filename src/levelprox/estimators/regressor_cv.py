@@ -8,8 +8,8 @@ from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
+from levelprox._typing import RandomState
 from levelprox.constraints import Constraint
-from levelprox.driver.run import RandomState
 from levelprox.estimators.base import unchanged_if_refused, within_time_limit
 from levelprox.estimators.choosing import Choosing
 from levelprox.estimators.regression import Regression

@@ -15,22 +15,21 @@ import numpy as np
 from joblib import effective_n_jobs  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.parallel import Parallel, delayed
 
 from levelprox._runtime.deadline import seconds_left
 from levelprox._runtime.plurals import counted
 from levelprox._solve import generator
+from levelprox._typing import RandomState
 from levelprox._validation import real, whole
 from levelprox.designs import Design
-from levelprox.driver.run import RandomState
 from levelprox.estimators.contributions import Contributions
 from levelprox.estimators.recomputed import task_of
 from levelprox.estimators.scored import Samples, Share, fitted_under
 from levelprox.estimators.soundness import budget_of
 from levelprox.estimators.task import Budget
-from levelprox.estimators.watching import check_watchers
-from levelprox.exceptions import InvalidInputError, warn
+from levelprox.estimators.watching import check_watchers, with_estimator_warnings
+from levelprox.exceptions import ConvergenceWarning, InvalidInputError, warn
 from levelprox.report.fitted import feature_name, feature_names
 from levelprox.report.model_summary import NEAR
 from levelprox.report.progress import showing
@@ -123,6 +122,7 @@ def _selected(model: Any, samples: Samples, drawn: list[Rows], n_jobs: int | Non
                 raise
 
 
+@with_estimator_warnings
 def _fit(share: Share, single: Any, samples: Samples, rows: Rows, budget: Budget) -> tuple[Set, bool] | None:
     """Return the features that a subsample selects, and whether its fit diverges; None where there is no time."""
     if share.seconds <= 0:

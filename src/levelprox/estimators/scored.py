@@ -18,7 +18,7 @@ from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import limited
 from levelprox.designs import as_design
 from levelprox.estimators.task import Budget, Solution, Task, Vector
-from levelprox.estimators.watching import quiet
+from levelprox.estimators.watching import quiet, with_estimator_warnings
 from levelprox.exceptions import InvalidInputError
 from levelprox.problem import Problem
 from levelprox.result import Status
@@ -145,6 +145,7 @@ class Share:
         return (self.until - time.time()) / self.parts
 
 
+@with_estimator_warnings
 @one_blas_thread()
 def score_fold(
     share: Share,
@@ -226,6 +227,7 @@ def told(model: Any, more: dict[str, NDArray[Any]]) -> Any:
     return judged
 
 
+@with_estimator_warnings
 def fit_all(share: Share, single: Any, samples: Samples, budgets: list[Budget]) -> list[Scored]:
     """Return ψ and degrees of freedom of the fits of all data; none without time."""
     found: list[Scored] = []

@@ -24,8 +24,8 @@ from levelprox.estimators.recomputed import NULL_TOLERANCE, RecomputedFit, subse
 from levelprox.estimators.task import SUBSET_TOLERANCE, Task
 from levelprox.objectives import Model
 from levelprox.result import CUT_SHORT, Status
+from levelprox.subset.fit import Fit
 from levelprox.subset.nonsmooth_sets import ExactRefits
-from levelprox.subset.refit import Fit
 from levelprox.subset.result import Exchanges, SubsetCertificate
 from levelprox.subset.smooth_search import SmoothSearch
 

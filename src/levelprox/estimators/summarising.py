@@ -9,23 +9,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import limited
 from levelprox._runtime.plurals import counted
+from levelprox._typing import RandomState
 from levelprox._validation import nonnegative
 from levelprox.designs import Design
 from levelprox.driver.fingerprint import fingerprint
-from levelprox.driver.run import RandomState
 from levelprox.estimators.border import Vector
 from levelprox.estimators.contributions import Contributions
 from levelprox.estimators.recomputed import task_of
 from levelprox.estimators.resampling import resampled
 from levelprox.estimators.scored import Samples
 from levelprox.estimators.soundness import budget_of
-from levelprox.exceptions import InvalidInputError
+from levelprox.estimators.watching import with_estimator_warnings
+from levelprox.exceptions import ConvergenceWarning, InvalidInputError
 from levelprox.losses.log_link import LogLink
 from levelprox.report.fitted import fitted_words
 from levelprox.report.model_summary import NEAR, Contribution, ModelSummary, summary_of
@@ -85,6 +85,7 @@ class Summarising:
             warnings.simplefilter("ignore", ConvergenceWarning)  # the notes say it
             return _summary_of_data(self, design, samples)
 
+    @with_estimator_warnings
     def stability(
         self: Any,
         X: object,

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from levelprox._best_subset import Leave, guided_subset
 from levelprox._path import KINDS, path
@@ -22,7 +21,7 @@ from levelprox._runtime.deadline import TimeLimitError, end_now, finishing, limi
 from levelprox._solve import solve
 from levelprox._typing import FloatArray
 from levelprox._validation import finite, real_array, whole
-from levelprox.backends import Asked
+from levelprox.backends import RemoteObjective
 from levelprox.certificate import Certificate, certify
 from levelprox.constraints import MCP, SCAD, Constraint
 from levelprox.constraints.costs import checked_budget
@@ -38,7 +37,7 @@ from levelprox.estimators.automatic_ridge import (
 )
 from levelprox.estimators.border import Border
 from levelprox.estimators.few_features import FewFeatures
-from levelprox.exceptions import InfeasibleError, InvalidInputError, NumericalError
+from levelprox.exceptions import ConvergenceWarning, InfeasibleError, InvalidInputError, NumericalError
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives._multiclass import ByClass
@@ -193,7 +192,7 @@ class Task:
 
     Attributes
     ----------
-    objective : Model or Asked
+    objective : Model or RemoteObjective
         ψ of standardised features, perhaps with an intercept.
     border : Border
     constraint : Constraint
@@ -223,7 +222,7 @@ class Task:
         Whether swaps and additions are examined; fits of folds need no claims.
     """
 
-    objective: Model | Asked
+    objective: Model | RemoteObjective
     border: Border
     constraint: Constraint
     feature_weight: Vector | None
@@ -287,7 +286,7 @@ class Task:
             if choice.ridge == ridge:
                 break
             ridge, found = choice.ridge, found if choice.features is None else choice.features
-            start = choice.features if place or isinstance(self.objective, Asked) else None
+            start = choice.features if place or isinstance(self.objective, RemoteObjective) else None
         solution, whose = self._determined_after_all(budget, previous, solution, first)
         return solution if whose is None else self._told(task._penalised(solution), whose)
 
@@ -394,7 +393,7 @@ class Task:
     def _chosen_ridge(self, features: Features) -> float:
         """Return λ for some features."""
         objective = self.objective
-        assert isinstance(objective, Model | Asked)
+        assert isinstance(objective, Model | RemoteObjective)
         inside = self.with_kept(features)
         unit, signs = self.unit_and_signs(inside)
         with one_blas_thread(isinstance(objective, Model)):
@@ -451,7 +450,7 @@ class Task:
         """The same with a ridge; features that are kept are free of it."""
         if not ridge:
             return self
-        assert isinstance(self.objective, LinearModel | ByClass | Asked)
+        assert isinstance(self.objective, LinearModel | ByClass | RemoteObjective)
         return replace(self, objective=self.objective.ridged(self._strength(ridge)), ridge=ridge)
 
     def _strength(self, ridge: float) -> Vector:
@@ -486,7 +485,7 @@ class Task:
         With `refit`, x is of a fit with a ridge, and its features are fitted without one first.
         """
         objective = self.objective
-        assert isinstance(objective, Model | Asked)
+        assert isinstance(objective, Model | RemoteObjective)
         if objective.is_separated(x):
             return True
         part, own, wanted = self._part(x)
@@ -497,16 +496,16 @@ class Task:
                 return True
         return largest_standard_error(part, own, wanted, self.automatic_ridge) > LARGEST_STANDARD_ERROR
 
-    def _without_ridge_from(self, part: Model | Asked, x: Vector) -> Vector:
+    def _without_ridge_from(self, part: Model | RemoteObjective, x: Vector) -> Vector:
         """Return about the minimiser of ψ over few features from a point; far out where there is none."""
         if isinstance(part, LinearModel | ByClass):
             return FewFeatures(part, np.zeros(part.dimension, np.bool_), SUBSET_TOLERANCE * self.tol)(x)
         return without_ridge(part, x)
 
-    def _part(self, x: Vector) -> tuple[Model | Asked, Vector, Features]:
+    def _part(self, x: Vector) -> tuple[Model | RemoteObjective, Vector, Features]:
         """Return ψ over the features of x and the intercept, x there, and which of these may have a ridge."""
         objective, width = self.objective, self.border.width
-        assert isinstance(objective, Model | Asked)
+        assert isinstance(objective, Model | RemoteObjective)
         features = np.union1d(np.flatnonzero(np.any(x.reshape(-1, width), axis=1)), objective.exempt).astype(np.intp)
         places = (features[:, None] * width + np.arange(width)).ravel()
         held = np.setdiff1d(features, np.union1d(objective.exempt, [] if self.keep is None else self.keep))
@@ -605,7 +604,9 @@ class Task:
         try:
             with _at_the_end(found.status):
                 coef, intercept = self._handed_out(found.x, found.psi, certificate.examined)
-                remote = isinstance(self.objective, Asked) and coef.dtype == np.float64  # a round for the last digits
+                remote = (
+                    isinstance(self.objective, RemoteObjective) and coef.dtype == np.float64
+                )  # a round for the last digits
                 psi = self._psi_of(coef, intercept) if certificate.examined and not remote else found.psi
             gain = certificate.multiplier + (0.0 if found.addition is None else psi - found.psi)
             certificate = replace(certificate, psi=psi, multiplier=max(gain, 0.0))
@@ -668,7 +669,7 @@ class Task:
     def _psi_of(self, coef: FloatArray, intercept: FloatArray) -> float:
         """Return ψ of coefficients as they are handed out."""
         x = self.border.inside(coef.astype(np.float64), intercept.astype(np.float64))
-        if isinstance(self.objective, Asked):
+        if isinstance(self.objective, RemoteObjective):
             return self.objective.value_and_gradient(x)[0]
         psi = self.objective.value_of(self.objective.margins(x))
         return self.objective.refined_value(x, psi, _SHOWN * abs(psi))

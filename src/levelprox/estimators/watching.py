@@ -10,18 +10,27 @@ from numbers import Integral
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
+from sklearn import exceptions as sklearn_exceptions
 
+from levelprox import exceptions
 from levelprox._runtime.plurals import counted
 from levelprox.estimators.border import Vector
 from levelprox.estimators.sklearn_callbacks import each_as_task, steps_of
 from levelprox.estimators.task import Observer, Task
-from levelprox.exceptions import InvalidInputError
+from levelprox.exceptions import InvalidInputError, convergence_warnings_as
 from levelprox.report.progress import Progress, showing
 from levelprox.result import Record
 from levelprox.subset.result import SubsetRecord
 
 Item = TypeVar("Item")
+
+
+class ConvergenceWarning(exceptions.ConvergenceWarning, sklearn_exceptions.ConvergenceWarning):
+    """A fit of an estimator ended before it reached `tol`; also a `ConvergenceWarning` of scikit-learn."""
+
+
+#: Decorate what an estimator calls, also in another thread or process: convergence warnings are those of estimators.
+with_estimator_warnings = convergence_warnings_as(ConvergenceWarning)
 
 
 @contextmanager
@@ -82,7 +91,7 @@ def counting(estimator: Any, total: int, what: str) -> Iterator[Callable[[Iterab
 def quiet() -> Iterator[None]:
     """Fits that end short are counted; a warning for each of a hundred would hide the one that matters."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", exceptions.ConvergenceWarning)
         yield
 
 

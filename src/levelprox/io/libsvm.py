@@ -157,7 +157,7 @@ class LibsvmPass:
         if self.parser.trouble is not None:
             fault, line, column, before, token = self.parser.trouble
             known = "max_features" if self.n_features is None else "n_features"
-            what = _FAULTS[fault].format(token=_token(token), before=before, limit=f"{known}={self.limit}")
+            what = _FAULTS[fault.name.lower()].format(token=_token(token), before=before, limit=f"{known}={self.limit}")
             raise self._error(line, column, what)
 
     def _error(self, line: int, column: int, what: str) -> FileFormatError:

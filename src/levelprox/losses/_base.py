@@ -99,16 +99,16 @@ class Loss(ABC):
         return False
 
     @property
-    def concordance(self) -> float:
-        """sup |ℓ‴|/ℓ″, the self-concordance constant: the largest change of log ℓ'' per unit of z; inf if unbounded."""
+    def self_concordance(self) -> float:
+        """sup |ℓ‴|/ℓ″, the self-self_concordance constant: the largest change of log ℓ'' per unit of z; inf if unbounded."""
         return 0.0 if self.constant_curvature else math.inf
 
     @property
     def attained(self) -> bool:
-        """True if ℓ(·, b) has a minimiser for every b; if not, see `falls_for_ever`."""
+        """True if ℓ(·, b) has a minimiser for every b; if not, see `decreases_forever`."""
         return True
 
-    def falls_for_ever(self, direction: Vector, b: Vector) -> NDArray[np.bool_]:
+    def decreases_forever(self, direction: Vector, b: Vector) -> NDArray[np.bool_]:
         """Return, for each sample, whether ℓ(z + t·direction, b) decreases for all t; used where not `attained`."""
         return b * direction > 0
 

@@ -18,7 +18,7 @@ class LogLink(Loss):
     smoothness = math.inf
     weak_convexity = 0.0
     lipschitz = math.inf
-    concordance = 1.0  # ℓ″ is an exponential
+    self_concordance = 1.0  # ℓ″ is an exponential
 
     def typical_curvature(self, z: Vector, b: Vector, weight: Vector | None = None) -> float:
         """Return the smaller of the means of ℓ'' at z and at the minimiser log b; the other one if it is 0.

@@ -28,7 +28,7 @@ class Logistic(Loss):
     weak_convexity = 0.0
     lipschitz = 1.0
     attained = False
-    concordance = 1.0  # |ℓ‴| = p(1 - p)|1 - 2p|
+    self_concordance = 1.0  # |ℓ‴| = p(1 - p)|1 - 2p|
 
     def heights(self, xp: Any, z: Any, b: Any) -> Any:
         """Return ℓ of every sample, as `pointwise` does."""

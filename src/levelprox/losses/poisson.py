@@ -36,7 +36,7 @@ class Poisson(LogLink):
     kind = "count"
     attained = False
 
-    def falls_for_ever(self, direction: Vector, b: Vector) -> NDArray[np.bool_]:
+    def decreases_forever(self, direction: Vector, b: Vector) -> NDArray[np.bool_]:
         """Return, for each sample, whether ℓ(z + t·direction, b) decreases for all t: b = 0 and direction < 0."""
         return np.asarray((b == 0) & (direction < 0), dtype=np.bool_)
 

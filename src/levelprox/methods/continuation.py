@@ -29,7 +29,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.backends import Asked
+from levelprox.backends import RemoteObjective
 from levelprox.certificate.null_model import null_fit
 from levelprox.certificate.residual import distance, in_units
 from levelprox.constraints import Widened
@@ -38,7 +38,7 @@ from levelprox.methods.working_set import resumed, steps
 from levelprox.objectives import Model
 from levelprox.problem import FeatureProblem, Problem
 from levelprox.result import Iterate, Stage, relative_change
-from levelprox.subset.refit import Fit
+from levelprox.subset.fit import Fit
 from levelprox.subset.starts import FEW, forward
 from levelprox.subset.swaps import SwapSearch
 
@@ -160,7 +160,9 @@ def _exchanged(
     ends = [
         end for end, most in ((at, _FROM_HERE), (direct, _FROM_DIRECT)) if 0 < _largest(problem, end.x).size <= most
     ]
-    possible = isinstance(problem.objective, Model) or (isinstance(problem.objective, Asked) and problem.width == 1)
+    possible = isinstance(problem.objective, Model) or (
+        isinstance(problem.objective, RemoteObjective) and problem.width == 1
+    )
     if not (how.working_sets and ends and possible):
         return None, 0
     few = _largest(problem, ends[-1].x).size <= FEW
@@ -238,7 +240,7 @@ class _Exchanges:
         """What makes exchanges at this end, the null fit it begins with, and ψ of the end as it sees it."""
         if self.at_hand:
             return self.swaps, self.null, end.psi
-        model = cast(Asked, self.part.objective).second_order(end.x[self.W], end.gradient[self.W])
+        model = cast(RemoteObjective, self.part.objective).second_order(end.x[self.W], end.gradient[self.W])
         small = replace(self.part, objective=model)
         null = null_fit(small, self.how.seconds_left())
         swaps = self._begun(small, null.x[small.exempt], null.psi, replace(self.how, null=null))

@@ -52,7 +52,7 @@ def lcpp(
     tolerance : float
         Residuals below this, in units of ∇ψ along a typical column, need not be improved.
     seconds_left : callable
-        Asked before each step.
+        RemoteObjective before each step.
     rng : Generator, optional
         For subsolvers that sample.
     """

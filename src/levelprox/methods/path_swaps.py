@@ -17,7 +17,7 @@ from levelprox.methods.restricted import How
 from levelprox.objectives import Model
 from levelprox.problem import FeatureProblem, Problem
 from levelprox.result import Iterate
-from levelprox.subset.refit import Fit
+from levelprox.subset.fit import Fit
 from levelprox.subset.swap_bounds import costs
 from levelprox.subset.swaps import SwapSearch
 

@@ -7,7 +7,7 @@ model, and only where they lead is ψ asked again:
     x⁺ ≈ argmin  ⟨∇ψ(x), d⟩ + ½ d'(∇²ψ(x) + ρ(diag ∇²ψ(x) + c))d    s.t.  g(x + d) ≤ η
 
 c_j is a typical curvature of ψ along column j. ρ = 0 is Newton's method; it is raised where ψ does not fall as the
-model foretold (Levenberg, Marquardt).
+model predicted (Levenberg, Marquardt).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _PATIENCE = 5  # steps on a model that hardly lower its residual, before ψ is a
 _HARDLY = 0.9
 _MOST_MODELS = 50
 _ENOUGH = 0.1  # of the residual at which a model was made: it is no better than that
-_FALLS = 0.1  # of what the model foretold: less is a failure
-_FORETOLD = 0.1  # how far the fall may be from what was foretold for the model to serve again
+_FALLS = 0.1  # of what the model predicted: less is a failure
+_FORETOLD = 0.1  # how far the fall may be from what was predicted for the model to serve again
 _LONGEST, _WORTH_A_PASS = 64.0, 4.0  # times the step of the model
 _DAMPED = 1e-3  # ρ after the first failure
 _MOST_DAMPED = 1e30
@@ -115,7 +115,7 @@ def by_models(problem: Problem, at: Iterate, residual: float, y: float, enough: 
     """One second-order model after another, each solved over the level itself; every point that lowers ψ.
 
     A point is tried by one pass over the columns in W, from which come its margins, the gradient and, unless the
-    model foretold the last step so well that it may serve again, the next model.
+    model predicted the last step so well that it may serve again, the next model.
     """
     objective = cast(Curved, problem.objective)
     if at.margins is None:
@@ -130,17 +130,17 @@ def by_models(problem: Problem, at: Iterate, residual: float, y: float, enough: 
         part = replace(problem, objective=model)
         goal = _last(by_steps(part, start, residual, y, _for_model(enough, residual), how), start)
         steps, projections = steps + 1, projections + goal.n_proj
-        last_digits, foretold = _LAST_DIGITS * abs(at.psi), at.psi - goal.psi
+        last_digits, predicted = _LAST_DIGITS * abs(at.psi), at.psi - goal.psi
         new = _tried(objective, at, goal, not trusted and _ENOUGH * residual > enough(y))
         fell = at.psi - new.psi
-        if not fell >= max(_FALLS * foretold, 0.0) - last_digits:
+        if not fell >= max(_FALLS * predicted, 0.0) - last_digits:
             # The model of this point is still there. Tenfolds alone would take long where ψ bends far more a step away.
             damping, trusted = max((10 if damping < 1 else 1000) * damping, _DAMPED), True
             continue
-        if fell > (1 + _FORETOLD) * foretold:
+        if fell > (1 + _FORETOLD) * predicted:
             new = _further(problem, objective, at, new)
         damping = damping / 10 if damping > _DAMPED else 0.0
-        trusted = abs(fell - foretold) <= _FORETOLD * abs(foretold) + last_digits
+        trusted = abs(fell - predicted) <= _FORETOLD * abs(predicted) + last_digits
         before, last = at, residual
         residual, y = distance(problem, new.x, new.psi, new.gradient, how.null)
         if new.hessian is None and residual > enough(y):
@@ -176,7 +176,7 @@ def _tried(objective: Curved, at: Iterate, goal: Iterate, with_hessian: bool) ->
 
 
 def _further(problem: Problem, objective: Curved, at: Iterate, new: Iterate) -> Iterate:
-    """Beyond the minimum of a model where ψ falls faster than it foretold, as it does for ever on separable data.
+    """Beyond the minimum of a model where ψ falls faster than it predicted, as it does for ever on separable data.
 
     Margins are linear in the step, so the search costs no data; what it finds is taken where it is worth a pass.
     """

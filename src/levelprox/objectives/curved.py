@@ -24,8 +24,8 @@ class Curved(Objective):
     always flat.
     """
 
-    #: Whether ψ is dear, a round over data that are elsewhere: then Newton steps are tried before methods without ∇²ψ.
-    dear: bool = False
+    #: Whether one evaluation is expensive (remote or out-of-core data): Newton steps come before first-order methods.
+    expensive: bool = False
 
     #: Whether ψ sees only differences between the coefficients of a feature: all shifted alike, it stays the same.
     only_contrasts: bool = False

@@ -51,7 +51,7 @@ _DERIVED = (
 )
 
 
-def gains_for_ever(values: list[float]) -> bool:
+def keeps_decreasing(values: list[float]) -> bool:
     """Whether a bounded loss only falls, ever farther out on a ray; 0 is reached only by rounding."""
     return (values[-1] < values[0] or values[0] == 0) and bool(np.all(np.diff(values) <= 0))
 
@@ -303,16 +303,16 @@ class LinearModel(Model):
         if self.loss.attained or (self.ridge is not None and self.ridge.holds(x)):
             return False
         if self.loss.weak_convexity == 0:
-            falls, rises = self.outlook(x)
+            falls, rises = self.ray_trend(x)
             return falls and not rises
         # A bounded loss need not separate all samples to gain from longer x: look whether it does.
         direction = self.design.matvec(x)
-        return gains_for_ever([self.loss.value(t * direction, self.target, self.sample_weight) for t in FARTHER])
+        return keeps_decreasing([self.loss.value(t * direction, self.target, self.sample_weight) for t in FARTHER])
 
-    def outlook(self, x: Vector) -> tuple[bool, bool]:
+    def ray_trend(self, x: Vector) -> tuple[bool, bool]:
         # Far out on the ray the offsets do not matter: only the direction ⟨a_i, x⟩ in which each margin goes does.
         direction = self.design.matvec(x)
-        falls, counts = self.loss.falls_for_ever(direction, self.target), self._share > 0
+        falls, counts = self.loss.decreases_forever(direction, self.target), self._share > 0
         rises = bool(np.any(~falls & (direction != 0) & counts))
         return bool(np.any(falls & counts)), rises or (self.ridge is not None and self.ridge.holds(x))
 
@@ -416,8 +416,8 @@ class LinearModel(Model):
         return self.hessian_diagonal_of(z, True)[:, None, None]
 
     @property
-    def concordance(self) -> float:
-        return self.loss.concordance
+    def self_concordance(self) -> float:
+        return self.loss.self_concordance
 
     @property
     def bounded_by_zero(self) -> bool:

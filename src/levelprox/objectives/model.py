@@ -26,7 +26,7 @@ class Model(Curved):
         return None
 
     @property
-    def concordance(self) -> float:
+    def self_concordance(self) -> float:
         """sup |ℓ‴|/ℓ″ of the loss; inf where that has no bound, or is not known."""
         return math.inf
 
@@ -40,7 +40,7 @@ class Model(Curved):
         """By how much a coordinate of 1 can change a margin; of shape (d,)."""
 
     @abstractmethod
-    def outlook(self, x: Vector) -> tuple[bool, bool]:
+    def ray_trend(self, x: Vector) -> tuple[bool, bool]:
         """Far out along x, whether the loss of some sample falls for ever, and whether that of one rises.
 
         For convex losses; the samples are those that have a weight.

@@ -138,10 +138,10 @@ class MultinomialModel(ByClass):
 
     def is_separated(self, x: Vector) -> bool:
         """Whether far out along x the class of every sample is among its largest margins, and for some alone."""
-        falls, rises = self.outlook(x)
+        falls, rises = self.ray_trend(x)
         return falls and not rises
 
-    def outlook(self, x: Vector) -> tuple[bool, bool]:
+    def ray_trend(self, x: Vector) -> tuple[bool, bool]:
         direction = self._products(x)
         if self.sample_weight is not None:
             direction = direction[self.sample_weight > 0]

@@ -21,7 +21,7 @@ from levelprox.designs import Design
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import LOSS_TYPES, Loss, loss_by_name
 from levelprox.objectives._multiclass import ByClass
-from levelprox.objectives.linear_model import FARTHER, LinearModel, gains_for_ever
+from levelprox.objectives.linear_model import FARTHER, LinearModel, keeps_decreasing
 from levelprox.objectives.ridge import Ridge, check_smooth
 
 _NARROW = 2**16  # features up to which a gradient is small beside the block of rows that it is of
@@ -178,8 +178,8 @@ class OneVsRestModel(ByClass):
         return self.parts[0].curvature
 
     @property
-    def concordance(self) -> float:
-        return self.loss.concordance
+    def self_concordance(self) -> float:
+        return self.loss.self_concordance
 
     def advice(self) -> str:
         return self.parts[0].advice()
@@ -189,14 +189,14 @@ class OneVsRestModel(ByClass):
         if self.loss.attained or (self.ridge is not None and self.ridge.holds(x)):
             return False
         if self.loss.weak_convexity == 0:
-            falls, rises = self.outlook(x)
+            falls, rises = self.ray_trend(x)
             return falls and not rises
         # A bounded loss need not separate all samples to gain from longer x: look whether it does, as a linear model.
         moved = self.moved(x)
-        return gains_for_ever([self.value_of(t * moved) for t in FARTHER])
+        return keeps_decreasing([self.value_of(t * moved) for t in FARTHER])
 
-    def outlook(self, x: Vector) -> tuple[bool, bool]:
-        each = [part.outlook(column) for part, column in zip(self.parts, self._columns_of(x), strict=True)]
+    def ray_trend(self, x: Vector) -> tuple[bool, bool]:
+        each = [part.ray_trend(column) for part, column in zip(self.parts, self._columns_of(x), strict=True)]
         return any(falls for falls, _ in each), any(rises for _, rises in each)
 
     # --- second order

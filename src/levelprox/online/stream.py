@@ -226,7 +226,7 @@ class Stream:
         bend = share * part.curvature + (1 - share) * past.bend
         metric = (1 - share) * H
         own = np.diag_indices_from(metric)
-        if part.concordance > 0:
+        if part.self_concordance > 0:
             metric[own] += (1 - share) * np.maximum(_FLAT * bend - np.diagonal(H), 0.0)
         metric[own] += max(_PRIOR / (past.weight + m), _LEAST) * bend
         inside = np.isin(pool, self._always) | np.any(center[places].reshape(-1, width) != 0, axis=1)

@@ -115,9 +115,9 @@ class CVDisplay:
         axes: tuple[Axis, ...] = ("n_features", "budget", "level")
         by = next(name for name in axes if name in results)
         shared = {"budgets": results[by], "by": by, "chosen": chosen}
-        if estimator._criterion != "cv":
-            name, diverging = f"{estimator._criterion.upper()}, lower is better", results.get("diverging")
-            scores = results[estimator._criterion]
+        if estimator.criterion_ != "cv":
+            name, diverging = f"{estimator.criterion_.upper()}, lower is better", results.get("diverging")
+            scores = results[estimator.criterion_]
             display = cls(scores=scores, diverging=diverging, score_name=name, lower_is_better=True, **shared)
             return display.plot(ax, **options)
         name, sign = name_and_sign(estimator.scoring_)

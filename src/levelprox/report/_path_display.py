@@ -138,7 +138,9 @@ class PathDisplay:
             As in `plot`.
         """
         check_ours("PathDisplay", estimator)
-        fits = estimator._along(X, y, n_features, level, sample_weight, fit_params or {})
+        fits = estimator.fit_path(
+            X, y, n_features=n_features, level=level, sample_weight=sample_weight, **(fit_params or {})
+        )
         by = axis_of(fits[0])
         display = cls(
             budgets=[budget_of_fit(one) for one in fits],

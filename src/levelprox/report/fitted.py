@@ -181,7 +181,7 @@ def check_ours(user: str, estimator: Any, chooses: bool = False) -> None:
     chooses : bool, default=False
         Whether it must be one that chooses its budget.
     """
-    if not isinstance(estimator, type) and hasattr(estimator, "_choose_and_fit" if chooses else "_along"):
+    if not isinstance(estimator, type) and hasattr(estimator, "results_by_budget" if chooses else "fit_path"):
         return
     wanted = "SparseClassifierCV or SparseRegressorCV"
     wanted = wanted if chooses else f"SparseClassifier, SparseRegressor, {wanted}"

@@ -363,19 +363,19 @@ def summary_of(
 
 def _ratios(model: Any, coef: Any) -> tuple[str | None, Any]:
     """What exp(coefficient) is called, and its values; None where the loss gives it no meaning."""
-    loss = model._loss()
+    loss = model.loss_
     name = {Logistic: "odds ratio", Poisson: "rate ratio", Gamma: "mean ratio"}.get(type(loss))
     if name is None:
         return None, None
-    exponent = coef - coef.mean(axis=0) if coef.shape[0] > 1 and model._softmax() else coef
+    exponent = coef - coef.mean(axis=0) if coef.shape[0] > 1 and model.multi_class_ == "softmax" else coef
     return name, np.where(np.abs(exponent) < _LARGEST_EXPONENT, np.exp(np.clip(exponent, -700, 700)), np.inf)
 
 
 def _loss_words(model: Any, several: bool) -> str:
-    name = model._loss().name.replace("_", " ")
+    name = model.loss_.name.replace("_", " ")
     if not several:
         return f"{name} loss"
-    how = "softmax" if model._softmax() else "one against the rest"
+    how = "softmax" if model.multi_class_ == "softmax" else "one against the rest"
     return f"{name} loss of {model.classes_.size} classes, {how}"
 
 
@@ -389,7 +389,7 @@ def _ratio_notes(model: Any, name: str | None, several: bool) -> list[str]:
             "mean ratio": "the expected value",
         }[name]
         return [f"The {name} is the factor on {of} when the feature rises by 1, the others unchanged."]
-    against = "the geometric mean of all classes" if model._softmax() else "the other classes"
+    against = "the geometric mean of all classes" if model.multi_class_ == "softmax" else "the other classes"
     return [f"Odds ratios are of each class against {against}, when the feature rises by 1."]
 
 
@@ -455,8 +455,8 @@ def _loss_fact(model: Any, statistics: Mapping[str, Any], kept: bool) -> str:
         words += (
             f"; {statistics['null_loss']:.6g} with {'the features that are always kept' if kept else 'no features'}"
         )
-    if "explained" in statistics and not isinstance(model._loss(), Squared):  # of which it is R²
-        deviance = isinstance(model._loss(), _DEVIANCES)
+    if "explained" in statistics and not isinstance(model.loss_, Squared):  # of which it is R²
+        deviance = isinstance(model.loss_, _DEVIANCES)
         percent = round(100 * statistics["explained"], 1) + 0.0  # no −0.0
         words += f"; {percent:.1f} % of the {'deviance' if deviance else 'loss'} explained"
     return words

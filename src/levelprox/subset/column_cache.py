@@ -21,11 +21,11 @@ from levelprox.objectives import LinearModel, Model
 from levelprox.objectives._multiclass import ByClass
 from levelprox.problem import FeatureProblem
 
-_KEPT = 2**25  # numbers, or
-_SHARE, _FEW = 5, 2**23  # the part of those that are stored of A, where that is less but not few
-_MANY = 1024  # columns: fits over more of them take long, and their Hessians much memory
-_SPARSE = 1 / 8  # of the samples: columns with fewer entries are kept as such
-_NAME, _MOST = "_shared_by_searches", 8  # the attribute of a design, and how many ψ over it are kept there
+_KEPT_NUMBERS = 2**25  # of all columns that are kept, at most, or
+_STORED_DIVISOR, _LEAST_KEPT_NUMBERS = 5, 2**23  # the numbers stored of A by this divisor, but at least so many
+_MOST_COLUMNS = 1024  # of a fit: more take long, and their Hessians much memory
+_SPARSE_SHARE = 1 / 8  # of the samples: columns with fewer entries are kept as such
+_ATTRIBUTE, _OBJECTIVES_PER_DESIGN = "_shared_by_searches", 8  # where a design keeps what searches share
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class Column:
     @classmethod
     def of(cls, move: Vector) -> Column:
         rows = np.flatnonzero(move) if move.ndim == 1 else np.arange(move.shape[0])
-        return cls(move[rows], rows.astype(np.int64)) if rows.size < _SPARSE * move.shape[0] else cls(move)
+        return cls(move[rows], rows.astype(np.int64)) if rows.size < _SPARSE_SHARE * move.shape[0] else cls(move)
 
     def dense(self, n: int) -> Vector:
         if self.rows is None:
@@ -69,7 +69,7 @@ class Columns:
         self.objective = objective
         self.known: dict[int, list[Column]] = {}
         self.kept, self._size = 0, objective.n_margins * objective.width  # of numbers: now, and at most for a feature
-        self._most = min(_KEPT, max(_FEW, objective.design.stored // _SHARE))
+        self._most = min(_KEPT_NUMBERS, max(_LEAST_KEPT_NUMBERS, objective.design.stored // _STORED_DIVISOR))
 
     def __call__(self, features: Features) -> list[Column]:
         """A·e for each coordinate of these features, in their order."""
@@ -104,7 +104,7 @@ class Columns:
 
     def fit_in(self, features: Features) -> bool:
         """Whether these are few features, whose columns can be kept."""
-        return features.size <= _MANY and features.size * self._size <= self._most
+        return features.size <= _MOST_COLUMNS and features.size * self._size <= self._most
 
     def _make_room(self, wanted: set[int], numbers: int) -> None:
         """Forget columns that were not used for the longest time, until there is room."""
@@ -213,7 +213,7 @@ class _Kept(list[Shared]):
 
 def forget(objective: object) -> None:
     """Drop what searches of an objective share: it holds the design, which is else kept until garbage is collected."""
-    getattr(getattr(objective, "design", None), "__dict__", {}).pop(_NAME, None)
+    getattr(getattr(objective, "design", None), "__dict__", {}).pop(_ATTRIBUTE, None)
 
 
 def shared(problem: FeatureProblem) -> Shared:
@@ -221,11 +221,11 @@ def shared(problem: FeatureProblem) -> Shared:
     objective = cast(LinearModel, problem.objective)
     ridge = b"" if objective.ridge is None else objective.ridge.own.tobytes()
     key = problem.exempt.tobytes() + b"|" + ridge
-    kept: _Kept = objective.design.__dict__.setdefault(_NAME, _Kept())
+    kept: _Kept = objective.design.__dict__.setdefault(_ATTRIBUTE, _Kept())
     for one in kept:
         if one.is_of(objective, key):
             return one
     new = Shared(objective, key, Columns(objective))
     new.entries = next((one.entries for one in kept if one.entries is not None), None)  # of X alone
-    kept[:] = [*kept[1 - _MOST :], new]
+    kept[:] = [*kept[1 - _OBJECTIVES_PER_DESIGN :], new]
     return new

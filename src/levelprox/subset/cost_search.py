@@ -1,16 +1,16 @@
-"""One search for the best set of features within a budget of costs, where ψ is twice differentiable.
+"""Starts and moves of a search within a budget of costs, where ψ is twice differentiable.
 
 Every set that may be returned obeys the budget: Σ cost_j ≤ budget, in exact arithmetic (`costs.py`), and has at most k
 features. Sets are found
 
-- by taking in the feature that gains most, of those that what is left of the budget pays for, or the one that gains
-  most for its cost, for as long as there is one;
-- by taking in more than the budget pays for, and leaving out those that are worth least for their cost;
-- for a few features the same without the first one taken in, which then decides too much.
+- by adding the feature that gains most, of those that the rest of the budget pays for, or the one that gains most for
+  its cost, for as long as there is one;
+- by adding more than the budget pays for, and leaving out those that are worth least for their cost;
+- by the first way without one of the first features added.
 
-Each is improved by exchanges of one feature for another within the budget, and by taking in more where there is room.
-Then there are moves of several features: one is left out, and what it cost is spent anew; one that is too expensive is
-taken in, and others make room for it. This is repeated until no move lowers ψ.
+Each is improved by swaps within the budget, and by adding more where there is room. Then there are moves of several
+features: one is left out, and its cost is spent anew; one that is too expensive is added, and others make room for it.
+This is repeated until no move lowers ψ.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from levelprox._typing import Features, Vector
 from levelprox.constraints.costs import Costs
 from levelprox.methods.continuation import is_expensive
-from levelprox.subset.refit import Fit
+from levelprox.subset.fit import Fit
 from levelprox.subset.starts import forward
 from levelprox.subset.swap_bounds import costs as losses_without
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 #: What a feature gains and the features of the fit so far, to what it is worth.
 Worth = Callable[[Vector, Features], Vector]
-#: A move of several features: one of them; whether it is taken in, and others make room for it, or left out, and what
-#: it cost is spent anew; whether features are chosen by what they gain relative to their cost.
+#: A move of several features: one of them; whether it is added, and others make room for it, or left out, and its cost
+#: is spent anew; whether features are chosen by what they gain relative to their cost.
 Way = tuple[int, bool, bool]
 
 _STARTS_WITHOUT = 3  # starts, each without one of the first features added
@@ -81,8 +81,8 @@ class CostMoves:
     def _over(self, fit: Fit, more: Features) -> Fit:
         return self.swaps.fitted(np.union1d(fit.features, more).astype(np.intp), fit)
 
-    def _taken_in(self, fit: Fit, worth: Worth, without: int | None = None, shown: bool = False) -> Features:
-        """Features that the budget allows besides those of a fit, in the order in which they are taken in."""
+    def _added(self, fit: Fit, worth: Worth, without: int | None = None, shown: bool = False) -> Features:
+        """Return features that the budget allows besides those of a fit, in the order in which they are added."""
         most = self.k - self.problem.counted(fit.features).size
         return forward(self.swaps, fit, most, without, most if shown else 0, worth)
 
@@ -90,7 +90,7 @@ class CostMoves:
         return np.where(self.costs.affordable(features), gain, -np.inf)
 
     def _gain_for_cost(self, gain: Vector, features: Features) -> Vector:
-        """What features gain for their cost; those that cost nothing come first."""
+        """Return what features gain for their cost; those that cost nothing come first."""
         gain = self._affordable_gain(gain, features)
         free = (self.costs.cost == 0) & (gain > 0)
         if np.any(free):
@@ -99,7 +99,7 @@ class CostMoves:
             return np.where(gain > 0, gain / self.costs.cost, -np.inf)
 
     def _from_above(self, null: Fit, count: int) -> Fit:
-        """Take in more than the budget allows, and leave out what is worth least for its cost."""
+        """Add more than the budget allows, and leave out what is worth least for its cost."""
         possible = self.costs.cost <= self.costs.budget
         most = min(2 * count + 2, max(count, self.search.objective.n_margins - 1))
         more = forward(self.swaps, null, most, worth=lambda gain, _: np.where(possible, gain, -np.inf))
@@ -107,7 +107,7 @@ class CostMoves:
         return self._over(fit, self._taken_in(fit, self._affordable_gain))
 
     def completed(self, features: Features) -> Fit:
-        """The fit over the most useful of given features that the budget allows, and the most useful others."""
+        """Return the fit over the most useful of given features that the budget allows, and the most useful others."""
         fit = self._cut(self.swaps.roughly(self.problem.with_exempt(features), self.swaps.best), True)
         fit = self.swaps.fitted(fit.features, fit)
         self.swaps.keep(fit)
@@ -138,7 +138,7 @@ class CostMoves:
     # --- moves
 
     def improved(self, fit: Fit) -> Fit:
-        """Exchange features, and take in more, for as long as that lowers ψ."""
+        """Swap features, and add more, for as long as that lowers ψ."""
         while True:
             fit = self.swaps.improved(fit)
             if self.swaps.is_perfect(fit) or self.swaps.has_spent_its_work():
@@ -153,7 +153,7 @@ class CostMoves:
             fit = larger
 
     def by_several(self) -> bool:
-        """Whether a move of several features leads to a lower fit."""
+        """Return whether a move of several features leads to a lower fit."""
         best = self.swaps.best
         if self.search.start is not None or self.swaps.is_perfect(best) or self.swaps.has_spent_its_work():
             return False
@@ -176,11 +176,11 @@ class CostMoves:
             self.improved(fit)
             if self.swaps.lowers(self.swaps.best, best):
                 return True
-        self.swaps.best = best  # whose exchanges were examined; what is lower by rounding alone is not better
+        self.swaps.best = best  # whose swaps were examined; what is lower by rounding alone is not better
         return False
 
     def ways(self, fit: Fit) -> tuple[Way, ...]:
-        """Moves of several features, the most promising first."""
+        """Return moves of several features, the most promising first."""
         most = _MOVES_WHERE_EXPENSIVE if is_expensive(self.problem) else _MOVES
         worth = losses_without(self.problem, fit)
         droppable = np.flatnonzero(np.isfinite(worth))
@@ -195,7 +195,7 @@ class CostMoves:
         return (*ways, *((j, True, by_cost) for j in enter for by_cost in (False, True)))
 
     def _by_way(self, best: Fit, way: Way) -> Fit | None:
-        """The fit after a move; None where its set was tried before."""
+        """Return the fit after a move; None where its set was tried before."""
         features = self.after(best, way)
         if features.tobytes() in self.swaps.known or np.array_equal(features, best.features):
             return None
@@ -205,8 +205,8 @@ class CostMoves:
 
     def after(self, best: Fit, way: Way) -> Features:
         """Return the set to which a move leads."""
-        j, taken_in, by_cost = way
-        if taken_in:
+        j, is_added, by_cost = way
+        if is_added:
             more = self.swaps.roughly(np.union1d(best.features, [j]).astype(np.intp), best)
             fit = self._cut(more, by_cost, held=j)
             new = self._taken_in(fit, self._affordable_gain)

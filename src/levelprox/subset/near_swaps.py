@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from levelprox._typing import Features
+from levelprox.subset.fit import Fit
 from levelprox.subset.nonsmooth_sets import ExactFit, ExactRefits
-from levelprox.subset.refit import Fit
 from levelprox.subset.swaps import SwapSearch
 
-_LOWER = 1e-10  # of ψ: less is rounding
-_NAMED = 3  # swaps of a feature that can be left out which are refitted
+_LOWER_SHARE = 1e-10  # of ψ: less is rounding
+_REFITTED_PER_DISPENSABLE = 3  # swaps of a feature that can be left out
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ class _Enumeration:
     def _not_ruled_out(self) -> list[tuple[int, int]]:
         """Return the swaps that no bound at the fit rules out, those that gain most by the estimates first."""
         estimates, found, problem = self.estimates, self.found, self.swaps.problem
-        concordance, margin = self.swaps.objective.concordance, found.most - self.fit.psi
-        exact = problem.width == 1 and concordance == 0 and not np.any(problem.must_be_nonnegative())
+        self_concordance, margin = self.swaps.objective.self_concordance, found.most - self.fit.psi
+        exact = problem.width == 1 and self_concordance == 0 and not np.any(problem.must_be_nonnegative())
         known = self.convex and self.fit.gap <= self.rounding  # bounds are those at an optimal fit
         left = list[tuple[float, int, int]]()
         for i in estimates.droppable:
@@ -135,7 +135,7 @@ class _Enumeration:
             if known and exact:
                 possible = possible & (estimates.exact_gains(i) >= -margin)
             elif known and self.swaps.has_bounds():
-                possible = possible & (estimates.bounds(i, self.swaps.magnitudes, concordance) >= -margin)
+                possible = possible & (estimates.bounds(i, self.swaps.magnitudes, self_concordance) >= -margin)
             found.examined[leaves] = found.total - int(np.count_nonzero(possible))
             left += [(-float(gain[j]), leaves, int(j)) for j in np.flatnonzero(possible)]
         return [(leaves, enters) for _, leaves, enters in sorted(left)]
@@ -157,7 +157,7 @@ class _Enumeration:
             leaves = int(self.fit.features[i])
             if leaves in self.found.dispensable:
                 gain = estimates.gains(i)
-                for j in np.argsort(-gain, kind="stable")[: min(_NAMED, self.found.total)].tolist():
+                for j in np.argsort(-gain, kind="stable")[: min(_REFITTED_PER_DISPENSABLE, self.found.total)].tolist():
                     new = self._swapped(leaves, j)
                     if new is not None and new.psi < self.without[leaves] - self.rounding:
                         self.found.within.append(NearSwap(leaves, j, new.psi))
@@ -189,7 +189,7 @@ def near_swaps_with_kinks(
         Of the problem.
     fit : ExactFit
     outside : ndarray of int
-        Features to take in, those first that are to be examined first.
+        Features to add, those first that are to be examined first.
     most : float
     n_refits : float
     seconds_left : callable
@@ -209,7 +209,7 @@ def near_swaps_with_kinks(
 
     try:
         for tried, enters in enumerate(outside.tolist()):
-            leaving = [i for i in counted if tried < _NAMED or i not in found.dispensable]
+            leaving = [i for i in counted if tried < _REFITTED_PER_DISPENSABLE or i not in found.dispensable]
             if found.n_refits + 1 + len(leaving) > n_refits or not leaving:
                 break
             larger = refitted(np.union1d(fit.features, [enters]).astype(np.intp), fit)
@@ -219,7 +219,7 @@ def near_swaps_with_kinks(
                 if not least[np.searchsorted(larger.features, leaves)] > limit:
                     new = refitted(np.setdiff1d(larger.features, [leaves]).astype(np.intp), larger)
                     if leaves in found.dispensable:
-                        if new.psi < limit - _LOWER * abs(limit) - 2 * new.rounding:
+                        if new.psi < limit - _LOWER_SHARE * abs(limit) - 2 * new.rounding:
                             found.within.append(NearSwap(leaves, enters, new.psi))
                         continue
                     if new.psi <= most:

@@ -1,16 +1,16 @@
 """Search for the best k features where the loss has kinks.
 
-ψ is piecewise linear there: it has no curvature that tells which exchange gains. Its Moreau envelope has, as a parabola
+ψ is piecewise linear there: it has no curvature that tells which swap gains. Its Moreau envelope has, as a parabola
 replaces each kink, over a width of the size of the residuals. So
 
-1. sets are found with the envelope at a few widths (`search.py`), and each is refitted exactly with the loss itself
-   (`exact_refit.py`);
-2. from the best of them exchanges of one feature for another are tried with the loss itself, and taken for as long as ψ
-   falls; where fewer than k features are in the set, one more is added for as long as one gains more than rounding.
+1. sets are found with the envelope at a few widths (`smooth_search.py`), and each is refitted exactly with the loss
+   itself (`nonsmooth_sets.py`);
+2. from the best of them swaps are tried with the loss itself, and taken for as long as ψ falls; where fewer than k
+   features are in the set, one more is added for as long as one gains more than rounding.
 
 The last set is examined with exact refits alone. Each feature j outside is added, which gives its gain. The solution of
-the dual of that refit bounds what leaving out another feature i then costs at least (`vertex.py`); where that is not
-less than the gain, the exchange of i for j is ruled out, else it is refitted. A refit counts as examined only if its
+the dual of that refit bounds what leaving out another feature i then costs at least (`nonsmooth_refit.py`); where that
+is not less than the gain, the swap of i for j is ruled out, else it is refitted. A refit counts as examined only if its
 error, computed from the data, is small. The envelope only decides on the order.
 """
 
@@ -29,14 +29,15 @@ from levelprox._typing import Features, Matrix, Vector
 from levelprox.certificate.null_model import null_fit, null_fit_in_time
 from levelprox.objectives import LinearModel, Model, OneVsRestModel
 from levelprox.result import Progress, Stop
+from levelprox.subset.fit import Fit
 from levelprox.subset.local_search import Answer, Search
 from levelprox.subset.monitor import Monitor
 from levelprox.subset.nonsmooth_sets import ExactFit, ExactRefits
-from levelprox.subset.refit import Fit
 from levelprox.subset.result import Phase
+from levelprox.subset.second_order import known_as_arrays, known_of_arrays
 from levelprox.subset.smooth_search import SmoothSearch
 from levelprox.subset.swap_bounds import SwapEstimates
-from levelprox.subset.swaps import Addition, known_as_arrays, known_of_arrays
+from levelprox.subset.swaps import Addition
 
 _ENVELOPE_WIDTHS = (1.5, 0.3)  # of the size of the residuals at the null fit
 _ENVELOPE_TOL = 1e-6  # how well the envelope is fitted
@@ -85,7 +86,7 @@ class NonsmoothSearch(Search):
         return self.best
 
     def _forget(self) -> None:
-        """Nothing is examined yet of the best set."""
+        """Reset what is shown of the best set."""
         self.examined = self.additions_examined = 0
         self.multiplier, self.addition = math.nan, cast("int | None", None)
 
@@ -110,7 +111,7 @@ class NonsmoothSearch(Search):
         self._improve()
 
     def _improve(self) -> None:
-        """Exchange and add features for as long as ψ falls; a set that comes twice ends this."""
+        """Swap and add features for as long as ψ falls; a set that comes twice ends this."""
         visited = set[bytes]()
         while True:
             self.best = self._without_zeros(self.best)
@@ -127,7 +128,7 @@ class NonsmoothSearch(Search):
                 return
 
     def _spent_otherwise(self) -> ExactFit | None:
-        """The fit after a move of several features within the budget, where its ψ is lower."""
+        """Return the fit after a move of several features within the budget, where its ψ is lower."""
         fit = self.best
         assert isinstance(fit, ExactFit)
         if self.start is not None or not self.k or self._is_perfect() or not self.monitor.may_swap():
@@ -163,7 +164,7 @@ class NonsmoothSearch(Search):
                 break
 
     def _begin_with(self, start: Features | None) -> None:
-        """The features that are given, where they are not too many."""
+        """Refit the features that are given, where they are not too many."""
         if start is not None and self.problem.counted(start).size <= self.k and self.problem.allows(start):
             self._keep(self._fitted_once(self.problem.with_exempt(start), self.best))
 
@@ -197,7 +198,7 @@ class NonsmoothSearch(Search):
         return super().progress()
 
     def _sets(self, width: float) -> Iterator[Fit]:
-        """Sets that exchanges do not improve where the envelope takes the place of the loss."""
+        """Yield sets that swaps do not improve where the envelope takes the place of the loss."""
         search = self.smooth = self._with_envelope(width)
         try:
             for fit in search.sets():
@@ -208,7 +209,7 @@ class NonsmoothSearch(Search):
                 self._count(search)
                 yield self._of_data(search.swaps.best)
             self._count(search)
-            yield self._of_data(search.swaps.best)  # from where nothing is left to explain no exchange begins
+            yield self._of_data(search.swaps.best)  # from a perfect fit no swap begins
         except TimeoutError:
             self._remember(search.swaps.best_so_far())
             raise
@@ -225,12 +226,12 @@ class NonsmoothSearch(Search):
         return replace(fit, x=x[fit.features].ravel())
 
     def _count(self, search: SmoothSearch) -> None:
-        """What a search with the envelope took, and how many exchanges are left to it."""
+        """Add the passes and swaps of a search with the envelope to those of this one."""
         self.n_grad, search.swaps.n_grad = self.n_grad + search.swaps.n_grad, 0
         self.monitor.step, search.monitor.step = self.monitor.step + search.monitor.step, 0
 
     def _with_envelope(self, width: float) -> SmoothSearch:
-        """A search with the envelope, begun."""
+        """Return a search with the envelope, begun."""
         loss, columns = self.objective.loss.smoothed(width * self.size), self.standardised
         smooth: Model = self.objective.with_loss(loss) if columns is None else columns.with_loss(loss)
         if columns is not None and isinstance(self.objective, OneVsRestModel):
@@ -255,14 +256,14 @@ class NonsmoothSearch(Search):
         return replace(fit, features=fit.features[stays], x=x[stays].ravel(), removal=fit.removal[stays])
 
     def _examine(self) -> tuple[Fit | None, int, int, float, int | None]:
-        """Add features to the best set and exchange them.
+        """Add features to the best set and swap them.
 
         Returns
         -------
         better : Fit or None
-            A fit with lower ψ, by one exchange, or by one more feature where there is room.
+            A fit with lower ψ, by one swap, or by one more feature where there is room.
         examined, additions_examined : int
-            How many exchanges and additions are shown not to give one, where there is none.
+            How many swaps and additions are shown not to give one, where there is none.
         multiplier, addition : float, int or None
             The largest gain of an addition, and its feature.
         """
@@ -306,7 +307,7 @@ class NonsmoothSearch(Search):
         return best if room else None
 
     def _swapped(self, fit: ExactFit, outside: Features, gains: Matrix, larger: dict[int, ExactFit]) -> ExactFit | None:
-        """Exchange one feature for another, the most promising ones first; return the first result whose ψ is lower."""
+        """Try swaps, the most promising ones first; return the first result whose ψ is lower."""
         left = list[tuple[float, int, int]]()
         places, rooms = self._droppable(fit), self._rooms(fit)
         enough = fit.psi - _LOWER_SHARE * fit.psi
@@ -346,9 +347,9 @@ class NonsmoothSearch(Search):
         Returns
         -------
         order : ndarray of int
-            Places in `outside`, those first that gain much when they are added or exchanged.
+            Places in `outside`, those first that gain much when they are added or swapped in.
         gains : ndarray of shape (features that may be left out, outside.size)
-            What exchanges gain.
+            What swaps gain.
         """
         places = self._droppable(fit)
         if outside.size <= _ADDITION_REFITS and len(places) * outside.size <= _SWAP_REFITS:
@@ -381,11 +382,11 @@ class NonsmoothSearch(Search):
         return int(np.searchsorted(fit.features, j))
 
     def _is_lower(self, new: ExactFit, fit: ExactFit) -> bool:
-        """Whether ψ is lower by more than rounding."""
+        """Return whether ψ is lower by more than rounding."""
         return new.psi < fit.psi - _LOWER_SHARE * fit.psi - 2 * new.rounding
 
     def _envelope(self, fit: Fit) -> SwapEstimates:
-        """Second-order estimates of the envelope around a set."""
+        """Return second-order estimates of the envelope around a set."""
         if self.smooth is None:
             self.smooth = self._with_envelope(_ENVELOPE_WIDTHS[-1])
         swaps = self.smooth.swaps
@@ -394,13 +395,13 @@ class NonsmoothSearch(Search):
         return estimates
 
     def _fitted_once(self, features: Features, near: Fit) -> ExactFit:
-        """Minimise ψ over these features, as a piece of work of its own."""
+        """Minimise ψ over these features, and record the result."""
         fit = self.monitor.once(lambda: self._fitted(features, near))
         self.known[features.tobytes()] = fit.psi - fit.error
         return fit
 
     def _fitted(self, features: Features, near: Fit) -> ExactFit:
-        """Minimise ψ over these features, begun near the coefficients of another fit."""
+        """Minimise ψ over these features, from the coefficients of another fit."""
         self.monitor.check()
         self.monitor.n_refits += 1
         fit = self.refits(features, near, self.monitor.seconds_left)
@@ -420,7 +421,7 @@ class NonsmoothSearch(Search):
             self.monitor.improved(psi, self.problem.counted(fit.features).size)
 
     def _is_perfect(self) -> bool:
-        """Whether ψ is 0 up to rounding: no set of features gains more."""
+        """Return whether ψ is 0 up to rounding: no set of features gains more."""
         return bool(self.best.psi <= 4 * self._rounding() <= self.resolution)
 
     def _rounding(self) -> float:

@@ -2,9 +2,9 @@
 
 A search tries thousands of swaps, too many for a cluster or a pass over a file. But over a few hundred candidates C the
 second-order model of ψ at a fit is known after one round, and is a least-squares problem of its own
-(`Asked.second_order`). So the whole search for the best k of C (smooth_search.py) runs on that, in this process. Its
-set is refitted on the data; if ψ has fallen, the gradient over all features gives the next candidates. For the squared
-loss the model is ψ itself over C; for others it is as good as the fit is near.
+(`RemoteObjective.second_order`). So the whole search for the best k of C (smooth_search.py) runs on that, in this
+process. Its set is refitted on the data; if ψ has fallen, the gradient over all features gives the next candidates. For
+the squared loss the model is ψ itself over C; for others it is as good as the fit is near.
 
 Starts: the null fit, and a continuation in the threshold, as with data in memory.
 """
@@ -20,7 +20,7 @@ from typing import cast
 import numpy as np
 
 from levelprox._typing import Features, Matrix, Vector
-from levelprox.backends import Asked
+from levelprox.backends import RemoteObjective
 from levelprox.certificate.null_model import null_fit
 from levelprox.exceptions import InvalidInputError
 from levelprox.methods.restricted import Enough, How, solve_restriction
@@ -28,8 +28,8 @@ from levelprox.methods.subsolvers import Newton
 from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.problem import Problem, SubsetProblem
 from levelprox.result import Context, Iterate, Status
+from levelprox.subset.fit import Fit
 from levelprox.subset.local_search import Answer, Search, sets_by_continuation
-from levelprox.subset.refit import Fit
 from levelprox.subset.smooth_search import SmoothSearch
 from levelprox.subset.swaps import Addition
 
@@ -66,7 +66,7 @@ class RemoteSearch(Search):
         return super().init(problem, ctx)
 
     def _begin(self) -> Fit:
-        problem, self.objective = self.problem, cast(Asked, self.problem.objective)
+        problem, self.objective = self.problem, cast(RemoteObjective, self.problem.objective)
         self.null = null_fit(problem, self.monitor.seconds_left())
         assert self.null.gradient is not None
         left = self.monitor.seconds_left

@@ -40,13 +40,15 @@ from levelprox.problem import SubsetProblem
 from levelprox.result import Iterate
 from levelprox.subset.column_cache import shared
 from levelprox.subset.cost_search import CostMoves
+from levelprox.subset.fit import Fit, lowest
 from levelprox.subset.local_search import Answer, Search, sets_by_continuation
 from levelprox.subset.monitor import Monitor
 from levelprox.subset.multiclass_path import best_on_class_path, has_class_path, newton_of
-from levelprox.subset.refit import Fit, last_digits, lowest
+from levelprox.subset.newton import last_digits
+from levelprox.subset.second_order import TRIES
 from levelprox.subset.starts import FEW, best_by_narrowing, best_by_parabolas, can_be_narrowed, forward, has_parabolas
 from levelprox.subset.swap_bounds import costs
-from levelprox.subset.swaps import TRIES, Addition, SwapSearch
+from levelprox.subset.swaps import Addition, SwapSearch
 
 _ATTAINED_SHARE = 1e-8  # of ψ of the fit and of the null fit: by how much x may miss ψ of the fit
 _ATTAINED_RESOLUTIONS = 64  # or so many times the resolution of ψ
@@ -246,7 +248,7 @@ class SmoothSearch(Search):
 
         Swaps of a squared loss with signs are examined quickly, and those that lower it are taken.
         """
-        curved = self.objective.concordance != 0
+        curved = self.objective.self_concordance != 0
         return not self.examine and (self._is_found_by_models() or curved or can_be_narrowed(self.problem))
 
     def _is_narrowed(self) -> bool:
@@ -384,7 +386,7 @@ class SmoothSearch(Search):
         So it is for Huber's loss with residuals far beyond its parabola: second-order models say nothing there.
         """
         objective = self.objective
-        if not isinstance(objective, LinearModel) or math.isfinite(objective.concordance):
+        if not isinstance(objective, LinearModel) or math.isfinite(objective.self_concordance):
             return False
         bend = objective.bend_of(self._margins(self.problem.exempt), True)
         return int(np.count_nonzero(bend)) <= self.problem.exempt.size

@@ -30,18 +30,18 @@ from levelprox.objectives import LinearModel
 from levelprox.objectives.reduced import ReducedModel
 from levelprox.problem import FeatureProblem
 from levelprox.subset.column_cache import shared
-from levelprox.subset.refit import Fit
+from levelprox.subset.fit import Fit
 from levelprox.subset.swaps import SwapSearch
 
-FEW = 5  # features, of which the first one taken in may decide too much
-_MOST, _SMALL = 400, 2**22  # features, and entries of X that are kept
-_SAMPLES = 4  # for each feature
-_RIDGES = (1e-1, 1e-3)  # of the curvature along each feature at the null fit
-_STEPS, _ENOUGH = 12, 1e-3  # of a fit of all features, and what is left to gain, of ψ: it is but a place for a model
+FEW = 5  # features: of no more, the first one added may decide too much
+_MOST_FEATURES, _KEPT_ENTRIES = 400, 2**22  # of models over all features, and of X
+_SAMPLES_PER_FEATURE = 4  # for each feature
+_RIDGE_SHARES = (1e-1, 1e-3)  # of the curvature along each feature at the null fit
+_RIDGE_STEPS, _RIDGE_ACCURACY = 12, 1e-3  # of a fit of all features with a ridge, and of ψ
 _HALVINGS = 8
-_MODELS = 8  # at fits of the best set so far
-_SINGULAR = 1e-10  # of a diagonal of 1
-_ALONE, _PATH, _NEARLY = 64, 64, 16  # features: by themselves, one by one, and instead of these
+_MODELS_AT_FITS = 8  # at fits of the best set so far
+_SINGULAR_SHARE = 1e-10  # of a diagonal of 1
+_BY_THEMSELVES, _BY_FORWARD_SELECTION, _RUNNERS_UP = 64, 64, 16  # features of W that gain most
 
 
 def forward(
@@ -52,11 +52,11 @@ def forward(
     shown: int = 0,
     worth: Callable[[Vector, Features], Vector] | None = None,
 ) -> Features:
-    """Up to `most` features besides those of a fit, in the order in which they were taken in.
+    """Return up to `most` features besides those of a fit, in the order in which they are added.
 
     The next one gains most by the second-order model, with the curvature of the fit that it began with: what is left of
     each column after those before it is kept up to date as a Cholesky factorisation would, one product for each
-    feature taken in, and one for the gradient there.
+    feature added, and one for the gradient there.
 
     Parameters
     ----------
@@ -65,12 +65,12 @@ def forward(
         What to begin with: the null fit, or that of features to which others are to be added.
     most : int
     without : int, optional
-        A feature that is not to be taken in.
+        A feature that is not to be added.
     shown : int
-        How many features taken in make a fit that may be returned, should there be no time for a better one.
+        How many features added make a fit that may be returned, should there be no time for a better one.
     worth : callable, optional
         Given what each feature gains and the features of the fit so far, returns by what to choose the next one: it
-        is taken in where this is above 0.
+        is added where this is above 0.
     """
     problem, z, base = swaps.problem, fit.margins, fit.features
     chosen, estimates = np.empty(0, np.intp), swaps.estimates(fit)
@@ -113,8 +113,13 @@ def has_parabolas(problem: FeatureProblem) -> bool:
     if not isinstance(objective, LinearModel) or isinstance(objective, ReducedModel):
         return False
     n, d = objective.design.shape
-    smooth = objective.convex and math.isfinite(objective.concordance) and objective.concordance > 0
-    return smooth and d <= _MOST and n >= _SAMPLES * (d + 1) and not np.any(problem.must_be_nonnegative())
+    smooth = objective.convex and math.isfinite(objective.self_concordance) and objective.self_concordance > 0
+    return (
+        smooth
+        and d <= _MOST_FEATURES
+        and n >= _SAMPLES_PER_FEATURE * (d + 1)
+        and not np.any(problem.must_be_nonnegative())
+    )
 
 
 def best_by_parabolas(swaps: SwapSearch, null: Fit, k: int, brief: bool = False) -> Fit:
@@ -137,7 +142,7 @@ def best_by_parabolas(swaps: SwapSearch, null: Fit, k: int, brief: bool = False)
         searches = _fixed(swaps, objective, kept, null)
     for place, search in enumerate(searches, 1):
         swaps.monitor.done = place / (len(searches) + 1)
-        with known.lock:  # what a search has taken in so far is kept for the next k
+        with known.lock:  # what a search has computed so far is kept for the next k
             features = np.array(search.best(k, None, brief), np.intp)
         if features.tobytes() in tried:
             continue
@@ -145,7 +150,7 @@ def best_by_parabolas(swaps: SwapSearch, null: Fit, k: int, brief: bool = False)
         fit = swaps.fitted(features, best)
         swaps.remember(fit)
         best = fit if fit.psi < best.psi else best
-    for _ in range(_MODELS):
+    for _ in range(_MODELS_AT_FITS):
         if swaps.is_perfect(best):
             break
         x = np.zeros(objective.dimension)
@@ -170,7 +175,7 @@ def _fixed(swaps: SwapSearch, objective: LinearModel, kept: Features, null: Fit)
     """Return the models at points that do not depend on k."""
     known = shared(swaps.problem)
     if known.models is None:
-        if known.entries is None and objective.n_margins * objective.dimension <= _SMALL:
+        if known.entries is None and objective.n_margins * objective.dimension <= _KEPT_ENTRIES:
             moves = known.columns.moves(np.arange(objective.dimension))
             known.entries = np.stack([objective.of_samples(move) for move in moves], axis=1)
         before = swaps.n_grad
@@ -193,7 +198,7 @@ def _models(swaps: SwapSearch, objective: LinearModel, kept: Features, null: Fit
     x[kept] = null.x
     models = [_model(swaps.problem, x, z)]
     curvature = objective.hessian_diagonal_of(z, True)
-    for ridge in _RIDGES:
+    for ridge in _RIDGE_SHARES:
         penalty = ridge * curvature
         penalty[kept] = 0.0
         x, z = _with_ridge(swaps, objective, x, z, penalty)
@@ -206,19 +211,19 @@ def _with_ridge(
 ) -> tuple[Vector, Vector]:
     """Return x and margins of about the least ψ(x) + ½ Σ ridge_j x_j², from a point, by Newton's method."""
     value = objective.value_of(z) + 0.5 * float(np.sum(ridge * x**2))
-    for _ in range(_STEPS):
+    for _ in range(_RIDGE_STEPS):
         swaps.check_time()
         gradient, hessian = objective.gradient_of(z) + ridge * x, _hessian(swaps.problem, z)
         swaps.n_grad += 1
         diagonal = np.diagonal(hessian) + ridge
         unit = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-        system = unit[:, None] * (hessian + np.diag(ridge)) * unit + _SINGULAR * np.eye(x.size)
+        system = unit[:, None] * (hessian + np.diag(ridge)) * unit + _SINGULAR_SHARE * np.eye(x.size)
         try:
             step = -unit * np.linalg.solve(system, unit * gradient)
         except np.linalg.LinAlgError:
             break
-        foretold = -float(np.sum(step * gradient))
-        if not foretold > _ENOUGH * abs(value):
+        predicted = -float(np.sum(step * gradient))
+        if not predicted > _RIDGE_ACCURACY * abs(value):
             break
         along, t = objective.moved(step), 1.0
         for _ in range(_HALVINGS):
@@ -243,7 +248,7 @@ def _model(problem: FeatureProblem, x: Vector, z: Vector) -> _kernels.GramSearch
     gram = unit[:, None] * hessian * unit
     pull = unit * (hessian @ x - gradient)
     try:
-        least = float(pull @ np.linalg.solve(gram + _SINGULAR * np.eye(x.size), pull))
+        least = float(pull @ np.linalg.solve(gram + _SINGULAR_SHARE * np.eye(x.size), pull))
     except np.linalg.LinAlgError:
         return None
     mask = np.zeros(x.size, np.uint8)
@@ -255,7 +260,9 @@ def _model(problem: FeatureProblem, x: Vector, z: Vector) -> _kernels.GramSearch
 def can_be_narrowed(problem: FeatureProblem) -> bool:
     """Return whether sets may come from second-order models over some of the features."""
     objective = problem.objective
-    curved = isinstance(objective, LinearModel) and objective.convex and objective.curved and objective.concordance >= 0
+    curved = (
+        isinstance(objective, LinearModel) and objective.convex and objective.curved and objective.self_concordance >= 0
+    )
     return curved and not np.any(problem.must_be_nonnegative())
 
 
@@ -272,7 +279,7 @@ def best_by_narrowing(swaps: SwapSearch, null: Fit, k: int) -> Fit:
     """
     known = shared(swaps.problem)
     with known.lock:
-        length = _PATH
+        length = _BY_FORWARD_SELECTION
         while length < k:
             length *= 2
         if length not in known.narrowed:
@@ -290,12 +297,12 @@ def _most_useful(swaps: SwapSearch, null: Fit, length: int) -> Features:
     """Return W, for k up to `length`."""
     problem, found = swaps.problem, [null.features]
     estimates = swaps.estimates(null)
-    found.append(_largest(estimates.additions(), length // _PATH * _ALONE))
+    found.append(_largest(estimates.additions(), length // _BY_FORWARD_SELECTION * _BY_THEMSELVES))
 
     def watched(gain: Vector, features: Features) -> Vector:
         taken = features.size - null.features.size
         if taken & (taken - 1) == 0:  # 0, 1, 2, 4, 8, …
-            found.append(_largest(gain, _NEARLY))
+            found.append(_largest(gain, _RUNNERS_UP))
         return gain
 
     most = min(length, problem.n_features - problem.exempt.size, max(swaps.objective.n_margins - 1, 1))
@@ -310,7 +317,7 @@ def _largest(gain: Vector, count: int) -> Features:
 
 
 def _over(swaps: SwapSearch, part: FeatureProblem, features: Features, null: Fit) -> SwapSearch:
-    """Return a search by exchanges over W."""
+    """Return a search by swaps over W."""
     whole, known = swaps.null, shared(part)
     coordinates = swaps.problem.coordinates(features)
     gradient = None if whole.gradient is None else whole.gradient[coordinates]

@@ -13,10 +13,10 @@ import pytest
 import scipy.sparse
 
 from levelprox._solve import solve
-from levelprox.backends._base import AHEAD, Question
-from levelprox.backends.gpu import DeviceModel, DeviceSamples
-from levelprox.backends.partition import Folding, Form, Shard
-from levelprox.backends.statistics import Surveying
+from levelprox.backends._base import AHEAD, Query
+from levelprox.backends.gpu import DeviceModel, DeviceSource
+from levelprox.backends.partition import Form, Partition, SelectFold
+from levelprox.backends.statistics import ComputeStatistics
 from levelprox.constraints import MCP
 from levelprox.designs import ScaledDesign, as_design, device
 from levelprox.designs import array_namespace as namespace
@@ -77,8 +77,8 @@ def close(ours: Any, theirs: Any, tolerance: float) -> None:
 
 def asked_everything(model: DeviceModel, W: np.ndarray, x: np.ndarray, v: np.ndarray, convex: bool) -> dict[str, Any]:
     kind: Any = "convex" if convex else "exact"
-    here = model.answer(Question(W, (x, 0.5 * x), "here", hessian=kind, diagonal=kind, step=0.01 * v, product=v))
-    everywhere = model.answer(Question(W, (x,), gradient="everywhere", diagonal=kind))
+    here = model.partial_sums(Query(W, (x, 0.5 * x), "here", hessian=kind, diagonal=kind, step=0.01 * v, product=v))
+    everywhere = model.partial_sums(Query(W, (x,), gradient="everywhere", diagonal=kind))
     return {**vars(here), "diagonal": everywhere.diagonal, "everywhere": everywhere.gradient}
 
 
@@ -113,7 +113,7 @@ def agree(model: DeviceModel, local: Any, tolerance: float, W: np.ndarray | None
 def test_every_answer(place: str, loss: Loss, stored: str, dtype: Any, tolerance: float) -> None:
     X, z = some_data(dtype)
     b = targets(loss, z)
-    model = DeviceSamples(tensor(X, stored, place), b).model(Form(loss))
+    model = DeviceSource(tensor(X, stored, place), b).model(Form(loss))
     local = LinearModel(X, b, loss)
     agree(model, local, tolerance)
     np.testing.assert_allclose(model.curvature, local.curvature, rtol=1e-6)
@@ -129,7 +129,7 @@ def test_centred_scaled_weighted_with_offset_and_intercept(place: str, stored: s
     b, offset = targets(loss, z), rng.normal(size=N)
     weight = np.where(rng.random(N) < 0.2, 0.0, 1e-3 * rng.random(N))
     center, scale = rng.normal(size=D), rng.uniform(0.5, 3.0, D)
-    samples = DeviceSamples(tensor(X, stored, place), b, weight, torch.tensor(offset, device=place))
+    samples = DeviceSource(tensor(X, stored, place), b, weight, torch.tensor(offset, device=place))
     model = samples.model(Form(loss, True, center, scale))
     local = LinearModel(ScaledDesign(as_design(X), center, scale), b, loss, weight, offset, True)
     agree(model, local, 1e-11)
@@ -147,7 +147,7 @@ def test_several_classes(place: str, stored: str, softmax: bool, weighted: bool)
     rng = np.random.default_rng(2)
     weight = np.where(rng.random(N) < 0.2, 0.0, rng.random(N)) if weighted else None
     classes = np.unique(labels)
-    model = DeviceSamples(tensor(X, stored, place), labels, weight).model(
+    model = DeviceSource(tensor(X, stored, place), labels, weight).model(
         Form(Logistic(), True, classes=classes, softmax=softmax)
     )
     kind: Any = MultinomialModel if softmax else OneVsRestModel
@@ -169,7 +169,7 @@ def test_leave_one_out_losses(place: str) -> None:
     X, z = some_data()
     rng = np.random.default_rng(2)
     weight, b, W = rng.random(N), np.where(z > 0, 1.0, -1.0), np.array([1, 2, D])
-    model = DeviceSamples(tensor(X, "rows", place), b, weight).model(Form(Logistic(), True)).restrict(W)
+    model = DeviceSource(tensor(X, "rows", place), b, weight).model(Form(Logistic(), True)).restrict(W)
     known = LinearModel(X, b, "logistic", weight, fit_intercept=True).restrict(W)
     bend = known.hessian_of(known.margins(np.ones(3)), True)
     before, after = (Point(t * np.ones(3), np.linalg.inv(bend + t * np.eye(3))) for t in (1.0, 2.0))
@@ -180,7 +180,7 @@ def test_class_weights_count(place: str) -> None:
     X, z = some_data()
     labels = np.where(z > 0, 7, 3)
     factors = np.array([0.3, 2.0])
-    samples = DeviceSamples(tensor(X, "rows", place), torch.tensor(labels, device=place))
+    samples = DeviceSource(tensor(X, "rows", place), torch.tensor(labels, device=place))
     model = samples.weighted(np.array([3, 7]), factors).model(Form(Logistic(), classes=np.array([3, 7])))
     agree(model, LinearModel(X, np.sign(z), "logistic", factors[(z > 0).astype(int)]), 1e-11)
 
@@ -205,7 +205,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_blocks_add_up(place: str, stored: str, dtype: Any) -> None:
     X, z = some_data(dtype)
     b = np.sign(z)
-    model = DeviceSamples(tensor(X, stored, place), b).model(Form(Logistic(), True))
+    model = DeviceSource(tensor(X, stored, place), b).model(Form(Logistic(), True))
     agree(model, LinearModel(X, b, "logistic", fit_intercept=True), 1e-11 if dtype == np.float64 else 1e-6)
     np.testing.assert_allclose(model.curvature, LinearModel(X, b, "logistic", fit_intercept=True).curvature, rtol=1e-6)
 
@@ -213,7 +213,7 @@ def test_blocks_add_up(place: str, stored: str, dtype: Any) -> None:
 @pytest.mark.parametrize("stored", STORED)
 def test_columns_are_read_once_while_they_are_needed(place: str, stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
     X, z = some_data()
-    model = DeviceSamples(tensor(X, stored, place), z).model(Form(Squared(), True))
+    model = DeviceSource(tensor(X, stored, place), z).model(Form(Squared(), True))
     local = LinearModel(X, z, "squared", fit_intercept=True)
     read: list[list[int]] = []
     original = DeviceDesign.gathered
@@ -233,13 +233,13 @@ def test_the_same_solution(place: str, loss: Loss, stored: str) -> None:
     X, z = some_data(n=500, d=60)
     b, constraint = targets(loss, z), MCP.from_threshold(0.3)
     local = solve(Problem(LinearModel(X, b, loss, fit_intercept=True), constraint, 6.5 * constraint.cap))
-    model = DeviceSamples(tensor(X, stored, place), b).model(Form(loss, True))
+    model = DeviceSource(tensor(X, stored, place), b).model(Form(loss, True))
     found = solve(Problem(model, constraint, 6.5 * constraint.cap))
     assert found.status == local.status
     np.testing.assert_array_equal(np.flatnonzero(found.x), np.flatnonzero(local.x))
     assert abs(found.psi - local.psi) <= 1e-8 * abs(local.psi)
     close(found.x, local.x, 3e-7)
-    single = DeviceSamples(tensor(X.astype(np.float32), stored, place), b).model(Form(loss, True))
+    single = DeviceSource(tensor(X.astype(np.float32), stored, place), b).model(Form(loss, True))
     rough = solve(Problem(single, constraint, 6.5 * constraint.cap), tol=1e-4)
     assert str(rough.status) == "solved"
     close(rough.x, local.x, 2e-3)
@@ -286,7 +286,7 @@ def test_only_gradients_come_back(
 ) -> None:
     n, d = 3000, 2500  # more than the squares of working sets
     X, z = some_data(np.float32, n=n, d=d)
-    samples = DeviceSamples(tensor(X, stored, place), torch.tensor(targets(loss, z), device=place))
+    samples = DeviceSource(tensor(X, stored, place), torch.tensor(targets(loss, z), device=place))
     spy, before = Spy(), samples.transfers.bytes_to_host
     spy.watch(monkeypatch)
     model = samples.model(Form(loss, intercept))
@@ -297,7 +297,7 @@ def test_only_gradients_come_back(
     assert result.certificate.n_nonzero <= 25
     large = [size for size in spy.sizes if size >= d]
     # Sizes and means of columns come once, for the loss and for its convex start; they are no looks.
-    assert len(large) - 4 <= model.traffic.looks <= len(large)
+    assert len(large) - 4 <= model.traffic.full_gradients <= len(large)
     assert max(large) <= d + 2
     # What the samples count is what has crossed, in float64 or less.
     counted = samples.transfers.bytes_to_host - before
@@ -317,10 +317,10 @@ def test_survey(place: str, stored: str, weighted: bool) -> None:
     weight = np.where(rng.random(N) < 0.3, 0.0, rng.random(N)) if weighted else None
     labels = np.array(["a", "b", "c"])[np.digitize(z, [-1, 1])]
     for y, are_labels in ((z, False), (labels, True), (np.digitize(z, [-1, 1]) * 10, True)):
-        theirs = Surveying(Squared(), are_labels)(Shard(0, as_design(X), y, weight))
+        theirs = ComputeStatistics(Squared(), are_labels)(Partition(0, as_design(X), y, weight))
         where = [y] if y.dtype.kind == "U" else [y, torch.tensor(y, device=place)]
         for given in where:
-            ours = DeviceSamples(tensor(X, stored, place), given, weight).survey(Squared(), are_labels, True)
+            ours = DeviceSource(tensor(X, stored, place), given, weight).statistics(Squared(), are_labels, True)
             assert ours.count == theirs.count
             np.testing.assert_allclose(ours.moments.total, theirs.moments.total, rtol=1e-14)
             np.testing.assert_allclose(ours.moments.mean, theirs.moments.mean, rtol=1e-12, atol=1e-13)
@@ -334,10 +334,10 @@ def test_survey(place: str, stored: str, weighted: bool) -> None:
 
 def test_spread_and_folds(place: str) -> None:
     X, z = some_data()
-    samples = DeviceSamples(tensor(X, "rows", place), z)
+    samples = DeviceSource(tensor(X, "rows", place), z)
     assert samples.spread(N) == pytest.approx(np.mean(np.abs(z - np.sort(z)[N // 2 - 1])), rel=1e-13)
     for held_out in (False, True):
-        theirs = Folding(1, 4, 9, held_out)(Shard(0, as_design(X), z))
+        theirs = SelectFold(1, 4, 9, held_out)(Partition(0, as_design(X), z))
         ours = samples.part(1, 4, 9, held_out)
         np.testing.assert_array_equal(namespace.Torch(place).to_host(ours.weight), theirs.weight)
         assert ours.total == theirs.total
@@ -348,7 +348,7 @@ def test_separation_is_seen(place: str) -> None:
     X, z = some_data()
     b = np.sign(z)
     b[b == 0] = 1.0
-    model = DeviceSamples(tensor(np.column_stack([X, b]), "rows", place), b).model(Form(Logistic()))
+    model = DeviceSource(tensor(np.column_stack([X, b]), "rows", place), b).model(Form(Logistic()))
     x = np.zeros(D + 1)
     x[-1] = 1.0
     assert model.is_separated(x)
@@ -361,7 +361,7 @@ def test_entries_that_are_no_numbers_are_named(place: str, stored: str) -> None:
     X, z = some_data()
     X[37, 11], X[300, 2] = np.nan, np.inf
     with pytest.raises(InvalidInputError, match=r"X contains NaN at row 37, column 11 \(2 in total\)"):
-        DeviceSamples(tensor(X, stored, place), z).survey(Squared(), False, False)
+        DeviceSource(tensor(X, stored, place), z).statistics(Squared(), False, False)
 
 
 def test_what_is_refused(place: str) -> None:
@@ -369,21 +369,21 @@ def test_what_is_refused(place: str) -> None:
     here = tensor(X, "rows", place)
     there = torch.tensor(z, device="meta")
     for bad, said in [
-        (lambda: DeviceSamples(X, z), "must be a tensor of torch"),
-        (lambda: DeviceSamples(here.half(), z), "float32 or float64"),
-        (lambda: DeviceSamples(here.bfloat16(), z), "float32 or float64"),
-        (lambda: DeviceSamples(here.to_sparse_coo(), z), "must be CSR"),
-        (lambda: DeviceSamples(here[0], z), "must be 2-D"),
-        (lambda: DeviceSamples(here, z[:-1]), "y has shape"),
-        (lambda: DeviceSamples(here, there), "another array is on meta"),
-        (lambda: DeviceSamples(here, z, -np.ones(N)), "must be nonnegative"),
-        (lambda: DeviceSamples(here, z, torch.tensor(z, device=place)), "nonnegative and finite, got -"),
-        (lambda: DeviceSamples(here, z, torch.zeros(N, device=place)), "all zero"),
-        (lambda: DeviceSamples(here, z, offset=np.full(N, np.nan)), "offset must be finite"),
-        (lambda: DeviceSamples(here, z).model(Form(Absolute())), "has kinks"),
-        (lambda: DeviceSamples(here, z).model(Form(Logistic())), "must be -1 or"),
-        (lambda: DeviceSamples(here, torch.tensor(z, device=place)).model(Form(Logistic())), r"index 0\) must be -1"),
-        (lambda: DeviceSamples(here, z > 0).model(Form(Logistic(), classes=np.array([5, 6]))), "among the classes"),
+        (lambda: DeviceSource(X, z), "must be a tensor of torch"),
+        (lambda: DeviceSource(here.half(), z), "float32 or float64"),
+        (lambda: DeviceSource(here.bfloat16(), z), "float32 or float64"),
+        (lambda: DeviceSource(here.to_sparse_coo(), z), "must be CSR"),
+        (lambda: DeviceSource(here[0], z), "must be 2-D"),
+        (lambda: DeviceSource(here, z[:-1]), "y has shape"),
+        (lambda: DeviceSource(here, there), "another array is on meta"),
+        (lambda: DeviceSource(here, z, -np.ones(N)), "must be nonnegative"),
+        (lambda: DeviceSource(here, z, torch.tensor(z, device=place)), "nonnegative and finite, got -"),
+        (lambda: DeviceSource(here, z, torch.zeros(N, device=place)), "all zero"),
+        (lambda: DeviceSource(here, z, offset=np.full(N, np.nan)), "offset must be finite"),
+        (lambda: DeviceSource(here, z).model(Form(Absolute())), "has kinks"),
+        (lambda: DeviceSource(here, z).model(Form(Logistic())), "must be -1 or"),
+        (lambda: DeviceSource(here, torch.tensor(z, device=place)).model(Form(Logistic())), r"index 0\) must be -1"),
+        (lambda: DeviceSource(here, z > 0).model(Form(Logistic(), classes=np.array([5, 6]))), "among the classes"),
     ]:
         with pytest.raises(InvalidInputError, match=said):
             bad()
@@ -391,7 +391,7 @@ def test_what_is_refused(place: str) -> None:
 
 def test_out_of_memory_names_bytes(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     X, z = some_data()
-    model = DeviceSamples(tensor(X, "rows", place), np.sign(z)).model(Form(Logistic()))
+    model = DeviceSource(tensor(X, "rows", place), np.sign(z)).model(Form(Logistic()))
     constraint = MCP.from_threshold(0.3)
 
     def full(*args: Any, **options: Any) -> Any:
@@ -419,7 +419,7 @@ def test_moved_or_refused(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for given in (X, X.astype(np.float32), scipy.sparse.csr_array(X), (X > 0), torch.tensor(X)):
         moved = on_device(given, place)
         assert moved.device.type == place
-        DeviceSamples(moved, z).survey(Squared(), False, True)
+        DeviceSource(moved, z).statistics(Squared(), False, True)
     assert on_device(scipy.sparse.coo_array(X), place).layout == torch.sparse_csr
     with pytest.raises(InvalidInputError, match=r"torch has no device 'cuda:77' here"):
         on_device(X, "cuda:77")
@@ -479,11 +479,11 @@ def numpy_as_cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_cupy(cupy: Any, loss: Loss, dtype: Any) -> None:
     X, z = some_data(dtype)
     b = targets(loss, z)
-    samples = DeviceSamples(cupy.asarray(X), cupy.asarray(b))
+    samples = DeviceSource(cupy.asarray(X), cupy.asarray(b))
     agree(
         samples.model(Form(loss, True)),
         LinearModel(X, b, loss, fit_intercept=True),
         1e-6 if dtype == np.float32 else 1e-11,
     )
-    theirs = Surveying(loss, False)(Shard(0, as_design(X), b))
-    np.testing.assert_allclose(samples.survey(loss, False, True).moments.scale, theirs.moments.scale, rtol=1e-9)
+    theirs = ComputeStatistics(loss, False)(Partition(0, as_design(X), b))
+    np.testing.assert_allclose(samples.statistics(loss, False, True).moments.scale, theirs.moments.scale, rtol=1e-9)

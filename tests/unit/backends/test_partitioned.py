@@ -1,4 +1,4 @@
-"""ψ asked for in rounds: what shards answer together is what the same samples answer in one piece."""
+"""ψ asked for in rounds: what source answer together is what the same samples answer in one piece."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelprox import Problem, best_subset, certify, constraints, solve
-from levelprox.backends import ShardedModel
-from levelprox.backends._base import Question
-from levelprox.backends.partition import Form, Shard
+from levelprox.backends import PartitionedModel
+from levelprox.backends._base import Query
+from levelprox.backends.partition import Form, Partition
 from levelprox.backends.statistics import median, number_of, ordered_bits
 from levelprox.certificate.null_model import null_fit
 from levelprox.designs import DenseDesign, RunningMoments, ScaledDesign, as_design
@@ -22,7 +22,7 @@ from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Hinge, Logistic, Loss, Squared
 from levelprox.objectives import LinearModel, MultinomialModel, OneVsRestModel
 from levelprox.objectives.leave_one_out import Point, left_out_fall
-from tests.support.in_memory_shards import InMemory
+from tests.support.in_memory_partitions import InMemory
 from tests.support.registries import LOSSES, targets_of
 
 SMOOTH = [loss for loss in LOSSES if loss.smooth]
@@ -78,7 +78,7 @@ def test_what_is_asked_is_what_is_there(loss: Loss, parts: int, storage: str) ->
     ahead, along = part.along(place, moved), known.along(z, there)
     close([ahead(t) for t in (0.5, 2.0, 4.0, 64.0)], [along(t) for t in (0.5, 2.0, 4.0, 64.0)], 1e-9)
 
-    assert np.count_nonzero(weight) <= far.n_margins <= near.n_margins  # of shards that have a weight
+    assert np.count_nonzero(weight) <= far.n_margins <= near.n_margins  # of source that have a weight
     assert far.exempt.tolist() == near.exempt.tolist()
     close(far.column_squares, near.design.column_squares(weight) / weight.sum())
     assert far.weak_convexity >= near.weak_convexity * (1 - 1e-12)
@@ -164,8 +164,8 @@ def test_rounds_are_few_and_bytes_do_not_grow_with_the_samples() -> None:
 
 def test_one_round_gives_everything_of_a_step() -> None:
     X, b = data(Logistic(), 1, 100, 30)
-    shards = InMemory.cut(X, b, 3)
-    far = shards.model(Form(Logistic()))
+    source = InMemory.cut(X, b, 3)
+    far = source.model(Form(Logistic()))
     part = far.restrict(np.arange(20))
     _ = part.summary
     before = part.traffic.rounds
@@ -181,9 +181,9 @@ def test_one_round_gives_everything_of_a_step() -> None:
 def test_only_features_that_are_not_zero_go_out() -> None:
     X, b = data(Logistic(), 1, 100, 30)
     far = InMemory.cut(X, b, 3).model(Form(Logistic()))
-    asked: list[Question] = []
-    answer = far.answer
-    far.answer = lambda question: (asked.append(question), answer(question))[1]
+    asked: list[Query] = []
+    answer = far.partial_sums
+    far.partial_sums = lambda query: (asked.append(query), answer(query))[1]
     x = np.zeros(30)
     x[[2, 7]] = 1.0
     far.value_and_gradient(x)
@@ -239,10 +239,10 @@ def test_features_that_are_kept_and_signs() -> None:
 
 def test_what_is_for_data_in_memory_is_refused() -> None:
     X, b = data(Logistic())
-    shards = InMemory.cut(X, b, 2)
+    source = InMemory.cut(X, b, 2)
     with pytest.raises(InvalidInputError, match="has kinks"):
-        ShardedModel(shards, Form(Hinge()))
-    far = shards.model(Form(Logistic()))
+        PartitionedModel(source, Form(Hinge()))
+    far = source.model(Form(Logistic()))
     with pytest.raises(InvalidInputError, match="prove=True is for data in memory"):
         best_subset(far, 2, prove=True)
     three = InMemory.cut(X, np.arange(N) % 3, 2).model(Form(Logistic(), classes=np.arange(3), softmax=True))
@@ -295,22 +295,22 @@ def test_data_that_go_in_the_middle_leave_the_best_point() -> None:
 
     X, b = data(Logistic(), 3, 200, 20)
     far, constraint = InMemory.cut(X, b, 3).model(Form(Logistic())), constraints.MCP.from_threshold(0.5)
-    problem, answer = Problem(far, constraint, 2.5 * constraint.cap), far.answer
+    problem, answer = Problem(far, constraint, 2.5 * constraint.cap), far.partial_sums
     rounds = solve(problem, start="direct").certificate and far.traffic.rounds
     asked = []
 
-    def dying(question: Question) -> object:
-        asked.append(question)
+    def dying(query: Query) -> object:
+        asked.append(query)
         if len(asked) > rounds // 2:
             raise BackendError("no worker is left")
-        return answer(question)
+        return answer(query)
 
-    ShardedModel.answer, original = lambda self, question: dying(question), ShardedModel.answer
+    PartitionedModel.partial_sums, original = lambda self, query: dying(query), PartitionedModel.partial_sums
     try:
         with pytest.raises(BackendError, match="no worker is left") as caught:
             solve(problem, start="direct")
     finally:
-        ShardedModel.answer = original
+        PartitionedModel.partial_sums = original
     assert caught.value.result is not None
     assert problem.is_feasible(caught.value.result.x)
 
@@ -319,8 +319,8 @@ def test_data_that_go_in_the_middle_leave_the_best_point() -> None:
 @settings(max_examples=60, deadline=None)
 def test_the_median_in_rounds_is_the_median(values: list[float], parts: int) -> None:
     y = np.array(values)
-    shards = InMemory.cut(np.ones((y.size, 1)), y, min(parts, y.size))
-    found = median(shards, float(y.size))
+    source = InMemory.cut(np.ones((y.size, 1)), y, min(parts, y.size))
+    found = median(source, float(y.size))
     assert np.sum(y < found) <= y.size / 2 <= np.sum(y <= found)
     assert found in y
 
@@ -346,7 +346,7 @@ def test_weighted_spread() -> None:
 def test_a_survey_says_what_the_data_are() -> None:
     X, z = data(None, 1, 90)
     labels, weight = np.digitize(z, [-0.5, 0.5]), np.random.default_rng(0).integers(0, 3, 90).astype(float)
-    found = InMemory.cut(X, labels, 5, weight).survey(Logistic(), True, True)
+    found = InMemory.cut(X, labels, 5, weight).statistics(Logistic(), True, True)
     moments = RunningMoments(D)
     moments.update(as_design(X), weight)
     close(found.moments.mean, moments.mean)
@@ -360,30 +360,30 @@ def test_an_error_of_a_survey_names_the_chunk() -> None:
     X, b = data(Logistic())
     X[45, 3] = np.nan
     with pytest.raises(InvalidInputError, match=r"chunk 1: X contains NaN at row 15, column 3"):
-        InMemory([Shard(i, DenseDesign(X[30 * i : 30 * i + 30]), b[:30]) for i in range(2)], D).survey(
+        InMemory([Partition(i, DenseDesign(X[30 * i : 30 * i + 30]), b[:30]) for i in range(2)], D).statistics(
             Logistic(), True, True
         )
     X, b = data(Squared())
     b[2] = np.inf
     with pytest.raises(InvalidInputError, match=r"chunk 0: .*index 2"):
-        InMemory.cut(X, b, 2).survey(Squared(), False, True)
+        InMemory.cut(X, b, 2).statistics(Squared(), False, True)
 
 
 @pytest.mark.parametrize("folds", [2, 5])
 def test_folds_share_the_samples_out(folds: int) -> None:
     X, b = data(Squared())
     weight = np.random.default_rng(1).integers(1, 4, N).astype(float)
-    shards = InMemory.cut(X, b, 3, weight)
-    held = [shards.part(fold, folds, 7, True) for fold in range(folds)]
-    kept = [shards.part(fold, folds, 7, False) for fold in range(folds)]
-    out = np.array([np.concatenate([shard.weight for shard in one.shards]) for one in held])
-    rest = np.array([np.concatenate([shard.weight for shard in one.shards]) for one in kept])
+    source = InMemory.cut(X, b, 3, weight)
+    held = [source.part(fold, folds, 7, True) for fold in range(folds)]
+    kept = [source.part(fold, folds, 7, False) for fold in range(folds)]
+    out = np.array([np.concatenate([partition.weight for partition in one.partitions]) for one in held])
+    rest = np.array([np.concatenate([partition.weight for partition in one.partitions]) for one in kept])
     np.testing.assert_array_equal(out.sum(axis=0), weight)
     np.testing.assert_array_equal(out + rest, np.broadcast_to(weight, out.shape))
-    assert np.ptp(np.count_nonzero(out, axis=1)) <= 3  # one a shard
-    again = np.concatenate([shard.weight for shard in shards.part(0, folds, 7, True).shards])
+    assert np.ptp(np.count_nonzero(out, axis=1)) <= 3  # one a partition
+    again = np.concatenate([partition.weight for partition in source.part(0, folds, 7, True).partitions])
     np.testing.assert_array_equal(out[0], again)
-    other = np.concatenate([shard.weight for shard in shards.part(0, folds, 8, True).shards])
+    other = np.concatenate([partition.weight for partition in source.part(0, folds, 8, True).partitions])
     assert not np.array_equal(out[0], other)
 
 
@@ -423,7 +423,7 @@ def test_a_linear_model_of_anything(place: str) -> None:
     import dask.array as da
 
     from levelprox import linear_model
-    from levelprox.backends import Asked
+    from levelprox.backends import RemoteObjective
 
     X, b = data(Logistic(), 2, 120, 15)
     constraint = constraints.MCP.from_threshold(0.5)
@@ -432,7 +432,7 @@ def test_a_linear_model_of_anything(place: str) -> None:
     known = solve(Problem(near, constraint, 2.5 * constraint.cap), start="direct")
     given_X = da.from_array(X, chunks=(50, 15)) if place == "dask" else importlib.import_module("torch").tensor(X)
     far = linear_model(given_X, b, "logistic", fit_intercept=True)
-    assert isinstance(far, Asked)
+    assert isinstance(far, RemoteObjective)
     found = solve(Problem(far, constraint, 2.5 * constraint.cap), start="direct")
     np.testing.assert_array_equal(np.flatnonzero(found.x), np.flatnonzero(known.x))
     assert abs(found.certificate.psi - known.certificate.psi) <= 1e-10 * known.certificate.psi

@@ -44,7 +44,7 @@ def check_zero_at_kkt_points(certificate):
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
 @pytest.mark.parametrize("kind", ["plain", "weights", "nonnegative", "both"])
-def test_i32_zero_at_hand_made_kkt_points(constraint, kind):
+def test_residuals_are_zero_at_hand_made_kkt_points(constraint, kind):
     for seed in range(10):
         rng = np.random.default_rng(seed)
         weights = np.where(rng.random(12) < 0.2, 0, rng.uniform(0.5, 2, 12)) if kind in ("weights", "both") else None
@@ -58,7 +58,7 @@ def test_i32_zero_at_hand_made_kkt_points(constraint, kind):
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
-def test_i32_grows_linearly_under_perturbation(constraint):
+def test_residuals_grow_linearly_under_perturbation(constraint):
     problem, x, _ = kkt_point(constraint, 3)
     rng = np.random.default_rng(0)
     direction = np.where(x != 0, rng.standard_normal(x.size), 0)

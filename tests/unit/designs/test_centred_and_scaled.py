@@ -10,10 +10,10 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import InvalidInputError, LinearModel, Problem, Status, constraints, solve
 from levelprox.designs import Design, InterceptDesign, ScaledDesign, as_design
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.losses import Absolute, Cauchy, Hinge, Huber, Logistic, Poisson, Squared
 from levelprox.methods.subsolvers import SUBSOLVERS
 from tests.support.registries import DESIGNS, LOSSES, targets_of, unsorted

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 import warnings
 
@@ -27,9 +26,9 @@ from levelprox.designs import (
 from levelprox.exceptions import InvalidInputError
 from tests.support import reference
 from tests.support.children import Child, Ended
+from tests.support.long_runs import LONG
 from tests.support.registries import DESIGNS, in_halves, strided, unsorted
 
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 SHAPES = [(1, 1), (1, 7), (7, 1), (5, 3), (37, 20), (20, 37), (11, 4100), (4100, 11), (40, 70)]
 
 
@@ -616,6 +615,7 @@ def test_a_matrix_without_entries(kind):
 # Ctrl-C
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_ctrl_c_is_answered_within_a_second():
     """In many short passes, and in one call of many seconds: there only the kernel itself can notice."""

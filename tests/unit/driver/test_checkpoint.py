@@ -35,14 +35,14 @@ from levelprox.io import atomic, checkpoint, container
 from levelprox.io.checkpoint import CheckpointFile
 from tests.support import children
 from tests.support.children import Child, Ended
+from tests.support.long_runs import LONG
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")
 
 RNG = np.random.default_rng(1)
 X = RNG.standard_normal((40, 8))
 SIGNAL = X[:, 3] - 2 * X[:, 5] + 0.3 * RNG.standard_normal(40)
 PROBLEM = Problem(LinearModel(X, SIGNAL, loss="absolute"), constraints.MCP.from_threshold(0.1), 2.5)
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 
 
 def begun(file: Path, steps: int = 5):
@@ -329,6 +329,7 @@ def test_a_place_that_cannot_be_written_to_is_known_before_any_work(tmp_path):
     assert not told
 
 
+@pytest.mark.process
 def test_a_directory_that_may_only_be_read_is_known_before_any_work(tmp_path):
     closed = tmp_path / "closed"
     closed.mkdir()
@@ -377,6 +378,7 @@ class limited_to:  # noqa: N801 - reads as words
         resource.setrlimit(resource.RLIMIT_FSIZE, self.before)
 
 
+@pytest.mark.process
 def test_a_real_disk_that_fills_up(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -419,6 +421,7 @@ def test_a_directory_that_is_removed_meanwhile_is_a_warning(tmp_path):
 # --- two at once
 
 
+@pytest.mark.process
 def test_two_runs_do_not_share_a_file(tmp_path):
     file = tmp_path / "state"
     script = f"""
@@ -502,6 +505,7 @@ def finished(tmp_path: Path):
     return rest.fit(data, y), SparseClassifier("hinge", level=2.5).fit(data, y), steps
 
 
+@pytest.mark.process
 def test_ctrl_c_keeps_the_state_and_says_how_to_go_on(tmp_path):
     run = fit_and_send(tmp_path, signal.SIGINT)
     assert run.returncode == 0, run.stderr
@@ -511,6 +515,7 @@ def test_ctrl_c_keeps_the_state_and_says_how_to_go_on(tmp_path):
     assert 0 < len(steps) < whole.n_iter_
 
 
+@pytest.mark.process
 def test_sigterm_keeps_the_state_and_then_ends_the_process(tmp_path):
     run = fit_and_send(tmp_path, signal.SIGTERM)
     assert run.returncode == -signal.SIGTERM
@@ -522,6 +527,7 @@ def test_sigterm_keeps_the_state_and_then_ends_the_process(tmp_path):
     assert 0 < len(steps) < whole.n_iter_
 
 
+@pytest.mark.process
 def test_who_handles_sigterm_is_left_alone(tmp_path):
     run = fit_and_send(tmp_path, signal.SIGTERM, 'signal.signal(signal.SIGTERM, lambda *_: print("mine"))')
     assert run.returncode == 0, run.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from functools import partial
 
@@ -31,15 +30,16 @@ from levelprox.driver.checkpoint import Journal
 from levelprox.estimators.scored import Scored
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.io.plain import decode, encode
+from tests.support.long_runs import LONG
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 20))
 SIGNAL = X[:, 3] - 2 * X[:, 7] + 0.5 * X[:, 9] + 0.3 * RNG.standard_normal(60)
 SIGNS = np.where(SIGNAL > 0, 1.0, -1.0)
 MCP = constraints.MCP.from_threshold(0.1)
-BREAKS = 8 if os.environ.get("LEVELPROX_LONG_TESTS") else 4
+BREAKS = 8 if LONG else 4
 
 OBJECTIVES = {
     "squared": LinearModel(X, SIGNAL),

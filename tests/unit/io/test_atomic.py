@@ -80,6 +80,7 @@ def test_ctrl_c_leaves_the_old_file_alone(tmp_path):
     assert path.read_bytes() == OLD and names(tmp_path) == ["file"]
 
 
+@pytest.mark.process
 def test_a_full_disk_leaves_the_old_file_alone(tmp_path):
     """A limit on the size of files stands for the disk: writing beyond it fails in the same place."""
     path = tmp_path / "file"

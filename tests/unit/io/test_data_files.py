@@ -233,7 +233,7 @@ def test_parquet_that_is_none_or_damaged(tmp_path):
             read_data(tmp_path / "a.parquet")
 
 
-def test_c96_more_or_fewer_features_than_the_model_has(tmp_path):
+def test_more_or_fewer_features_than_the_model_has(tmp_path):
     for name in ("a.npz", "a.svm"):
         WRITERS[name](tmp_path / name)
         with pytest.raises(FileFormatError, match=name):
@@ -264,7 +264,7 @@ def npy(array, shape=None):
     return file.getvalue().replace(str(np.shape(array)).encode(), str(shape or np.shape(array)).encode())
 
 
-def test_c95_npz_that_claims_too_much_holds_objects_or_is_damaged(tmp_path):
+def test_npz_that_claims_too_much_holds_objects_or_is_damaged(tmp_path):
     path = tmp_path / "a.npz"
     np.savez(path, X=np.array([[{}]], object), y=[1])
     with pytest.raises(FileFormatError, match="holds Python objects"):

@@ -244,6 +244,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.process
 def test_ctrl_c_ends_the_reading_of_an_endless_pipe_within_a_second(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
@@ -290,6 +291,7 @@ print(sum(array.nbytes for array in (X.data, X.indices, X.indptr, y)))
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 @pytest.mark.cpu_budget(2, "a process of its own, which imports the library")
 def test_memory_is_what_is_returned_whatever_the_length_of_file_and_lines(tmp_path):

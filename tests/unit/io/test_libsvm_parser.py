@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 import struct
 import time
@@ -17,8 +16,8 @@ from hypothesis import strategies as st
 from levelprox import _kernels
 from tests.support import libsvm_twin
 from tests.support.libsvm_cases import PIECES, SEEDS, cut, kernel, mutated, twin
+from tests.support.long_runs import LONG
 
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 MANY = 1000 if LONG else 100
 
 asked = st.tuples(st.sampled_from([3, 20, 10**9, 2**40]), st.booleans(), st.booleans())

@@ -26,8 +26,8 @@ from levelprox import SparseClassifier, open_chunked
 from levelprox.exceptions import BackendError
 from levelprox.io import stored
 from levelprox.losses import Logistic
-from levelprox.backends.out_of_core import InTurn
-from levelprox.backends.partitioned import ShardedModel
+from levelprox.backends.out_of_core import FileSource
+from levelprox.backends.partitioned import PartitionedModel
 from levelprox.backends.partition import Form
 
 path, target, cut = sys.argv[1], sys.argv[2] or None, sys.argv[3]
@@ -58,7 +58,7 @@ def refused(what, function, *args):
         print("no error:", found, flush=True)
 
 def asked(X):
-    model = ShardedModel(InTurn.of(X), Form(Logistic(), True))
+    model = PartitionedModel(FileSource.of(X), Form(Logistic(), True))
     return model.value_and_gradient(np.zeros(X.shape[1] + 1))[0]
 
 open_chunked(path, target)
@@ -83,7 +83,7 @@ else:
     stored.FileState._compare = cutting(stored.FileState._compare, 7)
 refused("between opening and reading", asked, X)
 X = open_whole(10**9)
-model = ShardedModel(InTurn.of(X), Form(Logistic()))
+model = PartitionedModel(FileSource.of(X), Form(Logistic()))
 x = np.zeros(X.shape[1])
 whole = model.value_and_gradient(x)[0]
 X.chunk = cutting(X.chunk, 1)
@@ -92,6 +92,7 @@ refused("the pass after", model.value_and_gradient, x)
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("kind", "cut"),
     [
@@ -180,6 +181,7 @@ def _written(folder, kind):
     return path
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["svm", "svm.gz", "csv", "parquet", "npz"])
 def test_a_file_that_changes_while_it_is_read_to_memory(tmp_path, kind):
     ended = run(IN_MEMORY, _written(tmp_path, kind))
@@ -194,7 +196,7 @@ def test_a_file_that_changes_while_it_is_read_to_memory(tmp_path, kind):
 
 
 def test_a_part_of_a_text_that_is_cut_short(tmp_path, monkeypatch):
-    monkeypatch.setattr(_partitions, "_LEAST", 2**12)
+    monkeypatch.setattr(_partitions, "_MIN_PART_BYTES", 2**12)
     path = _written(tmp_path, "csv")
     found = _partitions.parts_of(path, Reading(target="y"), 4).parts
     assert sum(len(part.read()[1]) for part in found) == 2000 and len(found) > 4

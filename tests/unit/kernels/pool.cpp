@@ -1,5 +1,5 @@
-// What kernels/algorithms/threads.cpp promises, without Python: `test_thread_pool.py` compiles and runs it. It prints each
-// case that holds.
+// What kernels/algorithms/threads.cpp promises, without Python: `test_thread_pool.py` compiles and runs it. It prints
+// each case that holds.
 #include <atomic>
 #include <chrono>
 #include <cstdio>

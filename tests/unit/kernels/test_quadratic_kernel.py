@@ -13,7 +13,8 @@ from levelprox import _kernels, project
 from levelprox.objectives import Quadratic
 from levelprox.projection import group_norms
 from tests.support import reference
-from tests.support.projection_cases import EPS, LONG
+from tests.support.long_runs import LONG
+from tests.support.projection_cases import EPS
 
 EXAMPLES = 3000 if LONG else 250
 KINDS = ("regular", "singular", "repeated columns", "zero columns", "scales")
@@ -126,16 +127,16 @@ any_case = st.builds(
 @given(any_case, st.booleans())
 def test_the_answer_is_in_the_set_stationary_and_no_worse(case, product):
     outcome = case.solve(product=product)
-    x = outcome["x"]
+    x = outcome.x
     assert case.is_inside(x)
     size = float(np.max(np.abs(case.gradient * case.unit)) + np.max(np.abs(case.x / case.unit)))
-    if outcome["products"] < 20_000 or not case.is_flat:
+    if outcome.products < 20_000 or not case.is_flat:
         goal = 1e-3 if case.is_flat else 1e-6
         assert case.residual(x) <= goal * case.residual(case.x) + 1e-13 * size
     rounding = 1e-12 * float((np.abs(x) + np.abs(case.x)) @ np.abs(case.gradient)) + 1e-30
     assert case.model(x) <= rounding
-    assert outcome["decrease"] == pytest.approx(-case.model(x), rel=1e-7, abs=rounding)
-    assert outcome["multiplier"] >= 0
+    assert outcome.decrease == pytest.approx(-case.model(x), rel=1e-7, abs=rounding)
+    assert outcome.multiplier >= 0
 
 
 @settings(max_examples=EXAMPLES)
@@ -143,7 +144,7 @@ def test_the_answer_is_in_the_set_stationary_and_no_worse(case, product):
 def test_what_newton_s_steps_ask_for_is_found_in_time(case, product):
     outcome = case.solve(product=product, relative=1e-2, products=500)
     size = float(np.max(np.abs(case.gradient * case.unit)) + np.max(np.abs(case.x / case.unit)))
-    assert case.residual(outcome["x"]) <= 0.02 * case.residual(case.x) + 1e-13 * size
+    assert case.residual(outcome.x) <= 0.02 * case.residual(case.x) + 1e-13 * size
 
 
 @settings(max_examples=EXAMPLES // 5)
@@ -151,9 +152,9 @@ def test_what_newton_s_steps_ask_for_is_found_in_time(case, product):
 def test_stopped_early_it_is_in_the_set_and_no_worse(case):
     for products in (1, 3, 10):
         outcome = case.solve(products=products)
-        assert case.is_inside(outcome["x"])
-        rounding = 1e-12 * float((np.abs(outcome["x"]) + np.abs(case.x)) @ np.abs(case.gradient)) + 1e-30
-        assert case.model(outcome["x"]) <= rounding
+        assert case.is_inside(outcome.x)
+        rounding = 1e-12 * float((np.abs(outcome.x) + np.abs(case.x)) @ np.abs(case.gradient)) + 1e-30
+        assert case.model(outcome.x) <= rounding
 
 
 @settings(max_examples=EXAMPLES // 5)
@@ -161,14 +162,14 @@ def test_stopped_early_it_is_in_the_set_and_no_worse(case):
 def test_started_at_the_answer_it_stays(case, product):
     """Warm, with the answer's slope and multiplier: nothing is left to gain."""
     first = case.solve()
-    again = case.solve(first["x"], case.slope(first["x"]), product, relative=1e-2, multiplier=first["multiplier"])
-    size = np.max(np.abs(first["x"] / case.unit)) + np.max(np.abs(case.gradient * case.unit))
-    assert case.is_inside(again["x"])
+    again = case.solve(first.x, case.slope(first.x), product, relative=1e-2, multiplier=first.multiplier)
+    size = np.max(np.abs(first.x / case.unit)) + np.max(np.abs(case.gradient * case.unit))
+    assert case.is_inside(again.x)
     # Not in x, which a singular model leaves open, but in what it is worth: against the fall of the first solve.
-    spent = float((np.abs(first["x"]) + np.abs(case.x)) @ np.abs(case.gradient))
+    spent = float((np.abs(first.x) + np.abs(case.x)) @ np.abs(case.gradient))
     goal = 1e-6 if case.is_flat else 1e-9
-    assert abs(again["decrease"]) <= goal * first["decrease"] + 1e-12 * spent + 1e-25 * size**2
-    assert again["projections"] <= 100 or case.is_flat
+    assert abs(again.decrease) <= goal * first.decrease + 1e-12 * spent + 1e-25 * size**2
+    assert again.projections <= 100 or case.is_flat
 
 
 @settings(max_examples=40)
@@ -178,7 +179,7 @@ def test_it_agrees_with_its_twin(case):
     Q = (case.hessian + np.diag(case.ridge)) * np.outer(unit, unit)
     z = reference.quadratic(Q, case.gradient * unit, case.x / unit, lambda v: case.project(v, unit)[0])
     scale = np.max(np.abs(z)) + np.max(np.abs(case.x / unit))
-    assert np.allclose(outcome["x"] / unit, z, rtol=0, atol=1e-8 * scale + 1e-300)
+    assert np.allclose(outcome.x / unit, z, rtol=0, atol=1e-8 * scale + 1e-300)
 
 
 @settings(max_examples=60)
@@ -189,7 +190,7 @@ def test_it_is_never_above_its_twin(case):
     Q = (case.hessian + np.diag(case.ridge)) * np.outer(unit, unit)
     z = reference.quadratic(Q, case.gradient * unit, case.x / unit, lambda v: case.project(v, unit)[0], steps=300)
     spent = float((np.abs(z) + np.abs(case.x / unit)) @ np.abs(case.gradient * unit))
-    assert case.model(outcome["x"]) <= case.model(z * unit) + 1e-10 * spent + 1e-30
+    assert case.model(outcome.x) <= case.model(z * unit) + 1e-10 * spent + 1e-30
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -205,7 +206,7 @@ def test_it_agrees_with_an_independent_solver(seed, width, cp):
     bend = cp.quad_form(flat - case.x, cp.psd_wrap(case.hessian + np.diag(case.ridge))) / 2
     within = [weights @ cp.norm(x, 2, axis=1) <= case.tau]
     cp.Problem(cp.Minimize(case.gradient @ (flat - case.x) + bend), within).solve(solver="CLARABEL")
-    found = case.solve()["x"]
+    found = case.solve().x
     assert case.is_inside(found)
     assert np.allclose(found, x.value.ravel(), atol=1e-4 * np.max(np.abs(found)))
     assert case.model(found) <= case.model(x.value.ravel()) + 1e-6 * abs(case.model(found))
@@ -221,7 +222,7 @@ def test_units_of_the_columns_do_not_matter(case, k):
     other.hessian, other.gradient = case.hessian * factor**2, case.gradient * factor
     other.diagonal, other.ridge = case.diagonal * factor**2, case.ridge * factor**2
     other.x, other.tau = case.x / factor, case.tau / factor
-    assert np.array_equal(other.solve(relative=1e-6)["x"] * factor, case.solve(relative=1e-6)["x"])
+    assert np.array_equal(other.solve(relative=1e-6).x * factor, case.solve(relative=1e-6).x)
 
 
 # Of seed 6 the method finds a fifth of the decrease.
@@ -241,15 +242,15 @@ def test_a_coordinate_that_hardly_bends_does_not_hold_up_the_others(seed, cp):
     x = cp.Variable(d)
     model = gradient @ x + cp.sum_squares(A[:, 5:] @ x[5:]) / 2
     best = cp.Problem(cp.Minimize(model), [weights @ cp.abs(x) <= 3.0]).solve(solver="CLARABEL")
-    found = gradient @ outcome["x"] + np.sum((A @ outcome["x"]) ** 2) / 2
+    found = gradient @ outcome.x + np.sum((A @ outcome.x) ** 2) / 2
     assert found <= 0.9 * best < 0
-    assert outcome["decrease"] == pytest.approx(-found, rel=1e-3)
+    assert outcome.decrease == pytest.approx(-found, rel=1e-3)
 
 
 def test_a_matrix_and_its_products_give_the_same():
     for seed in range(20):
         case = Case(seed, 9, 1 + 2 * (seed % 2), "regular")
-        both = [case.solve(product=product)["x"] for product in (False, True)]
+        both = [case.solve(product=product).x for product in (False, True)]
         assert np.allclose(*both, rtol=0, atol=1e-9 * np.max(np.abs(both[0]), initial=1e-300))
 
 
@@ -258,11 +259,11 @@ def test_planted_faults_are_caught():
     case = Case(3, 8, 1, "regular", plain=True)
     case.tau = 0.4 * case.spent(np.linalg.solve(case.hessian, -case.gradient))
     case.x, _ = case.project(case.x)
-    x, first = case.solve()["x"], case.residual(case.x)
+    x, first = case.solve().x, case.residual(case.x)
     assert case.is_inside(x) and case.residual(x) <= 1e-6 * first
     assert not case.is_inside(x * (1 + 32 * EPS))
     assert case.residual(x * (1 - 1e-4)) > 1e-6 * first
-    assert case.residual(case.solve(gradient=case.gradient * np.linspace(1, 1.01, x.size))["x"]) > 1e-6 * first
+    assert case.residual(case.solve(gradient=case.gradient * np.linspace(1, 1.01, x.size)).x) > 1e-6 * first
 
 
 def test_kernels_refuse_what_does_not_fit():

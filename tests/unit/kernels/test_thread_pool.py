@@ -15,7 +15,10 @@ HERE = Path(__file__).parent
 KERNELS = ROOT / "src/kernels"
 COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 
-pytestmark = pytest.mark.skipif(not COMPILER or not hasattr(os, "fork"), reason="no compiler, or no fork")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not COMPILER or not hasattr(os, "fork"), reason="no compiler, or no fork"),
+]
 
 
 def build(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -568,7 +568,7 @@ def test_a_minimiser_is_there_or_not_as_stated(loss):
     if not loss.attained:
         directions, b = np.array([1.0, -1.0, 1.0, -1.0]), np.repeat(targets, 4 // len(targets))
         slopes = np.array([d * slope_at(loss, 700 * d, t) for d, t in zip(directions, b, strict=True)])
-        np.testing.assert_array_equal(loss.falls_for_ever(directions, b), slopes < 0)
+        np.testing.assert_array_equal(loss.decreases_forever(directions, b), slopes < 0)
 
 
 # --- means and weights ------------------------------------------------------------------------------
@@ -639,6 +639,7 @@ def test_a_mean_in_range_is_reached_although_the_sum_is_not():
     assert Absolute().value([1e-200, 3e-200], [0, 0], [1e-200, 1e-200]) == 2e-200
 
 
+@pytest.mark.process
 def test_signals_are_seen_while_a_long_pass_runs():
     """One call, a timer every 2 ms of work: a pass that did not look up would hear of it only once, at its end."""
     script = """

@@ -11,14 +11,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from levelprox import Function, InvalidInputError, LinearModel, MultinomialModel, Problem, Status, certify, solve
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp
-from levelprox.driver import run
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.losses import loss_by_name
 from levelprox.methods import continuation as module
+from levelprox.methods import level_method
 from levelprox.methods.continuation import widened
 from levelprox.result import Result
 from tests.support.registries import CONSTRAINTS, targets_of
@@ -316,7 +316,7 @@ def test_time_limits_leave_a_feasible_point_at_every_stage(monkeypatch):
     psis = []
     for looks in (0, 5, 10, 15, 20, 25, 30, 40, 60, 100, 400):
         left = iter([1.0] * looks)
-        monkeypatch.setattr("levelprox.driver.run.Run.left", lambda self, left=left: next(left, 0.0))
+        monkeypatch.setattr("levelprox.driver.driver.Run.seconds_left", lambda self, left=left: next(left, 0.0))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             short = solve(problem)
@@ -422,7 +422,7 @@ def test_a_time_limit_that_ends_the_continuation_is_told(monkeypatch, clock):
         clock.now += 1.1
         return iter(())
 
-    monkeypatch.setattr(run, "continued", too_slow)
+    monkeypatch.setattr(level_method, "continued", too_slow)
     with pytest.warns(ConvergenceWarning, match="ended the continuation"):
         fit = solve(problem, time_limit=1.0)
     assert fit.status is Status.SOLVED and fit.psi == pytest.approx(direct.psi, rel=1e-9)

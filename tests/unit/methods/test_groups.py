@@ -25,7 +25,8 @@ from levelprox.methods.surrogate import linearise, majorise
 from levelprox.projection import group_norms
 from levelprox.result import Iterate
 from tests.support import reference
-from tests.support.projection_cases import EPS, LONG
+from tests.support.long_runs import LONG
+from tests.support.projection_cases import EPS
 from tests.support.registries import CONSTRAINTS, GROUPED_OBJECTIVES, MULTINOMIAL_OBJECTIVES, ONE_VS_REST_OBJECTIVES
 
 EXAMPLES = 5000 if LONG else 300

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from itertools import islice, pairwise
 
@@ -20,9 +19,10 @@ from levelprox.methods.surrogate import SURROGATES, Surrogate, linearise
 from levelprox.result import Iterate
 from tests.support import reference
 from tests.support.constraint_cases import exact_value
+from tests.support.long_runs import LONG
 from tests.support.registries import CONSTRAINTS, OBJECTIVES, ROUGH_OBJECTIVES
 
-EVERY = 1 if os.environ.get("LEVELPROX_LONG_TESTS") else 2  # of the objectives: the others with the other surrogate
+EVERY = 1 if LONG else 2  # of the objectives: the others with the other surrogate
 ACCURATE = Spectral(max_steps=20_000, accuracy=0.0)
 
 
@@ -38,7 +38,7 @@ def level_for(constraint, objective):
 
 
 def check_feasible_and_monotone(problem, steps, monotone=True):
-    """I27 and I28: g(x^k) <= η_k <= η in exact arithmetic, and ψ never rises beyond its own last digits."""
+    """Check that g(x^k) <= η_k <= η in exact arithmetic, and ψ never rises beyond its own last digits."""
     psi = start_of(problem).psi
     for eta_k, iterate in steps:
         assert eta_k <= problem.level
@@ -50,7 +50,7 @@ def check_feasible_and_monotone(problem, steps, monotone=True):
 @pytest.mark.parametrize("surrogate", SURROGATES)
 @pytest.mark.parametrize("levels", LEVELS)
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
-def test_i27_i28_every_iterate_is_feasible_and_psi_falls(constraint, levels, surrogate):
+def test_every_iterate_is_feasible_and_psi_falls(constraint, levels, surrogate):
     turn = CONSTRAINTS.index(constraint) + 2 * list(LEVELS).index(levels) + list(SURROGATES).index(surrogate)
     for objective in [*OBJECTIVES[turn % EVERY :: EVERY], ROUGH_OBJECTIVES[turn % len(ROUGH_OBJECTIVES)]]:
         level = level_for(constraint, objective)
@@ -69,12 +69,12 @@ def test_i27_i28_every_iterate_is_feasible_and_psi_falls(constraint, levels, sur
 
 
 def check_square_summable(points, psi_start, gamma):
-    """I29: Σ |x^k - x^{k-1}|² <= 2 (ψ(x^0) - ψ_low)/γ, with ψ_low = 0."""
+    """Check that Σ |x^k - x^{k-1}|² <= 2 (ψ(x^0) - ψ_low)/γ, with ψ_low = 0."""
     total = sum(float(np.sum((after - before) ** 2)) for before, after in pairwise(points))
     assert total <= 2 * psi_start / gamma
 
 
-def test_i29_the_steps_are_square_summable():
+def test_the_steps_are_square_summable():
     for constraint in CONSTRAINTS[::3]:
         objective = OBJECTIVES[0]
         problem = Problem(objective, constraint, level_for(constraint, objective))
@@ -90,7 +90,7 @@ def test_i29_the_steps_are_square_summable():
 
 
 def check_multipliers(constraint, multiplier_of):
-    """I30: y_k <= min{(ψ(x^{k-1}) - ψ_k)/(η_k - g(x^{k-1})), (ψ_k(0) - ψ_k)/(η_k - g_k(0))}."""
+    """Check that y_k <= min{(ψ(x^{k-1}) - ψ_k)/(η_k - g(x^{k-1})), (ψ_k(0) - ψ_k)/(η_k - g_k(0))}."""
     objective = OBJECTIVES[0]
     problem = Problem(objective, constraint, level_for(constraint, objective))
     gamma = 0.01 * objective.curvature
@@ -107,7 +107,7 @@ def check_multipliers(constraint, multiplier_of):
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
-def test_i30_the_multiplier_is_bounded(constraint):
+def test_the_multiplier_is_bounded(constraint):
     check_multipliers(constraint, lambda iterate: iterate.multiplier)
     if constraint.lam > 4:  # λ dropped: the multiplier of the projection instead of g's
         with pytest.raises(AssertionError):
@@ -168,7 +168,7 @@ def test_a_surrogate_blurred_by_rounding_is_tightened():
 @pytest.mark.filterwarnings("ignore:Solution may be inaccurate")  # of the rival, at tolerances of 1e-12
 @pytest.mark.parametrize("loss", ["squared", "logistic", "huber"])
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
-def test_i31_subproblems_agree_with_clarabel(constraint, loss, cp):
+def test_subproblems_agree_with_clarabel(constraint, loss, cp):
     rng = np.random.default_rng(7)
     n, d, gamma = 40, 9, 0.05
     X = rng.standard_normal((n, d))
@@ -245,7 +245,7 @@ def test_the_subsolver_never_ends_above_its_start(seed):
         assert subproblem.value(end.x) <= psi * (1 + 1e-14)
 
 
-def test_i33_the_l1_constraint_gives_the_constrained_lasso(cp):
+def test_the_l1_constraint_gives_the_constrained_lasso(cp):
     rng = np.random.default_rng(3)
     X, b = rng.standard_normal((50, 20)), rng.standard_normal(50)
     result = solve(Problem(LinearModel(X, b), L1(), 0.8), tol=1e-10)
@@ -256,7 +256,7 @@ def test_i33_the_l1_constraint_gives_the_constrained_lasso(cp):
     np.testing.assert_allclose(result.x, x.value, atol=1e-5)
 
 
-def test_i34_a_level_out_of_reach_gives_the_unconstrained_fit():
+def test_a_level_out_of_reach_gives_the_unconstrained_fit():
     rng = np.random.default_rng(4)
     X = rng.standard_normal((200, 5))
     b = np.sign(X @ [1, -1, 0.5, 0, 0] + rng.logistic(size=200))
@@ -271,7 +271,7 @@ def test_i34_a_level_out_of_reach_gives_the_unconstrained_fit():
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
-def test_i35_restarting_from_the_answer_stays_there(constraint):
+def test_restarting_from_the_answer_stays_there(constraint):
     objective = OBJECTIVES[1]
     problem = Problem(objective, constraint, level_for(constraint, objective))
     first = solve(problem, tol=1e-6, max_iter=5000)

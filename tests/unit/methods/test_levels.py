@@ -11,7 +11,7 @@ from levelprox.methods.levels import LEVELS, Constant, Geometric, Harmonic, Leve
 
 
 def check_harmonic(levels: Levels, eta: float, eta0: float, K: int = 200) -> None:
-    """I26: δ_k = (η − η_0)/(k(k+1)) > 0, so Σ_{k≤K} δ_k = (η − η_0)K/(K+1)."""
+    """Check that δ_k = (η − η_0)/(k(k+1)) > 0, so Σ_{k≤K} δ_k = (η − η_0)K/(K+1)."""
     etas = [eta0, *islice(levels.sequence(eta, 0.0), K)]
     for k, (before, after) in enumerate(pairwise(etas), start=1):
         delta = (eta - eta0) / (k * (k + 1))
@@ -20,7 +20,7 @@ def check_harmonic(levels: Levels, eta: float, eta0: float, K: int = 200) -> Non
     assert etas[-1] == pytest.approx((K * eta + eta0) / (K + 1), rel=1e-14)
 
 
-def test_i26_the_harmonic_levels_are_the_papers():
+def test_the_harmonic_levels_are_the_papers():
     check_harmonic(Harmonic(eta0=0.7), eta=3.0, eta0=0.7)
 
 

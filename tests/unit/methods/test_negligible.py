@@ -151,7 +151,7 @@ def test_a_run_gone_on_with_leaves_out_the_same(tmp_path):
 
 
 def test_ctrl_c_meanwhile_keeps_the_point(monkeypatch):
-    import levelprox.driver.conclusion as conclusion
+    import levelprox.methods.level_ending as conclusion
 
     def interrupts(*_):
         raise KeyboardInterrupt

@@ -28,7 +28,7 @@ def points(seed, d=20):
 
 
 def check_majorises(surrogate, constraint, at, x, weights):
-    """I25: g_k >= g everywhere and g_k(x^{k-1}) = g(x^{k-1})."""
+    """Check that g_k >= g everywhere and g_k(x^{k-1}) = g(x^{k-1})."""
     omega = 1 if weights is None else weights
     slack = 64 * EPS * (surrogate.level + constraint.lam * float(np.sum(omega * (np.abs(x) + np.abs(at)))))
     assert surrogate.value(x) >= constraint.value(x, weights) - slack
@@ -39,7 +39,7 @@ def check_majorises(surrogate, constraint, at, x, weights):
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_i25_majorises_and_touches(constraint, name, seed):
+def test_the_surrogate_majorises_g_and_touches_it(constraint, name, seed):
     at, x, weights = points(seed)
     level = 1.5 * constraint.value(at, weights) + 0.1
     check_majorises(SURROGATES[name](constraint, at, level, weights), constraint, at, x, weights)

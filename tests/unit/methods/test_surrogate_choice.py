@@ -15,13 +15,13 @@ import pytest
 
 from levelprox import LinearModel, MultinomialModel, Problem, SparseRegressor, minimize, solve
 from levelprox.constraints import L1, MCP, SCAD, Exp, Log, Lp, NegativeLp
-from levelprox.driver import conclusion
+from levelprox.methods import level_ending as conclusion
 from levelprox.methods import surrogate as surrogates
 from levelprox.methods.subsolvers import Spectral
 from levelprox.methods.surrogate import SURROGATES, linearise, majorise
 from tests.support import reference
 
-solve_module = import_module("levelprox._solve")  # `levelprox.solve` is the function
+solve_module = import_module("levelprox.methods.level_options")
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((40, 6))

@@ -10,12 +10,11 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import LinearModel, MultinomialModel, Problem, Status, certify, solve
 from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import L1, MCP, SCAD, Exp, Log
-from levelprox.exceptions import InvalidInputError
+from levelprox.exceptions import ConvergenceWarning, InvalidInputError
 from levelprox.methods import kkt_newton as polish
 from levelprox.methods.restricted import INSIDE, How
 from levelprox.methods.subsolvers import Nesterov, Newton, Spectral

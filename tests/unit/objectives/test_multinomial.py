@@ -9,13 +9,13 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from levelprox import InvalidInputError, LinearModel, MultinomialModel, Problem, Status, _kernels, best_subset, certify
 from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import L1, MCP
 from levelprox.designs import DenseDesign
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.losses import Multinomial, loss_by_name
 from levelprox.methods.subsolvers import SUBSOLVERS, Spectral
 from tests.support import reference
@@ -395,6 +395,7 @@ def test_the_data_are_never_copied():
     assert np.shares_memory(MultinomialModel(thin, np.arange(1000) % 3).design.data, thin.data)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_signal_is_seen_within_a_second(order):
     script = """

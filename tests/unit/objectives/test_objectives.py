@@ -56,7 +56,7 @@ def test_blocks_of_rows_leave_no_seam(rows, order):
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: getattr(o, "loss", type(o)).__class__.__name__)
-def test_f5_gradients_agree_with_differences(objective):
+def test_gradients_agree_with_differences(objective):
     rng = np.random.default_rng(1)
     x, step = rng.standard_normal(objective.dimension), 1e-6
     _, gradient = objective.value_and_gradient(x)
@@ -103,7 +103,7 @@ def test_weak_convexity_makes_psi_convex():
 
 
 def test_margins_of_1e308_are_survived():
-    """C30, C32: the loss is finite or infinite as it should be, never NaN."""
+    """The loss is finite or infinite as it should be, never NaN."""
     for loss in LOSSES:
         model = LinearModel(np.array([[1e308], [-1e308]]), [1.0, 1.0], loss)
         value, gradient = model.value_and_gradient(np.array([1.0]))
@@ -270,7 +270,7 @@ def test_weak_convexity_covers_the_sigmoid_loss():
 
 
 def test_one_class_is_a_problem_like_any_other():
-    """C13 in the core: targets that are all +1 are rows with their signs folded in, a common trick."""
+    """Targets that are all +1 are rows with their signs folded in, a common trick."""
     rng = np.random.default_rng(3)
     X, b = rng.standard_normal((30, 4)), np.sign(rng.standard_normal(30))
     x = rng.standard_normal(4)

@@ -24,6 +24,7 @@ from levelprox import (
     designs,
     solve,
 )
+from levelprox._kernels import FitEnd
 from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import L1, MCP
 from levelprox.designs import ScaledDesign
@@ -33,7 +34,8 @@ from levelprox.methods.subsolvers import SUBSOLVERS, Newton
 from levelprox.methods.surrogate import majorise
 from levelprox.objectives import one_vs_rest
 from levelprox.subset.column_cache import Columns
-from levelprox.subset.refit import Fit, Refits
+from levelprox.subset.fit import Fit
+from levelprox.subset.refit import Refits
 from levelprox.subset.swap_bounds import SwapEstimates, costs
 from tests.support.registries import DESIGNS, ONE_VS_REST_OBJECTIVES
 from tests.support.subset_cases import check_subset
@@ -204,7 +206,7 @@ def test_the_smoothness_is_attained_or_nearly(loss):
         slopes = [np.outer(X[i], np.full(3, model.loss.lipschitz)) for i in range(40)]
         assert sum(np.sum(s**2) for s in slopes) / 40 <= model.noise**2 * (1 + 1e-12)
     assert (model.weak_convexity > 0) == (loss == "sigmoid")
-    assert model.concordance == (1 if loss == "logistic" else math.inf)
+    assert model.self_concordance == (1 if loss == "logistic" else math.inf)
 
 
 def test_subgradients_of_a_loss_with_kinks_jump_by_no_more_than_m():
@@ -316,8 +318,8 @@ def test_refits_are_compiled_and_those_over_the_data_themselves(loss):
     nothing = Fit(np.empty(0, np.intp), np.empty(0), math.inf, model.origin)
     assert len(refits.compiled) == 3
     end, fit = refits._by_columns(features, nothing, 1e-10, math.inf, 1e-10)
-    assert end == "fitted" or loss in ("sigmoid", Hinge().smoothed(0.5))  # whose curvature may be nothing
-    if end == "fitted":
+    assert end == FitEnd.FITTED or loss in ("sigmoid", Hinge().smoothed(0.5))  # whose curvature may be nothing
+    if end == FitEnd.FITTED:
         part, plain = model.restrict(features), refits._by_itself(features, nothing, 1e-10)
         assert fit.psi == pytest.approx(plain.psi, rel=1e-9)
         assert fit.psi == pytest.approx(part.value_of(fit.margins), rel=1e-13)

@@ -534,7 +534,7 @@ def test_estimators_of_losses_with_kinks_refuse_a_ridge(budget: dict[str, Any]) 
         SparseRegressor("absolute", ridge=0.1, **budget).fit(X, y)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")
 def test_kept_features_that_separate_classes_diverge_with_a_ridge_too() -> None:
     X, _ = separable(40, 5)
     model = SparseClassifierCV(n_features=[0, 1], keep=[0], cv=2).fit(X, X[:, 0] > 0)

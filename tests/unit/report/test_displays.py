@@ -423,6 +423,7 @@ def test_names_are_cut_and_hold_no_mathematics():
     assert len(shortened("n" * 100)) == 28
 
 
+@pytest.mark.process
 @pytest.mark.cpu_budget(4, "a fresh interpreter")
 def test_importing_levelprox_imports_neither_matplotlib_nor_rich():
     script = "import sys, levelprox; levelprox.PathDisplay; print({'matplotlib', 'rich'} & set(sys.modules))"

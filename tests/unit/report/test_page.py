@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 import scipy.sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import confusion_matrix, r2_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from levelprox import InvalidInputError, SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
+from levelprox.exceptions import ConvergenceWarning
 from levelprox.report import page, write_page
 from tests.support.estimator_cases import TASKS, estimator, may_diverge, psi, targets
 
@@ -187,8 +188,8 @@ def test_the_model_joins_fits_under_other_budgets(regressor, diabetes):
 
 
 def test_fits_that_are_there_are_not_fitted_again(regressor, diabetes, plain, monkeypatch):
-    fits = regressor._along(*diabetes, None, None, None, {})
-    monkeypatch.setattr(SparseRegressor, "_along", None)
+    fits = regressor.fit_path(*diabetes)
+    monkeypatch.setattr(SparseRegressor, "fit_path", None)
     assert page(regressor, *diabetes, fits=fits) == plain
     assert page(regressor, *diabetes, fits=fits[:4][::-1]) == plain
 

@@ -103,6 +103,7 @@ def test_the_same_for_a_seed_and_any_number_of_jobs():
     assert str(a) == str(b) == str(one) and c.n_resamples == 3
 
 
+@pytest.mark.process
 @pytest.mark.extended
 def test_the_same_with_processes(model, found):
     data = pd.DataFrame(X, columns=NAMES), Y

@@ -26,8 +26,6 @@ from levelprox.objectives import LinearModel
 from tests.support.children import cpu_of
 from tests.support.registries import DESIGNS, csc, csr, with_indices
 
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
-
 # Large enough for several chunks and pieces, in each of the ways in which a pass is cut: long slices, short slices,
 # very few slices, and slices of very different lengths.
 RNG = np.random.default_rng(0)
@@ -256,6 +254,7 @@ def test_the_environment_in_words(monkeypatch, text, count):
     assert threads.from_environment() == count
 
 
+@pytest.mark.process
 @pytest.mark.extended  # interpreters of their own
 def test_the_environment_decides():
     program = "from levelprox import _kernels; print(_kernels.thread_count())"
@@ -343,6 +342,7 @@ def _product_in_a_child(X: np.ndarray) -> tuple[int, bytes]:
     return _kernels.thread_count(), as_design(X).rmatvec(np.ones(X.shape[0])).tobytes()
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_is_serial_and_does_not_hang():
@@ -370,6 +370,7 @@ def _product_with_threads_in_a_child(X: np.ndarray) -> tuple[int, bytes, bool]:
     return *answer, len(os.listdir("/proc/self/task")) > 1 if os.path.isdir("/proc/self/task") else True
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_has_threads_if_it_asks():
@@ -380,6 +381,7 @@ def test_a_forked_child_has_threads_if_it_asks():
             assert pool.apply_async(_product_with_threads_in_a_child, [X]).get(timeout=120) == (3, want, True)
 
 
+@pytest.mark.process
 @pytest.mark.extended  # an interpreter of its own, since a forked child has one thread
 def test_ctrl_c_reaches_passes_with_threads():
     program = textwrap.dedent("""
@@ -412,6 +414,7 @@ def test_ctrl_c_reaches_passes_with_threads():
         process.wait()
 
 
+@pytest.mark.process
 @pytest.mark.extended  # interpreters of their own
 @pytest.mark.parametrize("end", ["join()", "os._exit(0)", "os.kill(os.getpid(), signal.SIGTERM)"])
 def test_the_interpreter_ends(end):
@@ -452,7 +455,6 @@ def room_for(gigabytes: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not LONG, reason="set LEVELPROX_LONG_TESTS=1")
 def test_dense_data_of_more_than_2_to_the_31_entries():
     room_for(10)
     n, d = 2**20 + 3, 2049
@@ -479,7 +481,6 @@ def test_dense_data_of_more_than_2_to_the_31_entries():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not LONG, reason="set LEVELPROX_LONG_TESTS=1")
 @pytest.mark.parametrize("by_rows", [True, False])
 def test_sparse_data_of_more_than_2_to_the_31_entries(by_rows):
     room_for(20)

@@ -15,7 +15,7 @@ from levelprox import LinearModel, best_subset
 from levelprox.designs import ScaledDesign
 from levelprox.subset import smooth_search as search
 from levelprox.subset import swaps
-from tests.support.selection import LONG
+from tests.support.long_runs import LONG
 from tests.support.subset_cases import LOSSES, bits, check_subset, solved, table, weighted
 
 # --- against exhaustive search ------------------------------------------------------------------------

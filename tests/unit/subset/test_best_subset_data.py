@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +12,8 @@ from hypothesis import strategies as st
 
 from levelprox import Function, InvalidInputError, LinearModel, MultinomialModel, Status, best_subset
 from levelprox.subset import smooth_search as search
+from tests.support.long_runs import LONG
 from tests.support.subset_cases import LOSSES, Table, bits, check_subset, searched, solved, table
-
-LONG = bool(os.environ.get("LEVELPROX_LONG_TESTS"))
 
 # --- k, kept features, signs --------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import pytest
 from scipy.optimize import minimize
 
 from levelprox import MultinomialModel, _kernels
+from levelprox._kernels import FitEnd
 
 INF = math.inf
 
@@ -54,7 +55,7 @@ def test_the_minimum_and_a_bound_on_it(seed: int) -> None:
     model, start = model_of(p), np.random.default_rng(seed).standard_normal(p["X"].shape[1] * 4)
     end, x, psi, z, hessian, gap, resolution = compiled(p, start)
     expected = least(p)
-    assert end == "fitted"
+    assert end == FitEnd.FITTED
     assert psi <= expected + 1e-9
     assert psi - gap - resolution <= expected
     assert gap <= 1e-10
@@ -70,12 +71,12 @@ def test_what_is_said_not_to_be_below_is_not(seed: int) -> None:
     for step in (1e-1, 1e-2, 1e-3, 1e-6, -1e-6, -1e-3, -1e-2):
         below = expected - step
         end, _, psi, *_ = compiled(p, start, below)
-        if end == "not below":
+        if end == FitEnd.NOT_BELOW:
             assert step > 0
             assert psi > below
         else:
             assert psi == pytest.approx(expected, rel=1e-10)
-    assert compiled(p, start, expected - 0.1)[0] == "not below"
+    assert compiled(p, start, expected - 0.1)[0] == FitEnd.NOT_BELOW
 
 
 @pytest.mark.parametrize("seed", range(0, 24, 5))
@@ -95,7 +96,7 @@ def test_no_column_and_samples_without_weight() -> None:
     weight[:8] = 1.0
     fits = _kernels.ClassFits(4, label, weight, None)
     end, x, psi, z, _, gap, _ = fits.fit([], [], 1e-9, INF, 1e-13, [])
-    assert (end, x.size, z.shape, gap) == ("fitted", 0, (60, 4), 0.0)
+    assert (end, x.size, z.shape, gap) == (FitEnd.FITTED, 0, (60, 4), 0.0)
     assert psi == pytest.approx(math.log(4))
 
 
@@ -104,7 +105,7 @@ def test_separated_classes_have_no_bound() -> None:
     p = {"X": X, "label": (X[:, 0] > 0).astype(np.int64), "weight": None, "offset": None, "ridge": np.zeros(1)}
     end, x, psi, *_ = compiled(p, np.zeros(2))
     assert np.all(np.isfinite(x)) and psi < 1e-3
-    assert end in ("fitted", "failed")
+    assert end in (FitEnd.FITTED, FitEnd.FAILED)
 
 
 @pytest.mark.parametrize("K", [2, 3, 20])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,9 +13,10 @@ from threadpoolctl import threadpool_limits
 
 from levelprox import InvalidInputError, LinearModel, Status, best_subset, losses, subset_path
 from levelprox.subset import nonsmooth_refit as vertex
+from tests.support.long_runs import LONG
 from tests.support.subset_cases import Double, bits, searched
 
-SEEDS = 4 if os.environ.get("LEVELPROX_LONG_TESTS") else 2
+SEEDS = 4 if LONG else 2
 KINKED = {"absolute": losses.Absolute(), "quantile": losses.Quantile(0.3), "hinge": losses.Hinge()}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelprox import LinearModel, MultinomialModel, Problem, _kernels, best_subset
+from levelprox._kernels import FitEnd
 from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import MCP
 from levelprox.losses import Gamma, Logistic, Poisson
@@ -21,15 +21,18 @@ from levelprox.methods.restricted import How
 from levelprox.methods.subsolvers import Newton
 from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.subset import column_cache as columns
-from levelprox.subset.refit import Fit, Refits, _gap
+from levelprox.subset.fit import Fit
+from levelprox.subset.newton import gap_bound
+from levelprox.subset.refit import Refits
 from tests.support import children
 from tests.support.brute_force import objective_of
 from tests.support.independent_refits import Oracle
+from tests.support.long_runs import LONG
 from tests.support.registries import LOSSES, targets_of
 from tests.support.subset_cases import table, weighted
 from tests.support.subset_problems import case
 
-EXAMPLES = 1000 if os.environ.get("LEVELPROX_LONG_TESTS") else 60
+EXAMPLES = 1000 if LONG else 60
 SMOOTH = [loss for loss in LOSSES if loss.smooth]
 CONVEX = [loss for loss in SMOOTH if loss.weak_convexity == 0]
 
@@ -76,7 +79,7 @@ def test_the_compiled_fit_is_that_over_the_data_themselves(loss):
         assert largest <= 1.01 * refits.tolerance or compiled.gap <= compiled.resolution
         if compiled.hessian is not None:  # compiled Newton steps do not always settle on losses with bends
             np.testing.assert_allclose(compiled.hessian, part.hessian_of(compiled.margins, True), rtol=1e-9, atol=1e-12)
-        assert compiled.hessian is not None or loss.concordance == math.inf
+        assert compiled.hessian is not None or loss.self_concordance == math.inf
 
 
 @pytest.mark.parametrize("loss", SMOOTH, ids=str)
@@ -151,7 +154,7 @@ def test_a_column_with_a_large_mean_does_not_hide_what_others_differ_by(seed):
     twin = base + 1e-6 * other
     columns = np.column_stack([np.ones(30), 1e10 + far, base, twin])
     end, psi, _ = least_squares_fit(columns, (twin - base) * 1e6, 0.5)
-    assert end != "not below" and psi <= 1e-9
+    assert end != FitEnd.NOT_BELOW and psi <= 1e-9
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -162,7 +165,7 @@ def test_nothing_is_claimed_of_columns_that_are_left_out_of_a_basis(seed):
     base[0] = 1e7
     twin = base + 1e-6 * other
     end, _, bound = least_squares_fit(np.column_stack([base, twin]), (twin - base) * 1e6, 0.5)
-    assert end != "not below" and (end == "failed" or bound <= 1e-6)
+    assert end != FitEnd.NOT_BELOW and (end == FitEnd.FAILED or bound <= 1e-6)
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Poisson(), Gamma()], ids=repr)
@@ -194,25 +197,26 @@ def test_nearly_perfect_fits_of_twins_are_not_given_up_by_rounding(times):
         columns = np.column_stack([base, base + 10 ** rng.uniform(-3.3, -2.5) * rng.standard_normal(30)])
         b = columns @ [301.0, -300.0] + 10 ** rng.uniform(-6, -4) * rng.standard_normal(30)
         attained = np.mean((b - columns @ np.linalg.lstsq(columns, b, rcond=None)[0]) ** 2)
-        assert least_squares_fit(columns, b, times * attained)[0] != "not below", seed
+        assert least_squares_fit(columns, b, times * attained)[0] != FitEnd.NOT_BELOW, seed
 
 
-@pytest.mark.parametrize(("concordance", "loss"), [(0.0, "squared"), (1.0, "logistic")])
+@pytest.mark.parametrize(("self_concordance", "loss"), [(0.0, "squared"), (1.0, "logistic")])
 @pytest.mark.parametrize("apart", [1e-3, 1e-4, 1e-5])
-def test_columns_that_are_almost_equal_may_be_below_though_their_first_step_is_short(apart, concordance, loss):
+def test_columns_that_are_almost_equal_may_be_below_though_their_first_step_is_short(apart, self_concordance, loss):
     """Their difference explains b: with the ridge of a Newton step that is a long way, and no bound."""
     rng = np.random.default_rng(1)
     base, difference = rng.standard_normal((2, 100))
     b = difference + 0.3 * rng.standard_normal(100)
-    fits = _kernels.ColumnFits(loss, 0.0, 0.0, concordance, np.sign(b) if loss == "logistic" else b, None, None)
+    fits = _kernels.ColumnFits(loss, 0.0, 0.0, self_concordance, np.sign(b) if loss == "logistic" else b, None, None)
     true = fits.fit([base, difference], [None] * 2, [0.0] * 2, 1e-12, math.inf)[2]
     start = fits.fit([base], [None], [0.0], 1e-12, math.inf)[2]
     end = fits.fit([base, base + apart * difference], [None] * 2, [0.0] * 2, 1e-12, (start + true) / 2)
-    assert end[0] != "not below"
-    if end[0] == "fitted":
+    assert end[0] != FitEnd.NOT_BELOW
+    if end[0] == FitEnd.FITTED:
         assert end[2] == pytest.approx(true, rel=1e-6)
 
 
+@pytest.mark.process
 def test_ctrl_c_is_seen_inside_a_look_at_the_columns():
     """A timer every 2 ms of work, and two looks: at their ends it would be heard but twice, and once after them."""
     script = """
@@ -268,7 +272,7 @@ def test_samples_left_far_out_by_a_feature_that_is_gone_do_not_stop_a_fit():
     assert refits(np.array([0, 2]), near).psi == pytest.approx(alone.psi, rel=1e-12)
     (compiled,), columns = refits.compiled, [X[:, 0].copy(), X[:, 2].copy()]
     end = compiled.fit(columns, [None] * 2, [3000.0, 0.0], refits.tolerance, math.inf)
-    assert end[0] == "fitted" and end[2] == pytest.approx(alone.psi, rel=1e-12)
+    assert end[0] == FitEnd.FITTED and end[2] == pytest.approx(alone.psi, rel=1e-12)
 
 
 def test_repeated_columns_are_no_obstacle():
@@ -306,7 +310,7 @@ def test_bounds_of_classes_with_a_ridge_leave_out_no_direction_that_psi_sees():
     refits, nothing = refits_of(model)
     without, whole = refits(np.arange(1, 4), nothing), refits(np.arange(4), nothing)
     z = model.margins(np.concatenate([np.zeros(3), without.x]))
-    gap, resolution = _gap(model, without.psi, z, model.hessian_of(z))
+    gap, resolution = gap_bound(model, without.psi, z, model.hessian_of(z))
     assert without.psi - gap - resolution <= whole.psi < without.psi - 0.1
 
 
@@ -371,7 +375,7 @@ def test_sparse_columns_are_fitted_as_dense_ones(
     np.testing.assert_allclose(sparse[3], dense[3], rtol=1e-13, atol=1e-13)
     np.testing.assert_allclose(sparse[4], dense[4], rtol=1e-12, atol=1e-14)
     whole, parts = fits.fit(list(A), [None] * m, begin, 1e-9, math.inf), fits.fit(values, rows, begin, 1e-9, math.inf)
-    if whole[0] == parts[0] == "fitted":
+    if whole[0] == parts[0] == FitEnd.FITTED:
         assert parts[2] == pytest.approx(whole[2], rel=1e-9, abs=1e-9)
 
 

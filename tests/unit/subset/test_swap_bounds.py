@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,9 +11,10 @@ from levelprox import LinearModel, OneVsRestModel, best_subset
 from levelprox.losses import Hinge
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.swap_bounds import SwapEstimates, costs, least_costs
+from tests.support.long_runs import LONG
 from tests.support.subset_cases import Table, table, weighted
 
-EXAMPLES = 500 if os.environ.get("LEVELPROX_LONG_TESTS") else 25
+EXAMPLES = 500 if LONG else 25
 SQUARED = {
     "plain": lambda: table(),
     "intercept": lambda: table(intercept=True),
@@ -115,8 +114,8 @@ def test_signs_leave_what_falls_the_wrong_way():
 # --- bounds -------------------------------------------------------------------------------------------
 
 
-def concordance(whole: Table) -> float:
-    return whole.objective.concordance
+def self_concordance(whole: Table) -> float:
+    return whole.objective.self_concordance
 
 
 def check_bounds(whole: Table, features, factor: float = 1.0) -> int:
@@ -125,7 +124,7 @@ def check_bounds(whole: Table, features, factor: float = 1.0) -> int:
     magnitudes, slack = whole.objective.column_magnitudes(), 1e-9 * abs(whole.psi(features))
     told = 0
     for i in exchange.droppable:
-        bounds = exchange.bounds(i, magnitudes, concordance(whole))
+        bounds = exchange.bounds(i, magnitudes, self_concordance(whole))
         assert np.all(bounds[exchange.fit.features] == -np.inf)
         for j in np.flatnonzero(exchange.outside):
             true = gain[int(exchange.fit.features[i]), int(j)]
@@ -138,7 +137,7 @@ def check_bounds(whole: Table, features, factor: float = 1.0) -> int:
 def check_least_costs(whole: Table, features, factor: float = 1.0) -> None:
     """Leaving out costs no less than said."""
     fit, problem = whole.fit(features), whole.problem
-    bounds = least_costs(problem, fit, whole.objective.column_magnitudes(), concordance(whole))
+    bounds = least_costs(problem, fit, whole.objective.column_magnitudes(), self_concordance(whole))
     for i, feature in enumerate(fit.features.tolist()):
         if feature in whole.exempt:
             assert bounds[i] == np.inf
@@ -192,7 +191,7 @@ def test_a_bound_without_its_growth_is_caught(monkeypatch):
 
     check_many(check_bounds, 4)
     check_many(check_least_costs, 20)
-    monkeypatch.setattr("tests.unit.subset.test_swap_bounds.concordance", lambda whole: 0.0)
+    monkeypatch.setattr("tests.unit.subset.test_swap_bounds.self_concordance", lambda whole: 0.0)
     with pytest.raises(AssertionError):
         check_many(check_bounds, 4)
     with pytest.raises(AssertionError):

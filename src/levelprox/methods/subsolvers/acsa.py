@@ -139,15 +139,15 @@ class ACSA(Subsolver):
             evaluations = batch / n
         else:
             outcome = _kernels.acsa(objective.compiled, *arguments)
-        end = arrived(subproblem, start, outcome["x"], keep_better=not self.is_random(objective))
+        end = arrived(subproblem, start, outcome.x, keep_better=not self.is_random(objective))
         return replace(
             end,
-            multiplier=outcome["multiplier"] / surrogate.lam,
+            multiplier=outcome.multiplier / surrogate.lam,
             # Ctrl-C and failures take precedence over the outcome of the comparison with x^{k−1}.
-            stop=outcome["stop"] if outcome["stop"] in ("interrupted", "not finite") else end.stop or outcome["stop"],
-            n_inner=outcome["steps"],
-            n_grad=end.n_grad + round(evaluations * outcome["steps"]),
-            n_proj=outcome["projections"],
+            stop=outcome.stop if outcome.stop in ("interrupted", "not finite") else end.stop or outcome.stop,
+            n_inner=outcome.steps,
+            n_grad=end.n_grad + round(evaluations * outcome.steps),
+            n_proj=outcome.projections,
         )
 
 

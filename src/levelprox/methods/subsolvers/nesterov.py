@@ -90,13 +90,13 @@ class Nesterov(Subsolver):
             tolerance,
             seconds,
         )
-        end = arrived(subproblem, start, outcome["x"], keep_better=True)
+        end = arrived(subproblem, start, outcome.x, keep_better=True)
         return replace(
             end,
-            multiplier=outcome["multiplier"] / surrogate.lam,
+            multiplier=outcome.multiplier / surrogate.lam,
             # Ctrl-C and failures take precedence over the outcome of the comparison with x^{k−1}.
-            stop=outcome["stop"] if outcome["stop"] in ("interrupted", "not finite") else end.stop or outcome["stop"],
-            n_inner=outcome["steps"],
-            n_grad=end.n_grad + outcome["evaluations"],
-            n_proj=outcome["projections"],
+            stop=outcome.stop if outcome.stop in ("interrupted", "not finite") else end.stop or outcome.stop,
+            n_inner=outcome.steps,
+            n_grad=end.n_grad + outcome.evaluations,
+            n_proj=outcome.projections,
         )

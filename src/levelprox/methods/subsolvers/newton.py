@@ -29,7 +29,7 @@ _HALVINGS = 40
 _RIDGE = 1e-12  # of the diagonal of the model: equal columns must not make it singular
 _PRODUCTS = 500  # with the model; more for small models,
 _WORK, _MOST_PRODUCTS = 3e8, 5_000  # up to this number of multiplications
-_FORETOLD = 0.1  # relative difference between the actual and the predicted reduction of ψ_k
+_PREDICTED = 0.1  # relative difference between the actual and the predicted reduction of ψ_k
 _SMALL = 1000  # a matrix of this order is always formed
 _SHORTENINGS = 8
 
@@ -122,16 +122,21 @@ class Newton(Subsolver):
         )
         at = replace(
             at,
-            multiplier=outcome["multiplier"] / subproblem.surrogate.lam,
+            multiplier=outcome.multiplier / subproblem.surrogate.lam,
             n_inner=at.n_inner + 1,
-            n_proj=at.n_proj + outcome["projections"],
+            n_proj=at.n_proj + outcome.projections,
         )
-        move = outcome["x"] - at.x
+        move = outcome.x - at.x
         if not np.any(move):
             return replace(at, stop="stationary")
         promised = min(float(np.sum(slope * move)), 0.0)  # rounding may make a tiny decrease positive
+<<<<<<< HEAD
         new = _search(subproblem, objective, at, outcome["x"], move, promised)
-        return new if _foretold(subproblem, at, new, outcome["decrease"]) else replace(new, hessian=None)
+        return new if _is_predicted(subproblem, at, new, outcome["decrease"]) else replace(new, hessian=None)
+=======
+        new = _search(subproblem, objective, at, outcome.x, move, promised)
+        return new if _foretold(subproblem, at, new, outcome.decrease) else replace(new, hessian=None)
+>>>>>>> b3c70eecb87bb39ba107f9fd64679adaca2dd9b2
 
 
 def _is_formed(objective: Curved) -> bool:
@@ -148,14 +153,14 @@ def _with_model(objective: Curved, at: Iterate) -> tuple[Iterate, Vector]:
     return replace(at, hessian=hessian), np.ascontiguousarray(np.diagonal(hessian))
 
 
-def _foretold(subproblem: Subproblem, at: Iterate, new: Iterate, decrease: float) -> bool:
+def _is_predicted(subproblem: Subproblem, at: Iterate, new: Iterate, decrease: float) -> bool:
     """Return whether the model predicted the step well enough to be used for the next one.
 
     The Gram matrix is by far the most expensive computation, and a Newton step tolerates a slightly outdated model:
     its gradient is always new.
     """
     fell = subproblem.with_proximal(at.x, at.psi) - subproblem.with_proximal(new.x, new.psi)
-    return new.step == 1 and abs(fell - decrease) <= _FORETOLD * decrease + _LAST_DIGITS * abs(at.psi)
+    return new.step == 1 and abs(fell - decrease) <= _PREDICTED * decrease + _LAST_DIGITS * abs(at.psi)
 
 
 def _search(

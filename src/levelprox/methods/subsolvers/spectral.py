@@ -107,14 +107,14 @@ class Spectral(Subsolver):
             -1 if w is None or w.intercept is None else w.intercept,
         )
         return Iterate(
-            x=outcome["x"] if w is None else w.back(outcome["x"]),
-            psi=outcome["psi"],
-            gradient=outcome["gradient"] if w is None else w.gradient_back(outcome["gradient"]),
+            x=outcome.x if w is None else w.back(outcome.x),
+            psi=outcome.psi,
+            gradient=outcome.gradient if w is None else w.gradient_back(outcome.gradient),
             # The projection's multiplier is per unit step and of the constraint divided by λ.
-            multiplier=outcome["multiplier"] / surrogate.lam,
-            step=outcome["step"],
-            stop=outcome["stop"],
-            n_inner=outcome["steps"],
-            n_grad=outcome["evaluations"],
-            n_proj=outcome["projections"],
+            multiplier=outcome.multiplier / surrogate.lam,
+            step=outcome.step,
+            stop=outcome.stop,
+            n_inner=outcome.steps,
+            n_grad=outcome.evaluations,
+            n_proj=outcome.projections,
         )

@@ -21,7 +21,7 @@ from levelprox.report.page._figures import (
     rows_of,
     sign_of,
 )
-from levelprox.report.page._fits import Family, Judged, Samples, judge, seeing
+from levelprox.report.page._fits import Family, Judged, Samples, judge
 from levelprox.result import Status
 
 # By how much ψ of the same data may differ: of float32 data it is known to so much of itself, or of the smallest fit's.
@@ -122,17 +122,13 @@ def _error(name: str, fit: Any, judged: Judged, samples: Samples) -> list[str]:
 
 def _notice(family: Family, train: Samples) -> str:
     """A warning where ψ of the data given is not that of the model: it was fitted to others."""
-    model, y, weight = seeing(family.model, train), train.y, train.weight
-    if train.there.size < y.size:  # removed samples may be of classes, or of sizes, that the fit has not seen
+    model = family.model
+    if train.there.size < train.y.size:  # removed samples may be of classes, or of sizes, that the fit has not seen
         return ""
-    if hasattr(model, "classes_"):
-        if not np.all(np.isin(y, model.classes_)):
-            return "These are not the data that the model was fitted to: they have classes that it does not know."
-        weight = model._with_class_weight(y, weight)
-    else:
-        y = np.asarray(y, np.float64)
+    if hasattr(model, "classes_") and not np.all(np.isin(train.y, model.classes_)):
+        return "These are not the data that the model was fitted to: they have classes that it does not know."
     psi = float(model.certificate_.psi)
-    here = float(model._mean_loss(train.X, y, weight, **train.more)) + model._ridge_part(train.X, weight)
+    here = model.training_objective(train.X, train.y, train.weight, **train.more)
     rounding = _SAME_LOSS * max(abs(psi), abs(here)) + _ROUNDING * abs(float(family.fits[0].certificate_.psi))
     if abs(psi - here) <= rounding:
         return ""

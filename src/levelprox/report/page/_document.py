@@ -96,7 +96,7 @@ def write_page(path: str | os.PathLike[str], model: Any, X: object, y: ArrayLike
 def _subtitle(family: Family, training: Samples, testing: Samples | None) -> str:
     """What was fitted to what."""
     model = family.model
-    words = [f"{str(model._loss().name).replace('_', ' ')} loss"]
+    words = [f"{str(model.loss_.name).replace('_', ' ')} loss"]
     if family.by == "level":
         words.append(f"{type(model.constraint_).__name__} constraint")
     words.append(f"{training.there.size:,} samples × {model.n_features_in_:,} features".replace(",", "\u202f"))

@@ -149,7 +149,7 @@ class Choice:
 
 def mean_loss_name(model: Any) -> str:
     """What the mean loss is called."""
-    name = str(model._loss().name)
+    name = str(model.loss_.name)
     return _NAMES.get(name, f"Mean {name.replace('_', ' ')} loss")
 
 
@@ -160,12 +160,12 @@ def choice_of(family: Family) -> Choice | None:
         return None
     results, _ = model.results_by_budget()
     rows = [_row(results[family.by], budget) for budget in family.budgets]
-    if model._criterion != "cv":
-        values = _picked(results[model._criterion], rows)
-        return Choice(f"{model._criterion.upper()}, lower is better", "", values, [None] * len(rows), 0)
+    if model.criterion_ != "cv":
+        values = _picked(results[model.criterion_], rows)
+        return Choice(f"{model.criterion_.upper()}, lower is better", "", values, [None] * len(rows), 0)
     name, sign = name_and_sign(model.scoring_)
     scores, joins = sign * results["mean_test_score"], ""
-    if model.scoring_ is None or _MEAN_LOSS.get(str(model.scoring_)) == model._loss().name:
+    if model.scoring_ is None or _MEAN_LOSS.get(str(model.scoring_)) == model.loss_.name:
         joins = "loss"
     elif model.scoring_ in _ERROR_RATE:
         name, scores, joins = "Share of wrong answers of held-out samples", 1 - scores, "error"

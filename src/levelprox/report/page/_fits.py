@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox.exceptions import InvalidInputError, warn
+from levelprox.exceptions import ConvergenceWarning, InvalidInputError, warn
 from levelprox.report.fitted import Axis, axis_of, budget_of_fit, check_ours
 from levelprox.result import Status
 
@@ -105,11 +104,9 @@ def _check_classes(model: Any, y: ArrayLike, weight: ArrayLike | None) -> None:
 
 
 def _along(model: Any, X: object, y: ArrayLike, n_features: Any, level: Any, weight: Any, more: Any) -> list[Any]:
-    from sklearn.exceptions import ConvergenceWarning
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        fits: list[Any] = model._along(X, y, n_features, level, weight, more)
+        fits: list[Any] = model.fit_path(X, y, n_features=n_features, level=level, sample_weight=weight, **more)
     short = [f"{budget_of_fit(one):g}" for one in fits if not one.status_.success]
     if short:
         warn(f"of the {len(fits)} fits along the budgets some ended short, at {', '.join(short)}: the page says why")
@@ -155,7 +152,7 @@ class Samples:
 
     def read_by(self, model: Any) -> Samples:
         """The same with X as a design that is read and checked once, for fits of this model."""
-        return replace(self, X=model._seen(self.X))
+        return replace(self, X=model.check_features(self.X))
 
     @property
     def there(self) -> NDArray[np.intp]:
@@ -212,27 +209,19 @@ def held_out(test: Sequence[Any] | None, more: dict[str, Any] | None) -> Samples
     return samples
 
 
-def seeing(fit: Any, samples: Samples) -> Any:
-    """A copy of a fit that takes the design of samples, where others take X."""
-    reader = copy.copy(fit)
-    reader._seen = lambda X: samples.X
-    return reader
-
-
-def judge(model: Any, samples: Samples, look: Callable[[NDArray[Any]], Any] | None = None) -> Judged:
+def judge(fit: Any, samples: Samples, look: Callable[[NDArray[Any]], Any] | None = None) -> Judged:
     """How a fit does on samples that were read; `look` is shown the predictions."""
-    fit = seeing(model, samples)
     predicted = np.asarray(fit.predict(samples.X, **samples.more))
     if predicted.shape != samples.y.shape:
         raise InvalidInputError(f"X and y must have as many samples, got {predicted.size} and {samples.y.size}")
     seen = None if look is None else look(predicted)
     if not hasattr(fit, "classes_"):
-        loss = float(fit._mean_loss(samples.X, np.asarray(samples.y, np.float64), samples.weight, **samples.more))
+        loss = fit.mean_loss(samples.X, samples.y, samples.weight, **samples.more)
         return Judged(seen, _number(loss), explained=_explained(samples, predicted))
     wrong = predicted != samples.y
     error = float(np.average(wrong, weights=samples.weight))
     known = bool(np.all(np.isin(samples.y[samples.there], fit.classes_)))
-    loss = float(fit._mean_loss(samples.X, samples.y, samples.weight)) if known else np.inf
+    loss = fit.mean_loss(samples.X, samples.y, samples.weight) if known else np.inf
     return Judged(seen, _number(loss), error, int(np.count_nonzero(wrong[samples.there])))
 
 

@@ -11,10 +11,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import Function, LinearModel, Problem, constraints, solve
-from levelprox.exceptions import InvalidInputError
+from levelprox.exceptions import ConvergenceWarning, InvalidInputError
 from levelprox.losses import loss_by_name
 from levelprox.methods.subproblem import Subproblem
 from levelprox.methods.subsolvers import SGD, SVRG, Newton, Spectral, choose
@@ -138,13 +137,13 @@ def test_samples_are_drawn_in_proportion_to_their_weights():
 
 @STOCHASTIC
 @pytest.mark.parametrize("size", [0, -3, True, 2.0, "many"])
-def test_c72_a_bad_batch_size_is_refused(kind, size):
+def test_a_bad_batch_size_is_refused(kind, size):
     with pytest.raises(InvalidInputError, match="batch_size must be an integer of at least 1"):
         kind(batch_size=size)
 
 
 @STOCHASTIC
-def test_c72_a_batch_larger_than_the_data_is_cut_with_a_warning(kind):
+def test_a_batch_larger_than_the_data_is_cut_with_a_warning(kind):
     model = sparse_model()
     subproblem, start = subproblem_of(model)
     message = "batch_size=5000 is larger than the number of samples 300; using 300"
@@ -238,6 +237,7 @@ assert stopped.psi == psi and np.array_equal(stopped.gradient, gradient)
 """
 
 
+@pytest.mark.process
 @STOCHASTIC
 def test_ctrl_c_ends_the_steps_with_a_feasible_point(kind):
     with Child(INTERRUPTED, kind.__name__) as child:

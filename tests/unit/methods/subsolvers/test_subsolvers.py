@@ -134,7 +134,7 @@ def test_batches_of_rows_have_the_noise_of_one_row_by_the_root_of_their_size():
     assert fit.parameters.sigma == pytest.approx(model.noise / 2)
 
 
-def test_c72_batch_sizes_out_of_range():
+def test_batch_sizes_out_of_range():
     for wrong in (0, -3, 2.5, True):
         with pytest.raises(InvalidInputError, match="batch_size"):
             ACSA(batch_size=wrong)
@@ -280,7 +280,7 @@ def test_acsa_needs_a_gamma_above_the_weak_convexity():
     subproblem, start = subproblem_of(objective, gamma=objective.weak_convexity)
     with pytest.raises(InvalidInputError, match="gamma above the weak-convexity"):
         ACSA(steps=3).solve(subproblem, start, rng=np.random.default_rng(0))
-    with pytest.raises(InvalidInputError, match="weak-convexity constant"):  # C63
+    with pytest.raises(InvalidInputError, match="weak-convexity constant"):
         solve(Problem(objective, MCP, 1.5), gamma=0.5 * objective.weak_convexity)
 
 
@@ -344,7 +344,7 @@ def broken(answer, after=5):
         (("value", np.zeros(3)), "the value"),
     ],
 )
-def test_c74_an_oracle_that_returns_nonsense_is_named(answer, message):
+def test_an_oracle_that_returns_nonsense_is_named(answer, message):
     objective = Stochastic(broken(answer, after=0), 3, noise=1.0, smoothness=1.0, exact=exact)
     with pytest.raises(InvalidInputError, match=message):
         solve(Problem(objective, MCP, 1.5), max_iter=5, random_state=0)
@@ -355,7 +355,7 @@ def test_c74_an_oracle_that_returns_nonsense_is_named(answer, message):
 
 
 @pytest.mark.parametrize("answer", [np.full(3, np.nan), np.array([0, np.inf, 0])])
-def test_c74_an_oracle_that_is_not_finite_ends_the_run_with_the_last_good_point(answer):
+def test_an_oracle_that_is_not_finite_ends_the_run_with_the_last_good_point(answer):
     objective = Stochastic(broken(answer, after=250), 3, noise=1.0, smoothness=1.0, exact=exact)
     with pytest.raises(NumericalError, match="not finite") as caught:
         solve(Problem(objective, MCP, 1.5), max_iter=5, random_state=0)
@@ -363,7 +363,7 @@ def test_c74_an_oracle_that_is_not_finite_ends_the_run_with_the_last_good_point(
     assert np.all(np.isfinite(result.x)) and MCP.value(result.x) <= 1.5
 
 
-def test_c74_an_oracle_that_raises_is_chained():
+def test_an_oracle_that_raises_is_chained():
     def oracle(x, rng):
         raise RuntimeError("no more data")
 
@@ -434,6 +434,7 @@ with ThreadPoolExecutor(int(sys.argv[1])) as pool:
 """
 
 
+@pytest.mark.process
 @pytest.mark.extended  # interpreters of their own
 def test_a_seed_gives_the_same_bits_whatever_the_threads():
     seen = set()

@@ -58,7 +58,7 @@ def test_it_is_solved_and_certified():
     assert WHOLE.message.startswith("Solved: KKT ")
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")
 def test_limits():
     seen = []
     few = drive(ProjectedGradient(), PROBLEM, limits=Limits(max_iter=3), callback=lambda k, x: seen.append(k))
@@ -90,7 +90,7 @@ def test_ctrl_c_ends_a_run():
     assert found.status is Status.INTERRUPTED and PROBLEM.is_feasible(found.x)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")
 def test_a_run_is_resumed_with_the_same_bits(tmp_path):
     file = tmp_path / "state"
     for steps in (2, 9, math.inf):

@@ -1,0 +1,26 @@
+// Enums across the border to Python.
+#pragma once
+#include <nanobind/nanobind.h>
+
+#include "algorithms/stop_reason.hpp"
+
+namespace levelprox {
+
+// The member of levelprox.result.StopReason for a reason; a borrowed reference that lives as long as the interpreter.
+PyObject *python_stop_reason(StopReason reason);
+
+}  // namespace levelprox
+
+namespace nanobind::detail {
+
+// A StopReason becomes a member of the StrEnum that the rest of the package uses. It is never passed to a kernel.
+template <>
+struct type_caster<levelprox::StopReason> {
+    static constexpr auto Name = const_name("levelprox.result.StopReason");
+
+    static handle from_cpp(levelprox::StopReason reason, rv_policy, cleanup_list *) {
+        return handle(levelprox::python_stop_reason(reason)).inc_ref();
+    }
+};
+
+}  // namespace nanobind::detail

@@ -1,0 +1,295 @@
+"""The end of a run of `LevelMethod`: its last point certified from the data, and the figures of the message."""
+
+from __future__ import annotations
+
+import functools
+import math
+import platform
+from contextlib import suppress
+from dataclasses import replace
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from levelprox import _kernels
+from levelprox._runtime.deadline import TimeLimitError, end_now, finishing, interrupted, seconds_left, seconds_to_finish
+from levelprox._runtime.plurals import counted
+from levelprox.certificate import Certificate, assemble, certify, not_examined
+from levelprox.exceptions import BackendError
+from levelprox.methods.negligible import without_negligible
+from levelprox.methods.surrogate import surrogate_used
+from levelprox.objectives.declared import Declared
+from levelprox.problem import Problem
+from levelprox.result import Ending, Result, Status, StopReason
+from levelprox.theory import degenerate_level
+from levelprox.theory.approximate_kkt import nearby_kkt
+
+if TYPE_CHECKING:
+    from levelprox.methods.level_method import LevelMethod, RunState
+
+STALLED_STEPS = 10  # outer steps without any movement that make a stall
+_EPS = float(np.finfo(np.float64).eps)
+_ACCEPTABLE_FACTOR = 100  # a point within this factor of tol is "solved_inaccurate"
+_APPROXIMATE_KKT_SECONDS = 10.0  # that the (ε, δ)-KKT statement may take; it rarely takes one
+_CERTIFICATE_SECONDS = 0.25  # that a certificate may always take
+_DEGENERATE_DISTANCE = 1e-3  # relative to the cost of one large coefficient
+_GROUP = "The paper's surrogate is not defined where a feature has several coefficients: the group surrogate was used."
+_SEPARABLE = (
+    "the data are separable, or the loss gains for ever, by coefficients that cost nothing more as they grow: it has "
+    "no minimiser within the level, and their size is set by tol or max_iter alone. Lower the level, or take a "
+    "constraint without a cap."
+)
+
+
+class Conclusion:
+    """The end of one run.
+
+    Parameters
+    ----------
+    method : LevelMethod
+    state : RunState
+        The last one.
+    """
+
+    def __init__(self, method: LevelMethod, state: RunState) -> None:
+        self.method, self.state, self.best = method, state, state.at
+        self.problem, self.ctx, self.tol = method.problem, method.ctx, method.tol
+        self.n_grad = state.counts[2]
+        self.notes: list[str] = []  # what there was no time for
+
+    def __call__(self, status: Status) -> Result:
+        """Certify the last point from the data, and return the result with its message."""
+        if not self.method.null.examined:
+            certificate = not_examined(self.problem, self.best.x, self.best.psi)
+            self.method.note_phase("certificate")
+            figures = (
+                f"there was no time to compute a gradient, and the KKT residual is not known; {_level(certificate)}"
+            )
+            remedy = "Raise time_limit." if status is Status.TIME_LIMIT else ""
+            ending = Ending(status, figures, self._steps(), remedy=remedy)
+            return self.result(status, self.ctx.message(ending), certificate)
+        if status is Status.SOLVED:
+            self._leave_out_negligible()
+        certificate, stopped = self._certificate()
+        status = Status.INTERRUPTED if stopped or interrupted() else status
+        if status not in (Status.INTERRUPTED, Status.TIME_LIMIT):
+            try:
+                certificate = self._with_approximate_kkt(certificate)
+            except KeyboardInterrupt:
+                status = Status.INTERRUPTED
+        self.method.note_phase("certificate")
+        status = self._judged(status, certificate.kkt)
+        separated = self._is_separated()
+        message = self.ctx.message(self._ending(status, certificate))
+        if separated:
+            self.ctx.warn(_SEPARABLE)
+        return self.result(status, message, certificate)
+
+    def _judged(self, status: Status, kkt: float) -> Status:
+        """Return the status by the residual of the certificate."""
+        if status not in (Status.SOLVED, Status.MAX_ITER, Status.STALLED):
+            return status
+        acceptable = max(_ACCEPTABLE_FACTOR * self.tol, 1e3 * _EPS) if self.tol > 0 else -math.inf
+        if kkt <= self.tol:
+            return Status.SOLVED
+        # The paper's milder rule may have been met alone.
+        return Status.SOLVED_INACCURATE if status is Status.SOLVED or kkt <= acceptable else status
+
+    def _leave_out_negligible(self) -> None:
+        """Set coefficients that tol cannot tell from zero to zero, unless the paper's rule stops or ψ is sampled."""
+        method, objective, best = self.method, self.problem.objective, self.best
+        if method.stopping != "kkt" or method.subsolver.is_random(objective):
+            return
+        hint = None if best.kinks is None else best.kinks.slopes
+        try:
+            with suppress(Exception), finishing():  # if ψ fails, its certificate reports that
+                x, gradients = without_negligible(self.problem, best.x, self.tol, method.how(), hint)
+                self.n_grad += gradients * objective.evaluation_cost
+                if x is not best.x:
+                    psi, gradient = objective.value_and_gradient(x)
+                    self.best = replace(best, x=x, psi=psi, gradient=gradient, margins=None)
+        except KeyboardInterrupt:
+            end_now()
+
+    def _certificate(self) -> tuple[Certificate, bool]:
+        """Return the certificate recomputed from the data, and whether Ctrl-C ended that.
+
+        It is what the run knew if the objective fails, the time ends, or Ctrl-C is pressed. The scale is that of the
+        null fit, a function of the problem alone, and is not computed twice.
+        """
+        best, null = self.best, self.method.null
+        try:
+            hint = None if best.kinks is None else best.kinks.slopes
+            seconds = max(min(_CERTIFICATE_SECONDS, seconds_to_finish()), seconds_left())
+            with finishing():
+                return certify(self.problem, best.x, null, hint=hint, seconds=seconds), False
+        except (KeyboardInterrupt, Exception) as error:
+            if isinstance(error, TimeLimitError):
+                self.notes.append("The certificate is the run's own: there was no time to recompute it.")
+            else:
+                failed = f"recomputing it failed: {type(error).__name__}: {error}"
+                self.ctx.warn(f"the certificate is the run's own; {failed}")
+            if isinstance(error, KeyboardInterrupt):
+                end_now()
+            known = assemble(self.problem, best.x, best.psi, best.gradient, null)
+            return known, isinstance(error, KeyboardInterrupt)
+
+    def _with_approximate_kkt(self, certificate: Certificate) -> Certificate:
+        """Return the certificate with the (ε, δ)-KKT statement of the last subproblem's solution, if x has none."""
+        objective, method = self.problem.objective, self.method
+        rough = not objective.smooth or method.subsolver.is_random(objective)
+        if not rough or certificate.kkt <= self.tol or self.state.came_from is None:
+            return certificate
+        center, eta_k = self.state.came_from
+        try:
+            with finishing():
+                near = nearby_kkt(
+                    self.problem,
+                    self.best.x,
+                    center=center,
+                    level=eta_k,
+                    gamma=method.gamma,
+                    surrogate=method.surrogate,
+                    seconds=min(seconds_left(), _APPROXIMATE_KKT_SECONDS),
+                    rng=self.ctx.rng,
+                )
+        except TimeLimitError:
+            self.notes.append("There was no time to look for an (ε, δ)-KKT statement.")
+            return certificate
+        except Exception as error:
+            self.ctx.warn(f"no (ε, δ)-KKT statement; looking for one failed: {type(error).__name__}: {error}")
+            return certificate
+        if near.epsilon >= certificate.epsilon:
+            return certificate
+        return replace(certificate, near_epsilon=near.epsilon, near_delta=near.delta)
+
+    def _is_separated(self) -> bool:
+        """Return whether ψ is unbounded below, or not attained, along the part of x that is free or saturated."""
+        x = self.best.x
+        free = self.problem.free(x)
+        try:
+            with finishing():
+                return bool(np.any(free)) and self.problem.objective.is_separated(np.where(free, x, 0.0))
+        except TimeLimitError:
+            self.notes.append("There was no time to see whether the data are separable.")
+            return False
+        except BackendError as error:  # the answer is there, and certified
+            self.ctx.warn(f"whether the data are separable was not looked at: {error}")
+            return False
+
+    # --- the message
+
+    def _steps(self) -> str:
+        return f"after {counted(self.state.n_outer, 'outer step')}"
+
+    def _ending(self, status: Status, certificate: Certificate) -> Ending:
+        relation = "<=" if certificate.kkt <= self.tol else ">"
+        figures = f"KKT {certificate.kkt:.1e} {relation} tol {self.tol:.1e}{_gain(certificate)}; {_level(certificate)}"
+        if certificate.near_epsilon is not None:
+            figures += f"; an (ε, δ)-KKT point with ε = {certificate.epsilon:.1e}, δ = {certificate.delta:.1e}"
+        opening, remedy = "", ""
+        if status in (Status.SOLVED_INACCURATE, Status.MAX_ITER):
+            opening, remedy = self._opening_and_remedy(status)
+        remedy = {
+            Status.SOLVED: "" if certificate.active else "The constraint is inactive.",
+            Status.TIME_LIMIT: "Raise it or tol.",
+            Status.STALLED: self._why_stalled(),
+            Status.DIVERGING: "The loss has no minimiser within the level; lower it.",
+        }.get(status, remedy)
+        notes = [_GROUP] if self.method.parameters is not None and self.problem.width > 1 else []
+        advice = ""
+        if status not in (Status.SOLVED, Status.CALLBACK_STOP, Status.INTERRUPTED):
+            advice = f"{self.problem.objective.advice()} {degenerate_words(self.problem)}".strip()
+        return Ending(status, figures, self._steps(), opening, remedy, (*notes, *self.notes), advice)
+
+    def _opening_and_remedy(self, status: Status) -> tuple[str, str]:
+        """Return how the message begins, where not as usual, and what to change where tol was not reached."""
+        method, history = self.method, self.state.history
+        parameters = method.parameters
+        if parameters is not None:
+            ran = f"Ran the paper's method (k̂ of K = {parameters.K}, T = {parameters.steps})"
+            return ran, "Raise max_iter, which is K."
+        if method.stopping == "change" and history and history[-1].change <= self.tol:
+            opening = "x changes by less than tol" if status is Status.SOLVED_INACCURATE else ""
+            return opening, "Lower tol, or stop by the KKT residual."
+        if self.state.still >= STALLED_STEPS:
+            return "", "x no longer moves in float64."
+        if method.subsolver.is_random(self.problem.objective):
+            return "", "Raise max_iter or tol, or lower the noise: more steps or larger batches, a larger gamma."
+        return "", "Raise max_iter or tol."
+
+    def _why_stalled(self) -> str:
+        objective = self.problem.objective
+        if isinstance(objective, Declared) and not objective.smooth:
+            return "No step lowers the loss. Beside a kink the residual at x itself says little: look at ε and δ."
+        if isinstance(objective, Declared) and self.best.stop == StopReason.NO_DECREASE:
+            return "No step lowers the loss: the smoothness declared for it may be too small."
+        return "x no longer moves in float64; raise tol, or scale the data."
+
+    def result(self, status: Status, message: str, certificate: Certificate) -> Result:
+        """Return the result."""
+        method, state, ctx = self.method, self.state, self.ctx
+        n_outer, n_inner, _, n_proj = state.counts
+        return Result(
+            x=self.best.x,
+            status=status,
+            message=message,
+            certificate=certificate,
+            history=state.history,
+            n_outer=n_outer,
+            n_inner=n_inner,
+            n_grad=self.n_grad,
+            n_proj=n_proj,
+            wall_s=ctx.elapsed,
+            phase_s=dict(method.phase_s),
+            gamma=method.gamma or 0.0,
+            subsolver=method.subsolver.name,
+            parameters=method.parameters,
+            levels=type(method.levels).__name__.lower(),
+            start="continuation" if method.continuation else "direct",
+            stages=state.stages,
+            tol=self.tol,
+            random_state=method.random_state,
+            warnings=tuple(ctx.warnings),
+            environment={**_environment(), "threads": str(_kernels.thread_count())},
+            surrogate=surrogate_used(method.surrogate, self.problem.width),
+            null=method.null,
+        )
+
+
+def degenerate_words(problem: Problem) -> str:
+    """Return a sentence if the level pays for a whole number of saturated coordinates; else nothing.
+
+    The multiplier may explode there and the method stick. A run that ends solved has not met that.
+    """
+    nearest, unit, _ = degenerate_level(problem)
+    if nearest is None or abs(problem.level - nearest) > _DEGENERATE_DISTANCE * unit:
+        return ""
+    total = problem.constraint.cap * (problem.dimension if problem.weights is None else problem.weights.sum())
+    # 0: the null fit; all of them: the level holds nothing back
+    if not (0 < nearest < total - unit / 2 and np.isfinite(problem.constraint.threshold)):
+        return ""
+    return (
+        f"level = {problem.level:g} is {round(nearest / unit)} times {unit:g}, just what some large "
+        f"coefficients cost: there the multiplier may explode and the last coefficient stick at its threshold. "
+        f"Use level = {nearest - unit / 2:g} or {nearest + unit / 2:g} instead."
+    )
+
+
+def _gain(certificate: Certificate) -> str:
+    return "" if certificate.possible_gain is None else f", possible gain {certificate.possible_gain:.1e}"
+
+
+def _level(certificate: Certificate) -> str:
+    return f"g(x) = {certificate.g:.6g} <= level = {certificate.level:.6g}"
+
+
+@functools.cache
+def _environment() -> dict[str, str]:
+    versions = {
+        "levelprox": metadata.version("levelprox"),
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+    return {"dtype": "float64", "backend": "cpu", **versions}
