@@ -27,7 +27,7 @@ from levelprox._validation import of_a_model, whole
 from levelprox.backends import RemoteObjective
 from levelprox.constraints.costs import Costs
 from levelprox.driver.checkpoint import Journal
-from levelprox.driver.driver import Limits, drive
+from levelprox.driver.driver import drive
 from levelprox.driver.run_identity import identity_without_level
 from levelprox.exceptions import InvalidInputError
 from levelprox.io.checkpoint import Checkpoint
@@ -35,6 +35,7 @@ from levelprox.objectives import LinearModel, Model, Objective
 from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.reduced import reduced
 from levelprox.problem import SubsetProblem
+from levelprox.result import Limits
 from levelprox.subset.local_search import Search
 from levelprox.subset.nonsmooth_search import NonsmoothSearch
 from levelprox.subset.remote_search import RemoteSearch

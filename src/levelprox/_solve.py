@@ -17,12 +17,7 @@ from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import limited
 from levelprox._typing import RandomState, Vector
 from levelprox._validation import nonnegative as at_least_zero
-<<<<<<< HEAD
-from levelprox._validation import of_a_model, option, real, whole
-from levelprox.backends import RemoteObjective
-=======
 from levelprox._validation import of_a_model, option
->>>>>>> b3c70eecb87bb39ba107f9fd64679adaca2dd9b2
 from levelprox.constraints import Constraint
 from levelprox.driver.checkpoint import Journal
 from levelprox.driver.driver import drive
@@ -270,96 +265,6 @@ def minimize(
     return solve(Problem(objective, constraint, level, weights, nonnegative), x0=x0, **options)  # type: ignore[arg-type]  # it converts
 
 
-<<<<<<< HEAD
-def _proximal_weight(problem: Problem, gamma: float | None) -> float | None:
-    """γ as given, checked; None leaves the choice to the run."""
-    if gamma is None:
-        return None
-    weight = real("gamma", gamma)
-    if not 0 < weight < math.inf:
-        raise InvalidInputError(f"gamma must be in (0, inf), got {gamma!r}")
-    if seconds_left() <= 0:
-        return weight
-    mu = problem.objective.weak_convexity
-    if weight <= mu and seconds_left() > 0:  # without time mu is a bound of itself, and says nothing
-        raise InvalidInputError(
-            f"gamma must be above the weak-convexity constant {mu:g} of the objective, got {weight:g}"
-        )
-    return weight
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise InvalidInputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-    return value
-
-
-def _surrogate(name: str, subsolver: Subsolver, problem: Problem) -> str:
-    """The surrogate that suits what is run, unless one is asked for."""
-    if name != "auto":
-        return name
-    return "concave" if subsolver.on_working_sets or problem.width > 1 else "paper"
-
-
-def _chosen(subsolver: str | Subsolver, problem: Problem) -> Subsolver:
-    """What to solve subproblems by; "auto" looks at the level, too."""
-    chosen = choose(subsolver, problem.objective)
-    expensive = isinstance(problem.objective, RemoteObjective)  # a round for each gradient would be far too many
-    if subsolver == "auto" and chosen.on_working_sets and not expensive and _room(problem) > MOST_FOR_NEWTON:
-        return choose("spectral", problem.objective)
-    return chosen
-
-
-def _room(problem: Problem) -> float:
-    """How many features can be past their threshold at once; 0 where φ has no cap, and so no such number."""
-    if not math.isfinite(problem.constraint.cap):
-        return 0.0
-    paid = problem.weights[problem.weights > 0] if problem.weights is not None else np.ones(1)
-    cheapest = problem.constraint.cap * float(np.min(paid, initial=math.inf))
-    return min(problem.level / cheapest, problem.n_features)
-
-
-def _chooses_start(start: str, problem: Problem, subsolver: Subsolver, levels: Levels, settled: bool) -> bool:
-    """Whether to reach the problem by way of simpler ones; an error where that was asked for and cannot be done."""
-    _one_of("start", start, ("auto", "continuation", "direct"))
-    possible = isinstance(levels, Constant) and not settled and not subsolver.is_random(problem.objective)
-    if start == "continuation" and not possible:
-        raise InvalidInputError(
-            "start='continuation' chooses the start itself: not with x0, rising levels, stopping='change' or a "
-            "subsolver that samples"
-        )
-    return start != "direct" and possible
-
-
-def _working_set(asked: bool | None, subsolver: Subsolver, problem: Problem) -> bool:
-    """Whether to run on working sets; an error where that was asked for and cannot be done."""
-    if asked is not None and not isinstance(asked, bool | np.bool_):
-        raise InvalidInputError(f"working_set must be True, False or None, got {asked!r}")
-    if asked and not (problem.objective.curved and not subsolver.is_random(problem.objective)):
-        raise InvalidInputError(
-            "working_set=True needs a model of a twice differentiable loss, and a subsolver that sees all samples"
-        )
-    return subsolver.on_working_sets if asked is None else bool(asked)
-
-
-def _acsa(subsolver: str | Subsolver) -> ACSA | None:
-    """The AC-SA that was asked for, None where none was."""
-    if isinstance(subsolver, ACSA):
-        return subsolver
-    if subsolver in ("auto", "acsa"):
-        return None
-    raise InvalidInputError(f"preset='paper' runs the subsolver acsa, got subsolver={subsolver!r}")
-
-
-def _nothing_else(**options: object) -> None:
-    """Refuse options that the preset sets, unless they have their default value."""
-    for name, value in options.items():
-        if value != inspect.signature(solve).parameters[name].default:
-            raise InvalidInputError(f"preset='paper' sets {name} itself, got {name}={value!r}")
-
-
-=======
->>>>>>> b3c70eecb87bb39ba107f9fd64679adaca2dd9b2
 def generator(random_state: RandomState) -> np.random.Generator:
     """What scikit-learn calls a random state, as NumPy's generator."""
     if isinstance(random_state, np.random.RandomState):

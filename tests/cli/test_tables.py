@@ -12,7 +12,7 @@ import pytest
 
 import levelprox
 from levelprox import SparseClassifier, SparseRegressor
-from levelprox.estimators import model_file
+from levelprox.estimators import persistence
 from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.io import container
 from levelprox.io.preprocessing import Column, Preprocessing
@@ -272,7 +272,7 @@ BROKEN = [
 @pytest.mark.parametrize("text", BROKEN)
 def test_a_preprocessing_that_is_none_is_refused(text, tmp_path):
     model = SparseClassifier(n_features=1).fit(pd.DataFrame({"a": [0.0, 1, 2, 3], "b": [1.0, 0, 1, 0]}), [0, 1, 0, 1])
-    contents = model_file.packed(model)
+    contents = persistence.packed(model)
     contents.metadata["preprocessing"] = text
     (tmp_path / "m").write_bytes(b"".join(container.pack(contents)))
     with pytest.raises(FileFormatError, match="preprocessing"):

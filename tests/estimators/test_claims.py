@@ -15,8 +15,8 @@ from sklearn.base import clone
 
 import levelprox
 from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, Status, certify_model
-from levelprox.estimators.model_file import packed, unpacked
-from levelprox.estimators.soundness import check_soundness
+from levelprox.estimators._soundness import check_soundness
+from levelprox.estimators.persistence import packed, unpacked
 from levelprox.exceptions import InvalidInputError
 from tests.support.estimator_cases import TASKS, estimator, fitted, targets
 from tests.support.estimator_cases import psi as psi_by_hand
@@ -220,8 +220,8 @@ def test_features_that_were_not_refitted_are_counted_as_such(monkeypatch):
     """Where refits of all further features are much work, the claim is not decided, unless those refitted refute it."""
     X, y = data("squared")
     model = from_a_file(SparseRegressor(n_features=2).fit(X, y))
-    monkeypatch.setattr("levelprox.estimators.subset_claims._FEWEST_REFITS", 2)
-    monkeypatch.setattr("levelprox.estimators.subset_claims._REFIT_WORK", 0)
+    monkeypatch.setattr("levelprox.estimators._subset_claims._FEWEST_REFITS", 2)
+    monkeypatch.setattr("levelprox.estimators._subset_claims._REFIT_WORK", 0)
     claims = certify_model(model, X, y)
     assert claims.hold and "best addition" in claims.not_examined and "2 of 5 refitted" in str(claims)
     assert certify_model(model, X, y, prove=True).not_examined == ("message_, history_, n_iter_",)

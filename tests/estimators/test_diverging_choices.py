@@ -14,8 +14,8 @@ from sklearn.model_selection import StratifiedKFold
 from levelprox import CVDisplay, SparseClassifier, SparseClassifierCV, SparseRegressorCV
 from levelprox.backends.dispatch import source_of
 from levelprox.backends.partition import Form
-from levelprox.estimators.scored import Scored
-from levelprox.estimators.task import Budget
+from levelprox.estimators._fold_fits import Scored
+from levelprox.estimators._parameters import Budget
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Logistic
 from levelprox.result import Status

@@ -19,8 +19,8 @@ from levelprox import (
     Status,
     losses,
 )
-from levelprox.estimators.border import Border
-from levelprox.estimators.named_losses import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
+from levelprox.estimators._names import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
+from levelprox.estimators._standardization import Standardization
 from tests.support import children
 from tests.support.input_cases import (
     CLASSIFIER,
@@ -437,5 +437,5 @@ def test_no_negative_zeros(way):
     model = way().fit(-samples(), way.y)
     assert way.obeys(model) and np.any(model.coef_ == 0)
     assert model.selected_features_.size == np.count_nonzero(np.any(np.atleast_2d(model.coef_), axis=0))
-    coef, intercept = Border(samples(), None, None, fit_intercept=True).outside(np.full(D + 1, -0.0))
+    coef, intercept = Standardization(samples(), None, None, fit_intercept=True).outside(np.full(D + 1, -0.0))
     assert not np.any(np.signbit(coef)) and not np.any(np.signbit(intercept))

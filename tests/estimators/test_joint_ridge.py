@@ -17,10 +17,11 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold
 
 from levelprox import SparseClassifier, SparseClassifierCV, load
-from levelprox.estimators.automatic_ridge import FOLD_GRID
-from levelprox.estimators.fold_ridges import each_ridge
-from levelprox.estimators.ranking import Ranking
-from levelprox.estimators.task import Budget, Task
+from levelprox.estimators._automatic_ridge import FOLD_GRID
+from levelprox.estimators._criteria import Ranking
+from levelprox.estimators._fit import Task
+from levelprox.estimators._parameters import Budget
+from levelprox.estimators._ridge_selection import each_ridge
 from levelprox.report import CVDisplay
 
 pytestmark = pytest.mark.filterwarnings("ignore:the best n_features is")
@@ -176,10 +177,10 @@ def test_refits_minimise_the_loss_with_the_ridge(given: dict[str, Any]) -> None:
     model.n_features_in_ = X.shape[1]
     task = model._task(*model._read(X, y), None, Budget(features=2))
     inside = task.with_kept(np.array([0, 2]))
-    own = (inside[:, None] * task.border.width + np.arange(task.border.width)).ravel()
+    own = (inside[:, None] * task.standardization.width + np.arange(task.standardization.width)).ravel()
     for ridge, x in each_ridge(task, np.array([0, 2])):
         unit, signs = task.unit_and_signs(inside)
-        penalty = np.repeat(ridge * unit, task.border.width)
+        penalty = np.repeat(ridge * unit, task.standardization.width)
         assert np.count_nonzero(unit) == 2
 
         def loss(z: Any, penalty: Any = penalty) -> Any:
@@ -188,10 +189,10 @@ def test_refits_minimise_the_loss_with_the_ridge(given: dict[str, Any]) -> None:
             psi, gradient = task.objective.value_and_gradient(whole)
             return psi + np.sum(penalty * z**2), gradient[own] + 2 * penalty * z
 
-        bounds = [(0, None) if sign else (None, None) for sign in np.repeat(signs, task.border.width)]
+        bounds = [(0, None) if sign else (None, None) for sign in np.repeat(signs, task.standardization.width)]
         found = minimize(loss, np.zeros(own.size), jac=True, bounds=bounds, options={"ftol": 1e-15, "gtol": 1e-10})
         assert loss(x[own])[0] <= found.fun + 1e-9
-        assert np.all(x[own][np.repeat(signs, task.border.width)] >= 0)
+        assert np.all(x[own][np.repeat(signs, task.standardization.width)] >= 0)
         assert set(np.flatnonzero(x)) <= set(own)
 
 

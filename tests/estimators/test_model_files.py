@@ -27,9 +27,8 @@ from sklearn.model_selection import KFold
 import levelprox
 from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
 from levelprox.constraints import CONSTRAINT_TYPES, Custom
-from levelprox.estimators.model_file import VERSION, packed, unpacked
-from levelprox.estimators.saving import read_model
-from levelprox.estimators.soundness import FITTED, check_soundness
+from levelprox.estimators._soundness import FITTED, check_soundness
+from levelprox.estimators.persistence import VERSION, packed, read_model, unpacked
 from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.io import container, plain
 from levelprox.losses import LOSS_TYPES

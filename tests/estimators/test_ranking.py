@@ -8,8 +8,7 @@ import statistics
 import numpy as np
 import pytest
 
-from levelprox.estimators.information import comparable
-from levelprox.estimators.ranking import Ranking
+from levelprox.estimators._criteria import Ranking, comparable
 from tests.support.long_runs import LONG
 
 BAD = (math.nan, math.inf, -math.inf)

@@ -8,8 +8,8 @@ import scipy.sparse
 from scipy.optimize import linprog
 
 from levelprox import LinearModel, OneVsRestModel, SparseClassifier, SparseRegressor, best_subset, certify_model
-from levelprox.estimators.border import Border
-from levelprox.estimators.subset_claims import SubsetClaims
+from levelprox.estimators._standardization import Standardization
+from levelprox.estimators._subset_claims import SubsetClaims
 
 YEARS = np.array(
     [2013, 1985, 1994, 2023, 2010, 1994, 1993, 2006, 2013, 1998, 1987, 1988, 2019, 2012, 2020, 2001, 1998], np.float64
@@ -52,8 +52,8 @@ def test_coefficients_of_plain_float32_data_stay_float32():
 
 
 def test_coefficients_in_another_precision():
-    border = Border(np.ones((3, 2), np.float32), None, None, True)
-    coef, intercept = border.outside(np.array([0.1, 0.2, 0.3]), np.dtype(np.float64))
+    standardization = Standardization(np.ones((3, 2), np.float32), None, None, True)
+    coef, intercept = standardization.outside(np.array([0.1, 0.2, 0.3]), np.dtype(np.float64))
     assert coef.dtype == intercept.dtype == np.float64 and coef.tolist() == [[0.1, 0.2]]
 
 

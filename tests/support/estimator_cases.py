@@ -13,8 +13,7 @@ from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import SparseClassifier, SparseRegressor
-from levelprox.estimators.classification import CLASSIFICATION_LOSSES
-from levelprox.estimators.regression import REGRESSION_LOSSES
+from levelprox.estimators._names import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
 
 Double = NDArray[np.float64]
 

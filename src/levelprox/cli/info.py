@@ -57,7 +57,7 @@ def _kind(file: Path) -> str:
 
 
 def _model(file: Path, how: Any, json: bool, warned: list[str]) -> None:
-    from levelprox.estimators.saving import read_model
+    from levelprox.estimators.persistence import read_model
 
     with reading(file):
         found = read_model(file)

@@ -1,12 +1,12 @@
 """scikit-learn estimators: sparse models under a budget, `fit` and `predict`."""
 
-from levelprox.estimators.certifying import certify_model
-from levelprox.estimators.claims import Claim, Claims
-from levelprox.estimators.classifier import SparseClassifier
-from levelprox.estimators.classifier_cv import SparseClassifierCV
-from levelprox.estimators.regressor import SparseRegressor
-from levelprox.estimators.regressor_cv import SparseRegressorCV
-from levelprox.estimators.saving import load
+from levelprox.estimators._claims import Claim, Claims
+from levelprox.estimators._classifier import SparseClassifier
+from levelprox.estimators._classifier_cv import SparseClassifierCV
+from levelprox.estimators._regressor import SparseRegressor
+from levelprox.estimators._regressor_cv import SparseRegressorCV
+from levelprox.estimators.persistence import load
+from levelprox.estimators.verification import certify_model
 
 __all__ = [
     "Claim",

@@ -100,7 +100,7 @@ class Loss(ABC):
 
     @property
     def self_concordance(self) -> float:
-        """sup |ℓ‴|/ℓ″, the self-self_concordance constant: the largest change of log ℓ'' per unit of z; inf if unbounded."""
+        """sup |ℓ‴|/ℓ″, the self-concordance constant: the largest change of log ℓ'' per unit of z; inf if unbounded."""
         return 0.0 if self.constant_curvature else math.inf
 
     @property

@@ -62,20 +62,20 @@ class CostMoves:
     def starts(self, null: Fit) -> Iterator[Fit]:
         """Yield sets within the budget from which moves begin."""
         once = self.search.monitor.once
-        first = once(lambda: self._taken_in(null, self._affordable_gain, shown=True))
+        first = once(lambda: self._added(null, self._affordable_gain, shown=True))
         fit = once(lambda: self._over(null, first))
         self.swaps.keep(fit)
         if self.swaps.is_perfect(fit) or not first.size or self.search.leaves(fit):
             return
         yield fit
-        by_cost = once(lambda: self._taken_in(null, self._gain_for_cost))
+        by_cost = once(lambda: self._added(null, self._gain_for_cost))
         yield once(lambda: self._over(null, by_cost))
         yield once(lambda: self._from_above(null, first.size))
         if is_expensive(self.problem):
             return
         for j in dict.fromkeys([*first[:_STARTS_WITHOUT].tolist(), *by_cost[:1].tolist()]):
             self.search.monitor.enter("forward")
-            others = once(partial(self._taken_in, null, self._affordable_gain, without=j))
+            others = once(partial(self._added, null, self._affordable_gain, without=j))
             yield once(partial(self._over, null, others))
 
     def _over(self, fit: Fit, more: Features) -> Fit:
@@ -104,14 +104,14 @@ class CostMoves:
         most = min(2 * count + 2, max(count, self.search.objective.n_margins - 1))
         more = forward(self.swaps, null, most, worth=lambda gain, _: np.where(possible, gain, -np.inf))
         fit = self._cut(self.swaps.roughly(np.union1d(null.features, more).astype(np.intp), null), True)
-        return self._over(fit, self._taken_in(fit, self._affordable_gain))
+        return self._over(fit, self._added(fit, self._affordable_gain))
 
     def completed(self, features: Features) -> Fit:
         """Return the fit over the most useful of given features that the budget allows, and the most useful others."""
         fit = self._cut(self.swaps.roughly(self.problem.with_exempt(features), self.swaps.best), True)
         fit = self.swaps.fitted(fit.features, fit)
         self.swaps.keep(fit)
-        return self._over(fit, self._taken_in(fit, self._affordable_gain))
+        return self._over(fit, self._added(fit, self._affordable_gain))
 
     def _cut(self, fit: Fit, by_cost: bool, held: int | None = None) -> Fit:
         """Leave out features, but for one that is held, until the budget allows the others.
@@ -143,7 +143,7 @@ class CostMoves:
             fit = self.swaps.improved(fit)
             if self.swaps.is_perfect(fit) or self.swaps.has_spent_its_work():
                 return fit
-            more = self.search.monitor.once(partial(self._taken_in, fit, self._affordable_gain))
+            more = self.search.monitor.once(partial(self._added, fit, self._affordable_gain))
             if not more.size:
                 return fit
             larger = self.search.monitor.once(partial(self._over, fit, more))
@@ -209,8 +209,8 @@ class CostMoves:
         if is_added:
             more = self.swaps.roughly(np.union1d(best.features, [j]).astype(np.intp), best)
             fit = self._cut(more, by_cost, held=j)
-            new = self._taken_in(fit, self._affordable_gain)
+            new = self._added(fit, self._affordable_gain)
         else:
             fit = self.swaps.roughly(np.setdiff1d(best.features, [j]), best)
-            new = self._taken_in(fit, self._gain_for_cost if by_cost else self._affordable_gain, without=j)
+            new = self._added(fit, self._gain_for_cost if by_cost else self._affordable_gain, without=j)
         return np.union1d(fit.features, new).astype(np.intp)

@@ -36,8 +36,8 @@ from levelprox import (
     solve,
 )
 from levelprox.constraints import MCP
-from levelprox.estimators.automatic_ridge import GRID, _inverse, _minimised, chosen_ridge
-from levelprox.estimators.task import Task
+from levelprox.estimators._automatic_ridge import GRID, _inverse, _minimised, chosen_ridge
+from levelprox.estimators._fit import Task
 from levelprox.objectives import OneVsRestModel
 from levelprox.objectives.leave_one_out import Point, left_out_losses
 from levelprox.subset.smooth_search import SmoothSearch

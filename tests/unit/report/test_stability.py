@@ -16,7 +16,7 @@ from levelprox import (
     SparseRegressorCV,
     StabilityDisplay,
 )
-from levelprox.estimators import resampling
+from levelprox.estimators import _stability
 from levelprox.report import Stability
 
 matplotlib.use("Agg")
@@ -52,13 +52,13 @@ def least_squares(features, rows=slice(None)):
 
 
 def test_frequencies_are_those_of_the_best_sets_of_subsamples(monkeypatch):
-    drawn, real = [], resampling._fit
+    drawn, real = [], _stability._fit
 
     def remembered(share, single, samples, rows, budget):
         drawn.append(rows)
         return real(share, single, samples, rows, budget)
 
-    monkeypatch.setattr(resampling, "_fit", remembered)
+    monkeypatch.setattr(_stability, "_fit", remembered)
     model = SparseRegressor(n_features=2).fit(X, Y)
     found = model.stability(X, Y, 6, fraction=0.4, random_state=1)
     assert len(drawn) == 6 and all(rows.size == np.unique(rows).size == 32 for rows in drawn)
@@ -116,7 +116,7 @@ def test_subsamples_are_stratified_and_without_samples_of_no_weight(monkeypatch)
     weight[np.flatnonzero(y == "b")[:12]] = 0
     drawn = []
     monkeypatch.setattr(
-        resampling, "_fit", lambda share, single, samples, rows, budget: drawn.append(rows) or ((0,), False)
+        _stability, "_fit", lambda share, single, samples, rows, budget: drawn.append(rows) or ((0,), False)
     )
     model = SparseClassifier(n_features=1).fit(X, y, weight)
     model.stability(X, y, 5, random_state=0, sample_weight=weight)
@@ -182,13 +182,13 @@ def test_unfitted_models_are_refused():
 
 def test_a_time_limit_leaves_out_subsamples_and_says_so(monkeypatch):
     model = SparseRegressor(n_features=1).fit(X, Y)
-    real, calls = resampling._fit, []
+    real, calls = _stability._fit, []
 
     def limited(share, *args):
         calls.append(share)
         return real(share, *args) if len(calls) <= 3 else None
 
-    monkeypatch.setattr(resampling, "_fit", limited)
+    monkeypatch.setattr(_stability, "_fit", limited)
     with pytest.warns(Warning, match="there was time for 3 of 8 subsamples"):
         found = model.stability(X, Y, 8, random_state=0)
     assert found.n_resamples == 3 and "There was time for 3 of 8 subsamples" in str(found)

@@ -378,8 +378,8 @@ def test_a_time_limit_ends_it_and_it_says_so():
 
 def test_refits_are_bounded_and_the_rest_is_said_not_to_be_examined(monkeypatch):
     model = fitted("softmax", k=3)  # no bounds: every swap is a refit
-    monkeypatch.setattr("levelprox.estimators.contributions._FEWEST", 2)
-    monkeypatch.setattr("levelprox.estimators.contributions._WORK", 0)
+    monkeypatch.setattr("levelprox.estimators._stability._FEWEST", 2)
+    monkeypatch.setattr("levelprox.estimators._stability._WORK", 0)
     summary = model.summary(X, Y["softmax"])
     assert sum(row.contribution.examined for row in summary.features) == 2
     text = " ".join(str(summary).split())
@@ -389,8 +389,8 @@ def test_refits_are_bounded_and_the_rest_is_said_not_to_be_examined(monkeypatch)
 
 def test_swaps_that_cannot_be_decided_are_not_examined(monkeypatch):
     model = fitted("logistic")
-    from levelprox.estimators.contributions import Contributions
-    from levelprox.estimators.recomputed import task_of
+    from levelprox.estimators._claims import task_of
+    from levelprox.estimators._stability import Contributions
 
     task, _ = task_of(model, X, Y["logistic"], None, {})
     found = Contributions(model, task)

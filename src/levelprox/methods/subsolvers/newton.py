@@ -130,13 +130,8 @@ class Newton(Subsolver):
         if not np.any(move):
             return replace(at, stop="stationary")
         promised = min(float(np.sum(slope * move)), 0.0)  # rounding may make a tiny decrease positive
-<<<<<<< HEAD
-        new = _search(subproblem, objective, at, outcome["x"], move, promised)
-        return new if _is_predicted(subproblem, at, new, outcome["decrease"]) else replace(new, hessian=None)
-=======
         new = _search(subproblem, objective, at, outcome.x, move, promised)
-        return new if _foretold(subproblem, at, new, outcome.decrease) else replace(new, hessian=None)
->>>>>>> b3c70eecb87bb39ba107f9fd64679adaca2dd9b2
+        return new if _is_predicted(subproblem, at, new, outcome.decrease) else replace(new, hessian=None)
 
 
 def _is_formed(objective: Curved) -> bool:

@@ -1,0 +1,344 @@
+"""Whom to tell how a fit is doing: the user's callback, scikit-learn's, and the progress that `verbose` asks for.
+
+scikit-learn's callbacks (`set_callbacks`, since 1.9), and their absence before.
+
+A fit is a task whose subtasks are its steps; where the budget is chosen, it has two: the search, whose subtasks are the
+folds or fits, and the fit of all data. How many steps there will be is not known in advance.
+
+Methods and attributes that are not always there: the error says why, and what to do.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from numbers import Integral
+from types import MethodType
+from typing import Any, NoReturn, TypeVar, cast
+
+import numpy as np
+from sklearn import exceptions as sklearn_exceptions
+
+from levelprox import exceptions
+from levelprox._runtime.deadline import limited
+from levelprox._runtime.plurals import counted
+from levelprox._typing import Vector
+from levelprox._validation import nonnegative
+from levelprox.estimators._fit import Task
+from levelprox.estimators._fixed_ridge_fit import Observer
+from levelprox.exceptions import InvalidInputError, convergence_warnings_as
+from levelprox.report.progress import Progress, showing
+from levelprox.result import Record
+from levelprox.subset.result import SubsetRecord
+
+try:
+    from sklearn.callback import CallbackSupportMixin as CallbackSupportMixin
+    from sklearn.callback import with_callbacks
+except ImportError:  # scikit-learn before 1.9
+    with_callbacks = None
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Nothing to support."""
+
+
+Item = TypeVar("Item")
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class ConvergenceWarning(exceptions.ConvergenceWarning, sklearn_exceptions.ConvergenceWarning):
+    """A fit of an estimator ended before it reached `tol`; also a `ConvergenceWarning` of scikit-learn."""
+
+
+#: Decorate what an estimator calls, also in another thread or process: convergence warnings are those of estimators.
+with_estimator_warnings = convergence_warnings_as(ConvergenceWarning)
+
+
+@contextmanager
+def watching(estimator: Any, task: Task) -> Iterator[Observer | None]:
+    """The one observer of a fit, or None where nobody wants to know."""
+    verbose, callback = check_watchers(estimator)
+    with ExitStack() as stack:
+        steps = stack.enter_context(steps_of(estimator))
+        progress = stack.enter_context(showing(type(estimator).__name__)) if verbose else None
+        if callback is None and steps is None and progress is None:
+            yield None
+            return
+
+        yield _Told(estimator, task, progress, callback, steps)
+
+
+@dataclass(frozen=True, eq=False)
+class _Told:
+    """Hands each record on to all that want to know."""
+
+    estimator: Any
+    task: Task
+    progress: Progress | None
+    callback: Callable[[Record | SubsetRecord], bool | None] | None
+    steps: Any
+
+    def __call__(self, record: Record | SubsetRecord, x: Vector | None) -> bool:
+        if self.progress is not None:
+            self.progress.step(record, "" if x is None else counted(self.task.features(x).size, "feature"))
+        wants_end = self.callback is not None and bool(self.callback(record))
+        if self.steps is not None:
+            wants_end |= self.steps.end(None if x is None else lambda: self.estimator._as_of(self.task, x))
+        return wants_end
+
+    def meanwhile(self, text: str) -> None:
+        """Show what is done between two steps."""
+        if self.progress is not None:
+            self.progress.aside(text)
+
+
+@contextmanager
+def counting(estimator: Any, total: int, what: str) -> Iterator[Callable[[Iterable[Item]], Iterator[Item]]]:
+    """A function that hands on the results of `total` pieces of work, and tells of each."""
+    verbose, _ = check_watchers(estimator)
+    with ExitStack() as stack:
+        progress = stack.enter_context(showing(type(estimator).__name__, total, f"{what}s")) if verbose else None
+
+        def follow(work: Iterable[Item]) -> Iterator[Item]:
+            for result in each_as_task(estimator, work, total, what):
+                if progress is not None:
+                    progress.advance()
+                yield result
+
+        yield follow
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Fits that end short are counted; a warning for each of a hundred would hide the one that matters."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", exceptions.ConvergenceWarning)
+        yield
+
+
+def check_watchers(estimator: Any) -> tuple[int, Callable[[Record | SubsetRecord], bool | None] | None]:
+    """`verbose` and `callback` of an estimator."""
+    verbose, callback = estimator.verbose, estimator.callback
+    if not isinstance(verbose, Integral | np.bool_) or verbose < 0:
+        raise InvalidInputError(f"verbose must be an integer of at least 0, got {verbose!r}")
+    if callback is not None and not callable(callback):
+        raise InvalidInputError(f"callback must be a function of a record, got {callback!r}")
+    return int(verbose), callback
+
+
+def told_to_callbacks(fit: Method) -> Method:
+    """Decorate `fit(self, X, y, sample_weight=None, ...)`: its callbacks hear of its begin and its end."""
+    if with_callbacks is None:
+        return fit
+
+    @functools.wraps(fit)
+    def told(self: Any, X: object, y: object, sample_weight: object = None, *args: Any, **params: Any) -> Any:
+        if not hasattr(self, "_skl_callbacks"):
+            return fit(self, X, y, sample_weight, *args, **params)
+        given = {
+            "estimator": self,
+            "X": X,
+            "y": y,
+            "metadata": None if sample_weight is None else {"sample_weight": sample_weight},
+        }
+        root = self._init_callback_context(max_subtasks=self._n_subtasks)
+        root.call_on_fit_task_begin(**given)
+        self._told_of = given
+        try:
+            fitted = fit(self, X, y, sample_weight, *args, **params)
+        finally:
+            del self._told_of
+        root.call_on_fit_task_end(**given, reconstruction_attributes={})
+        return fitted
+
+    return with_callbacks(told)  # type: ignore[no-any-return]
+
+
+class Steps:
+    """The steps of a fit, as subtasks of a context.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Being fitted.
+    context : sklearn.callback.CallbackContext
+        Of the fit.
+    """
+
+    def __init__(self, estimator: Any, context: Any) -> None:
+        self.given, self.context = estimator._told_of, context
+        self.step = self._begun()
+
+    def end(self, attributes: Callable[[], dict[str, Any]] | None) -> bool:
+        """A step has ended, the next begins; whether a callback wants the fit to stop.
+
+        Parameters
+        ----------
+        attributes : callable or None
+            Gives what the estimator needs in order to predict as of this step, where that is known.
+        """
+        stop = self.step.call_on_fit_task_end(**self.given, reconstruction_attributes=attributes)
+        self.step = self._begun()
+        return bool(stop)
+
+    def close(self) -> None:
+        """End what was begun last: the work after the last step."""
+        self.step.call_on_fit_task_end(**self.given)
+
+    def _begun(self) -> Any:
+        return self.context.subcontext(task_name="step").call_on_fit_task_begin(**self.given)
+
+
+@contextmanager
+def steps_of(estimator: Any) -> Iterator[Steps | None]:
+    """The steps of the fit, or None where there is no callback."""
+    root = getattr(estimator, "_callback_fit_ctx", None)
+    if root is None:
+        yield None
+        return
+    own = root if estimator._n_subtasks is None else root.subcontext(task_name="fit-all-data", max_subtasks=None)
+    if own is not root:
+        own.call_on_fit_task_begin(**estimator._told_of)
+    steps = Steps(estimator, own)
+    yield steps
+    steps.close()
+    if own is not root:
+        own.call_on_fit_task_end(**estimator._told_of)
+
+
+def each_as_task(estimator: Any, work: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+    """The results of at most `total` pieces of work, each a subtask of the search; a wish to stop is not heard there.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Being fitted.
+    work : iterable
+        Gives the results.
+    total : int
+    what : str
+        What a piece is called.
+    """
+    root, results = getattr(estimator, "_callback_fit_ctx", None), iter(work)
+    if root is None:
+        yield from results
+        return
+    given = estimator._told_of
+    search = root.subcontext(task_name="search", max_subtasks=total).call_on_fit_task_begin(**given)
+    for _ in range(total):
+        piece = search.subcontext(task_name=what).call_on_fit_task_begin(**given)
+        found = list(islice(results, 1))  # none where a time limit has ended the work
+        piece.call_on_fit_task_end(**given)
+        yield from found
+        if not found:
+            break
+    search.call_on_fit_task_end(**given)
+
+
+#: What a fit of all data sets and a stream cannot: it no longer has the data.
+OF_A_FIT = (
+    *("certificate_", "multiplier_", "status_", "message_", "history_", "constraint_", "data_fingerprint_"),
+    *("budget_", "feature_cost_"),
+)
+_OF_ANY_FIT = ("coef_", "intercept_", "classes_", "scale_", "level_", "n_iter_", "n_features_in_")
+_OF_A_CHOICE = ("cv_results_", "best_index_", "best_params_", "best_score_")
+
+
+class _Available:
+    """A method that is there where a check passes.
+
+    Parameters
+    ----------
+    check : callable
+        Of the object; raises an AttributeError that says why the method is not there, or returns False.
+    method : callable
+    """
+
+    def __init__(self, check: Callable[[Any], bool], method: Callable[..., Any]) -> None:
+        functools.update_wrapper(cast(Any, self), method)
+        self.check, self.method = check, method
+
+    def __get__(self, model: Any, owner: type | None = None) -> Any:
+        if model is not None:
+            self._check(model)
+            return MethodType(self.method, model)
+
+        @functools.wraps(self.method)
+        def unbound(model: Any, *args: Any, **options: Any) -> Any:
+            self._check(model)
+            return self.method(model, *args, **options)
+
+        return unbound
+
+    def _check(self, model: Any) -> None:
+        called, why = f"{type(model).__name__} has no {self.method.__name__}", ""
+        try:
+            there = self.check(model)
+        except Exception as error:
+            there, why = False, f": {error}"
+        if not there:
+            raise AttributeError(f"{called} here{why}")
+
+
+def available_if(check: Callable[[Any], bool]) -> Callable[[Callable[..., Any]], Any]:
+    """Decorate a method that is there where `check` passes.
+
+    As scikit-learn's, but the reason that the check gives is the message of the error, not its cause.
+    """
+    return lambda method: _Available(check, method)
+
+
+def missing_attribute(model: Any, name: str) -> NoReturn:
+    """Raise the AttributeError of an estimator that has no such attribute, with the reason where there is one."""
+    kind = type(model)
+    if hasattr(kind, name):  # a property or method of the class, which raised its own error
+        object.__getattribute__(model, name)
+    plain = f"{kind.__name__!r} object has no attribute {name!r}"
+    streamed = "n_samples_seen_" in vars(model)
+    if name in OF_A_FIT and streamed:
+        raise AttributeError(
+            f"{plain}: after partial_fit the data of earlier batches are gone, and nothing can be recomputed from "
+            f"them. fit(X, y) on all data sets {name}"
+        )
+    fitted = "coef_" in vars(model)
+    if name == "constraint_" and fitted:
+        raise AttributeError(f"{plain}: it is for fits under a level, and this one has n_features")
+    choice = name in _OF_A_CHOICE
+    if choice and not hasattr(kind, "_choose_and_fit"):
+        raise AttributeError(f"{plain}: {kind.__name__}CV chooses a budget and has it")
+    if not fitted and (choice or name in OF_A_FIT or name in _OF_ANY_FIT):
+        raise AttributeError(f"{plain}: it is not fitted yet. Call fit(X, y) first")
+    raise AttributeError(plain, name=name, obj=model)
+
+
+def unchanged_if_refused(method: Method) -> Method:
+    """Decorate a fit: what an earlier one has left is put back, should this one be refused."""
+
+    @functools.wraps(method)
+    @with_estimator_warnings
+    def kept(self: Any, *args: Any, **options: Any) -> Any:
+        before = self._fitted_state()
+        try:
+            return method(self, *args, **options)
+        except Exception:
+            for name in self._fitted_state():
+                del self.__dict__[name]
+            self.__dict__.update(before)
+            raise
+
+    return cast(Method, kept)
+
+
+def within_time_limit(method: Method) -> Method:
+    """Decorate a fit: `time_limit` is for all of it, from reading the data to the certificate."""
+
+    @functools.wraps(method)
+    def within(self: Any, *args: Any, **options: Any) -> Any:
+        with limited(math.inf if self.time_limit is None else nonnegative("time_limit", self.time_limit)):
+            return method(self, *args, **options)
+
+    return cast(Method, within)

@@ -1,0 +1,288 @@
+"""SparseClassifier: classification with at most k features, or within a level."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from numpy.typing import ArrayLike
+
+from levelprox._typing import RandomState
+from levelprox.constraints import Constraint
+from levelprox.estimators._callbacks import available_if, told_to_callbacks, unchanged_if_refused, within_time_limit
+from levelprox.estimators._classification import Classification, rarest
+from levelprox.estimators._fixed_ridge_fit import Callback
+from levelprox.estimators._streaming import Streaming, counts_features
+from levelprox.io.checkpoint import Checkpoint
+from levelprox.losses import Loss
+from levelprox.methods.subsolvers import Subsolver
+
+
+class SparseClassifier(Classification, Streaming):
+    """Classification with at most k features, or under a level of a sparsity constraint.
+
+    With z = X coef' + intercept, weights s and the loss ℓ it minimises
+
+        ψ = Σ_i s_i ℓ(z_i, y_i) / Σ_i s_i      subject to
+
+        at most n_features nonzero features,   or   g(scale_ · coef) = Σ_j ω_j φ(scale_j ‖coef_j‖) ≤ level.
+
+    Of more than two classes each has coefficients of its own; ‖coef_j‖ is the length of those of feature j, which
+    counts once. The intercepts never count. What comes back obeys the budget exactly, whatever stopped the fit.
+
+    Parameters
+    ----------
+    loss : {"logistic", "squared_hinge", "hinge", "sigmoid"} or Loss, default="logistic"
+        ℓ(z, y) with y = ±1: logistic log(1 + exp(−yz)); squared_hinge max(0, 1 − yz)²; hinge max(0, 1 − yz); sigmoid
+        1/(1 + exp(yz)), a smooth count of the errors, not convex.
+    n_features : int, optional
+        k: at most so many features with nonzero coefficients, not counting features of weight 0. Without n_features
+        and level it is one for every ten samples of the rarest class (by their weights), at least 1 and at most 10.
+    level : float, optional
+        η: g(scale_ · coef_) ≤ η.
+    constraint : str or Constraint, default="mcp"
+        φ, for fits under a level: "mcp", "scad", "exp", "log", "lp", "negative_lp", "l1" or an object of
+        `levelprox.constraints`. By name, a feature with scale_j ‖coef_j‖ of 0.1 costs about one, so that a level
+        counts features (docs/estimators.md); "l1" is Σ scale_j ‖coef_j‖.
+    feature_cost : array-like of shape (n_features,), or dict of str to float, optional
+        What each feature costs, for a `budget`: numbers of at least 0, for each column or by its name (x0, x1, … where
+        columns have no names). By name every feature must have one. A feature of cost 0 is free to take, and used if
+        it lowers ψ. Those of `feature_weight` 0 are kept and cost nothing, whatever is given for them.
+    budget : float, optional
+        What the features with nonzero coefficients may cost together: a sum of whole costs, however small a coefficient
+        is. With `n_features` both hold; without it there may be any number. The sum is exact: 0.1 and 0.2 exceed
+        a budget of 0.3, as float64 numbers do (docs/costs.md). For data in memory, and not for `partial_fit`.
+    feature_weight : array-like of shape (n_features,) or dict, optional
+        ω ≥ 0: what a feature counts; 0 is kept in any case. With `n_features` all others count one. A dict gives those
+        of some features by name or index, {"age": 0}; the others count one.
+    keep : array-like of str, int or bool, optional
+        Features that are in the model in any case and do not count, by name, by index or as a mask.
+    fit_intercept : bool, default=True
+    standardize : bool, default=True
+        Whether to fit with features of standard deviation 1 (about zero, where there is no intercept). X is neither
+        copied nor changed, and coef_ is in its units.
+    class_weight : dict or "balanced", optional
+        Factors on the weights of the samples of each class; "balanced" makes all classes weigh the same.
+    multi_class : {"auto", "softmax", "ovr"}, default="auto"
+        Of more than two classes: "softmax" is the likelihood of all of them together, for the logistic loss; "ovr" adds
+        up the losses of each class against the others. "auto" is "softmax" for the logistic loss. Either way the
+        budget is on whole features.
+    ridge : float or "auto", default="auto"
+        λ ≥ 0: λ‖s ∘ coef_‖² is added to the mean loss, s the standard deviations of the columns; intercepts and
+        features of weight 0 are free of it. "auto" is 0 unless the chosen features separate the classes, or nearly so:
+        the standard error of a combination of them with variance 1 is above 2. λ is then 1/(2 n_samples), the default
+        of scikit-learn's LogisticRegression and a standard normal prior on the coefficients of standardised features,
+        or smaller by up to a factor of 100, where an approximate leave-one-out loss over the chosen features falls
+        clearly (docs/estimators.md). `ridge_` and `message_` say which. For differentiable losses.
+    positive : bool or array-like of str, int or bool, default=False
+        Whether coefficients must not be negative, or of which features; for two classes.
+    tol : float, default=1e-6
+        On the KKT residual under a level: that of each feature in units of its column, relative to the fit without
+        features. With n_features each set is fitted to tol/100.
+    max_iter : int, default=1000
+        Outer steps under a level; swaps of one feature for another with n_features.
+    time_limit : float, optional
+        Seconds; the best model by then is kept, with a warning.
+    subsolver : str or Subsolver, default="auto"
+        For fits under a level, as in `levelprox.solve`.
+    start : {"auto", "continuation", "direct"}, default="auto"
+        For fits under a level, as in `levelprox.solve`.
+    warm_start : bool, default=False
+        Whether to begin at the last fit. Faster, but the answer then depends on it.
+    memory : float, optional
+        For `partial_fit`: after so many samples the weight of those before them has fallen to 1/e. None forgets
+        nothing; on a drifting stream choose about as many samples as the drift takes to matter.
+    device : str, optional
+        Where to work, such as "cuda": X is moved there as a tensor of torch, or an error is raised; never somewhere
+        else. None works where X is: in this process, or on the device of a tensor of torch or an array of cupy.
+    random_state : int, RandomState, Generator or None, default=None
+        For subsolvers that sample; nothing else is random.
+    verbose : int, default=0
+        Above 0 progress is shown while fitting.
+    callback : callable, optional
+        Called with a record of each step, `Record` under a level and `SubsetRecord` with n_features; returning True
+        stops the fit.
+    checkpoint : path-like or Checkpoint, optional
+        A file in which the state of the fit is kept: every minute, or as `Checkpoint` says, and when it ends, by
+        whatever that comes, Ctrl-C and SIGTERM included (docs/checkpoints.md). Not for `partial_fit`.
+    resume : bool or path-like, default=False
+        Whether to go on from the state in `checkpoint`, where there is one; or from another file, which must be there.
+        The model has the same bits as one whose fit was never broken off.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes that have a sample of positive weight.
+    coef_ : ndarray of shape (1, n_features_in_) or (n_classes, n_features_in_)
+        In the units of X, and in its precision.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    certificate_ : Certificate or SubsetCertificate
+        What is shown of the fit: recomputed from the data, about scale_ · coef_.
+    multiplier_ : float
+        The shadow price of the budget: how fast ψ falls as the level rises; with n_features, by how much ψ would fall
+        with the best single further feature that was found.
+    level_ : float
+        η, or k: with a budget and without n_features, the number of all features.
+    scale_ : ndarray of shape (n_features_in_,)
+        What columns were divided by; 1 without `standardize`.
+    ridge_ : float
+        λ of the fit.
+    constraint_ : Constraint
+        φ, where there is a level.
+    budget_, feature_cost_ : float, ndarray of shape (n_features_in_,)
+        The budget and what features cost, where there is one; `certificate_.spent` is what those of the model cost.
+    status_ : Status
+        Why the fit ended.
+    message_ : str
+        The same in a sentence.
+    n_iter_ : int
+        Outer steps; with n_features, how many sets were fitted.
+    history_ : tuple of Record or of SubsetRecord
+    selected_features_ : ndarray of int
+        The features with a nonzero coefficient.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Where X has names.
+    data_fingerprint_ : Fingerprint
+        By what the data of the fit are known again: shape, type, nonzero entries and hashes; not after `partial_fit`.
+
+    See Also
+    --------
+    SparseClassifierCV : Chooses n_features or the level.
+    levelprox.solve, levelprox.best_subset : The functions underneath.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from levelprox import SparseClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> model = SparseClassifier(n_features=3).fit(X, y)
+    >>> model.get_feature_names_out().tolist()
+    ['worst texture', 'worst area', 'worst concave points']
+    """
+
+    def __init__(
+        self,
+        loss: str | Loss = "logistic",
+        *,
+        n_features: int | None = None,
+        level: float | None = None,
+        constraint: str | Constraint = "mcp",
+        feature_weight: ArrayLike | dict[str, float] | dict[int, float] | None = None,
+        keep: ArrayLike | None = None,
+        feature_cost: ArrayLike | Mapping[str, float] | None = None,
+        budget: float | None = None,
+        ridge: float | Literal["auto"] = "auto",
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        multi_class: str = "auto",
+        positive: bool | ArrayLike = False,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        time_limit: float | None = None,
+        subsolver: str | Subsolver = "auto",
+        start: str = "auto",
+        warm_start: bool = False,
+        memory: float | None = None,
+        device: str | None = None,
+        random_state: RandomState = None,
+        verbose: int = 0,
+        callback: Callback | None = None,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+        resume: bool | str | os.PathLike[str] = False,
+    ) -> None:
+        self.loss = loss
+        self.n_features = n_features
+        self.level = level
+        self.constraint = constraint
+        self.feature_weight = feature_weight
+        self.keep = keep
+        self.feature_cost = feature_cost
+        self.budget = budget
+        self.ridge = ridge
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.class_weight = class_weight
+        self.multi_class = multi_class
+        self.positive = positive
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.subsolver = subsolver
+        self.start = start
+        self.warm_start = warm_start
+        self.memory = memory
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callback = callback
+        self.checkpoint = checkpoint
+        self.resume = resume
+
+    @told_to_callbacks
+    @unchanged_if_refused
+    @within_time_limit
+    def fit(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Classes: numbers, strings or booleans.
+        sample_weight : array-like of shape (n_samples,), optional
+            A weight of 2 is a repeated sample, a weight of 0 a removed one.
+
+        Returns
+        -------
+        self
+        """
+        if self._is_to_be_elsewhere(X):
+            return self._fit_elsewhere(X, y, sample_weight)
+        data, target = self._read(X, y)
+        weight = self._weights(sample_weight, data.shape[0])
+        budget = self._budget(rarest(target, weight))
+        known = getattr(self, "classes_", None)
+        design = self._design(data)
+        task = self._task(design, target, weight, budget)
+        self._forget()
+        self._remember(design, target, weight)
+        return self._fit(task, budget, self._previous(task) if self._same_classes(known) else None)
+
+    @available_if(counts_features)
+    @unchanged_if_refused
+    def partial_fit(
+        self,
+        X: object,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Take in a batch of a stream; at most `n_features` features are used after every call (docs/stream.md).
+
+        Features are standardised by the means and deviations of all rows so far. There is no certificate: what earlier
+        batches told is only remembered in part. After `fit`, a stream begins afresh.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        classes : array-like of shape (n_classes,), optional
+            All classes there will be; must be given in the first call, unless a `fit` has seen them.
+        sample_weight : array-like of shape (n_samples,), optional
+            In one unit for all batches, in which an ordinary sample weighs 1.
+
+        Returns
+        -------
+        self
+        """
+        first = not hasattr(self, "_stream")
+        data, target = self._read(X, y, reset=first)
+        self._check_classes(classes, first)
+        weight = self._with_class_weight_of_a_batch(target, self._weights(sample_weight, data.shape[0]))
+        width = 1 if self.classes_.size == 2 else self.classes_.size
+        return self._take_in(
+            data, weight, width, lambda standardization: self._objective(standardization, target, weight)
+        )

@@ -1,0 +1,345 @@
+"""Fits of an estimator, with a ridge that is given or, by ridge="auto", chosen where the data need one.
+
+`Task.fit` and `Task.each` are what estimators call; one fit with a given ridge is in `_fixed_ridge_fit`.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from levelprox._best_subset import Leave
+from levelprox._path import KINDS, path
+from levelprox._runtime.blas import one_blas_thread
+from levelprox._runtime.deadline import limited, seconds_left
+from levelprox._typing import Features, Vector
+from levelprox.backends import RemoteObjective
+from levelprox.certificate import Certificate
+from levelprox.driver.checkpoint import Journal, keeping
+from levelprox.driver.run_identity import identity_without_level
+from levelprox.estimators._automatic_ridge import (
+    LARGEST_STANDARD_ERROR,
+    MIDDLE,
+    FewFeatures,
+    chosen_ridge,
+    largest_standard_error,
+    may_diverge,
+    without_ridge,
+)
+from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE, FixedRidgeFit, Solution
+from levelprox.estimators._parameters import Budget
+from levelprox.exceptions import ConvergenceWarning
+from levelprox.objectives import LinearModel, Model
+from levelprox.objectives._multiclass import ByClass
+from levelprox.result import CUT_SHORT, Status
+
+_NO_LIMIT = 1000  # outer steps
+_DIVERGES = "Diverging: |the data are separable, or the loss gains for ever"  # how such warnings begin
+_CHOSEN, _FOUND = "The chosen features", "Features found without a ridge"
+_UNDECIDED = "Whether a ridge is needed is not known: the last search without one was cut short."
+_BY_LEAVE_ONE_OUT = ", chosen by an approximate leave-one-out loss"
+_FEWEST_UNDETERMINED = 8  # features: twice as many are next
+_SEARCHES = 3  # with a ridge, of which λ is chosen over the features found before
+
+
+@dataclass(frozen=True, eq=False)
+class Task(FixedRidgeFit):
+    """One set of data, ready to be fitted under any budget.
+
+    Attributes
+    ----------
+    automatic_ridge : float
+        The largest λ of another fit, should the data not determine the coefficients without it; 0: none.
+
+    The others are those of `FixedRidgeFit`.
+    """
+
+    automatic_ridge: float = 0.0
+    _ridged: dict[float, Task] = field(default_factory=dict, repr=False)
+    _undetermined: dict[int, bool] = field(default_factory=dict, repr=False)
+
+    def fit(self, budget: Budget, previous: Vector | None = None) -> Solution:
+        """The fit under a budget; `previous` is x of an earlier one to begin with."""
+        if not self.automatic_ridge or not may_diverge(self.objective):
+            return self._penalised(self._fitted(budget, previous))
+        seconds = math.inf if self.time_limit is None else self.time_limit
+        with limited(seconds), keeping(self.checkpoint, self.resume, lambda: self._identity(budget), KINDS) as journal:
+            task = replace(self, checkpoint=journal, resume=False)
+            return (task._with_levels_ridge if budget.features is None else task._automatic)(budget, previous)
+
+    def _identity(self, budget: Budget) -> dict[str, str]:
+        """What a fit with an automatic ridge is a function of."""
+        given = {"feature_weight": self.feature_weight, "positive": self.positive, "feature_cost": self.feature_cost}
+        how = {"constraint": self.constraint, "tol": self.tol, **self.options}
+        return identity_without_level(self.objective, budget=budget, ridge=self.automatic_ridge, **given, **how)
+
+    def _automatic(self, budget: Budget, previous: Vector | None) -> Solution:
+        """The fit with at most k features; with a ridge where these separate the classes, or nearly so.
+
+        The search without a ridge ends with the first set that does. Searches with a ridge follow: the first with the
+        middle λ of the grid, the next ones with that chosen over the features found so far, three at most. The last one
+        is complete, and all that it shows holds for its λ.
+        """
+        solution, first = self._until_undetermined(budget, previous)
+        if first is None:
+            return solution
+        ridge, start, found, known = MIDDLE * self.automatic_ridge, None, first, dict[bytes, float]()
+
+        def choose(features: Features) -> float:
+            key = features.tobytes()
+            known[key] = known[key] if key in known else self._chosen_ridge(features)
+            return known[key]
+
+        for place in range(_SEARCHES):
+            choice = _Choice(choose, ridge, early=place == 0)
+            ask = choice if place < _SEARCHES - 1 else None
+            task = self._with_ridge(ridge, f"search {place}")
+            solution = task._fitted(budget, previous, ask, start, found)
+            if solution.status in CUT_SHORT:
+                return self._told(task._penalised(solution), _FOUND, "")
+            if ask is not None and choice.features is None:  # of data on Dask, in files or on a device
+                choice(self.features(self.inside(solution)), np.empty(0), True)
+            if choice.ridge == ridge:
+                break
+            ridge, found = choice.ridge, found if choice.features is None else choice.features
+            start = choice.features if place or isinstance(self.objective, RemoteObjective) else None
+        solution, whose = self._determined_after_all(budget, previous, solution, first)
+        return solution if whose is None else self._told(task._penalised(solution), whose)
+
+    def searched(self, budget: Budget) -> tuple[Solution, bool]:
+        """Return a fit with at most k features, and whether the data do not determine its coefficients.
+
+        Where they do not, the fit has the middle λ of the grid: its features are for refits with others.
+        """
+        seconds = math.inf if self.time_limit is None else self.time_limit
+        with limited(seconds):
+            first = None
+            if not self._is_undetermined_with_fewer(budget):
+                solution, first = self._until_undetermined(budget, None)
+                if first is None:
+                    return solution, False
+            task = self._with_ridge(MIDDLE * self.automatic_ridge, "search 0")
+            solution = task._penalised(task._fitted(budget, None, None, None, first))
+            if first is None or solution.status in CUT_SHORT:
+                return solution, True
+            solution, whose = self._determined_after_all(budget, None, solution, first)
+            return solution, whose is not None
+
+    def _is_undetermined_with_fewer(self, budget: Budget) -> bool:
+        """Return whether the data do not determine coefficients of 8, 16, 32, … features, fewer than k.
+
+        With more features coefficients are determined less, so that k needs no search without a ridge. The numbers are
+        fixed: what is found for k does not depend on other k.
+        """
+        if budget.cost is not None or budget.features is None:
+            return False
+        count = _FEWEST_UNDETERMINED
+        while count < budget.features:
+            if count not in self._undetermined:
+                found = self._until_undetermined(replace(budget, features=count), None)[1]
+                self._undetermined[count] = found is not None
+            if self._undetermined[count]:
+                return True
+            count *= 2
+        return False
+
+    def _until_undetermined(self, budget: Budget, previous: Vector | None) -> tuple[Solution, Features | None]:
+        """Return the fit without a ridge, and the first features whose coefficients the data do not determine.
+
+        The search ends with these. None where there are none, or the search is cut short.
+        """
+        ended: list[Features] = []
+
+        def leave(features: Features, x: Vector, last: bool) -> bool:
+            if self.is_undetermined(x):
+                ended.append(features)
+            return bool(ended)
+
+        solution = self._without_ridge(budget, previous, leave, "without a ridge")
+        if solution.status in CUT_SHORT or not (ended or self.needs_ridge(budget, solution)):
+            return solution, None
+        return solution, ended[0] if ended else self.features(self.inside(solution))
+
+    def _determined_after_all(
+        self, budget: Budget, previous: Vector | None, solution: Solution, first: Features
+    ) -> tuple[Solution, str | None]:
+        """Return the fit without a ridge where it needs none, with None, else the fit with a ridge, and why it has one.
+
+        A set on the way may need a ridge where the features found with one need none.
+        """
+        x = self.inside(solution)
+        if np.array_equal(self.features(x), first) or self.is_undetermined(x, refit=True):
+            return solution, _CHOSEN
+        pure = self._without_ridge(budget, previous, None, "without a ridge after all", self.features(x))
+        cut_short = pure.status in CUT_SHORT
+        if not (self.is_undetermined(self.inside(pure)) if cut_short else self.needs_ridge(budget, pure)):
+            return pure, None
+        if cut_short:  # the fit with a ridge is complete, but whether there is one without is not known
+            solution = replace(solution, status=pure.status, message=f"{solution.message} {_UNDECIDED}")
+        return solution, _FOUND
+
+    def _journal(self, name: str) -> Journal | None:
+        """Return the journal of one of several searches."""
+        return self.checkpoint.part(name) if isinstance(self.checkpoint, Journal) else None
+
+    def _without_ridge(
+        self, budget: Budget, previous: Vector | None, leave: Leave | None, part: str, known: Features | None = None
+    ) -> Solution:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", _DIVERGES, ConvergenceWarning)  # a fit with a ridge follows
+            return replace(self, checkpoint=self._journal(part))._fitted(budget, previous, leave, known=known)
+
+    def _with_levels_ridge(self, budget: Budget, previous: Vector | None) -> Solution:
+        """The same under a level: λ is chosen over the features of the fit without a ridge."""
+        solution = self._without_ridge(budget, previous, None, "without a ridge")
+        return self._with_automatic_ridge(budget, solution) if self.needs_ridge(budget, solution) else solution
+
+    def _with_automatic_ridge(self, budget: Budget, before: Solution) -> Solution:
+        """The fit under a level with a ridge, after one whose loss has no minimiser."""
+        task = self._with_ridge(self._chosen_ridge(self.features(self.inside(before))), "with a ridge")
+        return self._told(task._penalised(task._fitted(budget, None)), _CHOSEN)
+
+    def _told(self, solution: Solution, whose: str, how: str = _BY_LEAVE_ONE_OUT) -> Solution:
+        words = (
+            f" {whose} separate the classes, or nearly so: without a ridge the data do not determine their "
+            f"coefficients. ridge={solution.ridge:.3g} is added{how}"
+        )
+        return replace(solution, message=f"{solution.message}{words}.")
+
+    def _chosen_ridge(self, features: Features) -> float:
+        """Return λ for some features."""
+        objective = self.objective
+        assert isinstance(objective, Model | RemoteObjective)
+        inside = self.with_kept(features)
+        unit, signs = self.unit_and_signs(inside)
+        with one_blas_thread(isinstance(objective, Model)):
+            return chosen_ridge(objective.restrict(inside), unit, self.automatic_ridge, signs)
+
+    def _with_ridge(self, ridge: float, part: str) -> Task:
+        """The same with a ridge, and a journal of its own.
+
+        There is one objective for each λ, as searches for different k share what it knows.
+        """
+        if ridge not in self._ridged:
+            self._ridged[ridge] = self.ridged(ridge)
+        objective = self._ridged[ridge].objective
+        return replace(self, objective=objective, ridge=ridge, automatic_ridge=0.0, checkpoint=self._journal(part))
+
+    def needs_ridge(self, budget: Budget, solution: Solution) -> bool:
+        """Return whether a fit came to its end, and the data do not determine its coefficients."""
+        objective = self.objective
+        if not may_diverge(objective):
+            return False
+        if solution.status is Status.DIVERGING:
+            return True
+        if solution.status in CUT_SHORT or not solution.certificate.examined:
+            return False
+        x = self.inside(solution)
+        if budget.features is None:
+            x = np.where(self._problem(float(budget.value)).free(x), x, 0.0)
+            return bool(np.any(x)) and objective.is_separated(x)
+        return self.is_undetermined(x)
+
+    def is_undetermined(self, x: Vector, refit: bool = False) -> bool:
+        """Return whether the data do not determine the coefficients x of a fit without a ridge.
+
+        With `refit`, x is of a fit with a ridge, and its features are fitted without one first.
+        """
+        objective = self.objective
+        assert isinstance(objective, Model | RemoteObjective)
+        if objective.is_separated(x):
+            return True
+        part, own, wanted = self._part(x)
+        if refit:
+            with one_blas_thread(isinstance(objective, Model)):
+                own = self._without_ridge_from(part, own)
+            if part.is_separated(own):
+                return True
+        return largest_standard_error(part, own, wanted, self.automatic_ridge) > LARGEST_STANDARD_ERROR
+
+    def _without_ridge_from(self, part: Model | RemoteObjective, x: Vector) -> Vector:
+        """Return about the minimiser of ψ over few features from a point; far out where there is none."""
+        if isinstance(part, LinearModel | ByClass):
+            return FewFeatures(part, np.zeros(part.dimension, np.bool_), SUBSET_TOLERANCE * self.tol)(x)
+        return without_ridge(part, x)
+
+    def _part(self, x: Vector) -> tuple[Model | RemoteObjective, Vector, Features]:
+        """Return ψ over the features of x and the intercept, x there, and which of these may have a ridge."""
+        objective, width = self.objective, self.standardization.width
+        assert isinstance(objective, Model | RemoteObjective)
+        features = np.union1d(np.flatnonzero(np.any(x.reshape(-1, width), axis=1)), objective.exempt).astype(np.intp)
+        places = (features[:, None] * width + np.arange(width)).ravel()
+        held = np.setdiff1d(features, np.union1d(objective.exempt, [] if self.keep is None else self.keep))
+        return objective.restrict(features), x[places], np.searchsorted(features, held)
+
+    def fits(self, levels: Vector) -> list[Solution]:
+        """The fits at several levels, each carried to the next; in ascending order of the levels.
+
+        All of them: Ctrl-C is raised.
+        """
+        if self.time_limit is not None or self.options["subsolver"] != "auto" or self.max_iter < _NO_LIMIT:
+            return self._one_by_one([Budget(level=float(level)) for level in levels])  # each under its own limits
+        if self.automatic_ridge and may_diverge(self.objective):
+            return self._each_level_with_ridge(levels)
+        found = path(self._problem(float(levels[0])), levels, tol=self.tol, start=self.options["start"])
+        if len(found) < len(levels):  # nothing else ends a path without a limit
+            raise KeyboardInterrupt
+        solutions = []
+        for i, certificate in enumerate(found.certificates):
+            assert isinstance(certificate, Certificate)
+            problem = self._problem(float(levels[i]))
+            x = problem.obeying(self._shortest(found.x(i), problem))
+            coef, intercept = self._handed_out(x, float(found.losses[i]), certificate.examined)
+            status = found.statuses[i]
+            solution = Solution(
+                coef, intercept, certificate, certificate.multiplier, status, str(status), found.n_grad, ()
+            )
+            solutions.append(self._penalised(solution))
+        return solutions
+
+    def _each_level_with_ridge(self, levels: Vector) -> list[Solution]:
+        """The same, with a ridge at those levels at which the loss has no minimiser without one."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", _DIVERGES, ConvergenceWarning)
+            solutions = replace(self, automatic_ridge=0.0).fits(levels)
+        budgets = [Budget(level=float(level)) for level in levels]
+        return [
+            self._with_automatic_ridge(budget, solution) if self.needs_ridge(budget, solution) else solution
+            for budget, solution in zip(budgets, solutions, strict=True)
+        ]
+
+    def each(self, budgets: list[Budget]) -> list[Solution]:
+        """The fits under several budgets, all of one kind and in ascending order; all of them: Ctrl-C is raised."""
+        if budgets[0].features is None:
+            return self.fits(np.array([budget.value for budget in budgets]))
+        return self._one_by_one(budgets)
+
+    def _one_by_one(self, budgets: list[Budget]) -> list[Solution]:
+        """The fits, each with its share of the time that is left, where there is a limit for all of them."""
+        solutions = []
+        for i, budget in enumerate(budgets):
+            with limited(seconds_left() / (len(budgets) - i)):
+                solutions.append(self.fit(budget))
+            if solutions[-1].status is Status.INTERRUPTED:
+                raise KeyboardInterrupt(solutions[-1].message)
+        return solutions
+
+
+class _Choice:
+    """The λ chosen over the features that a search finds: over its first set, where `early`, and over its last."""
+
+    def __init__(self, choose: Callable[[Features], float], ridge: float, early: bool) -> None:
+        self.choose, self.now, self.early = choose, ridge, early
+        self.ridge = ridge
+        self.features: Features | None = None
+
+    def __call__(self, features: Features, x: Vector, last: bool) -> bool:
+        """Choose, and return whether that ends the search: λ is another one."""
+        if last or self.early:
+            self.ridge, self.features = self.choose(features), features
+            self.early = False
+        return self.ridge != self.now

@@ -1,0 +1,347 @@
+"""Fits with a given ridge: at most k features, or g(x) ≤ η, by one call of the solver."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox._best_subset import Leave, guided_subset
+from levelprox._runtime.deadline import TimeLimitError, end_now, finishing, seconds_to_finish
+from levelprox._solve import solve
+from levelprox._typing import Features, FloatArray, Vector
+from levelprox.backends import RemoteObjective
+from levelprox.certificate import Certificate, certify
+from levelprox.constraints import MCP, SCAD, Constraint
+from levelprox.driver.checkpoint import Journal
+from levelprox.estimators._parameters import Budget
+from levelprox.estimators._standardization import Standardization
+from levelprox.exceptions import NumericalError
+from levelprox.io.checkpoint import Checkpoint
+from levelprox.objectives import LinearModel, Model
+from levelprox.objectives._multiclass import ByClass
+from levelprox.problem import Problem
+from levelprox.result import Record, Status
+from levelprox.subset.result import SubsetCertificate, SubsetRecord
+
+#: Called with the record of each step; returning True stops the fit.
+Callback = Callable[[Record | SubsetRecord], "bool | None"]
+#: The same, with x where it is known: under a level.
+Observer = Callable[[Record | SubsetRecord, "Vector | None"], bool]
+
+SUBSET_TOLERANCE = 1e-2  # of tol: Newton's method gets there in the same number of steps
+_FLOAT32_RISE = 1e-7  # of ψ above its infimum: coefficients are float32 where rounding them raises ψ by no more
+_CAP_ROUNDING = Fraction(1, 2**50)  # of the cap, for each coefficient: the rounding of a whole number of caps
+_PSI_ROUNDING = 1e-9  # of ψ: what the rounding of margins may change
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What a fit found, in the units of X.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (width, d)
+    intercept : ndarray of shape (width,)
+    certificate : Certificate or SubsetCertificate
+        Of scale_ · coef_.
+    multiplier : float
+        The shadow price: y of the level, or what the best single further feature gains.
+    status : Status
+    message : str
+    n_iter : int
+        Outer steps; for at most k features, refits.
+    history : tuple of Record or of SubsetRecord
+    ridge : float
+        λ of the fit.
+    penalty : float
+        λ‖scale_ ∘ coef_‖², which is part of ψ.
+    """
+
+    coef: FloatArray
+    intercept: FloatArray
+    certificate: Certificate | SubsetCertificate
+    multiplier: float
+    status: Status
+    message: str
+    n_iter: int
+    history: tuple[Record, ...] | tuple[SubsetRecord, ...]
+    ridge: float = 0.0
+    penalty: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class FixedRidgeFit:
+    """Data and settings of a fit with a given ridge, or none, under any budget.
+
+    Attributes
+    ----------
+    objective : Model or RemoteObjective
+        ψ of standardised features, perhaps with an intercept.
+    standardization : Standardization
+    constraint : Constraint
+        For levels.
+    feature_weight : ndarray of shape (d,), optional
+        ω; 0 is kept in any case.
+    positive : bool or ndarray of bool of shape (d,)
+    tol : float
+    max_iter : int
+    time_limit : float, optional
+    options : dict
+        What `solve` alone takes: subsolver, start, random_state.
+    observer : callable, optional
+        Told of every step.
+    checkpoint : path-like, Checkpoint or Journal, optional
+    resume : bool or path-like
+        As in `solve`.
+    ridge : float
+        λ, which `objective` has.
+    deviations : ndarray of shape (d,), optional
+        Standard deviations of the columns, where they are not standardised.
+    feature_cost : ndarray of shape (d,), optional
+        What features cost, for budgets of costs.
+    examine : bool
+        Whether swaps and additions are examined; fits of folds need no claims.
+    """
+
+    objective: Model | RemoteObjective
+    standardization: Standardization
+    constraint: Constraint
+    feature_weight: Vector | None
+    positive: bool | NDArray[np.bool_]
+    tol: float
+    max_iter: int
+    time_limit: float | None
+    options: dict[str, Any]
+    observer: Observer | None
+    checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None
+    resume: bool | str | os.PathLike[str] = False
+    ridge: float = 0.0
+    deviations: Vector | None = None
+    feature_cost: Vector | None = None
+    examine: bool = True
+
+    def with_kept(self, features: Features) -> Features:
+        """Return these features, those that are kept and the intercept, sorted."""
+        kept = np.empty(0, np.intp) if self.keep is None else self.keep
+        return np.union1d(np.union1d(features, kept), self.objective.exempt).astype(np.intp)
+
+    def unit_and_signs(self, features: Features) -> tuple[Vector, NDArray[np.bool_]]:
+        """Return the ridge of these features where λ is 1, and which of them must not be negative."""
+        unit, signs = np.zeros(features.size), np.zeros(features.size, np.bool_)
+        counted = features < self.standardization.scale.size
+        unit[counted] = self._strength(1.0)[features[counted]]
+        signs[counted] = np.broadcast_to(self.positive, self.standardization.scale.shape)[features[counted]]
+        return unit, signs
+
+    def inside(self, solution: Solution) -> Vector:
+        """Return x of a solution."""
+        return self.standardization.inside(solution.coef.astype(np.float64), solution.intercept.astype(np.float64))
+
+    def _fitted(
+        self,
+        budget: Budget,
+        previous: Vector | None,
+        leave: Leave | None = None,
+        start: Features | None = None,
+        known: Features | None = None,
+    ) -> Solution:
+        """The fit; with at most k features, what `leave`, features to begin with and known ones are there for."""
+        if budget.features is not None:
+            return self._at_most(budget.features, budget.cost, previous, leave, start, known)
+        return self._within(float(budget.value), previous)
+
+    def _penalised(self, solution: Solution) -> Solution:
+        if not self.ridge:
+            return solution
+        rows = self.inside(solution).reshape(-1, self.standardization.width)[: self.standardization.scale.size]
+        penalty = float(np.sum(self._strength(self.ridge)[:, None] * rows**2))
+        return replace(solution, ridge=self.ridge, penalty=penalty)
+
+    def ridged(self, ridge: float) -> Self:
+        """The same with a ridge; features that are kept are free of it."""
+        if not ridge:
+            return self
+        assert isinstance(self.objective, LinearModel | ByClass | RemoteObjective)
+        return replace(self, objective=self.objective.ridged(self._strength(ridge)), ridge=ridge)
+
+    def _strength(self, ridge: float) -> Vector:
+        """λ s² of every feature, in units of A."""
+        strength = ridge * self._deviations() ** 2
+        if self.keep is not None:
+            strength[self.keep] = 0.0
+        return np.asarray(strength, np.float64)
+
+    def _deviations(self) -> Vector:
+        """Standard deviations of the columns of A: 1 where they are standardised."""
+        return np.ones(self.standardization.scale.size) if self.deviations is None else self.deviations
+
+    @property
+    def keep(self) -> Features | None:
+        """The features that never count."""
+        return None if self.feature_weight is None else np.flatnonzero(self.feature_weight == 0)
+
+    def _at_most(
+        self,
+        k: int,
+        cost: float | None,
+        previous: Vector | None,
+        leave: Leave | None,
+        start: Features | None,
+        known: Features | None,
+    ) -> Solution:
+        observer = self.observer
+        asked: dict[str, Any] = {
+            "keep": self.keep,
+            "nonnegative": self.positive,
+            "tol": SUBSET_TOLERANCE * self.tol,
+            "max_iter": self.max_iter,
+            "time_limit": self.time_limit,
+            "leave": leave,
+            "known": known,
+            "thorough": start is not None and previous is None,
+            "start": start,
+        }
+        if self.examine or cost is not None:
+            if start is None and previous is not None:
+                asked["start"] = self.features(previous)
+            if cost is not None:
+                asked |= {"feature_cost": self.feature_cost, "budget": cost}
+            asked |= {
+                "callback": None if observer is None else lambda record: observer(record, None),
+                "checkpoint": self.checkpoint,
+                "resume": self.resume,
+            }
+        found = guided_subset(self.objective, k, examine=self.examine or cost is not None, **asked)
+        certificate, message = found.certificate, found.message
+        try:
+            with _at_the_end(found.status):
+                coef, intercept = self._handed_out(found.x, found.psi, certificate.examined)
+                remote = (
+                    isinstance(self.objective, RemoteObjective) and coef.dtype == np.float64
+                )  # a round for the last digits
+                psi = self._psi_of(coef, intercept) if certificate.examined and not remote else found.psi
+            gain = certificate.multiplier + (0.0 if found.addition is None else psi - found.psi)
+            certificate = replace(certificate, psi=psi, multiplier=max(gain, 0.0))
+        except TimeLimitError:
+            coef, intercept = self.standardization.outside(found.x, np.dtype(np.float64))
+        return Solution(
+            coef, intercept, certificate, certificate.multiplier, found.status, message, found.n_refits, found.history
+        )
+
+    def _within(self, level: float, previous: Vector | None) -> Solution:
+        problem = self._problem(level)
+        options = self.options if previous is None else {**self.options, "x0": self._feasible(problem, previous)}
+        found = solve(
+            problem,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            time_limit=self.time_limit,
+            callback=self.observer,
+            checkpoint=self.checkpoint,
+            resume=self.resume,
+            **options,
+        )
+        x = problem.obeying(self._shortest(found.x, problem))
+        certificate, message = found.certificate, found.message
+        try:
+            with _at_the_end(found.status):
+                coef, intercept = self._handed_out(x, found.psi, certificate.examined)
+                if coef.dtype == np.float32 and certificate.examined:  # what is handed out is not what was certified
+                    rounded = self.standardization.inside(coef.astype(np.float64), intercept.astype(np.float64))
+                    certificate = certify(problem, rounded, found.null, seconds=max(seconds_to_finish(), 0.0))
+        except TimeLimitError:
+            coef, intercept = self.standardization.outside(x, np.dtype(np.float64))
+        return Solution(
+            coef,
+            intercept,
+            certificate,
+            certificate.multiplier,
+            found.status,
+            message,
+            found.n_outer,
+            found.history,
+        )
+
+    def _handed_out(self, x: Vector, psi: float, examined: bool) -> tuple[FloatArray, FloatArray]:
+        """Return coefficients and intercepts for x with ψ(x) = psi.
+
+        They are of the precision of X, but float64 where rounding to float32 raises ψ: of columns with a large mean,
+        and of near-equal ones, products of coefficients and X cancel, and their last digits decide. They are float64,
+        too, where there was no time to look at the data (`examined`).
+        """
+        if self.standardization.dtype == np.float32 and examined:
+            with suppress(NumericalError):  # beyond the range of float32
+                coef, intercept = self.standardization.outside(x)
+                infimum = self.objective.infimum
+                above = psi - infimum if math.isfinite(infimum) else abs(psi)
+                if self._psi_of(coef, intercept) <= psi + _FLOAT32_RISE * max(above, 0.0):
+                    return coef, intercept
+        return self.standardization.outside(x, np.dtype(np.float64))
+
+    def _psi_of(self, coef: FloatArray, intercept: FloatArray) -> float:
+        """Return ψ of coefficients as they are handed out."""
+        x = self.standardization.inside(coef.astype(np.float64), intercept.astype(np.float64))
+        if isinstance(self.objective, RemoteObjective):
+            return self.objective.value_and_gradient(x)[0]
+        psi = self.objective.value_of(self.objective.margins(x))
+        return self.objective.refined_value(x, psi, _PSI_ROUNDING * abs(psi))
+
+    def _shortest(self, x: Vector, problem: Problem) -> Vector:
+        """Of all x that are the same model the shortest: softmax sees only differences between classes.
+
+        A feature that costs no more as it grows, and the intercepts, would keep whatever shift they happen to have.
+        """
+        if not self.objective.only_contrasts:
+            return x
+        rows = x.reshape(-1, self.standardization.width)
+        centred = (rows - rows.mean(axis=1, keepdims=True)).ravel()
+        return centred if problem.is_feasible(centred) else x
+
+    def _feasible(self, problem: Problem, x: Vector) -> Vector:
+        if np.any(self.positive):
+            x = np.where(problem.must_be_nonnegative(), np.maximum(x, 0.0), x)
+        return problem.cut(x)
+
+    def constraint_at(self, level: float) -> Constraint:
+        """Return the constraint, with a slope smaller by ulps where `level` is a whole number of caps but for rounding.
+
+        m times the cap may round to less than m coefficients at the cap cost: then only m − 1 would fit.
+        """
+        constraint = self.constraint
+        if not isinstance(constraint, MCP | SCAD):
+            return constraint
+        count = round(level / constraint.cap)
+        while (
+            0 < count * Fraction(constraint.cap) - Fraction(level) <= count * _CAP_ROUNDING * Fraction(constraint.cap)
+        ):
+            constraint = replace(constraint, lam=math.nextafter(constraint.lam, 0.0))
+        return constraint
+
+    def _problem(self, level: float) -> Problem:
+        return Problem(self.objective, self.constraint_at(level), level, self.feature_weight, self.positive)
+
+    def features(self, x: Vector) -> Features:
+        """The features that are not zero, but for the intercept."""
+        rows = x.reshape(-1, self.standardization.width)[: self.standardization.scale.size]
+        return np.flatnonzero(np.any(rows, axis=1))
+
+    def observed_by(self, observer: Observer | None) -> Self:
+        """The same, with somebody to be told."""
+        return replace(self, observer=observer)
+
+
+@contextmanager
+def _at_the_end(status: Status) -> Iterator[None]:
+    """Do what is left to do after a fit that ended so, as far as there is time."""
+    if status is Status.INTERRUPTED:
+        end_now()
+    with finishing():
+        yield

@@ -1,0 +1,225 @@
+"""Parameters of estimators: budgets, and the checks that all estimators share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from levelprox._typing import Vector
+from levelprox._validation import finite, option, real, real_array, whole
+from levelprox._validation import nonnegative as at_least_zero
+from levelprox.constraints.costs import checked_budget
+from levelprox.estimators._names import FeatureNames, costs_of
+from levelprox.exceptions import InfeasibleError, InvalidInputError
+
+#: Default number of features: one for this many samples or, of classes, samples of the rarest class (the rule of ten
+#: events for each variable), and at most this many.
+SAMPLES_PER_FEATURE, MOST_DEFAULT_FEATURES = 10, 10
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much a model may use: exactly one of the first two.
+
+    Attributes
+    ----------
+    features : int or None
+        k: at most so many nonzero features.
+    level : float or None
+        η: g(scale_ · coef_) ≤ η.
+    cost : float or None
+        What the features may cost together, besides k; None where they have no costs.
+    ridge : float or None
+        λ, where it is chosen from a grid; None is that of the estimator.
+    """
+
+    features: int | None = None
+    level: float | None = None
+    cost: float | None = None
+    ridge: float | None = None
+
+    @property
+    def key(self) -> tuple[float, float | None]:
+        """What tells candidates of a grid apart."""
+        return self.value, self.ridge
+
+    @property
+    def name(self) -> str:
+        """The parameter of an estimator that says how much: what varies over a grid."""
+        if self.cost is not None:
+            return "budget"
+        return "level" if self.features is None else "n_features"
+
+    @property
+    def value(self) -> float:
+        """The cost, k or η."""
+        return self.cost if self.cost is not None else self.at_most
+
+    @property
+    def at_most(self) -> float:
+        """k or η."""
+        return float(self.features if self.features is not None else self.level)  # type: ignore[arg-type]  # one is given
+
+
+def cost_budgets(budget: Any, feature_cost: Any, n_features: Any, level: Any, d: int) -> list[Budget]:
+    """The budgets of costs asked for in ascending order, each once; none where there are none.
+
+    d is how many features there may be where n_features does not say it.
+    """
+    if (budget is None) != (feature_cost is None):
+        one, other = ("budget", "feature_cost") if feature_cost is None else ("feature_cost", "budget")
+        raise InvalidInputError(f"{one} needs {other}: feature_cost says what features cost, budget what may be spent")
+    if budget is None:
+        return []
+    if level is not None:
+        raise InvalidInputError(f"a budget is for whole features: give n_features or neither, not level={level!r}")
+    if np.ndim(budget) > 1 or not np.size(budget):
+        raise InvalidInputError(f"budget must be a number or a list of numbers, got shape {np.shape(budget)}")
+    if np.ndim(n_features) > 0:
+        raise InvalidInputError(f"with a budget give one n_features, or none, got {n_features!r}")
+    k = d if n_features is None else whole("n_features", n_features)
+    given = [budget] if np.ndim(budget) == 0 else list(budget)
+    return [Budget(features=k, cost=cost) for cost in sorted({checked_budget(one) for one in given})]
+
+
+def budgets_of(n_features: Any, level: Any) -> list[Budget]:
+    """The budgets asked for in ascending order, each once; none where nothing is."""
+    if n_features is not None and level is not None:
+        raise InvalidInputError(
+            f"give either n_features or level, not both; got n_features={n_features!r}, level={level!r}"
+        )
+    if level is not None:
+        levels = np.atleast_1d(np.array(finite("level", real_array("level", level)), np.float64))
+        if levels.ndim != 1 or not levels.size:
+            raise InvalidInputError(f"level must be a list of numbers, got shape {levels.shape}")
+        if np.any(levels < 0):
+            raise InfeasibleError(f"no feasible point: g(x) >= 0 for all x, got level={levels.min():g}")
+        return [Budget(level=float(one)) for one in np.unique(levels)]
+    if n_features is None:
+        return []
+    if np.ndim(n_features) > 1 or not np.size(n_features):
+        raise InvalidInputError(f"n_features must be a list of integers, got shape {np.shape(n_features)}")
+    given = [n_features] if np.ndim(n_features) == 0 else list(n_features)
+    return [Budget(features=k) for k in sorted({whole("n_features", k) for k in given})]
+
+
+class Parameters(BaseEstimator):
+    """Parameters that all estimators have, checked."""
+
+    def _budget(self, n: float) -> Budget:
+        """Exactly one of n_features and level; with neither, one for every ten of n, at least 1 and at most 10."""
+        if self.n_features is not None and self.level is not None:
+            raise InvalidInputError(
+                f"give either n_features or level, not both; got n_features={self.n_features!r}, level={self.level!r}"
+            )
+        costs = cost_budgets(self.budget, self.feature_cost, self.n_features, self.level, self._most())
+        if costs:
+            if len(costs) > 1:
+                raise InvalidInputError(f"budget must be one number, got {self.budget!r}; the CV twin chooses")
+            return costs[0]
+        if self.level is None:
+            by_rule = int(max(1, min(n / SAMPLES_PER_FEATURE, MOST_DEFAULT_FEATURES)))
+            self._check_one("n_features", self.n_features)
+            return Budget(features=by_rule if self.n_features is None else whole("n_features", self.n_features))
+        self._check_one("level", self.level)
+        level = real("level", self.level)
+        if level < 0:
+            raise InfeasibleError(f"no feasible point: g(x) >= 0 for all x, got level={level:g}")
+        if math.isinf(level):
+            raise InvalidInputError("level must be finite, got inf; without a budget, set n_features to X.shape[1]")
+        return Budget(level=level)
+
+    def _most(self) -> int:
+        """How many features there are, once that is known."""
+        return int(getattr(self, "n_features_in_", 0))
+
+    def _costs(self, d: int, weight: Vector | None) -> Vector:
+        """What each of d features costs; 0 for those that are kept."""
+        kept = np.empty(0, np.intp) if weight is None else np.flatnonzero(weight == 0)
+        costs = costs_of(self.feature_cost, d, getattr(self, "feature_names_in_", None), kept)
+        costs[kept] = 0.0
+        return costs
+
+    def _check_one(self, name: str, value: object) -> None:
+        """Refuse several budgets, and words that ask for a choice: another class chooses."""
+        if isinstance(value, str) or np.ndim(value) > 0 or isinstance(value, range):  # type: ignore[arg-type]
+            kind = "an integer of at least 0" if name == "n_features" else "a real number"
+            raise InvalidInputError(
+                f"{name} must be {kind}, got {value!r}. {type(self).__name__}CV chooses among several: "
+                f"{type(self).__name__}CV({name}=[...])"
+            )
+
+    def _check_for(self, budget: Budget) -> None:
+        """Refuse parameters that would have no effect."""
+        if budget.features is None:
+            return
+        for name, default in (("constraint", "mcp"), ("subsolver", "auto"), ("start", "auto")):
+            value = getattr(self, name)
+            if not (isinstance(value, str) and option(value) == default):
+                raise InvalidInputError(
+                    f"{name}={value!r} is for fits under a level; at most n_features={budget.features} features are "
+                    f"found without it. Set level, or leave {name} at {default!r}"
+                )
+
+    def _feature_weight(self, budget: Budget, d: int) -> Vector | None:
+        """ω: what each feature counts, 0 for those that are kept; None where all count one."""
+        if self.feature_weight is None and self.keep is None:
+            return None
+        features = FeatureNames.of(self, d)
+        weight = np.ones(d) if self.feature_weight is None else features.values("feature_weight", self.feature_weight)
+        if np.any(weight < 0):
+            j = int(np.argmax(weight < 0))
+            name = "" if features.names is None else f", {features.called(j)}"
+            raise InvalidInputError(f"feature_weight must not be negative, got {weight[j]:g} at index {j}{name}")
+        if self.keep is not None:
+            weight[features.mask("keep", self.keep)] = 0.0
+        if budget.features is not None and np.unique(weight[weight > 0]).size > 1:
+            raise InvalidInputError(
+                "with n_features every feature counts as one: feature_weight must be 0 (kept in any case) or one "
+                "positive value; unequal weights are for level"
+            )
+        return weight
+
+    def _positive(self, d: int) -> bool | NDArray[np.bool_]:
+        """Which coefficients must not be negative: all, none, or those of a mask."""
+        if isinstance(self.positive, bool | np.bool_):
+            return bool(self.positive)
+        if self.positive is None or isinstance(self.positive, int | float | str | np.number):
+            raise InvalidInputError(f"positive must be True or False, or a list of features, got {self.positive!r}")
+        return FeatureNames.of(self, d).mask("positive", self.positive)
+
+    def _by_index(self, d: int) -> dict[str, Any]:
+        """Parameters that may name features, as arrays over all of them: for fits of data without names."""
+        features, found = FeatureNames.of(self, d), dict[str, Any]()
+        if self.keep is not None:
+            found["keep"] = features.mask("keep", self.keep)
+        if isinstance(self.feature_weight, Mapping):
+            found["feature_weight"] = features.values("feature_weight", self.feature_weight)
+        if not isinstance(self.positive, bool | np.bool_):
+            found["positive"] = self._positive(d)
+        return found
+
+    def _ridge(self) -> float | None:
+        """λ ≥ 0; None for "auto"."""
+        if isinstance(self.ridge, str):
+            if option(self.ridge) == "auto":
+                return None
+            raise InvalidInputError(f"ridge must be a number or 'auto', got {self.ridge!r}")
+        self._check_one("ridge", self.ridge)
+        ridge = at_least_zero("ridge", self.ridge)
+        if math.isinf(ridge):
+            raise InvalidInputError("ridge must be finite, got inf")
+        return ridge
+
+
+def boolean(name: str, value: object) -> bool:
+    """`value`, which must be a bool."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidInputError(f"{name} must be True or False, got {value!r}")
+    return bool(value)

@@ -1,0 +1,308 @@
+"""Whether the parts of a fitted model agree with one another: what a model that was read from a file must pass.
+
+Types and shapes, finite coefficients, the budget: g(scale_ · coef_) ≤ level_, or at most level_ features; and that the
+certificate's figures are numbers and say the same as multiplier_ and status_. What only the data can tell is for
+`certify_model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+
+from levelprox.certificate import Certificate
+from levelprox.constraints import Constraint
+from levelprox.constraints.costs import Costs
+from levelprox.driver.fingerprint import Fingerprint
+from levelprox.estimators._names import FeatureNames
+from levelprox.estimators._parameters import Budget
+from levelprox.exceptions import FileFormatError, InvalidInputError
+from levelprox.io.preprocessing import Preprocessing
+from levelprox.projection import group_norms
+from levelprox.result import CUT_SHORT, Record, Status
+from levelprox.subset.result import Additions, Exchanges, SubsetCertificate, SubsetRecord, with_name
+
+#: All that a fit may set, in the order of a file, and what it must be.
+FITTED: dict[str, Callable[[Any], bool]] = {
+    "n_features_in_": lambda n: _is_count(n) and n > 0,
+    "feature_names_in_": lambda names: _is_vector(names, "O") and all(isinstance(name, str) for name in names),
+    "classes_": lambda classes: _is_vector(classes, "biufUO") and classes.size > 1 and _are_labels(classes),
+    "coef_": lambda coef: _is_numbers(coef) and coef.ndim in (1, 2),
+    "intercept_": lambda one: isinstance(one, np.ndarray | np.floating) and _is_numbers(np.asarray(one)),
+    "scale_": lambda scale: _is_vector(scale, "f") and scale.dtype == np.float64 and bool(np.all(scale > 0)),
+    "level_": lambda level: isinstance(level, float) and 0 <= level < np.inf,
+    "ridge_": lambda ridge: isinstance(ridge, float) and 0 <= ridge < np.inf,
+    "budget_": lambda budget: isinstance(budget, float) and 0 <= budget < np.inf,
+    "feature_cost_": lambda cost: _is_vector(cost, "f") and cost.dtype == np.float64 and bool(np.all(cost >= 0)),
+    "constraint_": lambda constraint: isinstance(constraint, Constraint),
+    "certificate_": lambda one: isinstance(one, Certificate | SubsetCertificate) and _is_typed(one),
+    "multiplier_": lambda y: isinstance(y, float),
+    "status_": lambda status: isinstance(status, Status),
+    "message_": lambda message: isinstance(message, str),
+    "n_iter_": lambda n: _is_count(n),
+    "history_": lambda told: isinstance(told, tuple) and all(_is_record(one) for one in told),
+    "n_samples_seen_": lambda n: isinstance(n, int | float) and n >= 0,
+    "cv_results_": lambda results: isinstance(results, dict) and _is_table(results),
+    "best_index_": lambda i: _is_count(i),
+    "best_params_": lambda best: isinstance(best, dict) and len(best) in (1, 2),
+    "best_score_": lambda score: isinstance(score, float),
+    "preprocessing_": lambda one: isinstance(one, Preprocessing),
+    "data_fingerprint_": lambda one: isinstance(one, Fingerprint) and _is_typed(one),
+}
+
+_ALWAYS = ("n_features_in_", "coef_", "intercept_", "scale_", "level_", "n_iter_")
+_OF_A_FIT = ("certificate_", "multiplier_", "status_", "message_", "history_")
+_OF_A_CHOICE = ("cv_results_", "best_index_", "best_params_", "best_score_")
+
+
+def check_soundness(model: Any, name: str) -> None:
+    """Raise a FileFormatError that says what of a model cannot be; `name` is what its file is called."""
+    try:
+        _check_parts(model)
+        _check_shapes(model)
+        _check_budget(model)
+        if hasattr(model, "certificate_"):
+            _check_certificate(model)
+        if hasattr(model, "cv_results_"):
+            _check_choice(model)
+        model._loss()
+        if is_classifier(model):
+            model._softmax()
+    except InvalidInputError as error:
+        raise FileFormatError(f"{name}: {error}") from error
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        raise FileFormatError(f"{name}: the parts of the model do not fit together: {error}") from error
+
+
+def _check_parts(model: Any) -> None:
+    wanted = [*_ALWAYS, *(["classes_"] if is_classifier(model) else [])]
+    wanted += _OF_A_FIT if not hasattr(model, "n_samples_seen_") else ()
+    wanted += _OF_A_CHOICE if "cv" in model.get_params(deep=False) else ()
+    for part in wanted:
+        if not hasattr(model, part):
+            raise InvalidInputError(f"a fitted {type(model).__name__} has {part}, and this one has not")
+    for part, is_right in FITTED.items():
+        if part in vars(model) and not is_right(vars(model)[part]):
+            raise InvalidInputError(f"{part} cannot be {vars(model)[part]!r}"[:200])
+
+
+def _check_shapes(model: Any) -> None:
+    d = model.n_features_in_
+    width = _width(model)
+    wanted = {
+        "coef_": (width, d) if is_classifier(model) else (d,),
+        "intercept_": (width,) if is_classifier(model) else (),
+        "scale_": (d,),
+        "feature_names_in_": (d,),
+        "feature_cost_": (d,),
+    }
+    for part, shape in wanted.items():
+        if hasattr(model, part) and np.shape(getattr(model, part)) != shape:
+            raise InvalidInputError(f"{part} has the shape {np.shape(getattr(model, part))}, {shape} is wanted")
+    if hasattr(model, "preprocessing_"):
+        made, known = list(model.preprocessing_.features), getattr(model, "feature_names_in_", np.empty(0))
+        if made != known.tolist():
+            raise InvalidInputError("preprocessing_ makes other features than feature_names_in_")
+    if model.coef_.dtype != np.asarray(model.intercept_).dtype:
+        raise InvalidInputError(f"coef_ is of {model.coef_.dtype}, intercept_ of {np.asarray(model.intercept_).dtype}")
+    if is_classifier(model) and len(set(model.classes_.tolist())) != model.classes_.size:
+        raise InvalidInputError("classes_ has a class twice")
+
+
+def _width(model: Any) -> int:
+    """How many coefficients a feature has."""
+    return 1 if not is_classifier(model) or model.classes_.size == 2 else int(model.classes_.size)
+
+
+def _check_budget(model: Any) -> None:
+    """What every model of ours obeys, exactly."""
+    weight = model._feature_weight(budget_of(model), model.n_features_in_)
+    sizes = sizes_of(model)
+    least = np.where(model._positive(model.n_features_in_), np.min(np.atleast_2d(model.coef_), axis=0), 0.0)
+    if np.any(least < 0):
+        name = FeatureNames.of(model, model.n_features_in_).called(int(np.argmin(least)))
+        raise InvalidInputError(f"positive={model.positive!r}, and the coefficient of {name} is negative")
+    if hasattr(model, "certificate_"):
+        certificate = model.certificate_
+        if isinstance(certificate, SubsetCertificate) == hasattr(model, "constraint_"):
+            raise InvalidInputError(f"a {type(certificate).__name__} is of another kind of budget than level_")
+        told = certificate.k if isinstance(certificate, SubsetCertificate) else certificate.level
+        if told != model.level_:
+            raise InvalidInputError(f"level_ = {model.level_!r}, and certificate_ speaks of {told!r}")
+    _check_costs(model, sizes if weight is None else np.where(weight > 0, sizes, 0.0))
+    if hasattr(model, "constraint_"):
+        g = min(model.constraint_.total(sizes, weight), model.constraint_.total_above(sizes, weight))
+        if not g <= model.level_:
+            raise InvalidInputError(f"g(scale_ · coef_) = {g!r} is above level_ = {model.level_!r}")
+        return
+    count = int(np.count_nonzero(sizes if weight is None else sizes[weight > 0]))
+    if not count <= model.level_:
+        raise InvalidInputError(f"{count} features are not zero, and at most level_ = {model.level_:g} may be")
+
+
+def _check_costs(model: Any, sizes: NDArray[np.float64]) -> None:
+    """Check that the features of a model cost what it says, and no more than its budget."""
+    told = getattr(model, "certificate_", None)
+    if not hasattr(model, "budget_"):
+        if hasattr(model, "feature_cost_") or getattr(told, "budget", None) is not None:
+            raise InvalidInputError("features have costs, and there is no budget_")
+        return
+    costs, chosen = Costs(model.feature_cost_, model.budget_), np.flatnonzero(sizes).tolist()
+    if not costs.allows(chosen):
+        raise InvalidInputError(f"the features cost {costs.spent(chosen)!r}, more than budget_ = {model.budget_!r}")
+    if not isinstance(told, SubsetCertificate) or (told.spent, told.budget) != (costs.spent(chosen), model.budget_):
+        raise InvalidInputError("certificate_ has other costs than those of the features, or another budget")
+
+
+#: Figures that are numbers in every certificate; dual_bound and stationarity_squared may be beyond float64's range.
+_NUMBERS = ("kkt", "psi", "g", "slack", "infeasibility", "multiplier", "stationarity", "complementarity", "scale")
+_NUMBERS_OF_A_SET = ("psi", "stationarity")
+_UNKNOWN = ("kkt", "stationarity", "scale")  # where a limit left no time for a gradient
+_ROUNDING = 1e-9
+_OF_FLOAT32 = 1e-2  # of a multiplier: certificate_ is of the rounded coefficients, multiplier_ of those before
+
+
+def _check_certificate(model: Any) -> None:
+    """Figures that are numbers, and agree with one another, with multiplier_ and with status_."""
+    told = model.certificate_
+    of_a_set = isinstance(told, SubsetCertificate)
+    unknown = _UNKNOWN if not told.examined and model.status_ in CUT_SHORT else ()
+    for name in _NUMBERS_OF_A_SET if of_a_set else _NUMBERS:
+        if not np.isfinite(getattr(told, name)) and name not in unknown:
+            raise InvalidInputError(f"certificate_ has {name} = {getattr(told, name)!r}, which is no number")
+    if isinstance(told, SubsetCertificate):
+        _check_search(told)
+        named = with_name(told, getattr(model, "feature_names_in_", None)).addition_name
+        if told.addition_name not in (None, named):
+            raise InvalidInputError(f"certificate_ calls feature {told.addition} {told.addition_name!r}, not {named!r}")
+    else:
+        _check_residuals(told, model)
+    not_claimed = of_a_set and np.isnan(told.multiplier) and np.isnan(model.multiplier_)  # of a search cut short
+    if not (not_claimed or abs(model.multiplier_ - told.multiplier) <= _apart(model)):
+        raise InvalidInputError(f"multiplier_ = {model.multiplier_!r}, and certificate_ has {told.multiplier!r}")
+
+
+def _apart(model: Any) -> float:
+    """How far multiplier_ may be from that of the certificate."""
+    told = model.certificate_
+    if model.coef_.dtype == np.float64 or isinstance(told, SubsetCertificate):
+        return 0.0
+    return _OF_FLOAT32 * max(float(told.multiplier), float(told.scale) / float(model.constraint_.lam))
+
+
+def _check_search(told: SubsetCertificate) -> None:
+    if not (np.isnan(told.multiplier) or 0 <= told.multiplier < np.inf):
+        raise InvalidInputError(f"certificate_ has multiplier = {told.multiplier!r}, which is no gain")
+    if np.isnan(told.multiplier) and told.addition is not None:
+        raise InvalidInputError(f"certificate_ says of feature {told.addition} that it gains most, and not how much")
+    if not 0 <= told.exchanges.examined <= told.exchanges.total:
+        raise InvalidInputError(f"{told.exchanges.examined} of {told.exchanges.total} swaps cannot be examined")
+    additions: Exchanges | None = getattr(told, "additions", None)
+    if additions is not None and not 0 <= additions.examined <= additions.total:
+        raise InvalidInputError(f"{additions.examined} of {additions.total} additions cannot be examined")
+
+
+def _check_residuals(told: Certificate, model: Any) -> None:
+    exact = model.coef_.dtype == np.float64  # rounded ones may be off by more, how far only the data tell
+    if exact and model.status_ is Status.SOLVED and not told.kkt <= model.tol:
+        raise InvalidInputError(f"status_ is solved, and the KKT residual {told.kkt!r} above tol = {model.tol!r}")
+    if told.examined and not 0 <= told.stationarity <= told.kkt * told.scale * (1 + _ROUNDING):
+        raise InvalidInputError(f"certificate_ has stationarity = {told.stationarity!r}, which its kkt does not allow")
+    product = told.multiplier * abs(told.slack)
+    if told.multiplier < 0 or not abs(told.complementarity - product) <= _ROUNDING * product:
+        raise InvalidInputError(f"certificate_ has complementarity = {told.complementarity!r}, not {product!r}")
+    if told.possible_gain is not None and not 0 <= told.possible_gain < np.inf:
+        raise InvalidInputError(f"certificate_ has possible_gain = {told.possible_gain!r}, which is no gain")
+    if told.near_epsilon is not None or told.near_delta is not None:
+        at_x = max(told.stationarity_squared, told.complementarity)
+        if not (told.near_epsilon is not None and 0 <= told.near_epsilon < at_x and 0 <= told.delta < np.inf):
+            raise InvalidInputError(f"certificate_ has near_epsilon = {told.near_epsilon!r}: at x it is {at_x!r}")
+
+
+def budget_of(model: Any) -> Budget:
+    """What a fitted model was allowed."""
+    level = model.level_
+    cost = getattr(model, "budget_", None)
+    return Budget(level=level) if hasattr(model, "constraint_") else Budget(features=int(level), cost=cost)
+
+
+def sizes_of(model: Any) -> NDArray[np.float64]:
+    """|scale_ · coef_| of every feature: the length of its coefficients, where it has several."""
+    with np.errstate(over="ignore", under="ignore"):
+        inside = np.atleast_2d(model.coef_).astype(np.float64) * model.scale_
+    return np.abs(inside[0]) if inside.shape[0] == 1 else group_norms(inside.T.ravel(), inside.shape[0])
+
+
+def _check_choice(model: Any) -> None:
+    name, value = next(iter(model.best_params_.items()))
+    ridge = model.best_params_.get("ridge")
+    if ridge is not None and not ridge == model.ridge_ == model.cv_results_["ridge"][model.best_index_]:
+        raise InvalidInputError(f"best_params_ = {model.best_params_} is not what ridge_ and cv_results_ say")
+    if name not in model.cv_results_ or not model.best_index_ < len(model.cv_results_[name]):
+        raise InvalidInputError(f"best_index_ = {model.best_index_} is not in cv_results_")
+    chosen = getattr(model, "budget_", None) if name == "budget" else model.level_
+    if model.cv_results_[name][model.best_index_] != value or value != chosen:
+        raise InvalidInputError(f"best_params_ = {model.best_params_} is not what best_index_ and level_ say")
+
+
+def _is_count(n: object) -> bool:
+    return isinstance(n, int) and not isinstance(n, bool) and n >= 0
+
+
+def _is_vector(array: object, kinds: str, may_be_nan: bool = False) -> bool:
+    if not (isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in kinds):
+        return False
+    return may_be_nan or _is_finite(array)
+
+
+def _are_labels(classes: NDArray[Any]) -> bool:
+    return classes.dtype.kind != "O" or all(isinstance(one, str | int | float) for one in classes)
+
+
+def _is_numbers(array: object) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype in (np.float32, np.float64) and _is_finite(array)
+
+
+def _is_finite(array: NDArray[Any]) -> bool:
+    return array.dtype.kind != "f" or bool(np.all(np.isfinite(array)))
+
+
+def _is_table(results: dict[Any, Any]) -> bool:
+    """Columns of one length, with their names."""
+    columns = results.values()
+    right = all(isinstance(name, str) for name in results) and all(_is_vector(one, "biuf", True) for one in columns)
+    return right and len({one.size for one in columns}) == 1
+
+
+def _is_record(one: object) -> bool:
+    return isinstance(one, Record | SubsetRecord) and _is_typed(one)
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "float": (float, int),
+    "int": (int,),
+    "bool": (bool,),
+    "str": (str,),
+    "Phase": (str,),
+    "None": (type(None),),
+    "Additions": (Additions,),
+    "Exchanges": (Exchanges,),
+    "tuple[int, int]": (tuple,),
+}
+
+
+def _is_typed(one: Any) -> bool:
+    """Whether a dataclass holds what its annotations say."""
+    for field in fields(one):
+        value = getattr(one, field.name)
+        types = tuple(kind for word in str(field.type).split(" | ") for kind in _TYPES[word])
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            return False
+        if is_dataclass(value) and not _is_typed(value):
+            return False
+    return True

@@ -1,0 +1,371 @@
+"""Fitted models in files, without pickle: `save` and `load`.
+
+What is read back is the same to the last bit, and is looked over before it is handed out (soundness.py).
+
+The format of model files: a fitted estimator as numbers and words.
+
+One safetensors file (io/container.py) whose metadata hold
+
+    format, format_version    "levelprox model", "1"
+    model                     JSON: the class, its parameters, and all that `fit` has set
+    versions                  JSON: of levelprox, NumPy, scikit-learn and Python
+    data                      JSON: the fingerprint of what was fitted
+    preprocessing             JSON: categories and fill values of columns, where there are some
+
+Reading one runs no code: it builds one of our own four classes, of kinds of data that are listed here.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import platform
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sklearn
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from levelprox.certificate import Certificate
+from levelprox.constraints import CONSTRAINT_TYPES, Custom, Widened
+from levelprox.driver.fingerprint import Fingerprint
+from levelprox.estimators._names import by_name
+from levelprox.estimators._soundness import FITTED, check_soundness
+from levelprox.exceptions import FileFormatError, InvalidInputError
+from levelprox.io import atomic, container, plain
+from levelprox.io.preprocessing import Preprocessing
+from levelprox.losses import LOSS_TYPES, Smoothed
+from levelprox.methods.subsolvers import SUBSOLVERS
+from levelprox.result import Record, Status
+from levelprox.subset.result import Additions, Exchanges, SubsetCertificate, SubsetRecord
+
+
+class Saving:
+    """A model that can be written to a file."""
+
+    def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Write the fitted model to a file, from which `levelprox.load` reads it back (docs/files.md).
+
+        The file is there as a whole or not at all. No pickle: numbers, words, and the names of our own classes.
+        `callback`, and `cv`, `scoring` and `random_state` where they are objects, are not kept, with a warning; nor is
+        the memory of a stream (`partial_fit`), which cannot be gone on with after `load`.
+
+        Parameters
+        ----------
+        path : path-like
+            By custom it ends in `.levelprox`.
+        overwrite : bool, default=False
+            Whether a file of this name may be replaced; else that is a `FileExistsError`.
+
+        Raises
+        ------
+        InvalidInputError
+            Where a parameter cannot be stored, such as a constraint or loss of your own.
+        OSError
+            Where the file cannot be written; what was there before still is.
+        """
+        check_is_fitted(self)
+        contents = packed(self)
+        name = type(self).__name__
+        check_soundness(unpacked(contents, name).model, name)  # what is written can be read
+        try:
+            atomic.write(path, container.pack(contents), overwrite=bool(overwrite))
+        except FileExistsError as error:
+            words = f"{os.strerror(errno.EEXIST)}; overwrite=True replaces it"
+            raise FileExistsError(errno.EEXIST, words, error.filename) from None
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """The model that `save` has written.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    SparseClassifier, SparseRegressor, SparseClassifierCV or SparseRegressorCV
+
+    Raises
+    ------
+    FileFormatError
+        Where the file is damaged, of another kind, of a newer version, or its parts contradict each other.
+    OSError
+        Where it cannot be read.
+
+    Examples
+    --------
+    >>> import numpy as np, os, tempfile, levelprox
+    >>> X = np.random.default_rng(0).standard_normal((100, 30))
+    >>> model = levelprox.SparseRegressor(n_features=2).fit(X, X[:, 3] - 2 * X[:, 7])
+    >>> path = os.path.join(tempfile.mkdtemp(), "two.levelprox")
+    >>> model.save(path)
+    >>> bool(np.all(levelprox.load(path).predict(X) == model.predict(X)))
+    True
+    """
+    return read_model(path).model
+
+
+def read_model(path: str | os.PathLike[str]) -> ModelFile:
+    """The model of a file, and what the file says about its making; errors as of `load`."""
+    name = _called(path)
+    with Path(path).open("rb") as file:
+        begin = file.read(container.FIRST_BYTES)
+        if not container.begins(begin):  # before any more is read: it may be anything, of any size
+            raise FileFormatError(f"{name}: this is not a file of levelprox, or it was cut short or damaged")
+        contents = container.unpack(begin + file.read(), name)
+    found = unpacked(contents, name)
+    check_soundness(found.model, name)
+    return found
+
+
+def _called(path: str | os.PathLike[str]) -> str:
+    """What errors call a file; nothing in its name can pretend to be another line."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in os.fsdecode(path))
+
+
+FORMAT, VERSION = "levelprox model", 1
+_METADATA = {"format", "format_version", "model", "versions", "data", "preprocessing"}
+
+#: Parameters that belong to a run, not to a model: never in a file.
+_OF_A_RUN = ("checkpoint", "resume")
+#: Parameters that predictions do not need: left out, with a warning, where they are objects that cannot be stored.
+_DISPENSABLE = ("callback", "cv", "scoring", "random_state")
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """An array of which most columns are zero.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    columns : ndarray of int
+        Those that are not.
+    values : ndarray
+        All that is in them.
+    """
+
+    shape: tuple[int, ...]
+    columns: NDArray[np.int64]
+    values: NDArray[Any]
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> Columns | NDArray[Any]:
+        """The same in less memory; the array itself where that is not less, or not the same."""
+        columns = np.flatnonzero(np.any(np.atleast_2d(array), axis=0))
+        found = cls(array.shape, columns, array[..., columns])
+        smaller = columns.nbytes + found.values.nbytes < array.nbytes
+        return found if smaller and found.whole().tobytes() == array.tobytes() else array
+
+    def whole(self) -> NDArray[Any]:
+        """The array."""
+        if np.any(np.diff(self.columns, prepend=-1) <= 0):
+            raise ValueError("its columns are not in ascending order")
+        array = np.zeros(self.shape, self.values.dtype)
+        array[..., self.columns] = self.values
+        return array
+
+
+#: All that a file may name.
+_KINDS: tuple[type, ...] = (
+    *(kind for kind in CONSTRAINT_TYPES if kind is not Custom),
+    Widened,
+    *LOSS_TYPES,
+    Smoothed,
+    *SUBSOLVERS.values(),
+    *(Certificate, SubsetCertificate, Additions, Exchanges, Status, Record, SubsetRecord, Columns),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFile:
+    """What a model file holds.
+
+    Attributes
+    ----------
+    model : SparseClassifier, SparseRegressor or one of their CV twins
+    versions : dict of str to str
+        Of levelprox, numpy, scikit-learn and python when it was written.
+    """
+
+    model: Any
+    versions: dict[str, str]
+
+
+def packed(model: Any) -> container.Contents:
+    """What a file of this model holds."""
+    fitted = {name: getattr(model, name) for name in FITTED if name in vars(model)}
+    data, preprocessing = fitted.pop("data_fingerprint_", None), fitted.pop("preprocessing_", None)
+    fitted["coef_"] = Columns.of(fitted["coef_"])
+    fitted["intercept_"] = np.asarray(fitted["intercept_"])
+    told = {"class": type(model).__name__, "parameters": _parameters(model), "fitted": fitted}
+    try:
+        text, arrays = plain.encode(told, _KINDS)
+    except TypeError as error:
+        raise InvalidInputError(f"the fitted model cannot be stored without pickle: {error}") from error
+    versions = {
+        "levelprox": metadata.version("levelprox"),
+        "numpy": np.__version__,
+        "scikit-learn": sklearn.__version__,
+        "python": platform.python_version(),
+    }
+    about = {"format": FORMAT, "format_version": str(VERSION), "model": text, "versions": json.dumps(versions)}
+    if data is not None:
+        about["data"] = json.dumps(asdict(data))
+    if preprocessing is not None:
+        about["preprocessing"] = json.dumps(preprocessing.as_dict(), allow_nan=False)
+    return container.Contents(about, arrays)
+
+
+def _parameters(model: Any) -> dict[str, Any]:
+    """All parameters that can be stored; where one cannot and matters, an error that names it."""
+    kept = {}
+    for name, given in model.get_params(deep=False).items():
+        if name in _OF_A_RUN:
+            continue
+        named = by_name(given) if name == "feature_cost" else None
+        value = _simple(given) if named is None else {word: float(cost) for word, cost in named.items()}
+        try:
+            plain.encode(value, _KINDS)
+        except TypeError as error:
+            shown = f"{name}={given!r}"[:200]
+            if name not in _DISPENSABLE:
+                raise InvalidInputError(
+                    f"{shown} cannot be stored without pickle: it is neither plain data nor an object of ours"
+                ) from error
+            warnings.warn(f"{shown} is not kept in the file: the model will have the default", stacklevel=4)
+            continue
+        kept[name] = value
+    return kept
+
+
+def _simple(value: Any) -> Any:
+    """What is like a list or an array, as one."""
+    if isinstance(value, range):
+        return list(value)
+    like_array = hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic)
+    return np.asarray(value) if like_array else value
+
+
+def unpacked(contents: container.Contents, name: str) -> ModelFile:
+    """The model of a file, put together; `name` is what the file is called in errors."""
+    about = contents.metadata
+    if about.get("format") != FORMAT:
+        raise FileFormatError(f"{name}: this is no model, but a {about.get('format', 'file of another kind')!r:.60}")
+    versions = _json(about, "versions", name)
+    _check_version(about, versions, name)
+    if not about.keys() <= _METADATA:
+        raise FileFormatError(f"{name}: the metadata hold {sorted(about.keys() - _METADATA)}, which are unknown")
+    arrays = _Noting(contents.arrays)
+    told = plain.decode(about.get("model", ""), arrays, _KINDS, name)
+    if arrays.keys() != arrays.asked_for:
+        raise FileFormatError(f"{name}: nothing refers to the arrays {sorted(arrays.keys() - arrays.asked_for)}")
+    match told:
+        case {"class": str(kind), "parameters": dict(parameters), "fitted": dict(fitted), **rest} if not rest:
+            model = _built(kind, parameters, fitted, name)
+        case _:
+            raise FileFormatError(
+                f"{name}: a class, parameters and what was fitted are wanted in the JSON of the model"
+            )
+    if "data" in about:
+        model.data_fingerprint_ = _fingerprint(_json(about, "data", name), name)
+    if "preprocessing" in about:
+        model.preprocessing_ = _preprocessing(_json(about, "preprocessing", name), name)
+    return ModelFile(model, versions)
+
+
+class _Noting(dict[str, NDArray[Any]]):
+    """Arrays, and which of them were asked for."""
+
+    def __init__(self, arrays: Any) -> None:
+        super().__init__(arrays)
+        self.asked_for: set[str] = set()
+
+    def __getitem__(self, key: str) -> NDArray[Any]:
+        self.asked_for.add(key)
+        return super().__getitem__(key)
+
+
+def _built(kind: str, parameters: dict[str, Any], fitted: dict[str, Any], name: str) -> Any:
+    from levelprox.estimators._classifier import SparseClassifier
+    from levelprox.estimators._classifier_cv import SparseClassifierCV
+    from levelprox.estimators._regressor import SparseRegressor
+    from levelprox.estimators._regressor_cv import SparseRegressorCV
+
+    models = (SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV)
+    types = {model.__name__: model for model in models}
+    if kind not in types:
+        raise FileFormatError(f"{name}: {kind!r:.60} is none of {', '.join(types)}")
+    unknown = (parameters.keys() - set(types[kind]._get_param_names()) - set(_OF_A_RUN)) | (fitted.keys() - set(FITTED))
+    if unknown:
+        raise FileFormatError(f"{name}: a {kind} has no {', '.join(sorted(map(str, unknown)))}")
+    model = types[kind](**parameters)
+    for key, value in fitted.items():
+        setattr(model, key, _whole(value, fitted, name) if key == "coef_" else value)
+    if isinstance(fitted.get("intercept_"), np.ndarray):
+        model.intercept_ = fitted["intercept_"][()]  # a regressor's is a number
+    return model
+
+
+def _whole(coef: object, fitted: dict[str, Any], name: str) -> object:
+    """All of coef_; not before it is known that there are as many features and classes."""
+    if not isinstance(coef, Columns):
+        return coef
+    try:
+        wanted = _shape(fitted.get("scale_"), fitted.get("classes_"))
+        if coef.shape != wanted:
+            raise ValueError(f"it is of shape {coef.shape}, and {wanted} is wanted by scale_ and classes_")
+        return coef.whole()
+    except (AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
+        raise FileFormatError(f"{name}: coef_ cannot be put together: {error}") from error
+
+
+def _shape(scale: Any, classes: Any) -> tuple[int, ...]:
+    """Of coefficients for so many columns: a row for each of several classes."""
+    if classes is None:
+        return (int(scale.size),)
+    return 1 if classes.size == 2 else int(classes.size), int(scale.size)
+
+
+def _check_version(about: Mapping[str, str], versions: dict[str, str], name: str) -> None:
+    written = about.get("format_version", "")
+    if written == str(VERSION):
+        return
+    if written.isascii() and written.isdigit() and int(written[:9]) > VERSION:
+        raise FileFormatError(
+            f"{name}: written by levelprox {versions.get('levelprox')!s:.20} (format {written:.9}); this is "
+            f"{metadata.version('levelprox')}, which reads up to format {VERSION}"
+        )
+    raise FileFormatError(f"{name}: {written!r:.20} is no version of the format")
+
+
+def _json(about: Mapping[str, str], key: str, name: str) -> dict[str, Any]:
+    try:
+        found = plain.parsed(about.get(key, ""))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{name}: the {key} are not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise FileFormatError(f"{name}: the {key} are not a JSON object")
+    return found
+
+
+def _preprocessing(told: dict[str, Any], name: str) -> Preprocessing:
+    try:
+        return Preprocessing.of_dict(told)
+    except ValueError as error:
+        raise FileFormatError(f"{name}: the preprocessing is not one: {error}") from error
+
+
+def _fingerprint(told: dict[str, Any], name: str) -> Fingerprint:
+    try:
+        return Fingerprint(**{**told, "shape": tuple(told["shape"])})
+    except (KeyError, TypeError) as error:
+        raise FileFormatError(f"{name}: the fingerprint of the data is not one: {error}") from error

@@ -1,0 +1,336 @@
+"""Whether what a fitted model claims of itself holds: all of it recomputed from data that are brought along.
+
+Claimed are the figures of `certificate_`, the constraint, the status and the scale of the columns. Coefficients,
+intercept and scale_ are the model's; ψ, its gradient, the null fit and the columns' deviations are computed afresh:
+
+    ψ, scale of ∇ψ      within 1e-9 of themselves, ψ also within the rounding of margins
+    g, level, features  g ≤ level and at most k exactly; g within 1e-9 of the level
+    costs               no more than the budget, by exact sums
+    KKT, stationarity   no more than claimed, but for 1e-9 and what rounding coef_ and intercept_ does to the margins
+    multiplier          within 1000 times that, of itself; 1e-3 where the loss has kinks; complementarity likewise
+    gain of one more    within 1e-6 of ψ, and no other feature that is refitted gains more than that above it
+    columns             scale_ and the constraint's numbers within 1e-9
+
+What is not recomputed is listed as not examined; so is a figure that differs by more than 1e-6 of ψ, and by less than
+the rounding of the margins.
+
+Recompute what a fit under a level claims: every figure of its `Certificate`.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_classifier
+from sklearn.utils.validation import check_is_fitted
+
+from levelprox._runtime.blas import one_blas_thread
+from levelprox._typing import Vector
+from levelprox.certificate import Certificate, certify
+from levelprox.driver.fingerprint import fingerprint
+from levelprox.estimators._claims import (
+    NULL_TOLERANCE,
+    RELATIVE_TOLERANCE,
+    Claim,
+    Claims,
+    RecomputedFit,
+    close,
+    task_of,
+)
+from levelprox.estimators._fit import Task
+from levelprox.estimators._subset_claims import SubsetClaims
+from levelprox.exceptions import ConvergenceWarning, InvalidInputError
+from levelprox.problem import Problem
+from levelprox.report.fitted import check_ours
+from levelprox.result import CUT_SHORT, Status
+
+
+def certify_model(
+    model: Any,
+    X: object,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    prove: bool = False,
+    **more: ArrayLike | None,
+) -> Claims:
+    """Recompute from the data what a fitted model claims of itself, and compare.
+
+    Parameters
+    ----------
+    model : SparseClassifier, SparseRegressor or one of their CV twins
+        Fitted, or loaded.
+    X, y, sample_weight
+        The data of the fit; of others with the same features and classes the same is computed, and does not agree.
+    prove : bool, default=False
+        Whether to refit with every further feature and to examine all swaps of one feature for another again, however
+        long that takes. By default swaps are not examined again, and of further features as many as are little work.
+    **more
+        `offset` and `exposure`, as in `fit`.
+
+    Returns
+    -------
+    Claims
+        `claims.hold` says whether every claim holds that was examined, `claims.not_examined` names those that were
+        not, `print(claims)` shows both.
+
+    Raises
+    ------
+    InvalidInputError
+        Where the data do not suit the model, or it claims nothing: after `partial_fit` there is no certificate.
+    """
+    check_ours("certify_model", model)
+    check_is_fitted(model)
+    if not hasattr(model, "certificate_"):
+        raise InvalidInputError("a model fitted from a stream claims nothing: it has no certificate to recompute")
+    target: NDArray[Any]
+    data, target = model._read(X, y, reset=False, **({} if is_classifier(model) else {"y_numeric": True}))
+    design, weight = model._design(data), model._weights(sample_weight, data.shape[0])
+    given = {name: np.asarray(values) for name, values in more.items() if values is not None}
+    known = getattr(model, "data_fingerprint_", None)
+    differences = None if known is None else known.differences(fingerprint(design, target, weight, **given))
+    _check_classes(model, target, weight)
+    with warnings.catch_warnings(), one_blas_thread():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the figures say it
+        task, scale = task_of(model, design, target, weight, given)
+        if hasattr(model, "constraint_"):
+            figures = LevelClaims(model, task).claims()
+        else:
+            figures = SubsetClaims(model, task).claims(prove)
+    return Claims((*figures, _scale_claim(model, scale), *_claims_of_the_run(model)), differences)
+
+
+def _check_classes(model: Any, y: NDArray[Any], weight: Vector | None) -> None:
+    if not is_classifier(model):
+        return
+    present = np.unique(y if weight is None else y[weight > 0])
+    if not np.array_equal(present, model.classes_):
+        raise InvalidInputError(
+            f"y has the classes {present.tolist()}, the model {model.classes_.tolist()}: it claims nothing of such data"
+        )
+
+
+def _scale_claim(model: Any, scale: Vector) -> Claim:
+    with np.errstate(over="ignore"):
+        apart = float(np.max(np.abs(model.scale_ / scale - 1), initial=0.0))
+    found = f"within {apart:.1e}" if apart else "the same"
+    return Claim("scale_ of the columns", "deviations of X", found, apart <= RELATIVE_TOLERANCE)
+
+
+def _claims_of_the_run(model: Any) -> list[Claim]:
+    """List what only the run knows: how it went, and how a budget was chosen."""
+    names = ["message_, history_, n_iter_"]
+    if hasattr(model, "cv_results_"):
+        names.append("cv_results_, best_score_")
+    return [Claim(name, "of the run", None, None) for name in names]
+
+
+_MULTIPLIER_FACTOR = 1e3  # times what is allowed of a residual
+_KINKED_MULTIPLIER = 1e-3  # where the loss has kinks
+_DUAL_BOUND = 1e-6
+_SUBGRADIENT_SECONDS = 60.0  # for the best subgradient, where the loss has kinks
+
+#: Figures that have a row of their own below; any other is listed as not examined.
+_COMPARED = {
+    *("kkt", "psi", "g", "level", "slack", "infeasibility", "multiplier", "stationarity", "stationarity_squared"),
+    *("complementarity", "scale", "active", "n_nonzero", "degenerate_distance", "degenerate_check", "dual_bound"),
+    *("gradient_error", "near_epsilon", "near_delta", "possible_gain"),
+}
+#: Claims about the null fit, which a limit may have ended.
+_OF_THE_NULL_FIT = {"scale of the gradient", "bound on y"}
+#: Claims that are not made where a limit left no time for a gradient.
+_OF_A_GRADIENT = {
+    *("KKT residual", "possible gain", "stationarity", "stationarity²", "multiplier y", "complementarity"),
+    *("scale of the gradient", "bound on y"),
+}
+
+
+class LevelClaims(RecomputedFit):
+    """Claims of a fit under a level."""
+
+    def __init__(self, model: Any, task: Task) -> None:
+        weight, signs = task.feature_weight, task.positive
+        self.problem: Problem
+        super().__init__(model, task, Problem(task.objective, model.constraint_, model.level_, weight, signs))
+
+    def claims(self) -> list[Claim]:
+        """Return one claim for each figure."""
+        told: Certificate = self.model.certificate_
+        found = self._figures()
+        if self.model.status_ not in CUT_SHORT:
+            return found
+        if not told.examined:
+            return [replace(one, claimed=None, holds=None) if one.name in _OF_A_GRADIENT else one for one in found]
+        if not any(one.holds is False and one.name in _OF_A_GRADIENT for one in found):
+            return found
+        self.null = self.null_of_the_run(told.scale)
+        found = self._figures()
+        if not told.n_nonzero:
+            return found
+        return [replace(one, holds=None) if one.name in _OF_THE_NULL_FIT else one for one in found]
+
+    def _figures(self) -> list[Claim]:
+        told: Certificate = self.model.certificate_
+        found = certify(self.problem, self.x, self.null, seconds=_SUBGRADIENT_SECONDS)
+        allowed = self.residual_tolerance(np.finfo(np.float64).eps)
+        g = min(found.g, self.problem.constraint.value(self.problem.sizes(self.x), self.problem.weights))
+        within_level = g <= told.level and told.infeasibility == 0  # signs have a row of their own
+        return [
+            self.psi_claim(told.psi),
+            Claim("constraint g", told.g, found.g, close(found.g, told.g, told.level) and within_level),
+            Claim("level η", told.level, self.model.level_, told.level == self.model.level_),
+            Claim("room η − g", told.slack, found.slack, close(found.slack, told.slack, told.level)),
+            *self.sign_claims(),
+            Claim("features", told.n_nonzero, found.n_nonzero, told.n_nonzero == found.n_nonzero),
+            self._kkt_claim(told, found, allowed),
+            self._possible_gain_claim(told, found, allowed),
+            *self._stationarity_claims(told, found, allowed * told.scale),
+            self._multiplier_claim(told, found, allowed),
+            self._complementarity_claim(told, found, allowed),
+            *self._neighbour_claims(told),
+            self._scale_claim(told),
+            self._degenerate_claim(told, found),
+            self._dual_bound_claim(told, found),
+            Claim("error of the gradient", told.gradient_error, found.gradient_error, told.gradient_error == 0),
+            self._constraint_claim(),
+            self._status_claim(found, allowed),
+            *(
+                Claim(field.name, str(getattr(told, field.name)), None, None)
+                for field in fields(told)
+                if field.name not in _COMPARED
+            ),
+        ]
+
+    def _kkt_claim(self, told: Certificate, found: Certificate, allowed: float) -> Claim:
+        """Compare the residual, which a solved fit has within tol.
+
+        Version 0.1 measured it in other units: there a larger one is no contradiction.
+        """
+        enough = math.isfinite(told.kkt)
+        if self.model.status_ is Status.SOLVED:
+            enough = told.kkt <= self.model.tol + self._float32_tolerance()
+        holds: bool | None = enough and found.kkt <= told.kkt + allowed
+        if enough and not holds and _is_of_version_0_1(told):
+            holds = None
+        return Claim("KKT residual", told.kkt, found.kkt, holds)
+
+    def _possible_gain_claim(self, told: Certificate, found: Certificate, allowed: float) -> Claim:
+        """Compare the possible gain, but for what rounded coefficients change in residuals and in ψ."""
+        if told.possible_gain is None or found.possible_gain is None:
+            return Claim("possible gain", told.possible_gain, None, None)
+        of_residuals = (allowed * told.scale) ** 2 / self.problem.objective.curvature
+        most = 2 * told.possible_gain + NULL_TOLERANCE * abs(self.null.psi) + self.x.size * of_residuals
+        return Claim("possible gain", told.possible_gain, found.possible_gain, found.possible_gain <= most)
+
+    def _scale_claim(self, told: Certificate) -> Claim:
+        """Compare the scale of residuals; in version 0.1 it is the largest derivative at the null fit."""
+        found = self.null.scale
+        if _is_of_version_0_1(told) and not close(found, told.scale, told.scale):
+            assert self.null.gradient is not None
+            found = float(np.max(self.problem.sizes(self.null.gradient), initial=0.0))
+        return Claim("scale of the gradient", told.scale, found, close(found, told.scale, told.scale))
+
+    def _float32_tolerance(self) -> float:
+        """Return what lies between a fit in float64 and its coefficients in float32, of which certificate_ speaks."""
+        kind = self.model.coef_.dtype
+        return 0.0 if kind == np.float64 else self.residual_tolerance(float(np.finfo(kind).eps))
+
+    def _stationarity_claims(self, told: Certificate, found: Certificate, allowed: float) -> list[Claim]:
+        """Compare dist∞ and dist₂²; where kinks leave a choice of subgradients, with what the residual allows."""
+        most = told.kkt * told.scale * (1 + RELATIVE_TOLERANCE)
+        bound = told.stationarity if self.problem.objective.smooth else most
+        largest = found.stationarity <= bound + allowed and told.stationarity <= most
+        # dist₂ is in the units of x: more than dist∞ by the size of the largest column, too.
+        scale = self.problem.objective.feature_scale
+        size = math.sqrt(self.x.size) * (1.0 if scale is None else scale.largest)
+        length = math.sqrt(told.stationarity_squared) if self.problem.objective.smooth else size * most
+        squared = math.sqrt(found.stationarity_squared) <= length + size * allowed
+        longest = size * told.stationarity * (1 + RELATIVE_TOLERANCE)
+        squared = squared and math.sqrt(told.stationarity_squared) <= longest
+        return [
+            Claim("stationarity", told.stationarity, found.stationarity, largest),
+            Claim("stationarity²", told.stationarity_squared, found.stationarity_squared, squared),
+        ]
+
+    def _multiplier_claim(self, told: Certificate, found: Certificate, allowed: float) -> Claim:
+        """Compare the multiplier; where the loss has kinks it depends on which subgradient is found."""
+        ours, theirs = found.multiplier, told.multiplier
+        right = close(ours, theirs, max(abs(ours), abs(theirs)), self._multiplier_tolerance(allowed))
+        unit = max(abs(theirs), self.null.scale / self.problem.constraint.lam)
+        apart = abs(self.model.multiplier_ - theirs)
+        same = apart <= _MULTIPLIER_FACTOR * self._float32_tolerance() * unit
+        return Claim("multiplier y", theirs, ours, right and same and told.active == (theirs > 0))
+
+    def _complementarity_claim(self, told: Certificate, found: Certificate, allowed: float) -> Claim:
+        """Compare y |g − η|, in which y is off by as much as above, and g by as much as g."""
+        ours, theirs = found.complementarity, told.complementarity
+        tolerance = self._multiplier_tolerance(allowed) * max(ours, theirs)
+        tolerance += RELATIVE_TOLERANCE * told.multiplier * told.level
+        return Claim("complementarity", theirs, ours, abs(ours - theirs) <= tolerance < math.inf)
+
+    def _multiplier_tolerance(self, allowed: float) -> float:
+        return _MULTIPLIER_FACTOR * allowed if self.problem.objective.smooth else _KINKED_MULTIPLIER
+
+    def _neighbour_claims(self, told: Certificate) -> list[Claim]:
+        """Check what can be checked of an (ε, δ)-KKT point near x: only the run knows that point."""
+        if told.near_epsilon is None and told.near_delta is None:
+            return []
+        epsilon, at_x = told.near_epsilon, max(told.stationarity_squared, told.complementarity)
+        possible = epsilon is not None and 0 <= epsilon < at_x and 0 <= told.delta < math.inf
+        words = f"ε = {told.epsilon:.2e}, δ = {told.delta:.2e}"
+        return [Claim("(ε, δ)-KKT", words, None, None if possible else False)]
+
+    def _degenerate_claim(self, told: Certificate, found: Certificate) -> Claim:
+        ours, theirs = found.degenerate_distance, told.degenerate_distance
+        same = told.degenerate_check == found.degenerate_check and (ours is None) == (theirs is None)
+        if ours is not None and theirs is not None:
+            same = same and close(ours, theirs, max(1.0, abs(ours)))
+        words = [one.degenerate_check if at is None else at for one, at in ((told, theirs), (found, ours))]
+        return Claim("degenerate levels", words[0], words[1], same)
+
+    def _dual_bound_claim(self, told: Certificate, found: Certificate) -> Claim:
+        """Compare the bound, a quotient whose denominator is known to within the tolerance of g."""
+        ours, theirs = found.dual_bound, told.dual_bound
+        fall, size = self.null.psi - self.psi, max(abs(ours), abs(theirs))
+        error = RELATIVE_TOLERANCE * (abs(self.null.psi) + told.level * size)  # of the numerator
+        if ours == theirs or not math.isfinite(size) or error >= fall:  # in the last case it is rounding error alone
+            return Claim("bound on y", theirs, ours, True if ours == theirs else False if error < fall else None)
+        return Claim("bound on y", theirs, ours, close(ours, theirs, size, _DUAL_BOUND + error / fall))
+
+    def _constraint_claim(self) -> Claim:
+        told, found = self.model.constraint_, self.task.constraint
+        return Claim("constraint", repr(told), repr(found), _same_numbers(told, found))
+
+    def _status_claim(self, found: Certificate, allowed: float) -> Claim:
+        """Check that a solved fit is: what else may have ended a run, the data do not tell."""
+        status, enough = self.model.status_, self.model.tol + allowed + self._float32_tolerance()
+        if status is not Status.SOLVED:
+            return Claim("status", str(status), None, None)
+        within: bool | None = found.kkt <= enough
+        if not within and _is_of_version_0_1(self.model.certificate_):
+            return Claim("status", str(status), None, None)
+        return Claim("status", str(status), f"residual {'within' if within else 'above'} tol", within)
+
+
+def _is_of_version_0_1(told: Certificate) -> bool:
+    """Whether residuals were measured in the units of x: there was no possible gain, either."""
+    return told.possible_gain is None
+
+
+def _same_numbers(told: Any, found: Any) -> bool:
+    """Whether two constraints are of one kind, and their numbers agree."""
+    if type(told) is not type(found):
+        return False
+    ours, theirs = asdict(told), asdict(found)
+    return all(_agree(ours[key], theirs[key]) for key in ours)
+
+
+def _agree(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_agree(one[key], other[key]) for key in one)
+    return one == other or (isinstance(one, float) and isinstance(other, float) and close(one, other, one))
