@@ -1,14 +1,14 @@
-"""Paths: the same problem at many levels (`carried.py`), and at most k features for many k."""
+"""path() and subset_path(): the same problem at many levels, and at most k features for many k."""
 
 from __future__ import annotations
 
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse
@@ -17,23 +17,22 @@ from numpy.typing import ArrayLike, NDArray
 from levelprox import _best_subset as budget
 from levelprox._best_subset import best_subset
 from levelprox._runtime.blas import one_blas_thread
-from levelprox._runtime.deadline import limited
 from levelprox._validation import finite, of_a_model, option, real_array, whole
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox.certificate import Certificate
-from levelprox.driver.checkpoint import Journal, keeping
-from levelprox.driver.replay import pieces_of
+from levelprox.driver.checkpoint import Journal
+from levelprox.driver.driver import Run, drive
 from levelprox.driver.run_identity import identity_of, identity_without_level
 from levelprox.exceptions import InvalidInputError, warn
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.methods import level_method
 from levelprox.methods.continuation import continues
-from levelprox.methods.path_following import Levels, Solution, one_by_one
+from levelprox.methods.path_following import LevelByLevel, PathFollowing, Solution
 from levelprox.methods.subsolvers import choose
 from levelprox.methods.working_set import WorkingSet
 from levelprox.objectives import Model, Objective
 from levelprox.problem import Problem
-from levelprox.result import CUT_SHORT, Status
+from levelprox.result import CUT_SHORT, Context, Limits, Method, Status
 from levelprox.subset.result import Additions, Exchanges, Subset
 
 Vector = NDArray[np.float64]
@@ -152,21 +151,20 @@ def path(
         math.inf if time_limit is None else at_least_zero("time_limit", time_limit),
         at_least_zero("tol", tol),
     )
-    continuation = continues(start, problem)
+    method: PathFollowing | LevelByLevel = LevelByLevel(tol, start)
+    if choose("auto", problem.objective).on_working_sets:
+        method = PathFollowing(tol, continues(start, problem))
     began = time.monotonic()
-
-    def identity() -> dict[str, str]:
-        return identity_of(problems[-1], levels=np.array([one.level for one in problems]), tol=tol, start=start)
-
-    with (
-        limited(seconds),
-        one_blas_thread(isinstance(problem.objective, Model)),
-        keeping(checkpoint, resume, identity, KINDS) as journal,
-    ):
-        if choose("auto", problem.objective).on_working_sets:
-            found, n_grad = Levels(problems, tol, seconds, journal)(continuation)
-        else:
-            found, n_grad = one_by_one(problems, tol, start, seconds, journal)
+    with one_blas_thread(isinstance(problem.objective, Model)):
+        found, n_grad = drive(
+            method,
+            problems,
+            limits=Limits(seconds),
+            checkpoint=checkpoint,
+            resume=resume,
+            identity=lambda: identity_of(problems[-1], levels=np.unique(given), tol=tol, start=start),
+            kinds=KINDS,
+        )
     return _assembled(found, len(problems), tol, n_grad, time.monotonic() - began)
 
 
@@ -192,42 +190,75 @@ def subset_path(objective: Objective, k: Sequence[int] | ArrayLike, **options: A
     counts = sorted({whole("k", one) for one in np.atleast_1d(np.asarray(k)).tolist()})
     if not counts:
         raise InvalidInputError("k must be a list of integers, got none")
-    began, limit = time.monotonic(), options.pop("time_limit", None)
-    limit = None if limit is None else at_least_zero("time_limit", limit)
-    checkpoint, resume = options.pop("checkpoint", None), options.pop("resume", False)
-    found: list[Subset] = []
+    limit = options.pop("time_limit", None)
+    seconds = math.inf if limit is None else at_least_zero("time_limit", limit)
+    decisive = {name: value for name, value in options.items() if name not in ("max_iter", "callback", *_OF_RUN)}
+    path: Path = drive(
+        _SubsetPath(objective, {name: value for name, value in options.items() if name not in _OF_RUN}),
+        counts,
+        limits=Limits(seconds),
+        checkpoint=options.get("checkpoint"),
+        resume=options.get("resume", False),
+        identity=lambda: identity_without_level(objective, k=counts, **decisive),
+        kinds=KINDS,
+    )
+    return path
 
-    def identity() -> dict[str, str]:
-        decisive = {name: value for name, value in options.items() if name not in ("max_iter", "callback")}
-        return identity_without_level(objective, k=counts, **decisive)
 
-    def searched(journal: Journal, count: int) -> Subset:
-        left = None if limit is None else max(0.0, limit - (time.monotonic() - began))
-        subset = best_subset(objective, count, time_limit=left, checkpoint=journal.part(f"k={count}"), **options)
+_OF_RUN = ("checkpoint", "resume")  # options of all searches together
+
+
+class _SubsetPath(Method[list[Subset]]):
+    """One search for each k."""
+
+    replays = True
+
+    def __init__(self, objective: Objective, options: dict[str, Any]) -> None:
+        self.objective, self.options = objective, options
+
+    def init(self, problem: list[int], ctx: Context) -> list[Subset]:
+        self.counts, self.ctx = problem, cast(Run, ctx)
+        self.found: list[Subset] = []
+        return self.found
+
+    def steps(self, state: list[Subset], ctx: Context) -> Generator[list[Subset], None, Status | None]:
+        for count in self.counts:
+            self.found.append(ctx.once(partial(self._searched, count)))
+            yield self.found
+            if self.found[-1].status is Status.INTERRUPTED:
+                return Status.INTERRUPTED
+            ctx.check()
+        return None
+
+    def memory(self) -> dict[str, Any] | None:
+        return None if self.ctx.saved.parts else {}
+
+    def _searched(self, count: int) -> Subset:
+        saved, left = self.ctx.saved, self.ctx.seconds_left()
+        limit = None if math.isinf(left) else max(0.0, left)
+        part = saved.part(f"k={count}")
+        subset = best_subset(self.objective, count, time_limit=limit, checkpoint=part, **self.options)
         if subset.status not in CUT_SHORT:
-            journal.forget(f"k={count}")
+            saved.forget(f"k={count}")
         return subset
 
-    with keeping(checkpoint, resume, identity, KINDS) as journal:
-        pieces = pieces_of(journal, lambda: None if journal.parts else {}, lambda state: None)
-        for count in counts:
-            found.append(pieces.once(partial(searched, journal, count)))
-            out_of_time = limit is not None and time.monotonic() - began >= limit
-            if found[-1].status is Status.INTERRUPTED or out_of_time:
-                break
-    if len(found) < len(counts) and found[-1].status is not Status.INTERRUPTED:
-        warn(f"{len(counts) - len(found)} of {len(counts)} numbers of features were not reached. Raise time_limit.")
-    return Path(
-        levels=np.array(counts[: len(found)], np.float64),
-        coefficients=scipy.sparse.csr_array(np.array([one.x for one in found]).reshape(len(found), -1)),
-        losses=np.array([one.psi for one in found]),
-        nonzeros=np.array([one.support.size for one in found], np.int64),
-        multipliers=np.array([one.multiplier for one in found]),
-        certificates=tuple(one.exchanges for one in found),
-        statuses=tuple(one.status for one in found),
-        n_grad=sum(one.n_grad for one in found),
-        wall_s=time.monotonic() - began,
-    )
+    def finish(self, state: list[Subset], status: Status, ctx: Context) -> Path:
+        found, counts = self.found, self.counts
+        if not found:
+            raise KeyboardInterrupt
+        if len(found) < len(counts) and status is not Status.INTERRUPTED:
+            warn(f"{len(counts) - len(found)} of {len(counts)} numbers of features were not reached. Raise time_limit.")
+        return Path(
+            levels=np.array(counts[: len(found)], np.float64),
+            coefficients=scipy.sparse.csr_array(np.array([one.x for one in found]).reshape(len(found), -1)),
+            losses=np.array([one.psi for one in found]),
+            nonzeros=np.array([one.support.size for one in found], np.int64),
+            multipliers=np.array([one.multiplier for one in found]),
+            certificates=tuple(one.exchanges for one in found),
+            statuses=tuple(one.status for one in found),
+            n_grad=sum(one.n_grad for one in found),
+            wall_s=ctx.elapsed,
+        )
 
 
 def _assembled(found: list[tuple[Problem, Solution]], asked: int, tol: float, n_grad: int, wall_s: float) -> Path:

@@ -1,21 +1,19 @@
-"""One problem at rising levels, each solved from the last one's solution.
+"""Path following: one problem at rising levels, each solved from the last one's solution.
 
-A solution for η obeys every larger level, so levels are run upward: x, the working set, its columns and its Hessian are
-carried from one to the next, and most levels cost one look at all features.
+A solution for η obeys every larger level, so levels are run upward: x, the working set, its columns and its Hessian
+start the next level, and most levels cost one full gradient pass.
 
-Where the constraint is not convex, what is carried upward may not be the best KKT point there is. So
+Where the constraint is not convex, the path that is followed upward may not have the best KKT points. So
 
-1. at every level features are exchanged among the candidates nearest to them (`candidates.py`): few tries;
+1. at every level features are swapped for the candidates nearest to them (`path_swaps.py`): few tries;
 2. at a few levels, the largest first and then halfway between the others, the problem is solved by continuation, too;
-   where that is better, it replaces what was there, and is carried on from there, upward and downward, for as long as
-   it is better. Downward the features that cost least are left out, and others exchanged.
+   where that is better, it replaces what was there, and the path is followed from there, upward and downward, for as
+   long as it is better. Downward the features that cost least are left out, and others swapped.
 """
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,13 +21,11 @@ from typing import Any
 
 import scipy.sparse
 
-from levelprox._runtime.deadline import TimeLimitError, end_now, interrupted, interruptible
-from levelprox._solve import solve
+from levelprox._runtime.deadline import TimeLimitError, interrupted, interruptible
 from levelprox.certificate import Certificate, assemble
 from levelprox.certificate.null_model import null_fit_in_time
-from levelprox.driver.checkpoint import Journal
-from levelprox.driver.replay import pieces_of
 from levelprox.methods.continuation import affordable
+from levelprox.methods.level_options import LevelOptions
 from levelprox.methods.negligible import without_negligible
 from levelprox.methods.path_swaps import Candidates
 from levelprox.methods.restricted import How
@@ -37,11 +33,13 @@ from levelprox.methods.subsolvers import choose
 from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.methods.working_set import Tracker
 from levelprox.problem import Problem
-from levelprox.result import Iterate, Result, Status
+from levelprox.result import Context, Iterate, Method, Result, Status, StopReason
 
-_ANCHORS = 4  # levels at which the problem is solved by continuation, too
-_LOWER = 1e-7  # of ψ: less is not better
-_MOST_LOOKS = 50
+ANCHORS = 4  # levels at which the problem is solved by continuation, too
+LOWER_SHARE = 1e-7  # of ψ: less is not better
+MAX_GRADIENT_PASSES = 50  # at one level
+
+Steps = Generator["list[Solution | None]", None, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,97 +58,93 @@ class Solution:
 Found = tuple[list[tuple[Problem, Solution]], int]  # with the passes over all features that it took
 
 
-class Levels:
-    """Levels run upward on working sets, and better points carried on from where they were found.
+class PathFollowing(Method["list[Solution | None]"]):
+    """Follow a path of levels upward on working sets, and better points from where they were found.
+
+    The state is the list of solutions by level; `finish` returns those that there are, with the gradient passes.
 
     Parameters
     ----------
-    problems : list of Problem
-        The same one at rising levels.
-    tol, seconds : float
-        On the KKT residual of each, and for all of them together.
-    journal : Journal
-        Of what is found, to go on from.
+    tol : float
+        On the KKT residual of each level.
+    continuation : bool
+        Whether to try for better KKT points.
     """
 
-    def __init__(self, problems: list[Problem], tol: float, seconds: float, journal: Journal) -> None:
-        self.problems, self.tol, self.seconds, self.began = problems, tol, seconds, time.monotonic()
-        self.journal, self.pieces = journal, pieces_of(journal, self.as_state, self.take)
-        self.tracker: Tracker | None = None
-        problem = problems[-1]
-        subsolver, self.null = choose("auto", problem.objective), null_fit_in_time(problem, seconds)
-        gamma, surrogate = subsolver.proximal_weight(problem.objective), surrogate_by_name("concave")
-        self.how = How(subsolver, gamma, surrogate, self.null, self._left, None)
-        self.n_grad = 2 if problem.exempt.size else 1
-        self.candidates = Candidates(self.how, tol * self.null.scale)
-        self.best: list[Solution | None] = [None] * len(problems)
+    replays = True
 
-    def __call__(self, continuation: bool) -> Found:
+    def __init__(self, tol: float, continuation: bool) -> None:
+        self.tol, self.continuation = tol, continuation
+
+    def init(self, problem: list[Problem], ctx: Context) -> list[Solution | None]:
+        """Take the problems, the same one at rising levels, and fit the null model."""
+        self.problems, self.ctx = problem, ctx
+        self.tracker: Tracker | None = None
+        last = problem[-1]
+        subsolver, self.null = choose("auto", last.objective), null_fit_in_time(last, ctx.seconds_left())
+        gamma, surrogate = subsolver.proximal_weight(last.objective), surrogate_by_name("concave")
+        self.how = How(subsolver, gamma, surrogate, self.null, ctx.seconds_left, None)
+        self.n_grad = 2 if last.exempt.size else 1
+        self.candidates = Candidates(self.how, self.tol * self.null.scale)
+        self.best: list[Solution | None] = [None] * len(problem)
+        return self.best
+
+    def steps(self, state: list[Solution | None], ctx: Context) -> Steps:
+        """Follow the path upward, then from a few levels that are solved by continuation."""
         null = self.null
         if not null.examined:
-            if interrupted():
-                raise KeyboardInterrupt
-            return [], 0
+            return
         assert null.gradient is not None
         start = Iterate(null.x, null.psi, null.gradient, step=1 / self.problems[0].objective.curvature)
-        try:
-            with interruptible():
-                tracker = Tracker(self.problems[0], start, self.how)
-                self._carry(tracker, range(len(self.problems)), exchanges=continuation)
-                for i in _halfway(len(self.problems), _ANCHORS) if continuation else ():
-                    if self._left() <= 0:
-                        break
-                    self._anchor(i)
-        except KeyboardInterrupt:
-            if self.best[0] is None:
-                raise
-            end_now()
-        except TimeLimitError:
-            if interrupted() and self.best[0] is None:
-                raise KeyboardInterrupt from None
+        tracker = Tracker(self.problems[0], start, self.how)
+        yield from self._follow(tracker, range(len(self.problems)), swaps=self.continuation)
+        for i in _halfway(len(self.problems), ANCHORS) if self.continuation else ():
+            ctx.check()
+            yield from self._anchor(i)
+
+    def finish(self, state: list[Solution | None], status: Status, ctx: Context) -> Found:
+        """Return the levels that were reached, with coefficients set to zero that tol cannot tell from zero."""
+        if self.best[0] is None and (status is Status.INTERRUPTED or interrupted()):
+            raise KeyboardInterrupt
+        if not self.null.examined:
+            return [], 0
         with suppress(TimeLimitError), interruptible():
             self._level_out()
-            self._leave_out()
+            self._leave_out_negligible()
         return [(p, s) for p, s in zip(self.problems, self.best, strict=True) if s is not None], self.n_grad
 
-    def as_state(self) -> dict[str, Any] | None:
-        """What is carried, as plain data; None once there is no time left."""
-        if self._left() <= 0:
+    def memory(self) -> dict[str, Any] | None:
+        """Return the tracker, the candidates and the counts; None once there is no time left."""
+        if self.ctx.cut_short:
             return None
         tracker = None if self.tracker is None else self.tracker.as_state()
         return {"n_grad": self.n_grad, "tracker": tracker, "candidates": self.candidates.as_state()}
 
-    def take(self, state: dict[str, Any]) -> None:
-        """Go on from what `as_state` gave."""
-        self.n_grad = state["n_grad"]
-        self.candidates.take(state["candidates"], self.problems[-1])
-        if self.tracker is not None and state["tracker"] is not None:
-            self.tracker.take(state["tracker"])
+    def restore(self, memory: dict[str, Any]) -> None:
+        """Continue from what `memory` returned."""
+        self.n_grad = memory["n_grad"]
+        self.candidates.take(memory["candidates"], self.problems[-1])
+        if self.tracker is not None and memory["tracker"] is not None:
+            self.tracker.take(memory["tracker"])
 
     def _by_continuation(self, problem: Problem) -> Solution:
-        result = solve(
-            problem,
-            tol=self.tol,
-            start="continuation",
-            time_limit=_limit(self._left()),
-            checkpoint=self.journal.part("continuation"),
-        )
+        method = LevelOptions(tol=self.tol, start="continuation").method(problem, self.ctx.rng)
+        result: Result = self.ctx.run("continuation", method, problem, method.max_iter)
         if result.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-        self.journal.forget("continuation")
         self.n_grad += result.n_grad
         return Solution(scipy.sparse.csr_array(result.x[None]), result.certificate, result.status)
 
-    def _anchor(self, i: int) -> None:
-        """Solve level i by continuation; where that is better, carry it on, upward and downward."""
+    def _anchor(self, i: int) -> Steps:
+        """Solve level i by continuation; where that is better, follow the path from there, upward and downward."""
         self.tracker = None
-        solution = self.pieces.once(lambda: self._by_continuation(self.problems[i]))
+        solution = self.ctx.once(lambda: self._by_continuation(self.problems[i]))
         if not self._is_better(i, solution):
             return
         self.best[i] = solution
         start = self._at(i)
         for others in (range(i + 1, len(self.problems)), range(i - 1, -1, -1)):
-            self._carry(Tracker(self.problems[i], start, self.how), others, exchanges=True)
+            yield from self._follow(Tracker(self.problems[i], start, self.how), others, swaps=True)
 
     def _level_out(self) -> None:
         """What a lower level has found serves the next one, too, where that has nothing lower: ψ never rises."""
@@ -160,9 +154,9 @@ class Levels:
                 return
             if self._is_better(i, below):
                 self.tracker = tracker = Tracker(self.problems[i - 1], self._at(i - 1), self.how)
-                self.best[i] = self.pieces.once(partial(self._solved, tracker, self.problems[i], exchanges=False))
+                self.best[i] = self.ctx.once(partial(self._solved, tracker, self.problems[i], swaps=False))
 
-    def _leave_out(self) -> None:
+    def _leave_out_negligible(self) -> None:
         """Set coefficients that cannot be seen to zero, where a level is solved."""
         for i, (problem, solution) in enumerate(zip(self.problems, self.best, strict=True)):
             if solution is None or solution.status is not Status.SOLVED:
@@ -184,27 +178,27 @@ class Levels:
         psi, gradient = problem.objective.value_and_gradient(x)
         return Iterate(x, psi, gradient, step=1 / problem.objective.curvature)
 
-    def _carry(self, tracker: Tracker, order: range, exchanges: bool) -> None:
-        """From level to level, for as long as that is better than what is there."""
+    def _follow(self, tracker: Tracker, order: range, swaps: bool) -> Steps:
+        """Solve one level after another, for as long as that is better than what is there."""
         self.tracker = tracker
         for i in order:
-            if self._left() <= 0:
-                return
-            solution = self.pieces.once(partial(self._solved, tracker, self.problems[i], exchanges))
+            self.ctx.check()
+            solution = self.ctx.once(partial(self._solved, tracker, self.problems[i], swaps))
             if not self._is_better(i, solution):
                 return
             self.best[i] = solution
+            yield self.best
 
-    def _solved(self, tracker: Tracker, problem: Problem, exchanges: bool) -> Solution:
-        at = self._lowered(tracker, problem) if exchanges and problem.level < tracker.problem.level else None
+    def _solved(self, tracker: Tracker, problem: Problem, swaps: bool) -> Solution:
+        at = self._lowered(tracker, problem) if swaps and problem.level < tracker.problem.level else None
         if at is None:
-            at = self._counted(tracker.at_level(problem.level, self.tol, _MOST_LOOKS))
-            x = self.candidates.exchanged(problem, at) if exchanges else None
+            at = self._counted(tracker.at_level(problem.level, self.tol, MAX_GRADIENT_PASSES))
+            x = self.candidates.exchanged(problem, at) if swaps else None
             if x is not None:
-                at = self._counted(tracker.moved(problem.level, x, self.tol, _MOST_LOOKS))
+                at = self._counted(tracker.moved(problem.level, x, self.tol, MAX_GRADIENT_PASSES))
         certificate = assemble(problem, at.x, at.psi, at.gradient, self.null)
         status = Status.SOLVED if certificate.kkt <= self.tol else Status.MAX_ITER
-        if status is not Status.SOLVED and self._left() <= 0:
+        if status is not Status.SOLVED and self.ctx.seconds_left() <= 0:
             status = Status.TIME_LIMIT
         return Solution(scipy.sparse.csr_array(at.x[None]), certificate, status)
 
@@ -212,59 +206,77 @@ class Levels:
         """The solution at a lower level by way of fewer features, None where they need not be fewer."""
         had = affordable(tracker.problem)
         x = self.candidates.exchanged(problem, tracker.state.at, had) if had > affordable(problem) else None
-        return None if x is None else self._counted(tracker.moved(problem.level, x, self.tol, _MOST_LOOKS))
+        return None if x is None else self._counted(tracker.moved(problem.level, x, self.tol, MAX_GRADIENT_PASSES))
 
     def _counted(self, found: tuple[Iterate, int]) -> Iterate:
         at, looks = found
         self.n_grad += looks
-        if at.stop == "interrupted":
+        if at.stop == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         return at
 
     def _is_better(self, i: int, solution: Solution) -> bool:
         known = self.best[i]
-        return known is None or solution.psi < known.psi - _LOWER * abs(known.psi)
-
-    def _left(self) -> float:
-        return self.seconds - (time.monotonic() - self.began)
+        return known is None or solution.psi < known.psi - LOWER_SHARE * abs(known.psi)
 
 
-def one_by_one(problems: list[Problem], tol: float, start: str, seconds: float, journal: Journal) -> Found:
-    """For objectives without second-order models: each level is warm-started, and solved anew by continuation."""
-    began, n_grad = time.monotonic(), 0
-    found: list[tuple[Problem, Solution]] = []
+class LevelByLevel(Method["list[tuple[Problem, Solution]]"]):
+    """For objectives without second-order models: each level is warm-started, and solved anew by continuation.
 
-    def left() -> float:
-        return seconds - (time.monotonic() - began)
+    Parameters
+    ----------
+    tol : float
+    start : {"auto", "continuation", "direct"}
+    """
 
-    def solved(problem: Problem) -> tuple[Solution, int]:
-        results: list[Result] = []
-        if found:
-            x0, part = found[-1][1].x.todense().ravel(), journal.part("carried")
-            results.append(solve(problem, tol=tol, x0=x0, time_limit=_limit(left()), checkpoint=part))
-        if not found or start != "direct":
-            part = journal.part("anew")
-            results.append(solve(problem, tol=tol, start=start, time_limit=_limit(left()), checkpoint=part))
+    replays = True
+
+    def __init__(self, tol: float, start: str) -> None:
+        self.tol, self.start = tol, start
+
+    def init(self, problem: list[Problem], ctx: Context) -> list[tuple[Problem, Solution]]:
+        """Take the problems, the same one at rising levels."""
+        self.problems, self.ctx = problem, ctx
+        self.found: list[tuple[Problem, Solution]] = []
+        self.n_grad = 0
+        return self.found
+
+    def steps(
+        self, state: list[tuple[Problem, Solution]], ctx: Context
+    ) -> Generator[list[tuple[Problem, Solution]], None, None]:
+        """Solve one level after another."""
+        for problem in self.problems:
+            ctx.check()
+            solution, n_grad = ctx.once(partial(self._solved, problem))
+            self.n_grad += n_grad
+            self.found.append((problem, solution))
+            yield self.found
+
+    def finish(self, state: list[tuple[Problem, Solution]], status: Status, ctx: Context) -> Found:
+        """Return the levels that were reached, and the gradient passes."""
+        if status is Status.INTERRUPTED and not self.found:
+            raise KeyboardInterrupt
+        return self.found, self.n_grad
+
+    def memory(self) -> dict[str, Any] | None:
+        """Return nothing but whether the last level is complete."""
+        return None if self.ctx.cut_short else {}
+
+    def _solved(self, problem: Problem) -> tuple[Solution, int]:
+        starts: dict[str, LevelOptions] = {}
+        if self.found:
+            starts["carried"] = LevelOptions(tol=self.tol, x0=self.found[-1][1].x.todense().ravel())
+        if not self.found or self.start != "direct":
+            starts["anew"] = LevelOptions(tol=self.tol, start=self.start)
+        results = list[Result]()
+        for name, options in starts.items():
+            method = options.method(problem, self.ctx.rng)
+            results.append(self.ctx.run(name, method, problem, method.max_iter))
         if any(result.status is Status.INTERRUPTED for result in results):
             raise KeyboardInterrupt
-        journal.forget("carried")
-        journal.forget("anew")
         best = min(results, key=lambda result: result.psi)
         solution = Solution(scipy.sparse.csr_array(best.x[None]), best.certificate, best.status)
         return solution, sum(result.n_grad for result in results)
-
-    pieces = pieces_of(journal, lambda: {} if left() > 0 else None, lambda state: None)
-    try:
-        for problem in problems:
-            if left() <= 0:
-                break
-            solution, passes = pieces.once(partial(solved, problem))
-            n_grad += passes
-            found.append((problem, solution))
-    except KeyboardInterrupt:
-        if not found:
-            raise
-    return found, n_grad
 
 
 def _halfway(m: int, most: int) -> Iterator[int]:
@@ -278,7 +290,3 @@ def _halfway(m: int, most: int) -> Iterator[int]:
         middle = -place + gap // 2
         taken.append(middle)
         yield middle
-
-
-def _limit(seconds: float) -> float | None:
-    return None if math.isinf(seconds) else max(seconds, 0.0)
