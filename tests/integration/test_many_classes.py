@@ -12,7 +12,7 @@ import scipy.sparse
 import levelprox.subset.nonsmooth_refit
 import levelprox.subset.nonsmooth_search
 import levelprox.subset.refit
-import levelprox.subset.swaps
+import levelprox.subset.second_order
 from levelprox import MultinomialModel, OneVsRestModel, Problem, SparseClassifier, best_subset, certify_model, solve
 from levelprox.constraints import MCP
 from levelprox.designs import DenseDesign
@@ -196,7 +196,7 @@ def test_room_is_used_whatever_the_bound_on_refits(monkeypatch):
 def test_exchanges_of_many_classes_end_with_their_share_of_the_work(monkeypatch):
     model = MultinomialModel(*data(17, 24, 3), fit_intercept=True)
     monkeypatch.setattr(SwapSearch, "_swapped", lambda *_: pytest.fail("a swap is tried"))
-    monkeypatch.setattr(levelprox.subset.swaps, "_SEARCH_FACTORS", -1)
+    monkeypatch.setattr(levelprox.subset.second_order, "_SEARCH_FACTOR_WORK", -1)
     found = best_subset(model, 1)
     assert (found.exchanges.examined, found.exchanges.total) == (0, 2)
     assert "not examined" in found.message

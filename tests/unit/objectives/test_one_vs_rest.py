@@ -35,7 +35,7 @@ from levelprox.methods.surrogate import majorise
 from levelprox.objectives import one_vs_rest
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.fit import Fit
-from levelprox.subset.refit import Refits
+from levelprox.subset.refit import ACCURACY, Refits
 from levelprox.subset.swap_bounds import SwapEstimates, costs
 from tests.support.registries import DESIGNS, ONE_VS_REST_OBJECTIVES
 from tests.support.subset_cases import check_subset
@@ -317,10 +317,10 @@ def test_refits_are_compiled_and_those_over_the_data_themselves(loss):
     refits, features = Refits(problem, how), np.array([0, 1, 7, 20])
     nothing = Fit(np.empty(0, np.intp), np.empty(0), math.inf, model.origin)
     assert len(refits.compiled) == 3
-    end, fit = refits._by_columns(features, nothing, 1e-10, math.inf, 1e-10)
+    end, fit = refits.by_columns(features, nothing, 1e-10, math.inf, 1e-10)
     assert end == FitEnd.FITTED or loss in ("sigmoid", Hinge().smoothed(0.5))  # whose curvature may be nothing
     if end == FitEnd.FITTED:
-        part, plain = model.restrict(features), refits._by_itself(features, nothing, 1e-10)
+        part, plain = model.restrict(features), refits._over_data(features, nothing, 1e-10, ACCURACY)
         assert fit.psi == pytest.approx(plain.psi, rel=1e-9)
         assert fit.psi == pytest.approx(part.value_of(fit.margins), rel=1e-13)
         np.testing.assert_allclose(fit.margins, part.margins(fit.x), atol=1e-9)

@@ -113,8 +113,8 @@ def test_fewer_tries_are_not_called_a_proof(monkeypatch):
     """Where refits are few and bounds rule nothing out, the rest is not said to be examined."""
     whole = table("logistic", n=40, d=20, size=1.0)
     monkeypatch.setattr(swaps.SwapSearch, "has_bounds", lambda self: False)
-    monkeypatch.setattr(swaps, "_TOP", 5)
-    monkeypatch.setattr(swaps, "_WORK", 0)
+    monkeypatch.setattr(swaps, "_TOP_SWAPS", 5)
+    monkeypatch.setattr(swaps, "_REFIT_WORK", 0)
     found = solved(whole, 4)
     assert 0 < found.exchanges.examined < found.exchanges.total == 64 and not found.exchanges.proved
     assert f"any of the {found.exchanges.examined} examined of 64" in found.message

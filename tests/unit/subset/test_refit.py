@@ -23,7 +23,7 @@ from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.subset import column_cache as columns
 from levelprox.subset.fit import Fit
 from levelprox.subset.newton import gap_bound
-from levelprox.subset.refit import Refits
+from levelprox.subset.refit import ACCURACY, Refits
 from tests.support import children
 from tests.support.brute_force import objective_of
 from tests.support.independent_refits import Oracle
@@ -70,7 +70,7 @@ def test_the_compiled_fit_is_that_over_the_data_themselves(loss):
     refits, nothing = refits_of(objective)
     for features in ([], [3], [0, 4, 9], [1, 2, 5, 6, 8, 9], range(10)):
         chosen = np.array(list(features), np.intp)
-        compiled, plain = refits(chosen, nothing), refits._by_itself(chosen, nothing, refits.tolerance)
+        compiled, plain = refits(chosen, nothing), refits._over_data(chosen, nothing, refits.tolerance, ACCURACY)
         assert compiled.psi == pytest.approx(plain.psi, rel=1e-12, abs=1e-14)
         part = objective.restrict(chosen)
         np.testing.assert_allclose(compiled.margins, part.margins(compiled.x), atol=1e-9)
@@ -318,7 +318,7 @@ def test_where_columns_cannot_be_kept_the_data_are_read_as_they_lie(monkeypatch)
     objective = linear_model(Logistic())
     refits, nothing = refits_of(objective)
     wide = refits(np.array([0, 1, 2, 9]), nothing)
-    monkeypatch.setattr(columns, "_KEPT", 300)
+    monkeypatch.setattr(columns, "_KEPT_NUMBERS", 300)
     monkeypatch.setattr(refits, "compiled", None)
     assert refits(np.array([0, 1, 2, 9]), nothing).psi == pytest.approx(wide.psi, rel=1e-12)
     few = columns.Columns(objective)
@@ -331,7 +331,7 @@ def test_where_columns_cannot_be_kept_the_data_are_read_as_they_lie(monkeypatch)
 
 
 def test_columns_beyond_what_can_be_kept_come_one_at_a_time_and_are_not_kept(monkeypatch):
-    monkeypatch.setattr(columns, "_KEPT", 300)
+    monkeypatch.setattr(columns, "_KEPT_NUMBERS", 300)
     objective = linear_model(Logistic())
     few = columns.Columns(objective)
     moves = few.moves(np.arange(10))
