@@ -1,4 +1,4 @@
-"""Readers of data: all kinds of files give the same data, and say what of a file cannot be used, and where."""
+"""Readers of data: all formats give the same data, and errors name the place in the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are cut short or written to while they are read: an error names the file; no SIGBUS, no samples lost.
+"""Files that are cut short or changed while they are read: an error names the file; no SIGBUS, no samples lost.
 
 Scripts run in child processes: what is tested here has killed processes.
 """

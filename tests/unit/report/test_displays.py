@@ -1,4 +1,4 @@
-"""Displays: what they draw is what was fitted, they name what they should, and nothing imports matplotlib before."""
+"""Displays draw what was fitted, with readable labels; nothing imports matplotlib before."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What `verbose` shows: nothing, lines, or a bar that leaves the terminal clean, however the fit ends."""
+"""`verbose`: nothing, lines, or a bar that leaves the terminal clean however the fit ends."""
 
 import io
 import sys
@@ -85,7 +85,7 @@ def test_lines_of_a_choice_count(options, last, diabetes, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_the_time_left_is_told(monkeypatch):
+def test_the_time_left_is_shown(monkeypatch):
     clock = iter([0.0, 10.0, 10.0, 40.0, 40.0])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     stream = io.StringIO()
@@ -189,7 +189,7 @@ def test_a_program_without_a_console_fits_in_silence(diabetes, monkeypatch):
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
-def test_a_callback_is_told_and_can_stop_while_progress_is_shown(budget, diabetes, capfd):
+def test_a_callback_runs_and_can_stop_while_progress_is_shown(budget, diabetes, capfd):
     seen = []
 
     def stop(record):
@@ -219,7 +219,7 @@ def test_progress_of_a_level_goes_on_during_continuation(diabetes, monkeypatch, 
     assert [record.k for record in seen] == [record.k for record in model.history_]
 
 
-def test_a_line_says_that_work_goes_on_where_nobody_tells_of_it(monkeypatch):
+def test_a_line_is_printed_while_no_progress_is_reported(monkeypatch):
     monkeypatch.setattr("levelprox.report.progress._LONG_SILENCE", 0.01)
     stream = io.StringIO()
     with showing("Fit", 4, "fits", stream=stream) as progress:
