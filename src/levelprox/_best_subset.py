@@ -1,7 +1,7 @@
 """At most k features: min ψ(x) over all x with at most k nonzero features.
 
-What comes back is a set that no exchange of one feature for another improves, as far as `Exchanges` says that this was
-shown. How it is found is in search.py, and for losses with kinks in kinked_search.py.
+The result is a set that no swap of one feature for another improves, as far as `Exchanges` says that this was shown.
+`levelprox.subset` has the searches: `SmoothSearch`, `NonsmoothSearch` and `RemoteSearch`.
 
 Everything is a function of ψ, k, the features to be kept and those to begin with: no randomness, and no use of answers
 for other k.
@@ -72,7 +72,7 @@ def best_subset(
     checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None,
     resume: bool | str | os.PathLike[str] = False,
 ) -> Subset:
-    """Minimise ψ(x) over all x with at most k nonzero features, and say how far no exchange improves the answer.
+    """Minimise ψ(x) over all x with at most k nonzero features, and say how far no swap improves the answer.
 
     Parameters
     ----------
@@ -96,17 +96,17 @@ def best_subset(
         How well each set is fitted: on the derivatives of ψ along its features, each relative to what the null fit
         leaves to its column.
     prove : bool, default=False
-        Whether to examine all exchanges whatever that takes. By default all are where there are at most 1e5 and the
+        Whether to examine all swaps, however long that takes. By default all are where there are at most 1e5 and the
         refits that bounds leave to do are not much work; else as many as are, and at least the 50 most promising ones.
         For the squared loss all are always. For losses with kinks the 50 most promising are by default. Of a softmax
         model, or a loss with kinks, of more than 16 classes fewer may be: the work of a search is bounded there.
         `Subset.exchanges` and `Subset.additions` count what was examined.
     start : array-like of int or bool, optional
-        Features, by index or mask, to begin with: exchanges then begin from these alone, which is fast where they are
+        Features, by index or mask, to begin with: swaps then begin from these alone, which is fast where they are
         nearly the best ones. The answer then depends on them, and may be worse than without. Of more than k the most
         useful are kept; to fewer the most useful others are added.
     max_iter : int, optional
-        How many exchanges may be taken; by default any number.
+        How many swaps may be taken; by default any number.
     time_limit : float, optional
         Seconds of wall-clock time; the best set by then is returned.
     callback : callable, optional
@@ -183,7 +183,7 @@ def guided_subset(
     objective, k, **arguments
         As in `best_subset`.
     examine : bool
-        False returns a set that promising exchanges do not improve, and shows nothing of it, as for fits of the folds
+        False returns a set that promising swaps do not improve, and shows nothing of it, as for fits of the folds
         of a cross-validation. The search is shorter than that of `best_subset`, and its loss may be higher.
     leave, thorough, known
         As in `Search`. They are ignored for data on Dask, in files or on a device.
