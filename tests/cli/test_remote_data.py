@@ -181,7 +181,7 @@ def test_files_read_in_turn_give_the_same_model(files, fitted, name, more, monke
 
 
 def test_passes_over_the_data_are_reported(files, run, monkeypatch):
-    monkeypatch.setattr(progress, "_ELSEWHERE", 0.0)
+    monkeypatch.setattr(progress, "_OTHER_SECONDS", 0.0)
     code, _, err = run("fit", files / "cancer.parquet", *LEVEL, "--chunked", "--verbose")
     assert code == 0 and "checking X, chunk 1 of 1\n" in err and "(looking at all features, chunk 1 of 1)\n" in err
     _, _, err = run("fit", files / "cancer.parquet", *LEVEL, "--chunked")

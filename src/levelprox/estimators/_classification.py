@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from levelprox._typing import FloatArray, Vector
 from levelprox._validation import option, real
-from levelprox.backends.data_source import DataSource
+from levelprox.backends._base import DataSource
 from levelprox.backends.partition import Form
 from levelprox.backends.statistics import check_labels
 from levelprox.designs import as_design

@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from levelprox.backends.data_source import DataSource
+from levelprox.backends._base import DataSource
+from levelprox.backends.array_namespace import array_namespace, on_device
 from levelprox.backends.dispatch import is_dask, is_on_device, is_remote, library_of, source_of
 from levelprox.backends.partition import Form
 from levelprox.backends.statistics import Statistics
-from levelprox.designs.array_namespace import array_namespace, on_device
 from levelprox.designs.chunked import Chunked
 from levelprox.estimators._callbacks import counting, quiet
 from levelprox.estimators._criteria import check_likelihood

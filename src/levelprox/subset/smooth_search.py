@@ -28,7 +28,7 @@ import numpy as np
 
 from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit, null_fit, null_fit_in_time
-from levelprox.certificate.stationarity import relative_stationarity
+from levelprox.certificate.residual import relative_stationarity
 from levelprox.methods.continuation import is_expensive
 from levelprox.methods.restricted import How
 from levelprox.methods.subsolvers import Newton

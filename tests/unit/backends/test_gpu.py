@@ -13,15 +13,16 @@ import pytest
 import scipy.sparse
 
 from levelprox._solve import solve
+from levelprox.backends import array_namespace as namespace
+from levelprox.backends import device_design as device
 from levelprox.backends._base import AHEAD, Query
+from levelprox.backends.array_namespace import on_device
+from levelprox.backends.device_design import DeviceDesign
 from levelprox.backends.gpu import DeviceModel, DeviceSource
 from levelprox.backends.partition import Form, Partition, SelectFold
 from levelprox.backends.statistics import ComputeStatistics
 from levelprox.constraints import MCP
-from levelprox.designs import ScaledDesign, as_design, device
-from levelprox.designs import array_namespace as namespace
-from levelprox.designs.array_namespace import on_device
-from levelprox.designs.device import DeviceDesign
+from levelprox.designs import ScaledDesign, as_design
 from levelprox.exceptions import BackendError, InvalidInputError
 from levelprox.losses import Absolute, Cauchy, Logistic, Loss, Squared
 from levelprox.objectives import LinearModel, MultinomialModel, OneVsRestModel

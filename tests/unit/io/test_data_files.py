@@ -15,9 +15,9 @@ import scipy.sparse
 
 from levelprox import SparseRegressor
 from levelprox.exceptions import FileFormatError, InvalidInputError
-from levelprox.io.csv import read_csv
+from levelprox.io.arrays import read_npz
 from levelprox.io.data import Reading, format_of, read_data
-from levelprox.io.npz import read_npz
+from levelprox.io.table_readers import read_csv
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((20, 3))

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from levelprox import LinearModel, MultinomialModel, Problem, project, solve
-from levelprox.certificate.level_part import LevelPart
 from levelprox.certificate.null_model import null_fit
-from levelprox.certificate.residual import distance
+from levelprox.certificate.residual import LevelPart, distance
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp
 from levelprox.methods import kkt_newton as polish
 from levelprox.methods.surrogate import majorise

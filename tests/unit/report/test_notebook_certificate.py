@@ -67,7 +67,7 @@ def test_a_fit_under_a_level_says_what_is_shown(cancer):
 def test_a_level_that_does_not_hold_back_has_no_price():
     X, y = load_diabetes(return_X_y=True)
     words = str(Words(certificate_html(SparseRegressor(level=1e6, constraint="l1").fit(X, y))))
-    assert "none: the level does not hold the fit back" in words
+    assert "none: the level is not binding" in words
 
 
 def test_unpenalized_features_are_shown_apart():
