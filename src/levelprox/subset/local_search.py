@@ -491,7 +491,8 @@ class Search:
 
     def _margins(self, features: Features) -> Vector:
         part = self.objective.restrict(features)
-        return part.margins(self.null.x[self.problem.coordinates(features)])
+        z: Vector = part.margins(self.null.x[self.problem.coordinates(features)])
+        return z
 
     def _with_exempt(self, features: Features) -> Features:
         return np.union1d(features, self.problem.exempt).astype(np.intp)
