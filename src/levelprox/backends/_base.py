@@ -95,6 +95,15 @@ class RemoteObjective(Curved):
     ----------
     features : ndarray of int
         The features that this is a function of: a restriction shares data, and sends queries about fewer features.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> from levelprox import linear_model
+    >>> psi = linear_model(da.from_array(np.eye(4), chunks=(2, 4)), np.ones(4))
+    >>> psi.value_and_gradient(np.zeros(4))[0], psi.traffic.rounds
+    (1.0, 1)
     """
 
     smooth = curved = expensive = True

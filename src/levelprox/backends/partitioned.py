@@ -209,6 +209,15 @@ class PartitionedModel(RemoteObjective):
         The samples.
     form : Form
         How they become a model. Its loss must be smooth.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> from levelprox import linear_model
+    >>> psi = linear_model(da.from_array(np.eye(4), chunks=(2, 4)), np.ones(4))
+    >>> type(psi).__name__, psi.column_squares.tolist()
+    ('PartitionedModel', [0.25, 0.25, 0.25, 0.25])
     """
 
     where = "data in parts"

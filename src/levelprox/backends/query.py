@@ -34,6 +34,13 @@ class Query:
         dx, where ψ is wanted at points[0] + t·dx, too, for the lengths t of `AHEAD`: all a search along a step may try.
     product : ndarray, optional
         v, where ∇²ψ v over W is wanted; with |ℓ''| where `diagonal` is not "exact".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.backends import Query
+    >>> Query(np.array([0, 3]), (np.array([1.0, -1.0]),), gradient="everywhere").nbytes
+    32
     """
 
     features: Features
@@ -61,6 +68,13 @@ class PartialSums:
         Σ s_i ℓ_i.
     gradient, hessian, diagonal, product : ndarray, optional
         As they were asked for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.backends import PartialSums
+    >>> (PartialSums(np.array([1.0])) + PartialSums(np.array([2.0]))).times(0.5).values.tolist()
+    [1.5]
     """
 
     values: Vector
@@ -121,6 +135,12 @@ class Traffic:
         Those for the gradient over all features.
     bytes_out, bytes_back : int
         Of queries, and of sums.
+
+    Examples
+    --------
+    >>> from levelprox.backends import Traffic
+    >>> Traffic(1, 0, 32, 8) + Traffic(1, 1, 16, 64)
+    Traffic(rounds=2, full_gradients=1, bytes_out=48, bytes_back=72)
     """
 
     rounds: int = 0

@@ -30,7 +30,18 @@ from levelprox.objectives.feature_scale import FeatureScale
 
 
 class Objective(ABC):
-    """ψ: ℝ^d → ℝ."""
+    """ψ: ℝ^d → ℝ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.objectives import Function
+    >>> psi = Function(lambda x: (float(x @ x), 2 * x), 2)
+    >>> psi.value_and_gradient(np.array([1.0, 2.0]))
+    (5.0, array([2., 4.]))
+    >>> psi.restrict(np.array([1])).dimension
+    1
+    """
 
     #: Whether ψ has a gradient everywhere.
     smooth: bool = True
@@ -181,6 +192,15 @@ class Subgradients:
         Which samples sit at a kink.
     share : ndarray of shape (m,)
         Their weights in the mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.objectives import LinearModel
+    >>> psi = LinearModel(np.array([[1.0], [1.0]]), [0.0, 2.0], "absolute")
+    >>> found = psi.subgradients(np.array([0.0]))
+    >>> found.kinks.tolist(), found.radius.tolist(), found.center.tolist()
+    ([0], [0.5], [-0.5])
     """
 
     def __init__(
@@ -217,6 +237,15 @@ class Curved(Objective):
 
     Margins are arrays of shape (n,), or (n, width) where a feature has several coefficients; points and gradients are
     always flat.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.objectives import LinearModel
+    >>> psi = LinearModel(np.array([[1.0, 0.0], [1.0, 2.0]]), [1.0, 3.0])
+    >>> z = psi.margins(np.array([1.0, 1.0]))
+    >>> z.tolist(), psi.value_of(z), psi.hessian_of(z, True).tolist()
+    ([1.0, 3.0], 0.0, [[2.0, 2.0], [2.0, 4.0]])
     """
 
     #: Whether one evaluation is expensive (remote or out-of-core data): Newton steps come before first-order methods.
@@ -279,7 +308,16 @@ class Curved(Objective):
 
 
 class Model(Curved):
-    """ψ(x) = F(Ax + o) with the features of a data matrix in A."""
+    """ψ(x) = F(Ax + o) with the features of a data matrix in A.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.objectives import LinearModel
+    >>> psi = LinearModel(np.array([[1.0, 0.0], [1.0, 2.0]]), [1.0, 3.0])
+    >>> psi.column_magnitudes().tolist(), psi.bounded_by_zero
+    ([1.0, 2.0], True)
+    """
 
     #: The data matrix, whose columns are features, perhaps with one of ones.
     design: Design
