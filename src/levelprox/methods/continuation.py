@@ -37,7 +37,7 @@ from levelprox.methods.restricted import How
 from levelprox.methods.working_set import resumed, steps
 from levelprox.objectives import Model
 from levelprox.problem import Problem
-from levelprox.result import Iterate, Stage, relative_change
+from levelprox.result import CUT_SHORT_STOPS, Iterate, Stage, StopReason, relative_change
 from levelprox.subset.forward import FEW, forward
 from levelprox.subset.refit import Fit
 from levelprox.subset.swaps import Swaps
@@ -53,7 +53,6 @@ _MOST_STEPS = 20  # of a stage
 _MOST_ROUGH = 100  # inner steps of a rough stage; where curvature vanishes each gains little, and there is no end
 _FROM_HERE, _FROM_DIRECT = 50, 20  # features: exchanges among more take long, and rarely pay
 _CANDIDATES, _SHARE = 100, 4  # that may take the place of another feature, or so many times those there are
-_STOPS = ("interrupted", "not finite")
 _WORKING, _EXPENSIVE = 10, 500  # features of a working set, and coordinates of theirs from which on stages take long
 
 
@@ -104,13 +103,13 @@ def continued(
         if doublings == 0 and at.psi <= direct.psi + _HOPELESS * (start.psi - direct.psi):
             at, more = _stage(problem, _iterates(problem, replace(at, n_grad=0), tol, how), problem.n_features)
             n_grad += more
-        if doublings == 0 and exchanges and at.stop not in _STOPS:
+        if doublings == 0 and exchanges and at.stop not in CUT_SHORT_STOPS:
             better, more = _exchanged(problem, start, at, direct, how, tol)
             n_grad += more
             at = at if better is None else better
         n_nonzero = _count(problem, at.x)
         yield Stage(factor, at.psi, n_nonzero, n_grad), replace(at, n_grad=n_grad)
-        if at.stop in _STOPS or how.seconds_left() <= 0:
+        if at.stop in CUT_SHORT_STOPS or how.seconds_left() <= 0:
             return
         doublings = _following(problem, at.x, doublings, n_nonzero, count)
 
@@ -128,7 +127,7 @@ def convex_start(problem: Problem, null: Iterate, how: How, tol: float) -> Itera
     (here, more), (there, most) = (
         _stage(problem, _iterates(problem, begin, tol, how), problem.n_features) for begin in (at, null)
     )
-    if "interrupted" in (here.stop, there.stop):
+    if StopReason.INTERRUPTED in (here.stop, there.stop):
         raise KeyboardInterrupt
     return replace(null if there.psi < here.psi else at, n_grad=n_grad + more + most)
 
@@ -140,9 +139,9 @@ def _convex_solution(convex: Problem, how: How, tol: float) -> tuple[Vector, int
     how = replace(how, null=null, gamma=how.subsolver.proximal_weight(convex.objective))
     start = Iterate(null.x, null.psi, null.gradient, step=1 / convex.objective.curvature)
     best, n_grad = _stage(convex, _iterates(convex, start, tol, how), convex.n_features)
-    interrupted = best.stop == "interrupted"
+    interrupted = best.stop == StopReason.INTERRUPTED
     for stage, at in () if interrupted else continued(convex, start, best, how, tol):
-        n_grad, interrupted = n_grad + stage.n_grad, at.stop == "interrupted"
+        n_grad, interrupted = n_grad + stage.n_grad, at.stop == StopReason.INTERRUPTED
         best = at if stage.factor == 1 and at.psi < best.psi and convex.is_feasible(at.x) else best
     if interrupted:
         raise KeyboardInterrupt
@@ -208,7 +207,7 @@ def _lowest(
         x, features = np.zeros(problem.dimension), W[fit.features]
         x[problem.coordinates(features)] = fit.x
         end, n_grad = _stage(problem, _iterates(problem, (problem.cut(x), features), tol, how), problem.n_features)
-        if end.stop == "interrupted":
+        if end.stop == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         passes, more = passes + n_grad, max(fit.psi - end.psi, 0.0)
         best = end if end.psi < lowest else best
@@ -324,7 +323,7 @@ def _iterates(
     following, inner = steps(problem, at, repeat(problem.level), tol, how), 0
     for _ in range(_MOST_STEPS):
         done = distance(problem, at.x, at.psi, at.gradient, how.null)[0] <= tolerance
-        if done or at.stop in _STOPS or how.seconds_left() <= 0 or (tol >= _ROUGH and inner >= _MOST_ROUGH):
+        if done or at.stop in CUT_SHORT_STOPS or how.seconds_left() <= 0 or (tol >= _ROUGH and inner >= _MOST_ROUGH):
             return
         last, (_, at) = at, next(following)
         inner += at.n_inner

@@ -19,9 +19,7 @@ from levelprox.methods.subproblem import Subproblem
 from levelprox.methods.subsolvers import Subsolver
 from levelprox.methods.surrogate import Linearise, Surrogate, linearise
 from levelprox.problem import Problem
-from levelprox.result import Iterate
-
-LEFT = "left"  # why the steps without a level stopped, where they left it
+from levelprox.result import Iterate, StopReason
 
 
 def lcpp(
@@ -88,8 +86,8 @@ def without_level(
         free = Subproblem(problem.objective, everything, iterate.x, gamma, problem.signs, coordinates)
         step = limited.solve(free, iterate, tolerance, seconds_left(), rng)
         if problem.g(step.x) > problem.level:
-            left = replace(iterate, stop="interrupted" if step.stop == "interrupted" else LEFT)
-            yield problem.level, left.at_cost_of(step)
+            stop = step.stop if step.stop == StopReason.INTERRUPTED else StopReason.LEFT_LEVEL
+            yield problem.level, replace(iterate, stop=stop).at_cost_of(step)
             return
         iterate = step
         yield problem.level, iterate
@@ -114,7 +112,7 @@ def _feasible_step(
         excess = problem.g(step.x) - subproblem.surrogate.level
         if excess <= 0:
             return step
-        if step.stop in ("interrupted", "not finite", "seconds"):
+        if step.stop in (StopReason.INTERRUPTED, StopReason.NOT_FINITE, StopReason.SECONDS):
             return replace(step, x=iterate.x, psi=iterate.psi, gradient=iterate.gradient, margins=iterate.margins)
         subproblem = replace(subproblem, surrogate=subproblem.surrogate.tightened(4 * excess))
-    return replace(iterate, stop="stationary", n_inner=0, n_grad=0, n_proj=0)
+    return replace(iterate, stop=StopReason.STATIONARY, n_inner=0, n_grad=0, n_proj=0)

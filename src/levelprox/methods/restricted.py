@@ -29,7 +29,7 @@ from levelprox.methods.subsolvers import Newton, Subsolver
 from levelprox.methods.surrogate import Linearise
 from levelprox.objectives import Curved, Quadratic
 from levelprox.problem import Problem
-from levelprox.result import Iterate
+from levelprox.result import Iterate, StopReason
 
 Vector = NDArray[np.float64]
 
@@ -98,7 +98,7 @@ def solve_restriction(problem: Problem, start: Iterate, enough: Enough, how: How
             at = step
     except KeyboardInterrupt:
         end_now()
-        return replace(at, stop="interrupted")
+        return replace(at, stop=StopReason.INTERRUPTED)
     except TimeLimitError:
         pass  # the limit has passed, and the caller sees that
     return at

@@ -23,7 +23,7 @@ from levelprox.certificate.residual import distance, in_units, pull
 from levelprox.methods.lcpp import lcpp
 from levelprox.methods.restricted import INSIDE, Enough, How, solve_restriction
 from levelprox.problem import Problem
-from levelprox.result import Iterate
+from levelprox.result import Iterate, StopReason
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
@@ -156,7 +156,7 @@ class Tracker:
         self._restrict_to(np.union1d(self.state.features, problem.support(x)).astype(np.intp))
         self._work_on(x, False, Enough(_ENOUGH * tolerance))
         at, looks = self._settled(tolerance, 1, most_looks)
-        if at.stop == "interrupted" or at.psi < before.psi or not problem.is_feasible(before.x):
+        if at.stop == StopReason.INTERRUPTED or at.psi < before.psi or not problem.is_feasible(before.x):
             return at, looks
         self.state, self.part, self.small = kept
         return before, looks
@@ -168,7 +168,7 @@ class Tracker:
             self._restrict_to(W)
             self._work_on(self.state.at.x, True, enough)
             looks += 1
-            if self.state.at.stop == "interrupted":
+            if self.state.at.stop == StopReason.INTERRUPTED:
                 break
         return self.state.at, looks
 
