@@ -15,7 +15,6 @@ from levelprox.estimators._classification import Classification
 from levelprox.estimators._classifier import SparseClassifier
 from levelprox.estimators._cross_validation import Choosing
 from levelprox.estimators._fixed_ridge_fit import Callback
-from levelprox.estimators._fold_fits import Samples
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.losses import Loss
 from levelprox.methods.subsolvers import Subsolver
@@ -194,11 +193,4 @@ class SparseClassifierCV(Classification, Choosing):
         -------
         self
         """
-        if self._is_to_be_elsewhere(X):
-            return self._choose_elsewhere(X, y, sample_weight, params)
-        data, target = self._read(X, y)
-        design = self._design(data)  # names the rows of X, not those of a fold
-        weight = self._weights(sample_weight, data.shape[0])
-        samples = Samples(data, target, weight, {})
-        self._remember(design, target, weight)
-        return self._choose_and_fit(samples, params)
+        return self._choose_and_fit(self._samples(X, y, sample_weight), params)

@@ -243,16 +243,7 @@ class SparseRegressor(Regression, Streaming):
         -------
         self
         """
-        if self._is_to_be_elsewhere(X):
-            return self._fit_elsewhere(X, y, sample_weight, self._known_elsewhere(offset, exposure))
-        data, target = self._read(X, y, y_numeric=True)
-        weight = self._weights(sample_weight, data.shape[0])
-        budget = self._budget(float(target.size if weight is None else weight.sum()))
-        design = self._design(data)
-        task = self._task(design, target, weight, budget, offset=offset, exposure=exposure)
-        self._forget()
-        self._remember(design, target, weight, offset=offset, exposure=exposure)
-        return self._fit(task, budget, self._previous(task))
+        return self._fit_samples(self._samples(X, y, sample_weight, offset, exposure))
 
     @available_if(counts_features)
     @unchanged_if_refused

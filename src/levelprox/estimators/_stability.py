@@ -33,9 +33,10 @@ from levelprox.designs import Design
 from levelprox.driver.search_monitor import Watch
 from levelprox.estimators._callbacks import check_watchers, with_estimator_warnings
 from levelprox.estimators._claims import RecomputedFit, task_of
+from levelprox.estimators._data import Samples
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE
-from levelprox.estimators._fold_fits import Samples, Share, fitted_under
+from levelprox.estimators._fold_fits import Share, fitted_under
 from levelprox.estimators._parameters import Budget
 from levelprox.estimators._soundness import budget_of
 from levelprox.exceptions import ConvergenceWarning, InvalidInputError, warn
@@ -140,10 +141,11 @@ def _fit(share: Share, single: Any, samples: Samples, rows: Rows, budget: Budget
     """Return the features that a subsample selects, and whether its fit diverges; None where there is no time."""
     if share.seconds <= 0:
         return None
-    ((model, _, diverging),) = fitted_under(share, single, samples, rows, [budget])
+    (found,) = fitted_under(share, single, samples, rows, [budget])
+    model = found.model
     if model.status_ is Status.TIME_LIMIT:
         return None
-    return tuple(model.selected_features_.tolist()), diverging
+    return tuple(model.selected_features_.tolist()), found.diverging
 
 
 def _single_of(model: Any) -> Any:
