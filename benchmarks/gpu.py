@@ -35,10 +35,10 @@ import numpy as np
 import torch
 
 from levelprox._solve import solve
+from levelprox.backends.device_design import Columns, DeviceDesign
 from levelprox.backends.gpu import DeviceModel, DeviceSource
 from levelprox.backends.partition import Form
 from levelprox.constraints import MCP
-from levelprox.designs.device import Columns, DeviceDesign
 from levelprox.losses import Logistic
 from levelprox.problem import Problem
 from levelprox.result import Result

@@ -376,7 +376,7 @@ USAGE = [
 
 
 @pytest.mark.parametrize(("words", "message"), USAGE, ids=[" ".join(words) for words, _ in USAGE])
-def test_what_is_not_understood_is_said_in_one_line(words, message, files, run, monkeypatch):
+def test_usage_errors_are_one_line(words, message, files, run, monkeypatch):
     monkeypatch.chdir(files)
     code, out, err = run(*words)
     assert (code, out, err.count("\n")) == (2, "", 1)
@@ -405,7 +405,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("words", "code", "message"), BAD, ids=[" ".join(words) for words, _, _ in BAD])
-def test_what_cannot_be_done_is_said_in_one_line(words, code, message, files, run, monkeypatch):
+def test_errors_in_data_and_files_are_one_line(words, code, message, files, run, monkeypatch):
     monkeypatch.chdir(files)
     found, out, err = run(*words)
     assert (found, out, err.count("\n")) == (code, "", 1)
@@ -436,7 +436,7 @@ def test_a_target_of_one_value_is_said_in_plain_words():
     assert infer_task_from_target(np.ones(3))[1] == "the target has the one value 1"
 
 
-def test_what_json_cannot_say_is_null():
+def test_values_without_a_json_form_are_null():
     value = {"a": np.inf, "b": [np.float32(0.5), float("nan")], "c": np.arange(2), "d": Task.REGRESSION}
     assert plain(value) == {"a": None, "b": [0.5, None], "c": [0, 1], "d": "regression"}
 
@@ -471,7 +471,7 @@ def test_warnings_have_the_words_of_the_shell(files, run):
     assert "max_iter" not in " ".join(json.loads(out)["warnings"])
 
 
-def test_a_budget_that_was_not_given_is_said(files, run, tmp_path):
+def test_a_default_budget_is_reported(files, run, tmp_path):
     (tmp_path / "a.csv").write_text("a,y\n" + "".join(f"{i % 7},{int(i % 3 > 0)}\n" for i in range(90)))
     code, out, err = run("fit", tmp_path / "a.csv", "--json")
     assert json.loads(out)["budget"] == {"n_features": 3} and code == 0

@@ -84,7 +84,7 @@ def test_0_a_model_is_written_and_holds_what_was_printed(folder, ended):
     assert f"{model.certificate_.psi:.6g}" in out and model.selected_features_.tolist() == [0]
 
 
-def test_2_not_understood(ended):
+def test_2_unknown_options_and_commands(ended):
     code, out, err = ended("fit", "small.csv", "--features", "1", "--level", "2")
     assert (code, out, err) == (Exit.USAGE, "", "levelprox: error: give --features or --level, not both\n")
 
@@ -194,7 +194,7 @@ def test_143_sigterm_keeps_the_state_and_says_how_to_go_on(folder, ended):
 
 
 @pytest.mark.process
-def test_141_nobody_reads_the_output(folder):
+def test_141_a_closed_output_stream_ends_the_program_quietly(folder):
     for words in (("info", "small.csv", "--json"), ("--help",)):
         closed = "read, write = os.pipe(); os.close(read); os.dup2(write, 1)"
         code, _, err = ended_apart(folder, *words, before=closed)

@@ -1,4 +1,4 @@
-"""Options of `levelprox fit` and `path` that set what estimators have: each gives the model that Python gives."""
+"""Options of `levelprox fit` and `path` for parameters of estimators: each gives the model of Python."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ USAGE = [
 
 
 @pytest.mark.parametrize(("words", "message"), USAGE, ids=[" ".join(words) for words, _ in USAGE])
-def test_what_is_not_understood_is_said_with_the_option(words, message, files, run):
+def test_errors_name_the_option(words, message, files, run):
     code, out, err = run("fit", files / "price.csv", *words)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("levelprox: error: ") and message in err

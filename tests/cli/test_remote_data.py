@@ -1,4 +1,4 @@
-"""The command line for data that are not in memory: --dask, --chunked, --device. No connection leaves this machine."""
+"""The command line for out-of-core, distributed and GPU data. No connection leaves this machine."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_workers_read_csv_parquet_and_chunks(files, fitted, address, run):
 
 
 @pytest.mark.process
-def test_folds_on_a_cluster_and_the_budget_that_is_said(files, address, run):
+def test_folds_on_a_cluster_and_the_chosen_budget_is_printed(files, address, run):
     levels = ("--level", "0.5,1.5", "--constraint", "l1")
     code, out, err = run("fit", files / "cancer.parquet", "--cv", 2, *levels, "--dask", address, "--json")
     assert code == 0 and json.loads(out)["chosen"]["level"] in (0.5, 1.5)
@@ -180,8 +180,8 @@ def test_files_read_in_turn_give_the_same_model(files, fitted, name, more, monke
     assert_same(found, fitted("cancer.svm" if name == "cancer.svm" else "cancer.parquet", *LEVEL), name != "X.npy")
 
 
-def test_passes_are_told_of(files, run, monkeypatch):
-    monkeypatch.setattr(progress, "_ELSEWHERE", 0.0)
+def test_passes_over_the_data_are_reported(files, run, monkeypatch):
+    monkeypatch.setattr(progress, "_OTHER_SECONDS", 0.0)
     code, _, err = run("fit", files / "cancer.parquet", *LEVEL, "--chunked", "--verbose")
     assert code == 0 and "checking X, chunk 1 of 1\n" in err and "(looking at all features, chunk 1 of 1)\n" in err
     _, _, err = run("fit", files / "cancer.parquet", *LEVEL, "--chunked")
@@ -265,7 +265,7 @@ def test_2_an_extra_that_is_not_there(files, run, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Dask leaves a socket behind
-def test_75_nobody_answers(files, run, monkeypatch):
+def test_75_no_scheduler_answers(files, run, monkeypatch):
     monkeypatch.setattr(_remote_data, "_CONNECT_SECONDS", 0.5)
     with socket.socket() as taken:  # and not listened to
         taken.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""The command line: what a fit found is not lost, whatever fails or is interrupted after it."""
+"""The command line keeps the result of a fit, whatever fails or is interrupted after it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_full_disk_loses_no_result(data, run, monkeypatch, tmp_path):
     assert code == 74 and len(json.loads(out)["path"]) == 2
 
 
-def test_what_fails_at_the_page_leaves_model_and_result(data, run, monkeypatch, tmp_path):
+def test_a_failing_page_leaves_model_and_result(data, run, monkeypatch, tmp_path):
     words = ("fit", data, "--features", 1, "--json", "--report", tmp_path / "page.html", "--out", tmp_path / "model")
     monkeypatch.setattr(PAGE, "page", interrupted)
     code, out, err = run(*words)
@@ -101,7 +101,7 @@ def test_ctrl_c_before_there_is_a_model_is_a_document_that_says_so(data, run, mo
 
 
 @pytest.mark.parametrize("command", ["fit", "path"])
-def test_the_page_is_told_the_weights_of_test_data(command, data, run, monkeypatch, tmp_path):
+def test_the_page_uses_the_weights_of_test_data(command, data, run, monkeypatch, tmp_path):
     told = []
     monkeypatch.setattr(PAGE, "page", lambda *_, test, **__: told.append(test) or "page")
     words = (command, data, "--features", 1, "-q", "--test", data, "--force", "--report", tmp_path / "page.html")
@@ -109,7 +109,7 @@ def test_the_page_is_told_the_weights_of_test_data(command, data, run, monkeypat
     assert told[0][2].tolist() == pl.read_csv(data)["w"].to_list() and len(told[1]) == 2
 
 
-def test_the_loss_is_told_once(data, run):
+def test_the_loss_is_printed_once(data, run):
     code, out, _ = run("fit", data, "--features", 1)
     assert code == 0
     assert sum(line.startswith("loss") for line in out.splitlines()) == 1 and "ψ" not in out

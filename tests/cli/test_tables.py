@@ -1,4 +1,4 @@
-"""Tables with text and missing values: one-hot and imputed on request, and the same at prediction by the file."""
+"""Tables with text and missing values: encoded and imputed on request, in the same way at prediction."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_categories_of_numerals_stay_text_in_a_file_that_has_no_others(folder, r
     np.testing.assert_allclose([float(one) for one in out.split()[1:]], some["price"].to_numpy(), atol=1.0)
 
 
-def test_a_new_category_is_none_of_those_known_and_is_said(folder, run, tmp_path):
+def test_a_new_category_counts_as_none_of_the_known_ones_with_a_warning(folder, run, tmp_path):
     assert run("fit", folder / "flats.csv", *WORDS, *ONE_HOT, "--out", tmp_path / "m")[0] == 0
     head = FLATS[:2].with_columns(city=pl.Series(["Genf", "Genf"]))
     head.write_csv(tmp_path / "new.csv")
@@ -176,7 +176,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("words", "code", "message"), REFUSED, ids=[" ".join(words) for words, _, _ in REFUSED])
-def test_what_cannot_be_prepared_is_said(words, code, message, folder, run):
+def test_columns_that_cannot_be_prepared_are_named(words, code, message, folder, run):
     words = [*words, "--drop", "zip"] if words == ["--impute", "median"] else words
     found, out, err = run("fit", folder / "flats.csv", *WORDS, *words)
     assert (found, out, err.count("\n")) == (code, "", 1) and message in err

@@ -1,4 +1,4 @@
-"""The budget holds exactly, and what is said of a fit is true of coef_: over random problems of every kind."""
+"""The budget holds exactly, and reported figures are those of coef_, on random problems of every kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing the budget: the same folds for all, scores and criteria as written, and errors that say what is wrong."""
+"""Choice of the budget: the same folds for all candidates, scores and criteria by their formulas, clear errors."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ CRITERION_CASES = ["squared", "absolute", "quantile", "poisson", "gamma", "logis
 
 
 @pytest.mark.parametrize("loss", CRITERION_CASES)
-def test_criteria_are_as_written(loss):
+def test_criteria_equal_their_formulas(loss):
     X, y = data(loss, n=60, d=5)
     d, grid = X.shape[1], [1, 2]
     weight = np.random.default_rng(5).uniform(0.5, 2, y.size)
@@ -292,7 +292,7 @@ def test_criteria_are_as_written(loss):
         assert set(model.cv_results_) == {"n_features", criterion, "loss", "n_selected", "df", "diverging"}
 
 
-def test_a_criterion_asks_for_no_folds():
+def test_a_criterion_needs_no_folds():
     X, y = data()
     splitter = Recording()
     SparseRegressorCV(n_features=GRID, criterion="bic", cv=splitter).fit(X, y)
@@ -324,7 +324,7 @@ def test_a_criterion_asks_for_no_folds():
     ],
     ids=str,
 )
-def test_what_cannot_be_is_refused(options, error, match):
+def test_invalid_grids_and_scorers_are_refused(options, error, match):
     X, y = data()
     with pytest.raises(error, match=match):
         SparseRegressorCV(**{"cv": 3, **options}).fit(X, y)
@@ -337,7 +337,7 @@ def test_losses_of_classification_that_are_no_likelihood():
             SparseClassifierCV(loss, n_features=[1], criterion="ebic").fit(X, y)
 
 
-def test_a_class_that_a_training_part_does_not_have_is_told():
+def test_a_class_missing_from_a_training_part_is_reported():
     X, y = data(n=60, d=4)
     rows, first = np.arange(y.size), list(KFold(3).split(X))[:1]
     y = np.where(rows < 12, "a", np.where(rows % 2, "b", "c"))

@@ -1,4 +1,4 @@
-"""What a model claims is recomputed from the data; what is not so is found out."""
+"""Claims of a model are recomputed from the data, and false ones are detected."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def from_a_file(model):
 
 @pytest.mark.parametrize("task", [task for task in TASKS if task not in SLOW])
 @pytest.mark.parametrize("budget", [{"n_features": 2}, {"level": 1.5}], ids=["features", "level"])
-def test_what_every_fit_claims_holds(task, budget):
+def test_claims_of_every_fit_hold(task, budget):
     X, y = data(task)
     if "level" in budget and task in ("absolute", "quantile", "hinge"):
         budget = {**budget, "tol": 1e-4}
@@ -82,7 +82,7 @@ STORAGES = ("dense", "float32", "sparse")
     ],
     ids=lambda one: str(one)[:60],
 )
-def test_what_every_kind_of_model_claims_holds(model, kind):
+def test_claims_of_every_kind_of_model_hold(model, kind):
     X, y = data()
     y = np.maximum(y, 0) if isinstance(model, SparseRegressor) else y
     X = {"dense": X, "float32": X.astype(np.float32), "sparse": scipy.sparse.csc_array(X)}[kind]
@@ -152,7 +152,7 @@ OF_FEATURES = {
 
 @pytest.mark.parametrize("budget", [{"n_features": 2}, {"level": 1.5}], ids=["features", "level"])
 @pytest.mark.parametrize("change", [*CHANGES, *OF_A_LEVEL, *OF_FEATURES])
-def test_whatever_was_tampered_with_is_found_out(change, budget):
+def test_every_changed_figure_is_detected(change, budget):
     X, y = data()
     tol = {"tol": 1e-4} if "level" in budget else {}  # a residual that is not rounding alone
     model = from_a_file(SparseClassifier(**budget, **tol).fit(X, y))
@@ -195,7 +195,7 @@ def with_gain(model, gain: float, feature: int | None):
         if LONG or prove == (task in PROVED)
     ],
 )
-def test_a_gain_of_one_more_that_is_not_the_largest_is_found_out(task, prove):
+def test_a_gain_of_one_more_feature_that_is_not_the_largest_is_detected(task, prove):
     """One more feature is said to gain nothing, or the gain of another than the best is given, truly or not."""
     X, y = data(task, n=60, d=4, seed=3)
     model = fitted(estimator(task, n_features=1), X, y)
@@ -239,7 +239,7 @@ def forged_with(model, worse, places):
     return forged
 
 
-def test_a_set_that_a_swap_improves_is_found_out_on_request():
+def test_a_set_that_a_swap_improves_is_detected_on_request():
     X, y = data("squared")
     model = SparseRegressor(n_features=2).fit(X, y)
     assert certify_model(model, X, y, prove=True).hold
@@ -281,7 +281,7 @@ def test_columns_with_means_of_many_deviations_refute_nothing(first):
 
 
 @pytest.mark.parametrize("size", [0.0, 1e4, 1e8])
-def test_a_false_loss_is_found_out_however_far_targets_are_from_zero(size):
+def test_a_false_loss_is_detected_however_far_targets_are_from_zero(size):
     rng = np.random.default_rng(4)
     X = np.eye(3)[rng.integers(0, 3, 40)]
     y = size + X @ [1.0, -2.0, 3.0] + rng.standard_normal(40)
@@ -329,7 +329,7 @@ def test_every_figure_of_a_certificate_is_compared_or_listed(budget):
         assert not claims.hold or field.name in claims.not_examined, f"{field.name}: {value} -> {other}\n{claims}"
 
 
-def test_what_only_the_run_knows_is_listed_as_not_examined():
+def test_figures_of_the_run_are_listed_as_not_examined():
     X, y = data()
     chosen = fitted(SparseClassifierCV(n_features=[1, 2], cv=2), X, y)
     names = certify_model(chosen, X, y).not_examined
@@ -337,7 +337,7 @@ def test_what_only_the_run_knows_is_listed_as_not_examined():
     assert certify_model(chosen, X, y).as_dict()["not_examined"] == list(names)
 
 
-def test_a_gain_that_nobody_looked_for_is_not_claimed():
+def test_a_gain_that_was_not_computed_is_not_claimed():
     """Of a search that was cut short; a forged one that claims half of it does not hold."""
     X, y = data()
     model = from_a_file(SparseClassifier(n_features=2).fit(X, y))
@@ -367,7 +367,7 @@ def test_other_data_are_other_data():
     assert "does not know" in str(certify_model(model, X, y))
 
 
-def test_claims_are_told_in_json_and_in_a_table():
+def test_claims_are_written_as_json_and_as_a_table():
     X, y = data()
     for model in (SparseClassifier(n_features=2), SparseClassifier(level=1.5)):
         claims = certify_model(model.fit(X, y), X, y)
@@ -377,7 +377,7 @@ def test_claims_are_told_in_json_and_in_a_table():
         assert len({len(line.split("  ")[0]) > 0 for line in str(claims).splitlines()[2:]}) == 1
 
 
-def test_what_does_not_suit_the_model_is_refused():
+def test_data_that_do_not_fit_the_model_are_refused():
     X, y = data()
     model = SparseClassifier(n_features=2).fit(X, y)
     with pytest.raises(ValueError, match="7 features"):

@@ -91,7 +91,7 @@ def test_numbers_of_all_types(way, kind):
     assert np.array_equal(model.get_support(), expected.get_support())
 
 
-def test_rounding_is_said():
+def test_rounding_to_float64_is_a_warning():
     X, y = samples(), targets()
     big = (X * 1e4).astype(np.int64)
     big[5, 1] = 2**53 + 1
@@ -138,7 +138,7 @@ def test_polars_frames():
 
 @pytest.mark.parametrize("kind", ["Float64", "Int64", "object"])
 @pytest.mark.parametrize("way", ONE_OF_EACH, ids=str)
-def test_what_a_frame_calls_missing_is_nan(way, kind):
+def test_missing_values_of_frames_are_errors(way, kind):
     frame = pd.DataFrame(np.round(samples() * 10), columns=list("abcdef"))
     whole = way().fit(frame, way.y)
     frame = frame.astype(kind)
@@ -149,7 +149,7 @@ def test_what_a_frame_calls_missing_is_nan(way, kind):
             call()
 
 
-def test_masked_entries_are_not_taken_for_what_is_behind_the_mask():
+def test_masked_arrays_are_refused():
     X = np.ma.masked_array(samples(), mask=samples() > 2)
     model = REGRESSOR().fit(samples(), targets())
     for call in (lambda: REGRESSOR().fit(X, targets()), lambda: model.predict(X), lambda: model.transform(X)):
@@ -191,7 +191,7 @@ def digest(*arrays):
 
 @pytest.mark.parametrize("store", [np.asarray, np.asfortranarray, sp.csr_matrix, sp.csc_array])
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_nothing_is_written_to(way, store):
+def test_inputs_are_not_changed(way, store):
     X, weight = store(sparse_samples()), np.random.default_rng(5).uniform(0.5, 2, N)
     penalty = np.array([0.0, 1, 1, 1, 1, 1])
     y = way.y
@@ -276,7 +276,7 @@ def test_any_way_to_store_a_sparse_matrix(way, form, build):
     ],
 )
 @pytest.mark.parametrize("way", ONE_OF_EACH, ids=str)
-def test_arrays_that_contradict_one_another(way, part, place, value, message):
+def test_sparse_arrays_that_contradict_one_another_are_refused(way, part, place, value, message):
     bad = sp.csr_array(sparse_samples())
     getattr(bad, part)[place] = value
     model = plain_fit(way, sparse_samples())
@@ -287,7 +287,7 @@ def test_arrays_that_contradict_one_another(way, part, place, value, message):
 
 @pytest.mark.parametrize("kind", ["coo", "dia", "lil", "dok", "bsr", "csc"])
 @pytest.mark.parametrize("way", ONE_OF_EACH, ids=str)
-def test_all_formats(way, kind):
+def test_all_sparse_formats(way, kind):
     X = sparse_samples()
     given, expected = sp.csr_array(X).asformat(kind), plain_fit(way, X)
     model = way().fit(given, way.y)

@@ -1,4 +1,4 @@
-"""Choosing a budget where fits have no minimiser: by what is defined, with warnings that name cause and remedy."""
+"""Choice of a budget where fits have no minimiser: by scores that are defined, with a warning and its remedy."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_diverging_fold_does_not_decide_whichever_it_is(fold):
     assert model.best_score_ == model.cv_results_["mean_test_score"][1]
 
 
-def test_without_a_diverging_fold_the_loss_decides_and_nothing_is_said():
+def test_without_a_diverging_fold_the_loss_decides_without_a_warning():
     X, y = overlapping(0, 3, 6, 9, 16, 19)
     model = SparseClassifierCV(ridge=0, n_features=[0, 1, 2], cv=folds())
     assert caught(model, X, y) == []
@@ -298,7 +298,7 @@ def elsewhere(request):
 
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("softmax", [True, False])
-def test_the_accuracy_of_data_elsewhere(elsewhere, classes, softmax):
+def test_the_accuracy_of_remote_data(elsewhere, classes, softmax):
     rng = np.random.default_rng(0)
     X, y, weight = rng.standard_normal((20, 3)), rng.integers(0, classes, 20), rng.integers(0, 3, 20).astype(float)
     form = Form(Logistic(), True, classes=np.arange(classes), softmax=softmax and classes > 2)
@@ -310,7 +310,7 @@ def test_the_accuracy_of_data_elsewhere(elsewhere, classes, softmax):
         assert objective.accuracy(x) == pytest.approx(np.average(chosen == y, weights=weight))
 
 
-def test_diverging_folds_of_data_elsewhere(elsewhere):
+def test_diverging_folds_of_remote_data(elsewhere):
     X, y = overlapping(0, d=2)
     model = SparseClassifierCV(ridge=0, n_features=[0, 1], cv=2)
     (text,) = of_folds(caught(model, elsewhere(X), y))
@@ -319,7 +319,7 @@ def test_diverging_folds_of_data_elsewhere(elsewhere):
     assert np.mean([model.cv_results_[f"split{i}_test_score"][1] for i in range(2)]) == pytest.approx(23 / 24, abs=0.02)
 
 
-def test_criteria_of_data_elsewhere_leave_out_fits_without_a_minimiser(elsewhere):
+def test_criteria_of_remote_data_leave_out_fits_without_a_minimiser(elsewhere):
     X, y = overlapping(0, d=2)
     X[:, 1] = np.where(np.arange(N) == 0, -1.0, 0.0)  # which only sample 0 needs, of class 0
     model = SparseClassifierCV(ridge=0, n_features=[1, 2], criterion="bic")

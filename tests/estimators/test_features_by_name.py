@@ -140,7 +140,7 @@ def test_signs_of_some_features(budget, frame, y):
     assert certify_model(model, frame, y).hold
 
 
-def test_signs_that_cannot_be(frame, y):
+def test_invalid_signs_are_refused(frame, y):
     for given in (1, 0, None, 1.5, "age"):
         with pytest.raises(
             InvalidInputError, match=f"positive must be True or False, or a list of features, got {given!r}"

@@ -1,4 +1,4 @@
-"""A choice at the edge of its grid is said to be one, with the parameter that widens it."""
+"""A choice at the edge of its grid is a warning that names the parameter to widen."""
 
 from __future__ import annotations
 

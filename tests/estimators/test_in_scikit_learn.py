@@ -1,4 +1,4 @@
-"""Estimators at work inside scikit-learn: searches, pipelines, meta-estimators, routing, copies and labels."""
+"""Estimators inside scikit-learn: searches, pipelines, meta-estimators, routing, copies and labels."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def routing():
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_what_it_is(kind):
+def test_tags_and_types(kind):
     assert is_classifier(kind()) == ("Classifier" in kind.__name__) != is_regressor(kind())
 
 

@@ -45,7 +45,7 @@ NAMES = ["one", "two", "three", "four", "age", "six"]
 @pytest.mark.parametrize("way", ONE_OF_EACH, ids=str)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("store", [np.asarray, np.asfortranarray, sp.csr_matrix, sp.csc_array, sp.coo_matrix])
-def test_what_is_not_finite_in_x_is_named(way, value, store):
+def test_nonfinite_entries_of_x_are_named(way, value, store):
     name = "NaN" if np.isnan(value) else str(value)
     message = re.escape(f"X contains {name} at row 3, column 4 (1 in total)")
     bad, model = store(with_entry(value)), way().fit(samples(), way.y)
@@ -76,7 +76,7 @@ def test_rows_are_those_of_x_not_those_that_are_left_of_it():
 
 @pytest.mark.parametrize("way", ONE_OF_EACH, ids=str)
 @pytest.mark.parametrize(("value", "words"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")])
-def test_what_is_not_finite_in_y_is_named(way, value, words):
+def test_nonfinite_entries_of_y_are_named(way, value, words):
     y = way.y.astype(float)
     y[[4, 9]] = value
     with pytest.raises(InvalidInputError, match=rf"y contains {words}.*, at index 4 of y \(2 in total\)"):
@@ -109,7 +109,7 @@ def test_missing_labels_are_named(y):
         (np.full(N, 1e308), "the sum of the sample_weight overflows"),
     ],
 )
-def test_weights_that_cannot_be_are_named(way, weight, message):
+def test_invalid_weights_are_named(way, weight, message):
     with pytest.raises(InvalidInputError, match=message):
         way().fit(samples(), way.y, sample_weight=weight)
 
@@ -156,7 +156,7 @@ def test_one_feature(way):
 
 
 @pytest.mark.parametrize("way", ONE_OF_EACH, ids=str)
-def test_what_is_no_number_is_named_and_what_looks_like_one_is_converted(way):
+def test_text_in_x_is_named_and_numeric_objects_are_converted(way):
     X, y = samples(), way.y
     expected = way().fit(X, y)
     assert_same_fit(way().fit(X.astype(object), y), expected, 0)
@@ -190,7 +190,7 @@ def test_what_is_no_number_is_named_and_what_looks_like_one_is_converted(way):
         ("gamma", np.where(np.arange(N) == 1, 0.0, 1), r"^y must be positive, got 0\.0 at index 1; .*'gamma'"),
     ],
 )
-def test_targets_that_cannot_be_are_called_y(loss, y, message):
+def test_errors_in_targets_name_y(loss, y, message):
     for budget in ({"n_features": 2}, {"level": 2.5}):
         with pytest.raises(InvalidInputError, match=message):
             SparseRegressor(loss, **budget).fit(samples(), y)
@@ -256,7 +256,7 @@ def test_constant_targets(loss, value, budget):
     np.testing.assert_allclose(model.predict(samples()), value, rtol=1e-7)
 
 
-def test_no_counts_at_all_have_no_fit():
+def test_counts_that_are_all_zero_have_no_minimiser():
     for budget in ({"n_features": 2}, {"level": 2.5}):
         with pytest.warns(ConvergenceWarning, match="separable"):
             model = SparseRegressor("poisson", **budget).fit(samples(), np.zeros(N))
@@ -421,7 +421,7 @@ def test_weights_of_any_size(way):
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("multi_class", ["softmax", "ovr"])
 @pytest.mark.parametrize("far", [1e3, 1e20, 1e300])
-def test_probabilities_far_out(n_classes, multi_class, far):
+def test_probabilities_at_extreme_margins(n_classes, multi_class, far):
     y = np.digitize(targets(), [0] if n_classes == 2 else [-1, 1])
     model = SparseClassifier(n_features=2, multi_class=multi_class).fit(samples(), y)
     p = model.predict_proba(samples() * far)

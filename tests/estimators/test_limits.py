@@ -1,4 +1,4 @@
-"""Estimators under Ctrl-C, time limits and callbacks: whatever ended a fit, the model is usable, within its budget."""
+"""Estimators under Ctrl-C, time limits and callbacks: the model is usable and within its budget however a fit ends."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_an_interrupted_callback_leaves_a_model_and_is_raised(way):
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_what_a_callback_raises_comes_out_and_what_it_asks_for_is_done(way):
+def test_exceptions_and_stop_requests_of_a_callback(way):
     def fail(record):
         raise RuntimeError("mine")
 
@@ -91,7 +91,7 @@ def test_what_a_callback_raises_comes_out_and_what_it_asks_for_is_done(way):
 @pytest.mark.usefixtures("processor_clock")
 @pytest.mark.parametrize("budget", [{"n_features": 40}, {"level": 100.5}], ids=str)
 @pytest.mark.parametrize("kind", [SparseClassifier, SparseRegressor])
-def test_time_limits_are_kept_and_said(kind, budget):
+def test_time_limits_hold_and_are_reported(kind, budget):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((2000, 800)) + rng.standard_normal((2000, 20)) @ rng.standard_normal((20, 800))
     z = X[:, :60].sum(axis=1) + 20 * rng.standard_normal(2000)
@@ -119,7 +119,7 @@ def test_no_time_at_all(way):
 @pytest.mark.parametrize(
     ("budget", "limit"), [({"n_features": [1, 2, 3]}, None), ({"level": [1.5, 2.5, 3.5]}, 1e6)], ids=["k", "level"]
 )
-def test_ctrl_c_along_budgets_ends_all_of_them(budget, limit, monkeypatch):
+def test_ctrl_c_in_a_choice_of_budgets_ends_all_fits(budget, limit, monkeypatch):
     """A fit that was broken off is not taken for one of several, and none begins after it."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 20))  # with fewer features the samples are read too rarely

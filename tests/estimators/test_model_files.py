@@ -1,4 +1,4 @@
-"""Model files: what is read back is the same to the last bit, and nothing else is ever read."""
+"""Model files: loading gives the same bits, and anything else is refused."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_the_public_reader_reads_them(tmp_path):
 # --- what cannot be stored
 
 
-def test_what_predictions_do_not_need_is_left_out_with_a_warning(tmp_path):
+def test_attributes_that_predictions_do_not_need_are_left_out_with_a_warning(tmp_path):
     X, y = data()
     given = {"callback": lambda record: None, "cv": KFold(3), "scoring": lambda *_: 0.5}
     model = fitted(SparseClassifierCV(n_features=[1], **given), X, y)
@@ -238,7 +238,7 @@ def test_what_predictions_do_not_need_is_left_out_with_a_warning(tmp_path):
     assert [getattr(loaded, name) for name in (*given, "random_state")] == [None] * 4
 
 
-def test_what_a_model_needs_and_cannot_be_stored_is_named(tmp_path):
+def test_attributes_that_cannot_be_stored_are_named(tmp_path):
     X, y = data("squared")
     own = Custom(1.0, lambda t: np.hypot(1, t) - 1, lambda t: t / np.hypot(1, t), 1.0, 1.0)
     model = fitted(SparseRegressor(level=0.5, constraint=own, tol=1e-2), X, y)
@@ -452,7 +452,7 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize("words", FORGERIES)
-def test_what_does_not_fit_together_is_refused(words):
+def test_inconsistent_contents_are_refused(words):
     """Files with a right checksum, whose parts contradict each other or name what is not ours."""
     read(forged(lambda *_: None))  # the others fail by what was changed alone
     with pytest.raises(FileFormatError, match=r"^some\.file: ") as caught:
@@ -502,7 +502,7 @@ def test_odd_files_are_refused_or_sound():
     assert read_anyway > 20  # parameters that a prediction does not need may be anything
 
 
-def test_what_a_search_cannot_have_shown_is_refused():
+def test_claims_that_no_search_can_make_are_refused():
     X, y = data(n=30, d=3)
     model = fitted(SparseClassifier(n_features=1), X, y)
     whole = model.certificate_

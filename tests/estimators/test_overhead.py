@@ -1,4 +1,4 @@
-"""What an estimator costs beyond the solver underneath."""
+"""The overhead of an estimator over the solver."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ REFUSED_BY_A_LEVEL = [
 
 @pytest.mark.parametrize(("name", "value", "message"), REFUSED)
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_parameters_that_cannot_be_are_named(way, name, value, message):
+def test_invalid_parameters_are_named(way, name, value, message):
     if name not in way.kind().get_params():
         return
     model = way().set_params(**{name: value})
@@ -109,7 +109,7 @@ def test_parameters_of_levels_are_named(kind, name, value, message):
 
 
 @pytest.mark.parametrize("way", ONE_OF_EACH, ids=str)
-def test_budgets_that_cannot_be_are_named(way):
+def test_invalid_budgets_are_named(way):
     X, y = samples(), way.y
     for value in (2.5, 2.0, True, "3", -1, NAN, [1, 2]):
         with pytest.raises(InvalidInputError, match=f"n_features {WHOLE}, got {re.escape(repr(value))}"):
@@ -250,7 +250,7 @@ def test_constraints_of_extreme_shape(threshold):
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_tolerances_below_what_there_is(way):
+def test_tolerances_below_the_resolution_of_float64(way):
     X, y = samples(), way.y
     if "level" not in way.budget:
         assert way(tol=0.0).fit(X, y).status_ is Status.SOLVED

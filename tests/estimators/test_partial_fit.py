@@ -1,4 +1,4 @@
-"""partial_fit: the budget after every batch, better than no features on a stream that drifts, and nothing half done."""
+"""partial_fit: the budget after every batch, better than no features on a drifting stream, and no partial updates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranking of candidates by scores of folds: against a plain twin, whatever is not finite, in whatever order."""
+"""Ranking of candidates by scores of folds equals a plain twin, with nonfinite scores and in any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""scikit-learn's callbacks hear of fits, of their steps and of folds; without them everything else works."""
+"""scikit-learn's callbacks get fits, their steps and folds; without them everything else works."""
 
 import pickle
 import subprocess
@@ -138,7 +138,7 @@ def test_a_choice_is_a_search_and_a_last_fit(options, piece, count, diabetes):
     assert sorted(ends) == sorted(told.names("begin"))
 
 
-def test_inside_a_search_every_fit_is_told(diabetes):
+def test_inside_a_search_every_fit_is_reported(diabetes):
     told = Propagated()
     search = GridSearchCV(SparseRegressor(), {"n_features": [1, 2]}, cv=2).set_callbacks(told)
     search.fit(*diabetes)

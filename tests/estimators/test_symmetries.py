@@ -1,4 +1,4 @@
-"""What must not change a model, or change it in a known way: order, units, storage, repeated rows, names of classes."""
+"""Changes of the data that must leave a model as it is, or change it in a known way: order, units, storage, rows."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_weight_of_2_is_a_repeated_row_and_a_weight_of_0_a_removed_one(task, b
 
 @every_budget
 @pytest.mark.parametrize("task", ["logistic", "squared_hinge", "softmax", "logistic ovr"])
-def test_so_with_balanced_classes_and_sparse_data(task, budget):
+def test_weights_are_repetitions_with_balanced_classes_and_sparse_data(task, budget):
     X, y = problem(task, seed=2)
     X = scipy.sparse.csr_array(np.where(np.abs(X) > 0.8, X, 0.0))
     weight = np.random.default_rng(3).integers(0, 3, y.size)

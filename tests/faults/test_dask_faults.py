@@ -1,4 +1,4 @@
-"""Workers that die, stop, raise or come late, and schedulers that go: the right answer or a named error, never a hang.
+"""Lost, stopped, failing and late workers, and lost schedulers: the right answer or a named error, never a hang.
 
 One run of each; twenty with other rounds and other workers with --long.
 """
@@ -266,7 +266,7 @@ with Client(sys.argv[1], set_as_default=False) as client:
 """
 
 
-def test_ctrl_c(client, tmp_path):
+def test_ctrl_c_ends_a_fit_on_a_cluster(client, tmp_path):
     await_workers(client, WORKERS)
     with Child(INTERRUPTED, client.scheduler.address, tmp_path / "begun") as child:
         while child.is_alive() and not (tmp_path / "begun").exists():
@@ -277,7 +277,7 @@ def test_ctrl_c(client, tmp_path):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_all_workers_go_for_good(monkeypatch, rounds, seed):
+def test_all_workers_are_lost(monkeypatch, rounds, seed):
     """An error that says so, and holds the best point so far."""
     monkeypatch.setattr(Cluster, "patience", 3.0)
     with started(2, True) as client:
@@ -315,7 +315,7 @@ def test_data_that_were_scattered_cannot_be_made_again():
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "stops"])
-def test_the_scheduler_goes(monkeypatch, tmp_path, rounds, how, seed):
+def test_the_scheduler_is_lost(monkeypatch, tmp_path, rounds, how, seed):
     monkeypatch.setattr(Cluster, "patience", 6.0)
     address = tmp_path / "scheduler.json"
     run, here = [sys.executable, "-m"], ["--host", "127.0.0.1", "--no-dashboard", "--scheduler-file", str(address)]

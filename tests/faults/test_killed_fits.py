@@ -1,4 +1,4 @@
-"""kill -9 at random moments: whatever was kept is enough to end with the same bits, in fewer steps."""
+"""kill -9 at random moments: resumed fits end with the same bits, in fewer steps."""
 
 from __future__ import annotations
 

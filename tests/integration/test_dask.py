@@ -1,4 +1,4 @@
-"""Samples on a Dask cluster: the same ψ, the same model, whatever the chunks and workers; nothing left behind."""
+"""Samples on a Dask cluster: the same ψ and the same model for any chunks and workers; nothing stays on the cluster."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def test_another_version_on_the_workers(clients, monkeypatch):
         surveyed(clients, cut(X, 1), y)
 
 
-def test_what_dask_reckons_with_is_x(clients):
+def test_the_memory_that_dask_accounts_for_is_that_of_x(clients):
     X, y = samples(1000, D)
     held = StoredPartition(Partition(0, as_design(X), y))
     assert 1 <= sys.getsizeof(held) / (X.nbytes + y.nbytes) < 1.01
@@ -307,7 +307,7 @@ def _reckoned(dask_scheduler):
 
 
 @pytest.mark.parametrize("storage", ["dense", "sparse"])
-def test_a_shard_travels(storage):
+def test_a_partition_pickles(storage):
     X, y = samples(30, D, storage)
     held = StoredPartition(Partition(4, as_design(X), y, np.ones(30)))
     form = Transforms("one", (SetForm(Form(Logistic())),))

@@ -85,7 +85,7 @@ def test_a_package_that_no_line_installs_is_missed(tmp_path):
     assert done.returncode != 0 and "pandas" in done.stderr
 
 
-def test_what_lines_install():
+def test_install_lines_and_their_packages():
     assert {"pandas", "polars", "matplotlib", "dask"} <= optional_modules()
     assert not {"numpy", "scipy", "sklearn", "joblib", "threadpoolctl"} & optional_modules()
     first = PYTHON["README.md"][0]
@@ -109,7 +109,7 @@ def test_files_of_tests_that_are_named_exist(page):
     assert page != "docs/reliability.md" or len(named) > 50
 
 
-def test_what_is_not_run_is_there_with_a_reason():
+def test_commands_that_are_not_run_exist_and_have_a_reason():
     lines = [line for blocks in SHELL.values() for block in blocks for line in block.code.splitlines()]
     for beginning, reason in NOT_RUN.items():
         assert reason and any(line.startswith(beginning) for line in lines), beginning

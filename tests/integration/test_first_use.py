@@ -1,4 +1,4 @@
-"""First-use calls and mistakes (benchmarks/first_use.py): each does what is written there."""
+"""First calls and typical mistakes (benchmarks/first_use.py): each does what is written there."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""At most k features with hard columns or targets: large means, float32, powers, residuals far beyond a parabola."""
+"""At most k features with hard columns or targets: large means, float32, powers, large residuals."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_residuals_far_beyond_the_parabola_with_signs():
 
 
 @pytest.mark.parametrize("loss", ["cauchy", "sigmoid"])
-def test_a_refit_that_ends_elsewhere_does_not_refute_a_model_of_a_loss_that_is_not_convex(loss, monkeypatch):
+def test_another_local_minimum_does_not_refute_a_model_of_a_nonconvex_loss(loss, monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 4))
     signal = X[:, 0] + rng.standard_normal(40)

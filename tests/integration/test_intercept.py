@@ -1,4 +1,4 @@
-"""The intercept never counts, whatever the weights, the signs and the order of the coordinates."""
+"""The intercept is never penalized, for any weights, signs and order of coordinates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def model(loss="squared", **options):
     return LinearModel(*data(), loss, fit_intercept=True, **options)
 
 
-def test_the_last_coordinate_is_the_intercept_and_is_exempt():
+def test_the_last_coordinate_is_the_intercept_and_is_unpenalized():
     psi = model()
     assert psi.dimension == 6 and psi.exempt.tolist() == [5] and psi.exempt.dtype == np.intp
     assert LinearModel(*data()).exempt.size == 0
@@ -55,7 +55,7 @@ def test_weights_leave_the_intercept_out_however_they_are_given():
     assert Problem(LinearModel(*data()), L1, 1.0).weights is None
 
 
-def test_signs_are_asked_of_the_intercept_only_by_name():
+def test_signs_constrain_the_intercept_only_if_it_is_named():
     psi = LinearModel(data()[0], -data()[1], fit_intercept=True)
     free = [True] * 5 + [False]
     assert Problem(psi, L1, 1.0, nonnegative=True).must_be_nonnegative().tolist() == free
@@ -134,6 +134,6 @@ def test_models_can_be_pickled_copied_and_outlive_their_parts():
     assert compiled.value_and_gradient(x, out) == value and np.array_equal(out, gradient) and len(junk) == 1000
 
 
-def test_an_intercept_is_asked_for_once():
+def test_an_intercept_is_added_once():
     with pytest.raises(InvalidInputError, match="X has an intercept already"):
         LinearModel(InterceptDesign(as_design(data()[0])), data()[1], fit_intercept=True)

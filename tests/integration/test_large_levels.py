@@ -1,4 +1,4 @@
-"""Levels with room for thousands of features: what the default does there."""
+"""The default method at levels with room for thousands of features."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def model(d):
         (1200, Log(2.0), 1e6, None, "newton"),
     ],
 )
-def test_auto_looks_at_the_room_of_the_level(d, constraint, caps, weights, name):
+def test_the_automatic_start_depends_on_the_room_of_the_level(d, constraint, caps, weights, name):
     level = caps * (constraint.cap if np.isfinite(constraint.cap) else 1.0)
     prices = None if weights is None else np.full(d, weights) if weights else np.where(np.arange(d) == 3, 0.0, 1.0)
     problem = Problem(model(d), constraint, level, weights=prices)

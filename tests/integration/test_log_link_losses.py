@@ -1,4 +1,4 @@
-"""Whole fits with poisson, gamma and squared_hinge: weights, exposures, exempt intercepts, data centred anywhere."""
+"""Whole fits with poisson, gamma and squared_hinge: weights, exposures, unpenalized intercepts, centring."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def data(loss, intercept=0.5, n=300, d=40, seed=0):
 
 
 def problem_of(loss, X, b, weight=None, offset=None, level=3.5):
-    """The first column is exempt."""
+    """The first column is unpenalized."""
     return Problem(LinearModel(X, b, loss, weight, offset), MCP, level, np.r_[0.0, np.ones(X.shape[1] - 1)])
 
 

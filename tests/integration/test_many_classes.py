@@ -1,4 +1,4 @@
-"""Many classes of a sample or two each: work that is bounded by counts, never by the clock."""
+"""Many classes of one or two samples each: work is bounded by counts, not by the clock."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_room_is_used_whatever_the_bound_on_refits(monkeypatch):
 # --- softmax
 
 
-def test_exchanges_of_many_classes_end_with_their_share_of_the_work(monkeypatch):
+def test_swaps_of_many_classes_end_with_their_share_of_the_work(monkeypatch):
     model = MultinomialModel(*data(17, 24, 3), fit_intercept=True)
     monkeypatch.setattr(Swaps, "_exchanged", lambda *_: pytest.fail("an exchange is tried"))
     monkeypatch.setattr(levelprox.subset.swaps, "_SEARCH_FACTORS", -1)
@@ -260,7 +260,7 @@ def test_a_time_limit_holds(processor_clock, kind, loss):
 
 
 @pytest.mark.parametrize(("kind", "loss"), [("softmax", "logistic"), ("ovr", "logistic"), ("ovr", "hinge")])
-def test_what_is_claimed_holds(kind, loss):
+def test_claims_hold_for_many_classes(kind, loss):
     X, label = data(18, 40, 4)
     check_claims(fitted(kind, loss, {"n_features": 1}, X, label), X, label)
 

@@ -1,4 +1,4 @@
-"""Losses that are not convex: where runs begin, and what does not depend on how the data are written down."""
+"""Nonconvex losses: starting points, and invariance to how the data are written."""
 
 from __future__ import annotations
 

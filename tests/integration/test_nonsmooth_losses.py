@@ -1,4 +1,4 @@
-"""Losses with kinks from end to end: units, outliers, samples that do not count, and what may be said beside a kink."""
+"""Losses with kinks from end to end: units, outliers, samples of weight zero, and certificates beside a kink."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _beside_an_intercept(loss, far=None):
 
 @pytest.mark.parametrize("loss", KINKED[:2], ids=lambda loss: loss.name)
 def test_house_prices(loss):
-    """Targets of 2e5 ± 5e4 and an exempt intercept, all defaults."""
+    """Targets of 2e5 ± 5e4 and an unpenalized intercept, all defaults."""
     rng = np.random.default_rng(3)
     X = np.column_stack([rng.standard_normal((200, 20)), np.ones(200)])
     b = 2e5 + 5e4 * (X[:, :3] @ [1.0, -0.8, 0.5] + 0.1 * rng.standard_normal(200))
@@ -237,7 +237,7 @@ def test_ctrl_c_while_a_neighbour_is_sought_keeps_the_result():
 @pytest.mark.parametrize("shape", [(100, 300), (300, 30), (100, 30)])
 @pytest.mark.parametrize("constraint", [constraints.L1(), constraints.MCP.from_threshold(0.5)], ids=["l1", "mcp"])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_an_exempt_intercept_and_one_class_in_the_majority(loss, shape, constraint, seed):
+def test_an_unpenalized_intercept_and_one_class_in_the_majority(loss, shape, constraint, seed):
     """At the null fit most margins sit at their kink: no measure of the residuals' size."""
     rng = np.random.default_rng(seed)
     X = np.c_[rng.standard_normal(shape), np.ones(shape[0])]

@@ -1,4 +1,4 @@
-"""X in files, read some rows at a time: the model that it is in memory, within bounds; errors that name the place."""
+"""X in files, read by blocks of rows: the model of the data in memory, bounded memory, errors that name the place."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from levelprox.backends.partitioned import PartitionedModel
 from levelprox.constraints import MCP
 from levelprox.designs import Chunked, ScaledDesign
 from levelprox.exceptions import BackendError, FileFormatError, InvalidInputError
-from levelprox.io import converted
-from levelprox.io.stored import StoredArray
+from levelprox.io import libsvm_cache as converted
+from levelprox.io.arrays import StoredArray
 from levelprox.losses import Logistic, loss_by_name
 from tests.support.children import Child
 
@@ -183,7 +183,7 @@ def test_more_than_two_classes(tmp_path, softmax):
     assert source.cache.likely.shape == (D,)
 
 
-def test_the_survey_and_folds(tmp_path):
+def test_statistics_and_folds(tmp_path):
     X, _, (path, target) = _npy(tmp_path, np.float64)
     source = FileSource.of(open_chunked(path, target, chunk_bytes=5000), memory=0)
     statistics = source.statistics(Logistic(), True, True)
@@ -230,7 +230,7 @@ def test_columns_are_read_once_for_all_rounds_on_them(tmp_path):
 
 
 @pytest.mark.parametrize("memory", [0, 50_000, 400_000])
-def test_no_more_is_kept_than_was_granted(tmp_path, memory):
+def test_the_cache_does_not_exceed_its_limit(tmp_path, memory):
     X, y, chunked = wide(tmp_path)
     source = FileSource.of(chunked, y, memory=memory)
     model, local = PartitionedModel(source, Form(Logistic())), LinearModel(X, y, "logistic")
@@ -250,7 +250,7 @@ def test_no_more_is_kept_than_was_granted(tmp_path, memory):
     assert largest > memory / 2 or memory == 0
 
 
-def test_what_a_large_set_left_makes_room_for_small_ones(tmp_path):
+def test_cached_columns_of_a_large_set_make_room_for_small_ones(tmp_path):
     _, y, chunked = wide(tmp_path)
     source = FileSource.of(chunked, y, memory=400_000)  # of 2.4 MB
     model = PartitionedModel(source, Form(Logistic()))
@@ -405,7 +405,7 @@ def test_an_error_in_the_text_leaves_nothing(tmp_path):
 
 CONVERTING = """
 import signal, sys
-from levelprox.io import converted
+from levelprox.io import libsvm_cache as converted
 read = converted.batches
 def slowly(reading, rows):
     for i, batch in enumerate(read(reading, 50)):
@@ -495,7 +495,7 @@ def test_a_changed_file_is_noticed_where_it_need_not_be_read(tmp_path):
         model.evaluate(few)
 
 
-def test_what_cannot_be_opened(tmp_path):
+def test_unreadable_files_are_refused(tmp_path):
     X, y = dense()
     np.save(tmp_path / "X.npy", X)
     whole = (tmp_path / "X.npy").read_bytes()

@@ -1,4 +1,4 @@
-"""Paths over levels and over k: every point certified, none worse than the one before, no k depending on others."""
+"""Paths over levels and over k: every point certified, losses monotone, each k independent of the others."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def correlated(seed: int, n: int = 200, d: int = 120) -> LinearModel:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_levels_are_as_good_as_single_fits(seed):
-    """In between, too; a path without exchanges is not."""
+    """In between, too; a path without swaps is not."""
     problem = Problem(correlated(seed), MCP.from_threshold(0.3), 1.0)
     levels = np.arange(1.5, 21.0)
     single = np.array([solve(replace(problem, level=level)).psi for level in levels])
@@ -119,7 +119,7 @@ def test_a_convex_path_is_that_of_single_fits():
     np.testing.assert_allclose(found.losses, single, rtol=1e-7)
 
 
-def test_levels_are_carried_on():
+def test_each_level_starts_from_the_one_before():
     """Fifty levels take far fewer passes than fifty fits; most take one."""
     problem = Problem(model(n=400, d=200, sparse=True), MCP.from_threshold(0.3), 1.0)
     direct = path(problem, np.linspace(0.7, 20.7, 50), start="direct")
@@ -136,7 +136,7 @@ def test_order_and_repeats_of_levels_do_not_matter():
     np.testing.assert_array_equal(once.coefficients.todense(), again.coefficients.todense())
 
 
-def test_weights_signs_and_exempt_features():
+def test_weights_signs_and_unpenalized_features():
     objective = model("squared", fit_intercept=True)
     weights = np.ones(40)
     weights[[3, 5]] = 0.0, 2.0
@@ -238,7 +238,7 @@ def test_ctrl_c_ends_a_path_over_k(monkeypatch):
     assert asked == [1, 2] and found.levels.tolist() == [1, 2] and not found.success
 
 
-def test_bad_input():
+def test_bad_input_is_refused():
     problem = Problem(model(), MCP.from_threshold(0.2), 1.0)
     for levels, words in (([], "list of numbers"), ([[1.0]], "list of numbers"), ([np.nan], "levels")):
         with pytest.raises(InvalidInputError, match=words):

@@ -1,4 +1,4 @@
-"""Estimators of data that are elsewhere, in Dask, on a device, in files: the same models, and nothing moved unasked."""
+"""Estimators on Dask, GPU and out-of-core data: the same models, and no data moved implicitly."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_float32_and_whole_numbers(place: Place) -> None:
         assert there.certificate_.psi == pytest.approx(here.certificate_.psi, rel=1e-6)
 
 
-def test_columns_that_say_nothing(place: Place) -> None:
+def test_constant_columns(place: Place) -> None:
     data = X.copy()
     data[:, 1], data[:, 2] = 3.0, 0.0
     here, there = SparseClassifier(n_features=4).fit(data, Y), SparseClassifier(n_features=4).fit(place.put(data), Y)
@@ -274,7 +274,7 @@ def test_another_device_is_an_error() -> None:
 
 
 @pytest.mark.torch
-def test_what_a_device_cannot_be_asked() -> None:
+def test_predictions_refuse_unsuitable_tensors() -> None:
     data = tensor(X)
     model = SparseClassifier(n_features=2).fit(data, Y)
     bad = X.copy()
@@ -361,7 +361,7 @@ def test_criteria_are_those_of_data_in_memory(place: Place) -> None:
             np.testing.assert_allclose(there.cv_results_[name], here.cv_results_[name], rtol=1e-7)
 
 
-def test_what_a_choice_elsewhere_cannot_have(place: Place, tmp_path: Path) -> None:
+def test_options_of_a_choice_that_remote_data_do_not_have(place: Place, tmp_path: Path) -> None:
     data = place.put(X)
     for options, more, words in (
         ({"scoring": "roc_auc"}, {}, "scoring is for data in memory"),
@@ -394,7 +394,7 @@ def test_chunks_with_fewer_rows_than_folds() -> None:
 # What is kept of a fit.
 
 
-def test_a_model_travels(place: Place, tmp_path: Path) -> None:
+def test_a_model_pickles_and_is_saved(place: Place, tmp_path: Path) -> None:
     model = SparseClassifier(n_features=2).fit(place.put(X), place.rows(WORDS))
     model.save(tmp_path / "one.levelprox")
     loaded, unpickled = levelprox.load(tmp_path / "one.levelprox"), pickle.loads(pickle.dumps(model))
@@ -590,7 +590,7 @@ def test_x_that_cannot_be_used(place: Place) -> None:
 
 
 @pytest.mark.parametrize("there", ["dask", pytest.param("device", marks=pytest.mark.torch)])
-def test_nothing_is_computed_or_moved_unasked(place: Place, there: str) -> None:
+def test_nothing_is_computed_or_moved_implicitly(place: Place, there: str) -> None:
     data, model = place.put(X), SparseClassifier(n_features=2)
     for y, name in ((in_chunks(Y), "Dask's") if there == "dask" else (tensor(Y), "on a device"),):
         if place.rows(Y).__class__ is y.__class__ or (place.name == "frame" and name == "Dask's"):
@@ -639,7 +639,7 @@ def test_values_along_a_step_are_those_at_its_points() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-def test_a_choice_surveys_all_data_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_choice_computes_statistics_of_all_data_once(monkeypatch: pytest.MonkeyPatch) -> None:
     surveys = []
     statistics = DaskSource.statistics
 

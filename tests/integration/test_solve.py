@@ -1,4 +1,4 @@
-"""solve() and minimize(): what comes back, and what the limits do."""
+"""solve() and minimize(): results and limits."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_the_paper_s_stopping_rule_is_not_met_where_the_level_holds_x_back(probl
 
 
 @pytest.mark.parametrize("seed", [2, 3, 4, 5])
-def test_steps_at_the_floor_of_rounding_leave_no_specks(seed):
+def test_steps_at_the_floor_of_rounding_leave_no_negligible_coefficients(seed):
     """Far beyond any tolerance x still has the support of the solution, and its certificate stays small."""
     problem, residuals = problem_for(SIX[0], "squared", seed=seed), []
     with pytest.warns(match="KKT"):

@@ -1,4 +1,4 @@
-"""solve() on problems at their edges: levels, exempt features, separable, wide, repeated and badly scaled data."""
+"""solve() on problems at their edges: levels, unpenalized features, separable, wide, repeated and badly scaled data."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_level_zero_gives_the_null_fit(constraint):
     assert plain.success
 
 
-def test_exempt_features_are_free_and_nonnegativity_holds():
+def test_unpenalized_features_are_free_and_nonnegativity_holds():
     rng = np.random.default_rng(3)
     X = rng.standard_normal((100, 8))
     b = X @ [3, -2, 1, 0, 0, 0, 0, -1.5] + 0.1 * rng.standard_normal(100)
@@ -58,7 +58,7 @@ def test_exempt_features_are_free_and_nonnegativity_holds():
     assert problem.g(result.x) <= 2.5
 
 
-def test_a_bounded_loss_that_gains_for_ever_is_said():
+def test_a_bounded_loss_without_a_minimiser_is_reported():
     rng = np.random.default_rng(3)
     X = rng.standard_normal((80, 5))
     b = np.sign(X[:, 0] - X[:, 1] + 0.5 * rng.standard_normal(80))
@@ -69,7 +69,7 @@ def test_a_bounded_loss_that_gains_for_ever_is_said():
     assert solve(Problem(sigmoid, constraints.L1(), 2.0)).success
 
 
-def test_a_vacuous_level_on_separable_data_is_said():
+def test_a_vacuous_level_on_separable_data_is_reported():
     X = np.array([[1.0], [2.0], [-1.0], [-3.0]])
     b = np.array([1.0, 1.0, -1.0, -1.0])
     with pytest.warns(ConvergenceWarning, match="separable"):
@@ -187,7 +187,7 @@ def test_weak_convexity_is_found_where_a_constant_start_would_miss_it():
     assert model.weak_convexity >= 4 / 10 / 8 * (1 - 1e-9)
 
 
-def test_one_class_with_an_intercept_ends_honestly():
+def test_one_class_with_an_intercept_is_reported_as_separable():
     X = np.column_stack([np.random.default_rng(1).standard_normal((40, 5)), np.ones(40)])
     problem = Problem(LinearModel(X, np.ones(40), "logistic"), MCP, 2.5, weights=[1, 1, 1, 1, 1, 0])
     with pytest.warns(ConvergenceWarning, match="separable"):

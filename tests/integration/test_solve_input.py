@@ -210,7 +210,7 @@ def test_a_function_of_the_wrong_shape(fun, message):
         minimize(fun, MCP, 1.5, n=4)
 
 
-def test_a_wrong_gradient_ends_with_an_honest_status():
+def test_a_wrong_gradient_is_not_called_solved():
     with pytest.warns(ConvergenceWarning):
         result = minimize(lambda x: (quadratic(x)[0], -quadratic(x)[1]), MCP, 1.5, n=4, max_iter=50)
     assert not result.success
@@ -299,7 +299,7 @@ def test_callbacks_fail_under_their_own_name():
         (lambda: LinearModel(np.array([[1.0, None]], dtype=object), [1.0]), None),
     ],
 )
-def test_what_is_not_what_it_should_be_is_named(call, message):
+def test_arguments_of_the_wrong_type_are_named(call, message):
     with pytest.raises(InvalidInputError, match=message):
         call()
 
@@ -349,7 +349,7 @@ def test_a_function_that_is_not_defined_everywhere_can_be_minimised():
     np.testing.assert_allclose(result.x, [0.5, 1.5, 0], atol=1e-5)
 
 
-def test_time_limits_hold_while_exempt_coordinates_are_fitted(clock):
+def test_time_limits_hold_while_unpenalized_coordinates_are_fitted(clock):
     scales = np.logspace(0, 4, 6)
 
     def stiff(x):

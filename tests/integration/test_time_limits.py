@@ -1,4 +1,4 @@
-"""Time limits and Ctrl-C where not even a gradient is computed in time, and work that takes long for its size."""
+"""Time limits and Ctrl-C where one gradient takes longer than the limit, and work that takes long for its size."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_start_that_is_given_comes_back(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("no_time")
-def test_a_path_without_time_says_so():
+def test_a_path_without_time_is_reported():
     problem = Problem(model("logistic"), constraints.MCP.from_threshold(0.1), 1.0)
     with pytest.raises(InvalidInputError, match="no time for the first level"):
         path(problem, [0.01, 0.02], time_limit=0)
@@ -152,7 +152,7 @@ def test_a_path_without_time_says_so():
 @pytest.mark.usefixtures("no_time")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_models_without_a_look_are_saved_and_claim_nothing_that_is_false(way, dtype, tmp_path):
+def test_models_without_a_full_gradient_pass_are_saved_and_claim_nothing_false(way, dtype, tmp_path):
     X = samples().astype(dtype)
     fitted = way(time_limit=0).fit(X, way.y)
     assert fitted.status_ is Status.TIME_LIMIT and way.obeys(fitted) and not fitted.certificate_.examined
@@ -191,7 +191,7 @@ def test_the_basis_along_a_level_is_that_of_a_decomposition():
         assert found == pytest.approx(expected, rel=1e-9)
 
 
-def test_eigenvectors_only_where_they_decide_and_there_is_time(monkeypatch):
+def test_eigenvectors_are_computed_only_where_they_decide_and_time_allows(monkeypatch):
     rng = np.random.default_rng(0)
     half = rng.standard_normal((6, 4))
     flat, error = half @ half.T, np.full(6, 1e-12)

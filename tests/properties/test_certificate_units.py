@@ -1,4 +1,4 @@
-"""Certificates do not depend on the units of columns, and nothing is solved with room for more than they report."""
+"""Certificates do not depend on the units of columns, and `solved` leaves no more to gain than is reported."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_one_large_column_hides_no_other():
 
 
 @pytest.mark.parametrize("seed", range(500 if LONG else 12))
-def test_an_exempt_column_in_large_units_hides_nothing(seed):
+def test_an_unpenalized_column_in_large_units_hides_nothing(seed):
     rng = np.random.default_rng(seed)
     unit = 10.0 ** rng.uniform(-8, 8)
     X = np.column_stack([unit * (rng.uniform(-2, 2) + rng.standard_normal(50)), rng.standard_normal((50, 3))])
@@ -134,7 +134,7 @@ def check_same(one, other, rel=1e-6):
 @pytest.mark.parametrize("loss", [*SMOOTH, "absolute"])
 @pytest.mark.parametrize("seed", range(3))
 def test_columns_in_other_units_with_weights_to_match(loss, seed):
-    """ω_j φ(|x_j|) is the same for L1, whatever the unit of column j, and for any φ where feature j is exempt."""
+    """ω_j φ(|x_j|) is the same for L1, whatever the unit of column j, and for any φ where feature j is unpenalized."""
     rng = np.random.default_rng(seed)
     Z = rng.standard_normal((50, 6)) + rng.uniform(-2, 2, 6)
     z = Z @ [1, -1, 0.5, 0, 0, 0] + 0.3 * rng.standard_normal(50)

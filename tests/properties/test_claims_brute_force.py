@@ -280,7 +280,7 @@ def test_a_minimiser_that_is_said_not_to_exist():
     assert answer.psi < 1e-9 and "status" not in found_wrong(separable, oracle, answer)
 
 
-def test_what_rounding_hides_is_neither_confirmed_nor_refuted():
+def test_gains_below_rounding_are_neither_confirmed_nor_refuted():
     """An intercept of 1e10 beside a quantile loss of 0.07, which float64 has up to 1e-4."""
     problem = case(3010658)
     data = problem.given, problem.b, problem.weight
@@ -296,7 +296,7 @@ def test_what_rounding_hides_is_neither_confirmed_nor_refuted():
     assert not certify_model(model, *data).hold
 
 
-def test_what_the_last_digits_of_a_column_gain():
+def test_gains_from_the_last_digits_of_a_column():
     """A column that is spanned but for its last digits: all that it can gain is possible, and no more."""
     problem = case(3005101)
     oracle, answer = Oracle(problem), brute_force.searched(problem)

@@ -1,4 +1,4 @@
-"""g(scale_ · coef_) ≤ level in exact arithmetic, for what estimators and `solve` hand out."""
+"""g(scale_ · coef_) ≤ level in exact arithmetic, for the results of estimators and of `solve`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Newton's steps on working sets and the paper's own method end in the same points, on every constraint and loss."""
+"""Newton's steps on working sets and the paper's method end in the same points, for every constraint and loss."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ def test_claims_are_true_where_sets_are_not_enumerated(seed, monkeypatch):
     whole = problem(10**6 + seed)
     found = searched(whole)
     assert not complaints(whole, found)
-    assert is_best(whole, found)  # on these problems; in general no exchange improves it
+    assert is_best(whole, found)  # on these problems; in general no swap improves it
 
 
 # --- refits

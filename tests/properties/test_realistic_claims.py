@@ -1,4 +1,4 @@
-"""What estimators claim of tables that look like real ones is true, by enumeration with NumPy and SciPy."""
+"""Claims of estimators on realistic tables are true, by enumeration with NumPy and SciPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark suite: its judge against levelprox and SciPy, its processes against bad children, its report."""
+"""The benchmark suite: its judge against levelprox and SciPy, its processes under failing children, its report."""
 
 from __future__ import annotations
 

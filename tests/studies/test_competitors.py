@@ -1,4 +1,4 @@
-"""The competitors do what they say: right proximal maps, stationary ends, the units of the documentation."""
+"""Competitors: correct proximal maps, stationary results, the units of their documentation."""
 
 from __future__ import annotations
 

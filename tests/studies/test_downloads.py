@@ -1,4 +1,4 @@
-"""Originals from a server on loopback: cut, changed, damaged, pinned, and in the form that the paper gives them."""
+"""Downloads from a server on loopback: cut, changed, damaged, pinned, and converted to the paper's form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""benchmarks/first_hour.py: its judgement of made-up rows, and a quick run from end to end."""
+"""benchmarks/first_hour.py: its verdicts on made-up rows, and a quick run from end to end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of the paper's experiments: all is said and escaped, and fits a desk and a phone."""
+"""The page of the paper's experiments: complete, escaped, and readable on a desktop and a phone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments as tasks: what ends badly, what is kept, what is said; the command."""
+"""Experiments as tasks: failures, stored results, messages and the command."""
 
 from __future__ import annotations
 

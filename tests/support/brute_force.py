@@ -77,7 +77,7 @@ class Answer:
     stationarity: float
     status: Status
     all_additions: bool = True  # whether the gain of one more speaks of all features
-    local: bool = False  # whether exchanges are said to be examined by local refits alone
+    local: bool = False  # whether swaps are said to be examined by local refits alone
 
 
 @dataclass

@@ -87,7 +87,7 @@ class Table:
         return len(set(self.b)) if self.loss == "multinomial" else 1
 
     def refit(self, features) -> tuple[Double, float]:
-        """Coefficients, one row for each feature of the sorted set with the exempt ones, and ψ."""
+        """Coefficients, one row for each feature of the sorted set with the unpenalized ones, and ψ."""
         chosen = tuple(sorted({*map(int, features), *self.exempt}))
         if chosen not in self.known:
             with np.errstate(over="ignore"):  # far out, where data are separable

@@ -292,7 +292,7 @@ class Drawn:
 
 
 def drawn(seed: int) -> Drawn:
-    """A problem with columns in units of 1e-8 … 1e8; some of them exempt."""
+    """A problem with columns in units of 1e-8 … 1e8; some of them unpenalized."""
     one = data(10**6 + seed)
     rng, (n, d) = one.rng, one.X.shape
     units = units_of(rng, d)

@@ -1,4 +1,4 @@
-"""project() as a function: rows, outputs, layouts, and what bad input gets."""
+"""project() as a function: rows, outputs, memory layouts, and errors."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""ψ = F(Ax + o) where the data are elsewhere: on a cluster, on disk, on a device. It is asked for, in rounds.
+"""ψ = F(Ax + o) of data outside the memory of this process: on a cluster, on disk, on a device.
 
-A query says which features, which points, and what is wanted there; an answer holds sums over the samples. So
-what goes out is x over a few features, and what comes back is a number, X_W'r, X_W'DX_W and, once for each look at all
-features, X'r. Margins never travel: whoever answers knows X, and makes them from x.
+A `Query` names features, points and the quantities to compute there; `PartialSums` are the sums over samples that come
+back. Each evaluation is one round: it sends x over a few features, and receives ψ, X_W'r, X_W'DX_W or, for a full
+gradient pass, X'r. Margins are never transferred; they are computed from x next to the data.
 
-A round is a function of the query and the data alone. Whatever is lost between two rounds, a worker or all it
-had computed, is computed again, and no sample can be counted twice.
+A round is a function of the query and the data alone. Results that are lost with a worker between two rounds are
+computed again, and no sample is counted twice.
 """
 
 from __future__ import annotations
 
 import copy
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self, cast
@@ -21,9 +21,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.backends.partition import Form
+from levelprox.backends.statistics import Statistics
 from levelprox.exceptions import warn
 from levelprox.losses import Loss
-from levelprox.objectives.curved import Curved
+from levelprox.objectives._base import Curved
 from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.leave_one_out import Point
 from levelprox.objectives.linear_model import LinearModel
@@ -400,3 +401,43 @@ def _place(z: Vector) -> Place:
 
 def _sum(one: Vector | None, other: Vector | None) -> Vector | None:
     return None if one is None or other is None else one + other
+
+
+class DataSource(ABC):
+    """X, targets and weights, wherever they are.
+
+    Attributes
+    ----------
+    n_features : int
+    dtype : dtype
+        Of X.
+    names : list of str or None
+        Of the columns, where X has some.
+    """
+
+    n_features: int
+    dtype: np.dtype[Any]
+    names: list[str] | None = None
+
+    @abstractmethod
+    def statistics(self, loss: Loss, labels: bool, with_moments: bool) -> Statistics:
+        """What must be known before there is a model; X and y are checked on the way."""
+
+    @abstractmethod
+    def spread(self, total: float) -> float:
+        """Σ s |y − median| / Σ s."""
+
+    @abstractmethod
+    def model(self, form: Form) -> RemoteObjective:
+        """ψ of these samples."""
+
+    @abstractmethod
+    def weighted(self, classes: NDArray[Any], factors: Vector) -> Self:
+        """The same samples, their weights multiplied by a factor for their class."""
+
+    @abstractmethod
+    def part(self, fold: int, folds: int, seed: int, held_out: bool) -> Self:
+        """The samples of one fold, or all others: those of a weight of 0 do not count.
+
+        Which fold a sample is in depends on the seed, its chunk and its place there alone.
+        """

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from levelprox.backends._base import RemoteObjective
-from levelprox.backends.data_source import DataSource
+from levelprox.backends._base import DataSource, RemoteObjective
 from levelprox.backends.partition import Form
 from levelprox.designs.chunked import Chunked
 from levelprox.losses import Loss, loss_by_name

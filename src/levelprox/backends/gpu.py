@@ -16,14 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._typing import Vector
-from levelprox.backends._base import AHEAD, PartialSums, Query, RemoteObjective, SharedState, Traffic
-from levelprox.backends.data_source import DataSource
+from levelprox.backends._base import AHEAD, DataSource, PartialSums, Query, RemoteObjective, SharedState, Traffic
+from levelprox.backends.array_namespace import Namespace, Transfers, array_namespace
+from levelprox.backends.device_design import Columns, DeviceDesign
 from levelprox.backends.partition import Form
 from levelprox.backends.statistics import Statistics, check_few, check_labels
-from levelprox.designs.array_namespace import Namespace, Transfers, array_namespace
-from levelprox.designs.device import Columns, DeviceDesign
-from levelprox.designs.moments import Moments
-from levelprox.designs.running_moments import RunningMoments
+from levelprox.designs.moments import Moments, RunningMoments
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss, Multinomial, check_weights
 from levelprox.objectives.leave_one_out import LEAST, Point

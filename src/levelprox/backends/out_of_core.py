@@ -23,8 +23,7 @@ from levelprox.backends.partitioned import Evaluation, PartitionedSource
 from levelprox.backends.statistics import ComputeStatistics
 from levelprox.designs._base import Design
 from levelprox.designs.chunked import Chunked
-from levelprox.designs.deferred import DeferredDesign
-from levelprox.designs.kept import ColumnCache
+from levelprox.designs.deferred import ColumnCache, DeferredDesign
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import check_weights
 from levelprox.losses._base import vector

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._typing import Features, Vector
-from levelprox.backends._base import AHEAD, PartialSums, Query, RemoteObjective, SharedState, Traffic
-from levelprox.backends.data_source import DataSource
+from levelprox.backends._base import AHEAD, DataSource, PartialSums, Query, RemoteObjective, SharedState, Traffic
 from levelprox.backends.partition import Form, Partition, ScaleWeights, SelectFold, SetForm, T, Transform, Work
 from levelprox.backends.statistics import ComputeSpread, ComputeStatistics, Statistics, median
 from levelprox.exceptions import InvalidInputError

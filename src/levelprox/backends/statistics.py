@@ -15,7 +15,7 @@ from levelprox._typing import Vector
 from levelprox._validation import finite
 from levelprox.backends.partition import Partition
 from levelprox.designs._base import check_finite
-from levelprox.designs.running_moments import RunningMoments
+from levelprox.designs.moments import RunningMoments
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss
 

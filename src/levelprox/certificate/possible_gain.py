@@ -32,8 +32,7 @@ from typing import cast
 import numpy as np
 
 from levelprox._typing import Features, Vector
-from levelprox.certificate.level_part import LevelPart
-from levelprox.certificate.residual import pull
+from levelprox.certificate.residual import LevelPart, pull
 from levelprox.objectives import Curved, LinearModel, MultinomialModel, OneVsRestModel
 from levelprox.problem import Problem
 

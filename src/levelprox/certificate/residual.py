@@ -1,4 +1,4 @@
-"""How far the KKT system is from holding at x, as a function of the multiplier y, and the best y and subgradient.
+"""Residuals of the KKT system at x as a function of the multiplier y, the best y and the best subgradient.
 
     |ψ'_j + y ω_j φ'(|x_j|) sign x_j|   where x_j ≠ 0,      max(|ψ'_j| − y λ ω_j, 0)   where x_j = 0
 
@@ -17,6 +17,12 @@ Complementarity is the largest part of a force f_j, in units of its column, for 
     f_j · min(1, (η − g(x)) / min(η, cost_j)).
 
 It rises with y, so the best y is found by bisection.
+
+`LevelPart` has the derivatives of g over some features, with t_j = ‖x_j‖ and u_j = x_j/t_j:
+
+    ∂g/∂x_j = ω_j φ'(t_j) u_j,      ∂²g/∂x_j² = ω_j [φ'(t_j)/t_j (I − u_j u_j') − h''(t_j) u_j u_j'].
+
+For a feature with one coefficient u_j is its sign, and the second derivative is −ω_j h''(t_j).
 """
 
 from __future__ import annotations
@@ -27,12 +33,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from levelprox import _kernels
 from levelprox._runtime.blas import one_blas_thread
-from levelprox._typing import Vector
+from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit
-from levelprox.objectives import Subgradients
+from levelprox.objectives import LinearModel, Subgradients
 from levelprox.problem import Problem
 
 CLEARLY = 1e-6  # relative: what counts as inside the level, and as stationary
@@ -235,3 +242,99 @@ def _pulled_back(problem: Problem, v: Vector) -> Vector:
     if scale is None:
         return v
     return scale.pulled_back(v, centred=problem.centred)
+
+
+_GRADIENT_ROUNDING = 4 * float(np.finfo(np.float64).eps)
+
+
+def relative_stationarity(problem: Problem, x: Vector, features: Features, null: NullFit) -> float:
+    """Return the largest |∂ψ/∂x_j| over some features, each relative to what the null fit leaves to its column.
+
+    For a linear model feature j is measured relative to Σ_i s_i |ℓ'_i| |a_ij| / Σ s with ℓ' at the null fit: the
+    same for any
+    unit of the column. With an intercept columns are centred first, so that their means do not matter either. What the
+    rounding of margins explains is left out. For several classes the unit is the largest gradient of the null fit.
+
+    Parameters
+    ----------
+    problem : Problem
+    x : ndarray of shape (d,)
+        Zero outside `features`.
+    features : ndarray of int
+    null : NullFit
+    """
+    places = problem.coordinates(features)
+    signs = problem.must_be_nonnegative()[places] & (x[places] == 0)
+    if not isinstance(problem.objective, LinearModel):
+        gradient = problem.objective.restrict(features).value_and_gradient(x[places])[1]
+        return _largest(gradient, np.zeros_like(gradient), signs) / null.scale
+    part = problem.objective.restrict(features)
+    z, at_null = part.margins(x[features]), problem.objective.margins(null.x)
+    slope, bend = part.slope_of(z), np.abs(part.bend_of(z, True))
+    pull = np.abs(problem.objective.slope_of(at_null))
+    columns = np.array([part.moved(unit) for unit in np.eye(features.size)])
+    columns = columns.reshape(features.size, z.size)[:, : part.n_margins]  # without what a ridge has below them
+    rounding = _GRADIENT_ROUNDING * (np.abs(columns).T @ np.abs(x[features]) + np.abs(part.of_samples(part.origin)))
+    ones = np.flatnonzero(np.isin(features, problem.objective.exempt))
+    share = part.share
+    if ones.size:
+        others = np.delete(np.arange(features.size), ones)
+        columns[others] -= (columns[others] @ share)[:, None]
+    gradient = columns @ slope + (0.0 if part.ridge is None else part.ridge.gradient(part.tail(z)))
+    noise = np.abs(columns) @ (bend * rounding + _GRADIENT_ROUNDING * np.abs(slope))
+    size = np.abs(columns) @ pull
+    typical = float(np.sum(pull)) or 1.0  # where the null fit leaves nothing to a column
+    size = np.where(size > 0, size, typical * (np.abs(columns) @ share))
+    return _largest(gradient / np.where(size > 0, size, 1.0), noise / np.where(size > 0, size, 1.0), signs)
+
+
+def _largest(gradient: Vector, noise: Vector, at_bound: NDArray[np.bool_]) -> float:
+    """Return the largest component beyond its noise; at a bound only one that points inwards counts."""
+    size = np.where(at_bound, np.maximum(-gradient, 0.0), np.abs(gradient))
+    return float(np.max(np.maximum(size - noise, 0.0), initial=0.0))
+
+
+class LevelPart:
+    """Some features at x, one a row: sizes t_j, directions u_j = x_j / t_j, and ω_j φ'(t_j).
+
+    Parameters
+    ----------
+    problem : Problem
+    x : ndarray of shape (d,)
+    support : ndarray of int
+        The features.
+    direction : ndarray of shape (d,), optional
+        Where features that are zero go, 0 where they stay; by default all stay.
+    """
+
+    def __init__(self, problem: Problem, x: Vector, support: NDArray[np.intp], direction: Vector | None = None) -> None:
+        self.problem = problem
+        places = problem.coordinates(support)
+        parts = x[places]
+        self.t = t = problem.sizes(parts)
+        self.u = parts.reshape(-1, problem.width) / np.where(t > 0, t, 1.0)[:, None]
+        if direction is not None:
+            ahead = direction[places]
+            length = problem.sizes(ahead)
+            ahead = ahead.reshape(-1, problem.width) / np.where(length > 0, length, 1.0)[:, None]
+            self.u = np.where((t > 0)[:, None], self.u, ahead)
+        self.weights = np.ones(support.size) if problem.weights is None else problem.weights[support]
+        self.slope = self.weights * problem.constraint.slope(t)
+
+    @property
+    def slopes(self) -> Vector:
+        """a = ∇g on the support: ω_j φ'(t_j) u_j."""
+        return (self.slope[:, None] * self.u).ravel()
+
+    def bent(self, hessian: Vector, y: float) -> Vector:
+        """The matrix + y∇²g: y ω_j [φ'(t_j)/t_j (I − uu') − h''(t_j) uu'] for each feature."""
+        count, width = self.u.shape
+        along = -y * self.weights * self.problem.constraint.curvature(self.t)
+        uu = self.u[:, :, None] * self.u[:, None, :]
+        blocks = along[:, None, None] * uu
+        if width > 1:  # there is nothing across a single coefficient
+            across = y * self.slope / np.where(self.t > 0, self.t, np.inf)
+            blocks += across[:, None, None] * (np.eye(width) - uu)
+        matrix, each = hessian.copy().reshape(count, width, count, width), np.arange(count)
+        matrix[each, :, each, :] += blocks
+        return matrix.reshape(hessian.shape)

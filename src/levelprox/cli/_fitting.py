@@ -210,9 +210,9 @@ def fit_stream(
     """
     import numpy as np
 
+    from levelprox.io.arrays import FileState
     from levelprox.io.data import format_of
     from levelprox.io.libsvm import libsvm_batches
-    from levelprox.io.stored import FileState
 
     if (how.format or format_of(path)) != "libsvm":
         raise UsageError("--stream is for LIBSVM files")

@@ -94,8 +94,8 @@ class TextPart(_TablePart):
 
     def table(self, columns: list[str] | None = None) -> Table:
         from levelprox.exceptions import BackendError
-        from levelprox.io.csv import read_csv
         from levelprox.io.opened import shown
+        from levelprox.io.table_readers import read_csv
 
         separator = _separator(self.path, self.how)
         if self.end is None:
@@ -215,7 +215,7 @@ def _text(path: str, how: Reading, size: int) -> Parts:
 
 def _parsed(text: bytes, name: str, separator: str, header: bool) -> Table:
     from levelprox.exceptions import FileFormatError
-    from levelprox.io.csv import parse_csv
+    from levelprox.io.table_readers import parse_csv
 
     if text.count(b'"') % 2:  # a partition that ends inside quotes has an odd number of quotes
         raise FileFormatError(f"{name}: a line ends within quotes, and cannot be cut there: convert it to Parquet")

@@ -119,10 +119,9 @@ def _of_matrix(data: Any) -> dict[str, Any]:
 
 def _of_table(file: Path, kind: str, how: Any) -> dict[str, Any]:
     """Return facts about a table; its target may be unknown."""
-    from levelprox.io.csv import read_csv
     from levelprox.io.data import SEPARATORS
-    from levelprox.io.parquet import read_parquet
     from levelprox.io.table import TARGETS
+    from levelprox.io.table_readers import read_csv, read_parquet
 
     with reading(file):
         table = (

@@ -16,18 +16,21 @@ two-dimensional and safe for the kernels, and nobody asks its kind again.
 from __future__ import annotations
 
 from levelprox.designs._base import Design
-from levelprox.designs.chunked import Chunked
+from levelprox.designs.chunked import Chunked, open_chunked
 from levelprox.designs.column_view import SelectedDesign
-from levelprox.designs.conversion import as_design
 from levelprox.designs.deferred import DeferredDesign
-from levelprox.designs.dense import DenseDesign
-from levelprox.designs.intercept import InterceptDesign, scaled_by
-from levelprox.designs.opening import open_chunked
-from levelprox.designs.precise import precise_matvec
-from levelprox.designs.running_moments import RunningMoments
+from levelprox.designs.dense import DenseDesign, as_design
+from levelprox.designs.intercept import (
+    InterceptDesign,
+    precise_matvec,
+    scaled_by,
+    standardised,
+    units_of,
+    unstandardised,
+)
+from levelprox.designs.moments import RunningMoments
 from levelprox.designs.scaled import ScaledDesign
 from levelprox.designs.sparse import SparseDesign
-from levelprox.designs.standardised import standardised, units_of, unstandardised
 
 __all__ = [
     "Chunked",

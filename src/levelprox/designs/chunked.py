@@ -1,13 +1,13 @@
-"""X in files, larger than memory perhaps: read some rows at a time.
+"""X in files, possibly larger than memory, read some rows at a time.
 
 | class           | file                                                       | module             |
 |-----------------|------------------------------------------------------------|--------------------|
 | `ChunkedArray`  | .npy in C order                                            | here               |
-| `ChunkedSparse` | CSR: .npz or a folder of .npy; LIBSVM, converted           | chunked_sparse.py  |
-| `ChunkedTable`  | Parquet, some row groups at a time                         | chunked_table.py   |
+| `ChunkedSparse` | CSR: .npz or a folder of .npy; LIBSVM, converted           | chunked_formats.py |
+| `ChunkedTable`  | Parquet, some row groups at a time                         | chunked_formats.py |
 
-`levelprox.open_chunked` chooses. A chunk is a design as any other. What is in it is checked when it is first read.
-Chunks are copied to memory, not mapped: a file that is cut short while it is read is an error, not a signal.
+`levelprox.open_chunked` chooses by the name of the file. A chunk is a design as any other, and is checked when it is
+first read. Chunks are copied to memory, not mapped: a file that is truncated meanwhile is an error, not a signal.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._validation import whole
 from levelprox.designs._base import Design, check_shape, column_name
 from levelprox.designs.dense import DenseDesign
 from levelprox.exceptions import FileFormatError, InvalidInputError
+from levelprox.io.arrays import FileState, StoredArray, open_npy
 from levelprox.io.opened import shown
-from levelprox.io.stored import FileState, StoredArray, open_npy
 
 #: Bytes of a chunk, about.
 CHUNK_BYTES = 2**27
@@ -248,3 +249,75 @@ def even_bounds(n: int, row_bytes: int, chunk_bytes: int) -> NDArray[np.int64]:
     step = max(1, chunk_bytes // max(row_bytes, 1))
     count = max(1, -(-n // step))
     return np.array([n * i // count for i in range(count + 1)], np.int64)
+
+
+_PACKED = (".gz", ".bz2", ".xz")
+_TEXTS = (".svm", ".libsvm", ".svmlight", ".txt")
+
+
+def open_chunked(
+    path: str | os.PathLike[str],
+    target: str | os.PathLike[str] | None = None,
+    *,
+    chunk_bytes: int = CHUNK_BYTES,
+    cache: str | os.PathLike[str] | None = None,
+    n_features: int | None = None,
+    zero_based: bool = False,
+) -> Chunked:
+    """X in a file that may be larger than memory, to be read some rows at a time.
+
+    Parameters
+    ----------
+    path : path-like
+        By its ending: `.npy` (C order, float32 or float64), `.npz` (uncompressed CSR of `scipy.sparse.save_npz`), a
+        folder (data.npy, indices.npy, indptr.npy, perhaps shape.npy), `.parquet` or `.pq` (numbers in all columns),
+        `.svm`, `.libsvm`, `.svmlight` or `.txt` (LIBSVM, perhaps packed; converted once to a binary form).
+    target : str or path-like, optional
+        Where the targets are: another .npy file for `.npy`, an array for `.npz` and folders (default: "y", where
+        there is one), a column for Parquet (default: "target" or "y", where there is one). LIBSVM has no others than
+        its labels.
+    chunk_bytes : int
+        About how much is read at a time.
+    cache : path-like, optional
+        The folder for what a LIBSVM file is converted to; by default it lies beside the file.
+    n_features, zero_based : int and bool, optional
+        Of a LIBSVM file, as `levelprox.io.read_libsvm` has them.
+
+    Returns
+    -------
+    Chunked
+
+    Raises
+    ------
+    FileFormatError
+        Where the file is not of its kind, or of a kind that cannot be read in parts.
+    """
+    place, size = Path(path), whole("chunk_bytes", chunk_bytes, least=1)
+    ending = place.suffix.lower()
+    if ending in _PACKED:
+        ending = place.with_suffix("").suffix.lower()
+    if ending == ".npy":
+        return ChunkedArray(place, target, size)
+    if ending in _TEXTS:
+        from levelprox.designs.chunked_formats import ChunkedSparse
+
+        if target is not None:
+            raise InvalidInputError(f"{shown(path)}: the targets of a LIBSVM file are its labels; leave target out")
+        return ChunkedSparse.from_libsvm(
+            place, cache=cache, n_features=n_features, zero_based=zero_based, chunk_bytes=size
+        )
+    named = None if target is None else os.fspath(target)
+    if ending in (".parquet", ".pq"):
+        from levelprox.designs.chunked_formats import ChunkedTable
+
+        return ChunkedTable(place, named, size)
+    if ending == ".npz" or place.is_dir():
+        from levelprox.designs.chunked_formats import ChunkedSparse
+
+        read = ChunkedSparse.from_folder if place.is_dir() else ChunkedSparse.from_npz
+        return read(place, named, size)
+    raise FileFormatError(
+        f"{shown(path)}: which kind of data is it? Names of files that are read in parts end in .npy, .npz, .parquet, "
+        f".pq, {', '.join(_TEXTS)}, or name a folder of .npy files"
+        + ("; convert CSV to Parquet" if ending in (".csv", ".tsv", ".tab") else "")
+    )

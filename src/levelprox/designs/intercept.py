@@ -3,20 +3,28 @@
     A = [X, 1],      Ax = Xv + x_0 1,      A'r = (X'r, Σ r),      A'DA = [[X'DX, X'D1], [1'DX, Σ D]]
 
 The column is last; a selection of columns may put it anywhere, repeat it, or leave it out.
+
+Also here, as functions of X with or without an intercept: `scaled_by`; `standardised`, which centres and scales columns
+whose means or units would cost digits; and `precise_matvec`, Xx in twice the precision for values that are reported.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
 from levelprox._kernels import DesignKernel
+from levelprox._runtime.rounding import product_tail
 from levelprox._typing import Index, Vector
 from levelprox.designs._base import Design, vector
+from levelprox.designs.dense import DenseDesign
+from levelprox.designs.moments import moments_of
 from levelprox.designs.scaled import ScaledDesign
+from levelprox.designs.sparse import SparseDesign
 from levelprox.exceptions import InvalidInputError
 
 
@@ -145,3 +153,85 @@ def scaled_by(design: Design, scale: Vector) -> Design:
     if isinstance(design, ScaledDesign):
         return ScaledDesign(design.base, design.center_, scale if design.scale_ is None else design.scale_ * scale)
     return ScaledDesign(design, None, scale)
+
+
+# Deviations from zero of a mean, and ratio of units, from which on columns are better standardised.
+_FAR_MEAN, _FAR_UNITS = 100.0, 1000.0
+
+
+def standardised(design: Design, sample_weight: Vector | None) -> Design | None:
+    """Return the design with centred and scaled columns; None unless their means or units would cost digits.
+
+    Dense columns are centred where there is an intercept, and divided by a power of two near their standard deviation.
+    Of a sparse X only columns with a large mean are centred: these are stored in full, the others stay sparse.
+    """
+    base = design.base if isinstance(design, InterceptDesign) else design
+    if not isinstance(base, DenseDesign | SparseDesign) or (
+        design is not base and design.ones.tolist() != [base.shape[1]]
+    ):
+        return None
+    moments = moments_of(base, sample_weight)
+    intercept = design is not base
+    far = (np.abs(moments.mean) > _FAR_MEAN * moments.deviation) & ~moments.constant & intercept
+    centred = ~moments.constant & intercept if isinstance(base, DenseDesign) else far
+    size = np.where(centred, moments.scale, moments.magnitude)
+    varies = ~moments.constant if intercept else np.hypot(moments.mean, moments.deviation) > 0
+    if not np.any(varies) or not (np.any(far) or size[varies].max() > _FAR_UNITS * size[varies].min()):
+        return None
+    scale = np.where(varies, np.ldexp(1.0, np.frexp(size)[1] - 1), 1.0)
+    scaled = ScaledDesign(base, np.where(centred, moments.mean, 0.0) if np.any(centred) else None, scale)
+    return InterceptDesign(scaled) if intercept else scaled
+
+
+def unstandardised(design: Design, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the coefficients for the data themselves, of coefficients for what `standardised` returned.
+
+    `x` has a row for each feature, the last one for the intercept where there is one.
+    """
+    scaled = design.base if isinstance(design, InterceptDesign) else design
+    assert isinstance(scaled, ScaledDesign)
+    d = scaled.shape[1]
+    both = [scaled.unscaled(column[:d]) for column in x.T]
+    return np.stack(
+        [np.concatenate([own, column[d:] + shift]) for (own, shift), column in zip(both, x.T, strict=True)]
+    ).T
+
+
+def units_of(design: Design) -> Vector:
+    """Return factors from coefficients for what `standardised` returned to those for the data; 1 for the intercept."""
+    scaled = design.base if isinstance(design, InterceptDesign) else design
+    assert isinstance(scaled, ScaledDesign)
+    factors = scaled.unscaled(np.ones(scaled.shape[1]))[0]
+    return factors if design is scaled else np.append(factors, 1.0)
+
+
+def precise_matvec(design: Design, x: Vector, offset: Vector | None = None) -> Vector:
+    """Return Xx + offset, summed in double-double arithmetic; one pass over the columns with x_j ≠ 0.
+
+    Entries of centred columns are centred before they are multiplied, and have a relative error of an ulp or two.
+    """
+    total = np.zeros(design.shape[0]) if offset is None else offset.astype(np.float64)
+    rest = np.zeros(design.shape[0])
+    for column, factor in _terms(design, x):
+        product = column * factor
+        tail = product_tail(column, np.full_like(column, factor), product)
+        new = total + product
+        of_total = new - product
+        rest += (total - of_total) + (product - (new - of_total)) + np.where(np.isnan(tail), 0.0, tail)
+        total = new
+    return np.asarray(total + rest, np.float64)
+
+
+def _terms(design: Design, x: Vector) -> Iterator[tuple[Vector, float]]:
+    """Columns with what they are multiplied by; that of ones first."""
+    if isinstance(design, InterceptDesign):
+        yield from ((np.ones(design.shape[0]), float(x[j])) for j in design.ones if x[j] != 0)
+        yield from _terms(design.base, np.delete(x, design.ones))
+        return
+    center, scale, base = None, None, design
+    if isinstance(design, ScaledDesign):
+        center, scale, base = design.center_, design.scale_, design.base
+    for j in np.flatnonzero(x):
+        column = base.columns([j]).matvec([1.0])
+        column = column if center is None else column - center[j]
+        yield column, float(x[j] if scale is None else x[j] / scale[j])

@@ -26,8 +26,7 @@ from levelprox._kernels import DesignKernel
 from levelprox._typing import Index, Vector
 from levelprox._validation import finite, real_array
 from levelprox.designs._base import Design, vector
-from levelprox.designs.conversion import as_design
-from levelprox.designs.dense import DenseDesign
+from levelprox.designs.dense import DenseDesign, as_design
 from levelprox.designs.moments import means_and_scales
 from levelprox.designs.sparse import SparseDesign
 from levelprox.exceptions import InvalidInputError

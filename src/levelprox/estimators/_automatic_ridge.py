@@ -35,8 +35,8 @@ from levelprox.methods.restricted import How
 from levelprox.methods.subsolvers import Newton
 from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.objectives import LinearModel, Model, MultinomialModel
+from levelprox.objectives._base import Curved
 from levelprox.objectives._multiclass import ByClass
-from levelprox.objectives.curved import Curved
 from levelprox.objectives.leave_one_out import Point, entries_of, left_out_fall
 from levelprox.problem import Problem
 from levelprox.subset.column_cache import Columns

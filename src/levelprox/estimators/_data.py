@@ -18,12 +18,12 @@ from sklearn.utils.validation import validate_data
 
 from levelprox._typing import Rows, Vector
 from levelprox.backends import RemoteObjective
-from levelprox.backends.data_source import DataSource
+from levelprox.backends._base import DataSource
+from levelprox.backends.array_namespace import array_namespace, on_device
 from levelprox.backends.dispatch import is_dask, is_on_device, is_remote, library_of, source_of
 from levelprox.backends.partition import Form
 from levelprox.backends.statistics import Statistics
 from levelprox.designs import Design
-from levelprox.designs.array_namespace import array_namespace, on_device
 from levelprox.designs.chunked import Chunked
 from levelprox.estimators._input import READING, naming_the_place
 from levelprox.estimators._standardization import Standardization

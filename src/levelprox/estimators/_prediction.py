@@ -19,11 +19,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from levelprox.backends.array_namespace import array_namespace
+from levelprox.backends.device_design import DeviceDesign
 from levelprox.backends.dispatch import is_dask, is_remote
 from levelprox.designs import as_design
-from levelprox.designs.array_namespace import array_namespace
 from levelprox.designs.chunked import Chunked
-from levelprox.designs.device import DeviceDesign
 from levelprox.estimators._data import check_collection, check_in_memory, place_of
 from levelprox.estimators._input import naming_the_place
 from levelprox.exceptions import InvalidInputError, warn

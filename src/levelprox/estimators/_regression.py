@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 
 from levelprox._typing import FloatArray, Vector
 from levelprox._validation import finite, option, real_array
-from levelprox.backends.data_source import DataSource
+from levelprox.backends._base import DataSource
 from levelprox.backends.dispatch import is_remote
 from levelprox.backends.partition import Form
 from levelprox.backends.statistics import Statistics

@@ -16,7 +16,7 @@ import numpy as np
 
 from levelprox._best_subset import best_subset
 from levelprox._typing import Features
-from levelprox.certificate.stationarity import relative_stationarity
+from levelprox.certificate.residual import relative_stationarity
 from levelprox.constraints import L1
 from levelprox.driver.search_monitor import Watch
 from levelprox.estimators._claims import NULL_TOLERANCE, Claim, RecomputedFit

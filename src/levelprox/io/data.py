@@ -13,13 +13,12 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from levelprox.exceptions import FileFormatError, Hint, InvalidInputError, Parameter
-from levelprox.io.csv import read_csv
+from levelprox.io.arrays import read_npz
 from levelprox.io.libsvm import read_libsvm
-from levelprox.io.npz import read_npz
 from levelprox.io.opened import shown
-from levelprox.io.parquet import read_parquet
 from levelprox.io.preprocessing import Impute, Preprocessing, texts
 from levelprox.io.table import Table, listed
+from levelprox.io.table_readers import read_csv, read_parquet
 
 Format = Literal["libsvm", "csv", "tsv", "parquet", "npz"]
 

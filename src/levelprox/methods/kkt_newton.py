@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf as potrf
 from scipy.linalg.lapack import dpotrs as potrs
 
-from levelprox.certificate.level_part import LevelPart
+from levelprox.certificate.residual import LevelPart
 from levelprox.methods.surrogate import majorise
 from levelprox.objectives import Curved
 from levelprox.problem import Problem

@@ -19,7 +19,7 @@ from levelprox.certificate import Certificate, assemble, certify, not_examined
 from levelprox.exceptions import BackendError
 from levelprox.methods.negligible import without_negligible
 from levelprox.methods.surrogate import surrogate_used
-from levelprox.objectives.declared import Declared
+from levelprox.objectives.user import Declared
 from levelprox.problem import Problem
 from levelprox.result import Ending, Result, Status, StopReason
 from levelprox.theory import degenerate_level

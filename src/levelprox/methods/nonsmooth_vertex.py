@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.certificate.level_part import LevelPart
+from levelprox.certificate.residual import LevelPart
 from levelprox.objectives import LinearModel
 from levelprox.problem import Problem
 

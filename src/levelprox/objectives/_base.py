@@ -1,21 +1,30 @@
-"""ψ, what is minimised: a value and a gradient at every x, and what is known of its shape.
+"""ψ, the function that is minimised: its value and gradient at every x, and constants that describe its shape.
 
     ψ(x) ≥ ψ(y) + ⟨ψ'(y), x − y⟩ − μ/2 ‖x − y‖²                  (Assumption 1 of the paper)
     ψ(x) ≤ ψ(y) + ⟨ψ'(y), x − y⟩ + L/2 ‖x − y‖² + M ‖x − y‖      (its section on complexity)
     E ‖Ψ'(x, ξ) − ψ'(x)‖² ≤ σ²                                     (where only samples Ψ' of ψ' are seen)
 
-A user may bring just `value_and_gradient` (see `Function`); everything else has a default.
+| class       | adds                                                                                       |
+|-------------|--------------------------------------------------------------------------------------------|
+| `Objective` | `value_and_gradient` and constants; a user's own ψ needs no more (see `Function`)          |
+| `Curved`    | ψ(x) = F(Ax + o): margins z = Ax + o, ∇ψ = A'∇F(z), ∇²ψ = A'∇²F(z)A                        |
+| `Model`     | the features of a data matrix in A: what a swap of features needs                          |
+
+Margins are linear in x: one product A·dx serves every point x + t·dx of a line search. A Newton step needs A·dx, A'r
+and A'DA of the data, and nothing else.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox._typing import Vector
+from levelprox._typing import Matrix, Vector
 from levelprox.designs import Design
 from levelprox.objectives.feature_scale import FeatureScale
 
@@ -201,3 +210,123 @@ class Subgradients:
         slopes = self.slopes.copy()
         slopes[self.kinks] += rho / self.share
         return slopes
+
+
+class Curved(Objective):
+    """ψ(x) = F(Ax + o).
+
+    Margins are arrays of shape (n,), or (n, width) where a feature has several coefficients; points and gradients are
+    always flat.
+    """
+
+    #: Whether one evaluation is expensive (remote or out-of-core data): Newton steps come before first-order methods.
+    expensive: bool = False
+
+    #: Whether ψ sees only differences between the coefficients of a feature: all shifted alike, it stays the same.
+    only_contrasts: bool = False
+
+    @property
+    @abstractmethod
+    def n_margins(self) -> int:
+        """How many margins there are: the Hessian has at most this rank."""
+
+    @abstractmethod
+    def margins(self, x: Vector) -> Vector:
+        """z = Ax + o."""
+
+    @property
+    def origin(self) -> Vector:
+        """The margins at x = 0."""
+        return self.margins(np.zeros(self.dimension))
+
+    @abstractmethod
+    def moved(self, dx: Vector) -> Vector:
+        """A·dx: how the margins change with x."""
+
+    @abstractmethod
+    def value_of(self, z: Vector) -> float:
+        """F(z)."""
+
+    @abstractmethod
+    def gradient_of(self, z: Vector) -> Vector:
+        """A'∇F(z)."""
+
+    def evaluated(self, z: Vector, dx: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
+        """Margins, gradient and, if asked for, the convex Hessian after a step dx, in as few passes as that takes.
+
+        From the margins before it: the rounding of A·dx is that of a small number, so ψ at both ends can be compared.
+        """
+        z = z + self.moved(dx)
+        bends = with_hessian and bool(np.all(np.isfinite(z)))
+        return z, self.gradient_of(z), self.hessian_of(z, True) if bends else None
+
+    def along(self, before: Vector, after: Vector) -> Callable[[float], float]:
+        """t ↦ F(z + t(z⁺ − z)) for margins z before and z⁺ after a step: margins are linear in the step."""
+        step = after - before
+        return lambda t: self.value_of(before + t * step)
+
+    @abstractmethod
+    def hessian_of(self, z: Vector, convex: bool) -> Matrix:
+        """A'∇²F(z)A, of shape (dimension, dimension); where `convex` with |ℓ''| instead of ℓ'', so that it is PSD."""
+
+    @abstractmethod
+    def hessian_product_of(self, z: Vector, convex: bool) -> Callable[[Vector], Vector]:
+        """v ↦ A'∇²F(z)Av, without forming the matrix."""
+
+    @abstractmethod
+    def hessian_diagonal_of(self, z: Vector, convex: bool) -> Vector:
+        """The diagonal of that matrix."""
+
+
+class Model(Curved):
+    """ψ(x) = F(Ax + o) with the features of a data matrix in A."""
+
+    #: The data matrix, whose columns are features, perhaps with one of ones.
+    design: Design
+
+    @property
+    def convex_start(self) -> Self | None:
+        return None
+
+    @property
+    def self_concordance(self) -> float:
+        """sup |ℓ‴|/ℓ″ of the loss; inf where that has no bound, or is not known."""
+        return math.inf
+
+    @property
+    def bounded_by_zero(self) -> bool:
+        """Whether ψ ≥ 0 everywhere."""
+        return True
+
+    @abstractmethod
+    def column_magnitudes(self) -> Vector:
+        """By how much a coordinate of 1 can change a margin; of shape (d,)."""
+
+    @abstractmethod
+    def ray_trend(self, x: Vector) -> tuple[bool, bool]:
+        """Far out along x, whether the loss of some sample falls for ever, and whether that of one rises.
+
+        For convex losses; the samples are those that have a weight.
+        """
+
+    @abstractmethod
+    def restrict(self, W: NDArray[np.intp]) -> Self: ...
+
+    @abstractmethod
+    def scaled(self, scale: Vector) -> Self:
+        """ψ(x/scale): as if the columns of the data were divided by `scale`, one number for each feature."""
+
+    @abstractmethod
+    def feature_hessians_of(self, z: Vector) -> Matrix:
+        """The diagonal blocks of A'∇²F(z)A, one for each feature; of shape (n_features, width, width)."""
+
+    @abstractmethod
+    def gradient_squares_of(self, z: Vector) -> Vector:
+        """The mean over the samples, by their weights, of the squares of their own gradients; of shape (d,)."""
+
+    @abstractmethod
+    def cross_hessian_of(self, z: Vector, moves: Iterable[Vector], count: int, convex: bool) -> Matrix:
+        """A'∇²F(z)v for each of `count` changes v of the margins; of shape (d, count).
+
+        With columns of A for v these are columns of A'∇²F(z)A.
+        """

@@ -31,9 +31,9 @@ from levelprox.designs import (
 )
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import check_weights
+from levelprox.objectives._base import Model
 from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.linear_model import LinearModel
-from levelprox.objectives.model import Model
 from levelprox.objectives.ridge import Ridge
 
 _EPS = float(np.finfo(np.float64).eps)

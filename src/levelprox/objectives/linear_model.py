@@ -32,9 +32,8 @@ from levelprox.designs import (
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss, check_weights, loss_by_name
 from levelprox.losses._base import vector
-from levelprox.objectives._base import Subgradients
+from levelprox.objectives._base import Model, Subgradients
 from levelprox.objectives.feature_scale import FeatureScale
-from levelprox.objectives.model import Model
 from levelprox.objectives.ridge import Ridge, check_smooth
 
 # Margins this close to a kink, relative to the terms that they are summed from, count as at it.

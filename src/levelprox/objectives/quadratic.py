@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._typing import Matrix, Vector
-from levelprox.objectives.curved import Curved
+from levelprox.objectives._base import Curved
 from levelprox.objectives.feature_scale import FeatureScale
 
 

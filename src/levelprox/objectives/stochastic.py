@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from levelprox._typing import Vector
 from levelprox._validation import whole
 from levelprox.exceptions import InvalidInputError
-from levelprox.objectives.declared import Declared, constant
-from levelprox.objectives.user import Function, ValueAndGradient
+from levelprox.objectives.user import Declared, Function, ValueAndGradient, constant
 
 _EVALUATION = (0, 1)  # a seed that no random_state of a user gives: what is judged was not fitted to
 

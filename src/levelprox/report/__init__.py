@@ -1,4 +1,4 @@
-"""What a person reads."""
+"""Reports for people: displays, summaries, HTML pages and progress."""
 
 from levelprox.report._convergence_display import ConvergenceDisplay
 from levelprox.report._cv_display import CVDisplay

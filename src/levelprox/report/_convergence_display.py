@@ -1,4 +1,4 @@
-"""ConvergenceDisplay: how a fit came to its end."""
+"""ConvergenceDisplay: the history of a fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from levelprox.result import Record
 from levelprox.subset.result import SubsetRecord
 
 _PHASES = {
-    "forward": ("taking in one by one", COLOURS[5]),
+    "forward": ("forward selection", COLOURS[5]),
     "continuation": ("continuation", COLOURS[2]),
     "exchanges": ("swaps", COLOURS[0]),
     "proof": ("proof", COLOURS[1]),
@@ -22,14 +22,14 @@ _PHASES = {
 
 
 class ConvergenceDisplay:
-    """ψ, and where it is known the KKT residual, against time or steps.
+    """Plot the loss ψ, and the KKT residual if it is known, against time or steps.
 
     Parameters
     ----------
     history : sequence of Record or of SubsetRecord
         `history_` of an estimator, or `history` of what `solve` or `best_subset` returned.
     tol : float, optional
-        Drawn beside the KKT residual.
+        Tolerance, drawn as a line next to the KKT residual.
 
     Attributes
     ----------
@@ -38,7 +38,18 @@ class ConvergenceDisplay:
     lines_ : list of Line2D
         ψ, and the KKT residual.
     phases_ : dict of str to Line2D
-        Marks of the phases of a search for features.
+        Markers of the phases of a feature search.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import ConvergenceDisplay, SparseRegressor
+    >>> X = np.random.default_rng(0).standard_normal((60, 4))
+    >>> y = 3 * X[:, 0] - X[:, 2]
+    >>> model = SparseRegressor(level=1.0).fit(X, y)
+    >>> display = ConvergenceDisplay.from_estimator(model)  # doctest: +SKIP
+    >>> ConvergenceDisplay(model.history_, tol=model.tol).tol
+    1e-06
     """
 
     def __init__(self, history: Sequence[Record] | Sequence[SubsetRecord], *, tol: float | None = None) -> None:
@@ -58,13 +69,17 @@ class ConvergenceDisplay:
         ax : matplotlib Axes, or two of them; optional
         **options
             As in `plot`.
+
+        Returns
+        -------
+        ConvergenceDisplay
         """
         from sklearn.utils.validation import check_is_fitted
 
         check_ours("ConvergenceDisplay", estimator)
         if hasattr(estimator, "n_samples_seen_") and not hasattr(estimator, "history_"):
             raise InvalidInputError(
-                f"a stream keeps no history: this {type(estimator).__name__} learnt from partial_fit, not from fit"
+                f"partial_fit stores no history: this {type(estimator).__name__} was fitted by partial_fit, not by fit"
             )
         check_is_fitted(estimator, "history_")
         return cls(estimator.history_, tol=estimator.tol).plot(ax, **options)
@@ -72,16 +87,21 @@ class ConvergenceDisplay:
     def plot(
         self, ax: Any = None, *, against: Literal["seconds", "steps"] = "seconds", line_kw: dict[str, Any] | None = None
     ) -> Self:
-        """Draw.
+        """Draw the figure.
 
         Parameters
         ----------
         ax : matplotlib Axes, or two of them for ψ and the KKT residual; optional
-            By default those of a new figure. On one alone only ψ is drawn.
+            By default those of a new figure. With a single one, only ψ is drawn.
         against : {"seconds", "steps"}, default="seconds"
-            Steps are outer steps, or of a search for features how often its best fit improved.
+            Steps are outer steps; for a feature search, improvements of the best fit.
         line_kw : dict, optional
-            For matplotlib's `plot`.
+            Options of matplotlib's `plot`.
+
+        Returns
+        -------
+        ConvergenceDisplay
+            This display.
         """
         if against not in ("seconds", "steps"):
             raise InvalidInputError(f"against must be one of seconds, steps, got {against!r}")
@@ -106,7 +126,7 @@ class ConvergenceDisplay:
 
     def _psi(self, panel: Any, t: Any, dots: bool, line_kw: dict[str, Any]) -> Any:
         psi = np.array([record.psi for record in self.history])
-        # The best fit of a search stays the best until there is a better one.
+        # The best fit of a search is constant until it improves.
         style = {"marker": "o", "ms": 3.5} if dots else {"drawstyle": "steps-post"}
         (line,) = panel.plot(t, psi, **{"color": COLOURS[0] if dots else GREY, "lw": 1.6, **style, **line_kw})
         panel.set_ylabel("Loss", color=INK)
@@ -116,7 +136,7 @@ class ConvergenceDisplay:
         return line
 
     def _mark_phases(self, panel: Any, t: Any, psi: Any) -> None:
-        """Where each phase of a search found something better."""
+        """Mark the improvements of each phase of a search."""
         phases = np.array([record.phase for record in self.history if isinstance(record, SubsetRecord)])
         for phase, (name, colour) in _PHASES.items():
             at = np.flatnonzero(phases == phase)
@@ -125,7 +145,7 @@ class ConvergenceDisplay:
         panel.legend(frameon=False, fontsize="small", title="found while", title_fontsize="small", labelcolor=INK)
 
     def _kkt(self, panel: Any, t: Any, kkt: Any, line_kw: dict[str, Any]) -> Any:
-        """On a logarithmic axis; a residual of exactly 0 has no place there and is left out."""
+        """Draw the residuals on a logarithmic axis; those that are exactly 0 are left out."""
         shown = np.where(kkt > 0, kkt, np.nan)
         style = {"color": COLOURS[1], "lw": 1.6, "marker": "o", "ms": 3.5, **line_kw}
         (line,) = panel.plot(t, shown, **style)

@@ -1,4 +1,4 @@
-"""CVDisplay: how a budget was chosen."""
+"""CVDisplay: the choice of the budget."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from levelprox.report.fitted import Axis, check_axis, check_ours, label_of, name
 Vector = NDArray[np.float64]
 
 _BLUE, _ORANGE = COLOURS[:2]
-_TIE_TOLERANCE = 1e-12  # relative, as where the budget is chosen
+_TIE_TOLERANCE = 1e-12  # relative, as in the choice of the budget
 
 
 class CVDisplay:
-    """Scores of the candidates on held-out samples, or an information criterion, and which one was chosen.
+    """Plot the cross-validation scores or the information criterion of each budget, and mark the chosen one.
 
     Parameters
     ----------
     budgets : array-like of shape (m,)
         Numbers of features k, or levels η, in ascending order.
     scores : array-like of shape (m,)
-        The mean score of each, or its criterion.
+        Mean score or information criterion of each budget.
     errors : array-like of shape (m,), optional
         Standard errors of the mean scores.
     folds : array-like of shape (m, n_folds), optional
         Scores of each fold.
     chosen : int
-        Which one was chosen.
+        Index of the chosen budget.
     by : {"n_features", "level", "budget"}, default="n_features"
-        What the budgets are.
+        Kind of the budgets.
     diverging : array-like of bool of shape (m,), optional
-        Candidates of which some fits have no minimiser; their points are drawn open.
+        Budgets for which some fits have no minimiser; their markers are open.
     score_name : str, default="Score"
-        What the y axis is called.
+        Label of the y axis.
     lower_is_better : bool, default=False
         Whether the best score is the lowest.
 
@@ -46,20 +46,27 @@ class CVDisplay:
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     line_ : Line2D
-        The scores.
+        Line of the scores.
     lines_ : list of Line2D
-        Those of the folds.
+        Lines of the folds.
     band_ : FillBetweenPolyCollection or None
-        One standard error to either side.
+        Band of one standard error.
     diverging_ : Line2D or None
-        The points of candidates of which some fits diverge.
+        Markers of budgets for which some fits diverge.
     chosen_ : Line2D
-        The mark of the chosen one.
+        Marker of the chosen budget.
     other_ : Line2D or None
-        The mark of the best one, where that is not the chosen one; or of the smallest one within one standard error of
-        the best, where that is not the chosen one.
+        Marker of the best budget, or of the smallest one within one standard error of it, if that is not chosen.
     labels_ : list of Annotation
-        What the marks are.
+        Labels of the markers.
+
+    Examples
+    --------
+    >>> from levelprox import CVDisplay
+    >>> display = CVDisplay(budgets=[1, 2, 3], scores=[0.5, 0.9, 0.91], errors=[0.02, 0.02, 0.02], chosen=2)
+    >>> display.best, display.within_one_standard_error
+    (2, 1)
+    >>> display.plot()  # doctest: +SKIP
     """
 
     def __init__(
@@ -93,11 +100,11 @@ class CVDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **options: Any) -> Self:
-        """Draw what a fitted estimator chose from.
+        """Draw the scores of a fitted estimator.
 
-        Scores that are negative losses, as the default and scikit-learn's "neg_…", are drawn as losses. The y axis
-        shows the means, or the medians where these decided, and their errors; folds far off leave it. A fit without a
-        minimiser has no information criterion, and no point.
+        Negative losses, such as the default score and "neg_…" of scikit-learn, are drawn as losses. The limits of the y
+        axis include the means (or medians, if the choice used them) and their errors; outlying folds may be cut off.
+        A fit without a minimiser has no information criterion and no marker.
 
         Parameters
         ----------
@@ -106,6 +113,10 @@ class CVDisplay:
         ax : matplotlib Axes, optional
         **options
             As in `plot`.
+
+        Returns
+        -------
+        CVDisplay
         """
         from sklearn.utils.validation import check_is_fitted
 
@@ -135,14 +146,14 @@ class CVDisplay:
 
     @property
     def best(self) -> int:
-        """The best score; of those equal up to rounding, the smallest budget."""
+        """Index of the best score; of ties up to rounding, the smallest budget."""
         values = -self.scores if self.lower_is_better else self.scores
         highest = float(np.nanmax(values))
         return int(np.argmax(values >= highest - (_TIE_TOLERANCE * abs(highest) if np.isfinite(highest) else 0.0)))
 
     @property
     def within_one_standard_error(self) -> int:
-        """The smallest budget whose score is within one standard error of the best."""
+        """Index of the smallest budget whose score is within one standard error of the best."""
         if self.errors is None:
             return self.best
         sign = -1.0 if self.lower_is_better else 1.0
@@ -150,16 +161,21 @@ class CVDisplay:
         return int(np.argmax(sign * self.scores >= least))
 
     def plot(self, ax: Any = None, *, show_folds: bool = True, line_kw: dict[str, Any] | None = None) -> Self:
-        """Draw.
+        """Draw the figure.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
             By default those of a new figure.
         show_folds : bool, default=True
-            Whether to draw the folds, too.
+            Whether to draw the lines of the folds.
         line_kw : dict, optional
-            For matplotlib's `plot`, for the line of the scores.
+            Options of matplotlib's `plot` for the line of the scores.
+
+        Returns
+        -------
+        CVDisplay
+            This display.
         """
         (panel,) = new_axes(ax)
         before = panel.get_ylim() if panel.has_data() else None
@@ -188,7 +204,7 @@ class CVDisplay:
         return self
 
     def _mark(self, panel: Any, before: tuple[float, float] | None) -> None:
-        """Mark the chosen one, and the other that might have been; `before` are limits of what was drawn before."""
+        """Mark the chosen budget and the alternative; `before` are the limits of earlier drawings on the axes."""
         thrifty = self.within_one_standard_error
         why = ", within one standard error" if self.chosen == thrifty != self.best else ""
         marks = [self._as_mark(self.chosen, "chosen: {}" + why, _ORANGE)]
@@ -199,7 +215,7 @@ class CVDisplay:
         low, high = self._heights()
         if before is not None:
             low, high = min(low, *before), max(high, *before)
-        # On the better side of the curve: there it leaves room about its best.
+        # Labels go to the better side of the curve, where there is room.
         panel.set_ylim(*room_for_labels(panel, low, high, len(marks), self.lower_is_better))
         fills = (_ORANGE, "white")
         dots = [
@@ -215,10 +231,10 @@ class CVDisplay:
         return Mark(float(self.budgets[i]), float(self.scores[i]), full, colour, short)
 
     def _heights(self) -> tuple[float, float]:
-        """From where to where the y axis must reach.
+        """Return the limits of the y axis without its labels.
 
-        It shows the means with two standard errors to either side, of errors far above the usual a part. A mean that a
-        single fold carries beyond all other folds may be off the axis if it would take more than half of it.
+        They include the means with two standard errors to either side; very large errors are cut. A mean that a single
+        fold moves beyond all other folds may be outside if it would take more than half of the axis.
         """
         errors = np.zeros_like(self.scores) if self.errors is None else np.nan_to_num(self.errors)
         reach = 2 * np.minimum(errors, 3 * np.median(errors))
@@ -232,7 +248,7 @@ class CVDisplay:
 
 
 def _span(values: Vector) -> tuple[float, float]:
-    """The least and the greatest of those that are finite, not the same."""
+    """Return the least and greatest finite value, widened if they are equal."""
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     half = 0.5 * (abs(low) or 1.0) * (high - low <= 1e-12 * abs(low))
@@ -240,7 +256,7 @@ def _span(values: Vector) -> tuple[float, float]:
 
 
 def _without_one_fold(scores: Vector, folds: Vector) -> Vector:
-    """The scores, moved into the range of the folds but the one farthest from their median."""
+    """Clip the scores to the range of the folds without the one farthest from their median."""
     off = np.abs(folds - np.median(folds, axis=1, keepdims=True))
     rest = np.sort(np.take_along_axis(folds, np.argsort(off, axis=1)[:, :-1], axis=1), axis=1)
     return np.clip(scores, rest[:, 0], rest[:, -1])

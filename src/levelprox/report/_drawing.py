@@ -11,22 +11,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox.exceptions import InvalidInputError
 
-#: Okabe and Ito's colours, which people with any colour vision can tell apart; their yellow is too light for a line.
+#: Colours of Okabe and Ito, distinguishable with any colour vision, without their yellow, too light for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#8C564B")
 INK, GREY, PALE = "#333333", "#8A8A8A", "#CFCFCF"
-SMALL = 8.5  # points: names at lines, notes
+SMALL = 8.5  # font size in points, of labels at lines
 
 
 def new_axes(ax: Any, heights: Sequence[float] = (1.0,), size: tuple[float, float] = (7.0, 4.3)) -> list[Any]:
-    """Axes to draw on, one above the other: those given, or those of a new figure.
+    """Return axes to draw on, one above the other: those given, or those of a new figure.
 
     Parameters
     ----------
     ax : matplotlib Axes, sequence of Axes or None
     heights : sequence of float
-        Relative heights of the panels that are wanted; of one that is given alone, only the first is drawn.
+        Relative heights of the panels; if a single Axes is given, only the first panel is drawn.
     size : tuple of float
-        Of a new figure, in inches.
+        Size of a new figure, in inches.
     """
     try:
         from matplotlib import pyplot
@@ -47,7 +47,7 @@ def new_axes(ax: Any, heights: Sequence[float] = (1.0,), size: tuple[float, floa
 
 
 def _plain(panel: Any) -> None:
-    """Nothing but the two axes that say something."""
+    """Remove the upper and right spine and the grid."""
     panel.spines[["top", "right"]].set_visible(False)
     panel.spines[["left", "bottom"]].set_color(GREY)
     panel.tick_params(colors=INK, length=3)
@@ -55,31 +55,31 @@ def _plain(panel: Any) -> None:
 
 
 def whole_numbers(panel: Any) -> None:
-    """Ticks of the x axis at whole numbers only."""
+    """Put the ticks of the x axis at whole numbers only."""
     from matplotlib.ticker import MaxNLocator
 
     panel.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
 
 
 def note(panel: Any, text: str, x: float, y: float, colour: str, **options: Any) -> Any:
-    """A few words beside a point of the data, a little above it and to its right."""
+    """Annotate a point, by default above it and to its right."""
     placed = {"xytext": (5, 5), "textcoords": "offset points", "fontsize": SMALL, **options}
     from matplotlib.patheffects import withStroke
 
-    halo = [withStroke(linewidth=2.5, foreground=panel.get_facecolor())]  # keeps words apart from the lines below them
+    halo = [withStroke(linewidth=2.5, foreground=panel.get_facecolor())]  # separates text from lines below it
     return panel.annotate(text, (x, y), color=colour, path_effects=halo, **placed)
 
 
 def name_lines(panel: Any, names: Sequence[str], ends: ArrayLike, colours: Sequence[str]) -> list[Any]:
-    """Names to the right of the panel, each at the height where its line ends, moved apart where they would overlap.
+    """Write names to the right of the panel, at the ends of their lines, moved apart where they would overlap.
 
     Parameters
     ----------
     panel : matplotlib Axes
-        With its limits as they will be.
+        With its final limits.
     names : sequence of str
     ends : array-like of float
-        Where the lines end, in units of the y axis.
+        Ends of the lines, in units of the y axis.
     colours : sequence of str
     """
     low, high = panel.get_ylim()
@@ -108,9 +108,9 @@ def name_lines(panel: Any, names: Sequence[str], ends: ArrayLike, colours: Seque
 
 
 def spread(places: ArrayLike, apart: float) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Places at least so far apart, in the same order, near to where they were.
+    """Return positions at least `apart` from each other, in the same order and close to the given ones.
 
-    Places that collide form a block about the mean of what they wanted; blocks that collide are joined.
+    Positions that collide form a block around the mean of their targets; blocks that collide are merged.
     """
     wanted = np.asarray(places, np.float64)
     order = np.argsort(wanted, kind="stable")
@@ -128,30 +128,30 @@ def spread(places: ArrayLike, apart: float) -> np.ndarray[Any, np.dtype[np.float
 
 
 def shortened(name: str, longest: int = 28) -> str:
-    """A name, cut where it is very long; signs that matplotlib would take for mathematics are kept as they are."""
+    """Return a name, cut if it is long, with the dollar signs that matplotlib would take for mathematics escaped."""
     text = name if len(name) <= longest else f"{name[: longest - 1]}…"
     return text.replace("$", r"\$")
 
 
-_ROW = 1.5 * SMALL  # points from row to row
+_ROW = 1.5 * SMALL  # points between rows
 _GAP = 0.9 * SMALL  # points between the data and the first row
-_LETTER = 0.52 * SMALL / 72  # inches, of a letter on average
+_LETTER = 0.52 * SMALL / 72  # inches, mean width of a letter
 _SIDES = ("center", "left", "right")
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A point, and what is to be said of it."""
+    """A marked point and its label."""
 
     x: float
     y: float
     words: str
     colour: str
-    short: str = ""  # where there is no room for all words
+    short: str = ""  # if there is no room for the whole label
 
 
 def room_for_labels(panel: Any, low: float, high: float, rows: int, below: bool) -> tuple[float, float]:
-    """Limits of the y axis that leave the data from `low` to `high`, with so many rows of words below or above."""
+    """Return limits of the y axis that show `low` to `high`, with room for rows of labels below or above."""
     strip = min((_GAP + rows * _ROW) / 72 / _size(panel)[1], 0.5)
     margin = 0.05
     unit = (high - low) / (1 - strip - margin)
@@ -159,16 +159,16 @@ def room_for_labels(panel: Any, low: float, high: float, rows: int, below: bool)
 
 
 def label_marks(panel: Any, marks: Sequence[Mark], below: bool) -> list[Any]:
-    """Words for each mark in a row of its own, with a thin line to the mark that crosses no other words.
+    """Write the label of each mark in its own row, with a thin line to the mark that crosses no other label.
 
     Parameters
     ----------
     panel : matplotlib Axes
-        With its limits as they will be, as of `room_for_labels`.
+        With its final limits, as from `room_for_labels`.
     marks : sequence of Mark
         One or two.
     below : bool
-        Whether the rows are at the lower edge.
+        Whether the labels are at the lower edge.
     """
     width = _size(panel)[0]
     marks = [
@@ -178,7 +178,7 @@ def label_marks(panel: Any, marks: Sequence[Mark], below: bool) -> list[Any]:
     left, right = panel.get_xlim()
     places = [(mark.x - left) / (right - left) for mark in marks]
     widths = [_LETTER * len(mark.words) / width for mark in marks]
-    # The words of the inner row must leave the line to the outer one free.
+    # The label of the inner row must not cross the line to the outer one.
     choices = [
         (_room(side, places[i], widths[i], places[1 - i] if len(marks) == 2 else None), -rank, i)
         for i in range(len(marks))
@@ -189,7 +189,7 @@ def label_marks(panel: Any, marks: Sequence[Mark], below: bool) -> list[Any]:
     for i, mark in enumerate(marks):
         side = _SIDES[-rank] if i == inner else _widest(places[i], widths[i])
         row = len(marks) - 1 if i == inner else 0
-        start = None  # where words fit on no side, only beginning at the edge of the axes or ending there
+        start = None  # if the label fits on no side: aligned with an edge of the axes
         if _room(side, places[i], widths[i], None) < 0:
             start = min(max(places[i] - widths[i] / 2, 0.0), max(1 - widths[i], 0.0))
         texts.append(_write(panel, mark, side, row, below, start))
@@ -197,12 +197,12 @@ def label_marks(panel: Any, marks: Sequence[Mark], below: bool) -> list[Any]:
 
 
 def _widest(place: float, width: float) -> str:
-    """The side with the most room, nothing else being there."""
+    """Return the side with the most room."""
     return max(_SIDES, key=lambda side: _room(side, place, width, None))
 
 
 def _room(side: str, place: float, width: float, other: float | None) -> float:
-    """How far words on this side of a place stay within the axes and away from another place; enough is enough."""
+    """Return the distance of a label on this side from the edges and from another mark, at most 0.01."""
     start = place - {"left": 0.0, "center": 0.5, "right": 1.0}[side] * width
     free = min(start, 1 - start - width)
     if other is not None:
@@ -211,7 +211,7 @@ def _room(side: str, place: float, width: float, other: float | None) -> float:
 
 
 def _write(panel: Any, mark: Mark, side: str, row: int, below: bool, start: float | None) -> Any:
-    """Words in a row counted from the edge, at a distance in points that stays when the figure is resized."""
+    """Write a label in a row counted from the edge, at a distance in points, independent of the size of the figure."""
     from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
     up = (row + 0.5) * _ROW / 72 * (1 if below else -1)
@@ -241,7 +241,7 @@ def _write(panel: Any, mark: Mark, side: str, row: int, below: bool, start: floa
 
 
 def _size(panel: Any) -> tuple[float, float]:
-    """Width and height in inches, about: the layout is not known before a figure is drawn."""
+    """Return the approximate width and height in inches: the layout is only known when the figure is drawn."""
     place, (width, height) = panel.get_position(), panel.figure.get_size_inches()
     return float(place.width * width), float(place.height * height)
 
@@ -250,13 +250,13 @@ Vector = NDArray[np.float64]
 
 
 def largest(row: Vector, most: int) -> list[int]:
-    """Where the largest values are, the largest first; zeros are none."""
+    """Return the indices of the largest nonzero values, the largest first."""
     order = np.argsort(-np.abs(row), kind="stable")[:most]
     return [int(i) for i in order if row[i]]
 
 
 def where_used(values: Vector) -> Vector:
-    """The same with nan where a feature is not used, but for the last zero before it is and the first one after."""
+    """Return the values with nan where a feature is unused, except next to a budget that uses it."""
     used = values != 0
     near = used.copy()
     near[:-1] |= used[1:]

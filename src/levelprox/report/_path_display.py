@@ -32,14 +32,13 @@ Vector = NDArray[np.float64]
 
 
 class PathDisplay:
-    """How coefficients come in and grow as the budget rises.
+    """Plot the coefficients against the budget.
 
-    Features that are never used are not drawn. Those of the largest model are drawn in colour and named where their
-    lines end, the largest ones; the others, and features that left again, are grey. Where a budget was chosen, a
-    vertical is drawn there and the features of that model are drawn in colour, too, and named in a legend.
+    Features that are never used are not drawn. The largest coefficients of the largest model are drawn in colour, with
+    names at the ends of their lines; the others are grey. If a budget was chosen, it is marked by a vertical line, and
+    the features of that model are drawn in colour and named in a legend.
 
-    Between numbers of features there is nothing: their coefficients are dots, joined by thin lines, or steps where the
-    numbers are many.
+    Coefficients of numbers of features are dots joined by thin lines, or steps if the numbers are many.
 
     Parameters
     ----------
@@ -52,30 +51,38 @@ class PathDisplay:
     feature_names : sequence of str, optional
         By default x0, x1, and so on.
     by : {"n_features", "level"}, default="level"
-        What the budgets are.
+        Kind of the budgets.
     coefficient_name : str, default="Coefficient"
-        What the y axis is called.
+        Label of the y axis.
     chosen : float, optional
-        The budget that was chosen.
+        The chosen budget.
 
     Attributes
     ----------
     ax_ : matplotlib Axes, or an array of two with `loss=True`
     figure_ : matplotlib Figure
     lines_ : dict of int to Line2D
-        The line of each feature that is drawn.
+        Line of each feature that is drawn.
     labels_ : list of Annotation
-        The names at the ends.
+        Names at the ends of the lines.
     chosen_line_ : Line2D or None
-        The vertical at the chosen budget.
+        Vertical line at the chosen budget.
     chosen_labels_ : list of Text
-        The names of the chosen features.
+        Names of the chosen features in the legend.
     loss_line_ : Line2D or None
 
     See Also
     --------
-    from_estimator : Fits an estimator under each budget.
-    from_path : From what `levelprox.path` or `levelprox.subset_path` returned.
+    from_estimator : Fit an estimator for each budget.
+    from_path : Draw the result of `levelprox.path` or `levelprox.subset_path`.
+
+    Examples
+    --------
+    >>> from levelprox import PathDisplay
+    >>> display = PathDisplay(budgets=[0, 1, 2], coefficients=[[0, 0], [2.0, 0], [1.9, 0.5]], by="n_features")
+    >>> display.coefficients.shape
+    (3, 2)
+    >>> display.plot()  # doctest: +SKIP
     """
 
     def __init__(
@@ -118,24 +125,27 @@ class PathDisplay:
         ax: Any = None,
         **options: Any,
     ) -> Self:
-        """Fit the model under each budget, and draw.
+        """Fit the model for each budget and draw the coefficients.
 
         Parameters
         ----------
         estimator : SparseClassifier, SparseRegressor or one of their CV twins
-            Need not be fitted, and is left as it is. Of one that is, and has chosen, the choice is shown.
+            Fitted or not; it is not changed. If it has chosen a budget, the choice is marked.
         X, y, sample_weight
-            What to fit.
+            Data of the fits.
         n_features : sequence of int, optional
-            Numbers of features. Without these and `level`: the grid of an estimator that chooses, else 0, 1, … up to
-            what the estimator asks for, or twenty levels up to its own.
+            Numbers of features. By default those of `estimator.path_budgets`.
         level : sequence of float, optional
-            Levels; each fit is carried to the next.
+            Levels; each fit starts from the previous one.
         fit_params : dict, optional
-            What else `fit` takes: offset, exposure.
+            Further arguments of `fit`: offset, exposure.
         ax : matplotlib Axes, optional
         **options
             As in `plot`.
+
+        Returns
+        -------
+        PathDisplay
         """
         check_ours("PathDisplay", estimator)
         fits = estimator.fit_path(
@@ -162,12 +172,16 @@ class PathDisplay:
         Parameters
         ----------
         path : levelprox.Path
-            Of models with one coefficient for each feature.
+            Path of models with one coefficient for each feature.
         feature_names : sequence of str, optional
-            Of all coefficients, or of all but the last, which then is an intercept and not drawn.
+            Names of all coefficients, or of all but the last, which is then an intercept and not drawn.
         ax : matplotlib Axes, optional
         **options
             As in `plot`.
+
+        Returns
+        -------
+        PathDisplay
         """
         coefficients = scipy.sparse.csc_array(path.coefficients)
         if feature_names is not None and len(feature_names) == coefficients.shape[1] - 1:
@@ -185,19 +199,23 @@ class PathDisplay:
     def plot(
         self, ax: Any = None, *, names: int = len(COLOURS), loss: bool = False, line_kw: dict[str, Any] | None = None
     ) -> Self:
-        """Draw.
+        """Draw the figure.
 
         Parameters
         ----------
         ax : matplotlib Axes, or two of them with `loss=True`; optional
             By default those of a new figure.
         names : int, default=8
-            How many features of the largest model, and of the chosen one, to draw in colour and name, the largest
-            coefficients first.
+            Number of features of the largest model, and of the chosen one, to draw in colour with names.
         loss : bool, default=False
             Whether to draw ψ in a second panel below.
         line_kw : dict, optional
-            For matplotlib's `plot`, for the lines in colour.
+            Options of matplotlib's `plot` for the lines in colour.
+
+        Returns
+        -------
+        PathDisplay
+            This display.
         """
         if loss and self.losses is None:
             raise InvalidInputError("loss=True needs losses")
@@ -231,7 +249,7 @@ class PathDisplay:
         named = list(dict.fromkeys([*choice, *ends]))
         panel.axhline(0, color=GREY, lw=0.7, zorder=1)
         self.lines_ = {}
-        for i in order[::-1]:  # the largest last, on top
+        for i in order[::-1]:  # the largest are drawn last, on top
             if i in named:
                 continue
             final = last[i] != 0
@@ -250,7 +268,7 @@ class PathDisplay:
         self._mark_choice(panel, [int(used[i]) for i in choice], int(rest))
 
     def _mark_choice(self, panel: Any, features: list[int], rest: int) -> None:
-        """A vertical at the chosen budget, where that is within the axis, and what was chosen."""
+        """Draw a vertical line at the chosen budget, if it is on the axis, and name the chosen features."""
         self.chosen_line_, self.chosen_labels_ = None, []
         if self.chosen is None or not self.budgets[0] <= self.chosen <= self.budgets[-1]:
             return
@@ -289,7 +307,7 @@ class PathDisplay:
             self.chosen_labels_ = list(legend.get_texts())
 
     def _chosen_row(self) -> int | None:
-        """Which of the budgets was chosen, if any of them was."""
+        """Return the index of the chosen budget, or None."""
         if self.chosen is None:
             return None
         near = np.flatnonzero(np.isclose(self.budgets, self.chosen, rtol=1e-9, atol=0))
@@ -299,7 +317,7 @@ class PathDisplay:
         return f"x{j}" if self.feature_names is None else str(self.feature_names[j])
 
     def _style(self) -> dict[str, Any]:
-        """Nothing that suggests anything in between where there is nothing: dots as long as they can be told apart."""
+        """Return the line style: lines for levels, dots or steps for numbers of features."""
         if self.by == "level":
             return {}
         return {"marker": "o", "lw": 0.8} if self.budgets.size <= 40 else {"drawstyle": "steps-mid"}

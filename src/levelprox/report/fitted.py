@@ -27,29 +27,29 @@ _LABELS: dict[str, str] = {
 
 
 def check_axis(by: Axis) -> Axis:
-    """`by`, which must be one of them."""
+    """Return `by`; raise InvalidInputError unless it is a kind of budget."""
     if by not in _LABELS:
         raise InvalidInputError(f"by must be one of {', '.join(_LABELS)}, got {by!r}")
     return by
 
 
 def label_of(by: Axis) -> str:
-    """The label of an axis of budgets."""
+    """Return the label of an axis of budgets."""
     return _LABELS[by]
 
 
 _OF = "of held-out samples"
-# Parts of scikit-learn's names that are not words.
+# Abbreviations in the names of scikit-learn.
 _SIGNS = {"roc": "ROC", "auc": "AUC", "ovr": "OVR", "ovo": "OVO", "r2": "R²", "d2": "D²", "f1": "F1"}
 
 
 def name_and_sign(scoring: Any) -> tuple[str, float]:
-    """What a score is called, and the sign with which it is drawn: negative losses are drawn as losses.
+    """Return the name of a score and the sign with which it is drawn: negative losses are drawn as losses.
 
     Parameters
     ----------
     scoring : str, callable or None
-        As estimators take it. Of a callable the name is that of the function, as it is.
+        As estimators take it. A callable has the name of its function.
     """
     if scoring is None:
         return f"Loss {_OF}", -1.0
@@ -57,13 +57,13 @@ def name_and_sign(scoring: Any) -> tuple[str, float]:
         words = [_SIGNS.get(word, word) for word in scoring.removeprefix("neg_").split("_")]
         words[0] = words[0][:1].upper() + words[0][1:]
         return f"{' '.join(words)} {_OF}", -1.0 if scoring.startswith("neg_") else 1.0
-    # What make_scorer returns has a function and a sign.
+    # Scorers of make_scorer have a function and a sign.
     name = getattr(getattr(scoring, "_score_func", scoring), "__name__", "<none>")
     sign = -1.0 if getattr(scoring, "_sign", 1) < 0 else 1.0
     return f"{'Loss' if sign < 0 else 'Score'} {_OF}" if name.startswith("<") else f"{name} {_OF}", sign
 
 
-_WIDTH = 118  # characters of a line of text
+_LINE_LENGTH = 118  # characters
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ class Column:
     ----------
     name : str
     cells : sequence of str
-        One for each row.
+        One cell for each row.
     number : bool
-        Whether the cells are numbers, which are aligned to the right.
+        Whether the cells are aligned to the right.
     is_html : bool
-        Whether the cells are HTML, and not text to be escaped.
+        Whether the cells are HTML, not text to escape.
     """
 
     name: str
@@ -88,12 +88,12 @@ class Column:
 
     @property
     def html(self) -> list[str]:
-        """The cells as HTML."""
+        """Cells as HTML."""
         return list(self.cells) if self.is_html else [escape(cell) for cell in self.cells]
 
 
 def as_text(columns: Sequence[Column], indent: str = "") -> str:
-    """Return the table in lines of text, with the names of the columns above."""
+    """Return a table as text, with a header."""
     aligned = [_aligned(column) for column in columns]
     return "\n".join((indent + "  ".join(row)).rstrip() for row in zip(*aligned, strict=True))
 
@@ -105,7 +105,7 @@ def _aligned(column: Column) -> list[str]:
 
 
 def as_html(columns: Sequence[Column]) -> str:
-    """Return the table as HTML; what is in it is escaped."""
+    """Return a table as HTML; text is escaped."""
     kinds = [' class="number"' if column.number else "" for column in columns]
     head = "".join(f"<th{kind}>{escape(column.name)}</th>" for kind, column in zip(kinds, columns, strict=True))
     rows = zip(*(column.html for column in columns), strict=True)
@@ -116,12 +116,12 @@ def as_html(columns: Sequence[Column]) -> str:
 
 
 def titled_text(tables: Sequence[tuple[str, Sequence[Column]]]) -> list[str]:
-    """Return tables as text, each with its title above."""
+    """Return tables as text, each below its title."""
     return [f"{title}\n{as_text(columns)}" if title else as_text(columns) for title, columns in tables]
 
 
 def titled_html(tables: Sequence[tuple[str, Sequence[Column]]]) -> str:
-    """Return the same as HTML, for a card."""
+    """Return tables as HTML, each below its title."""
     return "".join(
         f'<div class="features">{f"<div>{escape(title)}</div>" if title else ""}{as_html(columns)}</div>'
         for title, columns in tables
@@ -129,32 +129,32 @@ def titled_html(tables: Sequence[tuple[str, Sequence[Column]]]) -> str:
 
 
 def facts_as_text(facts: Sequence[tuple[str, str]]) -> str:
-    """Return names and what they are, in two columns."""
+    """Return names and texts in two columns."""
     width = max((len(name) for name, _ in facts), default=0)
     return "\n".join(
-        textwrap.fill(text, _WIDTH, initial_indent=f"{name:<{width}}  ", subsequent_indent=" " * (width + 2))
+        textwrap.fill(text, _LINE_LENGTH, initial_indent=f"{name:<{width}}  ", subsequent_indent=" " * (width + 2))
         for name, text in facts
     )
 
 
 def facts_as_html(facts: Sequence[tuple[str, str]]) -> str:
-    """Return the same as HTML."""
+    """Return names and texts as an HTML table."""
     rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts)
     return f"<table><tbody>{rows}</tbody></table>"
 
 
 def notes_as_text(notes: Sequence[str]) -> str:
-    """Return notes, one after another, in lines that are not too long."""
-    return "\n".join(textwrap.fill(note, _WIDTH, initial_indent="- ", subsequent_indent="  ") for note in notes)
+    """Return notes as a list in wrapped lines."""
+    return "\n".join(textwrap.fill(note, _LINE_LENGTH, initial_indent="- ", subsequent_indent="  ") for note in notes)
 
 
 def notes_as_html(notes: Sequence[str]) -> str:
-    """Return the same as HTML."""
+    """Return notes as HTML."""
     return "".join(f'<div class="more">{escape(note)}</div>' for note in notes)
 
 
 def data_frame(columns: Mapping[str, Any]) -> Any:
-    """Return columns as a DataFrame of pandas, which must be installed."""
+    """Return columns as a pandas DataFrame; raise ImportError without pandas."""
     try:
         from pandas import DataFrame  # type: ignore[import-untyped]
     except ImportError as error:
@@ -163,23 +163,24 @@ def data_frame(columns: Mapping[str, Any]) -> Any:
 
 
 def cut(name: str, longest: int = 32) -> str:
-    """A name, cut where it is very long, on one line."""
+    """Return a name on one line, cut if it is long."""
     name = " ".join(name.split()) if any(sign.isspace() and sign != " " for sign in name) else name
     return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
-_MOST_LINES, _MOST_CLASSES = 20, 8  # of a printed estimator
+_MAX_LINES, _MAX_CLASSES = 20, 8  # in repr of an estimator
 
 
 def check_ours(user: str, estimator: Any, chooses: bool = False) -> None:
-    """Raise unless `estimator` is one of levelprox; `user` is what it was given to.
+    """Raise InvalidInputError unless `estimator` is one of levelprox.
 
     Parameters
     ----------
     user : str
+        What needs the estimator, for the message.
     estimator : estimator
     chooses : bool, default=False
-        Whether it must be one that chooses its budget.
+        Whether it must be an estimator that chooses its budget.
     """
     if not isinstance(estimator, type) and hasattr(estimator, "results_by_budget" if chooses else "fit_path"):
         return
@@ -195,29 +196,29 @@ def check_ours(user: str, estimator: Any, chooses: bool = False) -> None:
 
 
 def feature_names(estimator: Any) -> list[str]:
-    """Names of all features: those seen in `fit`, or x0, x1 and so on."""
+    """Return the names of all features: those seen in `fit`, or x0, x1, ..."""
     return [feature_name(estimator, j) for j in range(estimator.n_features_in_)]
 
 
 def feature_name(estimator: Any, j: int) -> str:
-    """The name of one feature."""
+    """Return the name of a feature."""
     known = getattr(estimator, "feature_names_in_", None)
     return f"x{j}" if known is None else str(known[j])
 
 
 def standardized(estimator: Any) -> NDArray[np.float64]:
-    """scale_ · coef_, of shape (width, d): what the budget and the certificate speak of."""
+    """Return the standardised coefficients scale_ · coef_, of shape (n_outputs, d)."""
     return np.asarray(np.atleast_2d(estimator.coef_) * estimator.scale_, np.float64)
 
 
 def in_one_figure(estimator: Any) -> NDArray[np.float64]:
-    """The standardised coefficient of each feature, or the length of its several ones: what is drawn along a path."""
+    """Return the standardised coefficient of each feature, or the norm of its several coefficients."""
     rows = standardized(estimator)
     return rows[0] if rows.shape[0] == 1 else np.asarray(np.linalg.norm(rows, axis=0))
 
 
 def coefficient_name(estimator: Any) -> str:
-    """What an axis of `in_one_figure` is called."""
+    """Return the label of an axis of `in_one_figure`."""
     width = np.atleast_2d(estimator.coef_).shape[0]
     if width > 1:
         return f"Length of a feature's {width} coefficients"
@@ -225,26 +226,26 @@ def coefficient_name(estimator: Any) -> str:
 
 
 def axis_of(estimator: Any) -> Axis:
-    """What the budget of a fit is."""
+    """Return the kind of the budget of a fit."""
     if hasattr(estimator, "budget_"):
         return "budget"
     return "level" if hasattr(estimator, "constraint_") else "n_features"
 
 
 def budget_of_fit(estimator: Any) -> float:
-    """How much a fit was allowed, along that axis."""
+    """Return the budget of a fit."""
     return float(getattr(estimator, "budget_", estimator.level_))
 
 
 def by_size(estimator: Any) -> NDArray[np.intp]:
-    """The selected features, the largest standardised coefficients first."""
+    """Return the selected features, the largest standardised coefficients first."""
     chosen: NDArray[np.intp] = estimator.selected_features_
     sizes = np.linalg.norm(standardized(estimator)[:, chosen], axis=0)
     return chosen[np.argsort(-sizes, kind="stable")]
 
 
 def certificate_words(estimator: Any) -> list[tuple[str, str]]:
-    """All that is shown of a fit: names of figures, and the figures; where it ended short, why comes first."""
+    """Return the facts about a fit as (name, text); the reason comes first if it did not succeed."""
     ended = [] if estimator.status_.success else [("why it ended", str(estimator.message_))]
     return [
         *ended,
@@ -257,17 +258,17 @@ def certificate_words(estimator: Any) -> list[tuple[str, str]]:
 
 
 def ridge_words(estimator: Any) -> list[tuple[str, str]]:
-    """The ridge, where there is one: nothing else tells why the loss is above that of the data."""
+    """Return the fact about the ridge, if there is one."""
     ridge = getattr(estimator, "ridge_", 0.0)
     return [("ridge", f"{ridge:.3g}; the loss includes its penalty")] if ridge else []
 
 
 def fitted_words(estimator: Any) -> list[str]:
-    """A fitted estimator in a few lines: its features, the largest standardised coefficients first, and its end."""
+    """Return lines of text about a fitted estimator: its largest coefficients and its message."""
     coef, order = np.atleast_2d(estimator.coef_), by_size(estimator)
-    shown = order if order.size <= _MOST_LINES else order[: _MOST_LINES - 1]
+    shown = order if order.size <= _MAX_LINES else order[: _MAX_LINES - 1]
     several = coef.shape[0] > 1
-    labels = [cut(str(label), 16) for label in estimator.classes_[:_MOST_CLASSES]] if several else ["coefficient"]
+    labels = [cut(str(label), 16) for label in estimator.classes_[:_MAX_CLASSES]] if several else ["coefficient"]
     intercept = np.atleast_1d(estimator.intercept_)
     columns = [Column("feature", [*(cut(feature_name(estimator, j)) for j in shown), "(intercept)"], False)]
     columns += [
@@ -283,13 +284,13 @@ def fitted_words(estimator: Any) -> list[str]:
 
 
 def budget_words(estimator: Any) -> str:
-    """How much of the budget is used."""
+    """Return how much of the budget is used."""
     certificate = estimator.certificate_
     if isinstance(certificate, SubsetCertificate):
         used = f"{certificate.n_nonzero} of at most {_count(certificate.k)}{_kept(estimator, certificate.n_nonzero)}"
         if certificate.budget is None:
             return used
-        if certificate.k >= estimator.n_features_in_:  # any number
+        if certificate.k >= estimator.n_features_in_:  # no limit on the number
             used = f"{_count(certificate.n_nonzero)}{_kept(estimator, certificate.n_nonzero)}"
         return f"cost {certificate.spent:.6g} ≤ {certificate.budget:.6g}; {used}"
     used = f"g = {certificate.g:.6g} ≤ {certificate.level:.6g}, {type(estimator.constraint_).__name__}"
@@ -297,7 +298,7 @@ def budget_words(estimator: Any) -> str:
 
 
 def optimality_words(estimator: Any) -> list[tuple[str, str]]:
-    """What is shown of the fit: names of figures, and the figures."""
+    """Return the facts about optimality as (name, text)."""
     certificate = estimator.certificate_
     if isinstance(certificate, SubsetCertificate):
         return [
@@ -312,7 +313,7 @@ def optimality_words(estimator: Any) -> list[tuple[str, str]]:
 
 
 def price_words(estimator: Any) -> str:
-    """What a larger budget would bring."""
+    """Return the effect of a larger budget on the loss."""
     certificate: Certificate | SubsetCertificate = estimator.certificate_
     if isinstance(certificate, SubsetCertificate):
         if math.isnan(certificate.multiplier):
@@ -325,7 +326,7 @@ def price_words(estimator: Any) -> str:
         name = feature_name(estimator, certificate.addition)
         return f"one more feature{within}, {name!r}, would lower the loss by {certificate.multiplier:.2g}{partly}"
     if certificate.multiplier == 0:
-        return "none: the level does not hold the fit back"
+        return "none: the level is not binding"
     return f"the loss falls by about {certificate.multiplier:.2g} for each unit by which the level rises"
 
 
@@ -334,6 +335,6 @@ def _count(n: int) -> str:
 
 
 def _kept(estimator: Any, counted: int) -> str:
-    """How many features are there besides, without counting."""
+    """Return the number of selected features that do not count, as text."""
     free = int(estimator.selected_features_.size) - counted
     return f", and {free} that {'does' if free == 1 else 'do'} not count" if free > 0 else ""

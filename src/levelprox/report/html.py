@@ -1,4 +1,4 @@
-"""The certificate of a fitted estimator as a piece of HTML, for notebooks and pages."""
+"""The certificate of a fitted estimator as HTML, for notebooks and pages."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from levelprox.report.fitted import by_size, certificate_words, feature_names, standardized
 from levelprox.result import Status
 
-_MOST_FEATURES, _MOST_CLASSES = 30, 8
+_MAX_FEATURES, _MAX_CLASSES = 30, 8
 
-#: Of all cards. Colours can be read on white and on black: text is the page's own, lines and bars are let through.
+#: Style of all cards, readable on light and dark backgrounds.
 STYLE = """
 .levelprox-card{font:13px/1.5 system-ui,sans-serif;max-width:46em;margin:.6em 0;padding:.7em 1em;color:inherit;
 border:1px solid rgba(128,128,128,.45);border-radius:6px}
@@ -38,17 +38,28 @@ border-top:1px solid rgba(128,128,128,.3)}
 
 
 def certificate_html(estimator: Any) -> str:
-    """The certificate of a fitted estimator: why it ended, the budget, the optimality, the price and the features.
+    """Return the certificate of a fitted estimator as HTML: status, budget, optimality, shadow price and features.
 
     Parameters
     ----------
     estimator : SparseClassifier, SparseRegressor, SparseClassifierCV or SparseRegressorCV
-        Fitted.
+        Fitted by `fit`.
 
     Returns
     -------
     str
-        HTML that needs nothing from outside; names of features and classes are escaped.
+        Self-contained HTML; names of features and classes are escaped.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import SparseRegressor
+    >>> from levelprox.report import certificate_html
+    >>> X = np.random.default_rng(0).standard_normal((50, 4))
+    >>> model = SparseRegressor(n_features=1).fit(X, 3 * X[:, 2])
+    >>> html = certificate_html(model)
+    >>> "1 of at most 1 feature" in html, "<td>x2</td>" in html
+    (True, True)
     """
     from sklearn.utils.validation import check_is_fitted
 
@@ -65,12 +76,12 @@ def certificate_html(estimator: Any) -> str:
 
 
 def _features(estimator: Any) -> str:
-    """The selected features, the largest standardised coefficient first."""
+    """Return the table of the selected features, the largest standardised coefficients first."""
     coef, scaled = np.atleast_2d(estimator.coef_), standardized(estimator)
     chosen = estimator.selected_features_
     if not chosen.size:
         return '<div class="features">No feature is selected: the intercept alone.</div>'
-    order = by_size(estimator)[:_MOST_FEATURES]
+    order = by_size(estimator)[:_MAX_FEATURES]
     names = feature_names(estimator)
     columns = _columns(estimator, coef.shape[0])
     head = "".join(f'<th class="number">{escape(label)}</th>' for label, _ in columns)
@@ -94,15 +105,15 @@ def _features(estimator: Any) -> str:
 
 
 def _columns(estimator: Any, width: int) -> list[tuple[str, int]]:
-    """Labels of the columns of coefficients, and the rows of coef_ they are."""
+    """Return the labels of the coefficient columns and their rows of coef_."""
     if width == 1:
         return [("coefficient", 0)]
     classes: NDArray[Any] = estimator.classes_
-    return [(str(classes[row]), row) for row in range(min(width, _MOST_CLASSES))]
+    return [(str(classes[row]), row) for row in range(min(width, _MAX_CLASSES))]
 
 
 def _bar(part: float) -> str:
-    """A coefficient as a part of the largest, to either side of zero."""
+    """Return a bar for a coefficient relative to the largest, to either side of zero."""
     length = 50 * min(abs(part), 1.0)
     side, kind = ("right", "minus") if part < 0 else ("left", "plus")
     return f'<span class="bar"><i class="{kind}" style="{side}:50%;width:{length:.1f}%"></i><b></b></span>'

@@ -1,4 +1,4 @@
-"""ModelSummary: what a fitted model says, feature by feature, and how well it fits."""
+"""ModelSummary: the features of a fitted model and how well it fits."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ import numpy as np
 from levelprox._runtime.plurals import counted
 from levelprox.losses import Gamma, Logistic, Poisson, Squared
 from levelprox.report import fitted
+from levelprox.report._summary_tables import rows_left_out, summary_tables
 from levelprox.report.fitted import (
-    Column,
     budget_words,
     by_size,
-    cut,
     data_frame,
     facts_as_html,
     facts_as_text,
@@ -33,11 +32,9 @@ from levelprox.report.fitted import (
 from levelprox.report.html import STYLE
 from levelprox.subset.result import SubsetCertificate
 
-#: A swap is near-equal where it raises the loss by no more than this share of it.
+#: A swap is near-equal if it raises the loss by at most this fraction.
 NEAR = 0.01
-_MOST_ROWS, _MOST_CLASSES, _MOST_INSTEAD = 40, 8, 2
-_MOST_TIMES = 1e4  # the loss: a larger increase is not given in percent
-_LARGEST_EXPONENT = 700.0  # exp of more is beyond float64
+_LARGEST_EXPONENT = 700.0  # exp of larger numbers overflows
 _DEVIANCES = (Logistic, Poisson, Gamma)  # losses that are half a deviance, up to a constant
 
 _AFTER_SELECTION = (
@@ -48,23 +45,23 @@ _AFTER_SELECTION = (
 
 @dataclass(frozen=True)
 class Contribution:
-    """What the data say of one feature, by refits.
+    """Contribution of a feature to the fit, from refits.
 
     Attributes
     ----------
     increase : float or None
-        By how much the loss rises if the feature is left out and the others are refitted; None where not computed.
+        Increase of the loss if the feature is left out and the others are refitted; None if not computed.
     checked : bool
         Whether the refits behind `increase` are known to be optimal.
     swaps : int or None
-        How many swaps of this feature for another raise the loss by at most 1 %; None where not examined at all.
+        Number of swaps of this feature that raise the loss by at most 1 %; None if none was examined.
     examined, total : int
-        Swaps that were examined, and all there are.
+        Number of examined swaps, and of all swaps.
     instead : tuple of (int, float)
-        The features of these swaps, and by how much each raises the loss, the best first.
+        Features of these swaps and the increase of the loss by each, the best first.
     dispensable : bool
         Whether leaving the feature out raises the loss by at most 1 %. Then all swaps do, and `instead` has the best
-        of those that were refitted.
+        refitted ones.
     """
 
     increase: float | None = None
@@ -83,20 +80,20 @@ class FeatureSummary:
     Attributes
     ----------
     feature : int
-        Its column.
+        Index of its column.
     name : str
     coefficient : tuple of float
-        In the units of the data; one, or one for each class.
+        In units of the data: one coefficient, or one for each class.
     standardized : tuple of float
-        The same for features of standard deviation 1 (scale_ · coef_).
+        Coefficients for features of standard deviation 1 (scale_ · coef_).
     ratio : tuple of float or None
-        Odds, rate or mean ratios for an increase of the feature by 1, where the loss has them.
+        Odds, rate or mean ratios for an increase of the feature by 1, if the loss has them.
     counts : bool
-        Whether the feature counts: one of weight 0 is kept in any case.
+        Whether the feature counts towards the budget; features of weight 0 do not.
     contribution : Contribution or None
-        What was computed from data.
+        Contribution to the fit, if it was computed from data.
     instead : tuple of str
-        The names of `contribution.instead`.
+        Names of the features of `contribution.instead`.
     """
 
     feature: int
@@ -111,7 +108,7 @@ class FeatureSummary:
 
 @dataclass(frozen=True)
 class ModelSummary:
-    """A fitted model, feature by feature, and how well it fits; what `model.summary()` returns.
+    """Summary of a fitted model, returned by `model.summary()`.
 
     `print(summary)` shows it as text, a notebook as HTML, `summary.to_frame()` is a DataFrame.
 
@@ -122,20 +119,30 @@ class ModelSummary:
         The selected features, the largest standardised coefficients first.
     intercept : tuple of float
     classes : tuple of str or None
-        Of the coefficients, where there are more than two.
+        Class labels, if there are more than two.
     ratio_name : str or None
-        What the ratios are: "odds ratio", "rate ratio" or "mean ratio".
+        Name of the ratios: "odds ratio", "rate ratio" or "mean ratio".
     statistics : dict
-        Figures of the fit, those that are known: "n_samples", "n_features_in", "n_features", "loss", "null_loss",
-        "explained" (the share of the deviance, or of the loss, that the features explain), "accuracy", "auc", "r2",
-        and of an estimator that has chosen its budget "cv_score", "cv_standard_error", "cv_folds" and "cv_scoring", or
+        Known statistics of the fit: "n_samples", "n_features_in", "n_features", "loss", "null_loss",
+        "explained" (the fraction of the deviance or of the loss explained by the features), "accuracy", "auc", "r2",
+        for an estimator that has chosen its budget "cv_score", "cv_standard_error", "cv_folds" and "cv_scoring", or
         the criterion by its name.
     facts : tuple of (str, str)
-        The same in words.
+        The statistics as text.
     loss_scale : float
-        What percentages of the loss are of: the loss, above its least possible value.
+        Reference of percentages of the loss: the loss above its least possible value.
     notes : tuple of str
-        What figures mean, and what was not computed.
+        What the numbers mean, and what was not computed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import SparseRegressor
+    >>> X = np.random.default_rng(0).standard_normal((60, 4))
+    >>> y = 3 * X[:, 0] - X[:, 2]
+    >>> summary = SparseRegressor(n_features=2).fit(X, y).summary()
+    >>> [(row.name, round(row.coefficient[0], 6)) for row in summary.features]
+    [('x0', 3.0), ('x2', -1.0)]
     """
 
     title: str
@@ -153,7 +160,11 @@ class ModelSummary:
 
         Columns: "feature", "class" where there are more than two, "coefficient", the ratio by its name ("odds_ratio",
         "rate_ratio", "mean_ratio"), "standardized", "loss_increase", "near_swaps", "swaps_examined", "swaps_total" and
-        "instead", a list of names. What was not computed is missing. The intercept is the last row.
+        "instead", a list of names. Values that were not computed are missing. The intercept is the last row.
+
+        Returns
+        -------
+        pandas.DataFrame
         """
         width = len(self.intercept)
         rows = [(row, k) for row in self.features for k in range(width)]
@@ -182,124 +193,16 @@ class ModelSummary:
 
     def __str__(self) -> str:
         parts = [self.title, facts_as_text(self.facts)]
-        parts += titled_text(self._tables())
-        return "\n\n".join([*parts, *self._more(), *([notes_as_text(self.notes)] if self.notes else [])])
+        parts += titled_text(summary_tables(self))
+        return "\n\n".join([*parts, *rows_left_out(self), *([notes_as_text(self.notes)] if self.notes else [])])
 
     def _repr_html_(self) -> str:
-        tables = titled_html(self._tables())
-        more = notes_as_html(self._more())
+        tables = titled_html(summary_tables(self))
+        more = notes_as_html(rows_left_out(self))
         return (
             f'<style>{STYLE}</style><div class="levelprox-card" style="max-width:72em"><div>{escape(self.title)}</div>'
             f'{facts_as_html(self.facts)}{tables}{more}<div class="features">{notes_as_html(self.notes)}</div></div>'
         )
-
-    # --- tables
-
-    def _more(self) -> list[str]:
-        """What is left out of the tables."""
-        rows, classes = len(self.features) - _MOST_ROWS, len(self.classes or ()) - _MOST_CLASSES
-        left = [counted(rows, "more feature")] if rows > 0 else []
-        left += [f"coefficients of {counted(classes, 'more class', 'more classes')}"] if classes > 0 else []
-        return [f"and {' and '.join(left)}: to_frame() has all of them"] if left else []
-
-    def _tables(self) -> list[tuple[str, list[Column]]]:
-        rows = self.features[:_MOST_ROWS]
-        if not rows:
-            labels = self.classes or ("coefficient",)
-            cells = [Column(cut(label, 16), [_number(one)]) for label, one in zip(labels, self.intercept, strict=True)]
-            return [("", [Column("feature", ["(intercept)"], False), *cells[:_MOST_CLASSES]])]
-        if self.classes is None:
-            return [("", [*self._own_columns(rows), *self._data_columns(rows, 1)])]
-        classes = self.classes[:_MOST_CLASSES]
-        names = Column("feature", [cut(row.name) for row in rows], False)
-        length = [_number(math.hypot(*row.standardized)) for row in rows]
-        first = [names, Column("size, standardised", length), *self._data_columns(rows, 0)]
-        with_intercept = Column("feature", [*names.cells, "(intercept)"], False)
-        coefficients = [
-            Column(cut(label, 16), [*(_number(row.coefficient[k]) for row in rows), _number(self.intercept[k])])
-            for k, label in enumerate(classes)
-        ]
-        tables = [("", first), ("Coefficients of each class", [with_intercept, *coefficients])]
-        if self.ratio_name is not None:
-            ratios = [
-                Column(cut(label, 16), [_ratio(row.coefficient, row.ratio, k) for row in rows])
-                for k, label in enumerate(classes)
-            ]
-            tables.append((f"{self.ratio_name.capitalize()}s of each class", [names, *ratios]))
-        return tables
-
-    def _own_columns(self, rows: tuple[FeatureSummary, ...]) -> list[Column]:
-        """Columns of a model with one coefficient for each feature, the intercept below."""
-        columns = [
-            Column("feature", [*(cut(row.name) for row in rows), "(intercept)"], False),
-            Column("coefficient", [*(_number(row.coefficient[0]) for row in rows), _number(self.intercept[0])]),
-        ]
-        if self.ratio_name is not None:
-            ratios = [_ratio(row.coefficient, row.ratio, 0) for row in rows]
-            columns.append(Column(self.ratio_name, [*ratios, ""]))
-        columns.append(Column("standardised", [*(_number(row.standardized[0]) for row in rows), ""]))
-        return columns
-
-    def _data_columns(self, rows: tuple[FeatureSummary, ...], below: int) -> list[Column]:
-        """Columns of what was computed from data, with empty cells below."""
-        known = [row.contribution for row in rows if row.contribution is not None]
-        empty = [""] * below
-        columns = []
-        if any(one.increase is not None for one in known):
-            columns.append(Column("loss if left out", [*map(self._increase, rows), *empty]))
-        if any(one.swaps is not None for one in known):
-            columns.append(Column("swaps within 1 %", [*map(_swaps, rows), *empty]))
-        if any(row.instead for row in rows):
-            columns.append(Column("or instead", [*map(self._instead, rows), *empty], False))
-        return columns
-
-    def _increase(self, row: FeatureSummary) -> str:
-        one = row.contribution
-        if one is None or one.increase is None:
-            return "not computed"
-        about = "" if one.checked else "about "
-        share = f" ({self._percent(one.increase)})" if one.increase < _MOST_TIMES * self.loss_scale else ""
-        return f"{about}+{max(one.increase, 0.0):.3g}{share}"
-
-    def _percent(self, increase: float) -> str:
-        share = 100 * max(increase, 0.0) / self.loss_scale
-        return f"+{share:,.0f} %" if share >= 10 else f"+{share:.1f} %"
-
-    def _instead(self, row: FeatureSummary) -> str:
-        if row.contribution is None or not row.instead:
-            return ""
-        shown = [
-            f"{cut(name)} ({self._percent(increase)})"
-            for name, (_, increase) in zip(row.instead, row.contribution.instead, strict=True)
-        ][:_MOST_INSTEAD]
-        return ", ".join(shown) + (", …" if (row.contribution.swaps or 0) > len(shown) else "")
-
-
-def _swaps(row: FeatureSummary) -> str:
-    """How many swaps come near, in a cell."""
-    one = row.contribution
-    if not row.counts:
-        return "always kept"
-    if one is None or one.swaps is None or (one.total and not one.examined):
-        return "not examined"
-    if one.dispensable and one.total:
-        return f"any of {one.total}"
-    if one.examined == one.total:
-        return f"{one.swaps} of {one.total}"
-    return f"{one.swaps} of {one.examined} examined"
-
-
-def _number(value: float) -> str:
-    return f"{value:.4g}"
-
-
-def _ratio(coefficients: tuple[float, ...], ratios: tuple[float, ...] | None, k: int) -> str:
-    if ratios is None:
-        return ""
-    return f"{ratios[k]:.4g}" if math.isfinite(ratios[k]) else f"exp({coefficients[k]:.4g})"
-
-
-# --- from a fitted estimator
 
 
 def summary_of(
@@ -318,16 +221,16 @@ def summary_of(
     model : SparseClassifier, SparseRegressor or one of their CV twins
         Fitted.
     kept : collection of int
-        Features that never count.
+        Features that do not count towards the budget.
     measured : dict, optional
-        Statistics that were computed from data.
+        Statistics computed from data.
     contributions : dict of int to Contribution, optional
-        The same of features.
+        Contributions of features, computed from data.
     loss_scale : float
     notes : tuple of str
-        What to say besides.
+        Further notes.
     same_data : bool
-        Whether `measured` is of the data of the fit.
+        Whether `measured` belongs to the training data.
     """
     coef, scaled = np.atleast_2d(model.coef_).astype(np.float64), fitted.standardized(model)
     ratio_name, ratios = _ratios(model, coef) if np.any(coef) else (None, None)
@@ -362,7 +265,7 @@ def summary_of(
 
 
 def _ratios(model: Any, coef: Any) -> tuple[str | None, Any]:
-    """What exp(coefficient) is called, and its values; None where the loss gives it no meaning."""
+    """Return the name and values of exp(coefficient); None if it has no meaning for the loss."""
     loss = model.loss_
     name = {Logistic: "odds ratio", Poisson: "rate ratio", Gamma: "mean ratio"}.get(type(loss))
     if name is None:
@@ -394,7 +297,7 @@ def _ratio_notes(model: Any, name: str | None, several: bool) -> list[str]:
 
 
 def _known_statistics(model: Any) -> dict[str, Any]:
-    """What the fitted model knows without data."""
+    """Return the statistics that the fitted model has without data."""
     known: dict[str, Any] = {}
     if hasattr(model, "data_fingerprint_"):
         known["n_samples"] = int(model.data_fingerprint_.shape[0])
@@ -418,7 +321,7 @@ def _known_statistics(model: Any) -> dict[str, Any]:
 
 
 def _facts(model: Any, statistics: Mapping[str, Any], same_data: bool, kept: bool) -> list[tuple[str, str]]:
-    """The statistics in words."""
+    """Return the statistics as (name, text)."""
     facts = [("status", str(model.status_).replace("_", " "))] if hasattr(model, "status_") else []
     if hasattr(model, "certificate_"):
         facts.append(("budget", budget_words(model)))
@@ -455,7 +358,7 @@ def _loss_fact(model: Any, statistics: Mapping[str, Any], kept: bool) -> str:
         words += (
             f"; {statistics['null_loss']:.6g} with {'the features that are always kept' if kept else 'no features'}"
         )
-    if "explained" in statistics and not isinstance(model.loss_, Squared):  # of which it is R²
+    if "explained" in statistics and not isinstance(model.loss_, Squared):  # for which it is R²
         deviance = isinstance(model.loss_, _DEVIANCES)
         percent = round(100 * statistics["explained"], 1) + 0.0  # no −0.0
         words += f"; {percent:.1f} % of the {'deviance' if deviance else 'loss'} explained"

@@ -1,4 +1,4 @@
-"""Progress of runs: a bar on a terminal where rich is installed, else lines of text."""
+"""Progress of runs: a bar on a terminal if rich is installed, else lines of text."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from levelprox.result import Record
 from levelprox.subset.result import SubsetRecord
 
 Vector = NDArray[np.float64]
-#: What phases of a search are called, where that is not their name.
+#: Names of the phases of a search that differ from their keys.
 _PHASES = {"exchanges": "swaps"}
 
 
 def in_words(record: Record | SubsetRecord, used: str = "") -> str:
-    """What a record says.
+    """Return a record as text.
 
     Parameters
     ----------
     record : Record or SubsetRecord
     used : str
-        What is not zero, which a `Record` does not know.
+        Text about the nonzero coefficients, which a `Record` does not have.
     """
     if isinstance(record, SubsetRecord):
         done = "" if record.done is None else f" {100 * record.done:.0f} %"
@@ -45,23 +45,23 @@ def in_words(record: Record | SubsetRecord, used: str = "") -> str:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a stream is a terminal; one that is closed or broken is none."""
+    """Return whether a stream is a terminal; False if it is closed or broken."""
     try:
         return stream is not None and stream.isatty()
-    except Exception:  # whatever a stream may raise
+    except Exception:  # a stream may raise anything
         return False
 
 
 class Line:
-    """A line of text that changes: rewritten in place on a terminal, else one line after another.
+    """A line of text that is rewritten on a terminal; on other streams, one line after another.
 
-    A stream that cannot be written to, because it is closed, full or broken, is not written to again: no run ends
-    because its progress cannot be shown.
+    A stream that cannot be written to (closed, full or broken) is not written to again, so that a run never fails
+    because of its progress.
 
     Parameters
     ----------
     stream : text stream, default=sys.stderr
-        None where there is none (sys.stderr of a program without a console): then nothing is shown.
+        None (sys.stderr of a program without a console) shows nothing.
     every : float, default=0.2
         Seconds between lines; the first and, on `close`, the last are always shown.
     """
@@ -71,10 +71,10 @@ class Line:
         self.every = every
         self._next = 0.0
         self._withheld: str | None = None
-        self._open = False  # whether there is a line on the terminal to be ended
+        self._open = False  # whether a line on the terminal has not ended yet
 
     def show(self, text: str, at_once: bool = False) -> None:
-        """Show the text, unless the last one was shown just now; `at_once` in any case."""
+        """Show the text, unless another was shown less than `every` seconds ago; with `at_once` always."""
         now = time.monotonic()
         if not at_once and now < self._next:
             self._withheld = text
@@ -83,7 +83,7 @@ class Line:
         self._write(text)
 
     def close(self) -> None:
-        """Show what was withheld, and end the line."""
+        """Show the last text, if it was withheld, and end the line."""
         if self._withheld is not None:
             self._write(self._withheld)
         if self._open:
@@ -94,7 +94,7 @@ class Line:
         self._withheld = None
         if is_terminal(self.stream):
             self._open = True
-            text = text[: shutil.get_terminal_size().columns - 1]  # one that wraps is not rewritten by \r
+            text = text[: shutil.get_terminal_size().columns - 1]  # a wrapped line cannot be rewritten by \r
             self._put(f"\r{text}\x1b[K")
         else:
             self._put(f"{text}\n")
@@ -105,18 +105,34 @@ class Line:
         try:
             self.stream.write(text)
             self.stream.flush()
-        except Exception:  # whatever a stream may raise
+        except Exception:  # a stream may raise anything
             self.stream = None
 
 
 class ProgressLine(Line):
-    """Prints step, ψ, g, KKT residual and nonzeros, or phase, ψ, features and refits of a search for features.
+    """Print the progress of a run: the callback for `solve` and `best_subset`.
+
+    A line has the step, loss, constraint value, KKT residual and nonzeros of a solver, or the phase, loss, features and
+    refits of a feature search.
 
     Parameters
     ----------
     stream : text stream, default=sys.stderr
     every : float, default=0.2
         Seconds between lines; the first step is always shown. On a terminal the line is rewritten in place.
+
+    Examples
+    --------
+    >>> import io
+    >>> import numpy as np
+    >>> from levelprox import LinearModel, best_subset, losses
+    >>> from levelprox.report import ProgressLine
+    >>> X = np.random.default_rng(0).standard_normal((60, 4))
+    >>> stream = io.StringIO()
+    >>> model = LinearModel(X, X[:, 0] - X[:, 2], losses.Squared())
+    >>> result = best_subset(model, 2, callback=ProgressLine(stream, every=0))
+    >>> "2 features" in stream.getvalue()
+    True
     """
 
     def __call__(self, record: Record | SubsetRecord, x: Vector | None = None) -> None:
@@ -130,44 +146,44 @@ class ProgressLine(Line):
         self.show(f"{getattr(self, '_told', '')}  ({text})".lstrip())
 
 
-_ON_A_TERMINAL, _ELSEWHERE = 0.2, 1.0  # seconds between lines
-_SILENCE, _LONG_SILENCE = 1.0, 10.0  # seconds without a word, on a terminal and elsewhere, after which a line says so
+_TERMINAL_SECONDS, _OTHER_SECONDS = 0.2, 1.0  # between lines, on a terminal and on other streams
+_TERMINAL_HEARTBEAT_SECONDS, _OTHER_HEARTBEAT_SECONDS = 1.0, 10.0  # without a step, after which a line is printed
 
-_SHOWN: list[Progress] = []  # the last one is on top
+_SHOWN: list[Progress] = []  # nested; the last one is the innermost
 
 
 class Progress(ABC):
-    """What is told of one run, or of many pieces of work."""
+    """Progress of one run, or of a number of work items."""
 
     @abstractmethod
     def step(self, record: Record | SubsetRecord, used: str = "") -> None:
-        """A run has come so far; `used`: what is not zero, where that is known."""
+        """Show a step of a run; `used` is text about the nonzero coefficients, if known."""
 
     @abstractmethod
     def advance(self) -> None:
-        """One more piece of work is done."""
+        """Count one more finished work item."""
 
     @abstractmethod
     def aside(self, text: str) -> None:
-        """What is going on besides, until the next step."""
+        """Show what happens between two steps."""
 
     @abstractmethod
     def close(self) -> None:
-        """Leave the terminal clean."""
+        """End the display."""
 
 
 @contextmanager
 def showing(title: str, total: int | None = None, what: str = "", stream: TextIO | None = None) -> Iterator[Progress]:
-    """Show progress until the block ends, however it ends.
+    """Show progress until the block ends.
 
     Parameters
     ----------
     title : str
-        Who is at work.
+        Name of the run.
     total : int, optional
-        How many pieces of work there are; None for a run that tells of its steps.
+        Number of work items; None for a run that reports steps.
     what : str
-        What the pieces are called.
+        Name of the work items, in the plural.
     stream : text stream, default=sys.stderr
     """
     progress = _rich_bar(title, total, what, stream) or Lines(title, total, what, stream)
@@ -180,21 +196,21 @@ def showing(title: str, total: int | None = None, what: str = "", stream: TextIO
 
 
 class Passes:
-    """Tells of passes over a file: next to the progress that is shown, or in a line of its own.
+    """Progress of passes over a file: next to the progress that is shown, or in its own line.
 
     Parameters
     ----------
     title : str
-        Who is at work.
+        Name of the run.
     stream : text stream, default=sys.stderr
     """
 
     def __init__(self, title: str, stream: TextIO | None = None) -> None:
         self.title, self.line = title, Line(stream)
-        self.line.every = _ON_A_TERMINAL if is_terminal(self.line.stream) else _ELSEWHERE
+        self.line.every = _TERMINAL_SECONDS if is_terminal(self.line.stream) else _OTHER_SECONDS
 
     def __call__(self, done: int, total: int, what: str) -> None:
-        """So many chunks of a pass are done."""
+        """Show how many chunks of a pass are done."""
         text = f"{what}, chunk {done} of {total}"
         if _SHOWN:
             _SHOWN[-1].aside(text)
@@ -216,19 +232,21 @@ class Lines(Progress):
     def __init__(self, title: str, total: int | None, what: str, stream: TextIO | None = None) -> None:
         self.title, self.total, self.what = title, total, what
         self.line = Line(stream)
-        self.line.every = _ON_A_TERMINAL if is_terminal(self.line.stream) else _ELSEWHERE
+        self.line.every = _TERMINAL_SECONDS if is_terminal(self.line.stream) else _OTHER_SECONDS
         self.began, self.done = time.monotonic(), 0
         self.told = title
         self._lock, self._ended, self._shown = threading.Lock(), threading.Event(), 0
-        self._silence = _SILENCE if is_terminal(self.line.stream) else _LONG_SILENCE
+        self._heartbeat_seconds = (
+            _TERMINAL_HEARTBEAT_SECONDS if is_terminal(self.line.stream) else _OTHER_HEARTBEAT_SECONDS
+        )
         threading.Thread(target=self._beat, name="levelprox-progress", daemon=True).start()
 
     def _beat(self) -> None:
         """Print a line if no step was reported for a while."""
         before = 0
-        while not self._ended.wait(self._silence):
+        while not self._ended.wait(self._heartbeat_seconds):
             if self._shown == before:
-                self._show(f"{self.told}  (still at work, {time.monotonic() - self.began:.0f} s)")
+                self._show(f"{self.told}  (still running, {time.monotonic() - self.began:.0f} s)")
             before = self._shown
 
     def _show(self, text: str) -> None:
@@ -260,7 +278,7 @@ class Lines(Progress):
 
 
 class RichBar(Progress):
-    """Progress as a bar that disappears in the end; a terminal that is gone is not written to again.
+    """Progress as a bar that disappears at the end.
 
     Parameters
     ----------
@@ -270,7 +288,7 @@ class RichBar(Progress):
     """
 
     def __init__(self, console: Any, title: str, total: int | None, what: str) -> None:
-        from rich import progress as rich  # an extra: only where progress is shown
+        from rich import progress as rich  # an optional dependency
 
         clock = [rich.TimeElapsedColumn(), *([] if total is None else [rich.TimeRemainingColumn()])]
         self.bar = rich.Progress(
@@ -288,7 +306,7 @@ class RichBar(Progress):
 
     def step(self, record: Record | SubsetRecord, used: str = "") -> None:
         part = record.done if isinstance(record, SubsetRecord) else None
-        self.bar.tasks[0].total = None if part is None else 1.0  # update() takes None for "as before"
+        self.bar.tasks[0].total = None if part is None else 1.0  # update() ignores None
         self._update(completed=part or 0.0, told=in_words(record, used), besides="")
 
     def aside(self, text: str) -> None:
@@ -299,7 +317,7 @@ class RichBar(Progress):
         self._update(completed=self.done, told=f"{self.done} of {self.total} {self.what}")
 
     def close(self) -> None:
-        with suppress(Exception):  # whatever a terminal that is gone may raise
+        with suppress(Exception):  # a closed terminal may raise anything
             self.bar.stop()
 
     def _update(self, **fields: Any) -> None:
@@ -308,7 +326,7 @@ class RichBar(Progress):
 
 
 def _rich_bar(title: str, total: int | None, what: str, stream: TextIO | None) -> RichBar | None:
-    """A bar, where there is a terminal to draw it on, rich to draw it with, and no other live display."""
+    """Return a bar if there is a terminal, rich is installed, and no other live display exists."""
     if not is_terminal(sys.stderr if stream is None else stream):
         return None
     try:
@@ -320,5 +338,5 @@ def _rich_bar(title: str, total: int | None, what: str, stream: TextIO | None) -
         return None
     try:
         return RichBar(console, title, total, what)
-    except Exception:  # rich's LiveError where there is another bar, or a terminal that is gone
+    except Exception:  # LiveError of rich if there is another bar, or a closed terminal
         return None

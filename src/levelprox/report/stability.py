@@ -18,7 +18,7 @@ from levelprox.report.fitted import Column, cut, data_frame, notes_as_html, note
 from levelprox.report.html import STYLE
 
 _MOST_FEATURES, _MOST_SETS, _MOST_NAMES = 20, 5, 8
-_BAR = 20  # characters
+_BAR = 20  # characters of a full bar
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class FeatureSet:
     features : tuple of int
     names : tuple of str
     count : int
-        From how many subsamples.
+        Number of subsamples that selected it.
     is_model : bool
-        Whether it is that of the model.
+        Whether it is the set of the model.
     loss : float or None
-        Refitted to all data; None where that was not computed.
+        Loss of a refit to all data; None if not computed.
     checked : bool
-        Whether that refit is known to be optimal.
+        Whether the refit is known to be optimal.
     near : bool or None
-        Whether that loss is above the model's by at most 1 %; None where it is not known.
+        Whether the loss is at most 1 % above that of the model; None if not known.
     """
 
     features: tuple[int, ...]
@@ -52,7 +52,7 @@ class FeatureSet:
 
 @dataclass(frozen=True, eq=False)
 class Stability:
-    """Selection frequencies over subsamples; what `model.stability(X, y)` returns.
+    """Selection frequencies over subsamples, returned by `model.stability(X, y)`.
 
     `print(stability)` shows it as text, a notebook as HTML, `stability.to_frame()` is a DataFrame, and
     `StabilityDisplay.from_stability(stability)` draws it.
@@ -61,22 +61,33 @@ class Stability:
     ----------
     title : str
     frequencies : ndarray of shape (n_features_in_,)
-        From which share of the subsamples each feature was selected.
+        Fraction of the subsamples that selected each feature.
     feature_names : tuple of str
-        Of all features.
+        Names of all features.
     selected : ndarray of int
-        The features of the model.
+        Features of the model.
     sets : tuple of FeatureSet
-        All sets that were selected, the most frequent first.
+        Selected sets, the most frequent first.
     n_resamples : int
-        Subsamples that were fitted.
+        Number of fitted subsamples.
     n_samples : int
-        Samples of each.
+        Number of samples in each.
     loss : float
-        Of the model's features, refitted to all data.
+        Loss of the features of the model, refitted to all data.
     loss_scale : float
-        What percentages of the loss are of: the loss, above its least possible value.
+        Reference of percentages of the loss: the loss above its least possible value.
     notes : tuple of str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import SparseRegressor
+    >>> X = np.random.default_rng(0).standard_normal((60, 4))
+    >>> y = 3 * X[:, 0] - X[:, 2]
+    >>> model = SparseRegressor(n_features=2).fit(X, y)
+    >>> stability = model.stability(X, y, n_resamples=5, random_state=0)
+    >>> stability.frequencies
+    array([1., 0., 1., 0.])
     """
 
     title: str
@@ -92,13 +103,13 @@ class Stability:
 
     @property
     def near_sets(self) -> tuple[FeatureSet, ...]:
-        """The sets, other than the model's, whose loss on all data is above the model's by at most 1 %."""
+        """Sets, other than that of the model, whose loss on all data is at most 1 % above that of the model."""
         near = [one for one in self.sets if one.near and not one.is_model]
         return tuple(sorted(near, key=lambda one: one.loss or 0.0))
 
     @property
     def order(self) -> NDArray[np.intp]:
-        """The features that were selected at least once or are in the model, the most frequent first."""
+        """Features that were selected at least once or are in the model, the most frequent first."""
         some = np.union1d(np.flatnonzero(self.frequencies), self.selected).astype(np.intp)
         outside = ~np.isin(some, self.selected)
         return some[np.lexsort((some, outside, -self.frequencies[some]))]
@@ -107,6 +118,10 @@ class Stability:
         """Return a pandas DataFrame with a row for each feature that was selected at least once or is in the model.
 
         Columns: "feature", "frequency" and "in_model"; the most frequent features come first.
+
+        Returns
+        -------
+        pandas.DataFrame
         """
         order = self.order
         return data_frame(
@@ -152,7 +167,7 @@ class Stability:
         ]
 
     def _rise(self, one: FeatureSet) -> str:
-        """By how much the loss of a set is above the model's."""
+        """Return the increase of the loss of a set over that of the model."""
         if one.is_model:
             return "the model"
         if one.loss is None or not self.loss_scale > 0:
@@ -180,7 +195,7 @@ def _html_bar(share: float) -> str:
 
 
 def _listed(one: FeatureSet) -> str:
-    """The names of a set, the first of them."""
+    """Return the first names of a set."""
     if not one.names:
         return "(none)"
     more = len(one.names) - _MOST_NAMES
@@ -192,9 +207,9 @@ _INCH_FOR_A_BAR, _INCHES_BESIDES = 0.22, 1.0
 
 
 class StabilityDisplay:
-    """A bar for each feature: from which share of the subsamples it was selected.
+    """Plot the fraction of the subsamples that selected each feature, as bars.
 
-    Features of the model are drawn in colour, others in grey; the most frequent one is on top.
+    Features of the model are drawn in colour, others in grey, the most frequent on top.
 
     Parameters
     ----------
@@ -202,9 +217,9 @@ class StabilityDisplay:
         Between 0 and 1.
     feature_names : sequence of str of length m
     in_model : array-like of bool of shape (m,), optional
-        Which features the model has; by default none is marked.
+        Which features are in the model; by default none is marked.
     n_resamples : int, optional
-        How many subsamples there were, for the label of the axis.
+        Number of subsamples, for the label of the axis.
 
     Attributes
     ----------
@@ -212,12 +227,18 @@ class StabilityDisplay:
     figure_ : matplotlib Figure
     bars_ : BarContainer
     labels_ : list of Text
-        The shares at the ends of the bars.
+        Labels at the ends of the bars.
 
     See Also
     --------
-    from_estimator : Fits the subsamples, too.
-    from_stability : From what `model.stability(X, y)` returned.
+    from_estimator : Fit the subsamples and draw.
+    from_stability : Draw the result of `model.stability(X, y)`.
+
+    Examples
+    --------
+    >>> from levelprox import StabilityDisplay
+    >>> display = StabilityDisplay(frequencies=[1.0, 0.4], feature_names=["age", "sex"], in_model=[True, False])
+    >>> display.plot()  # doctest: +SKIP
     """
 
     def __init__(
@@ -241,7 +262,7 @@ class StabilityDisplay:
 
     @classmethod
     def from_stability(cls, stability: Stability, *, ax: Any = None, **options: Any) -> Self:
-        """Draw what `model.stability(X, y)` returned.
+        """Draw the result of `model.stability(X, y)`.
 
         Parameters
         ----------
@@ -249,6 +270,10 @@ class StabilityDisplay:
         ax : matplotlib Axes, optional
         **options
             As in `plot`.
+
+        Returns
+        -------
+        StabilityDisplay
         """
         order = stability.order
         display = cls(
@@ -274,7 +299,7 @@ class StabilityDisplay:
         most: int = 20,
         **data: ArrayLike | None,
     ) -> Self:
-        """Fit subsamples, and draw.
+        """Fit subsamples and draw the frequencies.
 
         Parameters
         ----------
@@ -287,21 +312,30 @@ class StabilityDisplay:
             As in `plot`.
         **data
             `sample_weight`, `offset`, `exposure`, as in `estimator.stability`.
+
+        Returns
+        -------
+        StabilityDisplay
         """
         found = estimator.stability(X, y, n_resamples, fraction, random_state, n_jobs, **data)
         return cls.from_stability(found, ax=ax, most=most)
 
     def plot(self, ax: Any = None, *, most: int = 20, bar_kw: dict[str, Any] | None = None) -> Self:
-        """Draw.
+        """Draw the figure.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
             By default those of a new figure.
         most : int, default=20
-            How many features to draw, the most frequent ones.
+            Maximal number of features to draw.
         bar_kw : dict, optional
-            For matplotlib's `barh`.
+            Options of matplotlib's `barh`.
+
+        Returns
+        -------
+        StabilityDisplay
+            This display.
         """
         order = np.argsort(-self.frequencies, kind="stable")[:most]
         (panel,) = new_axes(ax, size=(7.0, _INCHES_BESIDES + _INCH_FOR_A_BAR * max(order.size, 4)))
@@ -339,7 +373,7 @@ class StabilityDisplay:
         return self
 
     def _legend(self, panel: Any, left: int) -> None:
-        """Say what the colours are, and how many features are not drawn."""
+        """Add a legend of the colours, with the number of features that are not drawn."""
         from matplotlib.patches import Patch
 
         handles = [Patch(color=_BLUE, label="in the model"), Patch(color=PALE, label="not in the model")]

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from levelprox._runtime.deadline import interrupted
 from levelprox._runtime.plurals import counted
 from levelprox.certificate.null_model import NullFit, null_fit, null_fit_in_time
-from levelprox.certificate.stationarity import relative_stationarity
+from levelprox.certificate.residual import relative_stationarity
 from levelprox.constraints import MCP
 from levelprox.driver.checkpoint import Journal
 from levelprox.driver.replay import Directly, Pieces, pieces_of

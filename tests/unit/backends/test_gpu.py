@@ -1,4 +1,4 @@
-"""ψ with X on a device, against the same ψ in memory; on CPU tensors everywhere, on a GPU where there is one."""
+"""ψ with X on a device equals ψ in memory; on CPU tensors everywhere, on a GPU where there is one."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ import pytest
 import scipy.sparse
 
 from levelprox._solve import solve
+from levelprox.backends import array_namespace as namespace
+from levelprox.backends import device_design as device
 from levelprox.backends._base import AHEAD, Query
+from levelprox.backends.array_namespace import on_device
+from levelprox.backends.device_design import DeviceDesign
 from levelprox.backends.gpu import DeviceModel, DeviceSource
 from levelprox.backends.partition import Form, Partition, SelectFold
 from levelprox.backends.statistics import ComputeStatistics
 from levelprox.constraints import MCP
-from levelprox.designs import ScaledDesign, as_design, device
-from levelprox.designs import array_namespace as namespace
-from levelprox.designs.array_namespace import on_device
-from levelprox.designs.device import DeviceDesign
+from levelprox.designs import ScaledDesign, as_design
 from levelprox.exceptions import BackendError, InvalidInputError
 from levelprox.losses import Absolute, Cauchy, Logistic, Loss, Squared
 from levelprox.objectives import LinearModel, MultinomialModel, OneVsRestModel
@@ -110,7 +111,7 @@ def agree(model: DeviceModel, local: Any, tolerance: float, W: np.ndarray | None
 @pytest.mark.parametrize("loss", SMOOTH, ids=repr)
 @pytest.mark.parametrize("stored", STORED)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-11), (np.float32, 1e-6)], ids=["double", "single"])
-def test_every_answer(place: str, loss: Loss, stored: str, dtype: Any, tolerance: float) -> None:
+def test_every_query(place: str, loss: Loss, stored: str, dtype: Any, tolerance: float) -> None:
     X, z = some_data(dtype)
     b = targets(loss, z)
     model = DeviceSource(tensor(X, stored, place), b).model(Form(loss))
@@ -309,7 +310,7 @@ def test_only_gradients_come_back(
 @pytest.mark.parametrize("stored", STORED)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.usefixtures("small_blocks")
-def test_survey(place: str, stored: str, weighted: bool) -> None:
+def test_statistics(place: str, stored: str, weighted: bool) -> None:
     X, z = some_data()
     X[:, 3], X[:, 4] = 2.5, 0.0
     X[:, 5] += 1e6
@@ -364,7 +365,7 @@ def test_entries_that_are_no_numbers_are_named(place: str, stored: str) -> None:
         DeviceSource(tensor(X, stored, place), z).statistics(Squared(), False, False)
 
 
-def test_what_is_refused(place: str) -> None:
+def test_unsupported_input_is_refused(place: str) -> None:
     X, z = some_data()
     here = tensor(X, "rows", place)
     there = torch.tensor(z, device="meta")
@@ -410,7 +411,7 @@ def test_out_of_memory_names_bytes(place: str, monkeypatch: pytest.MonkeyPatch) 
         on_device(X, place)
 
 
-def test_free_bytes_are_some(place: str) -> None:
+def test_free_bytes_are_positive(place: str) -> None:
     assert namespace.Torch(place).free_bytes() > 2**20
 
 
@@ -476,7 +477,7 @@ def numpy_as_cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("loss", [Logistic(), Cauchy()], ids=repr)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_cupy(cupy: Any, loss: Loss, dtype: Any) -> None:
+def test_cupy_arrays(cupy: Any, loss: Loss, dtype: Any) -> None:
     X, z = some_data(dtype)
     b = targets(loss, z)
     samples = DeviceSource(cupy.asarray(X), cupy.asarray(b))

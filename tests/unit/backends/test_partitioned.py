@@ -1,4 +1,4 @@
-"""ψ asked for in rounds: what source answer together is what the same samples answer in one piece."""
+"""Queries to partitions of the data: the sum of their answers is the answer for all samples."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def close(a, b, relative: float = 1e-12) -> None:
 @pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("parts", [1, 2, 7, N])
 @pytest.mark.parametrize("loss", SMOOTH, ids=repr)
-def test_what_is_asked_is_what_is_there(loss: Loss, parts: int, storage: str) -> None:
+def test_queries_of_partitions_equal_those_of_all_data(loss: Loss, parts: int, storage: str) -> None:
     X, b = data(loss)
     rng = np.random.default_rng(1)
     weight, offset = rng.integers(0, 3, N).astype(float), 0.1 * rng.standard_normal(N)
@@ -209,7 +209,7 @@ def test_at_most_k_features(name: str, seed: int) -> None:
     assert a.addition == c.addition
     assert abs(a.multiplier - c.multiplier) <= 1e-6 * max(abs(c.multiplier), 1e-12)
     assert a.stationarity <= 1e-6
-    if name == "squared":  # the model is ψ itself, so that exchanges among the candidates are shown not to help
+    if name == "squared":  # the model is ψ itself, so that swaps among the candidates are shown not to help
         assert 0 < a.exchanges.examined <= a.exchanges.total
     else:
         assert a.exchanges.examined == 0
@@ -237,7 +237,7 @@ def test_features_that_are_kept_and_signs() -> None:
     assert abs(a.psi - c.psi) <= 1e-9 * c.psi
 
 
-def test_what_is_for_data_in_memory_is_refused() -> None:
+def test_methods_for_data_in_memory_are_refused() -> None:
     X, b = data(Logistic())
     source = InMemory.cut(X, b, 2)
     with pytest.raises(InvalidInputError, match="has kinks"):
@@ -343,7 +343,7 @@ def test_weighted_spread() -> None:
     assert InMemory.cut(np.ones((101, 1)), y, 4, weight).spread(weight.sum()) == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_survey_says_what_the_data_are() -> None:
+def test_statistics_describe_the_data() -> None:
     X, z = data(None, 1, 90)
     labels, weight = np.digitize(z, [-0.5, 0.5]), np.random.default_rng(0).integers(0, 3, 90).astype(float)
     found = InMemory.cut(X, labels, 5, weight).statistics(Logistic(), True, True)
@@ -356,7 +356,7 @@ def test_a_survey_says_what_the_data_are() -> None:
     assert (found.count, found.total) == (90, weight.sum())
 
 
-def test_an_error_of_a_survey_names_the_chunk() -> None:
+def test_an_error_in_statistics_names_the_chunk() -> None:
     X, b = data(Logistic())
     X[45, 3] = np.nan
     with pytest.raises(InvalidInputError, match=r"chunk 1: X contains NaN at row 15, column 3"):
@@ -396,7 +396,7 @@ def test_weights_of_classes() -> None:
     close(far.model(Form(Logistic())).value_and_gradient(x)[0], near.value_and_gradient(x)[0])
 
 
-def test_shards_without_weight_do_not_count() -> None:
+def test_partitions_without_weight_do_not_count() -> None:
     X, b = data(Logistic())
     weight = np.ones(N)
     weight[:20] = 0.0  # the first of three

@@ -1,4 +1,4 @@
-"""The certificate: zero at KKT points made by hand, honest away from them, the same for everyone."""
+"""The certificate: zero at KKT points made by hand, positive away from them, independent of units."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_the_null_fit_keeps_signs():
     assert null_fit(Problem(LinearModel(X, b), MCP(1.0, 1.0), 1.2, weights=[0, 1])).x[0] == pytest.approx(-2, rel=1e-6)
 
 
-def test_the_scale_is_measured_with_exempt_coordinates_fitted():
+def test_the_scale_is_measured_with_unpenalized_coordinates_fitted():
     rng = np.random.default_rng(1)
     X = np.column_stack([rng.standard_normal((60, 4)), np.ones(60)])
     b = 3 + X[:, 0] + 0.1 * rng.standard_normal(60)
@@ -262,7 +262,7 @@ def test_the_dual_bound_holds_at_solutions():
         assert certificate.dual_bound <= 100 * certificate.multiplier, "the bound says nothing"
 
 
-def test_it_prints_and_serialises():
+def test_the_certificate_prints_and_serialises():
     problem, x, _ = kkt_point(MCP(2.0, 5.0), 3)
     certificate = certify(problem, x)
     text = str(certificate)

@@ -79,14 +79,14 @@ def best(lines, slack=0.0, level=1.0, room=np.inf, curvature=0.0):
 
 
 def test_a_feature_of_small_weight_is_not_hidden_by_one_that_pulls_harder():
-    """At y = 1 the harder pull is paid for, that of the exempt feature is not."""
+    """At y = 1 the harder pull is paid for, that of the unpenalized feature is not."""
     none, pulls = np.empty(0), np.array([5.0, 1.0])
     lines = none, none, pulls, np.array([-10.0, 0.0])
     assert _kernels.largest_residual(*lines, 1.0) == 1.0
     assert best(lines)[0] == pytest.approx(0.4)
 
 
-def test_what_the_slack_would_pay_for_is_no_excuse():
+def test_residuals_where_the_level_has_slack():
     """A feature at zero, pulled by 1 at price 1: following the pull costs 1/c, at most its room, at most the level."""
     lines = np.empty(0), np.empty(0), np.array([1.0]), np.array([-1.0])
     assert best(lines, slack=0.0) == (1.0, 0.0, 0.0)

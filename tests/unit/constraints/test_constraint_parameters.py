@@ -1,4 +1,4 @@
-"""Parameters of the constraints: what is refused, what is extreme but fine, and what Custom asks of its functions."""
+"""Parameters of constraints: refused values, extreme values, and the functions given to Custom."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_custom_forgives_a_rounding_error_at_zero() -> None:
     assert constraint.phi(0.0) == 0 and constraint.slope(0.0) == 2
 
 
-def test_custom_says_who_it_is_without_addresses() -> None:
+def test_the_repr_of_custom_has_no_addresses() -> None:
     constraint = Custom(2, huber, partial(np.minimum, 1), 1)
     assert str(constraint) == "Custom(lam=2.0, h=huber, grad_h=partial, lipschitz=1.0, cap=inf)"
 

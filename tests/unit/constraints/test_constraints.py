@@ -1,4 +1,4 @@
-"""Every constraint keeps what the method relies on; and every check here catches a planted fault."""
+"""Every constraint has the properties that the method needs, and every check detects a planted fault."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_float32_can_be_used_with_parameters_it_cannot_hold() -> None:
 
 
 @every_constraint
-def test_weight_zero_exempts(constraint: Constraint) -> None:
+def test_weight_zero_leaves_a_coordinate_unpenalized(constraint: Constraint) -> None:
     check_exempt(constraint)
 
 

@@ -1,4 +1,4 @@
-"""φ(t/c): a constraint like any other, and for the families of the paper the member with wider parameters."""
+"""φ(t/c): a constraint like any other, and a member of the same family for the families of the paper."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_invariants_hold_for_any_factor(constraint: Constraint, factor: floa
 
 @every_constraint
 @pytest.mark.parametrize("factor", [1.0, 2.0, 8.0, 2.0**30])
-def test_it_is_phi_of_t_over_c_to_the_last_bit(constraint: Constraint, factor: float) -> None:
+def test_rescaled_is_phi_of_t_over_c_to_the_last_bit(constraint: Constraint, factor: float) -> None:
     """Powers of two round nothing."""
     wide, t = Widened(constraint, factor), sizes(constraint, EXPONENTS)
     assert np.array_equal(wide.phi(factor * t), constraint.phi(t))
@@ -85,7 +85,7 @@ def test_it_is_phi_of_t_over_c_to_the_last_bit(constraint: Constraint, factor: f
 
 @pytest.mark.parametrize("constraint", [c for c in CONSTRAINTS if not isinstance(c, Custom)], ids=str)
 @pytest.mark.parametrize("factor", [2.0, 3.0, 100.0])
-def test_it_is_the_family_s_own_wider_member(constraint: Constraint, factor: float) -> None:
+def test_rescaled_is_the_member_of_the_family_with_wider_parameters(constraint: Constraint, factor: float) -> None:
     wide = Widened(constraint, factor)
     member, times = FAMILIES[type(constraint)](constraint, factor)
     t = sizes(wide, EXPONENTS)
@@ -134,7 +134,7 @@ def test_far_enough_it_is_straight(constraint: Constraint) -> None:
     np.testing.assert_allclose(wide.phi(t), wide.lam * t, rtol=1e-6)
 
 
-def test_it_pickles_compares_and_hashes() -> None:
+def test_rescaled_pickles_compares_and_hashes() -> None:
     for constraint in WIDENED:
         copy = pickle.loads(pickle.dumps(constraint))
         assert copy == constraint and hash(copy) == hash(constraint) and str(copy) == str(constraint)

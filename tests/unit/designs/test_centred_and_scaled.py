@@ -1,4 +1,4 @@
-"""Centring, scaling and the intercept: everything equals the explicit matrix, which is never formed."""
+"""Centred and scaled designs with an intercept: products equal those of the explicit matrix, which is never formed."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_the_compiled_model_equals_that_of_the_explicit_matrix(loss, storage):
 
 
 @pytest.mark.parametrize("loss", [Squared(), Cauchy(), Absolute(), Hinge(), Logistic()], ids=str)
-def test_what_is_known_of_the_shape_of_psi_is_the_same(loss):
+def test_curvature_constants_of_psi_are_the_same(loss):
     design, A = build()
     rng = np.random.default_rng(7)
     b, x = targets_of(loss, rng.standard_normal(37)), rng.standard_normal(7)
@@ -294,7 +294,7 @@ def test_every_subsolver_that_sees_all_of_psi_takes_it(name):
 
 
 @pytest.mark.parametrize("name", ["sgd", "svrg"])
-def test_those_that_draw_rows_say_who_else_can(name):
+def test_subsolvers_that_sample_rows_name_alternatives(name):
     for design, _ in (build(), build(intercept=False), build(kind="neither")):
         problem = Problem(LinearModel(design, np.sign(data()[:, 0] - 2), "logistic"), constraints.L1(), 1.0)
         with pytest.raises(

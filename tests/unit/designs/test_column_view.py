@@ -167,7 +167,7 @@ def test_gram_matrices_of_every_density_are_alike(density, index, dtype):
         assert np.allclose(again, want, rtol=1e-12, atol=1e-12) and np.array_equal(again, again.T)
 
 
-def test_what_cannot_be_known_is_refused():
+def test_known_entries_of_a_gram_matrix_are_checked():
     design = DenseDesign(np.ones((3, 2)))
     for known in (np.ones((3, 3)), np.ones((1, 2)), np.ones(2)):
         with pytest.raises(InvalidInputError, match="known must be square with at most 2 rows"):

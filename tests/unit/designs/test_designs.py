@@ -1,4 +1,4 @@
-"""Designs: every storage gives the products of the dense matrix, and bad data never gets that far."""
+"""Designs: every storage gives the products of the dense matrix, and bad data are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Means and deviations of rows that come in batches: those of all rows together, however they are split."""
+"""Means and deviations of rows in batches equal those of all rows, for any split."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_numbers_at_the_ends_of_the_range_stay_in_range():
     np.testing.assert_allclose(moments.scale / np.abs(X[0]), np.sqrt(8 / 9), rtol=1e-12)
 
 
-def test_it_is_pickled_as_it_is():
+def test_running_moments_pickle():
     moments = running(rows(), [20])
     copy = pickle.loads(pickle.dumps(moments))
     for each in (moments, copy):
@@ -105,6 +105,6 @@ def test_it_is_pickled_as_it_is():
         (np.ones((3, 5)), [1e308, 1e308, 1e308], "overflows"),
     ],
 )
-def test_what_cannot_be_used_is_named(design, weight, words):
+def test_unusable_batches_are_named(design, weight, words):
     with pytest.raises(InvalidInputError, match=words):
         RunningMoments(5).update(as_design(design), weight)

@@ -1,4 +1,4 @@
-"""Means and standard deviations of columns: weighted, of sparse data too, whatever the size of the numbers."""
+"""Means and standard deviations of columns: weighted, sparse, and for numbers of any size."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_coefficients_go_back_to_the_scale_of_the_data():
         (lambda X: InterceptDesign(X).linear_model(None, None, None, None, np.array([0])), "already"),
     ],
 )
-def test_what_cannot_be_is_named(call, message):
+def test_invalid_input_is_named(call, message):
     with pytest.raises(InvalidInputError, match=message):
         call(as_design(data()))
 

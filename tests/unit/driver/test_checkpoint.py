@@ -1,4 +1,4 @@
-"""Checkpoints under faults: full disks, damaged files, two at once, signals. What was there before stays."""
+"""Checkpoints under faults: full disks, damaged files, two writers, signals. The state before stays intact."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _umask() -> int:
     return mask
 
 
-def test_a_state_is_written_as_often_as_asked_for_and_at_the_end(tmp_path, monkeypatch):
+def test_a_state_is_written_at_every_interval_and_at_the_end(tmp_path, monkeypatch):
     written = []
     write = CheckpointFile.write
     monkeypatch.setattr(CheckpointFile, "write", lambda self, contents: (written.append(1), write(self, contents))[1])
@@ -82,7 +82,7 @@ def test_a_state_is_written_as_often_as_asked_for_and_at_the_end(tmp_path, monke
     assert len(written) == 2  # when it begins, and when it ends
 
 
-def test_every_cut_and_every_flipped_byte_is_found_out(tmp_path):
+def test_every_cut_and_every_flipped_byte_is_detected(tmp_path):
     file = tmp_path / "state"
     solve(PROBLEM, checkpoint=file, max_iter=1)
     file.with_name("state.previous").unlink()
@@ -233,7 +233,7 @@ def test_folds_that_are_drawn_anew_are_refused(tmp_path):
         SparseClassifierCV(**options, resume=True).fit(X, y)
 
 
-def test_a_checkpoint_that_is_there_is_not_overwritten_unasked(tmp_path):
+def test_an_existing_checkpoint_is_not_overwritten_by_default(tmp_path):
     file = tmp_path / "state"
     begun(file)
     before = file.read_bytes()
@@ -293,7 +293,7 @@ def test_a_finished_run_is_kept_in_the_other_file_too(tmp_path):
     np.testing.assert_array_equal(solve(PROBLEM, checkpoint=tmp_path / "b", resume=True).x, whole.x)
 
 
-def test_where_files_cannot_be_locked_that_is_said(tmp_path, monkeypatch):
+def test_file_systems_without_locks_are_an_error(tmp_path, monkeypatch):
     def unsupported(handle, how):
         raise OSError(38, "Function not implemented")
 
@@ -304,7 +304,7 @@ def test_where_files_cannot_be_locked_that_is_said(tmp_path, monkeypatch):
     assert others(tmp_path) == []
 
 
-def test_going_on_from_one_file_in_another(tmp_path):
+def test_resuming_from_one_file_and_writing_to_another(tmp_path):
     begun(tmp_path / "old")
     before = (tmp_path / "old").read_bytes()
     rest = solve(PROBLEM, checkpoint=tmp_path / "new", resume=tmp_path / "old")
@@ -506,7 +506,7 @@ def finished(tmp_path: Path):
 
 
 @pytest.mark.process
-def test_ctrl_c_keeps_the_state_and_says_how_to_go_on(tmp_path):
+def test_ctrl_c_keeps_the_state_and_says_how_to_resume(tmp_path):
     run = fit_and_send(tmp_path, signal.SIGINT)
     assert run.returncode == 0, run.stderr
     assert "Its state is kept: resume='state' goes on." in run.stdout
@@ -528,7 +528,7 @@ def test_sigterm_keeps_the_state_and_then_ends_the_process(tmp_path):
 
 
 @pytest.mark.process
-def test_who_handles_sigterm_is_left_alone(tmp_path):
+def test_a_handler_of_sigterm_by_the_user_is_left_alone(tmp_path):
     run = fit_and_send(tmp_path, signal.SIGTERM, 'signal.signal(signal.SIGTERM, lambda *_: print("mine"))')
     assert run.returncode == 0, run.stderr
     assert run.stdout.split() == ["mine", "after"]

@@ -1,4 +1,4 @@
-"""Data are known again, however they are stored; and told apart, however little they differ."""
+"""Fingerprints of data: independent of the storage format, different for every small change."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_every_small_change_shows():
     assert len({mark(np.eye(20)[:, np.random.default_rng(s).permutation(20)]) for s in range(2000)}) == 2000
 
 
-def test_what_is_not_stored_has_none():
+def test_objectives_without_stored_data_have_no_fingerprint():
     class Nothing(_kernels.DesignKernel):
         """Of no storage at all."""
 
@@ -133,7 +133,7 @@ def test_the_same_targets_in_another_type_are_the_same(one, other):
         (np.array([1.0, 2.0]), np.array([1.0, np.nextafter(2.0, 3)])),
     ],
 )
-def test_other_targets_are_others(one, other):
+def test_other_targets_have_another_fingerprint(one, other):
     design = as_design(np.ones((one.size, 1)))
     assert fingerprint(design, one).differences(fingerprint(design, other)) == ("y",)
 

@@ -1,4 +1,4 @@
-"""Whatever is broken off between two steps and gone on with ends with the same bits, and does only what is left."""
+"""A run that is broken off between two steps and resumed ends with the same bits, and repeats no work."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ SOLVES = {
 
 @pytest.mark.parametrize("options", SOLVES)
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_a_solve_goes_on_from_any_of_its_steps(name, options):
+def test_a_solve_is_resumed_from_any_of_its_steps(name, options):
     problem, how = Problem(OBJECTIVES[name], MCP, 3.5), SOLVES[options]
     try:
         with warnings.catch_warnings():
@@ -145,7 +145,7 @@ SEARCHES = [
 
 
 @pytest.mark.parametrize(("name", "options"), SEARCHES, ids=[f"{name} {' '.join(how)}" for name, how in SEARCHES])
-def test_a_search_goes_on_from_any_of_its_pieces(name, options):
+def test_a_search_is_resumed_from_any_checkpoint(name, options):
     objective = OBJECTIVES[name]
     k = 2 if name == "hinge" else 3
     whole, journal = best_subset(objective, k, **options), Every()
@@ -157,7 +157,7 @@ def test_a_search_goes_on_from_any_of_its_pieces(name, options):
 
 
 @pytest.mark.parametrize("seed", [114, 115])
-def test_what_a_limit_cuts_short_inside_a_piece_is_not_taken_for_its_end(tmp_path, seed):
+def test_work_cut_short_by_a_limit_is_not_recorded_as_finished(tmp_path, seed):
     """A loss that is not convex begins with a search of its own for a convex one."""
     rng = np.random.default_rng(seed)
     data = rng.standard_normal((60, 25))
@@ -181,7 +181,7 @@ def assert_same_subset(found, whole):
 
 
 @pytest.mark.parametrize("name", ["squared", "logistic with an intercept", "multinomial", "a function"])
-def test_a_path_goes_on_from_any_of_its_pieces(name):
+def test_a_path_is_resumed_from_any_checkpoint(name):
     problem, levels = Problem(OBJECTIVES[name], MCP, 1.0), [0.5, 1.5, 2.5]
     whole, journal = path(problem, levels), Every()
     assert_same_path(path(problem, levels, checkpoint=journal), whole)
@@ -191,7 +191,7 @@ def test_a_path_goes_on_from_any_of_its_pieces(name):
         assert len(again.kept) < len(journal.kept)
 
 
-def test_a_path_of_subsets_goes_on_from_any_of_its_pieces():
+def test_a_path_of_subsets_is_resumed_from_any_checkpoint():
     objective, counts = OBJECTIVES["logistic"], [0, 1, 3]
     whole, journal = subset_path(objective, counts), Every()
     assert_same_path(subset_path(objective, counts, checkpoint=journal), whole)
@@ -207,7 +207,7 @@ def assert_same_path(found, whole):
 
 @pytest.mark.parametrize("broken_by", ["max_iter", "callback", "time_limit"])
 @pytest.mark.parametrize("subsolver", ["auto", "nesterov"])
-def test_a_run_that_a_limit_has_ended_goes_on_as_if_there_had_been_none(tmp_path, broken_by, subsolver):
+def test_a_run_ended_by_a_limit_is_resumed_as_if_there_had_been_none(tmp_path, broken_by, subsolver):
     problem, file = Problem(OBJECTIVES["hinge" if subsolver == "auto" else "logistic"], MCP, 3.5), tmp_path / "state"
     whole = solve(problem, subsolver=subsolver)
     limit = {
@@ -223,7 +223,7 @@ def test_a_run_that_a_limit_has_ended_goes_on_as_if_there_had_been_none(tmp_path
 
 
 @pytest.mark.parametrize("name", ["logistic", "hinge", "cauchy"])
-def test_a_search_that_a_limit_has_ended_goes_on_as_if_there_had_been_none(tmp_path, name):
+def test_a_search_ended_by_a_limit_is_resumed_as_if_there_had_been_none(tmp_path, name):
     objective = OBJECTIVES[name]
     whole = best_subset(objective, 2)
     for i, limit in enumerate(({"max_iter": 0}, {"max_iter": 1}, {"time_limit": 0.03})):
@@ -290,7 +290,7 @@ def _clone(model, **options):
     return type(model)(**{**model.get_params(), **options})
 
 
-def test_nothing_is_kept_where_nothing_is_asked_for(tmp_path, monkeypatch):
+def test_without_a_checkpoint_nothing_is_recorded(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     SparseClassifier(n_features=2).fit(X, SIGNS)
     solve(Problem(OBJECTIVES["squared"], MCP, 2.5))

@@ -1,4 +1,4 @@
-"""A file is there as a whole or not at all, whatever happens while it is written."""
+"""Atomic writes: a file is complete or absent, whatever fails while it is written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_file_is_written_and_replaced(tmp_path):
     assert names(tmp_path) == ["file"]
 
 
-def test_nothing_is_replaced_that_must_not_be(tmp_path):
+def test_files_are_not_overwritten_where_that_is_forbidden(tmp_path):
     path = tmp_path / "file"
     atomic.write(path, NEW, overwrite=False)
     with pytest.raises(FileExistsError) as caught:
@@ -52,7 +52,7 @@ def test_nothing_is_replaced_where_names_cannot_be_linked(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("call", ["open", "fsync", "fdopen", "replace"])
-def test_whatever_fails_leaves_the_old_file_alone(tmp_path, monkeypatch, call):
+def test_every_failure_leaves_the_old_file_alone(tmp_path, monkeypatch, call):
     path = tmp_path / "file"
     path.write_bytes(OLD)
 

@@ -1,4 +1,4 @@
-"""Files of arrays: any reader of safetensors reads them, and no changed byte goes unnoticed."""
+"""Files of arrays: any reader of safetensors reads them, and every changed byte is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers of data: all kinds of files give the same data, and say what of a file cannot be used, and where."""
+"""Readers of data: all formats give the same data, and errors name the place in the file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import scipy.sparse
 
 from levelprox import SparseRegressor
 from levelprox.exceptions import FileFormatError, InvalidInputError
-from levelprox.io.csv import read_csv
+from levelprox.io.arrays import read_npz
 from levelprox.io.data import Reading, format_of, read_data
-from levelprox.io.npz import read_npz
+from levelprox.io.table_readers import read_csv
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((20, 3))

@@ -1,4 +1,4 @@
-"""LIBSVM files: what is read, what is refused and with which words, in batches, and with how much memory."""
+"""LIBSVM files: accepted and refused text, error messages, batches, memory."""
 
 from __future__ import annotations
 

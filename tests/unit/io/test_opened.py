@@ -1,4 +1,4 @@
-"""Files as blocks: plain and packed alike, and no more memory or patience than is declared."""
+"""Plain and compressed files as blocks: the same bytes, within the declared memory and ratio."""
 
 from __future__ import annotations
 

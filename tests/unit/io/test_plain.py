@@ -1,4 +1,4 @@
-"""What is written as plain data is read back the same, bit by bit; and nothing else can be read."""
+"""Plain data are read back bit by bit, and anything else is refused."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_anything_else_is_refused(data):
     ],
     ids=lambda text: text[:40],
 )
-def test_what_was_not_written_by_us_is_refused(text):
+def test_foreign_data_are_refused(text):
     with pytest.raises(FileFormatError, match=r"^some\.file: "):
         plain.decode(text, {"a0": np.array([1.5, 2.5, 3.5])}, KINDS, "some.file")
 

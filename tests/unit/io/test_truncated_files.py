@@ -1,4 +1,4 @@
-"""Files that are cut short or written to while they are read: an error names the file; no SIGBUS, no samples lost.
+"""Files that are cut short or changed while they are read: an error names the file; no SIGBUS, no samples lost.
 
 Scripts run in child processes: what is tested here has killed processes.
 """
@@ -24,7 +24,7 @@ import os, sys, shutil
 import numpy as np
 from levelprox import SparseClassifier, open_chunked
 from levelprox.exceptions import BackendError
-from levelprox.io import stored
+from levelprox.io import arrays as stored
 from levelprox.losses import Logistic
 from levelprox.backends.out_of_core import FileSource
 from levelprox.backends.partitioned import PartitionedModel
@@ -117,7 +117,7 @@ def test_a_chunked_file_that_is_cut_short(tmp_path, kind, cut):
 IN_MEMORY = """
 import io, os, sys
 from levelprox.exceptions import BackendError, FileFormatError
-from levelprox.io import npz, opened, read_data
+from levelprox.io import arrays as npz, opened, read_data
 
 path, opened.BLOCK = sys.argv[1], 1000
 whole = open(path, "rb").read()

@@ -141,7 +141,7 @@ def test_the_answer_is_in_the_set_stationary_and_no_worse(case, product):
 
 @settings(max_examples=EXAMPLES)
 @given(any_case, st.booleans())
-def test_what_newton_s_steps_ask_for_is_found_in_time(case, product):
+def test_newton_s_steps_are_found_in_time(case, product):
     outcome = case.solve(product=product, relative=1e-2, products=500)
     size = float(np.max(np.abs(case.gradient * case.unit)) + np.max(np.abs(case.x / case.unit)))
     assert case.residual(outcome.x) <= 0.02 * case.residual(case.x) + 1e-13 * size
@@ -174,7 +174,7 @@ def test_started_at_the_answer_it_stays(case, product):
 
 @settings(max_examples=40)
 @given(st.builds(Case, st.integers(0, 2**32), st.integers(1, 8), st.sampled_from([1, 3]), st.just("regular")))
-def test_it_agrees_with_its_twin(case):
+def test_the_kernel_agrees_with_its_twin(case):
     outcome, unit = case.solve(), case.unit
     Q = (case.hessian + np.diag(case.ridge)) * np.outer(unit, unit)
     z = reference.quadratic(Q, case.gradient * unit, case.x / unit, lambda v: case.project(v, unit)[0])
@@ -184,7 +184,7 @@ def test_it_agrees_with_its_twin(case):
 
 @settings(max_examples=60)
 @given(st.builds(Case, st.integers(0, 2**32), st.integers(1, 8), st.sampled_from([1, 3]), st.sampled_from(KINDS)))
-def test_it_is_never_above_its_twin(case):
+def test_the_kernel_is_never_above_its_twin(case):
     """Where the twin is slow, too: it never finds a lower point."""
     outcome, unit = case.solve(), case.unit
     Q = (case.hessian + np.diag(case.ridge)) * np.outer(unit, unit)
@@ -195,7 +195,7 @@ def test_it_is_never_above_its_twin(case):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("width", [1, 3])
-def test_it_agrees_with_an_independent_solver(seed, width, cp):
+def test_the_kernel_agrees_with_an_independent_solver(seed, width, cp):
     case = Case(seed, 6, width, "regular", plain=True)
     case.gradient *= 10 / np.max(np.abs(case.gradient))  # its tolerances are absolute
     case.tau = 0.4 * case.spent(np.linalg.solve(case.hessian, -case.gradient))
@@ -278,7 +278,7 @@ def test_kernels_refuse_what_does_not_fit():
         case.solve()
 
 
-def test_what_a_product_raises_is_raised():
+def test_an_exception_of_a_product_is_raised():
     case = Case(0, 4, 1, "regular")
 
     def fails(v):

@@ -62,7 +62,7 @@ def xp(request: pytest.FixtureRequest) -> Any:
 
 @pytest.mark.parametrize("loss", SMOOTH, ids=repr)
 @LIBRARIES
-def test_as_the_kernels(loss: Loss, xp: Any) -> None:
+def test_losses_equal_those_of_the_kernels(loss: Loss, xp: Any) -> None:
     z, b = far_and_near(loss)
     with np.errstate(all="ignore"):
         found = loss.pointwise(xp, xp.asarray(z), xp.asarray(b))
@@ -79,7 +79,7 @@ def test_as_the_kernels(loss: Loss, xp: Any) -> None:
 
 @pytest.mark.parametrize("loss", SMOOTH, ids=repr)
 @LIBRARIES
-def test_heights_alone(loss: Loss, xp: Any) -> None:
+def test_values_without_derivatives(loss: Loss, xp: Any) -> None:
     z, b = far_and_near(loss)
     with np.errstate(all="ignore"):
         alone, known = loss.heights(xp, xp.asarray(z), xp.asarray(b)), loss.pointwise(xp, xp.asarray(z), xp.asarray(b))

@@ -257,7 +257,7 @@ def test_a_residual_beyond_the_range_gives_the_limit(loss, z, b):
 
 
 @every_loss
-def test_nan_margins_give_nan_and_harm_nobody_else(loss):
+def test_nan_margins_give_nan_and_leave_the_others_alone(loss):
     z, b = np.array([0.5, math.nan, 2.0]), targets_of(loss, np.array([1.0, -1.0, 1.0]))
     assert math.isnan(loss.value(z, b))
     passes = [loss.derivative, loss.curvature] if loss.smooth else [loss.derivative]
@@ -702,7 +702,7 @@ def test_logistic_explains_labels_that_are_not_signs():
         Logistic().value(np.zeros(5), [1, -1, 1, 0, 0])
 
 
-def test_counts_and_positive_targets_are_asked_for():
+def test_counts_and_positive_targets_are_required():
     with pytest.raises(InvalidInputError, match=r"^targets must be nonnegative, got -1\.0 at index 2; .*'poisson'"):
         Poisson().check_targets([0, 3.5, -1, -2])
     with pytest.raises(InvalidInputError, match=r"^targets must be positive, got 0\.0 at index 1; .*'gamma'"):
@@ -835,7 +835,7 @@ def test_the_kernels_refuse_what_they_cannot_use():
 
 
 @every_loss
-def test_losses_are_values(loss):
+def test_losses_compare_and_hash_by_value(loss):
     twin = pickle.loads(pickle.dumps(loss))
     assert twin == loss and hash(twin) == hash(loss) and repr(twin) == repr(loss)
     assert loss not in [other for other in LOSSES if other is not loss]

@@ -87,7 +87,7 @@ def check_gap(envelope: Loss, loss: Loss, width: float, z: float, b: float) -> N
 
 @every_kinked_loss
 @given(z=margins, b=margins, width=widths)
-def test_it_lies_below_the_loss_and_not_far(loss, z, b, width):
+def test_the_envelope_lies_below_the_loss_and_not_far(loss, z, b, width):
     check_gap(loss.smoothed(width), loss, width, z, target_for(loss, b))
 
 
@@ -142,7 +142,7 @@ def test_the_envelope_of_the_absolute_loss_is_huber_s(z, b, width):
 
 
 @every_kinked_loss
-def test_what_it_knows_of_itself(loss):
+def test_constants_and_flags_of_the_envelope(loss):
     envelope = loss.smoothed(0.25)
     assert envelope == Smoothed(loss, 0.25) and envelope != loss.smoothed(0.5)
     assert (envelope.kind, envelope.lipschitz, envelope.parameter) == (loss.kind, loss.lipschitz, loss.parameter)

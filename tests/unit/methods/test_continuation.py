@@ -1,4 +1,4 @@
-"""Continuation: never above the direct start, feasible and certified all the same, and now and then far better."""
+"""Continuation: never above the direct start, feasible and certified, and sometimes much better."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ SETTINGS: dict[str, Callable[[Constraint], Problem]] = {
 
 @pytest.mark.parametrize("constraint", [MCP.from_threshold(0.5), SCAD.from_threshold(0.5), Exp(5), Log(100)], ids=str)
 @pytest.mark.parametrize("name", SETTINGS)
-def test_whatever_the_problem_asks_for(name, constraint):
+def test_options_of_the_problem_are_obeyed(name, constraint):
     check_run(SETTINGS[name](constraint))
 
 
@@ -206,7 +206,7 @@ def test_runs_repeat_to_the_last_bit_whatever_the_threads(constraint):
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
-def test_crowded_stages_make_no_look_at_all_features_and_end_where_they_would_have(loss, monkeypatch):
+def test_crowded_stages_save_full_gradient_passes_and_end_at_the_same_point(loss, monkeypatch):
     """A stage with more nonzeros than it may have ends at once: nobody needs its gradient over all features."""
     X, signal, _, rng = data(120, 300, planted=6, correlation=0.3)
     b = signal + 4 * rng.standard_normal(120)
@@ -251,7 +251,7 @@ def test_levels_that_hold_nothing_back_or_all_have_no_stages():
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_what_chooses_the_start_itself_excludes_it(options):
+def test_options_that_choose_the_start_exclude_continuation(options):
     problem = Problem(model("logistic"), MCP.from_threshold(0.5), 4.5)
     with pytest.raises(InvalidInputError, match="start='continuation' chooses the start itself: not with x0, rising"):
         solve(problem, start="continuation", **options)
@@ -369,7 +369,7 @@ def test_a_callback_can_stop_before_the_stages():
 
 
 @every_nonconvex
-def test_what_is_cut_obeys_the_level_and_no_more_than_needed(constraint):
+def test_truncated_points_obey_the_level_and_lose_no_more_than_needed(constraint):
     rng = np.random.default_rng(3)
     weights = np.where(rng.random(40) < 0.1, 0.0, rng.uniform(0.5, 2, 40))
     for omega in (None, weights):
@@ -390,7 +390,7 @@ def test_what_is_cut_obeys_the_level_and_no_more_than_needed(constraint):
 
 
 @every_nonconvex
-def test_widened_problems_mean_the_same_level(constraint):
+def test_rescaled_problems_mean_the_same_level(constraint):
     problem = Problem(model(), constraint, level_of(constraint), np.linspace(0, 2, 40), True)
     assert widened(problem, 1.0) is problem
     wide = widened(problem, 8.0)
@@ -401,7 +401,7 @@ def test_widened_problems_mean_the_same_level(constraint):
     assert wide.g(x) / wide.level <= problem.g(x) / problem.level * (1 + 1e-12)
 
 
-def test_exempt_features_do_not_count():
+def test_unpenalized_features_do_not_count():
     weights = np.where(np.arange(40) % 13, 1.0, 0.0)
     x = np.where(np.arange(40) < 15, 1.0, 0.0)
     assert module._count(Problem(model(), MCP.from_threshold(0.5), 4.4, weights), x) == 13
@@ -411,7 +411,7 @@ def test_exempt_features_do_not_count():
     assert module._count(Problem(groups, MCP.from_threshold(0.5), 4.4), x) == 2
 
 
-def test_a_time_limit_that_ends_the_continuation_is_told(monkeypatch, clock):
+def test_a_time_limit_that_ends_the_continuation_is_reported(monkeypatch, clock):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((100, 20))
     b = X[:, :8] @ rng.standard_normal(8) + rng.standard_normal(100)

@@ -195,7 +195,7 @@ def test_groups_of_one_coordinate_each_are_the_ordinary_projection():
     np.testing.assert_array_equal(same, x)
 
 
-def test_what_is_free_or_zero_is_left_alone():
+def test_free_and_zero_groups_are_left_alone():
     v = np.array([3.0, 4.0, 1e9, -2e9, 0.0, 0.0, -0.6, 0.8])
     x, y = project(v, 0.0, 2.0, weights=[1, 0, 1, 1], width=2)
     np.testing.assert_array_equal(x[2:6], v[2:6])
@@ -333,7 +333,7 @@ def test_the_paper_s_surrogate_says_that_it_has_no_groups():
 
 
 def kkt_point(constraint, seed, width=3, features=7):
-    """½‖x − c‖² with c such that x is a KKT point with multiplier y; some features are exempt."""
+    """½‖x − c‖² with c such that x is a KKT point with multiplier y; some features are unpenalized."""
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((features, width))
     rows[rng.random(features) < 0.5] = 0
@@ -410,7 +410,7 @@ def test_degenerate_levels_count_features():
     assert certify(beyond, np.zeros(12)).degenerate_distance == pytest.approx(1.0)
 
 
-def test_the_null_fit_fits_whole_exempt_features():
+def test_the_null_fit_fits_whole_unpenalized_features():
     c = np.arange(1.0, 7.0)
     null = null_fit(Problem(Quadratic(c, 2), L1(), 1.0, weights=[1, 0, 1]))
     np.testing.assert_allclose(null.x, [0, 0, 3, 4, 0, 0], atol=1e-6)
@@ -470,7 +470,7 @@ def kkt_from_scratch(problem, model, x):
     return min(worst(y), worst(0.0)), float(np.sum(w * problem.constraint.phi(t)))
 
 
-# The sigmoid falls for ever along a feature that is exempt.
+# The sigmoid falls for ever along a feature that is unpenalized.
 CONVEX = [MULTINOMIAL_OBJECTIVES, [model for model in ONE_VS_REST_OBJECTIVES if model.weak_convexity == 0]]
 
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from levelprox import LinearModel, MultinomialModel, Problem, project, solve
-from levelprox.certificate.level_part import LevelPart
 from levelprox.certificate.null_model import null_fit
-from levelprox.certificate.residual import distance
+from levelprox.certificate.residual import LevelPart, distance
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp
 from levelprox.methods import kkt_newton as polish
 from levelprox.methods.surrogate import majorise
@@ -112,7 +111,7 @@ def test_residuals_are_squared_by_every_step(name, constraint):
 def test_weights_and_signs_are_kept(name):
     objective = OBJECTIVES[name]
     weights = np.linspace(0.5, 2, 10)
-    weights[1] = 0  # exempt, and negative
+    weights[1] = 0  # unpenalized, and negative
     signs = {"nonnegative": np.arange(10) % 3 == 0} if objective.width == 1 else {}
     problem = problem_of(objective, MCP(2, 5), weights=weights, **signs)
     fit = solve(problem, tol=1e-8)

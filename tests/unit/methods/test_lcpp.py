@@ -1,4 +1,4 @@
-"""Algorithm 1: feasible at every iterate, monotone, and each subproblem solved as an independent solver does."""
+"""Algorithm 1: feasible at every iterate, monotone, and each subproblem solved as by an independent solver."""
 
 from __future__ import annotations
 

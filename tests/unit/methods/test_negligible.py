@@ -1,4 +1,4 @@
-"""No feature is reported whose contribution cannot be seen (negligible.py)."""
+"""Features with a negligible contribution are not reported (negligible.py)."""
 
 import numpy as np
 import pytest
@@ -96,7 +96,7 @@ def test_the_certificate_is_that_of_what_is_returned():
     assert np.count_nonzero(found.x) == 2 and found.kkt <= 1e-6
 
 
-def test_what_is_left_out_is_within_tol():
+def test_features_that_are_left_out_change_psi_within_tol():
     """Loss and residual at most as much worse as negligible.py says, and the level is obeyed."""
     X, y = data(noise=0.5)
     problem = Problem(LinearModel(X, y, fit_intercept=True), MCP, 2.5)

@@ -115,7 +115,7 @@ def test_estimators_take_what_solve_takes(called, subsolver, expected):
     assert called == {expected}
 
 
-def test_the_statement_on_a_point_nearby_is_about_the_run_s_own_subproblem(monkeypatch):
+def test_the_approximate_kkt_statement_is_about_the_run_s_own_subproblem(monkeypatch):
     asked = []
     original = conclusion.nearby_kkt
     monkeypatch.setattr(conclusion, "nearby_kkt", lambda *a, **k: asked.append(k["surrogate"]) or original(*a, **k))

@@ -1,4 +1,4 @@
-"""Working sets: few features at a time, every look at all of them counted, and nothing promised that is not kept."""
+"""Working sets: few features at a time, every full gradient pass counted, certificates correct."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_w_holds_at_once_what_a_capped_level_can_pay_for():
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_a_run_continued_from_a_pickle_has_the_same_bits_at_every_look(name):
+def test_a_run_continued_from_a_pickle_has_the_same_bits_at_every_full_pass(name):
     problem = PROBLEMS[name]()
     unbroken = list(looks(problem))
     state, how = machinery(problem)
@@ -137,7 +137,7 @@ class Counted(LinearModel):
 
 @pytest.mark.parametrize("subsolver", ["auto", "spectral"])
 @pytest.mark.parametrize("options", [{}, {"fit_intercept": True}])
-def test_all_looks_at_all_features_are_counted(subsolver, options):
+def test_all_full_gradient_passes_are_counted(subsolver, options):
     problem = Problem(logistic(Counted, **options), MCP.from_threshold(0.5), 4.5)
     Counted.looks = 0
     fit = solve(problem, subsolver=subsolver, working_set=True)
@@ -306,7 +306,7 @@ def test_level_zero_and_levels_that_hold_nothing_back():
             assert fit.multiplier == 0 and np.allclose(fit.x, plain.x, atol=1e-5)
 
 
-def test_exempt_features_and_signs():
+def test_unpenalized_features_and_signs():
     X, signal, rng = data()
     weights = np.where(np.arange(80) % 9 == 0, 0.0, 1.0)
     for nonnegative in (None, True, np.arange(80) % 2 == 0):
@@ -434,5 +434,5 @@ def test_a_level_that_cannot_bind_ends_at_rounding_too():
     assert fit.status is Status.MAX_ITER and fit.kkt < 1e-12
 
 
-def test_a_polish_whose_squares_underflow_is_refused():
+def test_a_final_newton_step_whose_squares_underflow_is_refused():
     assert polish._within_level(np.eye(2), np.full(2, 1e-170), np.ones(2), -0.1) is None

@@ -84,7 +84,7 @@ def test_derivatives_agree_with_differences(model):
 
 
 def check_convex_hessians(model, z, v):
-    """All forms in which a Newton step or an exchange asks for the Hessian are one matrix, without negative bends."""
+    """All forms in which a Newton step or a swap asks for the Hessian are one matrix, without negative bends."""
     hessian, units = model.hessian_of(z, True), np.eye(model.dimension)
     assert np.linalg.eigvalsh(hessian)[0] >= -1e-14
     np.testing.assert_allclose(model.hessian_product_of(z, True)(v), hessian @ v, rtol=1e-10, atol=1e-13)

@@ -202,7 +202,7 @@ def test_the_kernel_keeps_its_arrays_alive():
     assert all(ref() is None for ref in watched)
 
 
-def test_a_fit_with_offsets_is_the_fit_of_an_exempt_column_held_at_one():
+def test_a_fit_with_offsets_is_the_fit_of_an_unpenalized_column_held_at_one():
     rng = np.random.default_rng(5)
     X, offset = rng.standard_normal((60, 8)), 2 * rng.standard_normal(60)
     b = np.sign(X[:, 0] - X[:, 1] + offset + rng.logistic(size=60))

@@ -238,7 +238,7 @@ def test_separable_classes_have_no_best_fit():
     assert bounded.is_separated(np.array([-0.1, 0.1])) and not bounded.is_separated(np.array([0.1, -0.1]))
 
 
-def test_so_far_out_that_psi_is_no_number_there_is_no_model():
+def test_points_where_psi_is_not_finite_have_no_quadratic_model():
     model = OneVsRestModel(np.array([[1.0], [-1.0]]), [0, 1], "squared_hinge")
     for dx in (np.array([np.inf, 1.0]), np.array([1.0, np.nan])):
         with np.errstate(invalid="ignore"):
@@ -331,7 +331,7 @@ def test_refits_are_compiled_and_those_over_the_data_themselves(loss):
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
-def test_estimates_of_exchanges_are_the_sums_of_those_of_the_classes(loss):
+def test_estimates_of_swaps_are_the_sums_of_those_of_the_classes(loss):
     X, label = classes_told_apart(3)
     model, features = OneVsRestModel(X, label, loss, fit_intercept=True), np.array([0, 1, 7, 20])
     x = 0.3 * np.random.default_rng(0).standard_normal((4, 3))
@@ -352,7 +352,7 @@ def test_estimates_of_exchanges_are_the_sums_of_those_of_the_classes(loss):
 # --- kinks
 
 
-def test_a_loss_with_kinks_is_taken_by_those_who_can():
+def test_nonsmooth_losses_are_taken_by_subsolvers_that_support_them():
     X, label, x = data(8)
     model = OneVsRestModel(X, label, "hinge")
     assert not model.smooth and not model.curved
@@ -456,7 +456,7 @@ def test_bad_arguments_are_named():
     assert OneVsRestModel(X, label, SquaredHinge()).loss == SquaredHinge()
 
 
-def test_it_says_what_it_is_and_what_makes_it_hard():
+def test_repr_and_advice():
     assert "3 classes, loss=Logistic()" in repr(ONE_VS_REST_OBJECTIVES[0])
     assert "differ in scale" in OneVsRestModel(np.diag([1.0, 1e6, 1.0]), [0, 1, 0]).advice()
 

@@ -1,4 +1,4 @@
-"""A squared loss of few features and many samples: the triangle of the data, searches by its Gram matrix, folds."""
+"""Squared loss with few features and many samples: the triangular factor, searches by its Gram matrix, folds."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def constant(X, y):
 
 
 @pytest.mark.parametrize("hard", [near_equal, noiseless, constant])
-def test_data_on_which_rounding_would_show_are_asked_themselves(hard, monkeypatch):
+def test_ill_conditioned_data_are_not_reduced(hard, monkeypatch):
     X, y = hard(*samples())
     seen = spied(monkeypatch)
     found = best_subset(LinearModel(X, y, fit_intercept=True), 2)

@@ -1,4 +1,4 @@
-"""A model kept up to date from batches: within its budget, finite, near the fit of all data, and following drift."""
+"""A model updated from batches: within its budget, finite, near the fit of all data, and following drift."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_a_change_of_coordinates_keeps_the_model():
 
 
 @pytest.mark.parametrize("multinomial", [False, True])
-def test_gradients_and_hessians_are_carried_to_new_coordinates(multinomial):
+def test_gradients_and_hessians_are_transformed_to_new_coordinates(multinomial):
     rng = np.random.default_rng(4)
     X, b = rng.standard_normal((80, 4)), rng.integers(0, 3, 80)
     ratio, shift = np.array([0.5, 2.0, 1.5, 0.1]), np.array([0.3, -1.0, 0.0, 2.0])
@@ -271,7 +271,7 @@ def test_without_an_intercept_columns_are_scaled_only():
         ({"k": 1, "nonnegative": [0.5]}, "nonnegative must be"),
     ],
 )
-def test_what_cannot_be_asked_for_is_named(options, words):
+def test_unsupported_requests_are_named(options, words):
     model = LinearModel(np.eye(3), np.ones(3))
     with pytest.raises(InvalidInputError, match=words):
         Stream(**options).step(model, 3.0)

@@ -1,4 +1,4 @@
-"""Displays: what they draw is what was fitted, they name what they should, and nothing imports matplotlib before."""
+"""Displays draw what was fitted, with readable labels; nothing imports matplotlib before."""
 
 import subprocess
 import sys
@@ -374,7 +374,7 @@ def test_a_choice_is_drawn_only_of_those_that_choose(diabetes):
 
 def test_a_stream_keeps_no_history(diabetes):
     stream = SparseRegressor(n_features=2).partial_fit(*diabetes)
-    with pytest.raises(InvalidInputError, match="a stream keeps no history"):
+    with pytest.raises(InvalidInputError, match="partial_fit stores no history"):
         ConvergenceDisplay.from_estimator(stream)
     ConvergenceDisplay.from_estimator(stream.fit(*diabetes))
 

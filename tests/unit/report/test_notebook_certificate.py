@@ -1,4 +1,4 @@
-"""The certificate in notebooks: what it says is true, escaped, and turned off where HTML is."""
+"""The certificate in notebooks: correct, escaped, and off where HTML is off."""
 
 import re
 from html.parser import HTMLParser
@@ -67,10 +67,10 @@ def test_a_fit_under_a_level_says_what_is_shown(cancer):
 def test_a_level_that_does_not_hold_back_has_no_price():
     X, y = load_diabetes(return_X_y=True)
     words = str(Words(certificate_html(SparseRegressor(level=1e6, constraint="l1").fit(X, y))))
-    assert "none: the level does not hold the fit back" in words
+    assert "none: the level is not binding" in words
 
 
-def test_features_that_never_count_are_told_apart():
+def test_unpenalized_features_are_shown_apart():
     X, y = load_diabetes(return_X_y=True)
     weight = np.ones(10)
     weight[:2] = 0
@@ -80,7 +80,7 @@ def test_features_that_never_count_are_told_apart():
     assert "1 of at most 1 feature, and 1 that does not count" in words
 
 
-def test_a_ridge_is_told_wherever_the_loss_is(cancer):
+def test_a_ridge_is_shown_wherever_the_loss_is(cancer):
     """The loss is that of the data and the penalty together."""
     X, y = cancer
     model = SparseClassifier(n_features=2, ridge=0.05).fit(X, y)

@@ -1,4 +1,4 @@
-"""The report page without a browser: what it says is what was fitted, names can do nothing, bytes are the same."""
+"""The report page without a browser: it shows what was fitted, escapes names, and is reproducible."""
 
 import copy
 import html
@@ -133,7 +133,7 @@ def test_the_written_part_is_the_model_itself(regressor, plain):
     assert [one["label"] for one in seen.data["fits"]] == [f"at most {k} feature{'s' * (k != 1)}" for k in range(5)]
 
 
-def test_nothing_is_asked_of_the_network_and_only_its_own_script_may_run(plain):
+def test_no_network_request_and_only_its_own_script_may_run(plain):
     tags = Parsed(plain).tags
     policy = next(given["content"] for tag, given in tags if given.get("http-equiv") == "Content-Security-Policy")
     assert policy.startswith("default-src 'none'; style-src 'sha256-") and "unsafe" not in policy
@@ -392,7 +392,7 @@ def test_of_two_classes_the_page_says_which_is_positive(diabetes):
     assert parsed(SparseClassifier(n_features=1).fit(X, three), X, three, fits=[]).data["sign"] == ""
 
 
-def test_a_price_that_nobody_looked_for_is_not_shown(regressor, diabetes):
+def test_a_price_that_was_not_computed_is_not_shown(regressor, diabetes):
     stopped = copy.copy(regressor)
     stopped.multiplier_ = float("nan")
     stopped.certificate_ = replace(regressor.certificate_, multiplier=float("nan"), addition=None)
@@ -427,7 +427,7 @@ def test_offsets_and_exposures():
     assert data["charts"][0]["series"][1]["values"][1] == pytest.approx(np.mean(mean - y[:9] * np.log(mean)), rel=1e-5)
 
 
-def test_other_data_than_those_of_the_fit_are_told_of(regressor, diabetes):
+def test_data_other_than_those_of_the_fit_are_reported(regressor, diabetes):
     X, y = diabetes
     seen = parsed(regressor, X[:200], y[:200], fits=[])
     assert "not the data that the model was fitted to" in seen.said()
@@ -446,7 +446,7 @@ def test_a_ridge_does_not_make_other_data_of_those_of_the_fit(options):
     assert "not the data that the model was fitted to" not in page.said()
 
 
-def test_fits_that_end_short_are_told_of_once():
+def test_fits_that_end_short_are_reported_once():
     X = np.random.default_rng(0).standard_normal((60, 5))
     y = X[:, :3].sum(axis=1) > 0  # three features separate the classes
     model = SparseClassifier(n_features=2, ridge=0).fit(X, y)

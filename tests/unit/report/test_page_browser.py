@@ -1,4 +1,4 @@
-"""The report page in a real browser: it runs without a complaint, follows the slider, and fits on a phone."""
+"""The report page in a real browser: no errors, the slider works, and it fits on a phone."""
 
 import os
 

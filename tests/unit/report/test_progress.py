@@ -1,4 +1,4 @@
-"""What `verbose` shows: nothing, lines, or a bar that leaves the terminal clean, however the fit ends."""
+"""`verbose`: nothing, lines, or a bar that leaves the terminal clean however the fit ends."""
 
 import io
 import sys
@@ -85,7 +85,7 @@ def test_lines_of_a_choice_count(options, last, diabetes, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_the_time_left_is_told(monkeypatch):
+def test_the_time_left_is_shown(monkeypatch):
     clock = iter([0.0, 10.0, 10.0, 40.0, 40.0])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     stream = io.StringIO()
@@ -189,7 +189,7 @@ def test_a_program_without_a_console_fits_in_silence(diabetes, monkeypatch):
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
-def test_a_callback_is_told_and_can_stop_while_progress_is_shown(budget, diabetes, capfd):
+def test_a_callback_runs_and_can_stop_while_progress_is_shown(budget, diabetes, capfd):
     seen = []
 
     def stop(record):
@@ -211,7 +211,7 @@ def test_a_callback_must_be_callable(kind, diabetes):
 def test_progress_of_a_level_goes_on_during_continuation(diabetes, monkeypatch, capfd):
     """Continuation has no outer steps; what it does is told between them, and never to the user's callback."""
     monkeypatch.setattr("levelprox.driver.driver.PROGRESS_INTERVAL_SECONDS", 0.0)
-    monkeypatch.setattr("levelprox.report.progress._ELSEWHERE", 0.0)
+    monkeypatch.setattr("levelprox.report.progress._OTHER_SECONDS", 0.0)
     seen = []
     model = SparseRegressor(level=3.5, verbose=1, callback=seen.append).fit(*diabetes)
     lines = capfd.readouterr().err.splitlines()
@@ -219,17 +219,17 @@ def test_progress_of_a_level_goes_on_during_continuation(diabetes, monkeypatch, 
     assert [record.k for record in seen] == [record.k for record in model.history_]
 
 
-def test_a_line_says_that_work_goes_on_where_nobody_tells_of_it(monkeypatch):
-    monkeypatch.setattr("levelprox.report.progress._LONG_SILENCE", 0.01)
+def test_a_line_is_printed_while_no_progress_is_reported(monkeypatch):
+    monkeypatch.setattr("levelprox.report.progress._OTHER_HEARTBEAT_SECONDS", 0.01)
     stream = io.StringIO()
     with showing("Fit", 4, "fits", stream=stream) as progress:
         assert isinstance(progress, Lines)
         progress.line.every = 0.0
         progress.advance()
         until = time.monotonic() + 30
-        while "still at work" not in stream.getvalue() and time.monotonic() < until:
+        while "still running" not in stream.getvalue() and time.monotonic() < until:
             time.sleep(0.005)
-    assert "Fit  1 of 4 fits" in stream.getvalue() and "(still at work, 0 s)" in stream.getvalue()
+    assert "Fit  1 of 4 fits" in stream.getvalue() and "(still running, 0 s)" in stream.getvalue()
     after = stream.getvalue()
     time.sleep(0.05)
     assert stream.getvalue() == after  # the thread ends with the block

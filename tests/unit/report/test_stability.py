@@ -1,4 +1,4 @@
-"""Stability: frequencies are those of fits of subsamples, the same whatever the number of processes."""
+"""Stability: selection frequencies over subsamples, the same for any number of processes."""
 
 import matplotlib
 import numpy as np
@@ -81,7 +81,7 @@ def test_near_sets_are_those_within_one_percent_on_all_data(model, found):
     assert all(one.near and not one.is_model for one in found.near_sets)
 
 
-def test_what_it_says(found):
+def test_the_text_of_a_stability_study(found):
     assert isinstance(found, Stability) and found.feature_names == tuple(NAMES)
     text = str(found)
     assert text.startswith("Stability of SparseRegressor, at most 2 features: 8 subsamples of 40 of 80 samples")

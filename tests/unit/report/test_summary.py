@@ -1,4 +1,4 @@
-"""Summaries: their figures against refits that share no code with levelprox, and what they say."""
+"""Summaries: their figures against refits that share no code with levelprox, and their text."""
 
 import builtins
 import math
@@ -319,7 +319,7 @@ def test_streams_and_models_from_files(tmp_path):
 
 
 @pytest.mark.extended
-def test_data_elsewhere_are_refused_and_models_fitted_there_take_arrays():
+def test_remote_data_are_refused_and_models_fitted_to_them_take_arrays():
     da = pytest.importorskip("dask.array")
     lazy = da.from_array(X, chunks=(35, D))
     model = SparseRegressor(n_features=2).fit(lazy, da.from_array(Y["squared"], chunks=35))

@@ -1,4 +1,4 @@
-"""Small matrices are left to one thread of BLAS: several wait for one another on a busy machine."""
+"""Small matrices use one BLAS thread: several would wait for one another on a busy machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads: they change how long a pass takes, and not one bit of what it gives."""
+"""Threads change how long a pass takes, and no bit of its result."""
 
 from __future__ import annotations
 
@@ -373,7 +373,7 @@ def _product_with_threads_in_a_child(X: np.ndarray) -> tuple[int, bytes, bool]:
 @pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_has_threads_if_it_asks():
+def test_a_forked_child_has_threads_on_request():
     X = large("dense C")
     with threadpool_limits(3):
         want = as_design(X).rmatvec(np.ones(X.shape[0])).tobytes()

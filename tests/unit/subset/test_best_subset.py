@@ -1,4 +1,4 @@
-"""At most k features: as good as exhaustive search where that can be known, and the same answer every time."""
+"""At most k features: as good as exhaustive search where that is known, and reproducible."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def test_coefficients_of_the_classes_of_a_feature_add_up_to_zero():
     assert np.array_equal(found.support, expected.support) and found.n_refits <= 3 * expected.n_refits
 
 
-# --- what is said of exchanges and additions ----------------------------------------------------------
+# --- what is said of swaps and additions ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_what_is_proved_is_true(loss):
-    """No exchange lowers ψ: each one refitted."""
+def test_proofs_are_true(loss):
+    """No swap lowers ψ: each one refitted."""
     for seed in range(2):
         whole = table(loss, seed, n=50, d=6, size=0.5, intercept=True)
         found = solved(whole, 3, prove=True)
@@ -89,7 +89,7 @@ def almost_equal(seed, apart, n=60):
 
 
 @pytest.mark.parametrize("seed", [187, 199, 283])
-def test_what_is_proved_is_true_of_columns_that_are_almost_equal(seed):
+def test_proofs_are_true_of_columns_that_are_almost_equal(seed):
     """To the digits that a gradient as small as tol leaves where columns are so near."""
     X, b = almost_equal(seed, 8e-6)
     found = best_subset(LinearModel(X, b), 3, prove=True)
@@ -121,14 +121,14 @@ def test_fewer_tries_are_not_called_a_proof(monkeypatch):
     assert solved(whole, 4, prove=True).exchanges.proved
 
 
-def test_one_who_does_not_look_is_caught(monkeypatch):
+def test_a_search_without_swaps_is_detected(monkeypatch):
     """The test of proofs can fail: a search that improves nothing and tries nothing proves nothing."""
     monkeypatch.setattr(swaps.Swaps, "improved", lambda self, fit: fit)
     monkeypatch.setattr(swaps.Swaps, "_examine", lambda self, fit: (self.total(fit), None))
     monkeypatch.setattr(search.Search, "_starts", lambda self: iter([self.swaps.fitted(np.array([3, 4, 5]))]))
     monkeypatch.setattr(search.Search, "_takes_in", lambda self, addition: False)
     with pytest.raises(AssertionError):
-        test_what_is_proved_is_true("squared")
+        test_proofs_are_true("squared")
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -151,7 +151,7 @@ def test_more_features_are_never_worse():
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "multinomial"])
-def test_it_does_not_depend_on_other_calls_nor_on_threads(loss):
+def test_answers_depend_neither_on_other_calls_nor_on_threads(loss):
     objective = table(loss, 2, n=100, d=8, intercept=True).objective
     first = bits(best_subset(objective, 3))
     for k in (1, 4):

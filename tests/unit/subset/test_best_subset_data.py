@@ -1,4 +1,4 @@
-"""At most k features, whatever is asked for and whatever the data are: never more than k, never a false claim."""
+"""At most k features, for all options and all kinds of data: never more than k, never a false claim."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.subset_cases import LOSSES, Table, bits, check_subset, search
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_none_and_all(loss):
+def test_no_feature_and_all_features(loss):
     whole = table(loss, n=60, d=5, intercept=True)
     nothing = solved(whole, 0)
     assert nothing.support.size == 0 and nothing.exchanges.total == 0 and nothing.exchanges.proved

@@ -1,4 +1,4 @@
-"""At most k features under limits: where exchanges begin, how many are taken, who is told, what is said at the end."""
+"""At most k features under limits: starts, number of swaps, callbacks, time limits and messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BY_MODELS = ("squared", "logistic", "poisson", "gamma")
 
 
 def wide(seed: int = 0, n: int = 80, d: int = 40) -> LinearModel:
-    """Correlated columns of which many matter a little: exchanges have much to do."""
+    """Correlated columns of which many matter a little: swaps have much to do."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d)) + rng.standard_normal((n, 3)) @ rng.standard_normal((3, d))
     b = X @ rng.standard_normal(d) + rng.standard_normal(n)
@@ -31,7 +31,7 @@ def wide(seed: int = 0, n: int = 80, d: int = 40) -> LinearModel:
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("start", [[], [4, 6], [7, 5, 4], [0, 1, 2, 3, 4, 5, 6, 7]])
-def test_any_start_leads_to_a_set_that_no_exchange_improves(loss, start):
+def test_any_start_leads_to_a_set_that_no_swap_improves(loss, start):
     whole = weighted(table(loss, n=80, d=8, intercept=True))
     found = solved(whole, 3, start=start, prove=True)
     assert found.exchanges.proved and found.support.size == 3
@@ -61,17 +61,17 @@ def test_starts_by_mask_and_by_index_are_the_same_and_kept_features_do_not_count
 
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 9, 40])
 def test_too_many_are_thinned_out_and_too_few_are_filled_up(size):
-    """Without exchanges what is left of the start shows."""
+    """Without swaps what is left of the start shows."""
     objective, start = wide(), np.random.default_rng(size).permutation(40)[:size]
     found = searched(objective, 4, start=start, max_iter=0)
     assert found.support.size == 4
     assert set(found.support) >= set(start) or set(found.support) <= set(start)
 
 
-# --- how many exchanges
+# --- how many swaps
 
 
-def test_exchanges_are_counted_and_limited():
+def test_swaps_are_counted_and_limited():
     objective, start = wide(), [0, 1, 2, 3, 4, 5]
     complete = searched(objective, 6, start=start)
     taken = complete.history[-1].step
@@ -97,7 +97,7 @@ def test_exchanges_are_counted_and_limited():
 
 @pytest.mark.parametrize("d", [10, 25])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_the_callback_hears_of_every_improvement_and_changes_nothing(loss, d):
+def test_the_callback_gets_every_improvement_and_changes_nothing(loss, d):
     objective = table(loss, n=80, d=d, intercept=True).objective
     records: list[SubsetRecord] = []
     found = best_subset(objective, 3, callback=records.append)
@@ -117,7 +117,7 @@ def test_the_callback_hears_of_every_improvement_and_changes_nothing(loss, d):
     assert records[-1].n_refits <= found.n_refits
 
 
-def test_a_callback_is_told_while_nothing_improves(monkeypatch):
+def test_a_callback_is_called_while_nothing_improves(monkeypatch):
     """However little happens: with no wait between calls there are many more than improvements."""
     monkeypatch.setattr(watch, "_OFTEN", 0.0)
     records: list[SubsetRecord] = []
@@ -151,7 +151,7 @@ def test_the_callback_stops_the_search_anywhere():
 
 
 @pytest.mark.parametrize("kind", [ValueError, TimeoutError])
-def test_what_the_callback_raises_is_raised(kind):
+def test_an_exception_of_the_callback_is_raised(kind):
     """A TimeoutError of the callback is not the search's own."""
     for last in (0, 3):
         calls = [0]
@@ -188,7 +188,7 @@ def test_history_is_bounded(monkeypatch):
 
 @pytest.mark.usefixtures("processor_clock")
 @pytest.mark.parametrize("limit", [0.1, 0.4])
-def test_the_time_limit_is_kept_and_the_callback_told_all_the_time(limit):
+def test_the_time_limit_holds_and_the_callback_is_called_throughout(limit):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((4000, 800))
     objective = LinearModel(X, np.sign(X[:, :60] @ rng.standard_normal(60) + 9 * rng.logistic(size=4000)), "logistic")

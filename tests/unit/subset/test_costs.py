@@ -1,4 +1,4 @@
-"""Costs of features under a budget: the best set is found, no set costs more, and what is said of it is true."""
+"""Costs of features under a budget: the best set is found, no set costs more, and the claims are true."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def costs_of(cost, budget) -> Costs:
 class TestSums:
     """Sums are exact: they are those of the float64 numbers given."""
 
-    def test_tenths(self):
+    def test_costs_that_are_not_binary_fractions(self):
         assert not costs_of([0.1, 0.2], 0.3).allows([0, 1])  # 0.1 + 0.2 is 0.3000000000000000166
         assert costs_of([0.1, 0.2], 0.30000000000000004).allows([0, 1])
         assert costs_of([0.1] * 10, 1.0).spent(range(10)) > 1.0  # in float64, 0.1 + … + 0.1 is below 1
@@ -64,7 +64,7 @@ class TestSums:
         assert costs_of([1, 2], 3).allows([0, 1])
 
     @pytest.mark.parametrize("seed", range(5))
-    def test_what_is_affordable_is_what_fractions_say(self, seed):
+    def test_affordable_sets_agree_with_exact_fractions(self, seed):
         rng = np.random.default_rng(seed)
         for _ in range(40):
             d = int(rng.integers(1, 8))
@@ -107,7 +107,7 @@ class TestSums:
             ([1.0, 1.0], "all", "budget"),
         ],
     )
-    def test_what_is_no_cost(self, cost, budget, words):
+    def test_invalid_costs_are_refused(self, cost, budget, words):
         with pytest.raises(InvalidInputError, match=words):
             best_subset(LinearModel(np.eye(2), np.ones(2)), feature_cost=cost, budget=budget)
 
@@ -222,7 +222,7 @@ def test_a_budget_that_pays_for_all():
 
 
 @pytest.mark.parametrize("loss", ["squared", "absolute"])
-def test_whatever_ends_a_search_the_budget_holds(loss):
+def test_the_budget_holds_however_a_search_ends(loss):
     X, b, cost = regression(5, d=12)
     model = LinearModel(X, b, loss, fit_intercept=True)
     within = costs_of(cost, 11.0)
@@ -252,7 +252,7 @@ def test_a_start_beyond_the_budget_is_cut(loss):
 
 
 @pytest.mark.parametrize("loss", ["squared", "absolute"])
-def test_a_search_goes_on_with_the_same_bits(loss, tmp_path):
+def test_a_search_is_resumed_with_the_same_bits(loss, tmp_path):
     X, b, cost = regression(7)
     model, path = LinearModel(X, b, loss), tmp_path / "state"
     whole = best_subset(model, feature_cost=cost, budget=8.0)
@@ -279,7 +279,7 @@ def test_several_classes():
     assert costs_of(cost, 6.0).allows(found.support.tolist()) and found.exchanges.within_budget
 
 
-def test_what_does_not_go_together():
+def test_options_that_need_one_another():
     X, b, cost = regression()
     model = LinearModel(X, b)
     for options in ({"feature_cost": cost}, {"budget": 3.0}):
@@ -349,7 +349,7 @@ class TestEstimators:
             ({"feature_cost": [1.0] * 6, "budget": 3, "constraint": "l1"}, "constraint"),
         ],
     )
-    def test_what_is_refused(self, table, options, words):
+    def test_invalid_input_is_refused(self, table, options, words):
         X, y, _ = table
         with pytest.raises(InvalidInputError, match=words):
             SparseRegressor(**options).fit(X, y)
@@ -428,7 +428,7 @@ class TestEstimators:
         assert not hasattr(model, "budget_") and not hasattr(model, "feature_cost_")
         assert model.certificate_.budget is None
 
-    def test_streams_and_data_elsewhere_are_refused(self, table):
+    def test_streams_and_remote_data_are_refused(self, table):
         X, y, cost = table
         model = SparseRegressor(feature_cost=cost, budget=7)
         with pytest.raises(AttributeError):
@@ -448,7 +448,7 @@ class TestEstimators:
         assert load(tmp_path / "m.levelprox").best_params_ == model.best_params_
         assert certify_model(model, X, y).hold
 
-    def test_choices_that_cannot_be(self, table):
+    def test_invalid_choices_are_refused(self, table):
         X, y, cost = table
         with pytest.raises(InvalidInputError, match="one n_features"):
             SparseRegressorCV(feature_cost=cost, budget=[1, 2], n_features=[1, 2]).fit(X, y)

@@ -65,7 +65,7 @@ def test_the_minimum_and_a_bound_on_it(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_what_is_said_not_to_be_below_is_not(seed: int) -> None:
+def test_lower_bounds_hold(seed: int) -> None:
     p = problem(seed)
     start, expected = np.zeros(p["X"].shape[1] * 4), compiled(problem(seed), np.zeros(p["X"].shape[1] * 4))[2]
     for step in (1e-1, 1e-2, 1e-3, 1e-6, -1e-6, -1e-3, -1e-2):

@@ -1,4 +1,4 @@
-"""Fits of folds of softmax models: one path over the number of features, of which nothing is shown."""
+"""Softmax fits of folds: one path over the number of features, which makes no claims."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_answer_at_k_does_not_depend_on_other_k(ridge):
 
 
 @pytest.mark.parametrize("options", [{}, weighted()])
-def test_nothing_is_examined_and_the_loss_is_about_the_best(options, monkeypatch):
+def test_no_claims_are_made_and_the_loss_is_about_the_best(options, monkeypatch):
     objective = model(**options)
     whole = {k: best_subset(objective, k).psi for k in (2, 5)}
     monkeypatch.setattr(Swaps, "examined", None)
@@ -102,7 +102,7 @@ def test_fits_are_those_of_other_refits(options, from_before):
     assert newton.fitted(features, start, 1e-9, factor, below=0.9 * fit.psi) is None
 
 
-def test_estimates_are_those_of_exchanges():
+def test_estimates_are_those_of_swaps():
     objective = model(**weighted())
     newton, swaps = newton_of(objective), _swaps(objective)
     features = np.array([1, 4, 7, 12])

@@ -1,4 +1,4 @@
-"""Softmax fits over a few columns: the minimum of an independent method, whatever the columns' units and means."""
+"""Softmax fits over a few columns: the minimum found by an independent method, in any units and with any means."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fitted(X, label, weight, x=None):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_it_is_the_minimum_of_an_independent_method(seed):
+def test_the_refit_is_the_minimum_of_an_independent_method(seed):
     X, label, weight = data(seed)
     model = MultinomialModel(X, label, weight, fit_intercept=True)
     found = minimize(

@@ -1,4 +1,4 @@
-"""Fits of folds: sets from second-order models over some of the features, of which nothing is shown."""
+"""Fits of folds: sets from second-order models over some of the features, without claims."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_answer_at_k_does_not_depend_on_other_k(loss, ridge):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_nothing_is_examined_and_the_loss_is_about_the_best(loss, monkeypatch):
+def test_no_claims_are_made_and_the_loss_is_about_the_best(loss, monkeypatch):
     objective = model(loss, d=30, ridge=0.01)
     whole = {k: best_subset(objective, k).psi for k in (2, 5)}
     monkeypatch.setattr(Swaps, "examined", None)
@@ -64,7 +64,7 @@ def test_nothing_is_examined_and_the_loss_is_about_the_best(loss, monkeypatch):
         assert found.exchanges.examined == 0 and found.status.success
 
 
-def test_more_features_than_were_looked_at_first():
+def test_more_features_than_the_first_candidates():
     objective = model("poisson", n=160, d=150, ridge=1e-2)
     psi = [found_in_fold(objective, k).psi for k in (0, 2, 70)]
     assert np.all(np.diff(psi) < 0)
@@ -78,7 +78,7 @@ def test_kept_features_are_in_every_set():
         assert found.x[20] != 0 and found.x[21] != 0 and found.support.size <= k
 
 
-def test_what_is_shared_goes_with_the_data_and_not_to_other_processes():
+def test_the_shared_cache_belongs_to_the_data_and_is_not_pickled():
     objective = model("logistic")
     found_in_fold(objective, 3)
     assert shared(problem_of(objective)).narrowed

@@ -140,7 +140,7 @@ def test_units_do_not_matter(loss):
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_the_best_of_all_sets_is_found(loss, k, seed):
-    """On these data always; in general it is a set that no exchange improves."""
+    """On these data always; in general it is a set that no swap improves."""
     whole = kinked(loss, seed)
     found = fitted(whole, k)
     assert found.psi == pytest.approx(whole.best(k), rel=1e-9)
@@ -166,7 +166,7 @@ def test_weights_signs_kept_features_and_no_intercept(loss, special):
 
 
 @pytest.mark.parametrize("loss", KINKED)
-def test_what_is_proved_is_true(loss):
+def test_proofs_are_true(loss):
     whole = kinked(loss, 3, n=20, d=12)
     some, every = fitted(whole, 3), fitted(whole, 3, prove=True)
     assert 20 <= some.exchanges.examined <= some.exchanges.total == 27 and every.exchanges.proved
@@ -175,7 +175,7 @@ def test_what_is_proved_is_true(loss):
 
 
 @pytest.mark.parametrize("loss", KINKED)
-def test_none_and_all(loss):
+def test_no_feature_and_all_features(loss):
     whole = kinked(loss, n=30, d=4)
     nothing = fitted(whole, 0)
     assert nothing.support.size == 0 and nothing.multiplier > 0 and nothing.addition is not None
@@ -206,7 +206,7 @@ def test_perfect_fits_leave_nothing_to_gain():
 
 
 @pytest.mark.parametrize("loss", KINKED)
-def test_the_same_bits_whatever_else_is_asked_for(loss):
+def test_the_same_bits_with_any_other_options(loss):
     whole = kinked(loss, n=40, d=9)
     objective = whole.objective
     first, records = bits(best_subset(objective, 3)), []

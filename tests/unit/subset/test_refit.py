@@ -1,4 +1,4 @@
-"""Fits over a few columns: compiled as by NumPy, and ended early only where nothing is lost."""
+"""Fits over a few columns: compiled and NumPy agree, and early stops lose nothing."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_columns_that_are_almost_equal_may_be_below_though_their_first_step_is_s
 
 
 @pytest.mark.process
-def test_ctrl_c_is_seen_inside_a_look_at_the_columns():
+def test_ctrl_c_is_seen_inside_a_pass_over_the_columns():
     """A timer every 2 ms of work, and two looks: at their ends it would be heard but twice, and once after them."""
     script = """
         import math, signal
@@ -312,7 +312,7 @@ def test_bounds_of_classes_with_a_ridge_leave_out_no_direction_that_psi_sees():
     assert without.psi - gap - resolution <= whole.psi < without.psi - 0.1
 
 
-def test_where_columns_cannot_be_kept_the_data_are_read_as_they_lie(monkeypatch):
+def test_without_a_column_cache_the_data_are_read_in_place(monkeypatch):
     objective = linear_model(Logistic())
     refits, nothing = refits_of(objective)
     wide = refits(np.array([0, 1, 2, 9]), nothing)
@@ -328,7 +328,7 @@ def test_where_columns_cannot_be_kept_the_data_are_read_as_they_lie(monkeypatch)
     assert not columns.Columns(LinearModel(np.ones((1, 2000)), [1.0])).fit_in(np.arange(1025))  # a Hessian of 8 MiB
 
 
-def test_columns_beyond_what_can_be_kept_come_one_at_a_time_and_are_not_kept(monkeypatch):
+def test_columns_beyond_the_cache_are_read_one_at_a_time(monkeypatch):
     monkeypatch.setattr(columns, "_KEPT", 300)
     objective = linear_model(Logistic())
     few = columns.Columns(objective)
@@ -377,7 +377,7 @@ def test_sparse_columns_are_fitted_as_dense_ones(
         assert parts[2] == pytest.approx(whole[2], rel=1e-9, abs=1e-9)
 
 
-def test_rare_entries_are_kept_as_such():
+def test_rare_entries_are_cached_as_sparse_columns():
     X = scipy.sparse.random_array((400, 6), density=0.02, rng=np.random.default_rng(4), format="csc")
     objective = LinearModel(X, np.arange(400.0), fit_intercept=True)
     kept = columns.Columns(objective)

@@ -86,7 +86,7 @@ def test_estimates_with_weights_and_offsets_of_classes():
     check_estimates(weighted(table("multinomial", n=600, d=6, size=0.15, intercept=True)), (0, 1, 3), 0.05)
 
 
-def test_a_copy_of_a_column_gains_nothing_and_costs_nothing_to_exchange():
+def test_a_copy_of_a_column_gains_nothing_and_costs_nothing_to_swap():
     whole = table(d=6)
     twins = Table(np.column_stack([whole.X, whole.X[:, 0], np.zeros(60), np.ones(60)]), whole.b, intercept=True)
     exchange = exchange_at(twins, (0, 1))
@@ -119,7 +119,7 @@ def self_concordance(whole: Table) -> float:
 
 
 def check_bounds(whole: Table, features, factor: float = 1.0) -> int:
-    """No exchange gains more than its bound says; how many bounds say anything."""
+    """No swap gains more than its bound says; how many bounds say anything."""
     exchange, (_, _, gain) = exchange_at(whole, features), true_changes(whole, features)
     magnitudes, slack = whole.objective.column_magnitudes(), 1e-9 * abs(whole.psi(features))
     told = 0
@@ -183,7 +183,7 @@ def test_bounds_say_something_and_can_fail(loss):
 
 
 def test_a_bound_without_its_growth_is_caught(monkeypatch):
-    """The estimate alone, M = 0, is no bound for a logistic loss: some exchange gains more."""
+    """The estimate alone, M = 0, is no bound for a logistic loss: some swap gains more."""
 
     def check_many(check, seeds):
         for seed in range(seeds):

@@ -78,7 +78,7 @@ def test_where_subgradients_cannot_be_listed_the_proof_bounds_them():
 
 
 @pytest.mark.parametrize("objective", [OBJECTIVES[0], ROUGH_OBJECTIVES[4]], ids=["exact", "sampled"])
-def test_smooth_and_sampled_objectives_have_a_nearby_point_too(objective):
+def test_smooth_and_sampled_objectives_have_an_approximate_kkt_point_too(objective):
     problem = Problem(objective, MCP, 1.5)
     near = nearby_kkt(problem, np.zeros(10))
     assert problem.is_feasible(near.x_bar) and near.delta > 0
@@ -166,7 +166,7 @@ def test_gamma_may_be_chosen_with_the_preset():
         ({"preset": "fast"}, "preset must be one of paper"),
     ],
 )
-def test_what_the_preset_refuses(options, message):
+def test_the_paper_preset_refuses_what_the_theorems_exclude(options, message):
     with pytest.raises(InvalidInputError, match=message):
         solve(Problem(OBJECTIVES[0], MCP, 1.5), **{"preset": "paper", "max_iter": 10, **options})
 

@@ -1,4 +1,4 @@
-"""The report page: a model at every budget, in one HTML file that opens from disk and asks the network for nothing."""
+"""The report page: a model at every budget, in one self-contained HTML file."""
 
 from levelprox.report.page._document import page, write_page
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from levelprox.io import atomic
 from levelprox.report._drawing import COLOURS
 from levelprox.report.page._content import page_content
-from levelprox.report.page._fits import Family, Samples, family_of, held_out, samples_of
+from levelprox.report.page._fits import PathFits, Samples, path_fits, samples_of, test_samples
 
 
 def page(
@@ -34,108 +34,133 @@ def page(
     test_params: dict[str, Any] | None = None,
     title: str | None = None,
 ) -> str:
-    """A page about a fitted model, at its own budget and at others: one HTML document that needs nothing from outside.
+    """Return a report page about a fitted model, at its own budget and at others, as self-contained HTML.
 
-    A slider goes over the budgets. For each there are the selected features with their coefficients, errors on
-    training, test and held-out samples, the shadow price, the certificate, and a confusion matrix or a plot of
-    residuals. Figures show all budgets. Without scripts the page shows the model alone. The same model and data give
-    the same bytes.
+    A slider selects the budget. For each budget the page has the selected features with their coefficients, errors on
+    training, test and held-out samples, the shadow price, the certificate, and a confusion matrix or a residual plot.
+    Figures show all budgets. Without JavaScript the page shows the model alone. The same model and data give the same
+    bytes.
 
     Parameters
     ----------
     model : SparseClassifier, SparseRegressor, SparseClassifierCV or SparseRegressorCV
-        Fitted, and left as it is. Of one that chose its budget the scores are shown, too.
-    X, y : the data that the model was fitted to
+        Fitted; it is not changed. If it has chosen its budget, the scores of the choice are shown.
+    X, y : array-like
+        The training data.
     test : tuple (X_test, y_test) or (X_test, y_test, weight), optional
-        Other samples, by which every fit is judged as well; errors are by weight, where there are weights.
+        Test data, for the errors of every fit; errors are weighted if there are weights.
     n_features : sequence of int, optional
-        Numbers of features to show beside the model's own. Without these, `level` and `fits`: the grid of an estimator
-        that chooses, else 0, 1, … up to the model's own number of features, or twenty levels up to its own.
+        Further numbers of features to show. By default those of `model.path_budgets`.
     level : sequence of float, optional
-        The same for a model that was fitted under a level.
+        Further levels to show, for a model that was fitted under a level.
     fits : sequence of fitted estimators, optional
-        The other fits, where they are there already; then nothing is fitted.
+        Fits for the other budgets; then nothing is fitted.
     sample_weight : array-like of shape (n_samples,), optional
-        As in the model's fit.
+        As in the fit of the model.
     fit_params, test_params : dict, optional
-        What else there is for each sample of X and of X_test: offset, exposure.
+        Further arguments of `fit` and of `predict` for test data: offset, exposure.
     title : str, optional
-        By default the kind of model.
+        By default the name of the class.
 
     Returns
     -------
     str
-        HTML, to be stored as UTF-8. Names of features and classes are shown as they are and can do nothing.
+        HTML, to be encoded as UTF-8. Names of features and classes are escaped.
 
     See Also
     --------
-    write_page : The same into a file.
+    write_page : Write the page to a file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import SparseRegressor
+    >>> from levelprox.report import page
+    >>> X = np.random.default_rng(0).standard_normal((50, 4))
+    >>> model = SparseRegressor(n_features=2).fit(X, X[:, 0] - X[:, 3])
+    >>> html = page(model, X, X[:, 0] - X[:, 3], title="A small model")
+    >>> html.startswith("<!DOCTYPE html>"), "<h1>A small model</h1>" in html
+    (True, True)
     """
-    training, testing = samples_of(X, y, sample_weight, fit_params), held_out(test, test_params)
-    family = family_of(
+    training, testing = samples_of(X, y, sample_weight, fit_params), test_samples(test, test_params)
+    path = path_fits(
         model, X, y, n_features=n_features, level=level, sample_weight=sample_weight, fit_params=fit_params, fits=fits
     )
-    said = storable(page_content(family, training, testing))
+    content = storable(page_content(path, training, testing))
     heading = storable(title or type(model).__name__)
-    return _written(said, family, heading, _subtitle(family, training, testing))
+    return _written(content, path, heading, _subtitle(path, training, testing))
 
 
 def write_page(path: str | os.PathLike[str], model: Any, X: object, y: ArrayLike, **options: Any) -> None:
-    """Write the page of a model into a file, which is there as a whole or not at all.
+    """Write the report page of a model to a file, atomically.
 
     Parameters
     ----------
     path : path-like
-        Where; a file that is there is replaced.
+        The file; an existing one is replaced.
     model, X, y, **options
         As in `page`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from levelprox import SparseRegressor
+    >>> from levelprox.report import write_page
+    >>> X = np.random.default_rng(0).standard_normal((50, 4))
+    >>> model = SparseRegressor(n_features=2).fit(X, X[:, 0] - X[:, 3])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_page(Path(folder) / "page.html", model, X, X[:, 0] - X[:, 3])
+    ...     (Path(folder) / "page.html").stat().st_size > 10_000
+    True
     """
     atomic.write(path, [page(model, X, y, **options).encode("utf-8")])
 
 
-def _subtitle(family: Family, training: Samples, testing: Samples | None) -> str:
-    """What was fitted to what."""
-    model = family.model
+def _subtitle(path: PathFits, training: Samples, testing: Samples | None) -> str:
+    """Return a line on the loss, the constraint and the data."""
+    model = path.model
     words = [f"{str(model.loss_.name).replace('_', ' ')} loss"]
-    if family.by == "level":
+    if path.by == "level":
         words.append(f"{type(model.constraint_).__name__} constraint")
-    words.append(f"{training.there.size:,} samples × {model.n_features_in_:,} features".replace(",", "\u202f"))
+    words.append(f"{training.rows_used.size:,} samples × {model.n_features_in_:,} features".replace(",", "\u202f"))
     if hasattr(model, "classes_"):
         words.append(f"{model.classes_.size} classes")
     if testing is not None:
-        words.append(f"{testing.there.size:,} test samples".replace(",", "\u202f"))
+        words.append(f"{testing.rows_used.size:,} test samples".replace(",", "\u202f"))
     return " · ".join(words)
 
 
-def _written(said: dict[str, Any], family: Family, title: str, subtitle: str) -> str:
+def _written(content: dict[str, Any], path: PathFits, title: str, subtitle: str) -> str:
     style = _read("page.css").replace("/* palette */", _palette())
     script = '\n(() => {\n"use strict";\n' + "\n".join(map(_read, _SCRIPTS)) + "})();\n"
-    fit = said["fits"][family.own]
-    tested = "test data" if said["outcome"]["of"] == "test" else "training data"
+    fit = content["fits"][path.own]
+    tested = "test data" if content["outcome"]["of"] == "test" else "training data"
     return Template(_read("page.html")).substitute(
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; "
         "form-action 'none'",
         style=style,
         script=script,
-        data=_json(said),
+        data=_json(content),
         title=text(title),
         subtitle=text(subtitle),
-        notice=f'<p class="notice">{text(said["notice"])}</p>' if said["notice"] else "",
+        notice=f'<p class="notice">{text(content["notice"])}</p>' if content["notice"] else "",
         label=text(fit["label"]),
-        last=len(said["fits"]) - 1,
-        own=family.own,
+        last=len(content["fits"]) - 1,
+        own=path.own,
         tiles=tiles(fit),
-        width="several" if said["several"] else "one",
-        head=head(said),
-        rows=rows(said, fit),
-        sign=text(said["sign"]),
+        width="several" if content["several"] else "one",
+        head=head(content),
+        rows=rows(content, fit),
+        sign=text(content["sign"]),
         left_out=text(fit["left_out"]),
         status=text(fit["status"][0]),
         kind=fit["status"][1],
         facts=facts(fit),
-        outcome="Confusion matrix" if said["outcome"]["kind"] == "classes" else "Residuals",
+        outcome="Confusion matrix" if content["outcome"]["kind"] == "classes" else "Residuals",
         tested=tested,
-        classes=classes(said["outcome"], family.own),
+        classes=classes(content["outcome"], path.own),
         versions=text(", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)),
     )
 
@@ -153,38 +178,38 @@ def _palette() -> str:
 
 
 def _hash(source: str) -> str:
-    """What the policy calls a piece of the page that is allowed: only this script and this style."""
+    """Return the hash of a script or style for the content security policy."""
     digest = hashlib.sha256(source.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
-def _json(said: dict[str, Any]) -> str:
-    """JSON in which no name can end the element that it stands in."""
-    plain = json.dumps(said, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+def _json(content: dict[str, Any]) -> str:
+    """Return JSON that cannot end the element that contains it."""
+    plain = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 _SHADES = 9
-# Control characters but for those that are white space.
+# Control characters except white space.
 _NOT_IN_HTML = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
 
 
-def storable(said: Any) -> Any:
-    """The same with text that a file can hold: halves of characters, and characters that HTML has not, are replaced."""
-    if isinstance(said, str):
-        return said.encode("utf-16", "surrogatepass").decode("utf-16", "replace").translate(_NOT_IN_HTML)
-    if isinstance(said, dict):
-        return {name: storable(value) for name, value in said.items()}
-    return [storable(value) for value in said] if isinstance(said, list) else said
+def storable(content: Any) -> Any:
+    """Return the data with lone surrogates and characters that HTML does not allow replaced."""
+    if isinstance(content, str):
+        return content.encode("utf-16", "surrogatepass").decode("utf-16", "replace").translate(_NOT_IN_HTML)
+    if isinstance(content, dict):
+        return {name: storable(value) for name, value in content.items()}
+    return [storable(value) for value in content] if isinstance(content, list) else content
 
 
 def text(words: Any) -> str:
-    """Words as HTML."""
+    """Escape text for HTML."""
     return escape(str(words))
 
 
 def tiles(fit: dict[str, Any]) -> str:
-    """The figures that are read first."""
+    """Return the tiles of the main numbers."""
     return "".join(
         f'<div class="tile"><dt>{text(name)}</dt><dd class="value">{text(value)}</dd>'
         f'<dd class="note">{text(note)}</dd></div>'
@@ -193,13 +218,13 @@ def tiles(fit: dict[str, Any]) -> str:
 
 
 def head(content: dict[str, Any]) -> str:
-    """The head of the table of features."""
+    """Return the head of the table of features."""
     columns = "".join(f'<th scope="col" class="number">{text(name)}</th>' for name in content["columns"])
     return f'<tr><th scope="col">feature</th>{columns}</tr>'
 
 
 def rows(content: dict[str, Any], fit: dict[str, Any]) -> str:
-    """The rows of the table of features, and the intercept below."""
+    """Return the rows of the table of features, with the intercept below."""
     colour = dict(zip(content["lines"]["features"], content["lines"]["colours"], strict=True))
     body = "".join(
         f'<tr data-feature="{i}"><th scope="row"><span class="{swatch(colour.get(i, -1))}"></span>'
@@ -214,7 +239,7 @@ def rows(content: dict[str, Any], fit: dict[str, Any]) -> str:
 
 
 def swatch(colour: int) -> str:
-    """Classes of the mark that goes with a line: its colour, and whether it is dashed."""
+    """Return the CSS classes of the marker of a line: its colour, and whether it is dashed."""
     return "swatch" if colour < 0 else f"swatch c{colour % 8}{' dashed' if colour >= 8 else ''}"
 
 
@@ -231,12 +256,12 @@ def _cell(cell: list[Any]) -> str:
 
 
 def facts(fit: dict[str, Any]) -> str:
-    """The certificate."""
+    """Return the facts of the certificate."""
     return "".join(f"<div><dt>{text(name)}</dt><dd>{text(words)}</dd></div>" for name, words in fit["facts"])
 
 
 def classes(outcome: dict[str, Any], i: int) -> str:
-    """The table of classes of one fit: the shade of a cell is its share of the row."""
+    """Return the confusion matrix of one fit; the shade of a cell is its fraction of the row."""
     if outcome["kind"] != "classes":
         return ""
     names = "".join(

@@ -11,34 +11,34 @@ from numpy.typing import NDArray
 
 from levelprox.report._drawing import COLOURS, largest, where_used
 from levelprox.report.fitted import by_size, coefficient_name, in_one_figure, name_and_sign, standardized
-from levelprox.report.page._fits import Family, Judged, Samples
+from levelprox.report.page._fits import Evaluation, PathFits, Samples
 
-#: A cell of the table: a number, and the standardised coefficient as a part of the largest one, where that is shown.
+#: A cell of the table: a number, and the standardised coefficient in percent of the largest, or None.
 Cell = list[Any]
 
-_MOST_ROWS, _MOST_CLASSES, _MOST_LINES = 100, 8, 150
+_MAX_ROWS, _MAX_CLASSES, _MAX_LINES = 100, 8, 150
 
 
 def figure(value: float, digits: int = 4) -> str:
-    """A number as it is printed."""
+    """Return a number as text."""
     return f"{value:.{digits}g}".replace("-", "−")
 
 
 def cell_figure(value: float) -> str:
-    """The same in a column: all digits, so that numbers stand below one another."""
+    """Return a number with all its digits, for a column."""
     return f"{value:#.4g}".rstrip(".").replace("-", "−")
 
 
 def columns_of(model: Any) -> list[str]:
-    """What the columns of the table are called, but for the first, which has the features."""
+    """Return the names of the columns of the table after the first, which has the features."""
     width = np.atleast_2d(model.coef_).shape[0]
     if width == 1:
         return ["coefficient", "standardised"] if model.standardize else ["coefficient"]
-    return [str(name) for name in model.classes_[:_MOST_CLASSES]]
+    return [str(name) for name in model.classes_[:_MAX_CLASSES]]
 
 
 def sign_of(model: Any) -> str:
-    """Of two classes, for which one a positive coefficient speaks."""
+    """Return a sentence on the class of positive coefficients, for two classes."""
     if not hasattr(model, "classes_") or model.classes_.size != 2:
         return ""
     negative, positive = model.classes_
@@ -46,12 +46,12 @@ def sign_of(model: Any) -> str:
 
 
 def rows_of(fit: Any) -> list[tuple[int, list[Cell]]]:
-    """The selected features and their cells, the largest first, as many as are shown."""
-    order = by_size(fit)[:_MOST_ROWS]
+    """Return the selected features and their cells, the largest first."""
+    order = by_size(fit)[:_MAX_ROWS]
     coef, scaled = np.atleast_2d(fit.coef_)[:, order], standardized(fit)[:, order]
     parts = 100 * scaled / np.max(np.abs(scaled), initial=0.0, where=np.isfinite(scaled)) if order.size else scaled
     if coef.shape[0] > 1:
-        shown = range(min(coef.shape[0], _MOST_CLASSES))
+        shown = range(min(coef.shape[0], _MAX_CLASSES))
         return [(int(j), [[cell_figure(coef[c, i]), _part(parts[c, i])] for c in shown]) for i, j in enumerate(order)]
     if not fit.standardize:
         return [(int(j), [[cell_figure(coef[0, i]), _part(parts[0, i])]]) for i, j in enumerate(order)]
@@ -66,41 +66,41 @@ def _part(value: float) -> float:
 
 
 def intercept_of(fit: Any) -> list[Cell]:
-    """The cells of the intercept, which has no standardised size; none where there is no intercept."""
+    """Return the cells of the intercept, if there is one."""
     if not fit.fit_intercept:
         return []
     values = np.atleast_1d(fit.intercept_)
     if values.size > 1:
-        return [[cell_figure(value), None] for value in values[:_MOST_CLASSES]]
+        return [[cell_figure(value), None] for value in values[:_MAX_CLASSES]]
     return [[cell_figure(values[0]), None], *([["", None]] if fit.standardize else [])]
 
 
 def left_out_of(fit: Any) -> str:
-    """What the table leaves out, in words."""
-    features = int(fit.selected_features_.size) - _MOST_ROWS
-    classes = np.atleast_2d(fit.coef_).shape[0] - _MOST_CLASSES
+    """Return a text on the rows and columns that the table leaves out."""
+    features = int(fit.selected_features_.size) - _MAX_ROWS
+    classes = np.atleast_2d(fit.coef_).shape[0] - _MAX_CLASSES
     words = [f"{features} more features"] if features > 0 else []
     words += [f"the coefficients of {classes} more classes"] if classes > 0 else []
     return f"and {' and '.join(words)}" if words else ""
 
 
-def lines_of(family: Family) -> dict[str, Any]:
-    """The lines of the figure: features, their values at each budget, and which of them have a colour.
+def lines_of(path: PathFits) -> dict[str, Any]:
+    """Return the lines of the figure: features, their values at each budget, and their colours.
 
-    As `PathDisplay`: the largest of the model itself and of the largest fit have a colour, all others are grey. Fits of
-    separable data, whose coefficients only precision limits, are left out.
+    As in `PathDisplay`, the largest ones of the model and of the largest fit have a colour, the others are grey. Fits
+    of separable data, whose coefficients are limited only by precision, are left out.
     """
-    values = np.array([in_one_figure(one) for one in family.fits])
-    sure = np.array(family.sure)
+    values = np.array([in_one_figure(one) for one in path.fits])
+    sure = np.array(path.sure)
     size = np.max(np.abs(values[sure]), axis=0)
-    used = np.array(largest(size, _MOST_LINES), np.intp)
+    used = np.array(largest(size, _MAX_LINES), np.intp)
     picked = values[:, used]
     names = len(COLOURS)
-    named = list(dict.fromkeys([*largest(picked[family.own], names), *largest(picked[sure][-1], names)]))
+    named = list(dict.fromkeys([*largest(picked[path.own], names), *largest(picked[sure][-1], names)]))
     curves = where_used(picked)
     curves[~sure] = np.nan
     return {
-        "title": coefficient_name(family.model),
+        "title": coefficient_name(path.model),
         "features": [int(j) for j in used],
         "values": [_rounded(curves[:, i]) for i in range(used.size)],
         "colours": [named.index(i) if i in named else -1 for i in range(used.size)],
@@ -109,28 +109,28 @@ def lines_of(family: Family) -> dict[str, Any]:
 
 
 def _rounded(curve: NDArray[np.float64]) -> list[float | None]:
-    """Five digits are more than can be drawn."""
+    """Round to five digits, more than can be drawn."""
     return [float(f"{value:.5g}") if np.isfinite(value) else None for value in curve]
 
 
-#: Scores that are, but for their sign or their distance to 1, what another curve shows already.
+#: Scores that another curve shows already, up to their sign or 1 - score.
 _ERROR_RATE, _MEAN_LOSS = ("accuracy",), {"neg_mean_squared_error": "squared", "neg_mean_absolute_error": "absolute"}
 _NAMES = {"squared": "Mean squared error", "absolute": "Mean absolute error"}
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """What a model that has chosen its budget chose by, at each budget of a family.
+    """Scores by which a model has chosen its budget, at each budget of the page.
 
     Attributes
     ----------
     name : str
     joins : {"loss", "error", ""}
-        The chart in whose unit it is; else it has its own.
+        Chart of the same unit; "" for a chart of its own.
     values, errors : list of float or None
-        Scores and their standard errors; a criterion has none.
+        Scores and their standard errors (None for a criterion).
     folds : int
-        How many; 0 for a criterion.
+        Number of folds; 0 for a criterion.
     """
 
     name: str
@@ -140,7 +140,7 @@ class Choice:
     folds: int
 
     def words(self, i: int) -> str:
-        """The score at one budget."""
+        """Return the score at one budget as text."""
         value, error = self.values[i], self.errors[i]
         if value is None:
             return ""
@@ -148,18 +148,18 @@ class Choice:
 
 
 def mean_loss_name(model: Any) -> str:
-    """What the mean loss is called."""
+    """Return the name of the mean loss."""
     name = str(model.loss_.name)
     return _NAMES.get(name, f"Mean {name.replace('_', ' ')} loss")
 
 
-def choice_of(family: Family) -> Choice | None:
-    """How the model's budget was chosen, if it was."""
-    model = family.model
+def choice_of(path: PathFits) -> Choice | None:
+    """Return the scores of the choice of the budget, or None."""
+    model = path.model
     if not hasattr(model, "cv_results_"):
         return None
     results, _ = model.results_by_budget()
-    rows = [_row(results[family.by], budget) for budget in family.budgets]
+    rows = [_row(results[path.by], budget) for budget in path.budgets]
     if model.criterion_ != "cv":
         values = _picked(results[model.criterion_], rows)
         return Choice(f"{model.criterion_.upper()}, lower is better", "", values, [None] * len(rows), 0)
@@ -174,10 +174,10 @@ def choice_of(family: Family) -> Choice | None:
 
 
 def charts_of(
-    family: Family, train: Sequence[Judged], test: Sequence[Judged] | None, choice: Choice | None
+    path: PathFits, train: Sequence[Evaluation], test: Sequence[Evaluation] | None, choice: Choice | None
 ) -> list[dict[str, Any]]:
-    """The charts, one below the other, each of one unit."""
-    charts = [_chart("loss", mean_loss_name(family.model), train, test, choice)]
+    """Return the charts, each with one unit."""
+    charts = [_chart("loss", mean_loss_name(path.model), train, test, choice)]
     if train[0].error is not None:
         charts.append(_chart("error", "Share of wrong answers", train, test, choice))
     if choice is not None and not choice.joins:
@@ -186,7 +186,7 @@ def charts_of(
 
 
 def _chart(
-    what: str, title: str, train: Sequence[Judged], test: Sequence[Judged] | None, choice: Choice | None
+    what: str, title: str, train: Sequence[Evaluation], test: Sequence[Evaluation] | None, choice: Choice | None
 ) -> dict[str, Any]:
     series = [{"name": "training", "colour": 0, "values": [_short(getattr(one, what)) for one in train]}]
     if test is not None:
@@ -219,21 +219,21 @@ def _short(value: float | None) -> float | None:
 
 
 _MAX_MATRIX_CLASSES = 12
-_MOST_POINTS, _ALL_POINTS, _LEAST_POINTS = 2000, 30_000, 250
-_STEPS = 1000
+_MAX_POINTS, _MAX_TOTAL_POINTS, _MIN_POINTS = 2000, 30_000, 250
+_GRID_STEPS = 1000
 _OTHER, _UNKNOWN = "other", "not seen in training"
 
 
 @dataclass(frozen=True, eq=False)
-class Classes:
-    """A table of classes: rows are what was, columns what was predicted.
+class ConfusionMatrix:
+    """A confusion matrix: rows are actual classes, columns predicted ones.
 
     Attributes
     ----------
     names : list of str
-        Of the columns: the most frequent classes, and all others together where they are many.
+        Names of the columns: the most frequent classes, and "other" if there are many.
     rows : list of str
-        The same, and one more where a class is there that no fit knows.
+        Names of the rows: the same, and one for classes that no fit has seen.
     """
 
     names: list[str]
@@ -243,31 +243,31 @@ class Classes:
     _known: NDArray[Any]
     _there: NDArray[np.intp]
 
-    def look(self, predicted: NDArray[Any]) -> list[list[int]]:
-        """How often each was taken for each."""
+    def record(self, predicted: NDArray[Any]) -> list[list[int]]:
+        """Return the counts for the predictions of a fit."""
         guessed = self._place[np.searchsorted(self._known, predicted[self._there])]
         table = np.zeros((len(self.rows), len(self.names)), np.int64)
         np.add.at(table, (self._actual, guessed), 1)
         return [[int(n) for n in row] for row in table]
 
-    def with_all(self, seen: list[list[list[int]]]) -> dict[str, Any]:
-        """As data, with the counts of each fit."""
-        return {"kind": "classes", "names": self.names, "rows": self.rows, "counts": seen}
+    def as_data(self, recorded: list[list[list[int]]]) -> dict[str, Any]:
+        """Return the matrices of all fits as data."""
+        return {"kind": "classes", "names": self.names, "rows": self.rows, "counts": recorded}
 
 
-def outcomes_of(family: Family, samples: Samples) -> Classes | Points:
-    """How what the fits predict of these samples is shown."""
-    if hasattr(family.model, "classes_"):
-        return classes_of(family.model.classes_, samples)
-    return points_of(samples, len(family.fits))
+def prediction_display(path: PathFits, samples: Samples) -> ConfusionMatrix | ResidualPoints:
+    """Return the display of predictions: a confusion matrix for classes, residuals for numbers."""
+    if hasattr(path.model, "classes_"):
+        return confusion_matrix(path.model.classes_, samples)
+    return residual_points(samples, len(path.fits))
 
 
-def classes_of(known: NDArray[Any], samples: Samples) -> Classes:
-    """The table for these samples of these classes."""
-    there = samples.there
-    y = samples.y[there]
-    seen = np.isin(y, known)
-    places = np.searchsorted(known, y[seen])
+def confusion_matrix(known: NDArray[Any], samples: Samples) -> ConfusionMatrix:
+    """Return the confusion matrix for these samples and classes."""
+    rows_used = samples.rows_used
+    y = samples.y[rows_used]
+    recorded = np.isin(y, known)
+    places = np.searchsorted(known, y[recorded])
     order = np.arange(known.size)
     if known.size > _MAX_MATRIX_CLASSES:
         often = np.argsort(-np.bincount(places, minlength=known.size), kind="stable")
@@ -276,22 +276,24 @@ def classes_of(known: NDArray[Any], samples: Samples) -> Classes:
     place[order] = np.arange(order.size)
     names = [str(known[i]) for i in order] + ([_OTHER] if order.size < known.size else [])
     actual = np.full(y.size, len(names), np.intp)
-    actual[seen] = place[places]
-    return Classes(names, names if np.all(seen) else [*names, _UNKNOWN], place, actual, known, there)
+    actual[recorded] = place[places]
+    return ConfusionMatrix(names, names if np.all(recorded) else [*names, _UNKNOWN], place, actual, known, rows_used)
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
-    """Samples to be drawn: a number of steps from `low` stands for low + steps · (high − low)/1000.
+class ResidualPoints:
+    """Points of a residual plot, on a grid: i stands for low + i · (high − low)/1000.
+
+    Of many samples some are drawn, evenly spaced, so that the page stays small and is reproducible.
 
     Attributes
     ----------
     low, high : float
-        Targets lie between them; predictions beyond are drawn at the edge.
+        Range of the targets; predictions outside are drawn at the edge.
     shown, all : int
-        How many of the samples are drawn, and how many there are.
+        Number of samples that are drawn, and of all samples.
     actual : list of int
-        The targets, in steps.
+        Targets as grid indices.
     """
 
     low: float
@@ -301,28 +303,28 @@ class Points:
     actual: list[int]
     _rows: NDArray[np.intp]
 
-    def look(self, predicted: NDArray[Any]) -> list[int]:
-        """What a fit predicts of them, in steps."""
-        return _steps(predicted[self._rows], self.low, self.high)
+    def record(self, predicted: NDArray[Any]) -> list[int]:
+        """Return the predictions of a fit as grid indices."""
+        return _grid_indices(predicted[self._rows], self.low, self.high)
 
-    def with_all(self, seen: list[list[int]]) -> dict[str, Any]:
-        """As data, with what each fit predicts."""
+    def as_data(self, recorded: list[list[int]]) -> dict[str, Any]:
+        """Return the points of all fits as data."""
         shown = {"kind": "residuals", "low": self.low, "high": self.high, "shown": self.shown, "all": self.all}
-        return {**shown, "actual": self.actual, "predicted": seen}
+        return {**shown, "actual": self.actual, "predicted": recorded}
 
 
-def points_of(samples: Samples, n_fits: int) -> Points:
-    """Some of the samples, the fewer the more fits there are."""
-    there = samples.there
-    most = min(_MOST_POINTS, max(_LEAST_POINTS, _ALL_POINTS // n_fits))
-    rows = there if there.size <= most else there[np.linspace(0, there.size - 1, most).astype(np.intp)]
+def residual_points(samples: Samples, n_fits: int) -> ResidualPoints:
+    """Return the points to draw, the fewer the more fits there are."""
+    rows_used = samples.rows_used
+    most = min(_MAX_POINTS, max(_MIN_POINTS, _MAX_TOTAL_POINTS // n_fits))
+    rows = rows_used if rows_used.size <= most else rows_used[np.linspace(0, rows_used.size - 1, most).astype(np.intp)]
     y = np.asarray(samples.y[rows], np.float64)
     low, high = float(y.min()), float(y.max())
     room = 0.25 * (high - low) or 0.5 * (abs(high) or 1.0)
     low, high = low - room, high + room
-    return Points(low, high, int(rows.size), int(there.size), _steps(y, low, high), rows)
+    return ResidualPoints(low, high, int(rows.size), int(rows_used.size), _grid_indices(y, low, high), rows)
 
 
-def _steps(values: NDArray[Any], low: float, high: float) -> list[int]:
+def _grid_indices(values: NDArray[Any], low: float, high: float) -> list[int]:
     inside = np.nan_to_num(np.clip(values.astype(np.float64), low, high), nan=low)
-    return [int(i) for i in np.rint((inside - low) / (high - low) * _STEPS)]
+    return [int(i) for i in np.rint((inside - low) / (high - low) * _GRID_STEPS)]

@@ -14,20 +14,20 @@ from levelprox.exceptions import ConvergenceWarning, InvalidInputError, warn
 from levelprox.report.fitted import Axis, axis_of, budget_of_fit, check_ours
 from levelprox.result import Status
 
-_SAME = 1e-9  # of a budget
+_BUDGET_TOLERANCE = 1e-9  # relative
 
 
 @dataclass(frozen=True, eq=False)
-class Family:
-    """Fits of the same model under one budget after another.
+class PathFits:
+    """Fits of the same model for several budgets.
 
     Attributes
     ----------
     fits : list of fitted estimators
     own : int
-        Which of them is the model that the page is of.
+        Index of the model of the page.
     by : {"n_features", "level"}
-        What the budgets are.
+        Kind of the budgets.
     """
 
     fits: list[Any]
@@ -36,21 +36,21 @@ class Family:
 
     @property
     def model(self) -> Any:
-        """The model itself."""
+        """The model of the page."""
         return self.fits[self.own]
 
     @property
     def sure(self) -> list[bool]:
-        """Which fits have coefficients that mean something: all but the diverging ones, and the model itself."""
+        """Which fits have meaningful coefficients: all but the diverging ones, and the model itself."""
         return [one.status_ is not Status.DIVERGING or i == self.own for i, one in enumerate(self.fits)]
 
     @property
     def budgets(self) -> list[float]:
-        """k or η of each fit."""
+        """Budget of each fit."""
         return [budget_of_fit(one) for one in self.fits]
 
 
-def family_of(
+def path_fits(
     model: Any,
     X: object,
     y: ArrayLike,
@@ -60,10 +60,10 @@ def family_of(
     sample_weight: ArrayLike | None = None,
     fit_params: dict[str, Any] | None = None,
     fits: Sequence[Any] | None = None,
-) -> Family:
-    """The model among fits under other budgets: those given, or those that it makes itself of X and y.
+) -> PathFits:
+    """Return the model among fits for other budgets: the given ones, or those of `model.fit_path`.
 
-    Fits that end short of their tolerance are told of in one warning.
+    One warning names the fits that did not reach their tolerance.
     """
     from sklearn.utils.validation import check_is_fitted
 
@@ -84,18 +84,20 @@ def family_of(
     else:
         others = [_checked(one, model, by, i) for i, one in enumerate(fits)]
     own = budget_of_fit(model)
-    together = [one for one in others if not np.isclose(budget_of_fit(one), own, rtol=_SAME, atol=0)] + [model]
+    together = [one for one in others if not np.isclose(budget_of_fit(one), own, rtol=_BUDGET_TOLERANCE, atol=0)] + [
+        model
+    ]
     together.sort(key=budget_of_fit)
-    return Family(together, next(i for i, one in enumerate(together) if one is model), by)
+    return PathFits(together, next(i for i, one in enumerate(together) if one is model), by)
 
 
 def _check_classes(model: Any, y: ArrayLike, weight: ArrayLike | None) -> None:
-    """Fits of other classes have other coefficients than the model: the two do not go into one figure."""
+    """Raise InvalidInputError unless y has the classes of the model."""
     if not hasattr(model, "classes_"):
         return
     labels = np.ravel(np.asarray(y))
-    there = slice(None) if weight is None else np.broadcast_to(np.asarray(weight, np.float64), labels.shape) > 0
-    present = np.unique(labels[there])
+    rows_used = slice(None) if weight is None else np.broadcast_to(np.asarray(weight, np.float64), labels.shape) > 0
+    present = np.unique(labels[rows_used])
     if not np.array_equal(present, model.classes_):
         raise InvalidInputError(
             f"y has the classes {present.tolist()}, the model {model.classes_.tolist()}: to fit the other budgets the "
@@ -133,16 +135,16 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """What fits are judged by.
+    """Samples on which fits are evaluated.
 
     Attributes
     ----------
-    X : the data, or the design made of them
+    X : array-like or Design
     y : ndarray of shape (n,)
     weight : ndarray of shape (n,), optional
-        A weight of 0 is a removed sample.
+        Samples of weight 0 are removed.
     more : dict
-        What else `predict` takes: offset, exposure.
+        Further arguments of `predict`: offset, exposure.
     """
 
     X: Any
@@ -150,35 +152,35 @@ class Samples:
     weight: Vector | None
     more: dict[str, Any]
 
-    def read_by(self, model: Any) -> Samples:
-        """The same with X as a design that is read and checked once, for fits of this model."""
+    def checked_by(self, model: Any) -> Samples:
+        """Return the samples with X checked once, for all fits of this model."""
         return replace(self, X=model.check_features(self.X))
 
     @property
-    def there(self) -> NDArray[np.intp]:
-        """The rows that are not removed."""
+    def rows_used(self) -> NDArray[np.intp]:
+        """Rows with positive weight."""
         return np.arange(self.y.size) if self.weight is None else np.flatnonzero(self.weight > 0)
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
-    """How a fit did.
+class Evaluation:
+    """Evaluation of a fit on samples.
 
     Attributes
     ----------
-    seen : Any
-        What was made of the predictions, which are not kept: there is one for each sample and each fit.
+    recorded : Any
+        Result of `record` for the predictions, which are not kept.
     loss : float or None
-        The mean loss, class weights left aside; None where a class is there that the fit does not know.
+        Mean loss without class weights; None if the samples have classes that the fit has not seen.
     error : float or None
-        Of classifiers the share of wrong answers, by weight.
+        Weighted fraction of wrong predictions of a classifier.
     wrong : int or None
-        How many these are.
+        Number of wrong predictions.
     explained : float or None
-        R² of other models than classifiers, where y varies: 1 − Σ(y − ŷ)² / Σ(y − ȳ)².
+        R² of a regressor, if y is not constant: 1 − Σ(y − ŷ)² / Σ(y − ȳ)².
     """
 
-    seen: Any
+    recorded: Any
     loss: float | None
     error: float | None = None
     wrong: int | None = None
@@ -186,7 +188,7 @@ class Judged:
 
 
 def samples_of(X: Any, y: ArrayLike, weight: ArrayLike | None, more: dict[str, Any] | None) -> Samples:
-    """The same, with y and the weights as arrays of one number for each sample."""
+    """Return samples with y and the weights as arrays."""
     target = np.asarray(y)
     target = target.ravel() if target.ndim == 2 and target.shape[1] == 1 else target
     if target.ndim != 1 or not target.size:
@@ -195,8 +197,8 @@ def samples_of(X: Any, y: ArrayLike, weight: ArrayLike | None, more: dict[str, A
     return Samples(X, target, weights, dict(more or {}))
 
 
-def held_out(test: Sequence[Any] | None, more: dict[str, Any] | None) -> Samples | None:
-    """Samples that no fit has seen, from (X, y) or (X, y, weight)."""
+def test_samples(test: Sequence[Any] | None, more: dict[str, Any] | None) -> Samples | None:
+    """Return the test samples from (X, y) or (X, y, weight)."""
     if test is None:
         return None
     if not isinstance(test, tuple | list) or len(test) not in (2, 3):
@@ -209,20 +211,20 @@ def held_out(test: Sequence[Any] | None, more: dict[str, Any] | None) -> Samples
     return samples
 
 
-def judge(fit: Any, samples: Samples, look: Callable[[NDArray[Any]], Any] | None = None) -> Judged:
-    """How a fit does on samples that were read; `look` is shown the predictions."""
+def evaluate(fit: Any, samples: Samples, record: Callable[[NDArray[Any]], Any] | None = None) -> Evaluation:
+    """Evaluate a fit on samples; `record` receives the predictions."""
     predicted = np.asarray(fit.predict(samples.X, **samples.more))
     if predicted.shape != samples.y.shape:
         raise InvalidInputError(f"X and y must have as many samples, got {predicted.size} and {samples.y.size}")
-    seen = None if look is None else look(predicted)
+    recorded = None if record is None else record(predicted)
     if not hasattr(fit, "classes_"):
         loss = fit.mean_loss(samples.X, samples.y, samples.weight, **samples.more)
-        return Judged(seen, _number(loss), explained=_explained(samples, predicted))
+        return Evaluation(recorded, _number(loss), explained=_explained(samples, predicted))
     wrong = predicted != samples.y
     error = float(np.average(wrong, weights=samples.weight))
-    known = bool(np.all(np.isin(samples.y[samples.there], fit.classes_)))
+    known = bool(np.all(np.isin(samples.y[samples.rows_used], fit.classes_)))
     loss = fit.mean_loss(samples.X, samples.y, samples.weight) if known else np.inf
-    return Judged(seen, _number(loss), error, int(np.count_nonzero(wrong[samples.there])))
+    return Evaluation(recorded, _number(loss), error, int(np.count_nonzero(wrong[samples.rows_used])))
 
 
 def _number(value: float) -> float | None:

@@ -1,4 +1,4 @@
-"""Minibatch steps: the twin's, every one the whole projection, exactly feasible, whatever was screened away."""
+"""Minibatch steps equal those of the slow twin: full projections, exactly feasible, whatever is screened."""
 
 from __future__ import annotations
 
@@ -134,14 +134,14 @@ def test_the_kernel_takes_the_steps_of_its_twin(storage, snapshot):
 
 @METHODS
 @pytest.mark.parametrize("batch", [2, 12, 30])
-def test_it_does_so_for_every_size_of_batch(batch, snapshot):
+def test_steps_equal_the_twin_for_every_size_of_batch(batch, snapshot):
     """From a fourth of d entries a batch on, what is touched is looked for rather than marked."""
     check_against_twin(Case(6, level=0.01, snapshot=snapshot, batch=batch))
 
 
 @METHODS
 @pytest.mark.parametrize("loss", BOUNDED_LOSSES, ids=str)
-def test_it_does_so_for_every_loss(loss, snapshot):
+def test_steps_equal_the_twin_for_every_loss(loss, snapshot):
     check_against_twin(Case(3, loss=loss, snapshot=snapshot))
 
 
@@ -150,7 +150,7 @@ def test_it_does_so_for_every_loss(loss, snapshot):
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
 @pytest.mark.parametrize("linear", [False, True], ids=["u = 0", "u"])
 @pytest.mark.parametrize("level", [0.0, 0.02, 0.2, 1e3])
-def test_it_does_so_for_every_kind_of_set(level, linear, weighted, signs, snapshot):
+def test_steps_equal_the_twin_for_every_kind_of_set(level, linear, weighted, signs, snapshot):
     check_against_twin(Case(2, weighted=weighted, linear=linear, signs=signs, level=level, snapshot=snapshot))
 
 

@@ -1,4 +1,4 @@
-"""sgd and svrg: fixed by their seed, feasible whatever stops them, and led to the solution."""
+"""sgd and svrg: fixed by their seed, feasible however they stop, and convergent."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_bad_settings_are_named(kind, options):
         kind(**options)
 
 
-def test_what_they_cannot_take_is_said():
+def test_unsupported_objectives_are_refused():
     function = Function(lambda x: (float(x @ x), 2 * x), 3)
     with pytest.raises(InvalidInputError, match=r"'sgd' needs a linear model.*spectral"):
         choose("sgd", function)

@@ -1,4 +1,4 @@
-"""Subsolvers: each against its twin, on every kind of objective it takes; what it cannot take, it says."""
+"""Subsolvers: each agrees with its twin on every objective it takes, and refuses the others by name."""
 
 from __future__ import annotations
 

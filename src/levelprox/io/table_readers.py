@@ -1,7 +1,8 @@
-"""CSV and TSV: a header line of names, then rows; read by polars.
+"""Readers of tables: CSV and TSV, with a header line of names, and Parquet; both by polars.
 
-A column in which every entry is a number, blanks around it allowed, holds numbers. Entries that are empty, NA, N/A, NaN
-or null are missing. Lines that are empty are left out; one of separators alone, as ",,", is a row of missing values.
+A CSV column in which every entry is a number, with or without blanks around it, holds numbers. Entries that are empty,
+NA, N/A, NaN or null are missing. Empty lines are left out; a line of separators alone, as ",,", is a row of missing
+values.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from levelprox.exceptions import FileFormatError, Hint, Parameter
-from levelprox.io.opened import blocks, shown
+from levelprox.io.opened import all_bytes, blocks, shown
 from levelprox.io.table import Table, is_numeral, polars_for
 
 _SEPARATOR = Hint((" (", Parameter("separator"), ")"))
@@ -132,3 +133,36 @@ def _with_numbers(polars: Any, frame: Any, as_text: Sequence[str]) -> Any:
         if numbers.null_count() == column.null_count() and column.len() > column.null_count():
             changed[one] = numbers
     return frame.with_columns(**changed)
+
+
+def read_parquet(path: str | os.PathLike[str]) -> Table:
+    """Read a Parquet file.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    FileFormatError
+        Where it is no such file, or is damaged.
+    BackendError
+        Where it changes while it is read.
+    """
+    name = shown(path)
+    polars = polars_for("Parquet", name)
+    with open(path, "rb") as file:
+        if file.read(4) != b"PAR1":
+            raise FileFormatError(f"{name}: this is no Parquet file: it does not begin with PAR1")
+    data = all_bytes(path)  # polars would map the file, and a map of a file that is cut short ends the process
+    try:
+        frame = polars.read_parquet(data)
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
+        raise FileFormatError(f"{name}: {str(error).splitlines()[0]}") from error
+    if not frame.height:
+        raise FileFormatError(f"{name}: there are no rows")
+    return Table(frame, name)

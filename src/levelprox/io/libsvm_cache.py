@@ -28,9 +28,9 @@ from numpy.typing import DTypeLike
 from levelprox._typing import PathLike
 from levelprox.exceptions import FileFormatError
 from levelprox.io import atomic
+from levelprox.io.arrays import FileState, StoredArray
 from levelprox.io.libsvm import MAX_FEATURES, LibsvmPass, batches
 from levelprox.io.opened import shown
-from levelprox.io.stored import FileState, StoredArray
 
 ENDING = ".csr-form"
 _MAGIC = b"levelprox CSR 1\n"
