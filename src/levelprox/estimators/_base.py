@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from levelprox._solve import generator
@@ -31,15 +30,15 @@ from levelprox.estimators._callbacks import (
     CallbackSupportMixin,
     available_if,
     missing_attribute,
-    watching,
-    with_estimator_warnings,
+    observing,
 )
 from levelprox.estimators._data import Prepared, RemoteSamples, Samples, check_in_memory, remote_samples
 from levelprox.estimators._fit import Task
+from levelprox.estimators._fit_path import FitPath
 from levelprox.estimators._fixed_ridge_fit import Solution
 from levelprox.estimators._input import READING, check_numbers, naming_the_place, warn_of_rounding
 from levelprox.estimators._names import constraint_of
-from levelprox.estimators._parameters import Budget, Parameters, boolean, budgets_of
+from levelprox.estimators._parameters import Budget, boolean
 from levelprox.estimators._prediction import Selector, dispatched, selects
 from levelprox.estimators._standardization import Standardization
 from levelprox.estimators._summary import NotebookCard, Summarising
@@ -50,9 +49,6 @@ from levelprox.objectives import Model
 from levelprox.result import Status
 from levelprox.subset.result import with_name
 
-#: Numbers of features, levels and costs of a path where none are given.
-_MOST_COUNTS, _LEVELS = 30, 20
-
 
 class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     Summarising,
@@ -60,7 +56,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     Saving,
     CallbackSupportMixin,
     Selector,
-    Parameters,
+    FitPath,
     auto_wrap_output_keys=(),
 ):
     """A sparse linear model under a budget; the subclasses say of what."""
@@ -242,7 +238,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
 
     def _fit(self, task: Task, budget: Budget, previous: Vector | None = None) -> Self:
         """Fit, and set what a fitted estimator has."""
-        with watching(self, task) as observer:
+        with observing(self, task) as observer:
             solution = task.observed_by(observer).fit(budget, previous)
         self._keep(task, budget, solution)
         if solution.status is Status.INTERRUPTED:
@@ -412,100 +408,6 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         for k, row in enumerate(coef):
             margins[:, k] = intercept[k] if part is None else part.matvec(row[used].astype(np.float64)) + intercept[k]
         return margins.astype(design.dtype, copy=False)
-
-    # --- several budgets
-
-    def path_budgets(self, n_samples: int, n_features: int) -> list[float]:
-        """Return the budgets that `fit_path` takes by default, for data of this shape.
-
-        Parameters
-        ----------
-        n_samples, n_features : int
-            The shape of X.
-
-        Returns
-        -------
-        list of float
-            Numbers of features, levels or costs, in ascending order: up to the budget of the estimator, or those that
-            it chooses from.
-        """
-        return [budget.value for budget in self._budgets(n_samples, n_features)]
-
-    @with_estimator_warnings
-    def fit_path(
-        self,
-        X: object,
-        y: ArrayLike,
-        *,
-        n_features: ArrayLike | None = None,
-        level: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        **fit_params: ArrayLike | None,
-    ) -> list[Any]:
-        """Fit the model under several budgets. The estimator itself is not changed.
-
-        Parameters
-        ----------
-        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        n_features : array-like of int, optional
-            Numbers of features; give these or `level`. By default those of `path_budgets`.
-        level : array-like of float, optional
-            Levels; each fit starts at the one before.
-        sample_weight : array-like of shape (n_samples,), optional
-        **fit_params
-            `offset` and `exposure` of a regressor, as in `fit`.
-
-        Returns
-        -------
-        list of SparseClassifier or SparseRegressor
-            Fitted, in ascending order of the budgets.
-        """
-        return self._along(X, y, n_features, level, sample_weight, fit_params)
-
-    @with_estimator_warnings
-    def _along(
-        self,
-        X: object,
-        y: ArrayLike,
-        n_features: ArrayLike | None,
-        level: ArrayLike | None,
-        sample_weight: ArrayLike | None,
-        more: dict[str, Any],
-    ) -> list[Any]:
-        model: Any = self._single()
-        if "ridge" in (chosen := getattr(self, "best_params_", {})):
-            model.set_params(ridge=chosen["ridge"])
-        data, target = model._read(X, y, **model._reading_of_y)
-        samples = Samples(data, target, model._weights(sample_weight, data.shape[0]), more)
-        if model.feature_cost is not None and (n_features is not None or level is not None):
-            raise InvalidInputError(
-                "the model has a budget of costs, and so have those beside it: neither n_features nor level"
-            )
-        budgets = budgets_of(n_features, level) or self._budgets(*data.shape)
-        task: Task = model._task(model._prepare(samples), budgets[0])
-        fits = []
-        for budget, solution in zip(budgets, task.each(budgets), strict=True):
-            fits.append(copy.copy(model))
-            fits[-1]._keep(task, budget, solution)
-        return fits
-
-    def _single(self) -> Any:
-        """The estimator for one budget, without anybody to tell."""
-        return clone(self).set_params(verbose=0, callback=None, checkpoint=None, resume=False)
-
-    def _budgets(self, n: int, d: int) -> list[Budget]:
-        """Where none are given: up to what the estimator asks for."""
-        asked = self._budget(n)
-        if asked.cost is not None:
-            costs = np.unique(np.linspace(0, asked.cost, _LEVELS + 1)).tolist()
-            most = d if self.n_features is None else asked.features
-            return [Budget(features=most, cost=cost) for cost in costs]
-        if asked.level is not None:
-            return [Budget(level=level) for level in np.unique(np.linspace(0, asked.level, _LEVELS + 1)[1:]).tolist()]
-        most = min(int(asked.value), d)
-        counts = np.unique(np.linspace(0, most, min(most, _MOST_COUNTS) + 1).astype(np.int64))
-        return [Budget(features=k) for k in counts.tolist()]
 
     if not TYPE_CHECKING:  # else every attribute would be there
 

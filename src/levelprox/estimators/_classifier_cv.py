@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from levelprox._typing import RandomState
 from levelprox.constraints import Constraint
-from levelprox.estimators._callbacks import told_to_callbacks, unchanged_if_refused, within_time_limit
+from levelprox.estimators._callbacks import fit_method
 from levelprox.estimators._classification import Classification
 from levelprox.estimators._classifier import SparseClassifier
 from levelprox.estimators._cross_validation import Choosing
@@ -173,9 +173,7 @@ class SparseClassifierCV(Classification, Choosing):
         self.checkpoint = checkpoint
         self.resume = resume
 
-    @told_to_callbacks
-    @unchanged_if_refused
-    @within_time_limit
+    @fit_method
     def fit(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None, **params: Any) -> Self:
         """Choose the budget, then fit all data with it.
 

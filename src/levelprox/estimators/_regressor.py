@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from levelprox._typing import RandomState
 from levelprox.constraints import Constraint
-from levelprox.estimators._callbacks import available_if, told_to_callbacks, unchanged_if_refused, within_time_limit
+from levelprox.estimators._callbacks import available_if, fit_method, partial_fit_method
 from levelprox.estimators._fixed_ridge_fit import Callback
 from levelprox.estimators._regression import Regression
 from levelprox.estimators._streaming import Streaming, counts_features
@@ -214,9 +214,7 @@ class SparseRegressor(Regression, Streaming):
         self.checkpoint = checkpoint
         self.resume = resume
 
-    @told_to_callbacks
-    @unchanged_if_refused
-    @within_time_limit
+    @fit_method
     def fit(
         self,
         X: object,
@@ -246,7 +244,7 @@ class SparseRegressor(Regression, Streaming):
         return self._fit_samples(self._samples(X, y, sample_weight, offset, exposure))
 
     @available_if(counts_features)
-    @unchanged_if_refused
+    @partial_fit_method
     def partial_fit(
         self,
         X: object,

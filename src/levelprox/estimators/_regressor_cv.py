@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from levelprox._typing import RandomState
 from levelprox.constraints import Constraint
-from levelprox.estimators._callbacks import told_to_callbacks, unchanged_if_refused, within_time_limit
+from levelprox.estimators._callbacks import fit_method
 from levelprox.estimators._cross_validation import Choosing
 from levelprox.estimators._fixed_ridge_fit import Callback
 from levelprox.estimators._regression import Regression
@@ -160,9 +160,7 @@ class SparseRegressorCV(Regression, Choosing):
         self.checkpoint = checkpoint
         self.resume = resume
 
-    @told_to_callbacks
-    @unchanged_if_refused
-    @within_time_limit
+    @fit_method
     def fit(
         self,
         X: object,

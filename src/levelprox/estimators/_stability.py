@@ -31,7 +31,7 @@ from levelprox._validation import real, whole
 from levelprox.constraints import L1
 from levelprox.designs import Design
 from levelprox.driver.search_monitor import Watch
-from levelprox.estimators._callbacks import check_watchers, with_estimator_warnings
+from levelprox.estimators._callbacks import check_verbose_and_callback, with_estimator_warnings
 from levelprox.estimators._claims import RecomputedFit, task_of
 from levelprox.estimators._data import Samples
 from levelprox.estimators._fit import Task
@@ -115,7 +115,7 @@ def _drawn(rng: np.random.Generator, groups: list[Rows], sizes: list[int]) -> Ro
 
 def _selected(model: Any, samples: Samples, drawn: list[Rows], n_jobs: int | None) -> Iterator[tuple[Set, bool]]:
     """Return what each subsample selects, and whether its fit diverges, as far as there is time."""
-    verbose, _ = check_watchers(model)
+    verbose, _ = check_verbose_and_callback(model)
     single, budget = _single_of(model), budget_of(model)
     seconds, workers = _FITS * seconds_left(), effective_n_jobs(n_jobs)
     until = time.time() + seconds
