@@ -68,7 +68,9 @@ public:
 
 private:
     enum class Conjugate { none, squared, rising_exponential, falling_exponential, logistic, huber, squared_hinge };
-    struct Look {
+    class ConvexMinimiser;  // column_fits_convex.cpp
+
+    struct Derivatives {
         double psi = 0, size = 0;               // the mean of losses, and of their sizes
         std::vector<double> gradient, hessian;  // the lower triangle
         std::vector<double> slope, bend;        // of each sample, as they enter the mean
@@ -114,28 +116,30 @@ private:
                             const std::vector<double> &noise, Poll &poll) const;
     std::vector<double> combined(const Columns &columns, const std::vector<double> &x) const;
     std::vector<double> origin() const;
-    Look look(const Columns &columns, const double *margins, Poll &poll) const;
-    Look look(const Columns &columns, const double *margins, bool convex, Poll &poll) const;
+    Derivatives differentiate(const Columns &columns, const double *margins, Poll &poll) const;
+    Derivatives differentiate(const Columns &columns, const double *margins, bool convex, Poll &poll) const;
     double value(const double *margins, Poll &poll) const;
-    double derivatives(const double *margins, bool convex, double *slope, double *bend, double &size, Poll &poll) const;
-    void add_dense(const Columns &columns, Look &seen, Poll &poll) const;
-    void add_sparse(const Columns &columns, Look &seen, Poll &poll) const;
+    double sample_derivatives(const double *margins, bool convex, double *slope, double *bend, double &size,
+                              Poll &poll) const;
+    void add_dense(const Columns &columns, Derivatives &seen, Poll &poll) const;
+    void add_sparse(const Columns &columns, Derivatives &seen, Poll &poll) const;
     double change_along(const std::vector<double> &along) const;
-    bool stays_above(const Columns &columns, const Look &at, double below) const;
-    double gap(const Look &at, const std::vector<double> &margins, const std::vector<double> &along) const;
-    double gap_at_ends(const Columns &columns, const Look &at, const std::vector<double> &margins,
+    bool stays_above(const Columns &columns, const Derivatives &at, double below) const;
+    double gap(const Derivatives &at, const std::vector<double> &margins, const std::vector<double> &along) const;
+    double gap_at_ends(const Columns &columns, const Derivatives &at, const std::vector<double> &margins,
                        std::vector<double> along, double least, double spare, Poll &poll) const;
-    double orthogonality_error(const Columns &columns, const Look &at, const std::vector<double> &along,
+    double orthogonality_error(const Columns &columns, const Derivatives &at, const std::vector<double> &along,
                                const std::vector<double> &step) const;
     SampleGap sample_gap(std::int64_t i, double slope, double bend, double margin, double move) const;
-    double resolution(const Look &at, const std::vector<double> &margins) const;
-    std::vector<double> secant_curvature(const Look &at, const std::vector<double> &margins) const;
-    Move best_move(const Columns &columns, const Look &at, const std::vector<double> &margins,
+    double resolution(const Derivatives &at, const std::vector<double> &margins) const;
+    std::vector<double> secant_curvature(const Derivatives &at, const std::vector<double> &margins) const;
+    Move best_move(const Columns &columns, const Derivatives &at, const std::vector<double> &margins,
                    const std::vector<double> &x, std::vector<std::vector<double>> directions, double least,
                    Poll &poll) const;
-    double feigned_fall(const Look &at, const std::vector<double> &step, const std::vector<double> &errors) const;
-    std::vector<double> reference_curvature(const Columns &columns, const Look &at) const;
-    bool is_noise(const Look &at, const Column &column, double gradient, double error) const;
+    double spurious_decrease(const Derivatives &at, const std::vector<double> &step,
+                             const std::vector<double> &errors) const;
+    std::vector<double> reference_curvature(const Columns &columns, const Derivatives &at) const;
+    bool is_noise(const Derivatives &at, const Column &column, double gradient, double error) const;
     double share(std::int64_t i) const { return (weight_ ? weight_[i] : 1.0) / total_; }
 
     std::int64_t n_, samples_;  // rows, and those of them that are no ridge's
@@ -143,7 +147,7 @@ private:
     Conjugate conjugate_;
     double parameter_, curvature_bound_, concordance_, total_;
     const double *target_, *weight_, *offset_;
-    bool falls_, bends_both_ways_;
+    bool infimum_at_infinity_, nonconvex_attained_;
 };
 
 }  // namespace levelprox

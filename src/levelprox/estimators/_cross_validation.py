@@ -31,7 +31,7 @@ from levelprox._path import KINDS
 from levelprox._runtime.deadline import seconds_left
 from levelprox._typing import Vector
 from levelprox._validation import finite, option, real_array
-from levelprox.driver.checkpoint import Journal, keeping
+from levelprox.driver.checkpoint import SavedState, open_checkpoint
 from levelprox.driver.run_identity import identity_without_level
 from levelprox.estimators._base import SparseLinearModel
 from levelprox.estimators._callbacks import counting
@@ -88,7 +88,7 @@ class Choosing(ChoosingRidges, SparseLinearModel):
             options = {name: value for name, value in self.get_params().items() if name not in _OF_NO_CONSEQUENCE}
             return identity_without_level(task(self._grid(*samples.shape)[0]).objective, **options)
 
-        with keeping(self.checkpoint, self.resume, identity, (*KINDS, Scored)) as journal:
+        with open_checkpoint(self.checkpoint, self.resume, identity, (*KINDS, Scored)) as journal:
             budget = self._search(samples, params, journal.part("choosing"))
             return self._fit_chosen(replace(task(budget), checkpoint=journal.part("fit")), budget)
 
@@ -110,7 +110,7 @@ class Choosing(ChoosingRidges, SparseLinearModel):
         if self._ridges():
             raise InvalidInputError(f"a grid of ridges is for data in memory; give one, got ridge={self.ridge!r}")
 
-    def _search(self, samples: Samples | RemoteSamples, params: dict[str, Any], journal: Journal) -> Budget:
+    def _search(self, samples: Samples | RemoteSamples, params: dict[str, Any], journal: SavedState) -> Budget:
         """Return the best of the grid, and set `cv_results_` and what goes with it."""
         n, d = samples.shape
         self._check_criterion()
@@ -267,7 +267,7 @@ class Choosing(ChoosingRidges, SparseLinearModel):
         splits: Splits,
         scorer: Any,
         score_params: dict[str, Any],
-        journal: Journal,
+        journal: SavedState,
     ) -> tuple[list[Budget], dict[str, NDArray[Any]], int]:
         """Score each candidate on each fold; levels of a fold, and all budgets of remote data, are solved together."""
         together, known, folds = budgets[0].features is None, None, "none"
@@ -385,7 +385,7 @@ class Choosing(ChoosingRidges, SparseLinearModel):
             )
 
     def _outcomes(
-        self, work: Iterable[Any], total: int, what: str, folds: str, journal: Journal, n_jobs: int | None
+        self, work: Iterable[Any], total: int, what: str, folds: str, journal: SavedState, n_jobs: int | None
     ) -> Iterator[list[Scored]]:
         """What comes of the pieces of work, in their order; those that the journal knows are not done again."""
         known = journal.state or {"folds": folds, "scored": ()}
@@ -430,7 +430,7 @@ class Choosing(ChoosingRidges, SparseLinearModel):
     # --- by a criterion
 
     def _by_criterion(
-        self, samples: Samples | RemoteSamples, budgets: list[Budget], journal: Journal
+        self, samples: Samples | RemoteSamples, budgets: list[Budget], journal: SavedState
     ) -> tuple[dict[str, NDArray[Any]], int]:
         single, loss = self._single().set_params(**self._by_index(samples.shape[1])), self._loss().name
         together = budgets[0].features is None or isinstance(samples, RemoteSamples)

@@ -1,0 +1,168 @@
+#include <algorithm>
+#include <cmath>
+
+#include "algorithms/column_fits.hpp"
+#include "algorithms/exact.hpp"
+#include "algorithms/newton_step.hpp"
+#include "simd/simd.hpp"
+
+namespace levelprox {
+namespace {
+
+constexpr std::int64_t BLOCK = 256;  // rows
+
+}  // namespace
+
+// Losses of some rows and their derivatives, those of the three that are not null: of a row of a ridge the square of
+// its margin.
+void ColumnFits::evaluate(std::int64_t begin, std::int64_t rows, const double *margins, double *value, double *slope,
+                          double *bend) const {
+    const std::int64_t samples = std::clamp<std::int64_t>(samples_ - begin, 0, rows);
+    if (samples > 0) {
+        if (slope || bend) loss_->evaluate(samples, margins, target_ + begin, value, slope, bend);
+        else loss_->value(samples, margins, target_ + begin, value);
+    }
+    for (std::int64_t i = samples; i < rows; ++i) {
+        if (value) value[i] = margins[i] * margins[i];
+        if (slope) slope[i] = 2 * margins[i];
+        if (bend) bend[i] = 2;
+    }
+}
+
+// psi alone.
+double ColumnFits::value(const double *margins, Poll &poll) const {
+    HeadTail sum{0, 0};
+    double value[BLOCK];
+    for (std::int64_t begin = 0; begin < n_; begin += BLOCK) {
+        const std::int64_t rows = std::min(BLOCK, n_ - begin);
+        evaluate(begin, rows, margins + begin, value, nullptr, nullptr);
+        for (std::int64_t i = 0; weight_ && i < rows; ++i)
+            value[i] = weight_[begin + i] == 0 ? 0.0 : weight_[begin + i] * value[i];
+        const HeadTail part = compensated_sum(rows, value);
+        add_to(sum, part.head);
+        add_to(sum, part.tail);
+        poll.check();
+    }
+    return (sum.head + sum.tail) / total_;
+}
+
+std::vector<double> ColumnFits::origin() const {
+    std::vector<double> margins(n_);
+    if (offset_) std::copy_n(offset_, n_, margins.data());
+    return margins;
+}
+
+std::vector<double> ColumnFits::combined(const Columns &columns, const std::vector<double> &x) const {
+    std::vector<double> z(n_);
+    for (std::size_t j = 0; j < x.size(); ++j) {
+        const Column &column = columns[j];
+        if (x[j] == 0) continue;
+        if (!column.rows) simd().dense<double>().add(n_, x[j], column.values, z.data());
+        else
+            for (std::int64_t p = 0; p < column.count; ++p) z[column.rows[p]] += x[j] * column.values[p];
+    }
+    return z;
+}
+
+// psi, and what each sample adds to the gradient and to the Hessian of the margins.
+double ColumnFits::sample_derivatives(const double *margins, bool convex, double *slope, double *bend, double &size,
+                                      Poll &poll) const {
+    HeadTail sum{0, 0};
+    size = 0;
+    double value[BLOCK];
+    for (std::int64_t begin = 0; begin < n_; begin += BLOCK) {
+        const std::int64_t rows = std::min(BLOCK, n_ - begin);
+        evaluate(begin, rows, margins + begin, value, slope + begin, bend + begin);
+        for (std::int64_t i = 0; i < rows; ++i) {
+            const double weight = weight_ ? weight_[begin + i] : 1.0;
+            // A sample without weight is not there, even where its loss is infinite.
+            value[i] = weight == 0 ? 0.0 : weight * value[i];
+            size += std::abs(value[i]) / total_;
+            slope[begin + i] = weight == 0 ? 0.0 : slope[begin + i] * (weight / total_);
+            bend[begin + i] =
+                weight == 0 ? 0.0 : (convex ? std::abs(bend[begin + i]) : bend[begin + i]) * (weight / total_);
+        }
+        const HeadTail part = compensated_sum(rows, value);
+        add_to(sum, part.head);
+        add_to(sum, part.tail);
+        poll.check();
+    }
+    return (sum.head + sum.tail) / total_;
+}
+
+// The dense columns among themselves.
+void ColumnFits::add_dense(const Columns &columns, Derivatives &seen, Poll &poll) const {
+    const double *slope = seen.slope.data(), *bend = seen.bend.data();
+    const std::size_t m = columns.size();
+    std::vector<std::size_t> places;
+    for (std::size_t j = 0; j < m; ++j)
+        if (!columns[j].rows) places.push_back(j);
+    const std::size_t dense = places.size();
+    std::vector<double> gradient(dense), hessian(dense * dense);
+    std::vector<const double *> here(dense);
+    for (std::int64_t begin = 0; dense && begin < n_; begin += BLOCK) {
+        for (std::size_t j = 0; j < dense; ++j) here[j] = columns[places[j]].values + begin;
+        simd().normal(std::min(BLOCK, n_ - begin), std::int64_t(dense), here.data(), slope + begin, bend + begin,
+                      gradient.data(), hessian.data());
+        poll.check();
+    }
+    for (std::size_t j = 0; j < dense; ++j) {
+        seen.gradient[places[j]] = gradient[j];
+        for (std::size_t k = 0; k <= j; ++k) seen.hessian[places[j] * m + places[k]] = hessian[j * dense + k];
+    }
+}
+
+// Each sparse column with all others: bent, and spread over all rows while the others look up theirs.
+void ColumnFits::add_sparse(const Columns &columns, Derivatives &seen, Poll &poll) const {
+    const double *slope = seen.slope.data(), *bend = seen.bend.data();
+    const std::size_t m = columns.size();
+    std::vector<double> bent(n_);
+    const auto dot = [](const Column &column, const double *other) {
+        double sum[4] = {}, rest = 0;
+        std::int64_t p = 0;
+        for (; p + 4 <= column.count; p += 4)
+            for (int k = 0; k < 4; ++k) sum[k] += column.values[p + k] * other[column.rows[p + k]];
+        for (; p < column.count; ++p) rest += column.values[p] * other[column.rows[p]];
+        return ((sum[0] + sum[2]) + (sum[1] + sum[3])) + rest;
+    };
+    for (std::size_t j = 0; j < m; ++j) {
+        const Column &column = columns[j];
+        if (!column.rows) continue;
+        seen.gradient[j] = dot(column, slope);
+        for (std::int64_t p = 0; p < column.count; ++p) bent[column.rows[p]] = bend[column.rows[p]] * column.values[p];
+        for (std::size_t k = 0; k < m; ++k) {
+            const bool both = columns[k].rows != nullptr;
+            if (both && k > j) continue;
+            double sum = 0;
+            if (both) sum = dot(columns[k], bent.data());
+            else
+                for (std::int64_t p = 0; p < column.count; ++p)
+                    sum += bent[column.rows[p]] * columns[k].values[column.rows[p]];
+            seen.hessian[std::max(j, k) * m + std::min(j, k)] = sum;
+        }
+        for (std::int64_t p = 0; p < column.count; ++p) bent[column.rows[p]] = 0;
+        poll.check();
+    }
+}
+
+ColumnFits::Derivatives ColumnFits::differentiate(const Columns &columns, const double *margins, Poll &poll) const {
+    if (nonconvex_attained_) {
+        Derivatives seen = differentiate(columns, margins, false, poll);
+        const std::vector<double> no_ridge(columns.size());
+        if (!ridged_newton_step(seen.hessian, 0.0, no_ridge, seen.gradient).empty()) return seen;
+    }
+    return differentiate(columns, margins, true, poll);
+}
+
+ColumnFits::Derivatives ColumnFits::differentiate(const Columns &columns, const double *margins, bool convex,
+                                                  Poll &poll) const {
+    const std::size_t m = columns.size();
+    Derivatives seen{
+        0, 0, std::vector<double>(m), std::vector<double>(m * m), std::vector<double>(n_), std::vector<double>(n_)};
+    seen.psi = sample_derivatives(margins, convex, seen.slope.data(), seen.bend.data(), seen.size, poll);
+    add_dense(columns, seen, poll);
+    add_sparse(columns, seen, poll);
+    return seen;
+}
+
+}  // namespace levelprox
