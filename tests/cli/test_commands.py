@@ -227,7 +227,7 @@ def test_predict_needs_only_columns_with_coefficients(files, model, run, tmp_pat
 def test_certify_says_claim_by_claim_whether_it_holds(files, model, run):
     code, out, _ = run("certify", model, files / "cancer.csv")
     assert code == 0 and "The data are those of the fit." in out
-    assert "every claim that was examined holds; not examined: one for another, message_" in out
+    assert "every claim that was examined holds; not examined: swaps, message_" in out
     code, out, _ = run("certify", model, files / "cancer.csv", "--prove", "--json")
     found = json.loads(out)
     assert code == 0 and found["hold"] and found["not_examined"] == ["message_, history_, n_iter_"]

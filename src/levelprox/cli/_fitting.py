@@ -224,7 +224,7 @@ def fit_stream(
         task = task_of(labels)
         more = {"classes": as_classes(labels)} if task is Task.CLASSIFICATION else {}
         model = settings.estimator(task, NameLookup(path, width, None, more.get("classes")))
-        with _counting(settings, -(-n // rows)) as advance:
+        with settings.progress("partial_fit", -(-n // rows), "batches") as advance:
             for X, y in libsvm_batches(path, rows, n_features=width, zero_based=how.zero_based):
                 with errors_as_bad_data():
                     model.partial_fit(X, as_classes(y) if more else np.asarray(y, np.float64), **more)
@@ -245,23 +245,6 @@ def _scan_labels(path: Path, rows: int, how: Reading) -> tuple[int, int, Any]:
         if labels.size <= _MAX_LABELS:
             labels = np.union1d(labels, y)
     return n, width, labels
-
-
-def _counting(settings: Settings, total: int) -> Any:
-    """Show the progress over the batches if the settings say so."""
-    from contextlib import contextmanager
-
-    from levelprox.report.progress import showing
-
-    @contextmanager
-    def counting() -> Any:
-        if not settings.shows_progress:
-            yield lambda: None
-            return
-        with showing("partial_fit", total, "batches") as progress:
-            yield progress.advance
-
-    return counting()
 
 
 @dataclass(eq=False)

@@ -268,9 +268,9 @@ def _tabular(parts: Sequence[Part], sample: Table, how: Reading) -> Parts:
 
     read = of_table(sample, None, True, how, Path(sample.name))
     weight = None if how.weight is None else sample.checked(how.weight, "weight")
-    told = replace(how, target=read.target_name, weight=weight)
+    resolved = replace(how, target=read.target_name, weight=weight)
     float64 = np.dtype(np.float64)
-    own = [replace(part, how=told) for part in parts]
+    own = [replace(part, how=resolved) for part in parts]
     return Parts(own, read.shape[1], read.feature_names, read.target_name, float64)
 
 

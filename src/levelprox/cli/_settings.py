@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -104,6 +105,12 @@ class Settings:
         if settings.known_task is not None:
             settings.check_task(settings.known_task)
         return settings
+
+    @staticmethod
+    def from_options(options: Mapping[str, Any]) -> Settings:
+        """Return the settings from the options of a command by name; options that are no settings are ignored."""
+        names = {"positive_for", *(field.name for field in fields(Settings))}
+        return Settings.of(**{name: value for name, value in options.items() if name in names})
 
     @property
     def known_task(self) -> Task | None:
@@ -222,6 +229,17 @@ class Settings:
     def shows_progress(self) -> bool:
         """Whether progress is shown: on a terminal, or with --verbose."""
         return not self.quiet and (self.verbose or sys.stderr.isatty())
+
+    @contextmanager
+    def progress(self, title: str, total: int, what: str) -> Iterator[Callable[[], None]]:
+        """Show progress over a number of work items, if it is shown; the result counts one more."""
+        if not self.shows_progress:
+            yield lambda: None
+            return
+        from levelprox.report.progress import showing
+
+        with showing(title, total, what) as progress:
+            yield progress.advance
 
     @staticmethod
     def _budget(values: list[Any] | None, several: bool) -> Any:

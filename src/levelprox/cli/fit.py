@@ -133,37 +133,7 @@ def fit(
     rarest class), at most 10; with --cv from 0 to 30. All numbers are recomputed from the data. Ctrl-C keeps the best
     model so far.
     """
-    settings = Settings.of(
-        features,
-        level,
-        loss,
-        constraint,
-        feature_cost,
-        budget,
-        ridge=ridge,
-        keep=keep,
-        positive=positive,
-        positive_for=positive_for,
-        feature_weight=feature_weight,
-        class_weight=class_weight,
-        subsolver=subsolver,
-        multi_class=multi_class,
-        start=start,
-        criterion=criterion,
-        scoring=scoring,
-        one_standard_error=one_standard_error,
-        jobs=jobs,
-        memory=memory,
-        task=task,
-        standardize=standardize,
-        intercept=intercept,
-        tol=tol,
-        max_iter=max_iter,
-        time_limit=time_limit,
-        seed=seed,
-        quiet=quiet,
-        verbose=verbose,
-    )
+    settings = Settings.from_options(locals())
     state = Checkpointing(checkpoint, checkpoint_every, resume, restart)
     backend = Backend(stream, dask, chunked, device, threads_)
     chooses = settings.chooses(cv)

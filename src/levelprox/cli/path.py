@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json as json_
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -97,32 +96,7 @@ def path(
     Budgets are numbers of features, levels, or costs (--feature-cost with --budget 5,10,20). By default: 0, 1, 2, ...,
     10 features.
     """
-    settings = Settings.of(
-        features,
-        level,
-        loss,
-        constraint,
-        feature_cost,
-        budget,
-        ridge=ridge,
-        keep=keep,
-        positive=positive,
-        positive_for=positive_for,
-        feature_weight=feature_weight,
-        class_weight=class_weight,
-        subsolver=subsolver,
-        multi_class=multi_class,
-        start=start,
-        task=task,
-        standardize=standardize,
-        intercept=intercept,
-        tol=tol,
-        max_iter=max_iter,
-        time_limit=time_limit,
-        seed=seed,
-        quiet=quiet,
-        verbose=verbose,
-    )
+    settings = Settings.from_options(locals())
     settings.check_choice(None)
     if budget is not None and settings.features is not None and len(settings.features) > 1:
         raise UsageError("with --budget give one number of --features, or none")
@@ -186,7 +160,7 @@ class _Path:
                 print_notice(f"levelprox: 0 to {budgets[-1]} features (--features says otherwise)")
         done: list[Any] = []
         try:
-            with self._showing(len(budgets)) as advance:
+            with self.settings.progress("path", len(budgets), "fits") as advance:
                 for one in budgets:
                     done.append(clone(model).set_params(**{by: one}, verbose=0).fit(X, y, weight, **self.data.more))
                     advance()
@@ -195,16 +169,6 @@ class _Path:
                 raise
             return done, signal
         return done, None
-
-    @contextmanager
-    def _showing(self, total: int) -> Iterator[Callable[[], Any]]:
-        if not self.settings.shows_progress:
-            yield lambda: None
-            return
-        from levelprox.report.progress import showing
-
-        with showing("path", total, "fits") as progress:
-            yield progress.advance
 
     def rows(self, fits: list[Any]) -> list[dict[str, Any]]:
         """Return the rows of the table."""

@@ -284,7 +284,7 @@ class SubsetClaims(RecomputedFit):
 
     def _swap_claim(self, told: SubsetCertificate, prove: bool) -> Claim:
         """Examine swaps again on request; else only their number."""
-        name, said = "one for another", str(told.exchanges)
+        name, said = "swaps", str(told.exchanges)
         least, most = self.counted.size, int(self.model.level_)
         free = self.task.standardization.scale.size - (0 if self.task.keep is None else self.task.keep.size)
         totals = {inside * (free - inside) for inside in range(least, min(most, free) + 1)}  # some may be in it and 0

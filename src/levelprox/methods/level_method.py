@@ -35,6 +35,7 @@ from levelprox.methods.working_set import steps
 from levelprox.objectives import LinearModel, Model
 from levelprox.problem import Problem
 from levelprox.result import (
+    CUT_SHORT_STOPS,
     Context,
     Iterate,
     Kinks,
@@ -124,7 +125,7 @@ class RunState:
     @property
     def complete(self) -> bool:
         """False if Ctrl-C or a value that is not finite has cut the last step short."""
-        return self.at.stop not in (StopReason.INTERRUPTED, StopReason.NOT_FINITE)
+        return self.at.stop not in CUT_SHORT_STOPS
 
     def counted(self, work: Iterate, outer: int = 0, **changes: Any) -> RunState:
         """Return the state with the work of an iterate and so many outer steps added."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from levelprox._typing import Vector
 from levelprox.exceptions import InvalidInputError
 from levelprox.report._drawing import COLOURS, INK, PALE, Mark, label_marks, new_axes, room_for_labels, whole_numbers
 from levelprox.report.fitted import Axis, check_axis, check_ours, label_of, name_and_sign
-
-Vector = NDArray[np.float64]
 
 _BLUE, _ORANGE = COLOURS[:2]
 _TIE_TOLERANCE = 1e-12  # relative, as in the choice of the budget

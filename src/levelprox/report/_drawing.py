@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from levelprox._typing import Vector
 from levelprox.exceptions import InvalidInputError
 
 #: Colours of Okabe and Ito, distinguishable with any colour vision, without their yellow, too light for a line.
@@ -244,9 +245,6 @@ def _size(panel: Any) -> tuple[float, float]:
     """Return the approximate width and height in inches: the layout is only known when the figure is drawn."""
     place, (width, height) = panel.get_position(), panel.figure.get_size_inches()
     return float(place.width * width), float(place.height * height)
-
-
-Vector = NDArray[np.float64]
 
 
 def largest(row: Vector, most: int) -> list[int]:

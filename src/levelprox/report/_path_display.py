@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from levelprox._path import Path
 from levelprox.exceptions import InvalidInputError
@@ -27,8 +27,6 @@ from levelprox.report._drawing import (
 )
 from levelprox.report.fitted import Axis, axis_of, budget_of_fit, check_axis, check_ours, in_one_figure, label_of
 from levelprox.subset.result import Exchanges
-
-Vector = NDArray[np.float64]
 
 
 class PathDisplay:

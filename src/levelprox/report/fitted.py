@@ -10,9 +10,9 @@ from html import escape
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from levelprox._runtime.plurals import counted
+from levelprox._typing import Features, Vector
 from levelprox.certificate import Certificate
 from levelprox.exceptions import InvalidInputError
 from levelprox.subset.result import SubsetCertificate
@@ -206,12 +206,12 @@ def feature_name(estimator: Any, j: int) -> str:
     return f"x{j}" if known is None else str(known[j])
 
 
-def standardized(estimator: Any) -> NDArray[np.float64]:
+def standardized(estimator: Any) -> Vector:
     """Return the standardised coefficients scale_ · coef_, of shape (n_outputs, d)."""
     return np.asarray(np.atleast_2d(estimator.coef_) * estimator.scale_, np.float64)
 
 
-def in_one_figure(estimator: Any) -> NDArray[np.float64]:
+def in_one_figure(estimator: Any) -> Vector:
     """Return the standardised coefficient of each feature, or the norm of its several coefficients."""
     rows = standardized(estimator)
     return rows[0] if rows.shape[0] == 1 else np.asarray(np.linalg.norm(rows, axis=0))
@@ -237,9 +237,9 @@ def budget_of_fit(estimator: Any) -> float:
     return float(getattr(estimator, "budget_", estimator.level_))
 
 
-def by_size(estimator: Any) -> NDArray[np.intp]:
+def by_size(estimator: Any) -> Features:
     """Return the selected features, the largest standardised coefficients first."""
-    chosen: NDArray[np.intp] = estimator.selected_features_
+    chosen: Features = estimator.selected_features_
     sizes = np.linalg.norm(standardized(estimator)[:, chosen], axis=0)
     return chosen[np.argsort(-sizes, kind="stable")]
 
@@ -303,7 +303,7 @@ def optimality_words(estimator: Any) -> list[tuple[str, str]]:
     if isinstance(certificate, SubsetCertificate):
         return [
             ("stationarity", f"{certificate.stationarity:.1e}, relative to the fit without features"),
-            ("one for another", str(certificate.exchanges)),
+            ("swaps", str(certificate.exchanges)),
         ]
     against = "within" if certificate.kkt <= estimator.tol else "above"
     rows = [("KKT residual", f"{certificate.kkt:.1e}, {against} tol = {estimator.tol:.1e}")]

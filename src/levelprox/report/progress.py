@@ -12,13 +12,12 @@ from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from levelprox._runtime.plurals import counted
+from levelprox._typing import Vector
 from levelprox.result import Record
 from levelprox.subset.result import SubsetRecord
 
-Vector = NDArray[np.float64]
 #: Names of the phases of a search that differ from their keys.
 _PHASES = {"exchanges": "swaps"}
 
@@ -138,12 +137,12 @@ class ProgressLine(Line):
     def __call__(self, record: Record | SubsetRecord, x: Vector | None = None) -> None:
         """Show one record."""
         used = "" if x is None else f"{np.count_nonzero(x)} nonzero"
-        self._told = in_words(record, used)
-        self.show(self._told, at_once=isinstance(record, Record) and record.k <= 1)
+        self._last_text = in_words(record, used)
+        self.show(self._last_text, at_once=isinstance(record, Record) and record.k <= 1)
 
     def meanwhile(self, text: str) -> None:
         """Show what is done between two steps."""
-        self.show(f"{getattr(self, '_told', '')}  ({text})".lstrip())
+        self.show(f"{getattr(self, '_last_text', '')}  ({text})".lstrip())
 
 
 _TERMINAL_SECONDS, _OTHER_SECONDS = 0.2, 1.0  # between lines, on a terminal and on other streams
@@ -234,7 +233,7 @@ class Lines(Progress):
         self.line = Line(stream)
         self.line.every = _TERMINAL_SECONDS if is_terminal(self.line.stream) else _OTHER_SECONDS
         self.began, self.done = time.monotonic(), 0
-        self.told = title
+        self.text = title
         self._lock, self._ended, self._shown = threading.Lock(), threading.Event(), 0
         self._heartbeat_seconds = (
             _TERMINAL_HEARTBEAT_SECONDS if is_terminal(self.line.stream) else _OTHER_HEARTBEAT_SECONDS
@@ -246,7 +245,7 @@ class Lines(Progress):
         before = 0
         while not self._ended.wait(self._heartbeat_seconds):
             if self._shown == before:
-                self._show(f"{self.told}  (still running, {time.monotonic() - self.began:.0f} s)")
+                self._show(f"{self.text}  (still running, {time.monotonic() - self.began:.0f} s)")
             before = self._shown
 
     def _show(self, text: str) -> None:
@@ -256,20 +255,20 @@ class Lines(Progress):
                 self.line.show(text)
 
     def step(self, record: Record | SubsetRecord, used: str = "") -> None:
-        self.told = f"{self.title}  {in_words(record, used)}"
-        self._show(self.told)
+        self.text = f"{self.title}  {in_words(record, used)}"
+        self._show(self.text)
 
     def aside(self, text: str) -> None:
-        self._show(f"{self.told}  ({text})")
+        self._show(f"{self.text}  ({text})")
 
     def advance(self) -> None:
         self.done += 1
         spent = time.monotonic() - self.began
         left = spent * (self.total / self.done - 1) if self.total else 0.0
-        self.told = f"{self.title}  {self.done} of {self.total} {self.what}  {spent:.1f} s" + (
+        self.text = f"{self.title}  {self.done} of {self.total} {self.what}  {spent:.1f} s" + (
             f"  about {left:.0f} s left" if left > 0 else ""
         )
-        self._show(self.told)
+        self._show(self.text)
 
     def close(self) -> None:
         with self._lock:
@@ -294,27 +293,27 @@ class RichBar(Progress):
         self.bar = rich.Progress(
             rich.TextColumn("{task.description}", markup=False),
             rich.BarColumn(bar_width=24),
-            rich.TextColumn("{task.fields[told]}", markup=False),
-            rich.TextColumn("{task.fields[besides]}", markup=False),
+            rich.TextColumn("{task.fields[state]}", markup=False),
+            rich.TextColumn("{task.fields[aside]}", markup=False),
             *clock,
             console=console,
             transient=True,
         )
         self.what, self.total, self.done = what, total, 0
-        self.task = self.bar.add_task(title, total=total, told="", besides="")
+        self.task = self.bar.add_task(title, total=total, state="", aside="")
         self.bar.start()
 
     def step(self, record: Record | SubsetRecord, used: str = "") -> None:
         part = record.done if isinstance(record, SubsetRecord) else None
         self.bar.tasks[0].total = None if part is None else 1.0  # update() ignores None
-        self._update(completed=part or 0.0, told=in_words(record, used), besides="")
+        self._update(completed=part or 0.0, state=in_words(record, used), aside="")
 
     def aside(self, text: str) -> None:
-        self._update(besides=text)
+        self._update(aside=text)
 
     def advance(self) -> None:
         self.done += 1
-        self._update(completed=self.done, told=f"{self.done} of {self.total} {self.what}")
+        self._update(completed=self.done, state=f"{self.done} of {self.total} {self.what}")
 
     def close(self) -> None:
         with suppress(Exception):  # a closed terminal may raise anything

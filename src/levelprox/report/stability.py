@@ -9,9 +9,10 @@ from html import escape
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from levelprox._runtime.plurals import counted
+from levelprox._typing import Features, Vector
 from levelprox.exceptions import InvalidInputError
 from levelprox.report._drawing import COLOURS, GREY, INK, PALE, SMALL, new_axes, shortened
 from levelprox.report.fitted import Column, cut, data_frame, notes_as_html, notes_as_text, titled_html, titled_text
@@ -91,9 +92,9 @@ class Stability:
     """
 
     title: str
-    frequencies: NDArray[np.float64]
+    frequencies: Vector
     feature_names: tuple[str, ...]
-    selected: NDArray[np.intp]
+    selected: Features
     sets: tuple[FeatureSet, ...]
     n_resamples: int
     n_samples: int
@@ -108,7 +109,7 @@ class Stability:
         return tuple(sorted(near, key=lambda one: one.loss or 0.0))
 
     @property
-    def order(self) -> NDArray[np.intp]:
+    def order(self) -> Features:
         """Features that were selected at least once or are in the model, the most frequent first."""
         some = np.union1d(np.flatnonzero(self.frequencies), self.selected).astype(np.intp)
         outside = ~np.isin(some, self.selected)
@@ -249,7 +250,7 @@ class StabilityDisplay:
         in_model: ArrayLike | None = None,
         n_resamples: int | None = None,
     ) -> None:
-        self.frequencies: NDArray[np.float64] = np.asarray(frequencies, np.float64)
+        self.frequencies: Vector = np.asarray(frequencies, np.float64)
         m = self.frequencies.size
         self.feature_names = list(feature_names)
         self.in_model = np.zeros(m, np.bool_) if in_model is None else np.asarray(in_model, np.bool_)

@@ -153,7 +153,7 @@ class SubsetCertificate:
             ("features ≤ k", f"{self.n_nonzero} ≤ {self.k}"),
             *([] if self.budget is None else [("cost ≤ budget", f"{self.spent:.10g} ≤ {self.budget:.10g}")]),
             ("stationarity (scaled)", f"{self.stationarity:.2e}" if self.examined else "not known: there was no time"),
-            ("one for another", str(self.exchanges)),
+            ("swaps", str(self.exchanges)),
             ("one more would gain", self.gain),
         ]
         width = max(len(name) for name, _ in rows)

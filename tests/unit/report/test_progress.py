@@ -127,13 +127,13 @@ def test_what_a_bar_shows(terminal):
         progress.step(SubsetRecord(1, "proof", 0.25, 3, 17, 0.5, done=0.5))
         (task,) = progress.bar.tasks
         assert (task.completed, task.total) == (0.5, 1.0)
-        assert task.fields["told"].startswith("proof 50 %  loss 0.250000  3 features  17 refits")
+        assert task.fields["state"].startswith("proof 50 %  loss 0.250000  3 features  17 refits")
         progress.step(SubsetRecord(1, "exchanges", 0.25, 3, 17, 0.5))
         assert task.total is None
     with showing("Fit", 4, "folds", stream=stream) as progress:
         progress.advance()
         (task,) = progress.bar.tasks
-        assert (task.completed, task.fields["told"]) == (1, "1 of 4 folds")
+        assert (task.completed, task.fields["state"]) == (1, "1 of 4 folds")
 
 
 @pytest.mark.parametrize("rich", [True, False], ids=["bar", "line"])

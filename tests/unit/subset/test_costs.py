@@ -399,7 +399,7 @@ class TestEstimators:
             spent=Costs(model.feature_cost_, 2.0).spent(worse.selected_features_.tolist()),
         )
         claims = certify_model(worse, X, y, prove=True)
-        assert not {claim.name: claim for claim in claims.claims}["one for another"].holds
+        assert not {claim.name: claim for claim in claims.claims}["swaps"].holds
 
     def test_a_file_beyond_its_budget_is_refused(self, table, tmp_path):
         X, y, cost = table

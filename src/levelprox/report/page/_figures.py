@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._typing import Features, Vector
 from levelprox.report._drawing import COLOURS, largest, where_used
 from levelprox.report.fitted import by_size, coefficient_name, in_one_figure, name_and_sign, standardized
 from levelprox.report.page._fits import Evaluation, PathFits, Samples
@@ -108,7 +109,7 @@ def lines_of(path: PathFits) -> dict[str, Any]:
     }
 
 
-def _rounded(curve: NDArray[np.float64]) -> list[float | None]:
+def _rounded(curve: Vector) -> list[float | None]:
     """Round to five digits, more than can be drawn."""
     return [float(f"{value:.5g}") if np.isfinite(value) else None for value in curve]
 
@@ -238,10 +239,10 @@ class ConfusionMatrix:
 
     names: list[str]
     rows: list[str]
-    _place: NDArray[np.intp]
-    _actual: NDArray[np.intp]
+    _place: Features
+    _actual: Features
     _known: NDArray[Any]
-    _there: NDArray[np.intp]
+    _there: Features
 
     def record(self, predicted: NDArray[Any]) -> list[list[int]]:
         """Return the counts for the predictions of a fit."""
@@ -301,7 +302,7 @@ class ResidualPoints:
     shown: int
     all: int
     actual: list[int]
-    _rows: NDArray[np.intp]
+    _rows: Features
 
     def record(self, predicted: NDArray[Any]) -> list[int]:
         """Return the predictions of a fit as grid indices."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from levelprox._typing import Features, Vector
 from levelprox.exceptions import ConvergenceWarning, InvalidInputError, warn
 from levelprox.report.fitted import Axis, axis_of, budget_of_fit, check_ours
 from levelprox.result import Status
@@ -130,9 +131,6 @@ def _checked(fit: Any, model: Any, by: Axis, i: int) -> Any:
     return fit
 
 
-Vector = NDArray[np.float64]
-
-
 @dataclass(frozen=True, eq=False)
 class Samples:
     """Samples on which fits are evaluated.
@@ -157,7 +155,7 @@ class Samples:
         return replace(self, X=model.check_features(self.X))
 
     @property
-    def rows_used(self) -> NDArray[np.intp]:
+    def rows_used(self) -> Features:
         """Rows with positive weight."""
         return np.arange(self.y.size) if self.weight is None else np.flatnonzero(self.weight > 0)
 
