@@ -18,7 +18,7 @@ from levelprox.constraints import MCP
 from levelprox.designs import DenseDesign
 from levelprox.losses import Multinomial
 from levelprox.methods.continuation import continues
-from levelprox.result import Status
+from levelprox.result import Status, Stop
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.fit import Fit
 from levelprox.subset.newton import gap_bound, newton_step
@@ -273,7 +273,7 @@ def test_claims_of_a_search_with_kinks_that_a_limit_cuts_short_hold(monkeypatch)
     def without_time(self, *arguments):
         calls.append(1)
         if len(calls) > 1:
-            raise TimeoutError
+            raise Stop
         return exactly(self, *arguments)
 
     with monkeypatch.context() as patch:
