@@ -25,7 +25,7 @@ from levelprox.driver.driver import Run, drive
 from levelprox.driver.run_identity import identity_of, identity_without_level
 from levelprox.exceptions import InvalidInputError, warn
 from levelprox.io.checkpoint import Checkpoint
-from levelprox.methods import level_method
+from levelprox.methods import level_state
 from levelprox.methods.continuation import continues
 from levelprox.methods.path_following import LevelByLevel, PathFollowing, Solution
 from levelprox.methods.subsolvers import choose
@@ -38,7 +38,7 @@ from levelprox.subset.result import Additions, Exchanges, Subset
 Vector = NDArray[np.float64]
 
 #: What the state of a path is made of.
-KINDS: tuple[type, ...] = (*level_method.KINDS, *budget.KINDS, Solution, WorkingSet, Subset, Exchanges, Additions)
+KINDS: tuple[type, ...] = (*level_state.KINDS, *budget.KINDS, Solution, WorkingSet, Subset, Exchanges, Additions)
 
 
 @dataclass(frozen=True, eq=False)

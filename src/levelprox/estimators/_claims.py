@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from levelprox._typing import Vector
 from levelprox.certificate.null_model import NullFit, null_fit
-from levelprox.constraints import Constraint
 from levelprox.estimators._fit import Task
 from levelprox.estimators._soundness import budget_of
 from levelprox.estimators._standardization import Standardization
 from levelprox.objectives import LinearModel, Model
-from levelprox.problem import Problem
-from levelprox.subset.refit import rounding_of_margins
+from levelprox.problem import FeatureProblem, SubsetProblem
+from levelprox.subset.fit import rounding_of_margins
 
 Figure = float | int | str | None
 
@@ -146,6 +145,12 @@ def task_of(
     return judge._task(design, y, weight, budget_of(model), **more), found[0]
 
 
+def subset_problem(task: Task, k: int) -> SubsetProblem:
+    """Return the problem of at most k features of a task, without costs."""
+    kept = np.empty(0, np.intp) if task.keep is None else task.keep
+    return SubsetProblem(task.objective, k, kept, task.positive)
+
+
 class RecomputedFit:
     """The problem of a fit, with psi, its gradient and the null fit computed from the data.
 
@@ -154,13 +159,12 @@ class RecomputedFit:
     model : fitted estimator
     task : Task
         Of the data and the model's own scale.
-    constraint : Constraint
-    level : float
+    problem : Problem or SubsetProblem
+        That of the task.
     """
 
-    def __init__(self, model: Any, task: Task, constraint: Constraint, level: float) -> None:
-        self.model, self.task = model, task
-        self.problem = Problem(task.objective, constraint, level, task.feature_weight, task.positive)
+    def __init__(self, model: Any, task: Task, problem: FeatureProblem) -> None:
+        self.model, self.task, self.problem = model, task, problem
         coef, intercept = np.atleast_2d(model.coef_).astype(np.float64), np.atleast_1d(model.intercept_)
         self.x = task.standardization.inside(coef, intercept.astype(np.float64))
         self.null: NullFit = null_fit(self.problem)

@@ -29,7 +29,7 @@ from levelprox.estimators._parameters import Budget
 from levelprox.exceptions import InvalidInputError
 from levelprox.problem import Problem
 from levelprox.result import Status
-from levelprox.subset.shared_cache import forget
+from levelprox.subset.column_cache import forget
 
 #: The score in place of the held-out loss where fits of classes diverge: labels do not depend on where a fit stops.
 LABELS = "accuracy"

@@ -55,7 +55,7 @@ from levelprox.losses import Logistic
 from levelprox.objectives import LinearModel
 from levelprox.objectives._multiclass import ByClass
 from levelprox.result import Status
-from levelprox.subset.shared_cache import forget
+from levelprox.subset.column_cache import forget
 
 Table = tuple[list[Budget], dict[str, NDArray[Any]], int]
 

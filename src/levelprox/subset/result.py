@@ -6,14 +6,10 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from levelprox._runtime.plurals import counted
+from levelprox._typing import Features, Vector
 from levelprox.result import Status
 
-Vector = NDArray[np.float64]
-Features = NDArray[np.intp]
 Phase = Literal["forward", "continuation", "exchanges", "proof"]
 
 
