@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from levelprox.backends.dispatch import linear_model
     from levelprox.certificate import Certificate, certify
     from levelprox.designs import open_chunked
+    from levelprox.driver.driver import drive
     from levelprox.estimators import (
         SparseClassifier,
         SparseClassifierCV,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from levelprox.problem import Problem
     from levelprox.projection import project
     from levelprox.report import ConvergenceDisplay, CVDisplay, ModelSummary, PathDisplay, Stability, StabilityDisplay
-    from levelprox.result import Iterate, Record, Result, Status
+    from levelprox.result import Iterate, Limits, Method, Progress, Record, Result, Status
     from levelprox.subset.result import Additions, Exchanges, Subset, SubsetCertificate, SubsetRecord
     from levelprox.theory.approximate_kkt import Nearby, expected_kkt, nearby_kkt
 
@@ -66,7 +67,9 @@ _DEFINED_IN = {
     "InvalidInputError": "exceptions",
     "Iterate": "result",
     "LevelproxError": "exceptions",
+    "Limits": "result",
     "LinearModel": "objectives",
+    "Method": "result",
     "ModelSummary": "report",
     "MultinomialModel": "objectives",
     "Nearby": "theory.approximate_kkt",
@@ -75,6 +78,7 @@ _DEFINED_IN = {
     "Path": "_path",
     "PathDisplay": "report",
     "Problem": "problem",
+    "Progress": "result",
     "Record": "result",
     "Result": "result",
     "SparseClassifier": "estimators",
@@ -91,6 +95,7 @@ _DEFINED_IN = {
     "best_subset": "_best_subset",
     "certify": "certificate",
     "certify_model": "estimators",
+    "drive": "driver.driver",
     "expected_kkt": "theory.approximate_kkt",
     "linear_model": "backends.dispatch",
     "load": "estimators",
@@ -131,7 +136,9 @@ __all__ = [
     "InvalidInputError",
     "Iterate",
     "LevelproxError",
+    "Limits",
     "LinearModel",
+    "Method",
     "ModelSummary",
     "MultinomialModel",
     "Nearby",
@@ -140,6 +147,7 @@ __all__ = [
     "Path",
     "PathDisplay",
     "Problem",
+    "Progress",
     "Record",
     "Result",
     "SparseClassifier",
@@ -158,6 +166,7 @@ __all__ = [
     "certify_model",
     "constraints",
     "designs",
+    "drive",
     "estimators",
     "expected_kkt",
     "levels",

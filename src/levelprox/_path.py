@@ -20,12 +20,12 @@ from levelprox._runtime.blas import one_blas_thread
 from levelprox._validation import finite, of_a_model, option, real_array, whole
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox.certificate import Certificate
-from levelprox.driver.checkpoint import Journal
+from levelprox.driver.checkpoint import SavedState
 from levelprox.driver.driver import Run, drive
 from levelprox.driver.run_identity import identity_of, identity_without_level
 from levelprox.exceptions import InvalidInputError, warn
 from levelprox.io.checkpoint import Checkpoint
-from levelprox.methods import level_method
+from levelprox.methods import level_state
 from levelprox.methods.continuation import continues
 from levelprox.methods.path_following import LevelByLevel, PathFollowing, Solution
 from levelprox.methods.subsolvers import choose
@@ -38,7 +38,7 @@ from levelprox.subset.result import Additions, Exchanges, Subset
 Vector = NDArray[np.float64]
 
 #: What the state of a path is made of.
-KINDS: tuple[type, ...] = (*level_method.KINDS, *budget.KINDS, Solution, WorkingSet, Subset, Exchanges, Additions)
+KINDS: tuple[type, ...] = (*level_state.KINDS, *budget.KINDS, Solution, WorkingSet, Subset, Exchanges, Additions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ def path(
     tol: float = 1e-6,
     start: str = "auto",
     time_limit: float | None = None,
-    checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | SavedState | None = None,
     resume: bool | str | os.PathLike[str] = False,
 ) -> Path:
     """Solve min ψ(x) s.t. g(x) ≤ η for many η.

@@ -19,7 +19,7 @@ from levelprox._typing import RandomState, Vector
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox._validation import of_a_model, option
 from levelprox.constraints import Constraint
-from levelprox.driver.checkpoint import Journal
+from levelprox.driver.checkpoint import SavedState
 from levelprox.driver.driver import drive
 from levelprox.driver.run_identity import identity_of
 from levelprox.exceptions import InvalidInputError
@@ -58,7 +58,7 @@ def solve(
     working_set: bool | None = None,
     stopping: str = "kkt",
     preset: str | None = None,
-    checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | SavedState | None = None,
     resume: bool | str | os.PathLike[str] = False,
     **unknown: object,
 ) -> Result:

@@ -68,6 +68,10 @@ class StopReason(StrEnum):
     LEFT_LEVEL = "left"  #: a step without the constraint left the level set
 
 
+#: Reasons that cut a step short: its result is not what the step is meant to reach.
+CUT_SHORT_STOPS = (StopReason.INTERRUPTED, StopReason.NOT_FINITE)
+
+
 class Stop(TimeoutError):  # noqa: N818  # a request, not an error
     """End a run: the time is up, or the callback returned True.
 
@@ -85,12 +89,18 @@ class Stop(TimeoutError):  # noqa: N818  # a request, not an error
 class Limits:
     """When a run ends at the latest.
 
-    Attributes
+    Parameters
     ----------
-    seconds : float
+    seconds : float, default=inf
         Of wall-clock time, for each call.
-    max_iter : float
+    max_iter : float, default=inf
         Steps, as the method counts them, of all calls together.
+
+    Examples
+    --------
+    >>> from levelprox import Limits
+    >>> Limits(seconds=60)
+    Limits(seconds=60, max_iter=inf)
     """
 
     seconds: float = math.inf
@@ -101,7 +111,7 @@ class Limits:
 class Progress:
     """What a run reports while it runs.
 
-    Attributes
+    Parameters
     ----------
     record : object, optional
         The first argument of the callback; None for progress that is shown but not passed to the callback.
@@ -109,6 +119,12 @@ class Progress:
         The second argument of the callback, read-only; a callback of records alone gets none.
     text : str
         What a progress bar shows between two records.
+
+    Examples
+    --------
+    >>> from levelprox import Progress
+    >>> Progress(record=3).record
+    3
     """
 
     record: Any = None
@@ -154,6 +170,8 @@ class Context(Protocol):
 
     Attributes
     ----------
+    problem : object
+        What `drive` was called with.
     rng : Generator
         Random numbers; their state is part of a checkpoint.
     limits : Limits
@@ -167,6 +185,7 @@ class Context(Protocol):
         True once a limit or the callback has ended the run: what is found from then on is not written to a checkpoint.
     """
 
+    problem: Any
     rng: np.random.Generator
     limits: Limits
     warnings: list[str]
@@ -230,6 +249,14 @@ class Method(Generic[State]):
         The part of the checkpoint to use; empty for all of it.
     tol : float
         On the KKT residual; `finish` compares with it.
+
+    Examples
+    --------
+    See `drive`, and docs/driver.md for a method with every part.
+
+    >>> from levelprox import Method
+    >>> Method.replays, Method.tol
+    (False, 1e-06)
     """
 
     kinds: tuple[type, ...] = ()
@@ -317,7 +344,7 @@ class Iterate:
     gradient: Vector
     multiplier: float = 0.0
     step: float = 1.0
-    stop: str = ""
+    stop: StopReason = StopReason.NONE
     n_inner: int = 0
     n_grad: int = 0
     n_proj: int = 0

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from levelprox import Checkpoint, LinearModel, Problem, SparseClassifierCV, best_subset, constraints, path, solve
-from levelprox.driver.checkpoint import Journal
+from levelprox.driver.checkpoint import SavedState
 
 RNG = np.random.default_rng(7)
 X = RNG.standard_normal((120, 30))
@@ -48,18 +48,18 @@ def fit_of(kind: str, **options) -> tuple:
 def steps_and_end(kind: str, file: Path) -> tuple[int, tuple]:
     """How many states a fit, begun or gone on with, has told its journal, and its end."""
     steps: list[object] = []
-    keep = Journal.keep
+    keep = SavedState.keep
 
-    def counted(self: Journal, state: object) -> None:
+    def counted(self: SavedState, state: object) -> None:
         if not self.idle:
             steps.append(state)
         keep(self, state)
 
-    Journal.keep = counted
+    SavedState.keep = counted
     try:
         end = fit_of(kind, checkpoint=Checkpoint(file, 0), resume=True)
     finally:
-        Journal.keep = keep
+        SavedState.keep = keep
     return len(steps), end
 
 

@@ -1,11 +1,11 @@
-"""A journal: what a run has done so far, so that it can be gone on with.
+"""Checkpoints: the state of a run, and of the runs inside it, written to a file from time to time.
 
-A run tells its journal after each step what it would need to go on from there: its state, plain data. A journal may
-have parts, for the runs inside a run. Where a checkpoint is asked for, the states are written to its file from time to
-time, and at the end; else nothing happens to them.
+A run saves a state, plain data, after each step; nothing happens to it unless a checkpoint was requested. A run that is
+started with the state of another continues from there and ends with the same bits: whatever comes between two steps is
+a function of the state and the problem alone.
 
-A run that is begun with the state of another goes on from there and ends with the same bits, for whatever comes between
-two steps is a function of the state and the problem alone.
+A search has no state of its own. It is a chain of pieces of work whose results decide what comes next (`Replay`): a
+resumed search is started anew with the results of the pieces that are known, and works only where these end.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from levelprox.driver.termination import Termination
+from levelprox.driver.signals import Termination
 from levelprox.exceptions import CheckpointError, CheckpointWarning, FileFormatError, InvalidInputError, warn
 from levelprox.io import checkpoint as files
 from levelprox.io.checkpoint import Checkpoint, CheckpointFile
@@ -27,72 +27,74 @@ from levelprox.io.container import Contents
 from levelprox.io.plain import decode, encode
 
 Place = str | os.PathLike[str]
+Value = TypeVar("Value")
 
 
-class Journal:
-    """What one run has done so far.
+class SavedState:
+    """The last state of a run, and those of the runs inside it.
 
     Parameters
     ----------
-    keeper : Keeper, optional
-        Who writes it to a file.
+    writer : Writer, optional
+        Writes it to a file.
 
     Attributes
     ----------
     state : object
-        What the run said last; None before its first step.
-    parts : dict of str to Journal
+        Plain data; None before the first step.
+    parts : dict of str to SavedState
     """
 
-    def __init__(self, keeper: Keeper | None = None) -> None:
-        self.keeper = keeper
+    def __init__(self, writer: Writer | None = None) -> None:
+        self.writer = writer
         self.state: Any = None
-        self.parts: dict[str, Journal] = {}
+        self.parts: dict[str, SavedState] = {}
 
     def keep(self, state: object) -> None:
-        """From here on this is where to go on from."""
+        """Save a state."""
         self.state = state
-        if self.keeper is not None:
-            self.keeper.offer()
+        if self.writer is not None:
+            self.writer.offer()
 
-    def part(self, name: str) -> Journal:
-        """The journal of a run inside this one."""
+    def part(self, name: str) -> SavedState:
+        """Return the states of a run inside this one."""
         if name not in self.parts:
-            self.parts[name] = Journal(self.keeper)
+            self.parts[name] = SavedState(self.writer)
         return self.parts[name]
 
     def forget(self, name: str) -> None:
-        """The run inside has ended, and its result is part of this one's state."""
+        """Discard the states of a run inside this one, whose result is now part of this one's state."""
         self.parts.pop(name, None)
 
     @property
     def idle(self) -> bool:
-        """Whether nobody will ever ask for the state."""
-        return self.keeper is None
+        """True if no checkpoint was requested."""
+        return self.writer is None
 
     @property
     def advice(self) -> str:
-        """How to go on, for a run that is cut short; empty where nothing is kept."""
-        return "" if self.keeper is None else f" Its state is kept: resume={self.keeper.name!r} goes on."
+        """The sentence that says how to resume a run that was cut short; empty without a checkpoint."""
+        return "" if self.writer is None else f" Its state is kept: resume={self.writer.name!r} goes on."
 
     def as_tree(self) -> dict[str, Any]:
+        """Return all states as plain data."""
         return {"state": self.state, "parts": {name: part.as_tree() for name, part in self.parts.items()}}
 
     def take(self, tree: Mapping[str, Any]) -> None:
-        """Go on from what `as_tree` gave."""
+        """Continue from what `as_tree` returned."""
         self.state = tree["state"]
         for name, part in tree["parts"].items():
             self.part(name).take(part)
 
 
-class Keeper:
-    """Writes a journal to a file, from time to time.
+class Writer:
+    """Writes states to a file, from time to time.
 
     Parameters
     ----------
     file : CheckpointFile
     place : Checkpoint
-        As it was asked for.
+        As given.
     identity : dict of str to str
         What the run is a function of.
     kinds : iterable of type
@@ -104,18 +106,18 @@ class Keeper:
     ) -> None:
         self.name, self.every = os.fspath(place.path), place.every
         self.file, self.identity, self.kinds = file, dict(identity), tuple(kinds)
-        self.journal = Journal(self)
+        self.saved = SavedState(self)
         self.written = time.monotonic()
         self.pending = False
 
     def offer(self) -> None:
-        """There is something new; write it if it is time to."""
+        """Write the states if the last time is long enough ago."""
         self.pending = True
         if time.monotonic() - self.written >= self.every:
             self.write()
 
     def write(self) -> None:
-        """Write what there is now; where that fails, the run goes on, with a warning."""
+        """Write the states; if that fails, the run continues, with a warning."""
         try:
             self.file.write(self._contents())
         except (OSError, MemoryError) as error:
@@ -128,26 +130,26 @@ class Keeper:
         self.written, self.pending = time.monotonic(), False
 
     def begin(self) -> None:
-        """Write the first state, of a run that has done nothing yet: what cannot be kept is better known now."""
+        """Write an empty state before the run starts: a file that cannot be written is an error now."""
         try:
             self.file.write(self._contents())
         except OSError as error:
             raise CheckpointError(f"{self.name}: no checkpoint can be written there: {error.strerror}") from error
 
-    def go_on_from(self, contents: Contents, name: Place) -> None:
-        """Take the state of an earlier run, which must have been a run of the same."""
+    def resume_from(self, contents: Contents, name: Place) -> None:
+        """Take the states of an earlier run, which must have been a run of the same."""
         try:
             identity = json.loads(contents.metadata["run"])
             for key in {**self.identity, **identity}:
                 before, now = identity.get(key), self.identity.get(key)
                 if before != now:
                     raise CheckpointError(f"{name}: the checkpoint is of another run: {_difference(key, before, now)}")
-            self.journal.take(decode(contents.metadata["journal"], contents.arrays, self.kinds, str(name)))
+            self.saved.take(decode(contents.metadata["journal"], contents.arrays, self.kinds, str(name)))
         except (TypeError, KeyError, AttributeError, json.JSONDecodeError) as error:
             raise FileFormatError(f"{name}: this is not the state of a run: {error}") from error
 
     def _contents(self) -> Contents:
-        text, arrays = encode(self.journal.as_tree(), self.kinds)
+        text, arrays = encode(self.saved.as_tree(), self.kinds)
         about = {
             "format": files.FORMAT,
             "format_version": str(files.VERSION),
@@ -157,58 +159,95 @@ class Keeper:
         return Contents({**about, "journal": text}, arrays)
 
 
-@contextmanager
-def keeping(
-    checkpoint: Place | Checkpoint | Journal | None,
-    resume: bool | Place,
-    identity: Callable[[], Mapping[str, str]],
-    kinds: Iterable[type],
-) -> Iterator[Journal]:
-    """The journal of a run, written to a file where that is asked for, until the block ends.
+class Replay:
+    """Pieces of work whose results are saved, and not done again in a resumed run.
 
     Parameters
     ----------
-    checkpoint : path-like, Checkpoint or Journal, optional
-        Where; or the journal of the run that this one is inside of.
-    resume : bool or path-like
-        Whether to go on from what is there, or from another file.
-    identity : callable
-        What the run is a function of; asked for where something is kept only.
-    kinds : iterable of type
-        The dataclasses that states are made of.
+    saved : SavedState
+    memory : callable
+        Returns what pieces have left in memory besides their results, as plain data; None if a limit has cut the last
+        one short, which is then not saved.
+    restore : callable
+        Called with that after the last piece that is known.
     """
-    if isinstance(checkpoint, Journal):
+
+    def __init__(self, saved: SavedState, memory: Callable[[], Any], restore: Callable[[Any], None]) -> None:
+        self.saved, self.memory, self.restore = saved, memory, restore
+        known = saved.state or {"results": (), "behind": None}
+        self.results: list[tuple[Any, bool]] = list(known["results"])  # and whether it is the last of its repetitions
+        self.behind: Any = known["behind"]
+        self.place = 0
+
+    def repeated(self, step: Callable[[Value], tuple[Value, bool]], at: Value) -> Value:
+        """Apply a step until its second result is True, from the last result that is known."""
+        last = False
+        if self.place < len(self.results):
+            at, last = self.results[self.place]
+            if self.place == len(self.results) - 1:
+                self.restore(self.behind)
+        while not last:
+            at, last = step(at)
+            self.results[self.place :] = [(at, last)]
+            behind = self.memory()
+            if behind is not None:
+                self.saved.keep({"results": tuple(self.results), "behind": behind})
+        self.place += 1
+        return at
+
+
+@contextmanager
+def open_checkpoint(
+    checkpoint: Place | Checkpoint | SavedState | None,
+    resume: bool | Place,
+    identity: Callable[[], Mapping[str, str]],
+    kinds: Iterable[type],
+) -> Iterator[SavedState]:
+    """Open a checkpoint until the block ends; SIGTERM interrupts what runs in it.
+
+    Parameters
+    ----------
+    checkpoint : path-like, Checkpoint or SavedState, optional
+        The file; or the part of the run that this one is inside of.
+    resume : bool or path-like
+        Whether to continue from the states in the file, or from another file.
+    identity : callable
+        Returns what the run is a function of, as text; called only if there is a file.
+    kinds : iterable of type
+        The dataclasses that states consist of.
+    """
+    if isinstance(checkpoint, SavedState):
         yield checkpoint
         return
     place, origin = _places(checkpoint, resume)
     if place is None:
-        yield Journal()
+        yield SavedState()
         return
     with Termination(place.path), CheckpointFile(place.path) as file:
-        keeper = Keeper(file, place, {"levelprox": metadata.version("levelprox"), **identity()}, kinds)
+        writer = Writer(file, place, {"levelprox": metadata.version("levelprox"), **identity()}, kinds)
         its_own = origin is not None and Path(os.path.abspath(origin)) == file.path
         if file.exists() and not its_own:
             raise CheckpointError(
-                f"{keeper.name}: there is a checkpoint already; resume=True goes on from it. To begin again, remove it "
+                f"{writer.name}: there is a checkpoint already; resume=True goes on from it. To begin again, remove it "
                 "or choose another file"
             )
         if origin is not None and (resume is not True or file.exists()):
-            keeper.go_on_from(file.read() if its_own else files.read(origin), origin)
-            keeper.pending = not its_own
+            writer.resume_from(file.read() if its_own else files.read(origin), origin)
+            writer.pending = not its_own
         else:
-            keeper.begin()
+            writer.begin()
         try:
-            yield keeper.journal
+            yield writer.saved
         except KeyboardInterrupt as error:
-            told, advice = str(error), keeper.journal.advice
-            raise KeyboardInterrupt(told if advice in told else (told + advice).strip()) from error
+            text, advice = str(error), writer.saved.advice
+            raise KeyboardInterrupt(text if advice in text else (text + advice).strip()) from error
         finally:
-            if keeper.pending:
-                keeper.write()
+            if writer.pending:
+                writer.write()
 
 
 def _places(checkpoint: Place | Checkpoint | None, resume: bool | Place) -> tuple[Checkpoint | None, Place | None]:
-    """Where the state is to be kept, and where it is to come from."""
+    """Return where to write states, and where to read them from."""
     if not isinstance(resume, bool | str | os.PathLike):
         raise InvalidInputError(f"resume must be True, False or a path, got {resume!r}")
     if checkpoint is None:
@@ -225,3 +264,7 @@ def _difference(key: str, before: str | None, now: str | None) -> str:
     if before.startswith("#") and now.startswith("#"):
         return f"{key} are not the same"
     return f"{key} was {before[:100]}, now it is {now[:100]}"
+
+
+Journal = SavedState
+keeping = open_checkpoint

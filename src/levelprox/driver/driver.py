@@ -10,6 +10,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,19 +25,19 @@ from levelprox._runtime.deadline import (
     seconds_left,
     suspended,
 )
-from levelprox.certificate import certify
-from levelprox.driver.checkpoint import Journal, keeping
+from levelprox.certificate import certify, not_examined
+from levelprox.driver.checkpoint import Replay, SavedState, open_checkpoint
 from levelprox.driver.messages import sentence, warns
-from levelprox.driver.replay import Remembered
+from levelprox.driver.run_identity import identity_of
 from levelprox.exceptions import warn
 from levelprox.io.checkpoint import Checkpoint
+from levelprox.problem import Problem
 from levelprox.result import CUT_SHORT, Ending, Iterate, Limits, Method, Progress, Result, Status, Stop
 
 Value = TypeVar("Value")
 Place = str | os.PathLike[str]
 
 PROGRESS_INTERVAL_SECONDS = 0.1  # between reports where no state is yielded
-ACCEPTABLE_FACTOR = 100  # times tol: the residual of "solved_inaccurate"
 
 
 def drive(
@@ -45,36 +46,75 @@ def drive(
     *,
     limits: Limits | None = None,
     callback: Callable[..., Any] | None = None,
-    checkpoint: Place | Checkpoint | Journal | None = None,
+    checkpoint: Place | Checkpoint | SavedState | None = None,
     resume: bool | Place = False,
-    identity: Callable[[], Mapping[str, str]] = dict,
+    identity: Callable[[], Mapping[str, str]] | None = None,
     kinds: Iterable[type] = (),
     rng: np.random.Generator | None = None,
 ) -> Any:
-    """Run a method on a problem, and return what its `finish` returns.
+    """Run a method on a problem under limits.
 
     Parameters
     ----------
     method : Method
+        A generator of states, and what it makes of the last one.
     problem : object
         What `method.init` takes.
     limits : Limits, optional
+        Seconds and steps; by default none.
     callback : callable, optional
         Called with what the method reports; returning True ends the run.
-    checkpoint, resume
-        As in `solve`.
-    identity : callable
-        What the run is a function of, as text: a checkpoint of another run is refused.
+    checkpoint : path-like or Checkpoint, optional
+        A file to which states are written, as in `solve`.
+    resume : bool or path-like, default=False
+        Whether to continue from there, as in `solve`.
+    identity : callable, optional
+        Returns what the run is a function of, as a dict of str to str; a checkpoint of another run is refused. By
+        default that is the problem, a `Problem`, and the attributes of the method.
     kinds : iterable of type
-        Further types that states contain.
+        Further types that states consist of.
     rng : Generator, optional
+        `Context.rng`.
+
+    Returns
+    -------
+    object
+        What `method.finish` returns; by default a `Result`.
+
+    Examples
+    --------
+    docs/driver.md has a method with every part. The shortest one tries points, and its best one is certified:
+
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> from levelprox import LinearModel, Method, Problem, constraints, drive
+    >>> @dataclass(frozen=True)
+    ... class State:
+    ...     best: np.ndarray
+    >>> class Halving(Method[State]):
+    ...     def init(self, problem, ctx):
+    ...         return State(np.zeros(problem.dimension))
+    ...     def steps(self, state, ctx):
+    ...         for t in 0.5 ** np.arange(30):
+    ...             ctx.check()
+    ...             state = State(np.array([1 - t]))
+    ...             yield state
+    >>> problem = Problem(LinearModel([[1.0], [1.0]], [2.0, 2.0]), constraints.L1(), 1.0)
+    >>> fit = drive(Halving(), problem)
+    >>> fit.status.name, fit.x.round(6).tolist()
+    ('SOLVED', [1.0])
     """
-    limits = limits or Limits()
+    limits, described = limits or Limits(), identity or partial(_identity, method, problem)
     with (
         limited(limits.seconds),
-        keeping(checkpoint, resume, identity, (*method.kinds, *kinds)) as saved,
+        open_checkpoint(checkpoint, resume, described, (*method.kinds, *kinds)) as saved,
     ):
         return Run(method, problem, limits, callback, saved, rng)()
+
+
+def _identity(method: Method[Any], problem: Problem) -> dict[str, str]:
+    """Return the problem and the attributes of a method, as text."""
+    return identity_of(problem, method=type(method).__name__, **vars(method))
 
 
 class Run:
@@ -86,13 +126,13 @@ class Run:
         problem: Any,
         limits: Limits,
         callback: Callable[..., Any] | None,
-        saved: Journal,
+        saved: SavedState,
         rng: np.random.Generator | None,
     ) -> None:
         self.method, self.problem, self.limits, self.callback = method, problem, limits, callback
         self.rng = np.random.default_rng() if rng is None else rng
         self.saved = saved.part(method.saved_as) if method.saved_as else saved
-        self.replay = Remembered(self.saved, method.memory, method.restore) if method.replays else None
+        self.replay = Replay(self.saved, method.memory, method.restore) if method.replays else None
         self.began = self.reported = time.monotonic()
         self.earlier = 0.0  # seconds of the calls that this one resumes
         self.warnings: list[str] = []
@@ -227,8 +267,12 @@ class Run:
 
     def certified(self, state: Any, status: Status, tol: float) -> Result:
         x = state.best.x if isinstance(state.best, Iterate) else state.best
-        with finishing():
-            certificate = certify(self.problem, x)
+        try:
+            with finishing():
+                certificate = certify(self.problem, x)
+        except (TimeLimitError, KeyboardInterrupt):
+            psi = state.best.psi if isinstance(state.best, Iterate) else math.nan
+            certificate = not_examined(self.problem, x, psi)
         if status in (Status.SOLVED, Status.MAX_ITER, Status.STALLED) and certificate.kkt <= tol:
             status = Status.SOLVED
         elif status is Status.SOLVED:

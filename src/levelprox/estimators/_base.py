@@ -24,7 +24,7 @@ from levelprox._validation import nonnegative as at_least_zero
 from levelprox.backends import RemoteObjective
 from levelprox.designs import Design, as_design
 from levelprox.designs.moments import moments_of
-from levelprox.driver.fingerprint import fingerprint
+from levelprox.driver.run_identity import fingerprint
 from levelprox.estimators._automatic_ridge import automatic_ridge
 from levelprox.estimators._callbacks import (
     CallbackSupportMixin,

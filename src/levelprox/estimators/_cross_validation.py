@@ -30,7 +30,7 @@ from levelprox._path import KINDS
 from levelprox._runtime.deadline import seconds_left
 from levelprox._typing import Vector
 from levelprox._validation import finite, option, real_array
-from levelprox.driver.checkpoint import Journal, keeping
+from levelprox.driver.checkpoint import SavedState, open_checkpoint
 from levelprox.driver.run_identity import identity_without_level
 from levelprox.estimators._base import SparseLinearModel
 from levelprox.estimators._callbacks import counting
@@ -82,11 +82,11 @@ class Choosing(ChoosingRidges, ChoosingElsewhere, SparseLinearModel):
             options = {name: value for name, value in self.get_params().items() if name not in _OF_NO_CONSEQUENCE}
             return identity_without_level(task(self._grid(*samples.X.shape)[0]).objective, **options)
 
-        with keeping(self.checkpoint, self.resume, identity, (*KINDS, Scored)) as journal:
+        with open_checkpoint(self.checkpoint, self.resume, identity, (*KINDS, Scored)) as journal:
             budget = self._search(samples, params, journal.part("choosing"))
             return self._fit_chosen(replace(task(budget), checkpoint=journal.part("fit")), budget)
 
-    def _search(self, samples: Samples, params: dict[str, Any], journal: Journal) -> Budget:
+    def _search(self, samples: Samples, params: dict[str, Any], journal: SavedState) -> Budget:
         """The best of the grid, with `cv_results_` and what goes with it."""
         n, d = samples.X.shape
         self._check_criterion()
@@ -231,7 +231,7 @@ class Choosing(ChoosingRidges, ChoosingElsewhere, SparseLinearModel):
         splits: Splits,
         scorer: Any,
         score_params: dict[str, Any],
-        journal: Journal,
+        journal: SavedState,
     ) -> tuple[list[Budget], dict[str, NDArray[Any]], int]:
         """Scores of each candidate on each fold; levels of a fold are solved together, one after another."""
         if self._chooses_ridge(budgets[0]):
@@ -345,7 +345,7 @@ class Choosing(ChoosingRidges, ChoosingElsewhere, SparseLinearModel):
             )
 
     def _outcomes(
-        self, work: Iterable[Any], total: int, what: str, folds: str, journal: Journal
+        self, work: Iterable[Any], total: int, what: str, folds: str, journal: SavedState
     ) -> Iterator[list[Scored]]:
         """What comes of the pieces of work, in their order; those that the journal knows are not done again."""
         known = journal.state or {"folds": folds, "scored": ()}
@@ -386,7 +386,7 @@ class Choosing(ChoosingRidges, ChoosingElsewhere, SparseLinearModel):
     # --- by a criterion
 
     def _by_criterion(
-        self, samples: Samples, budgets: list[Budget], journal: Journal
+        self, samples: Samples, budgets: list[Budget], journal: SavedState
     ) -> tuple[dict[str, NDArray[Any]], int]:
         single, loss = self._single().set_params(**self._by_index(samples.X.shape[1])), self._loss().name
         groups = _of_one_ridge(budgets) if budgets[0].features is None else [[budget] for budget in budgets]

@@ -19,7 +19,7 @@ from levelprox._runtime.deadline import limited, seconds_left
 from levelprox._typing import Features, Vector
 from levelprox.backends import RemoteObjective
 from levelprox.certificate import Certificate
-from levelprox.driver.checkpoint import Journal, keeping
+from levelprox.driver.checkpoint import SavedState, open_checkpoint
 from levelprox.driver.run_identity import identity_without_level
 from levelprox.estimators._automatic_ridge import (
     LARGEST_STANDARD_ERROR,
@@ -67,7 +67,10 @@ class Task(FixedRidgeFit):
         if not self.automatic_ridge or not may_diverge(self.objective):
             return self._penalised(self._fitted(budget, previous))
         seconds = math.inf if self.time_limit is None else self.time_limit
-        with limited(seconds), keeping(self.checkpoint, self.resume, lambda: self._identity(budget), KINDS) as journal:
+        with (
+            limited(seconds),
+            open_checkpoint(self.checkpoint, self.resume, lambda: self._identity(budget), KINDS) as journal,
+        ):
             task = replace(self, checkpoint=journal, resume=False)
             return (task._with_levels_ridge if budget.features is None else task._automatic)(budget, previous)
 
@@ -182,9 +185,9 @@ class Task(FixedRidgeFit):
             solution = replace(solution, status=pure.status, message=f"{solution.message} {_UNDECIDED}")
         return solution, _FOUND
 
-    def _journal(self, name: str) -> Journal | None:
+    def _journal(self, name: str) -> SavedState | None:
         """Return the journal of one of several searches."""
-        return self.checkpoint.part(name) if isinstance(self.checkpoint, Journal) else None
+        return self.checkpoint.part(name) if isinstance(self.checkpoint, SavedState) else None
 
     def _without_ridge(
         self, budget: Budget, previous: Vector | None, leave: Leave | None, part: str, known: Features | None = None

@@ -20,7 +20,7 @@ from levelprox._typing import Features, FloatArray, Vector
 from levelprox.backends import RemoteObjective
 from levelprox.certificate import Certificate, certify
 from levelprox.constraints import MCP, SCAD, Constraint
-from levelprox.driver.checkpoint import Journal
+from levelprox.driver.checkpoint import SavedState
 from levelprox.estimators._parameters import Budget
 from levelprox.estimators._standardization import Standardization
 from levelprox.exceptions import NumericalError
@@ -98,7 +98,7 @@ class FixedRidgeFit:
         What `solve` alone takes: subsolver, start, random_state.
     observer : callable, optional
         Told of every step.
-    checkpoint : path-like, Checkpoint or Journal, optional
+    checkpoint : path-like, Checkpoint or SavedState, optional
     resume : bool or path-like
         As in `solve`.
     ridge : float
@@ -121,7 +121,7 @@ class FixedRidgeFit:
     time_limit: float | None
     options: dict[str, Any]
     observer: Observer | None
-    checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None
+    checkpoint: str | os.PathLike[str] | Checkpoint | SavedState | None = None
     resume: bool | str | os.PathLike[str] = False
     ridge: float = 0.0
     deviations: Vector | None = None

@@ -28,7 +28,7 @@ from sklearn.utils.parallel import delayed
 from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import limited
 from levelprox._typing import Features, Vector
-from levelprox.driver.checkpoint import Journal
+from levelprox.driver.checkpoint import SavedState
 from levelprox.estimators._automatic_ridge import FOLD_GRID, FewFeatures
 from levelprox.estimators._callbacks import quiet, with_estimator_warnings
 from levelprox.estimators._criteria import Ranking, groups_of, scores_of
@@ -75,7 +75,7 @@ class ChoosingRidges:
         splits: Splits,
         scorer: Any,
         score_params: dict[str, Any],
-        journal: Journal,
+        journal: SavedState,
     ) -> Table:
         """The table of all candidates.
 

@@ -17,7 +17,7 @@ from sklearn.base import is_classifier
 
 from levelprox.certificate import Certificate
 from levelprox.constraints import Constraint
-from levelprox.driver.fingerprint import Fingerprint
+from levelprox.driver.run_identity import Fingerprint
 from levelprox.estimators._names import FeatureNames
 from levelprox.estimators._parameters import Budget
 from levelprox.exceptions import FileFormatError, InvalidInputError

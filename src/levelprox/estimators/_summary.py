@@ -22,7 +22,7 @@ from levelprox._runtime.plurals import counted
 from levelprox._typing import RandomState, Vector
 from levelprox._validation import nonnegative
 from levelprox.designs import Design
-from levelprox.driver.fingerprint import fingerprint
+from levelprox.driver.run_identity import fingerprint
 from levelprox.estimators._callbacks import with_estimator_warnings
 from levelprox.estimators._claims import task_of
 from levelprox.estimators._fold_fits import Samples

@@ -35,7 +35,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from levelprox.certificate import Certificate
 from levelprox.constraints import CONSTRAINT_TYPES, Custom, Widened
-from levelprox.driver.fingerprint import Fingerprint
+from levelprox.driver.run_identity import Fingerprint
 from levelprox.estimators._names import by_name
 from levelprox.estimators._soundness import FITTED, check_soundness
 from levelprox.exceptions import FileFormatError, InvalidInputError

@@ -32,7 +32,7 @@ from sklearn.utils.validation import check_is_fitted
 from levelprox._runtime.blas import one_blas_thread
 from levelprox._typing import Vector
 from levelprox.certificate import Certificate, certify
-from levelprox.driver.fingerprint import fingerprint
+from levelprox.driver.run_identity import fingerprint
 from levelprox.estimators._claims import (
     NULL_TOLERANCE,
     RELATIVE_TOLERANCE,

@@ -1,21 +1,21 @@
-"""Continuation: reach the problem by way of wider ones, each started where the last one ended.
+"""Continuation: solve a sequence of rescaled problems, each started at the solution of the last one.
 
-A nonconvex problem has many KKT points, and which one is reached matters more than its last digit. Widened far enough,
-φ is all but straight and the problem all but convex: its solution does not depend on where the search began. So
+A nonconvex problem has many KKT points, and which one is found matters more than its last digit. If φ is rescaled far
+enough, it is almost linear and the problem almost convex: its solution does not depend on the start. So
 
-1. the problem is solved from the null fit: the direct start. Its coefficients show how wide φ must be to be
-   straight as far as they reach, its nonzeros about how many there are to be;
-2. the problem widened that far, with φ(t/c) for φ(t), is solved from the null fit, roughly; where that takes several
-   times as many nonzeros (with more features than samples a wide set lets the model interpolate), c is halved at once;
+1. the problem is solved from the null model: the direct start. Its coefficients determine the factor c for which φ is
+   almost linear over their range, its nonzeros the expected number of features;
+2. the problem with φ(t/c) for φ(t) is solved roughly from the null model; if it has several times as many nonzeros
+   (with more features than samples the model can interpolate), c is halved at once;
 3. c is halved until it is 1; each time the smallest coefficients are dropped until the level holds again, and the
-   working set of the last stage is tried before all features are looked at;
-4. where a feature costs at most a cap, features are exchanged one for another at both ends (`swaps.py`), among those
-   that come nearest to being taken in.
+   working set of the last stage is solved before the next full gradient pass;
+4. where the cost of a feature has a cap, features are swapped at both ends (`subset/swaps.py`), among those that are
+   closest to entering.
 
-The lowest point is where the run goes on: never above what the direct start reached.
+The run continues from the lowest point, which is never above that of the direct start.
 
-Where the loss is not convex, the same is done with its convex start (`Loss.convex_start`) for the loss, and the direct
-start is from that solution: which valley of ψ is reached is then decided by all samples, as a convex loss sees them.
+Where the loss is not convex, this is done first with its convex start (`Loss.convex_start`), and the direct start
+begins at that solution: all samples then decide which local minimum of ψ is found, through a convex loss.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from levelprox.methods.restricted import How
 from levelprox.methods.working_set import resumed, steps
 from levelprox.objectives import Model
 from levelprox.problem import Problem
-from levelprox.result import Iterate, Stage, relative_change
+from levelprox.result import CUT_SHORT_STOPS, Iterate, Stage, StopReason, relative_change
 from levelprox.subset.forward import FEW, forward
 from levelprox.subset.refit import Fit
 from levelprox.subset.swaps import Swaps
@@ -53,7 +53,6 @@ _MOST_STEPS = 20  # of a stage
 _MOST_ROUGH = 100  # inner steps of a rough stage; where curvature vanishes each gains little, and there is no end
 _FROM_HERE, _FROM_DIRECT = 50, 20  # features: exchanges among more take long, and rarely pay
 _CANDIDATES, _SHARE = 100, 4  # that may take the place of another feature, or so many times those there are
-_STOPS = ("interrupted", "not finite")
 _WORKING, _EXPENSIVE = 10, 500  # features of a working set, and coordinates of theirs from which on stages take long
 
 
@@ -66,9 +65,9 @@ def continued(
     count: int = 0,
     after: tuple[Stage, Iterate] | None = None,
 ) -> Iterator[tuple[Stage, Iterate]]:
-    """Every stage from the widest to the problem itself, with the iterate at its end.
+    """Yield every stage from the largest factor to the problem itself, with the iterate at its end.
 
-    None where φ is straight already as far as the direct start reaches, or where no wider problem is sparse.
+    There are none if φ is almost linear over the coefficients of the direct start, or if no rescaled problem is sparse.
 
     Parameters
     ----------
@@ -78,15 +77,15 @@ def continued(
     direct : Iterate
         What the direct start reached.
     how : How
-        How the problem of a stage is solved.
+        The settings of the run.
     tol : float
-        How well the problem itself is to be solved.
+        The tolerance of the problem itself.
     count : int
-        How many nonzeros there are to be, where that is known; else as many as the direct start has.
+        The number of nonzeros, if it is known; by default that of the direct start.
     after : (Stage, Iterate), optional
-        The last stage that is done already: go on with the next.
+        The last finished stage: continue with the next.
     """
-    exchanges = count == 0  # else whoever counts does them, and knows more
+    exchanges = count == 0  # with a given count, the caller runs the swaps itself
     doublings, count = _doublings(problem, direct.x), count or _count(problem, direct.x)
     most = _most(count)
     if doublings == 0 or count == 0:
@@ -104,21 +103,21 @@ def continued(
         if doublings == 0 and at.psi <= direct.psi + _HOPELESS * (start.psi - direct.psi):
             at, more = _stage(problem, _iterates(problem, replace(at, n_grad=0), tol, how), problem.n_features)
             n_grad += more
-        if doublings == 0 and exchanges and at.stop not in _STOPS:
+        if doublings == 0 and exchanges and at.stop not in CUT_SHORT_STOPS:
             better, more = _exchanged(problem, start, at, direct, how, tol)
             n_grad += more
             at = at if better is None else better
         n_nonzero = _count(problem, at.x)
         yield Stage(factor, at.psi, n_nonzero, n_grad), replace(at, n_grad=n_grad)
-        if at.stop in _STOPS or how.seconds_left() <= 0:
+        if at.stop in CUT_SHORT_STOPS or how.seconds_left() <= 0:
             return
         doublings = _following(problem, at.x, doublings, n_nonzero, count)
 
 
 def convex_start(problem: Problem, null: Iterate, how: How, tol: float) -> Iterate:
-    """Where to begin: the solution for the convex start of the loss (`Loss.convex_start`), or the null fit.
+    """Return the start: the solution for the convex start of the loss (`Loss.convex_start`), or the null model.
 
-    Whichever leads lower, and the null fit where ψ has no such loss; at the cost of finding out.
+    The one that leads to the lower ψ is chosen; the null model if the loss has no convex start.
     """
     if problem.objective.convex_start is None:
         return null
@@ -128,21 +127,21 @@ def convex_start(problem: Problem, null: Iterate, how: How, tol: float) -> Itera
     (here, more), (there, most) = (
         _stage(problem, _iterates(problem, begin, tol, how), problem.n_features) for begin in (at, null)
     )
-    if "interrupted" in (here.stop, there.stop):
+    if StopReason.INTERRUPTED in (here.stop, there.stop):
         raise KeyboardInterrupt
     return replace(null if there.psi < here.psi else at, n_grad=n_grad + more + most)
 
 
 def _convex_solution(convex: Problem, how: How, tol: float) -> tuple[Vector, int]:
-    """The lower end of the direct start and of continuation, and the passes that took."""
+    """Return the lower end of the direct start and of continuation, and the number of passes."""
     null, cost = null_fit(convex, how.seconds_left()), convex.objective.evaluation_cost
     assert null.gradient is not None
     how = replace(how, null=null, gamma=how.subsolver.proximal_weight(convex.objective))
     start = Iterate(null.x, null.psi, null.gradient, step=1 / convex.objective.curvature)
     best, n_grad = _stage(convex, _iterates(convex, start, tol, how), convex.n_features)
-    interrupted = best.stop == "interrupted"
+    interrupted = best.stop == StopReason.INTERRUPTED
     for stage, at in () if interrupted else continued(convex, start, best, how, tol):
-        n_grad, interrupted = n_grad + stage.n_grad, at.stop == "interrupted"
+        n_grad, interrupted = n_grad + stage.n_grad, at.stop == StopReason.INTERRUPTED
         best = at if stage.factor == 1 and at.psi < best.psi and convex.is_feasible(at.x) else best
     if interrupted:
         raise KeyboardInterrupt
@@ -152,10 +151,10 @@ def _convex_solution(convex: Problem, how: How, tol: float) -> tuple[Vector, int
 def _exchanged(
     problem: Problem, start: Iterate, at: Iterate, direct: Iterate, how: How, tol: float
 ) -> tuple[Iterate | None, int]:
-    """A KKT point lower than both ends by exchanges of features, if there is one, and the passes that took.
+    """Return a KKT point that is lower than both ends by swaps of features, if there is one, and the number of passes.
 
-    A feature costs at most the cap, whatever its size: as many as the level can pay for may be refitted without it, and
-    others may take their place. Those that come nearest to being taken in are considered, without a look at the others.
+    A feature costs at most the cap for any size: as many as the level allows are refitted without the level, and others
+    may replace them. Only features that are closest to entering are considered.
     """
     ends = [
         end for end, most in ((at, _FROM_HERE), (direct, _FROM_DIRECT)) if 0 < _largest(problem, end.x).size <= most
@@ -195,10 +194,10 @@ def _exchanged(
 def _lowest(
     problem: Problem, W: Features, found: dict[bytes, Fit], at: Iterate, how: How, tol: float
 ) -> tuple[Iterate | None, int]:
-    """The lowest KKT point from these fits over features of W, if it is lower than `at`, and the passes that took.
+    """Return the lowest KKT point from these fits over features of W, if it is lower than `at`, and the passes.
 
-    The lowest fit comes first. What the level pays for beyond its features lowers ψ by about as much for the others:
-    those that are far above the best point even then are left out.
+    The lowest fit is solved first. The rest of the level lowers ψ by about the same amount for the others: those that
+    would still be far above the best point are skipped.
     """
     best, passes, more = None, 0, math.inf
     for fit in sorted(found.values(), key=lambda fit: fit.psi):
@@ -208,7 +207,7 @@ def _lowest(
         x, features = np.zeros(problem.dimension), W[fit.features]
         x[problem.coordinates(features)] = fit.x
         end, n_grad = _stage(problem, _iterates(problem, (problem.cut(x), features), tol, how), problem.n_features)
-        if end.stop == "interrupted":
+        if end.stop == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         passes, more = passes + n_grad, max(fit.psi - end.psi, 0.0)
         best = end if end.psi < lowest else best
@@ -216,7 +215,7 @@ def _lowest(
 
 
 def _candidates(problem: Problem, ends: list[Iterate]) -> Features:
-    """The features of these points, and those nearest to being taken in at each."""
+    """Return the features of these points, and those closest to entering at each."""
     W = problem.exempt
     for end in ends:
         most = min(max(_CANDIDATES, _SHARE * _count(problem, end.x)), problem.n_features // 2)
@@ -226,7 +225,7 @@ def _candidates(problem: Problem, ends: list[Iterate]) -> Features:
 
 
 class _Exchanges:
-    """Exchanges among the features in W: on ψ itself where its data are at hand, else on its second-order models."""
+    """Swaps among the features in W: on ψ for data in memory, else on its second-order models."""
 
     def __init__(self, problem: Problem, W: Features, how: How, tol: float) -> None:
         self.W, self.how, self.tol = W, how, tol
@@ -237,7 +236,7 @@ class _Exchanges:
             self.null = self.swaps.best
 
     def at(self, end: Iterate) -> tuple[Swaps, Fit, float]:
-        """What makes exchanges at this end, the null fit it begins with, and ψ of the end as it sees it."""
+        """Return the swaps at this end, the null model they start with, and ψ of the end in their model."""
         if self.at_hand:
             return self.swaps, self.null, end.psi
         model = cast(RemoteObjective, self.part.objective).second_order(end.x[self.W], end.gradient[self.W])
@@ -252,14 +251,14 @@ class _Exchanges:
 
 
 def _without_the_first(swaps: Swaps, null: Fit, count: int) -> Fit:
-    """Of few features the first one taken in may decide too much: as many without it."""
+    """Return a fit of as many features without the first one selected, which may have too much influence."""
     first = forward(swaps, null, 1)
     chosen = forward(swaps, null, count, without=int(first[0])) if first.size else first
     return swaps.fitted(np.union1d(null.features, chosen).astype(np.intp), null)
 
 
 def _largest(problem: Problem, x: Vector) -> Features:
-    """The largest features, as many as the level can pay for at the cap."""
+    """Return the largest features, as many as the level allows at the cap."""
     sizes = problem.sizes(x)
     support = problem.counted(problem.support(x))
     largest: Features = support[np.argsort(-sizes[support], kind="stable")][: affordable(problem)]
@@ -275,13 +274,13 @@ def is_expensive(problem: Problem) -> bool:
 
 
 def continues(start: str, problem: Problem) -> bool:
-    """Return whether a start, "auto" or by name, is to go by way of wider problems."""
+    """Return whether a start, "auto" or by name, uses continuation."""
     by_name = start == "continuation"
     return start != "direct" and problem.constraint.lipschitz > 0 and (by_name or not is_expensive(problem))
 
 
 def affordable(problem: Problem) -> int:
-    """How many features the level can pay for at the cap; none where one may cost more than another."""
+    """Return the number of features that the level allows at the cap; 0 if features have different costs."""
     weights, cap = problem.weights, problem.constraint.cap
     counted = np.ones(1) if weights is None else weights[weights > 0]
     if not (math.isfinite(problem.constraint.threshold) and counted.size and np.ptp(counted) == 0):
@@ -291,7 +290,7 @@ def affordable(problem: Problem) -> int:
 
 
 def widened(problem: Problem, factor: float) -> Problem:
-    """The problem with φ(t/c) for φ(t), at the level that means the same there."""
+    """Return the problem with φ(t/c) for φ(t), at the equivalent level."""
     if factor == 1:
         return problem
     constraint = Widened(problem.constraint, factor)
@@ -299,7 +298,7 @@ def widened(problem: Problem, factor: float) -> Problem:
 
 
 def _stage(problem: Problem, steps: Iterator[Iterate], most: int) -> tuple[Iterate, int]:
-    """The end of a stage: its rough solution, or the first point with more nonzeros than there may be."""
+    """Return the end of a stage: its rough solution, or the first point with too many nonzeros."""
     n_grad = 0
     for at in steps:
         n_grad += at.n_grad
@@ -311,7 +310,7 @@ def _stage(problem: Problem, steps: Iterator[Iterate], most: int) -> tuple[Itera
 def _iterates(
     problem: Problem, begin: Iterate | tuple[Vector, Features | None], tol: float, how: How
 ) -> Iterator[Iterate]:
-    """LCPP from an iterate, or from a point and the working set to try first, until the residual is at most tol."""
+    """Yield LCPP iterates, from an iterate or from a point and a first working set, until the residual is below tol."""
     tolerance, objective = tol * how.null.scale, problem.objective
     if isinstance(begin, Iterate):
         at = replace(begin, n_grad=0)
@@ -324,7 +323,7 @@ def _iterates(
     following, inner = steps(problem, at, repeat(problem.level), tol, how), 0
     for _ in range(_MOST_STEPS):
         done = distance(problem, at.x, at.psi, at.gradient, how.null)[0] <= tolerance
-        if done or at.stop in _STOPS or how.seconds_left() <= 0 or (tol >= _ROUGH and inner >= _MOST_ROUGH):
+        if done or at.stop in CUT_SHORT_STOPS or how.seconds_left() <= 0 or (tol >= _ROUGH and inner >= _MOST_ROUGH):
             return
         last, (_, at) = at, next(following)
         inner += at.n_inner
@@ -334,10 +333,10 @@ def _iterates(
 
 
 def _following(problem: Problem, x: Vector, doublings: int, n_nonzero: int, count: int) -> int:
-    """The stage after this one, negative after the last: the next whose level x does not obey.
+    """Return the stage after this one, negative after the last: the next whose level x violates.
 
-    Those in between would leave x where it is. Once there are no more nonzeros than at the end, the next stages would
-    change little, and the last one follows.
+    The stages in between would not move x. Once there are no more nonzeros than expected at the end, the next stages
+    would change little, and the last one follows.
     """
     if n_nonzero <= count:
         return min(doublings - 1, 0)
@@ -351,16 +350,16 @@ def _following(problem: Problem, x: Vector, doublings: int, n_nonzero: int, coun
 
 
 def _most(count: int) -> int:
-    """How many nonzeros a stage may have where there are to be so many at the end.
+    """Return the number of nonzeros that a stage may have, given the expected number at the end.
 
-    More show more of what might be better. But many separate classes, or interpolate: then each model of a stage is
-    nearly singular, takes long, and tells features apart no better.
+    More nonzeros show more alternatives. But many nonzeros separate classes, or interpolate: then each model of a stage
+    is nearly singular, takes long, and distinguishes features no better.
     """
     return max(_FEW, 2 * count, min(4 * count, _MANY))
 
 
 def _doublings(problem: Problem, x: Vector) -> int:
-    """How often φ must be widened twofold to be straight as far as x reaches."""
+    """Return how often c must be doubled for φ to be almost linear over the coefficients of x."""
     sizes = problem.sizes(x)
     largest = float(np.max(sizes if problem.weights is None else sizes[problem.weights > 0], initial=0.0))
     straight = _STRAIGHT * problem.constraint.lam
@@ -371,5 +370,5 @@ def _doublings(problem: Problem, x: Vector) -> int:
 
 
 def _count(problem: Problem, x: Vector) -> int:
-    """The features that count and are not zero."""
+    """Return the number of nonzero penalized features."""
     return problem.counted(np.flatnonzero(x if problem.width == 1 else problem.sizes(x))).size

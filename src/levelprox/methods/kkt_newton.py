@@ -1,14 +1,14 @@
-"""The last digits: Newton's method on the KKT system of the coordinates that are not zero.
+"""Newton's method on the KKT system of the nonzero coordinates, for the last digits.
 
 On S = supp(x), with the level binding and a_j = ω_j φ'(|x_j|) sign x_j = ∂g/∂x_j,
 
     [ ∇²ψ_SS − y diag(ω h'')   a ] [dx]      [ ∇ψ_S + y a ]
     [ a'                       0 ] [dy]  = − [ g(x) − η   ]
 
-converges quadratically near a solution where the matrix has inertia (|S|, 1, 0). The step leaves the level by about
-½ dx'h''dx, so ψ alone would often call it bad (Maratos' effect). Hence a second-order correction along a, and a
-retraction: the surrogate set of the new point lies inside {g ≤ η}, and the new point is projected onto it. Both work
-on columns scaled to one size: else the shortest way back would be along those of small coefficients.
+converges quadratically near a solution where the matrix has inertia (|S|, 1, 0). The step violates the level by about
+½ dx'h''dx, so a test on ψ alone would often reject it (Maratos effect). Hence a second-order correction along a, and a
+retraction: the surrogate set of the new point is inside {g ≤ η}, and the new point is projected onto it. Both use
+columns scaled to one size; otherwise the correction would change mainly small coefficients.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RIDGE = 1e-10  # where the Hessian has a unit diagonal
 
 
 def polish(problem: Problem, at: Iterate, y: float) -> Iterate | None:
-    """One Newton step on the KKT system; None where it does not apply or does not lower ψ.
+    """Return the point after one Newton step on the KKT system; None if it does not apply or does not lower ψ.
 
     Parameters
     ----------
@@ -71,17 +71,17 @@ def polish(problem: Problem, at: Iterate, y: float) -> Iterate | None:
 def _newton_step(
     problem: Problem, objective: Curved, at: Iterate, y: float, support: NDArray[np.intp]
 ) -> Vector | None:
-    """dx on the support; None where the KKT matrix has another inertia than that of a strict local minimum."""
+    """Return dx on the support; None if the KKT matrix does not have the inertia of a strict local minimum."""
     assert at.margins is not None
     places, parts = problem.coordinates(support), LevelPart(problem, at.x, support)
     a = parts.slopes
     if not np.any(a):
-        return None  # all of them cost nothing more: the level is no equation in them
+        return None  # all slopes are 0: the level is not an equation in these coordinates
     if at.hessian is None or not objective.convex:  # the model has |ℓ''| where it must be convex
         hessian = cast(Curved, objective.restrict(support)).hessian_of(at.margins, False)
     else:
         hessian = at.hessian[np.ix_(places, places)]
-    # In units in which the Hessian has a unit diagonal, columns of different scales do no harm.
+    # In units in which the Hessian has a unit diagonal, the scales of columns do not matter.
     diagonal = np.diagonal(hessian)
     unit = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     matrix = parts.bent(hessian, y)
@@ -95,9 +95,9 @@ def _newton_step(
 
 
 def _within_level(matrix: Vector, a: Vector, gradient: Vector, gap: float) -> Vector | None:
-    """dx of the KKT system, in the null space of a': there the matrix is positive definite just where inertia is right.
+    """Return dx of the KKT system; on the null space of a' the matrix is positive definite iff the inertia is right.
 
-    A reflection takes a to the first axis, and the other axes to a basis of that null space.
+    A Householder reflection maps a to the first axis, and the other axes to a basis of that null space.
     """
     square = float(np.sum(a * a))
     v = a.copy()
@@ -128,7 +128,7 @@ def _within_level(matrix: Vector, a: Vector, gradient: Vector, gap: float) -> Ve
 
 
 def _retract(problem: Problem, x: Vector, step: Vector, support: NDArray[np.intp]) -> Vector | None:
-    """x + step, corrected to second order, in the surrogate set of itself; None where a sign changes."""
+    """Return x + step, corrected to second order and projected onto its surrogate set; None if a sign changes."""
     new, places = x.copy(), problem.coordinates(support)
     new[places] += step
     if _turned(problem, x, new, support):
@@ -164,7 +164,7 @@ def _retract(problem: Problem, x: Vector, step: Vector, support: NDArray[np.intp
 
 
 def _turned(problem: Problem, x: Vector, new: Vector, support: NDArray[np.intp]) -> bool:
-    """Whether a feature that counts would pass through zero."""
+    """Return whether a penalized feature would change its sign."""
     counts = support if problem.weights is None else support[problem.weights[support] > 0]
     places = problem.coordinates(counts)
     return bool(np.any(np.sum((x[places] * new[places]).reshape(-1, problem.width), axis=1) <= 0))

@@ -26,7 +26,8 @@ from levelprox.theory import degenerate_level
 from levelprox.theory.approximate_kkt import nearby_kkt
 
 if TYPE_CHECKING:
-    from levelprox.methods.level_method import LevelMethod, RunState
+    from levelprox.methods.level_method import LevelMethod
+    from levelprox.methods.level_state import RunState
 
 STALLED_STEPS = 10  # outer steps without any movement that make a stall
 _EPS = float(np.finfo(np.float64).eps)

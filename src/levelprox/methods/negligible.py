@@ -1,12 +1,12 @@
-"""Coefficients that cannot be seen, set to zero at the end of a run.
+"""Set negligible coefficients to zero at the end of a run.
 
-Where the level does not hold x back, and where φ never stops charging, a solution may have coefficients that are mere
-remainders of an iteration, and would be counted as features. With x_0 the null fit, features are left out as long as
+If the level is not active, or φ has no threshold, a solution may have tiny coefficients that are only
+remainders of the iteration but would count as features. With x_0 the null model, features are removed as long as
 
     ψ(x') ≤ ψ(x) + 1e-2 tol (ψ(x_0) − ψ(x)),      kkt(x') ≤ max(kkt(x), tol/2)
 
 hold without all of them together: for x with zeros in their place, or once the other features have been fitted again.
-x' obeys the level. Features that never count stay.
+x' satisfies the level. Unpenalized features stay.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _KINKS = 1.0  # seconds that a subgradient may take
 def without_negligible(
     problem: Problem, x: Vector, tol: float, how: How, hint: Vector | None = None
 ) -> tuple[Vector, int]:
-    """Return x without the features that cannot be seen, and how many gradients that took; x itself if there are none.
+    """Return x without its negligible features, and the number of gradients; x itself if there are none.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def without_negligible(
 
 
 class _Trial:
-    """What may be left out of x, and what it took to find out."""
+    """Trials of removing features from x, and counts of work."""
 
     def __init__(self, problem: Problem, x: Vector, tol: float, how: How, hint: Vector | None) -> None:
         self.problem, self.x, self.tol, self.how, self.hint = problem, x, tol, how, hint
@@ -75,9 +75,9 @@ class _Trial:
         self._places, self._part = problem.coordinates(support), problem.objective.restrict(support)
 
     def candidates(self, counted: Features) -> Features:
-        """Those of these features that may be too small to be seen, the smallest first.
+        """Return those of these features that may be negligible, the smallest first.
 
-        Of a perfect fit, and of a loss with kinks, any coefficient may be one that the others can do without.
+        For a perfect fit, and for a loss with kinks, any feature may be redundant.
         """
         objective, null = self.problem.objective, self.how.null
         scale = objective.feature_scale
@@ -93,7 +93,7 @@ class _Trial:
         return small
 
     def without(self, x: Vector, features: Features) -> Vector:
-        """Return x without as many of these features as can be left out: all of them, or some of each half."""
+        """Return x without as many of these features as possible: all of them, or some of each half."""
         if self.tries >= _TRIES or self.how.seconds_left() <= 0:
             return x
         self.tries += 1
@@ -129,7 +129,7 @@ class _Trial:
         return max(self._kkt(self.x), self.tol / 2)
 
     def _fitted(self, x: Vector) -> Vector:
-        """The fit of the features of x, and of those that never count, from there."""
+        """Return the fit of the features of x and of the unpenalized ones, started at x."""
         problem, how = self.problem, self.how
         if self.fits >= _FITS or not how.subsolver.forms_models(problem.objective):
             return x

@@ -1,4 +1,4 @@
-"""A loss with kinks under a level: the vertex to which first-order steps converge slowly, by linear programs.
+"""Vertex solutions of losses with kinks under a level, by linear programs; first-order steps converge slowly to them.
 
     min ψ(x)      s.t.      Σ_j ω_j φ'(|x_j⁰|) |x_j| ≤ τ
 
@@ -44,7 +44,7 @@ class Vertex:
 
 
 def can_end_at_a_vertex(problem: Problem) -> bool:
-    """Whether ψ has kinks, and is small enough for linear programs."""
+    """Return whether ψ has kinks and is small enough for linear programs."""
     model = problem.objective
     if not isinstance(model, LinearModel) or model.smooth:
         return False

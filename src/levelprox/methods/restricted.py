@@ -1,12 +1,12 @@
-"""The problem restricted to a working set, solved as far as it is worth.
+"""Solve the problem restricted to a working set, to the accuracy that is useful.
 
-Two ways. By steps: LCPP with any subsolver, and for Newton's the polish of its last digits. By models: where ψ is
-curved, its second-order model over W needs no data once it is formed; the level is kept exactly, by LCPP steps on the
-model, and only where they lead is ψ asked again:
+There are two ways. By steps: LCPP with any subsolver, and for `Newton` also Newton steps on the KKT system. By models:
+if ψ is twice differentiable, its second-order model over W needs no data once it is formed; LCPP steps on the model
+satisfy the level exactly, and ψ is evaluated only at their end:
 
     x⁺ ≈ argmin  ⟨∇ψ(x), d⟩ + ½ d'(∇²ψ(x) + ρ(diag ∇²ψ(x) + c))d    s.t.  g(x + d) ≤ η
 
-c_j is a typical curvature of ψ along column j. ρ = 0 is Newton's method; it is raised where ψ does not fall as the
+c_j is a typical curvature of ψ along column j. ρ = 0 is Newton's method; ρ is raised if ψ does not decrease as the
 model predicted (Levenberg, Marquardt).
 """
 
@@ -29,11 +29,11 @@ from levelprox.methods.subsolvers import Newton, Subsolver
 from levelprox.methods.surrogate import Linearise
 from levelprox.objectives import Curved, Quadratic
 from levelprox.problem import Problem
-from levelprox.result import Iterate
+from levelprox.result import Iterate, StopReason
 
 Vector = NDArray[np.float64]
 
-INSIDE = 0.999  # of the level: here it does not hold x back yet
+INSIDE = 0.999  # of the level: below this the level is not active
 _MOST_STEPS = 500
 _PATIENCE = 5  # steps on a model that hardly lower its residual, before ψ is asked again
 _HARDLY = 0.9
@@ -50,13 +50,14 @@ _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True)
 class Enough:
-    """The residual at which the work may stop, for a multiplier y: max(least, offset − slope·y)."""
+    """The residual at which to stop, for a multiplier y: max(least, offset − slope·y)."""
 
     least: float
     offset: float = 0.0
     slope: float = 0.0
 
     def __call__(self, y: float) -> float:
+        """Return the residual at which to stop."""
         return max(self.least, self.offset - self.slope * y)
 
 
@@ -89,7 +90,7 @@ class How:
 
 
 def solve_restriction(problem: Problem, start: Iterate, enough: Enough, how: How) -> Iterate:
-    """A point of the restriction whose residual is small enough, or the best found before the limits or Ctrl-C."""
+    """Return a point of the restriction with a small residual, or the best one before the limits or Ctrl-C."""
     way = by_models if how.subsolver.forms_models(problem.objective) else by_steps
     at = start = start if np.isfinite(start.psi) else _from_zero(problem, start)
     try:
@@ -98,14 +99,14 @@ def solve_restriction(problem: Problem, start: Iterate, enough: Enough, how: How
             at = step
     except KeyboardInterrupt:
         end_now()
-        return replace(at, stop="interrupted")
+        return replace(at, stop=StopReason.INTERRUPTED)
     except TimeLimitError:
         pass  # the limit has passed, and the caller sees that
     return at
 
 
 def _from_zero(problem: Problem, start: Iterate) -> Iterate:
-    """For a start at which ψ is infinite: features that were left out may have held margins back that exp now sees."""
+    """Return the origin, for a start at which ψ is infinite: without the removed features exp may overflow."""
     x = np.zeros(problem.dimension)
     psi, gradient = problem.objective.value_and_gradient(x)
     return Iterate(x, psi, gradient, start.multiplier, start.step)
@@ -155,18 +156,18 @@ def by_models(problem: Problem, at: Iterate, residual: float, y: float, enough: 
 
 
 def _is_flat(objective: Curved, at: Iterate) -> bool:
-    """Whether ψ hardly bends at x, as a sigmoid in its middle or huber's far out: there long steps are blind."""
+    """Return whether ψ has almost no curvature at x, as sigmoid and huber losses for some margins."""
     assert at.hessian is not None
     return float(np.max(np.diagonal(at.hessian), initial=0.0)) < _FLAT * objective.curvature
 
 
 def _at_the_floor(before: Iterate, at: Iterate, last: float, residual: float) -> bool:
-    """Whether a step was rounding alone: it lowered neither the residual nor, but for its last digits, ψ."""
+    """Return whether a step was only rounding: it lowered neither the residual nor, up to its last digits, ψ."""
     return residual >= last and at.psi >= before.psi - _LAST_DIGITS * abs(before.psi)
 
 
 def _tried(objective: Curved, at: Iterate, goal: Iterate, with_hessian: bool) -> Iterate:
-    """The iterate where a model has its minimum; ψ = inf where it is not to be used."""
+    """Return the iterate at the minimiser of a model; with ψ = inf if it is not finite there."""
     assert at.margins is not None
     margins, gradient, hessian = objective.evaluated(at.margins, goal.x - at.x, with_hessian)
     psi = objective.value_of(margins)
@@ -194,7 +195,7 @@ def _further(problem: Problem, objective: Curved, at: Iterate, new: Iterate) -> 
 
 
 def _last(points: Iterator[Iterate], start: Iterate) -> Iterate:
-    """Where they lead."""
+    """Return the last of these points."""
     last = start
     for point in points:
         last = point
@@ -202,23 +203,23 @@ def _last(points: Iterator[Iterate], start: Iterate) -> Iterate:
 
 
 def _for_model(enough: Enough, residual: float) -> Enough:
-    """How far to solve a model that was made where the residual is so large."""
+    """Return the tolerance for a model, given the residual at its centre."""
     return Enough(max(enough.least, _ENOUGH * residual) / 2, enough.offset / 2, enough.slope / 2)
 
 
 def _model(problem: Problem, at: Iterate, damping: float) -> Quadratic:
-    """The second-order model of ψ at x, with no data in it."""
+    """Return the second-order model of ψ at x, which does not refer to the data."""
     hessian = at.hessian
     assert hessian is not None
     if damping > 0:
-        # Where ψ does not bend at all its diagonal is no measure of anything: then a typical curvature is.
+        # Where ψ has no curvature its diagonal is no measure; a typical curvature is added.
         hessian = hessian.copy()
         hessian[np.diag_indices_from(hessian)] += damping * (np.diagonal(hessian) + _typical_curvature(problem))
     return Quadratic(at.x, at.psi, at.gradient, hessian, problem.width, problem.objective.feature_scale)
 
 
 def _typical_curvature(problem: Problem) -> Vector:
-    """That of ψ along each coordinate: as the squares of its column, and on the whole that of ψ."""
+    """Return a typical curvature of ψ along each coordinate, proportional to the squares of its column."""
     scale = problem.objective.feature_scale
     if scale is None:
         return np.full(problem.dimension, problem.objective.curvature)
@@ -227,7 +228,7 @@ def _typical_curvature(problem: Problem) -> Vector:
 
 
 def by_steps(problem: Problem, at: Iterate, residual: float, y: float, enough: Enough, how: How) -> Iterator[Iterate]:
-    """LCPP steps from x, without the level where it cannot bind; x after each of them."""
+    """Yield x after each LCPP step, without the level if it cannot be active."""
     levels, projections = repeat(problem.level), 0
     limits = (enough.least, how.seconds_left, how.rng)
     patience = _PATIENCE if isinstance(problem.objective, Quadratic) else _MOST_STEPS
@@ -251,7 +252,7 @@ def by_steps(problem: Problem, at: Iterate, residual: float, y: float, enough: E
 
 
 def _is_vacuous(problem: Problem) -> bool:
-    """Whether every point obeys the level."""
+    """Return whether every point satisfies the level."""
     total = problem.n_features if problem.weights is None else float(problem.weights.sum())
     return total * problem.constraint.cap <= problem.level
 

@@ -1,7 +1,7 @@
-"""One step's convex problem: min ψ_k(x) = ψ(x) + γ/2 ‖x − x^{k−1}‖² over the surrogate set.
+"""The convex problem of one step: min ψ_k(x) = ψ(x) + γ/2 ‖x − x^{k−1}‖² over the surrogate set.
 
-Where columns are of very different sizes, or have means of many deviations beside an intercept, lengths are those of
-`objectives.Coordinates` w in place of x: the same problem in other coordinates.
+If columns have very different sizes, or means of many deviations beside an intercept, lengths are measured in the
+coordinates w of `objectives.Coordinates` instead of x: the same problem in other coordinates.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Subproblem:
-    """min ψ(x) + γ/2 ‖x − center‖² s.t. x in the surrogate set, x_j ≥ 0 where asked.
+    """min ψ(x) + γ/2 ‖x − center‖² s.t. x in the surrogate set, x_j ≥ 0 for some j.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Subproblem:
     signs : (mask or None, bool)
         As `Problem.signs`.
     coordinates : Coordinates, optional
-        w; None is x itself. Only subsolvers that say so can take others.
+        w; None means x itself. Only some subsolvers support others.
     """
 
     objective: Objective
@@ -49,7 +49,7 @@ class Subproblem:
 
     @cached_property
     def set(self) -> _kernels.Set:
-        """The set as the kernels take it: of points w."""
+        """The set in the form of the kernels, in coordinates w."""
         s, (mask, all_nonnegative) = self.surrogate, self.signs
         weights = s.weights
         if self.coordinates is not None:
@@ -59,11 +59,11 @@ class Subproblem:
         return _kernels.Set(self.center.size, weights, s.u, mask, all_nonnegative, s.tau, width=self.objective.width)
 
     def value(self, x: Vector) -> float:
-        """ψ_k(x)."""
+        """Return ψ_k(x)."""
         return self.with_proximal(x, self.objective.value_and_gradient(x)[0])
 
     def with_proximal(self, x: Vector, psi: float) -> float:
-        """ψ_k(x), given ψ(x)."""
+        """Return ψ_k(x), given ψ(x)."""
         if self.gamma == 0:
             return psi
         move = x - self.center if self.coordinates is None else self.coordinates.of(x - self.center)

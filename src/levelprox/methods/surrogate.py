@@ -1,4 +1,4 @@
-"""The convex set inside {g ≤ η} that a step of LCPP works in.
+"""The convex set inside {g ≤ η} of one step of LCPP.
 
 The paper linearises h at x^{k−1} (Algorithm 1, line 4):
 
@@ -8,14 +8,14 @@ so {g_k ≤ η_k} = {Σ ω_i(|x_i| + u_i x_i) ≤ τ} with u = −∇h(x^{k−1}
 τ = (η_k − g(x^{k−1}))/λ + Σ ω_i w_i t_i, where t = |x^{k−1}| and w = 1 − |u| = φ'(t)/λ.
 
 φ is concave in t, so φ(|x|) ≤ φ(t) + φ'(t)(|x| − t): a weighted ℓ1 ball that equals the paper's set
-while signs are kept and is larger where a sign flips. It is the tighter surrogate of g. Where a feature has several
+while no sign changes and is larger where a sign changes. It is the tighter surrogate of g. Where a feature has several
 coefficients t_j = ‖x_j^{k−1}‖₂, and the set is a weighted group ball {Σ_j ω_j φ'(t_j)/λ ‖x_j‖₂ ≤ τ}.
 
-`solve` takes the paper's set unless it runs Newton steps, or a feature has several coefficients: then h is no function
-of each coordinate, and the group ball stands for the paper's set, under preset="paper", too.
+`solve` uses the paper's set unless it runs Newton steps, or a feature has several coefficients: then h is no function
+of each coordinate, and the group ball replaces the paper's set, also with preset="paper".
 
-There is one weight for each feature: as many coordinates as weights are features of one coefficient, twice as many
-are features of two, and so on.
+There is one weight for each feature. The number of coefficients per feature is the number of coordinates divided by the
+number of weights.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from levelprox.projection import SMALLEST_WEIGHT, group_norms
 Vector = NDArray[np.float64]
 
 _EPS = float(np.finfo(np.float64).eps)
-# φ, its sum and τ are rounded; the set is drawn this many units in the last place inside the level.
+# φ, its sum and τ are rounded; the set is this many units in the last place inside the level.
 _MARGIN = 16 * _EPS
 _BELOW_ONE = 1 - _EPS / 2
 
@@ -65,14 +65,14 @@ class Surrogate:
     width: int = 1
 
     def value(self, x: Vector) -> float:
-        """g_k(x): at most `level` exactly where x is in the set."""
+        """Return g_k(x), which is at most `level` exactly if x is in the set."""
         sizes = np.abs(x) if self.width == 1 else group_norms(x, self.width)
         spent = sizes if self.u is None else sizes + self.u * x
         total = float(np.sum(spent if self.weights is None else self.weights * spent))
         return self.level + self.lam * (total - self.tau)
 
     def tightened(self, excess: float) -> Surrogate:
-        """The set for a level lower by `excess`."""
+        """Return the set for a level lower by `excess`."""
         return replace(self, tau=max(0.0, self.tau - excess / self.lam))
 
 
@@ -80,7 +80,7 @@ Linearise = Callable[[Constraint, Vector, float, Vector | None], Surrogate]
 
 
 def linearise(constraint: Constraint, at: Vector, level: float, weights: Vector | None = None) -> Surrogate:
-    """The paper's surrogate: h linearised at `at`."""
+    """Return the paper's surrogate: h linearised at `at`."""
     if _width(at, weights) > 1:
         raise InvalidInputError(
             "the paper's surrogate linearises h in each coordinate, which is not defined where a feature has several "
@@ -88,8 +88,8 @@ def linearise(constraint: Constraint, at: Vector, level: float, weights: Vector 
         )
     support = (at != 0).nonzero()[0]  # elsewhere ∇h = 0
     slope = constraint.slope(np.abs(at[support]))
-    # Where φ' > 0 is too small to be seen beside λ, keep the price positive: a price of 0 would let
-    # the coordinate run off to infinity, where φ need not stay below its linearisation.
+    # Where φ' > 0 is below the rounding of λ, keep the weight positive: with a weight of 0 the coordinate
+    # could diverge to where φ is above its linearisation.
     size = np.where(slope > 0, np.minimum(1 - slope / constraint.lam, _BELOW_ONE), 1.0)
     u = np.zeros_like(at)
     u[support] = -np.copysign(size, at[support])
@@ -97,7 +97,7 @@ def linearise(constraint: Constraint, at: Vector, level: float, weights: Vector 
 
 
 def majorise(constraint: Constraint, at: Vector, level: float, weights: Vector | None = None) -> Surrogate:
-    """The tighter surrogate: the concave φ(|x|) majorised at |`at`|, a weighted ℓ1 ball or group ball."""
+    """Return the tighter surrogate: the concave φ(|x|) majorised at |`at`|, a weighted ℓ1 ball or group ball."""
     width = _width(at, weights)
     t = np.abs(at) if width == 1 else group_norms(at, width)
     support = (t != 0).nonzero()[0]  # elsewhere φ' = λ
@@ -111,7 +111,7 @@ def majorise(constraint: Constraint, at: Vector, level: float, weights: Vector |
 
 
 def _width(at: Vector, weights: Vector | None) -> int:
-    """How many coefficients there are for each weight."""
+    """Return the number of coefficients per weight."""
     if weights is None:
         return 1
     if weights.size == 0 or at.size % weights.size:
@@ -127,7 +127,7 @@ def _radius(
     level: float,
     weights: Vector | None,
 ) -> float:
-    """τ of the set that touches g at `at` with the given price w of |x| on its support, rounded inwards."""
+    """Return τ of the set that touches g at `at` with the given weight of |x| on its support, rounded inwards."""
     spent = price * np.abs(at[support])
     inner = float(np.sum(spent if weights is None else weights[support] * spent))
     g = constraint.total(at, weights)
@@ -138,13 +138,13 @@ SURROGATES: dict[str, Linearise] = {"concave": majorise, "paper": linearise}
 
 
 def surrogate_by_name(name: str) -> Linearise:
-    """The way to build g_k of that name."""
+    """Return the function that builds g_k, by name."""
     if not isinstance(name, str) or name not in SURROGATES:
         raise InvalidInputError(f"surrogate must be one of {', '.join(sorted(SURROGATES))}, got {name!r}")
     return SURROGATES[name]
 
 
 def surrogate_used(build: Linearise, width: int) -> str:
-    """What `Result.surrogate` calls it: "paper", "concave" or, for features of several coefficients, "group"."""
+    """Return the name for `Result.surrogate`: "paper", "concave" or, for features of several coefficients, "group"."""
     name = next(name for name, known in SURROGATES.items() if known is build)
     return "group" if name == "concave" and width > 1 else name

@@ -1,10 +1,11 @@
-"""Which features, solve the restriction, look again at all of them.
+"""Working sets: choose features, solve the restriction to them, check all features by a full gradient pass.
 
-A sparse solution needs few columns of X; the others are needed only to see that they are not. So a full pass X'r
-serves to choose a working set W, the problem is solved over the coordinates in W alone, and the next full pass shows
-which features were missed. Zero coordinates outside W cost nothing, so every point stays feasible.
+A sparse solution needs few columns of X; the others are needed only to check that they can stay at zero. A full pass
+X'r gives the gradient, from which a working set W is chosen; the problem is solved over the coordinates in W alone,
+and the next full pass shows which features were missed. Zero coordinates outside W cost nothing, so every point is
+feasible.
 
-The work on W stops once it is a tenth of what is missing outside: there is no use in the last digits of a problem
+The solve on W stops when its residual is a tenth of the violation outside W: more digits would be wasted on a problem
 that is about to change.
 """
 
@@ -23,7 +24,7 @@ from levelprox.certificate.residual import distance, in_units, pull
 from levelprox.methods.lcpp import lcpp
 from levelprox.methods.restricted import INSIDE, Enough, How, solve_restriction
 from levelprox.problem import Problem
-from levelprox.result import Iterate
+from levelprox.result import Iterate, StopReason
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
@@ -40,18 +41,18 @@ _ENOUGH = 0.1  # of the residual outside W, or of the tolerance
 
 @dataclass(frozen=True, eq=False)
 class WorkingSet:
-    """All that the method knows between two looks at all features: plain arrays and numbers.
+    """The state between two full gradient passes: plain arrays and numbers.
 
     Attributes
     ----------
     at : Iterate
         The point, with ψ and ∇ψ over all features.
     features : ndarray of int
-        W, sorted; empty before the first look.
+        W, sorted; empty before the first pass.
     residual, multiplier : float
-        How far the KKT system is from holding, and with which y.
+        The KKT residual and its multiplier y.
     looks : int
-        How often all features have been looked at since the start.
+        Number of full gradient passes since the start.
     """
 
     at: Iterate
@@ -64,9 +65,9 @@ class WorkingSet:
 def steps(
     problem: Problem, start: Iterate, levels: Iterable[float], tol: float, how: How, done: int = 0
 ) -> Iterator[tuple[float, Iterate]]:
-    """LCPP as the run has settled on it: yield (η_k, x^k) on working sets, or on all features at once.
+    """Yield (η_k, x^k) of LCPP with the settings of the run, on working sets or on all features at once.
 
-    `done`: how many steps have been taken to come to `start`; `levels` are those that follow.
+    `done` is the number of steps that led to `start`; `levels` are those that follow.
     """
     tolerance = tol * how.null.scale
     if how.working_sets:
@@ -89,13 +90,13 @@ def on_working_sets(
 
 
 def first(problem: Problem, start: Iterate, null: NullFit) -> WorkingSet:
-    """The state before any work."""
+    """Return the state at the start."""
     residual, y = distance(problem, start.x, start.psi, start.gradient, null)
     return WorkingSet(start, np.empty(0, np.intp), residual, y)
 
 
 def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float, how: How) -> WorkingSet:
-    """Choose W, solve the restriction to it, look at all features."""
+    """Choose W, solve the restriction to it, and compute the full gradient."""
     at = state.at
     W, enough = _look(problem, state, tolerance)
     new = _seen(problem, W, _on(problem, state, W, eta_k, enough, how), how.most)
@@ -109,7 +110,7 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
 
 
 class Tracker:
-    """One solution followed from level to level; the columns of W and the Hessian over them stay where they are.
+    """One solution followed from level to level; the columns of W and the Hessian over them are reused.
 
     Parameters
     ----------
@@ -136,7 +137,7 @@ class Tracker:
         self.part = self.problem.restrict(self.state.features) if state["begun"] else None
 
     def at_level(self, level: float, tol: float, most_looks: int) -> tuple[Iterate, int]:
-        """The solution at this level, and how many times all features were looked at."""
+        """Return the solution at this level, and the number of full gradient passes."""
         self.problem = problem = replace(self.problem, level=level)
         tolerance, looks = tol * self.how.null.scale, 0
         x = problem.cut(self.state.at.x)
@@ -149,26 +150,26 @@ class Tracker:
         return self._settled(tolerance, looks, most_looks)
 
     def moved(self, level: float, x: Vector, tol: float, most_looks: int) -> tuple[Iterate, int]:
-        """The same by way of another point that obeys the level; what is there stays if it does, too, and is lower."""
+        """Return the solution from another feasible point; the current one is kept if it is feasible and lower."""
         kept = self.state, self.part, self.small
         self.problem = problem = replace(self.problem, level=level)
         tolerance, before = tol * self.how.null.scale, self.state.at
         self._restrict_to(np.union1d(self.state.features, problem.support(x)).astype(np.intp))
         self._work_on(x, False, Enough(_ENOUGH * tolerance))
         at, looks = self._settled(tolerance, 1, most_looks)
-        if at.stop == "interrupted" or at.psi < before.psi or not problem.is_feasible(before.x):
+        if at.stop == StopReason.INTERRUPTED or at.psi < before.psi or not problem.is_feasible(before.x):
             return at, looks
         self.state, self.part, self.small = kept
         return before, looks
 
     def _settled(self, tolerance: float, looks: int, most_looks: int) -> tuple[Iterate, int]:
-        """Look at all features and work on those that matter, until there is no more to do."""
+        """Alternate solves on W and full passes until the residual is small."""
         while self.state.residual > tolerance and looks < most_looks and self.how.seconds_left() > 0:
             W, enough = _look(self.problem, self.state, tolerance)
             self._restrict_to(W)
             self._work_on(self.state.at.x, True, enough)
             looks += 1
-            if self.state.at.stop == "interrupted":
+            if self.state.at.stop == StopReason.INTERRUPTED:
                 break
         return self.state.at, looks
 
@@ -178,7 +179,7 @@ class Tracker:
             self.state = replace(self.state, features=W)
 
     def _work_on(self, x: Vector, same: bool, enough: Enough) -> None:
-        """Solve the restriction to W from x, which may be where the last one ended, and look at all features."""
+        """Solve the restriction to W from x, which may be the end of the last solve, and compute the full gradient."""
         problem, W = self.problem, self.state.features
         if self.part is None:
             W = problem.support(self.state.at.x) if not W.size else W
@@ -197,7 +198,7 @@ class Tracker:
 
 
 def resumed(problem: Problem, x: Vector, W: Features, tolerance: float, how: How) -> WorkingSet:
-    """The restriction to a working set that is known beforehand, solved from x, and a look at all features."""
+    """Solve the restriction to a given working set from x, and compute the full gradient."""
     part, places = problem.restrict(W), problem.coordinates(W)
     psi, gradient = part.objective.value_and_gradient(x[places])
     small = solve_restriction(
@@ -211,19 +212,19 @@ def resumed(problem: Problem, x: Vector, W: Features, tolerance: float, how: How
 
 
 def _is_unseen(at: Iterate) -> bool:
-    """Whether there was no look at all features at this point."""
+    """Return whether the full gradient was not computed at this point."""
     return at.gradient.size < at.x.size
 
 
 def _seen(problem: Problem, W: Features, small: Iterate, most: int | None = None) -> Iterate:
-    """Where the work on W ended, as a point over all features, with ψ and ∇ψ there.
+    """Return the end of the solve on W as a point over all features, with ψ and ∇ψ.
 
-    With more than `most` nonzero features that count, without a look at all of them: ∇ψ is empty.
+    With more than `most` nonzero penalized features the full gradient is not computed: ∇ψ is empty.
     """
-    x = np.zeros(problem.dimension)  # memory that is not written to takes no room
+    x = np.zeros(problem.dimension)  # pages that are not written take no memory
     nonzero = np.flatnonzero(small.x)
     x[problem.coordinates(W)[nonzero]] = small.x[nonzero]
-    if W.size == problem.n_features:  # all of them were looked at all the time
+    if W.size == problem.n_features:  # each step had the full gradient
         psi, gradient, looks = small.psi, small.gradient, small.n_inner
     elif most is not None and problem.counted(problem.support(x)).size > most:
         psi, gradient, looks = small.psi, np.empty(0), 0
@@ -234,17 +235,17 @@ def _seen(problem: Problem, W: Features, small: Iterate, most: int | None = None
 
 
 def _look(problem: Problem, state: WorkingSet, tolerance: float) -> tuple[Features, Enough]:
-    """W, and when to stop the work on it."""
+    """Return W and the tolerance of the solve on it."""
     violation = _violation(problem, state.at.x, state.at.gradient, state.multiplier)
     W = _choose(problem, state.at, violation, state.looks)
-    # On a large W the last digits of a problem that may yet change cost more than a look.
+    # On a large W the last digits of a problem that may still change cost more than a full pass.
     if _DEAR * problem.n_features < W.size < problem.n_features:
         tolerance = max(tolerance, _LOOK_FIRST * state.residual)
     return W, _enough(problem, state.multiplier, violation, W, tolerance)
 
 
 def _on(problem: Problem, state: WorkingSet, W: Features, eta_k: float, enough: Enough, how: How) -> Iterate:
-    """Where the work on W ends; its columns of X and its Hessian are not needed any more then."""
+    """Return the end of the solve on W, without its columns of X and its Hessian."""
     places, y = problem.coordinates(W), state.multiplier
     x, gradient = state.at.x[places], state.at.gradient[places]
     start = replace(state.at, x=x, gradient=gradient, multiplier=y, margins=None, hessian=None)
@@ -253,9 +254,9 @@ def _on(problem: Problem, state: WorkingSet, W: Features, eta_k: float, enough: 
 
 
 def _enough(problem: Problem, y: float, violation: Vector, W: Features, tolerance: float) -> Enough:
-    """When to stop the work on W, as a function of the multiplier there.
+    """Return the tolerance of the solve on W, as a function of the multiplier there.
 
-    A lower multiplier makes more of the features outside W violate; the one nearest to that speaks for them.
+    With a lower multiplier more features outside W violate the KKT system; the closest one represents them.
     """
     violation[W] = -np.inf
     worst = int(np.argmax(violation))
@@ -268,7 +269,7 @@ def _enough(problem: Problem, y: float, violation: Vector, W: Features, toleranc
 
 
 def _violation(problem: Problem, x: Vector, gradient: Vector, y: float) -> Vector:
-    """By how much |ψ'_j| exceeds the price yλω_j, in units of its column, at features that are zero.
+    """Return |ψ'_j| − yλω_j, in units of its column, at features that are zero.
 
     −inf for all others, and for columns of zeros.
     """
@@ -283,14 +284,14 @@ def _violation(problem: Problem, x: Vector, gradient: Vector, y: float) -> Vecto
 
 
 def _choose(problem: Problem, at: Iterate, violation: Vector, looks: int) -> Features:
-    """supp(x), the exempt features, and those that violate most, or come nearest to it.
+    """Return supp(x), the unpenalized features, and those with the largest violations.
 
-    As long as the level has room the set at least doubles, to what the level can pay for at once where that is known;
-    once it binds, all that violates is taken, up to as many again as there are, and some more, so that the next look
-    finds none missing. Where looks find ever new ones all the same, the sets grow until none can be missing.
+    While the level is not active the set at least doubles, up to the number of features that the level allows. When it
+    is active, all violating features are added, up to doubling the set, and some more, so that the next full pass
+    finds none missing. If passes keep finding new ones, the sets grow until none can be missing.
 
-    Violations are compared in units of the level, |ψ'_j| − yλω_j: what a unit of cost gains at zero. Where columns are
-    of very different sizes that would say more of their units than of them, and they are compared in units of columns.
+    Violations are compared in units of the level, |ψ'_j| − yλω_j: the gain per unit of cost at zero. If columns have
+    very different sizes, they are compared in units of columns instead.
     """
     scale = problem.objective.feature_scale
     if scale is not None and scale.spread <= _SPREAD:

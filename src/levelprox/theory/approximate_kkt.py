@@ -28,7 +28,7 @@ from levelprox.methods.subsolvers import ACSA, Smoothing, Spectral, Subsolver
 from levelprox.methods.surrogate import Linearise, linearise
 from levelprox.objectives import Objective, Stochastic
 from levelprox.problem import Problem
-from levelprox.result import Iterate
+from levelprox.result import Iterate, StopReason
 
 Vector = NDArray[np.float64]
 
@@ -247,7 +247,7 @@ def _go_on(
     iterate = start
     for _ in range(1 if isinstance(subsolver, ACSA) else _ROUNDS):
         last, iterate = iterate, subsolver.solve(subproblem, iterate, seconds=deadline - time.monotonic(), rng=rng)
-        if iterate.stop == "interrupted":
+        if iterate.stop == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         moved = float(np.max(np.abs(iterate.x - last.x), initial=0.0))
         settled = iterate.kinks is None or iterate.kinks.missed <= _STILL * iterate.kinks.scale

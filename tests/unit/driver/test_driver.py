@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
-from levelprox import Checkpoint, CheckpointError, Iterate, LinearModel, Problem, Status, constraints, project
-from levelprox.driver.driver import Limits, drive
-from levelprox.result import Method, Progress
+from levelprox import (
+    Checkpoint,
+    CheckpointError,
+    Iterate,
+    Limits,
+    LinearModel,
+    Method,
+    Problem,
+    Progress,
+    Status,
+    constraints,
+    drive,
+    project,
+)
 
 
 @dataclass(frozen=True)
@@ -100,9 +111,8 @@ def test_a_run_is_resumed_with_the_same_bits(tmp_path):
             limits=Limits(max_iter=steps),
             checkpoint=Checkpoint(file, 0),
             resume=True,
-            identity=lambda: {"method": "projected gradient"},
         )
         assert (f"resume={str(file)!r} goes on" in found.message) == (steps < math.inf)
     np.testing.assert_array_equal(found.x, WHOLE.x)
-    with pytest.raises(CheckpointError, match="method was"):
-        drive(ProjectedGradient(), PROBLEM, checkpoint=file, resume=True, identity=lambda: {"method": "another"})
+    with pytest.raises(CheckpointError, match=r"level was 2\.0, now it is 1\.0"):
+        drive(ProjectedGradient(), replace(PROBLEM, level=1.0), checkpoint=file, resume=True)

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from levelprox import SparseClassifier, SparseRegressor, _kernels
 from levelprox.designs import ScaledDesign, as_design
-from levelprox.driver.fingerprint import Fingerprint, fingerprint
+from levelprox.driver.run_identity import Fingerprint, fingerprint
 from tests.support import reference
 
 

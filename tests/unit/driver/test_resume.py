@@ -26,7 +26,7 @@ from levelprox import (
     subset_path,
 )
 from levelprox._path import KINDS
-from levelprox.driver.checkpoint import Journal
+from levelprox.driver.checkpoint import SavedState
 from levelprox.estimators._fold_fits import Scored
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.io.plain import decode, encode
@@ -54,7 +54,7 @@ OBJECTIVES = {
 }
 
 
-class Every(Journal):
+class Every(SavedState):
     """Remembers each state of a run and of those inside it, in the form in which it would be written to a file."""
 
     def __init__(self, root: Every | None = None) -> None:
@@ -70,7 +70,7 @@ class Every(Journal):
         self.state = state
         self.root.kept.append(encode(self.root.as_tree(), (*KINDS, Scored)))
 
-    def part(self, name: str) -> Journal:
+    def part(self, name: str) -> SavedState:
         return self.parts.setdefault(name, Every(self.root))
 
     @classmethod
@@ -258,14 +258,14 @@ def test_a_model_is_the_same_after_a_break_at_any_step(tmp_path, name, monkeypat
     )
     whole = _clone(model).fit(X, y)
     file, broken, begun = tmp_path / "state", Checkpoint(tmp_path / "state", 0), 0
-    keep = Journal.keep
+    keep = SavedState.keep
 
     def dying(self, state):
         keep(self, state)
         if not self.idle:
             raise Died
 
-    monkeypatch.setattr(Journal, "keep", dying)
+    monkeypatch.setattr(SavedState, "keep", dying)
     while begun < 200:
         begun += 1
         try:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from levelprox.methods.subproblem import Subproblem
 from levelprox.objectives import Coordinates, Objective
-from levelprox.result import Iterate
+from levelprox.result import Iterate, StopReason
 
 Vector = NDArray[np.float64]
 
@@ -113,11 +113,11 @@ class Subsolver(ABC):
 def arrived(subproblem: Subproblem, start: Iterate, x: Vector, keep_better: bool) -> Iterate:
     """Return the iterate at x; `start` if ψ is not finite at x or, with `keep_better`, ψ_k is higher there."""
     if np.array_equal(x, start.x):
-        return replace(start, stop="", n_grad=0)
+        return replace(start, stop=StopReason.NONE, n_grad=0)
     (psi, gradient), cost = subproblem.objective.value_and_gradient(x), subproblem.objective.evaluation_cost
     if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
-        return replace(start, stop="not finite", n_grad=cost)
+        return replace(start, stop=StopReason.NOT_FINITE, n_grad=cost)
     before, after = subproblem.with_proximal(start.x, start.psi), subproblem.with_proximal(x, psi)
     if keep_better and after > before + _LAST_DIGITS * abs(before):
-        return replace(start, stop="no decrease", n_grad=cost)
-    return replace(start, x=x, psi=psi, gradient=gradient, stop="", n_grad=cost)
+        return replace(start, stop=StopReason.NO_DECREASE, n_grad=cost)
+    return replace(start, x=x, psi=psi, gradient=gradient, stop=StopReason.NONE, n_grad=cost)

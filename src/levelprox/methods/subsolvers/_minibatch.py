@@ -17,6 +17,7 @@ from levelprox import _kernels
 from levelprox._validation import whole
 from levelprox.methods.subproblem import Subproblem
 from levelprox.objectives import LinearModel, Objective
+from levelprox.result import StopReason
 
 Vector = NDArray[np.float64]
 
@@ -112,7 +113,7 @@ def take_steps(
     lengths: Vector,
     seconds: float,
     snapshot: tuple[Vector, Vector] | None = None,
-) -> str:
+) -> StopReason:
     """Run one step per batch of `samples` and return why it ended: "steps", "seconds" or "not finite".
 
     Parameters
@@ -149,7 +150,7 @@ def random_steps(
     seconds: float,
     rng: np.random.Generator,
     snapshot: tuple[Vector, Vector] | None = None,
-) -> str:
+) -> StopReason:
     """Run `take_steps` on random samples, drawn about one pass at a time to limit memory."""
     began = time.monotonic()
     portion = max(1, max(_PORTION, model.design.shape[0]) // batch)
@@ -158,9 +159,9 @@ def random_steps(
         samples = draw(model, part.size * batch, rng)
         left = seconds - (time.monotonic() - began)
         stop = take_steps(subproblem, model, progress, samples, batch, part, left, snapshot)
-        if stop != "steps":
+        if stop != StopReason.STEPS:
             return stop
-    return "steps"
+    return StopReason.STEPS
 
 
 def full_step(

@@ -24,7 +24,7 @@ from levelprox.methods.subproblem import Subproblem
 from levelprox.methods.subsolvers._base import Subsolver, arrived
 from levelprox.methods.subsolvers._minibatch import batch_size, batch_warning, check_batch_size, draw
 from levelprox.objectives import LinearModel, Objective, Stochastic
-from levelprox.result import Iterate
+from levelprox.result import CUT_SHORT_STOPS, Iterate
 
 _FEWEST, _MOST = 100, 10_000  # steps where subgradients jump or are sampled: their error decreases only as 1/T
 
@@ -144,7 +144,7 @@ class ACSA(Subsolver):
             end,
             multiplier=outcome.multiplier / surrogate.lam,
             # Ctrl-C and failures take precedence over the outcome of the comparison with x^{k−1}.
-            stop=outcome.stop if outcome.stop in ("interrupted", "not finite") else end.stop or outcome.stop,
+            stop=outcome.stop if outcome.stop in CUT_SHORT_STOPS else end.stop or outcome.stop,
             n_inner=outcome.steps,
             n_grad=end.n_grad + round(evaluations * outcome.steps),
             n_proj=outcome.projections,

@@ -19,7 +19,7 @@ from levelprox.exceptions import InvalidInputError
 from levelprox.methods.subproblem import Subproblem
 from levelprox.methods.subsolvers._base import Subsolver, arrived
 from levelprox.objectives import Objective
-from levelprox.result import Iterate
+from levelprox.result import CUT_SHORT_STOPS, Iterate
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Nesterov(Subsolver):
             end,
             multiplier=outcome.multiplier / surrogate.lam,
             # Ctrl-C and failures take precedence over the outcome of the comparison with x^{k−1}.
-            stop=outcome.stop if outcome.stop in ("interrupted", "not finite") else end.stop or outcome.stop,
+            stop=outcome.stop if outcome.stop in CUT_SHORT_STOPS else end.stop or outcome.stop,
             n_inner=outcome.steps,
             n_grad=end.n_grad + outcome.evaluations,
             n_proj=outcome.projections,

@@ -21,7 +21,7 @@ from levelprox.methods.subproblem import Subproblem
 from levelprox.methods.subsolvers._base import Subsolver, Vector
 from levelprox.objectives import Curved, Objective
 from levelprox.projection import project
-from levelprox.result import Iterate
+from levelprox.result import Iterate, StopReason
 
 _DECREASE = 1e-4  # of the decrease that the slope predicts, Armijo's rule
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
@@ -97,10 +97,10 @@ class Newton(Subsolver):
         """Return the point after the Newton steps; see `Subsolver.solve`."""
         objective = cast(Curved, subproblem.objective)
         margins = objective.margins(start.x) if start.margins is None else start.margins
-        at = replace(start, margins=margins, stop="steps", n_inner=0, n_grad=0, n_proj=0)
+        at = replace(start, margins=margins, stop=StopReason.STEPS, n_inner=0, n_grad=0, n_proj=0)
         for _ in range(self.max_steps):
             at = self._step(subproblem, objective, at)
-            if at.stop != "steps":
+            if at.stop != StopReason.STEPS:
                 break
         return at
 
@@ -128,7 +128,7 @@ class Newton(Subsolver):
         )
         move = outcome.x - at.x
         if not np.any(move):
-            return replace(at, stop="stationary")
+            return replace(at, stop=StopReason.STATIONARY)
         promised = min(float(np.sum(slope * move)), 0.0)  # rounding may make a tiny decrease positive
         new = _search(subproblem, objective, at, outcome.x, move, promised)
         return new if _is_predicted(subproblem, at, new, outcome.decrease) else replace(new, hessian=None)
@@ -176,7 +176,7 @@ def _search(
             if np.all(np.isfinite(gradient)):
                 return replace(at, x=x, psi=psi, gradient=gradient, margins=margins, step=t)
         t /= 2
-    return replace(at, stop="no decrease", step=t)
+    return replace(at, stop=StopReason.NO_DECREASE, step=t)
 
 
 def _inside(subproblem: Subproblem, x: Vector) -> Vector:

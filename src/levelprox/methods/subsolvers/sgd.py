@@ -43,7 +43,7 @@ from levelprox.methods.subsolvers._minibatch import (
     random_steps,
 )
 from levelprox.objectives import LinearModel, Objective
-from levelprox.result import Iterate
+from levelprox.result import Iterate, StopReason
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class SGD(Subsolver):
         batch = batch_size(self.batch_size, model)
         progress = Progress(start.x.copy(), np.array([start.multiplier * subproblem.surrogate.lam]))
         longest = min(self._longest_step(subproblem, model, start, batch), _carried(start))
-        stop = "stationary"
+        stop = StopReason.STATIONARY
         try:
             if 0 < longest < math.inf:
                 lengths = self._lengths(subproblem, model, batch, longest)
@@ -127,9 +127,9 @@ class SGD(Subsolver):
                     subproblem, model, progress, batch, lengths, seconds, rng or np.random.default_rng()
                 )
         except KeyboardInterrupt:
-            stop = "interrupted"
+            stop = StopReason.INTERRUPTED
         except TimeLimitError:
-            stop = "seconds"
+            stop = StopReason.SECONDS
         return _conclude(subproblem, model, start, progress, stop, longest)
 
     def _longest_step(self, subproblem: Subproblem, model: LinearModel, start: Iterate, batch: int) -> float:
@@ -158,24 +158,24 @@ def _carried(start: Iterate) -> float:
 
 
 def _conclude(
-    subproblem: Subproblem, model: LinearModel, start: Iterate, progress: Progress, stop: str, longest: float
+    subproblem: Subproblem, model: LinearModel, start: Iterate, progress: Progress, stop: StopReason, longest: float
 ) -> Iterate:
     """Return the last point with ψ and ∇ψ; x^{k−1} if they are not finite or after a second Ctrl-C."""
     x, multiplier, evaluations = progress.x, float(progress.multiplier[0]), 1
     try:
         psi, gradient = model.value_and_gradient(x)
         polished = None
-        if stop == "steps" and model.smooth and np.isfinite(psi):
+        if stop == StopReason.STEPS and model.smooth and np.isfinite(psi):
             polished = full_step(subproblem, x, gradient, 1 / (model.smoothness + subproblem.gamma), multiplier)
         if polished is not None:
             x, multiplier = polished
             psi, gradient = model.value_and_gradient(x)
             evaluations = 2
     except (KeyboardInterrupt, TimeLimitError) as error:
-        stop = "seconds" if isinstance(error, TimeLimitError) else "interrupted"
+        stop = StopReason.SECONDS if isinstance(error, TimeLimitError) else StopReason.INTERRUPTED
         x, psi, gradient = start.x, start.psi, start.gradient
     if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
-        stop = "not finite"
+        stop = StopReason.NOT_FINITE
         x, psi, gradient = start.x, start.psi, start.gradient
     worse = subproblem.with_proximal(x, psi) > subproblem.with_proximal(start.x, start.psi)
     return Iterate(
@@ -183,7 +183,7 @@ def _conclude(
         psi=psi,
         gradient=gradient,
         multiplier=multiplier / subproblem.surrogate.lam,
-        step=longest / 2 if worse and stop == "steps" else longest,
+        step=longest / 2 if worse and stop == StopReason.STEPS else longest,
         stop=stop,
         n_inner=progress.steps,
         n_grad=round(progress.rows / model.design.shape[0]) + evaluations,

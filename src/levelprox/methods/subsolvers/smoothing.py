@@ -25,7 +25,7 @@ from levelprox.methods.subproblem import Subproblem
 from levelprox.methods.subsolvers._base import Subsolver, Vector
 from levelprox.methods.subsolvers.spectral import Spectral
 from levelprox.objectives import Coordinates, LinearModel, Objective
-from levelprox.result import Iterate, Kinks
+from levelprox.result import Iterate, Kinks, StopReason
 
 _WIDE, _NARROWEST = 1e-2, 1e-8  # of the size of the residuals at the start
 _SLOW, _STILL = 0.9, 0.1
@@ -107,7 +107,7 @@ class Smoothing(Subsolver):
             step,
             psi=psi,
             gradient=gradient,
-            kinks=_next(kinks, slopes, float(missed.max()), moved, narrow=step.stop != "steps"),
+            kinks=_next(kinks, slopes, float(missed.max()), moved, narrow=step.stop != StopReason.STEPS),
             n_grad=step.n_grad + 2,
         )
 

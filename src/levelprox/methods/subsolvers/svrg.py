@@ -40,7 +40,7 @@ from levelprox.methods.subsolvers._minibatch import (
     random_steps,
 )
 from levelprox.objectives import LinearModel, Objective
-from levelprox.result import Iterate
+from levelprox.result import Iterate, StopReason
 
 _FLAT = 4 * float(np.finfo(np.float64).eps)  # relative rounding error of ψ_k
 
@@ -125,24 +125,24 @@ class SVRG(Subsolver):
         try:
             stop = self._epochs(run, tolerance, seconds)
         except KeyboardInterrupt:
-            stop = "interrupted"
+            stop = StopReason.INTERRUPTED
         except TimeLimitError:
-            stop = "seconds"
+            stop = StopReason.SECONDS
         return run.iterate(stop)
 
-    def _epochs(self, run: _Run, tolerance: float, seconds: float) -> str:
+    def _epochs(self, run: _Run, tolerance: float, seconds: float) -> StopReason:
         """Run epochs until one is accurate, and return why they ended."""
         began = time.monotonic()
         if not 0 < run.step < math.inf:
-            return "no decrease"
+            return StopReason.NO_DECREASE
         goal = max(tolerance, self.accuracy * run.residual())
         for _ in range(self.max_epochs):
             stop = run.epoch(self.inner_passes, seconds - (time.monotonic() - began))
-            if stop != "steps":
+            if stop != StopReason.STEPS:
                 return stop
             if run.residual() <= goal:
-                return "accurate"
-        return "steps"
+                return StopReason.ACCURATE
+        return StopReason.STEPS
 
 
 class _Run:
@@ -162,7 +162,7 @@ class _Run:
         self.cost = 0.0  # full evaluations besides rows
         self.projections = 0
 
-    def epoch(self, passes: float, seconds: float) -> str:
+    def epoch(self, passes: float, seconds: float) -> StopReason:
         """Run steps from the best snapshot; their last point is the next one, unless ψ_k is larger there."""
         n = self.model.design.shape[0]
         if self.slopes is None:
@@ -194,7 +194,7 @@ class _Run:
         point, self.multiplier = ahead
         return float(np.max(np.abs(point - self.x))) / self.step
 
-    def iterate(self, stop: str) -> Iterate:
+    def iterate(self, stop: StopReason) -> Iterate:
         """Return the best snapshot."""
         return Iterate(
             x=self.x,

@@ -1,4 +1,4 @@
-"""SIGTERM, where there is something to lose: as Ctrl-C first, so that what is there is kept, then as it was meant."""
+"""SIGTERM during a run with a checkpoint: first an interrupt, so that the state is written, then the end."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from levelprox.exceptions import CheckpointWarning, warn
 
 
 class Termination:
-    """Until the block ends, SIGTERM interrupts what runs in it; it is sent once more afterwards, and then ends all.
+    """Until the block ends, SIGTERM interrupts what runs in it; it is sent again afterwards, and ends the process.
 
-    A program that handles SIGTERM itself is left alone, and so is one that runs elsewhere than in its main thread.
+    Nothing is changed if the program handles SIGTERM itself, or if this is not the main thread.
 
     Parameters
     ----------
     path : path-like
-        Where the state is kept, for the words that are left behind.
+        The checkpoint, for the warning.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.name, self.path, self.asked = os.fspath(path), Path(os.path.abspath(path)), False
+        self.name, self.path, self.received = os.fspath(path), Path(os.path.abspath(path)), False
         self.before: Any = None
 
     def __enter__(self) -> Termination:
@@ -39,7 +39,7 @@ class Termination:
         if self.before is None:
             return
         signal.signal(signal.SIGTERM, self.before)
-        if self.asked:
+        if self.received:
             try:
                 kept = (
                     f"The state is kept: resume={self.name!r} goes on" if self.path.exists() else "Nothing was done yet"
@@ -49,9 +49,9 @@ class Termination:
                 os.kill(os.getpid(), signal.SIGTERM)
 
     def _interrupt(self, signum: int, frame: FrameType | None) -> None:
-        """A second one does not wait."""
-        if self.asked:
+        """Interrupt; a second signal ends the process at once."""
+        if self.received:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
-        self.asked = True
+        self.received = True
         raise KeyboardInterrupt
