@@ -1,7 +1,7 @@
 """At most k features: min ψ(x) over all x with at most k nonzero features.
 
-What comes back is a set that no exchange of one feature for another improves, as far as `Exchanges` says that this was
-shown. How it is found is in search.py, and for losses with kinks in kinked_search.py.
+The result is a set that no swap of one feature for another improves, as far as `Exchanges` says that this was shown.
+`levelprox.subset` has the searches: `SmoothSearch`, `NonsmoothSearch` and `RemoteSearch`.
 
 Everything is a function of ψ, k, the features to be kept and those to begin with: no randomness, and no use of answers
 for other k.
@@ -11,44 +11,41 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import TimeLimitError, end_now, finishing, limited
+from levelprox._typing import Features, Vector
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox._validation import of_a_model, whole
 from levelprox.backends import RemoteObjective
-from levelprox.constraints import MCP
-from levelprox.driver.checkpoint import Journal, keeping
+from levelprox.constraints.costs import Costs
+from levelprox.driver.checkpoint import Journal
+from levelprox.driver.driver import drive
 from levelprox.driver.run_identity import identity_without_level
-from levelprox.driver.search_monitor import Callback, Watch
 from levelprox.exceptions import InvalidInputError
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.objectives import LinearModel, Model, Objective
 from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.reduced import reduced
-from levelprox.problem import Problem
-from levelprox.result import CUT_SHORT
-from levelprox.subset.cost_search import CostSearch
-from levelprox.subset.costs import Costs
+from levelprox.problem import SubsetProblem
+from levelprox.result import Limits
 from levelprox.subset.local_search import Search
-from levelprox.subset.nonsmooth_search import KinkedSearch
-from levelprox.subset.nonsmooth_sets import ExactFit
-from levelprox.subset.refit import Fit
-from levelprox.subset.remote_search import DistantSearch
+from levelprox.subset.nonsmooth_search import NonsmoothSearch
+from levelprox.subset.remote_search import RemoteSearch
 from levelprox.subset.result import Subset, SubsetRecord
-from levelprox.subset.swaps import Addition
+from levelprox.subset.smooth_search import SmoothSearch, is_found_by_models
 
+Value = TypeVar("Value")
+Callback = Callable[[SubsetRecord], "bool | None"]
 #: What the state of a search is made of.
-KINDS: tuple[type, ...] = (Fit, ExactFit, Addition, SubsetRecord)
-
-Vector = NDArray[np.float64]
-Features = NDArray[np.intp]
+KINDS = Search.kinds
 #: Whether to end a search with a set: its features, x, and whether it is the last one.
 Leave = Callable[[Features, Vector, bool], bool]
 
@@ -75,7 +72,7 @@ def best_subset(
     checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None,
     resume: bool | str | os.PathLike[str] = False,
 ) -> Subset:
-    """Minimise ψ(x) over all x with at most k nonzero features, and say how far no exchange improves the answer.
+    """Minimise ψ(x) over all x with at most k nonzero features, and say how far no swap improves the answer.
 
     Parameters
     ----------
@@ -99,17 +96,17 @@ def best_subset(
         How well each set is fitted: on the derivatives of ψ along its features, each relative to what the null fit
         leaves to its column.
     prove : bool, default=False
-        Whether to examine all exchanges whatever that takes. By default all are where there are at most 1e5 and the
+        Whether to examine all swaps, however long that takes. By default all are where there are at most 1e5 and the
         refits that bounds leave to do are not much work; else as many as are, and at least the 50 most promising ones.
         For the squared loss all are always. For losses with kinks the 50 most promising are by default. Of a softmax
         model, or a loss with kinks, of more than 16 classes fewer may be: the work of a search is bounded there.
         `Subset.exchanges` and `Subset.additions` count what was examined.
     start : array-like of int or bool, optional
-        Features, by index or mask, to begin with: exchanges then begin from these alone, which is fast where they are
+        Features, by index or mask, to begin with: swaps then begin from these alone, which is fast where they are
         nearly the best ones. The answer then depends on them, and may be worse than without. Of more than k the most
         useful are kept; to fewer the most useful others are added.
     max_iter : int, optional
-        How many exchanges may be taken; by default any number.
+        How many swaps may be taken; by default any number.
     time_limit : float, optional
         Seconds of wall-clock time; the best set by then is returned.
     callback : callable, optional
@@ -151,19 +148,19 @@ def best_subset(
     >>> 7 in found.support, found.spent, found.budget
     (False, 4.0, 4.0)
     """
-    return _found(
+    return guided_subset(
         objective,
         k,
-        keep,
-        nonnegative,
-        tol,
-        prove,
-        start,
-        max_iter,
-        time_limit,
-        callback,
-        checkpoint,
-        resume,
+        keep=keep,
+        nonnegative=nonnegative,
+        tol=tol,
+        prove=prove,
+        start=start,
+        max_iter=max_iter,
+        time_limit=time_limit,
+        callback=callback,
+        checkpoint=checkpoint,
+        resume=resume,
         feature_cost=feature_cost,
         budget=budget,
     )
@@ -171,32 +168,8 @@ def best_subset(
 
 def guided_subset(
     objective: Objective,
-    k: int,
-    *,
-    examine: bool = True,
-    leave: Leave | None = None,
-    thorough: bool = False,
-    known: Features | None = None,
-    **asked: Any,
-) -> Subset:
-    """Return what `best_subset` does, for callers that know more.
-
-    Parameters
-    ----------
-    objective, k, **asked
-        As in `best_subset`.
-    examine : bool
-        False returns a set that promising exchanges do not improve, and shows nothing of it, as for fits of the folds
-        of a cross-validation. The search is shorter than that of `best_subset`, and its loss may be higher.
-    leave, thorough, known
-        As in `Search`. They are ignored for data on Dask, in files or on a device.
-    """
-    return _found(objective, k, examine=examine, leave=leave, thorough=thorough, known=known, **asked)
-
-
-def _found(
-    objective: Objective,
     k: int | None,
+    *,
     keep: ArrayLike | None = None,
     nonnegative: bool | NDArray[np.bool_] | None = None,
     tol: float = 1e-8,
@@ -207,13 +180,22 @@ def _found(
     callback: Callback | None = None,
     checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None,
     resume: bool | str | os.PathLike[str] = False,
-    examine: bool = True,
     feature_cost: ArrayLike | None = None,
     budget: float | None = None,
-    leave: Leave | None = None,
-    thorough: bool = False,
-    known: Features | None = None,
+    **guidance: Any,
 ) -> Subset:
+    """Return what `best_subset` does, for callers that know more.
+
+    Parameters
+    ----------
+    objective, k, and others
+        As in `best_subset`.
+    **guidance
+        Parameters of `SmoothSearch`: examine, leave, thorough, known. They are ignored for losses with kinks and for
+        data on Dask, in files or on a device. `examine=False` returns a set that promising swaps do not improve, and
+        shows nothing of it, as for fits of the folds of a cross-validation: the search is shorter than that of
+        `best_subset`, and its loss may be higher.
+    """
     if not isinstance(objective, Model | RemoteObjective):
         raise InvalidInputError(
             "best_subset needs a LinearModel or MultinomialModel; for others, solve with a constraint of small "
@@ -221,6 +203,46 @@ def _found(
         )
     if callback is not None and not callable(callback):
         raise InvalidInputError(f"callback must be a function of a record, got {callback!r}")
+    remote = isinstance(objective, RemoteObjective)
+    kept_file = checkpoint is not None and not (isinstance(checkpoint, Journal) and checkpoint.idle)
+    if remote and (kept_file or resume is not False):
+        raise InvalidInputError("a checkpoint of a search for k features is for data in memory; give a level")
+    problem = _problem(objective, k, keep, nonnegative, feature_cost, budget)
+    seconds = math.inf if time_limit is None else at_least_zero("time_limit", time_limit)
+    most = math.inf if max_iter is None else whole("max_iter", max_iter)
+    begin = None if start is None else _features("start", start, objective)
+    tol, began = at_least_zero("tol", tol), time.monotonic()
+
+    def identity() -> dict[str, str]:
+        signs, costs = problem.must_be_nonnegative(), problem.costs
+        held: dict[str, object] = {"keep": problem.exempt, "nonnegative": signs if np.any(signs) else None}
+        if costs is not None:
+            held |= {"feature_cost": costs.cost, "budget": costs.budget}
+        return identity_without_level(objective, k=problem.k, tol=tol, prove=bool(prove), start=begin, **held)
+
+    with limited(seconds), one_blas_thread(not remote):
+        searched, search = problem, cast(Search, RemoteSearch(tol, bool(prove), begin))
+        if isinstance(objective, Model) and not objective.curved:
+            search = NonsmoothSearch(tol, bool(prove), begin)
+        elif not remote:
+            search, searched = _smooth_search(problem, tol, bool(prove), begin, guidance)
+        search.monitor.earlier = time.monotonic() - began  # the preparation of the data
+        limits = Limits(seconds, most)
+        found: Subset = drive(
+            search, searched, limits=limits, callback=callback, checkpoint=checkpoint, resume=resume, identity=identity
+        )
+        return found
+
+
+def _problem(
+    objective: Model | RemoteObjective,
+    k: int | None,
+    keep: ArrayLike | None,
+    nonnegative: bool | NDArray[np.bool_] | None,
+    feature_cost: ArrayLike | None,
+    budget: float | None,
+) -> SubsetProblem:
+    """Return the problem, with all arguments checked."""
     if (feature_cost is None) != (budget is None):
         raise InvalidInputError("feature_cost and budget go together: give both, or neither")
     if k is None and budget is None:
@@ -229,95 +251,55 @@ def _found(
         raise InvalidInputError("feature_cost and budget are for data in memory, not for Dask, files or a device")
     if k is not None and np.ndim(k) > 0:
         raise InvalidInputError(f"k must be an integer, got {k!r}; subset_path(model, k) takes several")
-    n_features = objective.dimension // objective.width
-    count = n_features - objective.exempt.size if k is None else whole("k", k)
-    seconds = math.inf if time_limit is None else at_least_zero("time_limit", time_limit)
-    most = math.inf if max_iter is None else whole("max_iter", max_iter)
-    begin = None if start is None else _features("start", start, objective)
-    problem = Problem(objective, MCP.from_threshold(1.0), count + 0.5, _weights(objective, keep), nonnegative)
-    costs = None
-    if feature_cost is not None:
-        costs = Costs.of(feature_cost, budget, n_features, objective.exempt, problem.exempt)
-    watch = Watch(seconds, most, callback)
-    kind: Any = (
-        DistantSearch if isinstance(objective, RemoteObjective) else Search if objective.curved else KinkedSearch
-    )
-    more: dict[str, Any] = {} if costs is None else {"costs": costs}
-
-    def identity() -> dict[str, str]:
-        kept, signs = problem.exempt, problem.must_be_nonnegative()
-        held: dict[str, object] = {"keep": kept, "nonnegative": signs if np.any(signs) else None}
-        if costs is not None:
-            held |= {"feature_cost": costs.cost, "budget": costs.budget}
-        return identity_without_level(objective, k=count, tol=tol, prove=bool(prove), start=begin, **held)
-
-    with (
-        limited(seconds),
-        one_blas_thread(isinstance(objective, Model)),
-        keeping(checkpoint, resume, identity, KINDS) as journal,
-    ):
-        arguments = (count, at_least_zero("tol", tol), bool(prove), watch, begin, journal)
-        standardised = _standardised(objective) if kind is Search else None
-        fewer = _reduced(problem, standardised) if kind is Search and not more else None
-        if fewer is not None:
-            arguments = (*arguments[:4], _without_intercept(begin, fewer), journal)
-            found: Subset = Search(fewer, *arguments, data=cast(LinearModel, objective), examine=examine)()
-        elif kind is Search:
-            data = None if standardised is None else cast(LinearModel | ByClass, objective)
-            problem = problem if standardised is None else replace(problem, objective=standardised)
-            smooth: Any = CostSearch if more else Search
-            more |= {"leave": leave, "thorough": thorough, "known": known}
-            found = smooth(problem, *arguments, data=data, examine=examine, **more)()
-        else:
-            found = kind(problem, *arguments, **more)()
-        return replace(found, message=found.message + journal.advice) if found.status in CUT_SHORT else found
+    n_features, own = objective.dimension // objective.width, objective.exempt
+    count = n_features - own.size if k is None else whole("k", k)
+    kept = np.empty(0, np.intp) if keep is None else _features("keep", keep, objective)
+    problem = SubsetProblem(objective, count, kept, nonnegative)
+    if feature_cost is None:
+        return problem
+    return replace(problem, costs=Costs.of(feature_cost, budget, n_features, own, problem.exempt))
 
 
-def _standardised(objective: Model | RemoteObjective) -> LinearModel | ByClass | None:
-    """The model over standardised columns, where these are needed and there is time to look at them."""
-    if not isinstance(objective, LinearModel | ByClass):
-        return None
-    try:
-        with finishing():
-            return objective.standardised()
-    except TimeLimitError:
-        return None
-    except KeyboardInterrupt:
-        end_now()
-        return None
+def _smooth_search(
+    problem: SubsetProblem, tol: float, prove: bool, start: Features | None, guidance: dict[str, Any]
+) -> tuple[SmoothSearch, SubsetProblem]:
+    """Return the search, and its problem over standardised columns or fewer rows where that is of use."""
+    objective = problem.objective
+    standardised = _in_time(lambda: objective.standardised()) if isinstance(objective, LinearModel | ByClass) else None
+    fewer = None if problem.costs is not None else _reduced(problem, standardised)
+    if fewer is not None:
+        start = None if start is None else start[start < fewer.n_features]
+        guidance, problem = {"examine": guidance.get("examine", True)}, fewer
+    elif standardised is not None:
+        problem = replace(problem, objective=standardised)
+    data = cast(LinearModel | ByClass, objective) if problem.objective is not objective else None
+    saved_as = "models" if is_found_by_models(problem) else ""
+    return SmoothSearch(tol, prove, start, saved_as=saved_as, data=data, **guidance), problem
 
 
-def _reduced(problem: Problem, standardised: LinearModel | ByClass | None) -> Problem | None:
-    """The problem over fewer rows, where that is possible and there is time to look at all of them."""
+def _reduced(problem: SubsetProblem, standardised: Model | None) -> SubsetProblem | None:
+    """Return the problem over fewer rows, where that is possible and there is time to read all of them."""
     data, standard = problem.objective, standardised or problem.objective
     if not isinstance(data, LinearModel) or not isinstance(standard, LinearModel):
         return None
     if np.any(problem.must_be_nonnegative()):
         return None
+    fewer = _in_time(lambda: reduced(data, standard))
+    if fewer is None:
+        return None
+    return replace(problem, objective=fewer, keep=problem.exempt[problem.exempt < fewer.dimension], nonnegative=None)
+
+
+def _in_time(work: Callable[[], Value | None]) -> Value | None:
+    """Return the result of `work`; None where the time limit or Ctrl-C ends it."""
     try:
         with finishing():
-            fewer = reduced(data, standard)
+            return work()
     except TimeLimitError:
         return None
     except KeyboardInterrupt:
         end_now()
         return None
-    if fewer is None:
-        return None
-    weights = None if problem.weights is None else problem.weights[: fewer.dimension]
-    return replace(problem, objective=fewer, weights=weights, nonnegative=None)
-
-
-def _without_intercept(features: Features | None, problem: Problem) -> Features | None:
-    return None if features is None else features[features < problem.n_features]
-
-
-def _weights(objective: Model | RemoteObjective, keep: ArrayLike | None) -> Vector | None:
-    if keep is None:
-        return None
-    weights = np.ones(objective.dimension // objective.width)
-    weights[_features("keep", keep, objective)] = 0.0
-    return weights
 
 
 def _features(name: str, given: ArrayLike, objective: Model | RemoteObjective) -> Features:

@@ -1,28 +1,170 @@
-"""The problem: min ψ(x) s.t. g(x) = Σ_j ω_j φ(|x_j|) ≤ η, and x_j ≥ 0 where asked.
+"""The two problems: min ψ(x) under a level of g, and min ψ(x) over at most k features.
 
-Where a feature has several coefficients, one for each class, |x_j| is the 2-norm of them: a feature counts once.
+`Problem` has the constraint g(x) = Σ_j ω_j φ(|x_j|) ≤ η; `SubsetProblem` bounds the number of nonzero features, or
+their cost. Both may require x_j ≥ 0.
+
+Where a feature has several coefficients, one for each class, |x_j| is their 2-norm: a feature counts once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox._validation import finite, is_data, real, real_array
-from levelprox.constraints import Constraint
+from levelprox._typing import Features, Mask, Vector
+from levelprox._validation import finite, is_data, real, real_array, whole
+from levelprox.constraints import MCP, Constraint
+from levelprox.constraints.costs import Costs
 from levelprox.exceptions import InfeasibleError, InvalidInputError
 from levelprox.objectives import Objective
 from levelprox.projection import feature_weights, group_norms, nonnegative_mask
 
-Vector = NDArray[np.float64]
+Signs = bool | Mask | None
 _ULP = float(np.finfo(np.float64).eps)
 _LEAST_SHORTENED = 1e-9  # of x
 
 
+class FeatureProblem:
+    """Minimise ψ over features, some of which are exempt and some of which may not be negative.
+
+    Base class of `Problem` and `SubsetProblem`: dimensions, supports, coordinates and signs.
+    """
+
+    objective: Objective
+    nonnegative: Signs
+    costs: Costs | None = None  # what features cost, and a budget; of a `SubsetProblem` only
+    _mask: NDArray[np.uint8] | None
+    _all_nonnegative: bool
+
+    @property
+    def exempt(self) -> Features:
+        """The features that never count."""
+        raise NotImplementedError
+
+    def counts(self, features: Features) -> Mask:
+        """Return which of these features count."""
+        raise NotImplementedError
+
+    def restrict(self, W: Features) -> Self:
+        """Return the same problem over the features in W, with the others at zero."""
+        raise NotImplementedError
+
+    def with_objective(self, objective: Objective) -> Self:
+        """Return the same problem for another ψ over the same features."""
+        return cast(Self, replace(cast(Any, self), objective=objective))
+
+    def _set_checked(self, **values: object) -> None:
+        """Replace fields of the frozen dataclass by checked values, and set the masks of the signs."""
+        if self.width > 1:
+            if np.any(np.asarray(self.nonnegative)):
+                raise InvalidInputError(
+                    "nonnegative is for features with one coefficient: the norm of several has no sign, and projecting "
+                    "onto their common ball would no longer keep signs apart from sizes"
+                )
+            mask, all_nonnegative = None, False
+        else:
+            signs = _signs_without(self.objective.exempt, self.nonnegative, self.n_features)
+            mask, all_nonnegative = nonnegative_mask(signs, self.dimension)
+        mask = None if mask is None else mask.copy()
+        for name, value in {**values, "_mask": mask, "_all_nonnegative": all_nonnegative}.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates d."""
+        return self.objective.dimension
+
+    @property
+    def width(self) -> int:
+        """Number of coefficients per feature: 1, or the number of classes."""
+        return self.objective.width
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return self.dimension // self.width
+
+    def spread(self, features: Features, values: Vector) -> Vector:
+        """Return x over all coordinates, from the coefficients of these features."""
+        x = np.zeros(self.dimension)
+        x[self.coordinates(features)] = values
+        return x
+
+    def sizes(self, x: Vector) -> Vector:
+        """Return |x_j| of each feature, or the 2-norm of its coefficients, rounded up."""
+        return np.abs(x) if self.width == 1 else group_norms(x, self.width)
+
+    def counted(self, features: Features) -> Features:
+        """Return those of these features that count."""
+        return features[self.counts(features)]
+
+    def support(self, x: Vector) -> Features:
+        """Return the features that are not zero."""
+        sizes = x if self.width == 1 else self.sizes(x)
+        return np.asarray((sizes != 0).nonzero()[0])  # NumPy finds places in a mask far faster than in floats
+
+    def coordinates(self, features: Features) -> Features:
+        """Return the places of the coefficients of these features in x."""
+        if self.width == 1:
+            return features
+        return np.asarray((features[:, None] * self.width + np.arange(self.width)).ravel(), np.intp)
+
+    @property
+    def signs(self) -> tuple[NDArray[np.uint8] | None, bool]:
+        """The coordinates with x_j ≥ 0, as the kernels take them: (mask or None, all of them)."""
+        return self._mask, self._all_nonnegative
+
+    def must_be_nonnegative(self) -> Mask:
+        """Return a boolean mask of the coordinates with x_j ≥ 0."""
+        if self._mask is not None:
+            return self._mask.view(np.bool_)
+        return np.full(self.dimension, self._all_nonnegative)
+
+    @property
+    def n_counted(self) -> int:
+        """How many features count."""
+        return self.n_features - self.exempt.size
+
+    def with_exempt(self, features: Features) -> Features:
+        """Return these features and those that are in every fit."""
+        return np.union1d(features, self.exempt).astype(np.intp)
+
+    def allows(self, features: Features) -> bool:
+        """Return whether the budget, if there is one, pays for a set."""
+        return self.costs is None or self.costs.allows(features.tolist())
+
+    def affordable(self, features: Features, i: int | None = None) -> Mask | None:
+        """Return which features outside a set the budget allows, in place of its i-th one or besides all of them.
+
+        None where there is no budget.
+        """
+        if self.costs is None:
+            return None
+        mask = self.costs.affordable(features if i is None else np.delete(features, i))
+        mask[features] = False
+        return mask
+
+    def count_swaps(self, features: Features) -> int:
+        """Return how many swaps of a feature that counts for one outside there are; only those the budget allows."""
+        inside = self.counted(features)
+        if self.costs is not None:
+            return self.costs.count_swaps(features, inside)
+        return int(inside.size * (self.n_counted - inside.size))
+
+    @property
+    def centred(self) -> bool:
+        """True if there is an intercept that is free of sign: it may take up the means of columns."""
+        scale = self.objective.feature_scale
+        if scale is None or scale.intercept is None or self._all_nonnegative:
+            return False
+        return self._mask is None or not self._mask[scale.intercept]
+
+
 @dataclass(frozen=True, eq=False)
-class Problem:
+class Problem(FeatureProblem):
     """min ψ(x) s.t. Σ_j ω_j φ(|x_j|) ≤ η; |x_j| is ‖x_j‖₂ where a feature has several coefficients.
 
     Parameters
@@ -45,7 +187,7 @@ class Problem:
     constraint: Constraint
     level: float
     weights: Vector | None = None
-    nonnegative: bool | NDArray[np.bool_] | None = None
+    nonnegative: bool | Mask | None = None
     _mask: NDArray[np.uint8] | None = field(init=False, repr=False)
     _all_nonnegative: bool = field(init=False, repr=False)
 
@@ -61,88 +203,32 @@ class Problem:
         given = _weights_without(exempt, self.weights, self.n_features)
         weights = None if given is None else feature_weights(given, self.n_features).astype(np.float64)
         if self.width > 1:
-            if np.any(np.asarray(self.nonnegative)):
-                raise InvalidInputError(
-                    "nonnegative is for features with one coefficient: the norm of several has no sign, and projecting "
-                    "onto their common ball would no longer keep signs apart from sizes"
-                )
             # Never None: from them and x alone the surrogate knows which coordinates belong together.
             weights = np.ones(self.n_features) if weights is None else weights
-            mask, all_nonnegative = None, False
-        else:
-            signs = _signs_without(exempt, self.nonnegative, self.n_features)
-            mask, all_nonnegative = nonnegative_mask(signs, self.dimension)
-        mask = None if mask is None else mask.copy()
-        # The dataclass is frozen; what was checked replaces what was given.
-        checked = {"level": level, "weights": weights, "_mask": mask, "_all_nonnegative": all_nonnegative}
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        self._set_checked(level=level, weights=weights)
+
+    @classmethod
+    def unconstrained(cls, objective: Objective, nonnegative: Signs = None) -> Problem:
+        """Return the problem min ψ(x) with signs and no level: every feature is exempt."""
+        exempt = np.zeros(objective.dimension // objective.width)
+        return cls(objective, MCP.from_threshold(1.0), 1.0, exempt, nonnegative)
 
     @property
-    def dimension(self) -> int:
-        """Number of coordinates d."""
-        return self.objective.dimension
-
-    @property
-    def width(self) -> int:
-        """Coefficients per feature; 1 unless a feature has one for each class."""
-        return self.objective.width
-
-    @property
-    def n_features(self) -> int:
-        """Number of features: what weights, signs and W speak of."""
-        return self.dimension // self.width
-
-    def sizes(self, x: Vector) -> Vector:
-        """What φ is taken of, feature by feature: |x_j|, or the 2-norm of its coefficients, rounded up."""
-        return np.abs(x) if self.width == 1 else group_norms(x, self.width)
-
-    @property
-    def exempt(self) -> NDArray[np.intp]:
+    def exempt(self) -> Features:
         """The features that never count (ω_j = 0)."""
         return np.empty(0, np.intp) if self.weights is None else np.flatnonzero(self.weights == 0)
 
-    def counted(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Those of these features that count (ω_j > 0)."""
-        return features if self.weights is None else features[self.weights[features] > 0]
+    def counts(self, features: Features) -> Mask:
+        """Return which of these features count (ω_j > 0)."""
+        return np.ones(features.size, np.bool_) if self.weights is None else self.weights[features] > 0
 
-    def support(self, x: Vector) -> NDArray[np.intp]:
-        """The features that are not zero."""
-        sizes = x if self.width == 1 else self.sizes(x)
-        return np.asarray((sizes != 0).nonzero()[0])  # NumPy finds places in a mask far faster than in floats
-
-    def coordinates(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Where the coefficients of these features are in x."""
-        if self.width == 1:
-            return features
-        return np.asarray((features[:, None] * self.width + np.arange(self.width)).ravel(), np.intp)
-
-    def free(self, x: Vector) -> NDArray[np.bool_]:
+    def free(self, x: Vector) -> Mask:
         """The coordinates that cost nothing more as they grow: of features that are exempt or past their threshold."""
         features = np.zeros(self.n_features, np.bool_) if self.weights is None else self.weights == 0
         sizes = x if self.width == 1 else self.sizes(x)
         support = self.support(x)  # at zero φ rises, with slope λ > 0
         features[support] |= self.constraint.slope(np.abs(sizes[support])) == 0
         return features if self.width == 1 else np.asarray(np.repeat(features, self.width))
-
-    @property
-    def signs(self) -> tuple[NDArray[np.uint8] | None, bool]:
-        """Where x_j ≥ 0 is asked for, as the kernels take it: (mask or None, all of them)."""
-        return self._mask, self._all_nonnegative
-
-    def must_be_nonnegative(self) -> NDArray[np.bool_]:
-        """A boolean mask of the coordinates with x_j ≥ 0."""
-        if self._mask is not None:
-            return self._mask.view(np.bool_)
-        return np.full(self.dimension, self._all_nonnegative)
-
-    @property
-    def centred(self) -> bool:
-        """Whether the intercept may take up the means of columns: it is there, and free of sign."""
-        scale = self.objective.feature_scale
-        if scale is None or scale.intercept is None or self._all_nonnegative:
-            return False
-        return self._mask is None or not self._mask[scale.intercept]
 
     def g(self, x: Vector) -> float:
         """g(x) = Σ_j ω_j φ(|x_j|), with the sizes |x_j| of `sizes`."""
@@ -200,7 +286,7 @@ class Problem:
             cut[self.coordinates(features[kept : kept + 1])] = 0.0
         return cut
 
-    def restrict(self, W: NDArray[np.intp]) -> Problem:
+    def restrict(self, W: Features) -> Problem:
         """The same problem over the features in W, the others held at zero."""
         return replace(
             self,
@@ -210,7 +296,65 @@ class Problem:
         )
 
 
-def _weights_without(exempt: NDArray[np.intp], weights: ArrayLike | None, n_features: int) -> ArrayLike | None:
+@dataclass(frozen=True, eq=False)
+class SubsetProblem(FeatureProblem):
+    """min ψ(x) over all x with at most k nonzero features, or with features that cost at most a budget.
+
+    Parameters
+    ----------
+    objective : Objective
+        ψ; its own intercept never counts.
+    k : int
+        How many features may be nonzero.
+    keep : ndarray of int, optional
+        Features that are in every fit and never count; the objective's own intercept is added to them.
+    nonnegative : bool or array-like of bool of shape (d,), optional
+        Which coordinates must not be negative, as in `Problem`.
+    costs : Costs, optional
+        What each feature costs, and the budget for all of them.
+    """
+
+    objective: Objective
+    k: int
+    keep: Features = field(default_factory=lambda: np.empty(0, np.intp))
+    nonnegative: Signs = None
+    costs: Costs | None = None
+    _counts: Mask = field(init=False, repr=False)
+    _mask: NDArray[np.uint8] | None = field(init=False, repr=False)
+    _all_nonnegative: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        keep = np.union1d(self.keep, self.objective.exempt).astype(np.intp)
+        counts = np.ones(self.n_features, np.bool_)
+        counts[keep] = False
+        self._set_checked(k=whole("k", self.k), keep=keep, _counts=counts)
+
+    @property
+    def exempt(self) -> Features:
+        """The features that are in every fit and never count."""
+        return self.keep
+
+    def counts(self, features: Features) -> Mask:
+        """Return which of these features count."""
+        return self._counts[features]
+
+    def relaxed(self, constraint: Constraint) -> Problem:
+        """Return the problem with the level (k + ½) of a constraint of cap 1 in place of the number of features."""
+        weights = self._counts.astype(np.float64) if self.exempt.size else None
+        return Problem(self.objective, constraint, self.k + 0.5, weights, self.nonnegative)
+
+    def restrict(self, W: Features) -> SubsetProblem:
+        """Return the same problem over the features in W, with the others at zero."""
+        return replace(
+            self,
+            objective=self.objective.restrict(W),
+            keep=np.flatnonzero(np.isin(W, self.exempt)),
+            nonnegative=self.must_be_nonnegative()[W] if self.width == 1 else None,
+            costs=None if self.costs is None else Costs(self.costs.cost[W], self.costs.budget),
+        )
+
+
+def _weights_without(exempt: Features, weights: ArrayLike | None, n_features: int) -> ArrayLike | None:
     """ω with 0 for the features that never count; given for all features, or for those only that count."""
     if not exempt.size:
         return weights
@@ -223,7 +367,7 @@ def _weights_without(exempt: NDArray[np.intp], weights: ArrayLike | None, n_feat
     return given  # of any other shape: refused, as without exempt features
 
 
-def _signs_without(exempt: NDArray[np.intp], nonnegative: ArrayLike | None, n_features: int) -> ArrayLike | None:
+def _signs_without(exempt: Features, nonnegative: ArrayLike | None, n_features: int) -> ArrayLike | None:
     """Signs asked of the features that count; of the others only by a mask that names them all."""
     asked = np.asarray(nonnegative)
     if not exempt.size or (asked.ndim == 0 and not asked):

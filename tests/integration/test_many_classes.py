@@ -12,19 +12,20 @@ import scipy.sparse
 import levelprox.subset.nonsmooth_refit
 import levelprox.subset.nonsmooth_search
 import levelprox.subset.refit
-import levelprox.subset.swaps
+import levelprox.subset.second_order
 from levelprox import MultinomialModel, OneVsRestModel, Problem, SparseClassifier, best_subset, certify_model, solve
 from levelprox.constraints import MCP
 from levelprox.designs import DenseDesign
 from levelprox.losses import Multinomial
 from levelprox.methods.continuation import continues
-from levelprox.result import Status
+from levelprox.result import Status, Stop
 from levelprox.subset.column_cache import Columns
+from levelprox.subset.fit import Fit
+from levelprox.subset.newton import gap_bound, newton_step
 from levelprox.subset.nonsmooth_refit import Coordinates, minimised
 from levelprox.subset.nonsmooth_sets import ExactRefits
-from levelprox.subset.refit import Fit, _gap, _newton_step
 from levelprox.subset.swap_bounds import _inverse, _regularised_inverse
-from levelprox.subset.swaps import Swaps
+from levelprox.subset.swaps import SwapSearch
 
 
 def data(classes, n, d, seed=0):
@@ -92,11 +93,11 @@ def test_classes_that_are_fitted_one_by_one_have_small_inverses():
 
 def test_newton_steps_and_gaps_class_by_class_are_those_of_all_classes():
     model, z, hessian, gradient = hessian_and_gradient(20, 60, 3)
-    step = _newton_step(model, hessian, gradient, np.zeros_like(hessian))
+    step = newton_step(model, hessian, gradient, np.zeros_like(hessian))
     np.testing.assert_allclose(step, -np.linalg.solve(hessian, gradient), rtol=1e-8)
-    flat, _ = _gap(model, model.value_of(z), z, hessian / 1e6)  # steps so long that no bound holds
+    flat, _ = gap_bound(model, model.value_of(z), z, hessian / 1e6)  # steps so long that no bound holds
     assert flat == np.inf
-    bent, _ = _gap(model, model.value_of(z), z, hessian * 1e6)  # and so short that they change no margin
+    bent, _ = gap_bound(model, model.value_of(z), z, hessian * 1e6)  # and so short that they change no margin
     np.testing.assert_allclose(bent, -0.5e-6 * float(gradient @ step), rtol=1e-3)
 
 
@@ -165,7 +166,7 @@ def test_refits_with_kinks_are_bounded_and_counted(monkeypatch):
     assert whole.exchanges.proved
     assert whole.additions.proved
     monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_CLASS_REFITS", 17 * 3)
-    monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_LEAST", 2)
+    monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_LEAST_ADDITION_REFITS", 2)
     found = best_subset(model, 2)
     assert found.n_refits < whole.n_refits
     assert (found.exchanges.total, found.additions.total) == (8, 4)
@@ -184,7 +185,7 @@ def test_a_proof_takes_the_refits_that_it_takes(monkeypatch):
 
 def test_room_is_used_whatever_the_bound_on_refits(monkeypatch):
     monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_CLASS_REFITS", 0)
-    monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_LEAST", 0)
+    monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_LEAST_ADDITION_REFITS", 0)
     found = best_subset(hinge(17, 30, 4), 3)
     assert found.support.size == 3 or (found.multiplier == 0 and found.additions.proved)
 
@@ -194,8 +195,8 @@ def test_room_is_used_whatever_the_bound_on_refits(monkeypatch):
 
 def test_swaps_of_many_classes_end_with_their_share_of_the_work(monkeypatch):
     model = MultinomialModel(*data(17, 24, 3), fit_intercept=True)
-    monkeypatch.setattr(Swaps, "_exchanged", lambda *_: pytest.fail("an exchange is tried"))
-    monkeypatch.setattr(levelprox.subset.swaps, "_SEARCH_FACTORS", -1)
+    monkeypatch.setattr(SwapSearch, "_swapped", lambda *_: pytest.fail("a swap is tried"))
+    monkeypatch.setattr(levelprox.subset.second_order, "_SEARCH_FACTOR_WORK", -1)
     found = best_subset(model, 1)
     assert (found.exchanges.examined, found.exchanges.total) == (0, 2)
     assert "not examined" in found.message
@@ -272,7 +273,7 @@ def test_claims_of_a_search_with_kinks_that_a_limit_cuts_short_hold(monkeypatch)
     def without_time(self, *arguments):
         calls.append(1)
         if len(calls) > 1:
-            raise TimeoutError
+            raise Stop
         return exactly(self, *arguments)
 
     with monkeypatch.context() as patch:

@@ -25,13 +25,13 @@ from sklearn.pipeline import make_pipeline
 
 import levelprox
 from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
-from levelprox.backends._base import AHEAD
 from levelprox.backends.dask import DaskSource
 from levelprox.backends.partition import Form
+from levelprox.backends.query import AHEAD
 from levelprox.exceptions import CheckpointError, InvalidInputError
 from levelprox.losses import Logistic
 from levelprox.result import Status
-from levelprox.subset import remote_search as distant_search
+from levelprox.subset import remote_search
 from tests.support.clusters import started
 
 N, D = 240, 8
@@ -438,35 +438,37 @@ def test_stopped_by_the_callback_or_the_clock(place: Place) -> None:
 
 def test_interrupted_while_models_are_searched(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in a search on a second-order model ends the whole search, which keeps its best."""
-    monkeypatch.setattr(distant_search.Search, "begin", _interrupted_after(distant_search.Search.begin), raising=True)
+    search = remote_search.SmoothSearch
+    monkeypatch.setattr(search, "begin", _interrupted_after(search.begin), raising=True)
     model = SparseClassifier(n_features=2)
     with pytest.raises(KeyboardInterrupt, match="Interrupted"):
         model.fit(place.put(X), place.rows(Y))
     assert model.status_ is Status.INTERRUPTED
 
 
-def _interrupted_after(begin: Callable[..., None]) -> Callable[..., None]:
-    def begun(self: Any, *null: Any) -> None:
-        begin(self, *null)
+def _interrupted_after(begin: Callable[..., Any]) -> Callable[..., Any]:
+    def begun(self: Any, *given: Any) -> Any:
+        first = begin(self, *given)
 
         def interrupted() -> Iterator[None]:
             raise KeyboardInterrupt
             yield
 
         self.sets = interrupted
+        return first
 
     return begun
 
 
 def test_searches_on_models_do_not_warn(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ends short there is told once, at the end of the whole search."""
-    search = distant_search.Search.__call__
+    search = remote_search.SmoothSearch.finish
 
-    def short(self: Any) -> Any:
+    def short(self: Any, *given: Any) -> Any:
         warnings.warn("of a model", ConvergenceWarning, stacklevel=1)
-        return search(self)
+        return search(self, *given)
 
-    monkeypatch.setattr(distant_search.Search, "__call__", short)
+    monkeypatch.setattr(remote_search.SmoothSearch, "finish", short)
     assert SparseClassifier(n_features=2).fit(in_chunks(X), Y).status_ is Status.SOLVED
 
 

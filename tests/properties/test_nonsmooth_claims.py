@@ -17,7 +17,7 @@ from scipy.optimize import linprog
 
 from levelprox import LinearModel, OneVsRestModel, Status, Subset, best_subset, losses
 from levelprox.subset import nonsmooth_refit as vertex
-from levelprox.subset import nonsmooth_search as kinked_search
+from levelprox.subset import nonsmooth_search
 from tests.support.long_runs import LONG
 
 PROBLEMS = 6000 if LONG else 300
@@ -216,7 +216,7 @@ def test_claims_are_true(first):
 
 @pytest.mark.parametrize("seed", range(PROBLEMS // 15))
 def test_claims_are_true_where_sets_are_not_enumerated(seed, monkeypatch):
-    monkeypatch.setattr(kinked_search, "_ENUMERATED", 0)
+    monkeypatch.setattr(nonsmooth_search, "_ENUMERATED_REFITS", 0)
     whole = problem(10**6 + seed)
     found = searched(whole)
     assert not complaints(whole, found)
@@ -271,8 +271,8 @@ def test_refits_that_are_cut_short_say_by_how_much_they_miss(seed):
 @pytest.mark.cpu_budget(10, "linear programs of twenty problems")
 def test_a_linear_program_helps_where_edges_lead_nowhere(monkeypatch):
     """Without any step along edges nearly all refits are exact, and those that are not say so."""
-    monkeypatch.setattr(vertex, "_LONG", 0)
-    monkeypatch.setattr(vertex, "_EACH", 0)
+    monkeypatch.setattr(vertex, "_LEAST_EDGES", 0)
+    monkeypatch.setattr(vertex, "_EDGES_PER_FEATURE", 0)
     monkeypatch.setattr(vertex, "_PROGRAM_SECONDS", 60.0)  # of a machine that may be busy
     helped = []
     for seed in range(0, 60, 3):
@@ -286,9 +286,9 @@ def test_a_linear_program_helps_where_edges_lead_nowhere(monkeypatch):
 
 def test_no_claim_rests_on_a_refit_that_was_not_checked(monkeypatch):
     """Refits that end at their first vertex, without a linear program, show nothing."""
-    monkeypatch.setattr(vertex, "_LONG", 1)
-    monkeypatch.setattr(vertex, "_EACH", 0)
-    monkeypatch.setattr(vertex, "_PROGRAM_SIZE", 0)
+    monkeypatch.setattr(vertex, "_LEAST_EDGES", 1)
+    monkeypatch.setattr(vertex, "_EDGES_PER_FEATURE", 0)
+    monkeypatch.setattr(vertex, "_PROGRAM_ENTRIES", 0)
     for seed in range(0, 40, 3):
         whole = problem(seed)
         with warnings.catch_warnings():
@@ -307,7 +307,7 @@ def test_a_set_that_comes_twice_ends_the_search(monkeypatch):
         fit = search._fitted(np.array([*other, 4]), search.best)
         return replace(fit, psi=0.99 * search.best.psi), 0, 0, 0.0, None
 
-    monkeypatch.setattr(kinked_search.KinkedSearch, "_examine", alternate)
+    monkeypatch.setattr(nonsmooth_search.NonsmoothSearch, "_examine", alternate)
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((30, 4)), rng.standard_normal(30)
     found = best_subset(LinearModel(X, y, "absolute", None, None, True), 2)

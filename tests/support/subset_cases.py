@@ -14,7 +14,7 @@ from levelprox.constraints import MCP
 from levelprox.exceptions import ConvergenceWarning
 from levelprox.objectives import Model
 from levelprox.result import CUT_SHORT
-from levelprox.subset.refit import Fit
+from levelprox.subset.fit import Fit
 
 Double = NDArray[np.float64]
 

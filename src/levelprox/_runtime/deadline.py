@@ -93,7 +93,7 @@ def limited(seconds: float) -> Iterator[None]:
     if outer is not None:
         if outer.deadline <= own.deadline:
             own.deadline, own.grace = outer.deadline, outer.grace
-        own.armed = outer.armed
+        own.armed, own.interrupted = outer.armed, outer.interrupted
     _state.limit = own
     try:
         yield

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from levelprox._runtime.deadline import TimeLimitError, end_now, finishing
 from levelprox._typing import Vector
 from levelprox.objectives import Curved, Model, Objective
-from levelprox.problem import Problem
+from levelprox.problem import FeatureProblem
 
 _ROUNDING = 1e-6  # of a fit by a quasi-Newton method
 _NEWTON_STEPS = 2000
@@ -63,7 +63,7 @@ class NullFit:
         return objective.refined_value(x, psi, enough) if math.isfinite(enough) else psi
 
 
-def null_fit_in_time(problem: Problem, seconds: float = math.inf) -> NullFit:
+def null_fit_in_time(problem: FeatureProblem, seconds: float = math.inf) -> NullFit:
     """The null fit under the time limit of this thread.
 
     It takes several passes over the data. Where the limit or Ctrl-C leaves no time for them, the result is the origin,
@@ -72,7 +72,7 @@ def null_fit_in_time(problem: Problem, seconds: float = math.inf) -> NullFit:
 
     Parameters
     ----------
-    problem : Problem
+    problem : Problem or SubsetProblem
     seconds : float
         How long the exempt features may be fitted.
     """
@@ -89,7 +89,7 @@ def null_fit_in_time(problem: Problem, seconds: float = math.inf) -> NullFit:
         return _not_examined(problem, objective)
 
 
-def _not_examined(problem: Problem, objective: Model) -> NullFit:
+def _not_examined(problem: FeatureProblem, objective: Model) -> NullFit:
     """The first guess of the intercept, 0 for all other coordinates; not more than ψ is known there."""
     x, ones = np.zeros(problem.dimension), objective.exempt
     if not ones.size:
@@ -100,7 +100,7 @@ def _not_examined(problem: Problem, objective: Model) -> NullFit:
     return NullFit(x, part.value_of(part.margins(x[places])), None, math.nan)
 
 
-def null_fit(problem: Problem, seconds: float = math.inf, fitted: Vector | None = None) -> NullFit:
+def null_fit(problem: FeatureProblem, seconds: float = math.inf, fitted: Vector | None = None) -> NullFit:
     """The origin, but for the exempt features, which are fitted; scales are measured there.
 
     Where ψ is not convex, its convex start (`Loss.convex_start`) is fitted first, and from there ψ itself, unless its
@@ -111,7 +111,7 @@ def null_fit(problem: Problem, seconds: float = math.inf, fitted: Vector | None 
 
     Parameters
     ----------
-    problem : Problem
+    problem : Problem or SubsetProblem
     seconds : float
         How long the exempt features may be fitted.
     fitted : ndarray, optional
@@ -135,7 +135,7 @@ def null_fit(problem: Problem, seconds: float = math.inf, fitted: Vector | None 
     return NullFit(x, psi, gradient, scale, problem.objective.curvature)
 
 
-def _scale_of_a_fit(problem: Problem, x: Vector, left: float, at_origin: float) -> float:
+def _scale_of_a_fit(problem: FeatureProblem, x: Vector, left: float, at_origin: float) -> float:
     """The scale where so little of the gradient at the origin is left at the null fit x that it may be rounding.
 
     Where the curvature of ψ has no bound, the gradient at the origin may be large only because x is far. What
@@ -150,12 +150,12 @@ def _scale_of_a_fit(problem: Problem, x: Vector, left: float, at_origin: float) 
     return min(at_origin, close) if left <= _ROUNDING * close else left
 
 
-def _size(problem: Problem, gradient: Vector, counted: bool = False) -> float:
+def _size(problem: FeatureProblem, gradient: Vector, counted: bool = False) -> float:
     """The largest entry of a gradient in units of its columns: of all features, or of those that count."""
     scale = problem.objective.feature_scale
     sizes = problem.sizes(gradient if scale is None else scale.measured(gradient, problem.width))
-    if counted and problem.weights is not None:
-        sizes = sizes[problem.weights > 0]
+    if counted:
+        sizes = np.delete(sizes, problem.exempt)
     return float(np.max(sizes, initial=0.0))
 
 

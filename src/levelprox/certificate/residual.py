@@ -40,7 +40,7 @@ from levelprox._runtime.blas import one_blas_thread
 from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.objectives import LinearModel, Subgradients
-from levelprox.problem import Problem
+from levelprox.problem import FeatureProblem, Problem
 
 CLEARLY = 1e-6  # relative: what counts as inside the level, and as stationary
 _ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of g, relative to the level: less slack is none
@@ -247,7 +247,7 @@ def _pulled_back(problem: Problem, v: Vector) -> Vector:
 _GRADIENT_ROUNDING = 4 * float(np.finfo(np.float64).eps)
 
 
-def relative_stationarity(problem: Problem, x: Vector, features: Features, null: NullFit) -> float:
+def relative_stationarity(problem: FeatureProblem, x: Vector, features: Features, null: NullFit) -> float:
     """Return the largest |∂ψ/∂x_j| over some features, each relative to what the null fit leaves to its column.
 
     For a linear model feature j is measured relative to Σ_i s_i |ℓ'_i| |a_ij| / Σ s with ℓ' at the null fit: the

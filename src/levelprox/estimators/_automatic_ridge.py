@@ -29,7 +29,6 @@ from levelprox._runtime.deadline import seconds_left
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.backends import RemoteObjective
 from levelprox.certificate.null_model import NullFit
-from levelprox.constraints import MCP
 from levelprox.losses import Logistic
 from levelprox.methods.restricted import How
 from levelprox.methods.subsolvers import Newton
@@ -38,9 +37,10 @@ from levelprox.objectives import LinearModel, Model, MultinomialModel
 from levelprox.objectives._base import Curved
 from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.leave_one_out import Point, entries_of, left_out_fall
-from levelprox.problem import Problem
+from levelprox.problem import SubsetProblem
 from levelprox.subset.column_cache import Columns
-from levelprox.subset.refit import Fit, Refits
+from levelprox.subset.fit import Fit
+from levelprox.subset.refit import Refits
 
 LARGEST_STANDARD_ERROR = 2.0  # of the coefficient of a combination of features with variance 1
 #: What λ may be, of the largest.
@@ -250,7 +250,7 @@ class FewFeatures:
         objective = self.data if ridge is None else self.data.ridged(ridge)
         standard = objective if self.is_standard else cast(LinearModel | ByClass, objective.standardised())
         m = standard.dimension // standard.width
-        problem = Problem(standard, MCP.from_threshold(1.0), m + 0.5, None, self.signs)
+        problem = SubsetProblem(standard, m, nonnegative=self.signs)
         null = NullFit(np.zeros(standard.dimension), standard.value_of(standard.origin), None, 1.0)
         newton, surrogate = Newton(), surrogate_by_name("concave")
         how = How(newton, newton.proximal_weight(standard), surrogate, null, seconds_left, None)

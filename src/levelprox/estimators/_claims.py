@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from levelprox._typing import Vector
 from levelprox.certificate.null_model import NullFit, null_fit
-from levelprox.constraints import Constraint
+from levelprox.estimators._data import Samples
 from levelprox.estimators._fit import Task
 from levelprox.estimators._soundness import budget_of
 from levelprox.estimators._standardization import Standardization
 from levelprox.objectives import LinearModel, Model
-from levelprox.problem import Problem
-from levelprox.subset.refit import rounding_of_margins
+from levelprox.problem import FeatureProblem, SubsetProblem
+from levelprox.subset.fit import rounding_of_margins
 
 Figure = float | int | str | None
 
@@ -132,18 +132,21 @@ def task_of(
     model: Any, design: Any, y: NDArray[Any], weight: Vector | None, more: dict[str, Any]
 ) -> tuple[Task, Vector]:
     """Return the task of the fit with the model's own scale and constraint, and the scale of the data's columns."""
-    judge, found = copy.copy(model), []
+    judge = copy.copy(model)
     judge.ridge = getattr(model, "ridge_", 0.0)  # of version 0.1 there is none
-
-    def standardization(X: object, weight: Vector | None, width: int) -> Standardization:
-        fresh = type(model)._standardization_of(model, X, weight, width)
-        found.append(fresh.scale)
-        return Standardization(X, fresh.center, model.scale_ if model.standardize else None, fresh.fit_intercept, width)
-
-    judge._standardization_of = standardization
     if hasattr(model, "feature_cost_"):
         judge.feature_cost = model.feature_cost_
-    return judge._task(design, y, weight, budget_of(model), **more), found[0]
+    prepared = judge._prepare(Samples(design, y, weight, more, design))
+    fresh = prepared.standardization(judge)
+    scale = model.scale_ if model.standardize else None
+    own = Standardization(prepared.X, fresh.center, scale, fresh.fit_intercept, fresh.width)
+    return judge._task(prepared, budget_of(model), own), fresh.scale
+
+
+def subset_problem(task: Task, k: int) -> SubsetProblem:
+    """Return the problem of at most k features of a task, without costs."""
+    kept = np.empty(0, np.intp) if task.keep is None else task.keep
+    return SubsetProblem(task.objective, k, kept, task.positive)
 
 
 class RecomputedFit:
@@ -154,13 +157,12 @@ class RecomputedFit:
     model : fitted estimator
     task : Task
         Of the data and the model's own scale.
-    constraint : Constraint
-    level : float
+    problem : Problem or SubsetProblem
+        That of the task.
     """
 
-    def __init__(self, model: Any, task: Task, constraint: Constraint, level: float) -> None:
-        self.model, self.task = model, task
-        self.problem = Problem(task.objective, constraint, level, task.feature_weight, task.positive)
+    def __init__(self, model: Any, task: Task, problem: FeatureProblem) -> None:
+        self.model, self.task, self.problem = model, task, problem
         coef, intercept = np.atleast_2d(model.coef_).astype(np.float64), np.atleast_1d(model.intercept_)
         self.x = task.standardization.inside(coef, intercept.astype(np.float64))
         self.null: NullFit = null_fit(self.problem)

@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 from levelprox._typing import Mask, Vector
 from levelprox._validation import as_array, finite, option, real, real_array
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp, Widened
+from levelprox.constraints.costs import checked_costs
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import LOSS_TYPES, Loss, loss_by_name
-from levelprox.subset.costs import checked_costs
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,9 +14,9 @@ from sklearn.base import BaseEstimator
 from levelprox._typing import Vector
 from levelprox._validation import finite, option, real, real_array, whole
 from levelprox._validation import nonnegative as at_least_zero
+from levelprox.constraints.costs import checked_budget
 from levelprox.estimators._names import FeatureNames, costs_of
 from levelprox.exceptions import InfeasibleError, InvalidInputError
-from levelprox.subset.costs import checked_budget
 
 #: Default number of features: one for this many samples or, of classes, samples of the rarest class (the rule of ten
 #: events for each variable), and at most this many.

@@ -17,6 +17,7 @@ from sklearn.base import is_classifier
 
 from levelprox.certificate import Certificate
 from levelprox.constraints import Constraint
+from levelprox.constraints.costs import Costs
 from levelprox.driver.run_identity import Fingerprint
 from levelprox.estimators._names import FeatureNames
 from levelprox.estimators._parameters import Budget
@@ -24,7 +25,6 @@ from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.io.preprocessing import Preprocessing
 from levelprox.projection import group_norms
 from levelprox.result import CUT_SHORT, Record, Status
-from levelprox.subset.costs import Costs
 from levelprox.subset.result import Additions, Exchanges, SubsetCertificate, SubsetRecord, with_name
 
 #: All that a fit may set, in the order of a file, and what it must be.

@@ -28,14 +28,13 @@ from levelprox._runtime.plurals import counted
 from levelprox._solve import generator
 from levelprox._typing import Features, RandomState, Rows
 from levelprox._validation import real, whole
-from levelprox.constraints import L1
 from levelprox.designs import Design
-from levelprox.driver.search_monitor import Watch
-from levelprox.estimators._callbacks import check_watchers, with_estimator_warnings
-from levelprox.estimators._claims import RecomputedFit, task_of
+from levelprox.estimators._callbacks import check_verbose_and_callback, with_estimator_warnings
+from levelprox.estimators._claims import RecomputedFit, subset_problem, task_of
+from levelprox.estimators._data import Samples
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE
-from levelprox.estimators._fold_fits import Samples, Share, fitted_under
+from levelprox.estimators._fold_fits import Share, fitted_under
 from levelprox.estimators._parameters import Budget
 from levelprox.estimators._soundness import budget_of
 from levelprox.exceptions import ConvergenceWarning, InvalidInputError, warn
@@ -45,10 +44,10 @@ from levelprox.report.model_summary import NEAR
 from levelprox.report.progress import showing
 from levelprox.report.stability import FeatureSet, Stability
 from levelprox.result import Status
-from levelprox.subset.local_search import Search
+from levelprox.subset.fit import Fit
 from levelprox.subset.near_swaps import NearSwaps, near_swaps, near_swaps_with_kinks
 from levelprox.subset.nonsmooth_sets import ExactFit, ExactRefits
-from levelprox.subset.refit import Fit
+from levelprox.subset.smooth_search import SmoothSearch
 
 Set = tuple[int, ...]
 
@@ -114,7 +113,7 @@ def _drawn(rng: np.random.Generator, groups: list[Rows], sizes: list[int]) -> Ro
 
 def _selected(model: Any, samples: Samples, drawn: list[Rows], n_jobs: int | None) -> Iterator[tuple[Set, bool]]:
     """Return what each subsample selects, and whether its fit diverges, as far as there is time."""
-    verbose, _ = check_watchers(model)
+    verbose, _ = check_verbose_and_callback(model)
     single, budget = _single_of(model), budget_of(model)
     seconds, workers = _FITS * seconds_left(), effective_n_jobs(n_jobs)
     until = time.time() + seconds
@@ -140,10 +139,11 @@ def _fit(share: Share, single: Any, samples: Samples, rows: Rows, budget: Budget
     """Return the features that a subsample selects, and whether its fit diverges; None where there is no time."""
     if share.seconds <= 0:
         return None
-    ((model, _, diverging),) = fitted_under(share, single, samples, rows, [budget])
+    (found,) = fitted_under(share, single, samples, rows, [budget])
+    model = found.model
     if model.status_ is Status.TIME_LIMIT:
         return None
-    return tuple(model.selected_features_.tolist()), diverging
+    return tuple(model.selected_features_.tolist()), found.diverging
 
 
 def _single_of(model: Any) -> Any:
@@ -266,15 +266,15 @@ class Contributions(RecomputedFit):
     """
 
     def __init__(self, model: Any, task: Task) -> None:
-        super().__init__(model, task, L1(), 0.0)  # neither is used: nothing here evaluates g
+        super().__init__(model, task, subset_problem(task, 0))  # all sets are given
         self.objective = cast(Model, self.problem.objective)
         self.counted = self.problem.counted(self.problem.support(self.x))
         self.own = np.union1d(self.problem.support(self.x), self.problem.exempt).astype(np.intp)
         self.fit: Fit = Fit(self.own, self.x[self.problem.coordinates(self.own)], self.psi, np.empty(0))
         self.enough = _CHECKED * abs(self.null.psi - self.objective.infimum)
         if self.objective.smooth:
-            self.search = Search(self.problem, self.counted.size, SUBSET_TOLERANCE * model.tol, False, Watch())
-            self.search.begin()
+            self.search = SmoothSearch(SUBSET_TOLERANCE * model.tol)
+            self.search.begin(subset_problem(task, self.counted.size))
         else:
             self.exact_refits = ExactRefits(self.problem)
         self.null_loss = self.refitted(self.problem.exempt).psi

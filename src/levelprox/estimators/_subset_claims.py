@@ -17,19 +17,17 @@ import numpy as np
 from levelprox._best_subset import best_subset
 from levelprox._typing import Features
 from levelprox.certificate.residual import relative_stationarity
-from levelprox.constraints import L1
-from levelprox.driver.search_monitor import Watch
-from levelprox.estimators._claims import NULL_TOLERANCE, Claim, RecomputedFit
+from levelprox.constraints.costs import Costs
+from levelprox.estimators._claims import NULL_TOLERANCE, Claim, RecomputedFit, subset_problem
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE
 from levelprox.estimators._names import FeatureNames
 from levelprox.objectives import Model
 from levelprox.result import CUT_SHORT, Status
-from levelprox.subset.costs import Costs
-from levelprox.subset.local_search import Search
+from levelprox.subset.fit import Fit
 from levelprox.subset.nonsmooth_sets import ExactRefits
-from levelprox.subset.refit import Fit
 from levelprox.subset.result import Exchanges, SubsetCertificate
+from levelprox.subset.smooth_search import SmoothSearch
 
 _GAIN_TOLERANCE = 1e-6  # of psi: what a refit may miss of a gain
 _SWAP_TOLERANCE = 1e-9  # of psi: less is not an improvement
@@ -82,7 +80,7 @@ class SubsetClaims(RecomputedFit):
     """Claims of a fit of at most k features."""
 
     def __init__(self, model: Any, task: Task) -> None:
-        super().__init__(model, task, L1(), 0.0)  # neither is used: nothing here evaluates g
+        super().__init__(model, task, subset_problem(task, int(model.level_)))
         self.features = self.problem.support(self.x)
         self.counted = self.problem.counted(self.features)
         self.own = np.union1d(self.features, self.problem.exempt).astype(np.intp)
@@ -93,8 +91,8 @@ class SubsetClaims(RecomputedFit):
             size, own = self.problem.n_features, self.problem.objective.exempt
             self.costs = Costs.of(task.feature_cost, model.budget_, size, own, self.problem.exempt)
         if self.problem.objective.smooth:
-            self.search = Search(self.problem, int(model.level_), self.tol, False, Watch())
-            self.search.begin()
+            self.search = SmoothSearch(self.tol)
+            self.search.begin(subset_problem(task, int(model.level_)))
         else:
             self.exact_refits = ExactRefits(self.problem)
 
@@ -289,7 +287,7 @@ class SubsetClaims(RecomputedFit):
         free = self.task.standardization.scale.size - (0 if self.task.keep is None else self.task.keep.size)
         totals = {inside * (free - inside) for inside in range(least, min(most, free) + 1)}  # some may be in it and 0
         if self.costs is not None:
-            totals = {self.costs.count_exchanges(self.own, self.counted)}
+            totals = {self.costs.count_swaps(self.own, self.counted)}
         uncounted = replace(told.exchanges, within_budget=False) == Exchanges(0, 0)
         if uncounted and 0 not in totals and self.model.status_ is not Status.SOLVED:
             return Claim(name, None, None, None)  # the search was cut short before it counted them

@@ -45,6 +45,7 @@ from levelprox.estimators._claims import (
 from levelprox.estimators._fit import Task
 from levelprox.estimators._subset_claims import SubsetClaims
 from levelprox.exceptions import ConvergenceWarning, InvalidInputError
+from levelprox.problem import Problem
 from levelprox.report.fitted import check_ours
 from levelprox.result import CUT_SHORT, Status
 
@@ -153,7 +154,9 @@ class LevelClaims(RecomputedFit):
     """Claims of a fit under a level."""
 
     def __init__(self, model: Any, task: Task) -> None:
-        super().__init__(model, task, model.constraint_, model.level_)
+        weight, signs = task.feature_weight, task.positive
+        self.problem: Problem
+        super().__init__(model, task, Problem(task.objective, model.constraint_, model.level_, weight, signs))
 
     def claims(self) -> list[Claim]:
         """Return one claim for each figure."""

@@ -36,11 +36,11 @@ from levelprox.constraints import Widened
 from levelprox.methods.restricted import How
 from levelprox.methods.working_set import resumed, steps
 from levelprox.objectives import Model
-from levelprox.problem import Problem
+from levelprox.problem import FeatureProblem, Problem
 from levelprox.result import CUT_SHORT_STOPS, Iterate, Stage, StopReason, relative_change
-from levelprox.subset.forward import FEW, forward
-from levelprox.subset.refit import Fit
-from levelprox.subset.swaps import Swaps
+from levelprox.subset.fit import Fit
+from levelprox.subset.starts import FEW, forward
+from levelprox.subset.swaps import SwapSearch
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
@@ -235,7 +235,7 @@ class _Exchanges:
             self.swaps = self._begun(self.part, self.x, how.null.psi, how)
             self.null = self.swaps.best
 
-    def at(self, end: Iterate) -> tuple[Swaps, Fit, float]:
+    def at(self, end: Iterate) -> tuple[SwapSearch, Fit, float]:
         """Return the swaps at this end, the null model they start with, and ψ of the end in their model."""
         if self.at_hand:
             return self.swaps, self.null, end.psi
@@ -245,12 +245,12 @@ class _Exchanges:
         swaps = self._begun(small, null.x[small.exempt], null.psi, replace(self.how, null=null))
         return swaps, swaps.best, model.value_of(model.margins(end.x[self.W]))
 
-    def _begun(self, part: Problem, x: Vector, psi: float, how: How) -> Swaps:
+    def _begun(self, part: Problem, x: Vector, psi: float, how: How) -> SwapSearch:
         margins = cast(Model, part.objective).restrict(part.exempt).margins(x)
-        return Swaps(part, Fit(part.exempt, x, psi, margins), how.null, self.tol * how.null.scale, how)
+        return SwapSearch(part, Fit(part.exempt, x, psi, margins), how.null, self.tol * how.null.scale, how)
 
 
-def _without_the_first(swaps: Swaps, null: Fit, count: int) -> Fit:
+def _without_the_first(swaps: SwapSearch, null: Fit, count: int) -> Fit:
     """Return a fit of as many features without the first one selected, which may have too much influence."""
     first = forward(swaps, null, 1)
     chosen = forward(swaps, null, count, without=int(first[0])) if first.size else first
@@ -265,7 +265,7 @@ def _largest(problem: Problem, x: Vector) -> Features:
     return largest
 
 
-def is_expensive(problem: Problem) -> bool:
+def is_expensive(problem: FeatureProblem) -> bool:
     """Return whether stages take long: with many classes, models over a few features have many coordinates.
 
     A stage solves tens of models, and each takes hundreds of products with a matrix of that order.

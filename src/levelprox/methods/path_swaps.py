@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from levelprox.methods.continuation import affordable
 from levelprox.methods.restricted import How
 from levelprox.objectives import Model
-from levelprox.problem import Problem
+from levelprox.problem import FeatureProblem, Problem
 from levelprox.result import Iterate
-from levelprox.subset.refit import Fit
+from levelprox.subset.fit import Fit
 from levelprox.subset.swap_bounds import costs
-from levelprox.subset.swaps import Swaps
+from levelprox.subset.swaps import SwapSearch
 
 Vector = NDArray[np.float64]
 Features = NDArray[np.intp]
@@ -43,7 +43,7 @@ class Candidates:
     def __init__(self, how: How, tolerance: float) -> None:
         self.how, self.tolerance = how, tolerance
         self.features: Features = np.empty(0, np.intp)
-        self.swaps: Swaps | None = None
+        self.swaps: SwapSearch | None = None
         self.settled: Features = np.empty(0, np.intp)
 
     def as_state(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class Candidates:
         x[problem.coordinates(self.settled)] = after.x
         return problem.cut(x)
 
-    def _around(self, problem: Problem, at: Iterate, chosen: Features) -> Swaps:
+    def _around(self, problem: Problem, at: Iterate, chosen: Features) -> SwapSearch:
         """Exchanges among the chosen features and those outside with the largest gradients."""
         size = problem.sizes(at.gradient).copy()
         size[chosen] = np.inf
@@ -108,9 +108,9 @@ class Candidates:
             self.swaps = self._among(problem, self._fit(problem, at.x))
         return self.swaps
 
-    def _among(self, problem: Problem, start: Fit) -> Swaps:
+    def _among(self, problem: Problem, start: Fit) -> SwapSearch:
         part = problem.restrict(self.features)
-        return Swaps(part, start, self.how.null, self.tolerance, self.how, tries=_TRIES)
+        return SwapSearch(part, start, self.how.null, self.tolerance, self.how, tries=_TRIES)
 
     def _fit(self, problem: Problem, x: Vector) -> Fit:
         """The candidates' part of a point, as something to begin a refit with."""
@@ -119,7 +119,7 @@ class Candidates:
         return Fit(inside, x[problem.coordinates(inside)], np.inf, np.empty(0))
 
 
-def _dearest(part: Problem, fit: Fit, most: int) -> Features:
+def _dearest(part: FeatureProblem, fit: Fit, most: int) -> Features:
     """The features of a fit without those that cost least to leave out, as few as leave `most` that count."""
     surplus = part.counted(fit.features).size - most
     if surplus <= 0:

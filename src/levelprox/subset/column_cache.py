@@ -1,24 +1,31 @@
-"""Columns of A, kept from one use to the next: sets of features that differ in one share all others."""
+"""Columns of A that are kept from one use to the next, and what searches of the same data for different k share.
+
+Sets of features that differ in one feature share all other columns. Null fit, columns, models and paths do not depend
+on k: they are kept with the design and are freed with it.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelprox import _kernels
+from levelprox._typing import Features, Index, Matrix, Vector
+from levelprox.certificate.null_model import NullFit
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives._multiclass import ByClass
+from levelprox.problem import FeatureProblem
 
-Vector = NDArray[np.float64]
-Features = NDArray[np.intp]
-
-_KEPT = 2**25  # numbers, or
-_SHARE, _FEW = 5, 2**23  # the part of those that are stored of A, where that is less but not few
-_MANY = 1024  # columns: fits over more of them take long, and their Hessians much memory
-_SPARSE = 1 / 8  # of the samples: columns with fewer entries are kept as such
+_KEPT_NUMBERS = 2**25  # of all columns that are kept, at most, or
+_STORED_DIVISOR, _LEAST_KEPT_NUMBERS = 5, 2**23  # the numbers stored of A by this divisor, but at least so many
+_MOST_COLUMNS = 1024  # of a fit: more take long, and their Hessians much memory
+_SPARSE_SHARE = 1 / 8  # of the samples: columns with fewer entries are kept as such
+_ATTRIBUTE, _OBJECTIVES_PER_DESIGN = "_shared_by_searches", 8  # where a design keeps what searches share
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +41,12 @@ class Column:
     """
 
     values: Vector
-    rows: NDArray[np.int64] | None = None
+    rows: Index | None = None
 
     @classmethod
     def of(cls, move: Vector) -> Column:
         rows = np.flatnonzero(move) if move.ndim == 1 else np.arange(move.shape[0])
-        return cls(move[rows], rows.astype(np.int64)) if rows.size < _SPARSE * move.shape[0] else cls(move)
+        return cls(move[rows], rows.astype(np.int64)) if rows.size < _SPARSE_SHARE * move.shape[0] else cls(move)
 
     def dense(self, n: int) -> Vector:
         if self.rows is None:
@@ -62,7 +69,7 @@ class Columns:
         self.objective = objective
         self.known: dict[int, list[Column]] = {}
         self.kept, self._size = 0, objective.n_margins * objective.width  # of numbers: now, and at most for a feature
-        self._most = min(_KEPT, max(_FEW, objective.design.stored // _SHARE))
+        self._most = min(_KEPT_NUMBERS, max(_LEAST_KEPT_NUMBERS, objective.design.stored // _STORED_DIVISOR))
 
     def __call__(self, features: Features) -> list[Column]:
         """A·e for each coordinate of these features, in their order."""
@@ -97,7 +104,7 @@ class Columns:
 
     def fit_in(self, features: Features) -> bool:
         """Whether these are few features, whose columns can be kept."""
-        return features.size <= _MANY and features.size * self._size <= self._most
+        return features.size <= _MOST_COLUMNS and features.size * self._size <= self._most
 
     def _make_room(self, wanted: set[int], numbers: int) -> None:
         """Forget columns that were not used for the longest time, until there is room."""
@@ -150,3 +157,75 @@ def _units(dimension: int) -> Iterator[Vector]:
         unit[i] = 1.0
         yield unit
         unit[i] = 0.0
+
+
+@dataclass(eq=False)
+class Shared:
+    """What searches of the same data share.
+
+    Attributes
+    ----------
+    objective : LinearModel
+        ψ.
+    key : bytes
+        The features that never count, and the ridge.
+    columns : Columns
+    null : NullFit or None
+        Once it is known.
+    models : list of GramSearch or None
+        Second-order models at points that do not depend on k (`parabolas.py`).
+    entries : ndarray of shape (n, d) or None
+        The columns, where X is small.
+    n_grad : int
+        Passes over all features that the models have taken.
+    narrowed : dict of int to (ndarray of int, Problem)
+        Some of the features, and the problem over these (`narrowed.py`).
+    path : ClassPath or None
+        Of a softmax model (`class_path.py`).
+    lock : RLock
+        Of those who change any of it: searches may run in several threads.
+    """
+
+    objective: LinearModel
+    key: bytes
+    columns: Columns
+    null: NullFit | None = None
+    models: list[_kernels.GramSearch] | None = None
+    entries: Matrix | None = None
+    n_grad: int = 0
+    narrowed: dict[int, tuple[Features, FeatureProblem]] = field(default_factory=dict)
+    path: Any = None
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def is_of(self, objective: LinearModel, key: bytes) -> bool:
+        """Return whether this is about the same ψ over the same design."""
+        own, other = self.objective, objective
+        same = own.target is other.target and own.sample_weight is other.sample_weight and own.offset is other.offset
+        return same and own.loss == other.loss and self.key == key
+
+
+class _Kept(list[Shared]):
+    """What is kept with a design; a copy in another process has none of it."""
+
+    def __reduce__(self) -> tuple[type[_Kept], tuple[()]]:
+        return _Kept, ()
+
+
+def forget(objective: object) -> None:
+    """Drop what searches of an objective share: it holds the design, which is else kept until garbage is collected."""
+    getattr(getattr(objective, "design", None), "__dict__", {}).pop(_ATTRIBUTE, None)
+
+
+def shared(problem: FeatureProblem) -> Shared:
+    """Return what searches of a problem share; ψ is a loss of linear predictions."""
+    objective = cast(LinearModel, problem.objective)
+    ridge = b"" if objective.ridge is None else objective.ridge.own.tobytes()
+    key = problem.exempt.tobytes() + b"|" + ridge
+    kept: _Kept = objective.design.__dict__.setdefault(_ATTRIBUTE, _Kept())
+    for one in kept:
+        if one.is_of(objective, key):
+            return one
+    new = Shared(objective, key, Columns(objective))
+    new.entries = next((one.entries for one in kept if one.entries is not None), None)  # of X alone
+    kept[:] = [*kept[1 - _OBJECTIVES_PER_DESIGN :], new]
+    return new

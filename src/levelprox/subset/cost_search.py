@@ -1,113 +1,88 @@
-"""One search for the best set of features within a budget of costs, where ψ is twice differentiable.
+"""Starts and moves of a search within a budget of costs, where ψ is twice differentiable.
 
 Every set that may be returned obeys the budget: Σ cost_j ≤ budget, in exact arithmetic (`costs.py`), and has at most k
 features. Sets are found
 
-- by taking in the feature that gains most, of those that what is left of the budget pays for, or the one that gains
-  most for its cost, for as long as there is one;
-- by taking in more than the budget pays for, and leaving out those that are worth least for their cost;
-- for a few features the same without the first one taken in, which then decides too much.
+- by adding the feature that gains most, of those that the rest of the budget pays for, or the one that gains most for
+  its cost, for as long as there is one;
+- by adding more than the budget pays for, and leaving out those that are worth least for their cost;
+- by the first way without one of the first features added.
 
-Each is improved by exchanges of one feature for another within the budget, and by taking in more where there is room.
-Then there are moves of several features: one is left out, and what it cost is spent anew; one that is too expensive is
-taken in, and others make room for it. This is repeated until no move lowers ψ.
+Each is improved by swaps within the budget, and by adding more where there is room. Then there are moves of several
+features: one is left out, and its cost is spent anew; one that is too expensive is added, and others make room for it.
+This is repeated until no move lowers ψ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from levelprox.certificate.null_model import NullFit
-from levelprox.driver.search_monitor import Watch
+from levelprox._typing import Features, Vector
+from levelprox.constraints.costs import Costs
 from levelprox.methods.continuation import is_expensive
-from levelprox.objectives import Model
-from levelprox.subset.costs import Costs
-from levelprox.subset.forward import forward
-from levelprox.subset.local_search import Search
-from levelprox.subset.refit import Fit
+from levelprox.subset.fit import Fit
+from levelprox.subset.starts import forward
 from levelprox.subset.swap_bounds import costs as losses_without
 
-Vector = NDArray[np.float64]
-Features = NDArray[np.intp]
+if TYPE_CHECKING:
+    from levelprox.subset.smooth_search import SmoothSearch
+
 #: What a feature gains and the features of the fit so far, to what it is worth.
 Worth = Callable[[Vector, Features], Vector]
-#: A move of several features: one of them; whether it is taken in, and others make room for it, or left out, and what
-#: it cost is spent anew; whether features are chosen by what they gain relative to their cost.
+#: A move of several features: one of them; whether it is added, and others make room for it, or left out, and its cost
+#: is spent anew; whether features are chosen by what they gain relative to their cost.
 Way = tuple[int, bool, bool]
 
-_WITHOUT = 3  # of the first features taken in: starts without each of them
-_WAYS, _FEW_WAYS = 12, 2  # features that are left out, and taken in, to spend the budget otherwise
-_AGAIN = 3  # of the sets found so that are not lower: how many are improved by exchanges
+_STARTS_WITHOUT = 3  # starts, each without one of the first features added
+_MOVES, _MOVES_WHERE_EXPENSIVE = 12, 2  # features that are left out, and added, to spend the budget otherwise
+_IMPROVED_AGAIN = 3  # of the sets found so that are not lower: how many are improved by swaps
 
 
-@dataclass(eq=False)
-class CostSearch(Search):
-    """One search within a budget of costs.
+class CostMoves:
+    """Starts and moves of a search within a budget of costs.
 
     Parameters
     ----------
+    search : SmoothSearch
+        Begun.
     costs : Costs
         Of all features, 0 for exempt ones.
     """
 
-    costs: Costs = field(kw_only=True)
-
-    def begin(self, null_fitted: NullFit | None = None) -> None:
-        super().begin(null_fitted)
-        self.swaps.costs = self.costs
-
-    def sets(self) -> Iterator[Fit]:
-        """Sets within the budget that moves do not improve, as far as estimates tell, one for each start."""
-        everything = np.arange(self.problem.n_features)
-        if self.problem.counted(everything).size <= self.k and self.costs.allows(everything.tolist()):
-            self.swaps.keep(self.pieces.once(lambda: self.swaps.fitted(everything)))
-        elif self.k > 0 or self.objective.convex_start is not None:
-            for start in self._starts():
-                self.watch.enter("exchanges")
-                yield self._improved(start)
-        if self.objective.convex_start is not None:
-            self.swaps.keep(self.pieces.once(lambda: self._along_its_ray(self.swaps.best, self.swaps.best)))
-
-    def _for(self, objective: Model, watch: Watch) -> Search:
-        problem = replace(self.problem, objective=objective)
-        return CostSearch(problem, self.k, self.tol, False, watch, costs=self.costs)
+    def __init__(self, search: SmoothSearch, costs: Costs) -> None:
+        self.search, self.costs = search, costs
+        self.problem, self.swaps, self.k = search.problem, search.swaps, search.k
 
     # --- starts
 
-    def _starts(self) -> Iterator[Fit]:
-        once, null, convex = self.pieces.once, self.swaps.best, self.objective.convex_start
-        if self.start is not None:
-            start = self.problem.counted(self.start)
-            yield once(lambda: self._completed(start))
-            return
-        if convex is not None:
-            yield from self._by_convex_start(null, convex)
-        first = once(lambda: self._taken_in(null, self._affordable_gain, shown=True))
+    def starts(self, null: Fit) -> Iterator[Fit]:
+        """Yield sets within the budget from which moves begin."""
+        once = self.search.monitor.once
+        first = once(lambda: self._added(null, self._affordable_gain, shown=True))
         fit = once(lambda: self._over(null, first))
         self.swaps.keep(fit)
-        if self.swaps.is_perfect(fit) or not first.size or self._leaves(fit):
+        if self.swaps.is_perfect(fit) or not first.size or self.search.leaves(fit):
             return
         yield fit
-        by_cost = once(lambda: self._taken_in(null, self._gain_for_cost))
+        by_cost = once(lambda: self._added(null, self._gain_for_cost))
         yield once(lambda: self._over(null, by_cost))
         yield once(lambda: self._from_above(null, first.size))
         if is_expensive(self.problem):
             return
-        for j in dict.fromkeys([*first[:_WITHOUT].tolist(), *by_cost[:1].tolist()]):
-            self.watch.enter("forward")
-            others = once(partial(self._taken_in, null, self._affordable_gain, without=j))
+        for j in dict.fromkeys([*first[:_STARTS_WITHOUT].tolist(), *by_cost[:1].tolist()]):
+            self.search.monitor.enter("forward")
+            others = once(partial(self._added, null, self._affordable_gain, without=j))
             yield once(partial(self._over, null, others))
 
     def _over(self, fit: Fit, more: Features) -> Fit:
         return self.swaps.fitted(np.union1d(fit.features, more).astype(np.intp), fit)
 
-    def _taken_in(self, fit: Fit, worth: Worth, without: int | None = None, shown: bool = False) -> Features:
-        """Features that the budget allows besides those of a fit, in the order in which they are taken in."""
+    def _added(self, fit: Fit, worth: Worth, without: int | None = None, shown: bool = False) -> Features:
+        """Return features that the budget allows besides those of a fit, in the order in which they are added."""
         most = self.k - self.problem.counted(fit.features).size
         return forward(self.swaps, fit, most, without, most if shown else 0, worth)
 
@@ -115,7 +90,7 @@ class CostSearch(Search):
         return np.where(self.costs.affordable(features), gain, -np.inf)
 
     def _gain_for_cost(self, gain: Vector, features: Features) -> Vector:
-        """What features gain for their cost; those that cost nothing come first."""
+        """Return what features gain for their cost; those that cost nothing come first."""
         gain = self._affordable_gain(gain, features)
         free = (self.costs.cost == 0) & (gain > 0)
         if np.any(free):
@@ -124,19 +99,19 @@ class CostSearch(Search):
             return np.where(gain > 0, gain / self.costs.cost, -np.inf)
 
     def _from_above(self, null: Fit, count: int) -> Fit:
-        """Take in more than the budget allows, and leave out what is worth least for its cost."""
+        """Add more than the budget allows, and leave out what is worth least for its cost."""
         possible = self.costs.cost <= self.costs.budget
-        most = min(2 * count + 2, max(count, self.objective.n_margins - 1))
+        most = min(2 * count + 2, max(count, self.search.objective.n_margins - 1))
         more = forward(self.swaps, null, most, worth=lambda gain, _: np.where(possible, gain, -np.inf))
         fit = self._cut(self.swaps.roughly(np.union1d(null.features, more).astype(np.intp), null), True)
-        return self._over(fit, self._taken_in(fit, self._affordable_gain))
+        return self._over(fit, self._added(fit, self._affordable_gain))
 
-    def _completed(self, features: Features) -> Fit:
-        """The fit over the most useful of given features that the budget allows, and the most useful others."""
-        fit = self._cut(self.swaps.roughly(self._with_exempt(features), self.swaps.best), True)
+    def completed(self, features: Features) -> Fit:
+        """Return the fit over the most useful of given features that the budget allows, and the most useful others."""
+        fit = self._cut(self.swaps.roughly(self.problem.with_exempt(features), self.swaps.best), True)
         fit = self.swaps.fitted(fit.features, fit)
         self.swaps.keep(fit)
-        return self._over(fit, self._taken_in(fit, self._affordable_gain))
+        return self._over(fit, self._added(fit, self._affordable_gain))
 
     def _cut(self, fit: Fit, by_cost: bool, held: int | None = None) -> Fit:
         """Leave out features, but for one that is held, until the budget allows the others.
@@ -144,15 +119,15 @@ class CostSearch(Search):
         Those go first that are worth least for their cost or, without `by_cost`, the one that is worth least of those
         that are enough.
         """
-        while (over := self.problem.counted(fit.features).size > self.k) or not self._is_allowed(fit.features):
+        while (over := self.problem.counted(fit.features).size > self.k) or not self.problem.allows(fit.features):
             worth, price = losses_without(self.problem, fit), self.costs.cost[fit.features]
             if held is not None:
                 worth = np.where(fit.features == held, np.inf, worth)
             places = np.flatnonzero(np.isfinite(worth) & ((price > 0) | over))
-            enough = [i for i in places.tolist() if self._is_allowed(np.delete(fit.features, i))]
+            enough = [i for i in places.tolist() if self.problem.allows(np.delete(fit.features, i))]
             if not by_cost and enough:
                 leaves = min(enough, key=lambda i: worth[i])
-            elif over and self._is_allowed(fit.features):
+            elif over and self.problem.allows(fit.features):
                 leaves = int(places[np.argmin(worth[places])])
             else:
                 with np.errstate(divide="ignore", over="ignore"):
@@ -160,73 +135,67 @@ class CostSearch(Search):
             fit = self.swaps.roughly(np.delete(fit.features, leaves), fit)
         return fit
 
-    def _is_allowed(self, features: Features) -> bool:
-        return self.costs.allows(features.tolist())
-
     # --- moves
 
-    def _improved(self, fit: Fit) -> Fit:
-        """Exchange features, and take in more, for as long as that lowers ψ."""
+    def improved(self, fit: Fit) -> Fit:
+        """Swap features, and add more, for as long as that lowers ψ."""
         while True:
             fit = self.swaps.improved(fit)
             if self.swaps.is_perfect(fit) or self.swaps.has_spent_its_work():
                 return fit
-            more = self.pieces.once(partial(self._taken_in, fit, self._affordable_gain))
+            more = self.search.monitor.once(partial(self._added, fit, self._affordable_gain))
             if not more.size:
                 return fit
-            larger = self.pieces.once(partial(self._over, fit, more))
+            larger = self.search.monitor.once(partial(self._over, fit, more))
             if not self.swaps.lowers(larger, fit):
                 return fit
             self.swaps.keep(larger)
             fit = larger
 
-    def _one_less_and_one_more(self) -> bool:
-        return self.by_several()
-
     def by_several(self) -> bool:
-        """Whether a move of several features leads to a lower fit."""
+        """Return whether a move of several features leads to a lower fit."""
         best = self.swaps.best
-        if self.start is not None or self.swaps.is_perfect(best) or self.swaps.has_spent_its_work():
+        if self.search.start is not None or self.swaps.is_perfect(best) or self.swaps.has_spent_its_work():
             return False
-        self.watch.enter("exchanges")
+        self.search.monitor.enter("exchanges")
         others: list[Fit] = []
-        for way in self.pieces.once(lambda: self.ways(best)):
-            if not self.watch.may_exchange():
+        for way in self.search.monitor.once(lambda: self.ways(best)):
+            if not self.search.monitor.may_swap():
                 others = []
                 break
-            fit = self.pieces.once(partial(self._by_way, best, way))
+            fit = self.search.monitor.once(partial(self._by_way, best, way))
             if fit is None:
                 continue
             if self.swaps.lowers(fit, best):
-                self.watch.step += 1
-                self._improved(fit)
+                self.search.monitor.step += 1
+                self.improved(fit)
                 if self.swaps.lowers(self.swaps.best, best):
                     return True
             others.append(fit)
-        for fit in sorted(others, key=lambda fit: fit.psi)[:_AGAIN]:
-            self._improved(fit)
+        for fit in sorted(others, key=lambda fit: fit.psi)[:_IMPROVED_AGAIN]:
+            self.improved(fit)
             if self.swaps.lowers(self.swaps.best, best):
                 return True
-        self.swaps.best = best  # whose exchanges were examined; what is lower by rounding alone is not better
+        self.swaps.best = best  # whose swaps were examined; what is lower by rounding alone is not better
         return False
 
     def ways(self, fit: Fit) -> tuple[Way, ...]:
-        """Moves of several features, the most promising first."""
-        most = _FEW_WAYS if is_expensive(self.problem) else _WAYS
+        """Return moves of several features, the most promising first."""
+        most = _MOVES_WHERE_EXPENSIVE if is_expensive(self.problem) else _MOVES
         worth = losses_without(self.problem, fit)
         droppable = np.flatnonzero(np.isfinite(worth))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             rate = worth[droppable] / self.costs.cost[fit.features[droppable]]
         least = droppable[np.argsort(np.where(np.isnan(rate), np.inf, rate), kind="stable")[:most]]
         leave = fit.features[least].tolist()
-        gain = self.swaps.exchange(fit).additions()
+        gain = self.swaps.estimates(fit).additions()
         gain[~(self.costs.cost <= self.costs.budget)] = -np.inf
         enter = [int(j) for j in np.argsort(-gain, kind="stable")[:most] if gain[j] > 0]
         ways = [(j, False, by_cost) for j in leave for by_cost in (False, True)]
         return (*ways, *((j, True, by_cost) for j in enter for by_cost in (False, True)))
 
     def _by_way(self, best: Fit, way: Way) -> Fit | None:
-        """The fit after a move; None where its set was tried before."""
+        """Return the fit after a move; None where its set was tried before."""
         features = self.after(best, way)
         if features.tobytes() in self.swaps.known or np.array_equal(features, best.features):
             return None
@@ -236,12 +205,12 @@ class CostSearch(Search):
 
     def after(self, best: Fit, way: Way) -> Features:
         """Return the set to which a move leads."""
-        j, taken_in, by_cost = way
-        if taken_in:
+        j, is_added, by_cost = way
+        if is_added:
             more = self.swaps.roughly(np.union1d(best.features, [j]).astype(np.intp), best)
             fit = self._cut(more, by_cost, held=j)
-            new = self._taken_in(fit, self._affordable_gain)
+            new = self._added(fit, self._affordable_gain)
         else:
             fit = self.swaps.roughly(np.setdiff1d(best.features, [j]), best)
-            new = self._taken_in(fit, self._gain_for_cost if by_cost else self._affordable_gain, without=j)
+            new = self._added(fit, self._gain_for_cost if by_cost else self._affordable_gain, without=j)
         return np.union1d(fit.features, new).astype(np.intp)

@@ -6,7 +6,7 @@ coordinates, feature by feature.
 
 Newton steps over many coordinates are solved by conjugate gradients, preconditioned by a factorised Hessian from
 before: that at the fit of one set, without the rows of the feature that is left out and with those of the one that is
-taken in, serves for the fit of the next set.
+added, serves for the fit of the next set.
 """
 
 from __future__ import annotations
@@ -19,16 +19,14 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor
 from scipy.linalg.lapack import dpotrs
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Features = NDArray[np.intp]
+from levelprox._typing import Features, Matrix, Vector
 
-_STEPS, _HALVINGS, _ARMIJO = 40, 12, 1e-4
-_FEW = 60  # coordinates up to which every step has its own Hessian
-_ITERATIONS, _RESIDUAL = 10, 1e-2  # of conjugate gradients, and what is left of the squared residual
-_HOPE = 1.0  # of twice the predicted reduction of a step: a fit that stays above `below` after that is given up
-_RIDGE, _LARGEST_RIDGE = 1e-10, 1e4  # of the curvature along a coordinate, against singular systems
-_GONE = 1e-6  # of ψ without features: separated samples have no loss left
+_NEWTON_STEPS, _MOST_HALVINGS, _ARMIJO = 40, 12, 1e-4
+_FRESH_HESSIAN_COORDINATES = 60  # coordinates up to which every step has its own Hessian
+_CG_ITERATIONS, _CG_RESIDUAL_SHARE = 10, 1e-2  # of conjugate gradients, and what is left of the squared residual
+_HOPE_SHARE = 1.0  # of twice the predicted reduction of a step: a fit that stays above `below` after that is given up
+_RIDGE_SHARE, _LARGEST_RIDGE_SHARE = 1e-10, 1e4  # of the curvature along a coordinate, against singular systems
+_NO_LOSS_SHARE = 1e-6  # of ψ without features: separated samples have no loss left
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +76,7 @@ class ClassNewton:
         self.rooted = np.sqrt(share)
         self.nonzero = np.flatnonzero(np.any(columns, axis=1))
         self.n_fits = self.n_passes = 0
-        self.gone = _GONE * self._loss(offset)[0]
+        self.gone = _NO_LOSS_SHARE * self._loss(offset)[0]
 
     def fitted(
         self, features: Features, x: Matrix, accuracy: float, factor: Any = None, below: float = np.inf
@@ -99,8 +97,8 @@ class ClassNewton:
         columns, ridge = self.columns[features], self.ridge[features][:, None]
         z = x.T @ columns + self.offset
         psi, p = self._value(z, x, ridge)
-        few = x.size <= _FEW
-        for _ in range(_STEPS):
+        few = x.size <= _FRESH_HESSIAN_COORDINATES
+        for _ in range(_NEWTON_STEPS):
             gradient = columns @ (self.share * (p - self.own)).T + 2 * ridge * x
             fresh = factor is None
             if factor is None:
@@ -115,10 +113,10 @@ class ClassNewton:
             gain = -float(np.sum(step * gradient))
             if not gain > 2 * accuracy * psi or psi <= self.gone:
                 break
-            if psi - _HOPE * gain > below:
+            if psi - _HOPE_SHARE * gain > below:
                 return None
             along, t = step.T @ columns, 1.0
-            for _ in range(_HALVINGS):
+            for _ in range(_MOST_HALVINGS):
                 new = x + t * step
                 after, following = self._value(z + t * along, new, ridge)
                 if after <= psi - _ARMIJO * t * gain:
@@ -141,7 +139,7 @@ class ClassNewton:
         found, rest = np.zeros_like(step), -gradient
         direction = solved = step
         begin = size = float(np.sum(rest * solved))
-        for _ in range(_ITERATIONS):
+        for _ in range(_CG_ITERATIONS):
             moved = direction.T @ columns
             moved = p * (moved - np.einsum("kn,kn->n", p, moved))
             bent = columns @ (self.share * moved).T + 2 * ridge * direction
@@ -152,7 +150,7 @@ class ClassNewton:
             rest = rest - size / curvature * bent
             solved = _solved(factor, rest.ravel()).reshape(step.shape)
             before, size = size, float(np.sum(rest * solved))
-            if not size > _RESIDUAL * begin:
+            if not size > _CG_RESIDUAL_SHARE * begin:
                 return found
             direction = solved + size / before * direction
         return None
@@ -203,7 +201,7 @@ class ClassNewton:
 
 
 class ClassEstimates:
-    """What features gain and cost at a fit, by the second-order model of ψ there (`exchange.py` has the formulas).
+    """What features gain and cost at a fit, by the second-order model of ψ there (`swap_bounds.py` has the formulas).
 
     Parameters
     ----------
@@ -211,7 +209,7 @@ class ClassEstimates:
     kept : ndarray of int
         Features that are not to be left out.
     outside : ndarray of int of shape (o,)
-        Features that may be taken in.
+        Features that may be added.
     gradient : ndarray of shape (o, K)
         With respect to these.
     hessian : ndarray of shape (m · K, m · K)
@@ -238,7 +236,7 @@ class ClassEstimates:
         inverse = _inverse(hessian)
         self.across = (cross @ inverse).reshape(count, K, m * K)
         self.left = own - self.across @ self.cross.swapaxes(1, 2)
-        self.left += _RIDGE * np.einsum("jaa->j", own)[:, None, None] * np.eye(K)
+        self.left += _RIDGE_SHARE * np.einsum("jaa->j", own)[:, None, None] * np.eye(K)
         blocks = inverse.reshape(m, K, m, K)[np.arange(m), :, np.arange(m), :]
         self.stiffness = np.linalg.inv(blocks)
         self.pull = (self.stiffness @ at.x[:, :, None])[:, :, 0]
@@ -283,8 +281,8 @@ class ClassEstimates:
 
 def factorised(hessian: Matrix) -> Any:
     """Return a Cholesky factor; of a singular matrix that of a larger one, and of what is not finite the diagonal's."""
-    diagonal, more = np.diagonal(hessian).copy(), _RIDGE
-    while more < _LARGEST_RIDGE and np.all(np.isfinite(diagonal)):
+    diagonal, more = np.diagonal(hessian).copy(), _RIDGE_SHARE
+    while more < _LARGEST_RIDGE_SHARE and np.all(np.isfinite(diagonal)):
         hessian.flat[:: hessian.shape[0] + 1] = (1 + more) * diagonal
         try:
             return cho_factor(hessian, check_finite=False)

@@ -1,9 +1,9 @@
 """Sets for fits of folds of a softmax model: one path over the number of features, which all k share.
 
-From the null fit, features are taken in one by one. At each number of features, swaps follow for as long as they lower
+From the null fit, features are added one by one. At each number of features, swaps follow for as long as they lower
 ψ. From 4, 8, 16, … features on, features are left out one by one, with swaps where that leads to a lower fit, down to
 half as many. The answer for k is that of the way back from the next of these numbers above k. It depends on the data
-alone, not on which k are asked for.
+alone, not on which k are requested.
 
 Fits on the path leave up to 1e-7 of ψ to gain. The fit that is returned is fitted as all others are.
 """
@@ -14,47 +14,44 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelprox._typing import Features, Matrix
 from levelprox.designs import Design
 from levelprox.objectives import MultinomialModel
-from levelprox.problem import Problem
+from levelprox.problem import FeatureProblem
+from levelprox.subset.column_cache import shared
+from levelprox.subset.fit import Fit
 from levelprox.subset.multiclass_newton import ClassEstimates, ClassNewton, ClassSet
-from levelprox.subset.refit import Fit
-from levelprox.subset.shared_cache import shared
-from levelprox.subset.swaps import Swaps
+from levelprox.subset.swaps import SwapSearch
 
-Matrix = NDArray[np.float64]
-Features = NDArray[np.intp]
-
-_SMALL, _PRODUCTS = 2**22, 2**24  # entries of X, and of an array with a column for each feature and class
-_WIDE, _LONG = 2**15, 1024  # coordinates, of all features and of a set
-_ACCURACY, _LOWER = 1e-7, 1e-6  # of ψ: what a fit leaves to gain, and by how much another one is lower
-_FEW = 60  # coordinates: fits over no more are cheap, and more are tried
-_TRIES, _MORE_TRIES = 3, 12  # swaps that are tried at one fit
-_EACH = 3  # features that are tried next for small fits
-_PROMISING = 0.1  # of what leaving out costs: by how much an estimate may be off
+_MOST_ENTRIES, _MOST_PRODUCTS = 2**22, 2**24  # entries of X, and of an array with a column for each feature and class
+_MOST_COORDINATES, _MOST_SET_COORDINATES = 2**15, 1024  # coordinates, of all features and of a set
+_ACCURACY, _LOWER_SHARE = 1e-7, 1e-6  # of ψ: what a fit leaves to gain, and by how much another one is lower
+_CHEAP_COORDINATES = 60  # coordinates: fits over no more are cheap, and more are tried
+_TRIES, _TRIES_WHERE_CHEAP = 3, 12  # swaps that are tried at one fit
+_NEXT_TRIED = 3  # features that are tried next for small fits
+_PROMISING_SHARE = 0.1  # of what leaving out costs: by how much an estimate may be off
 _PASSES = 3  # down and up again
-_AT_ONCE = 32  # columns that are copied at a time: each is a product with all of them
-_SHORTEST = 4  # features from which a way back begins
+_COLUMNS_AT_ONCE = 32  # columns that are copied at a time: each is a product with all of them
+_LEAST_LONGEST = 4  # features from which a way back begins
 
 
-def has_class_path(problem: Problem, k: int) -> bool:
+def has_class_path(problem: FeatureProblem, k: int) -> bool:
     """Return whether sets of k features of a softmax model come from a path over its columns side by side."""
     objective = problem.objective
     if not isinstance(objective, MultinomialModel) or np.any(problem.must_be_nonnegative()):
         return False
     (n, d), K = objective.design.shape, objective.width
-    small = n * d <= _SMALL and n * K * max(d, K) <= _PRODUCTS
-    return small and d * K <= _WIDE and (k + problem.exempt.size) * K <= _LONG
+    small = n * d <= _MOST_ENTRIES and n * K * max(d, K) <= _MOST_PRODUCTS
+    return small and d * K <= _MOST_COORDINATES and (k + problem.exempt.size) * K <= _MOST_SET_COORDINATES
 
 
-def best_on_class_path(swaps: Swaps, k: int) -> Fit:
+def best_on_class_path(swaps: SwapSearch, k: int) -> Fit:
     """Return the fit of at most k features on the path.
 
     Parameters
     ----------
-    swaps : Swaps
+    swaps : SwapSearch
         Of a problem that `has_class_path`.
     k : int
         Less than the number of features that count.
@@ -70,7 +67,7 @@ def best_on_class_path(swaps: Swaps, k: int) -> Fit:
     return swaps.fitted(fit.features, Fit(fit.features, fit.x.ravel(), fit.psi, fit.p))
 
 
-def newton_of(problem: Problem) -> ClassNewton:
+def newton_of(problem: FeatureProblem) -> ClassNewton:
     """Return what fits the sets of a problem that `has_class_path`."""
     objective, known = problem.objective, shared(problem)
     assert isinstance(objective, MultinomialModel)
@@ -86,15 +83,15 @@ def _columns_of(design: Design) -> Matrix:
     """Return all columns of a design, of shape (d, n)."""
     n, d = design.shape
     columns = np.empty((d, n))
-    for begin in range(0, d, _AT_ONCE):
-        chosen = np.arange(begin, min(begin + _AT_ONCE, d))
+    for begin in range(0, d, _COLUMNS_AT_ONCE):
+        chosen = np.arange(begin, min(begin + _COLUMNS_AT_ONCE, d))
         part = design.columns(chosen)
         for j, unit in zip(chosen, np.eye(chosen.size), strict=True):
             columns[j] = part.matvec(unit)
     return columns
 
 
-def _new_path(problem: Problem, newton: ClassNewton) -> ClassPath:
+def _new_path(problem: FeatureProblem, newton: ClassNewton) -> ClassPath:
     return ClassPath(newton, problem.exempt.astype(np.intp), problem.n_features - problem.exempt.size)
 
 
@@ -146,15 +143,15 @@ class ClassPath:
     def at(self, k: int, check: Callable[[], None]) -> Step:
         """Return the fit of at most k features; `check` raises where there is no time left."""
         if k not in self.best:
-            self._check, longest = check, _SHORTEST
+            self._check, longest = check, _LEAST_LONGEST
             while longest <= k:
                 longest *= 2
             self._rise(min(longest, self.most))
-            self._return(min(longest, self.most), longest // 2 if longest > _SHORTEST else 0)
+            self._return(min(longest, self.most), longest // 2 if longest > _LEAST_LONGEST else 0)
         return self.best[k]
 
     def _rise(self, longest: int) -> None:
-        """Take in features until there are so many."""
+        """Add features until there are so many."""
         if not self.rising:
             null = self._fitted(self.kept, np.zeros((self.kept.size, self.newton.offset.shape[0])))
             assert null is not None
@@ -169,11 +166,11 @@ class ClassPath:
     def _risen(self, last: Step) -> ClassEstimates:
         """Return estimates at the fit with one more feature, after swaps; of small fits several are tried."""
         estimates = found = self._estimates(last)
-        if last.fit.x.size > _FEW:
+        if last.fit.x.size > _CHEAP_COORDINATES:
             larger = self._larger(last, last.fit.psi)
             return estimates if larger is None else self._improved(larger)
         gain = estimates.additions()
-        for place in np.argsort(-gain, kind="stable")[:_EACH]:
+        for place in np.argsort(-gain, kind="stable")[:_NEXT_TRIED]:
             if gain[place] > 0 and last.fit.psi > self.newton.gone:
                 fit = self._fitted(*estimates.changed(None, int(place)))
                 assert fit is not None
@@ -244,7 +241,7 @@ class ClassPath:
     def _swapped(self, estimates: ClassEstimates) -> ClassSet | None:
         """Return the first fit after a promising swap that is lower."""
         gains, fit, tries = estimates.swaps(), estimates.at, 0
-        promising = gains > np.where(np.isfinite(estimates.cost), -_PROMISING * estimates.cost, np.inf)[:, None]
+        promising = gains > np.where(np.isfinite(estimates.cost), -_PROMISING_SHARE * estimates.cost, np.inf)[:, None]
         order = np.argsort(-np.where(promising, gains, -np.inf), axis=None, kind="stable")
         for place in order[: np.count_nonzero(promising)].tolist():
             out, into = divmod(place, gains.shape[1])
@@ -257,7 +254,7 @@ class ClassPath:
                 return new
             self._tried[key] = fit.psi
             tries += 1
-            if tries == (_TRIES if fit.x.size > _FEW else _MORE_TRIES):
+            if tries == (_TRIES if fit.x.size > _CHEAP_COORDINATES else _TRIES_WHERE_CHEAP):
                 break
         return None
 
@@ -275,4 +272,4 @@ class ClassPath:
 
 
 def _lower(psi: float) -> float:
-    return psi - _LOWER * abs(psi)
+    return psi - _LOWER_SHARE * abs(psi)

@@ -16,27 +16,25 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, qr, solve_triangular
 
 from levelprox._runtime.deadline import TimeLimitError, seconds_left
+from levelprox._typing import Matrix, Vector
 from levelprox.objectives import MultinomialModel
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-
-_STEPS = 200
+_NEWTON_STEPS = 200
 _MANY_CLASSES, _FEW_STEPS = 16, 20  # of more classes and many coordinates, after the quasi-Newton method
-_SPANNED = 1e-12  # of the length of a column: what others leave of it
-_RIDGE = 1e-9  # of the typical curvature
-_LEAST_RIDGE, _MOST_RIDGE = 1e-12, 1e6
+_SPANNED_SHARE = 1e-12  # of the length of a column: what others leave of it
+_RIDGE_SHARE = 1e-9  # of the typical curvature
+_LEAST_RIDGE_SHARE, _MOST_RIDGE_SHARE = 1e-12, 1e6
 _ARMIJO = 1e-4
-_WORTH = 0.1  # of what a step is predicted to gain, for a step twice as long
-_SHORTEST, _LONGEST = 2.0**-12, 2.0**40
-_SHOWS = 1e-15  # of ψ: what is predicted below it is rounding
-_MANY = 300  # coordinates from which on a quasi-Newton method begins
-_QUASI_STEPS, _KEPT = 500, 20  # of it at most, and how many of them it remembers
-_GONE = 1e-17  # of ψ at 0: what is left of it no longer shows
-_CLEARLY = 1e-2  # of the largest margin: the least by which a class is ahead of the others
+_DOUBLING_GAIN_SHARE = 0.1  # of what a step is predicted to gain, for a step twice as long
+_SHORTEST_STEP, _LONGEST_STEP = 2.0**-12, 2.0**40
+_PREDICTED_SHARE = 1e-15  # of ψ: what is predicted below it is rounding
+_QUASI_NEWTON_COORDINATES = 300  # coordinates from which on a quasi-Newton method begins
+_QUASI_NEWTON_STEPS, _QUASI_NEWTON_PAIRS = 500, 20  # of it at most, and how many of them it remembers
+_NO_LOSS_SHARE = 1e-17  # of ψ at 0: what is left of it no longer shows
+_SEPARATING_SHARE = 1e-2  # of the largest margin: the least by which a class is ahead of the others
 _EPS = float(np.finfo(np.float64).eps)
-_REACHED = 1e-8  # of ψ over the basis: by how much ψ over the columns may be above it
-_LAST = 0.1  # of what may be left to gain: its last step
+_ATTAINED_SHARE = 1e-8  # of ψ over the basis: by how much ψ over the columns may be above it
+_LAST_STEP_SHARE = 0.1  # of what may be left to gain: its last step
 
 
 class Basis:
@@ -72,10 +70,10 @@ class Basis:
         weighted = np.sqrt(share)[:, None] * centred
         self.length = np.sqrt(np.sum(weighted**2, axis=0))
         # A column that is constant but for the last digits of its mean is not in the basis.
-        seen = self.length > _SPANNED * np.maximum(1.0, np.abs(self.mean))
+        seen = self.length > _SPANNED_SHARE * np.maximum(1.0, np.abs(self.mean))
         self.length[~seen] = 1.0
         _, R, order = qr(np.where(seen, weighted / self.length, 0.0), mode="economic", pivoting=True)
-        rank = int(np.count_nonzero(np.abs(np.diagonal(R)) > _SPANNED))
+        rank = int(np.count_nonzero(np.abs(np.diagonal(R)) > _SPANNED_SHARE))
         self.R, self.kept = R[:rank, :rank], order[:rank]
         self.noise = _EPS / np.abs(np.diagonal(self.R))
         self.columns = solve_triangular(self.R, (centred / self.length)[:, self.kept].T, trans="T").T
@@ -126,13 +124,13 @@ def class_fit(
     W = basis.inside(share, objective.moved(x))
     if not model.value_of(model.margins(W.ravel())) <= model.value_of(model.origin):
         W = np.zeros_like(W)
-    w = _nearly_minimised(model, W.ravel(), accuracy) if W.size > _MANY else W.ravel()
-    few = W.size > _MANY and K > _MANY_CLASSES and not finished
+    w = _nearly_minimised(model, W.ravel(), accuracy) if W.size > _QUASI_NEWTON_COORDINATES else W.ravel()
+    few = W.size > _QUASI_NEWTON_COORDINATES and K > _MANY_CLASSES and not finished
     begin = w
-    w, steps = _minimised(model, begin, accuracy, _FEW_STEPS if few else _STEPS)
+    w, steps = _minimised(model, begin, accuracy, _FEW_STEPS if few else _NEWTON_STEPS)
     x, psi, apart = _over_columns(objective, basis, model, w)
-    if not apart <= _REACHED * abs(psi):  # steps went on along the rounding errors of the basis
-        w, more = _minimised(model, begin, accuracy, _STEPS, basis.noise)
+    if not apart <= _ATTAINED_SHARE * abs(psi):  # steps went on along the rounding errors of the basis
+        w, more = _minimised(model, begin, accuracy, _NEWTON_STEPS, basis.noise)
         other, other_psi, other_apart = _over_columns(objective, basis, model, w)
         x, steps = other if other_psi + other_apart < psi + apart else x, steps + more
     return x, model, steps
@@ -170,7 +168,12 @@ def _nearly_minimised(model: MultinomialModel, w: Vector, accuracy: float) -> Ve
         w,
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": _QUASI_STEPS, "ftol": max(_LAST * accuracy, _SHOWS), "gtol": 0.0, "maxcor": _KEPT},
+        options={
+            "maxiter": _QUASI_NEWTON_STEPS,
+            "ftol": max(_LAST_STEP_SHARE * accuracy, _PREDICTED_SHARE),
+            "gtol": 0.0,
+            "maxcor": _QUASI_NEWTON_PAIRS,
+        },
     )
     return best[1]
 
@@ -185,8 +188,8 @@ def _minimised(
     K = model.width
     typical = (K - 1) / K**2
     z = model.margins(w)
-    psi, ridge, many = model.value_of(z), _RIDGE, w.size > _MANY
-    gone = _GONE * model.value_of(model.origin) if many else -math.inf
+    psi, ridge, many = model.value_of(z), _RIDGE_SHARE, w.size > _QUASI_NEWTON_COORDINATES
+    gone = _NO_LOSS_SHARE * model.value_of(model.origin) if many else -math.inf
     steps = 0
     for _ in range(most):
         if many and seconds_left() <= 0:
@@ -201,24 +204,24 @@ def _minimised(
         along, step, predicted = _direction(model, gradient, hessian, ridge * typical)
         if noise is not None and predicted <= _explained(model, z, (w + step).reshape(-1, K), noise):
             break
-        if not predicted > max(accuracy, _SHOWS) * abs(psi):
-            if ridge <= _LEAST_RIDGE or not predicted > 0:
+        if not predicted > max(accuracy, _PREDICTED_SHARE) * abs(psi):
+            if ridge <= _LEAST_RIDGE_SHARE or not predicted > 0:
                 break
-            ridge = max(ridge / 1e3, _LEAST_RIDGE)  # with less of it, more may be predicted
+            ridge = max(ridge / 1e3, _LEAST_RIDGE_SHARE)  # with less of it, more may be predicted
             continue
         t, reached = 1.0, model.value_of(z + along)
-        while not reached <= psi - _ARMIJO * t * predicted and t > _SHORTEST:
+        while not reached <= psi - _ARMIJO * t * predicted and t > _SHORTEST_STEP:
             t /= 2
             reached = model.value_of(z + t * along)
         if not reached < psi:
-            if ridge >= _MOST_RIDGE:
+            if ridge >= _MOST_RIDGE_SHARE:
                 break
             ridge *= 1e3
             continue
-        worth = _WORTH * predicted  # rounding must not decide how far to go
-        while 1 <= t < _LONGEST and (farther := model.value_of(z + 2 * t * along)) < reached - worth:
+        worth = _DOUBLING_GAIN_SHARE * predicted  # rounding must not decide how far to go
+        while 1 <= t < _LONGEST_STEP and (farther := model.value_of(z + 2 * t * along)) < reached - worth:
             t, reached = 2 * t, farther
-        ridge = max(ridge / 1e3, _LEAST_RIDGE) if t >= 1 else ridge
+        ridge = max(ridge / 1e3, _LEAST_RIDGE_SHARE) if t >= 1 else ridge
         w = w + t * step
         z, last = model.margins(w), psi
         psi = model.value_of(z)
@@ -241,7 +244,7 @@ def _separating_scale(model: MultinomialModel, z: Matrix, gone: float) -> float:
     others = z - own
     np.put_along_axis(others, label[:, None], -np.inf, axis=1)
     least, largest = -float(np.max(others)), float(np.max(np.abs(z)))
-    return math.log(model.width / gone) / least if gone > 0 and least > _CLEARLY * largest else 1.0
+    return math.log(model.width / gone) / least if gone > 0 and least > _SEPARATING_SHARE * largest else 1.0
 
 
 def _direction(

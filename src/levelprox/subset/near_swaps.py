@@ -1,8 +1,8 @@
 """Swaps of one feature for another that hardly change the loss: which of them leave it at most at a given value.
 
-A swap is counted where a refit attains a loss of at most that value. It is ruled out where a bound (`exchange.py`) or a
-refit whose optimality was checked shows that the loss stays above. All others count as not examined: those for which
-neither is known, and those that would take more refits than are allowed. Where ψ is not convex, refits are local.
+A swap is counted where a refit attains a loss of at most that value. It is ruled out where a bound (`swap_bounds.py`)
+or a refit whose optimality was checked shows that the loss stays above. All others count as not examined: those for
+which neither is known, and those that would take more refits than are allowed. Where ψ is not convex, refits are local.
 
 A feature without which the loss is at most that value, refitted, can be swapped for any other: the same coefficients
 attain it. Only a few of these swaps are then refitted, those that gain most by the estimates.
@@ -15,17 +15,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelprox._typing import Features
+from levelprox.subset.fit import Fit
 from levelprox.subset.nonsmooth_sets import ExactFit, ExactRefits
-from levelprox.subset.refit import Fit
-from levelprox.subset.swaps import Swaps
+from levelprox.subset.swaps import SwapSearch
 
-Vector = NDArray[np.float64]
-Features = NDArray[np.intp]
-
-_LOWER = 1e-10  # of ψ: less is rounding
-_NAMED = 3  # swaps of a feature that can be left out which are refitted
+_LOWER_SHARE = 1e-10  # of ψ: less is rounding
+_REFITTED_PER_DISPENSABLE = 3  # swaps of a feature that can be left out
 
 
 @dataclass(frozen=True)
@@ -80,13 +77,13 @@ class NearSwaps:
 
 
 def near_swaps(
-    swaps: Swaps, fit: Fit, most: float, n_refits: float, without: Mapping[int, float] | None = None
+    swaps: SwapSearch, fit: Fit, most: float, n_refits: float, without: Mapping[int, float] | None = None
 ) -> NearSwaps:
     """Return the swaps of a fit that leave ψ at most at `most`, where ψ is twice differentiable.
 
     Parameters
     ----------
-    swaps : Swaps
+    swaps : SwapSearch
         Of the problem.
     fit : Fit
         Where ψ is convex and the fit is known to be optimal, bounds rule swaps out.
@@ -102,10 +99,10 @@ def near_swaps(
 class _Enumeration:
     """The swaps of one fit, examined one after another."""
 
-    def __init__(self, swaps: Swaps, fit: Fit, most: float, n_refits: float, without: Mapping[int, float]) -> None:
+    def __init__(self, swaps: SwapSearch, fit: Fit, most: float, n_refits: float, without: Mapping[int, float]) -> None:
         self.swaps, self.fit, self.n_refits, self.without = swaps, fit, n_refits, without
-        self.exchange = swaps.exchange(fit)
-        self.found = NearSwaps(most, int(np.count_nonzero(self.exchange.outside)))
+        self.estimates = swaps.estimates(fit)
+        self.found = NearSwaps(most, int(np.count_nonzero(self.estimates.outside)))
         self.convex = swaps.objective.convex_start is None
         self.rounding = swaps.threshold(fit)
 
@@ -123,22 +120,22 @@ class _Enumeration:
 
     def _not_ruled_out(self) -> list[tuple[int, int]]:
         """Return the swaps that no bound at the fit rules out, those that gain most by the estimates first."""
-        exchange, found, problem = self.exchange, self.found, self.swaps.problem
+        estimates, found, problem = self.estimates, self.found, self.swaps.problem
         self_concordance, margin = self.swaps.objective.self_concordance, found.most - self.fit.psi
         exact = problem.width == 1 and self_concordance == 0 and not np.any(problem.must_be_nonnegative())
         known = self.convex and self.fit.gap <= self.rounding  # bounds are those at an optimal fit
         left = list[tuple[float, int, int]]()
-        for i in exchange.droppable:
+        for i in estimates.droppable:
             leaves = int(self.fit.features[i])
             if self.without.get(leaves, math.inf) <= found.most:
                 found.dispensable.add(leaves)
                 found.examined[leaves] = found.total
                 continue
-            gain, possible = exchange.gains(i), exchange.outside
+            gain, possible = estimates.gains(i), estimates.outside
             if known and exact:
-                possible = possible & (exchange.exact_gains(i) >= -margin)
+                possible = possible & (estimates.exact_gains(i) >= -margin)
             elif known and self.swaps.has_bounds():
-                possible = possible & (exchange.bounds(i, self.swaps.magnitudes, self_concordance) >= -margin)
+                possible = possible & (estimates.bounds(i, self.swaps.magnitudes, self_concordance) >= -margin)
             found.examined[leaves] = found.total - int(np.count_nonzero(possible))
             left += [(-float(gain[j]), leaves, int(j)) for j in np.flatnonzero(possible)]
         return [(leaves, enters) for _, leaves, enters in sorted(left)]
@@ -155,12 +152,12 @@ class _Enumeration:
 
     def _look_for_better(self) -> None:
         """Refit a few swaps of features that can be left out: those that lower ψ below what it is without them."""
-        exchange = self.exchange
-        for i in exchange.droppable:
+        estimates = self.estimates
+        for i in estimates.droppable:
             leaves = int(self.fit.features[i])
             if leaves in self.found.dispensable:
-                gain = exchange.gains(i)
-                for j in np.argsort(-gain, kind="stable")[: min(_NAMED, self.found.total)].tolist():
+                gain = estimates.gains(i)
+                for j in np.argsort(-gain, kind="stable")[: min(_REFITTED_PER_DISPENSABLE, self.found.total)].tolist():
                     new = self._swapped(leaves, j)
                     if new is not None and new.psi < self.without[leaves] - self.rounding:
                         self.found.within.append(NearSwap(leaves, j, new.psi))
@@ -192,7 +189,7 @@ def near_swaps_with_kinks(
         Of the problem.
     fit : ExactFit
     outside : ndarray of int
-        Features to take in, those first that are to be examined first.
+        Features to add, those first that are to be examined first.
     most : float
     n_refits : float
     seconds_left : callable
@@ -212,7 +209,7 @@ def near_swaps_with_kinks(
 
     try:
         for tried, enters in enumerate(outside.tolist()):
-            leaving = [i for i in counted if tried < _NAMED or i not in found.dispensable]
+            leaving = [i for i in counted if tried < _REFITTED_PER_DISPENSABLE or i not in found.dispensable]
             if found.n_refits + 1 + len(leaving) > n_refits or not leaving:
                 break
             larger = refitted(np.union1d(fit.features, [enters]).astype(np.intp), fit)
@@ -222,7 +219,7 @@ def near_swaps_with_kinks(
                 if not least[np.searchsorted(larger.features, leaves)] > limit:
                     new = refitted(np.setdiff1d(larger.features, [leaves]).astype(np.intp), larger)
                     if leaves in found.dispensable:
-                        if new.psi < limit - _LOWER * abs(limit) - 2 * new.rounding:
+                        if new.psi < limit - _LOWER_SHARE * abs(limit) - 2 * new.rounding:
                             found.within.append(NearSwap(leaves, enters, new.psi))
                         continue
                     if new.psi <= most:

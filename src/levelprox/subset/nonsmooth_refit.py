@@ -15,7 +15,7 @@ Numerical Analysis 10(5).
 **Coordinates.** The method runs in coordinates w, x = Tw, in which the columns are orthonormal with the weights p
 (Gram-Schmidt, twice). Units, large means beside an intercept and nearly equal columns do not matter there. Columns that
 depend on others are left out, unless their coefficients must not be negative. Rows x_j are added to the samples: with
-slope 0, to begin with; or, where x_j ≥ 0 is asked for, with a slope below 0 that is steeper than ψ.
+slope 0, to begin with; or, where x_j ≥ 0 is required, with a slope below 0 that is steeper than ψ.
 The coefficients are then computed from the columns as they are, with residuals in extended precision.
 
 **Degenerate vertices.** Kinks are moved by 1e-9 of the mean residual, each by another amount, so that no two are met at
@@ -45,37 +45,38 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelprox._typing import Mask, Matrix, Rows, Vector
 from levelprox.losses.kinked import Kinked
 from levelprox.objectives import LinearModel
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Rows = NDArray[np.intp]
+from levelprox.result import Stop
 
 _EPS = 2.0**-52
-_DEPENDENT = 2.0**-43  # of the norm of a column: what must be left of it beside the others
-_NEARLY_DEPENDENT = (2.0**-36, 2.0**-26, 2.0**-16)  # the same, where coefficients are so large that rounding matters
-_MATTERS = 1e-9  # of ψ: rounding beyond which it does
-_GONE = 1e-13  # of the mean of |b| and |o|: no vertex has a ψ that is lower than such a one by more
-_REPLACED = 1e-12  # the part of a column in another that depends on it
-_STEEP = 4.0  # times the steepest ψ can be in x_j: the slope where x_j < 0 must not be
-_MOVE = 1e-9  # of the mean residual: by how much kinks are moved
-_LEAST_MOVE = 2.0**-44  # of the largest kink
-_SMALLER_MOVE = 1e-3  # times that: where it was too far
+_DEPENDENT_SHARE = 2.0**-43  # of the norm of a column: what must be left of it beside the others
+_NEARLY_DEPENDENT_SHARES = (
+    2.0**-36,
+    2.0**-26,
+    2.0**-16,
+)  # the same, where coefficients are so large that rounding matters
+_ROUNDING_SHARE = 1e-9  # of ψ: rounding beyond which it does
+_NO_LOSS_SHARE = 1e-13  # of the mean of |b| and |o|: no vertex has a ψ that is lower than such a one by more
+_REPLACED_SHARE = 1e-12  # the part of a column in another that depends on it
+_BARRIER_FACTOR = 4.0  # times the steepest ψ can be in x_j: the slope where x_j < 0 must not be
+_KINK_MOVE_SHARE = 1e-9  # of the mean residual: by how much kinks are moved
+_LEAST_KINK_MOVE_SHARE = 2.0**-44  # of the largest kink
+_SMALLER_MOVE_FACTOR = 1e-3  # times that: where it was too far
 _REPETITIONS = 3
 _GOLDEN = 0.6180339887498949
-_PIVOT = 1e-9  # of ‖row‖‖edge‖: what a pivot must not be below
-_LEVEL = 1e-10  # of the slope along an edge: beyond the last kink ψ may be level
-_INDEPENDENT = 1e-3  # of the norm of a row: what must be left of it beside others of the first basis
-_EXACT = 1e-11  # of ψ: an error that needs no repetition
-_POOR = 1e-7  # of ψ: an error that needs a linear program
-_LONG, _EACH = 200, 50  # edges, and for each feature
+_PIVOT_SHARE = 1e-9  # of ‖row‖‖edge‖: what a pivot must not be below
+_LEVEL_SHARE = 1e-10  # of the slope along an edge: beyond the last kink ψ may be level
+_INDEPENDENT_SHARE = 1e-3  # of the norm of a row: what must be left of it beside others of the first basis
+_EXACT_ERROR_SHARE = 1e-11  # of ψ: an error that needs no repetition
+_POOR_ERROR_SHARE = 1e-7  # of ψ: an error that needs a linear program
+_LEAST_EDGES, _EDGES_PER_FEATURE = 200, 50  # edges, and for each feature
 _FIRST_KINKS = 64  # that are sorted along an edge, for a start
-_HINGE_REACH = 16.0
-_BEYOND = 4.0  # times the rounding of a margin: how far from its kink it is safe
-_PROGRAM_SIZE, _PROGRAM_SECONDS = 2 * 10**6, 0.5  # of a linear program: it does not answer Ctrl-C
+_HINGE_REACH_FACTOR = 16.0
+_BEYOND_KINK_FACTOR = 4.0  # times the rounding of a margin: how far from its kink it is safe
+_PROGRAM_ENTRIES, _PROGRAM_SECONDS = 2 * 10**6, 0.5  # of a linear program: it does not answer Ctrl-C
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +110,7 @@ class Vertex:
 def minimised(
     model: LinearModel,
     columns: list[Vector],
-    nonnegative: NDArray[np.bool_],
+    nonnegative: Mask,
     near: Vector,
     seconds_left: Callable[[], float] = lambda: math.inf,
     coordinates: dict[float, Coordinates] | None = None,
@@ -136,17 +137,20 @@ def minimised(
 
     Raises
     ------
-    TimeoutError
+    Stop
         If no time is left before there is a vertex.
     """
     known = {} if coordinates is None else coordinates
     whole = best = _Refit(model, columns, nonnegative, seconds_left, known, noise=noise)(near)
-    for dependent in _NEARLY_DEPENDENT:
-        if not whole.rounding > _MATTERS * whole.psi or whole.psi + whole.rounding <= _GONE * _size_of_targets(model):
+    for dependent in _NEARLY_DEPENDENT_SHARES:
+        if (
+            not whole.rounding > _ROUNDING_SHARE * whole.psi
+            or whole.psi + whole.rounding <= _NO_LOSS_SHARE * _size_of_targets(model)
+        ):
             break
         try:
             refit = _Refit(model, columns, nonnegative, seconds_left, known, dependent, noise)
-        except TimeoutError:
+        except Stop:
             break
         fewer = refit(near)
         if fewer.psi + fewer.rounding < best.psi + best.rounding:
@@ -180,7 +184,7 @@ class Coordinates:
 
     Raises
     ------
-    TimeoutError
+    Stop
         If no time is left.
     """
 
@@ -188,7 +192,7 @@ class Coordinates:
         self,
         columns: list[Vector],
         share: Vector,
-        nonnegative: NDArray[np.bool_],
+        nonnegative: Mask,
         seconds_left: Callable[[], float],
         dependent: float,
         uncentred: Vector | None = None,
@@ -201,7 +205,7 @@ class Coordinates:
         rank = 0
         for j in np.argsort(nonnegative, kind="stable"):
             if not seconds_left() > 0:
-                raise TimeoutError
+                raise Stop
             column, combination = columns[j] / self.unit[j], np.zeros(m)
             combination[j] = 1.0
             norm = math.sqrt(float(np.sum(share * column**2)))
@@ -217,7 +221,7 @@ class Coordinates:
             elif nonnegative[j] and norm > 0:
                 beside.append(combination)
             else:
-                self.replaced |= np.abs(combination) > _REPLACED
+                self.replaced |= np.abs(combination) > _REPLACED_SHARE
         self.rank, self.dimension = rank, rank + len(beside)
         T[:, rank : self.dimension] = np.array(beside).reshape(len(beside), m).T
         self.T = T[:, : self.dimension]
@@ -240,10 +244,10 @@ class _Refit:
         self,
         model: LinearModel,
         columns: list[Vector],
-        nonnegative: NDArray[np.bool_],
+        nonnegative: Mask,
         seconds_left: Callable[[], float],
         known: dict[float, Coordinates],
-        dependent: float = _DEPENDENT,
+        dependent: float = _DEPENDENT_SHARE,
         noise: Vector | None = None,
     ) -> None:
         assert isinstance(model.loss, Kinked)
@@ -258,14 +262,16 @@ class _Refit:
         self.flattest = float(min(np.min(-low), np.min(high)))
         kinks = (model.target - model.origin)[self.counts]
         if dependent not in known:
-            uncentred = self.noise / _EPS if dependent > _DEPENDENT else None
+            uncentred = self.noise / _EPS if dependent > _DEPENDENT_SHARE else None
             known[dependent] = Coordinates(self.columns, self.share, nonnegative, seconds_left, dependent, uncentred)
         found = known[dependent]
         self.unit, self.T, self.rank, self.dimension = found.unit, found.T, found.rank, found.dimension
         self.kept, self.length, self.replaced = found.kept, found.length, found.replaced
         self.rows, self.row_length = found.rows, found.row_length
         # The slopes where x_j < 0 must not be: ψ is less steep in x_j.
-        steep = [_STEEP * float(np.sum(self.share * np.abs(self.columns[j]))) / self.unit[j] for j in self.kept]
+        steep = [
+            _BARRIER_FACTOR * float(np.sum(self.share * np.abs(self.columns[j]))) / self.unit[j] for j in self.kept
+        ]
         held = np.where(nonnegative[self.kept], model.loss.lipschitz * np.array(steep) * self.length, 0.0)
         self.low = np.concatenate([self.share * low, -held])
         self.high = np.concatenate([self.share * high, np.zeros(self.kept.size)])
@@ -276,21 +282,23 @@ class _Refit:
             return self._vertex(np.empty(0, np.intp), np.where(self.kinks < 0, self.high, self.low))
         w = self._coordinates(near)
         # Moves below the last digits of the kinks move none, as where only samples with little weight have residuals.
-        least = _LEAST_MOVE * float(np.max(np.abs(self.kinks), initial=0.0))
-        move = max(_MOVE * self._size(self._moved(w) - self.kinks), least)
+        least = _LEAST_KINK_MOVE_SHARE * float(np.max(np.abs(self.kinks), initial=0.0))
+        move = max(_KINK_MOVE_SHARE * self._size(self._moved(w) - self.kinks), least)
         basis, u = self._descended(self._basis_near(w), move)
         best = self._vertex(basis, u)
         for _ in range(_REPETITIONS):
-            if best.error <= _EXACT * best.psi + 8 * best.rounding or self.seconds_left() <= 0:
+            if best.error <= _EXACT_ERROR_SHARE * best.psi + 8 * best.rounding or self.seconds_left() <= 0:
                 break
             # ψ may be far smaller than at the start, and the moves of the kinks too large for it.
-            move = min(_SMALLER_MOVE * move, _MOVE * self._size(best.margins[self.counts] - self._targets()))
+            move = min(
+                _SMALLER_MOVE_FACTOR * move, _KINK_MOVE_SHARE * self._size(best.margins[self.counts] - self._targets())
+            )
             basis, u = self._descended(basis, move)
             vertex = self._vertex(basis, u)
             if not vertex.error < best.error / 2:
                 break
             best = vertex
-        if best.error > _POOR * best.psi + 64 * best.rounding:
+        if best.error > _POOR_ERROR_SHARE * best.psi + 64 * best.rounding:
             best = self._by_linear_program(best)
         return best
 
@@ -322,7 +330,7 @@ class _Refit:
         kinks = self.kinks + move * (0.5 + np.modf(_GOLDEN * np.arange(1, self.kinks.size + 1))[0] / 2)
         rounding = 4 * _EPS * (math.sqrt(self.n) + 100)  # of a slope, relative to the terms that it is summed from
         u = np.zeros(kinks.size)
-        for _ in range(_LONG + _EACH * self.dimension):
+        for _ in range(_LEAST_EDGES + _EDGES_PER_FEATURE * self.dimension):
             matrix = self.rows[:, basis].T
             inverse = _inverse(matrix)
             w = inverse @ kinks[basis]
@@ -354,7 +362,7 @@ class _Refit:
         """Return the row whose kink is at the minimum of ψ along an edge; None where rounding leaves none."""
         v = self._moved(edge)
         v[basis] = 0.0
-        pivot = _PIVOT * math.sqrt(float(np.sum(edge**2)))
+        pivot = _PIVOT_SHARE * math.sqrt(float(np.sum(edge**2)))
         ahead = np.flatnonzero((s * v < 0) & (np.abs(v) > pivot * self.row_length))
         t = -s[ahead] / v[ahead]
         rise = (self.high - self.low)[ahead] * np.abs(v[ahead])
@@ -362,7 +370,7 @@ class _Refit:
         while count:
             first = np.flatnonzero(t <= np.partition(t, count - 1)[count - 1])
             first = first[np.argsort(t[first], kind="stable")]
-            place = int(np.searchsorted(np.cumsum(rise[first]), (1 - _LEVEL) * falls))
+            place = int(np.searchsorted(np.cumsum(rise[first]), (1 - _LEVEL_SHARE) * falls))
             if place < first.size:
                 return int(ahead[first[place]])
             count = min(4 * count, t.size) if count < t.size else 0
@@ -376,7 +384,7 @@ class _Refit:
         left, size, basis = self.rows[:, candidates], self.row_length[candidates], list[int]()
         while len(basis) < self.dimension:
             norm = np.sqrt(np.sum(left**2, axis=0))
-            suitable = norm > _INDEPENDENT * size
+            suitable = norm > _INDEPENDENT_SHARE * size
             if not np.any(suitable):  # of all rows the most independent one
                 candidates, left, size = np.arange(self.row_length.size), self._beside(basis), np.zeros(1)
                 norm = np.sqrt(np.sum(left**2, axis=0))
@@ -398,8 +406,10 @@ class _Refit:
         """Return the vertex of a basis, with the kinks where they are, and its error by u."""
         x = self._coefficients(basis)
         margins, psi, rounding = self._values(x)
-        if self.flattest == 0 and rounding > _MATTERS * psi:  # rounding of margins on the flat side costs nothing
-            beyond = self._coefficients(basis, _BEYOND * self._changes(x))
+        if (
+            self.flattest == 0 and rounding > _ROUNDING_SHARE * psi
+        ):  # rounding of margins on the flat side costs nothing
+            beyond = self._coefficients(basis, _BEYOND_KINK_FACTOR * self._changes(x))
             others = self._values(beyond)
             if others[1] + others[2] < psi + rounding:
                 x, (margins, psi, rounding) = beyond, others
@@ -419,7 +429,7 @@ class _Refit:
         for column, coefficient in zip(self.whole, x, strict=True):
             margins += coefficient * column
         psi, rounding = self.model.value_of(margins), self._rounding(x, margins)
-        if rounding > _MATTERS * psi:
+        if rounding > _ROUNDING_SHARE * psi:
             exact = self.model.origin.astype(np.longdouble)
             for column, coefficient in zip(self.whole, x, strict=True):
                 exact += np.longdouble(coefficient) * column
@@ -454,7 +464,7 @@ class _Refit:
         if self.flattest > 0:
             reach = 2 * psi / self.flattest
         else:
-            reach = _HINGE_REACH * (self._size(s) + self._size(self.kinks))
+            reach = _HINGE_REACH_FACTOR * (self._size(s) + self._size(self.kinks))
         left = self._imbalance(u)
         gap += 2 * float(np.sum(np.abs(left[self.rank :])) * np.max(np.abs(x * self.unit), initial=0.0))
         return gap + reach * float(np.max(np.abs(self._moved(left)[: self.n]), initial=0.0))
@@ -487,12 +497,12 @@ class _Refit:
             with np.errstate(divide="ignore", invalid="ignore"):
                 room = np.where(step > 0, high / step, np.where(step < 0, -low / step, np.inf))
             found[places] = np.abs(x[places]) * self.unit[places] * np.min(room, axis=1)
-        return np.where(np.isfinite(found), found * (1 - _MOVE), 0.0)
+        return np.where(np.isfinite(found), found * (1 - _KINK_MOVE_SHARE), 0.0)
 
     def _by_linear_program(self, best: Vertex) -> Vertex:
         """Return the best of a vertex and those that HiGHS leads to, where there is time for it."""
         limit = min(_PROGRAM_SECONDS, self.seconds_left())
-        if self.rows.size > _PROGRAM_SIZE or not limit > 0:
+        if self.rows.size > _PROGRAM_ENTRIES or not limit > 0:
             return best
         from scipy.optimize import linprog  # a tenth of a second to import, and rarely needed
 

@@ -1,16 +1,16 @@
 """Search for the best k features where the loss has kinks.
 
-ψ is piecewise linear there: it has no curvature that tells which exchange gains. Its Moreau envelope has, as a parabola
+ψ is piecewise linear there: it has no curvature that tells which swap gains. Its Moreau envelope has, as a parabola
 replaces each kink, over a width of the size of the residuals. So
 
-1. sets are found with the envelope at a few widths (`search.py`), and each is refitted exactly with the loss itself
-   (`exact_refit.py`);
-2. from the best of them exchanges of one feature for another are tried with the loss itself, and taken for as long as ψ
-   falls; where fewer than k features are in the set, one more is added for as long as one gains more than rounding.
+1. sets are found with the envelope at a few widths (`smooth_search.py`), and each is refitted exactly with the loss
+   itself (`nonsmooth_sets.py`);
+2. from the best of them swaps are tried with the loss itself, and taken for as long as ψ falls; where fewer than k
+   features are in the set, one more is added for as long as one gains more than rounding.
 
 The last set is examined with exact refits alone. Each feature j outside is added, which gives its gain. The solution of
-the dual of that refit bounds what leaving out another feature i then costs at least (`vertex.py`); where that is not
-less than the gain, the exchange of i for j is ruled out, else it is refitted. A refit counts as examined only if its
+the dual of that refit bounds what leaving out another feature i then costs at least (`nonsmooth_refit.py`); where that
+is not less than the gain, the swap of i for j is ruled out, else it is refitted. A refit counts as examined only if its
 error, computed from the data, is small. The envelope only decides on the order.
 """
 
@@ -19,106 +19,53 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from levelprox._runtime.deadline import end_now, finishing, interrupted
-from levelprox.certificate.null_model import NullFit, null_fit, null_fit_in_time
-from levelprox.driver.checkpoint import Journal
-from levelprox.driver.replay import pieces_of
-from levelprox.driver.search_monitor import Watch
+from levelprox._runtime.deadline import TimeLimitError, end_now, finishing
+from levelprox._typing import Features, Matrix, Vector
+from levelprox.certificate.null_model import null_fit, null_fit_in_time
 from levelprox.objectives import LinearModel, Model, OneVsRestModel
-from levelprox.problem import Problem
-from levelprox.result import Status
-from levelprox.subset.cost_search import CostSearch
-from levelprox.subset.costs import Costs
-from levelprox.subset.local_search import Search, in_words, spending
+from levelprox.result import Progress, Stop
+from levelprox.subset.fit import Fit
+from levelprox.subset.local_search import Answer, Search
+from levelprox.subset.monitor import Monitor
 from levelprox.subset.nonsmooth_sets import ExactFit, ExactRefits
-from levelprox.subset.refit import Fit
-from levelprox.subset.result import Additions, Exchanges, Subset, SubsetRecord
-from levelprox.subset.swap_bounds import Exchange
-from levelprox.subset.swaps import known_as_arrays, known_of_arrays
+from levelprox.subset.result import Phase
+from levelprox.subset.second_order import known_as_arrays, known_of_arrays
+from levelprox.subset.smooth_search import SmoothSearch
+from levelprox.subset.swap_bounds import SwapEstimates
+from levelprox.subset.swaps import Addition
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Features = NDArray[np.intp]
-
-_WIDTHS = (1.5, 0.3)  # of the size of the residuals at the null fit
-_ROUGH = 1e-6  # how well the envelope is fitted
-_ENUMERATED = 64  # sets, times classes, up to which all of them are refitted
-_EXCHANGES = 50  # refits of exchanges where not all of them are asked for
-_ADDITIONS = 100  # refits of additions where not all of them are asked for
+_ENVELOPE_WIDTHS = (1.5, 0.3)  # of the size of the residuals at the null fit
+_ENVELOPE_TOL = 1e-6  # how well the envelope is fitted
+_ENUMERATED_REFITS = 64  # sets, times classes, up to which all of them are refitted
+_SWAP_REFITS = 50  # where not all swaps are to be examined
+_ADDITION_REFITS = 100  # where not all additions are to be examined
+_LEAST_ADDITION_REFITS = 8  # where the work is spent
 _MANY_CLASSES, _CLASS_REFITS = 16, 4000  # beyond so many classes, so many refits of one class in a search
-_LEAST = 8  # refits of additions where none are left
-_LOWER = 1e-10  # of ψ: less is not an improvement
-_CHECKED = 2.5e-7  # of ψ at the null fit: the error of a refit that shows something
-_SECOND = 0.25  # that the certificate may take at the end, where there is no time left
+_LOWER_SHARE = 1e-10  # of ψ: less is not an improvement
+_CHECKED_ERROR_SHARE = 2.5e-7  # of ψ at the null fit: the error of a refit that shows something
+_CERTIFICATE_SECONDS = 0.25  # for the certificate at the end, where no time is left
 
 
 @dataclass(eq=False)
-class KinkedSearch:
-    """One search: what is known, and what it cost.
+class NonsmoothSearch(Search):
+    """A search where the loss has kinks; the parameters are those of `Search`.
 
-    Parameters
-    ----------
-    problem : Problem
-        ψ, a `LinearModel` or `OneVsRestModel` whose loss has kinks, with weights and signs; features of weight 0 are
-        in every fit.
-    k : int
-    tol : float
-        On the stationarity of the fit that is returned.
-    prove : bool
-        Whether to try all exchanges whatever that takes.
-    watch : Watch
-    start : ndarray of int, optional
-        Features to begin with.
-    journal : Journal
-        Of what is found, to go on from.
-    costs : Costs, optional
-        What features cost, and the budget that every set must obey.
+    ψ is a `LinearModel` or `OneVsRestModel` whose loss has kinks.
     """
 
-    problem: Problem
-    k: int
-    tol: float
-    prove: bool
-    watch: Watch
-    start: Features | None = None
-    journal: Journal = field(default_factory=Journal)
-    costs: Costs | None = None
-
-    def __call__(self) -> Subset:
-        self.pieces = pieces_of(self.journal, self.as_state, self.take)
-        status = Status.SOLVED
-        self._begin()
-        if not self.null.examined:
-            return self._subset(Status.INTERRUPTED if interrupted() else Status.TIME_LIMIT)
-        self.watch.arm()
-        try:
-            self.watch.improved(self.best.psi, 0)
-            self._search()
-        except TimeoutError as error:
-            if error is self.watch.raised:
-                raise
-            status = Status.INTERRUPTED if interrupted() else Status.TIME_LIMIT
-        except KeyboardInterrupt:
-            status = Status.INTERRUPTED
-        finally:
-            self.watch.disarm()
-        return self._subset(status)
-
-    def _begin(self) -> None:
-        """Compute the null fit, exactly."""
+    def _begin(self) -> Fit:
         problem = self.problem
         self.objective = cast("LinearModel | OneVsRestModel", problem.objective)
         self.refits = ExactRefits(problem)
         self.standardised: LinearModel | None = None
         self.known: dict[bytes, float] = {}
         self.n_grad = 2
-        self.smooth: Search | None = None
+        self.smooth: SmoothSearch | None = None
         self._forget()
         exempt = problem.exempt
         try:
@@ -126,52 +73,53 @@ class KinkedSearch:
                 self.standardised = self.refits.parts[0].standardised()
                 origin = Fit(exempt, np.zeros(problem.coordinates(exempt).size), math.inf, np.empty(0))
                 self.best: Fit = self._fitted(exempt, origin)
-                self.null: NullFit = null_fit(problem, fitted=self.best.x)
-        except (TimeoutError, KeyboardInterrupt) as error:
+                self.null = null_fit(problem, fitted=self.best.x)
+        except (Stop, TimeLimitError, KeyboardInterrupt) as error:
             if isinstance(error, KeyboardInterrupt):
                 end_now()
-            elif error is self.watch.raised:
-                raise
             self.null = null_fit_in_time(problem, 0.0)
             x = self.null.x[problem.coordinates(exempt)]
             self.best = Fit(exempt, x, self.null.psi, self.objective.restrict(exempt).margins(x))
         self.rough = self.best
         self.size = self.refits.distance(self.best)
-        self.resolution = _CHECKED * self.best.psi + 8 * self._rounding()
+        self.resolution = _CHECKED_ERROR_SHARE * self.best.psi + 8 * self._rounding()
+        return self.best
 
     def _forget(self) -> None:
-        """Nothing is examined yet of the best set."""
+        """Reset what is shown of the best set."""
         self.examined = self.additions_examined = 0
         self.multiplier, self.addition = math.nan, cast("int | None", None)
 
-    def _search(self) -> None:
-        self._check_time()
+    def _fits(self) -> Iterator[Fit]:
+        self.monitor.improved(self.best.psi, 0)
+        self.monitor.check()
         everything = np.arange(self.problem.n_features)
-        if self.problem.counted(everything).size <= self.k and self._is_allowed(everything):
+        if self.problem.n_counted <= self.k and self.problem.allows(everything):
             self._keep(self._fitted_once(everything, self.best))
             self.multiplier = 0.0
             return
         if self.k > 0 and not self._is_perfect():
             self._begin_with(self.start)
             counted = self.problem.counted(everything)
-            every = self.start is None and self.costs is None
-            if every and math.comb(counted.size, self.k) * self.problem.width <= _ENUMERATED:
+            every = self.start is None and self.problem.costs is None
+            if every and math.comb(counted.size, self.k) * self.problem.width <= _ENUMERATED_REFITS:
                 self._enumerate(counted)
             else:
                 self._search_with_envelopes()
-        self.watch.enter("proof")
+        yield self.best
+        self.monitor.enter("proof")
         self._improve()
 
     def _improve(self) -> None:
-        """Exchange and add features for as long as ψ falls; a set that comes twice ends this."""
+        """Swap and add features for as long as ψ falls; a set that comes twice ends this."""
         visited = set[bytes]()
         while True:
             self.best = self._without_zeros(self.best)
             visited.add(self.best.features.tobytes())
-            better, *figures = self.pieces.once(self._examine)
+            better, *figures = self.monitor.once(self._examine)
             if better is None:
                 self.examined, self.additions_examined, self.multiplier, self.addition = cast(Any, figures)
-                better = None if self.costs is None else self.pieces.once(self._spent_otherwise)
+                better = None if self.problem.costs is None else self.monitor.once(self._spent_otherwise)
                 if better is None:
                     return
             self._keep(better)
@@ -179,91 +127,93 @@ class KinkedSearch:
                 self._forget()
                 return
 
-    def _is_allowed(self, features: Features) -> bool:
-        """Whether the budget, if there is one, pays for a set."""
-        return self.costs is None or self.costs.allows(features.tolist())
-
     def _spent_otherwise(self) -> ExactFit | None:
-        """The fit after a move of several features within the budget, where its ψ is lower."""
+        """Return the fit after a move of several features within the budget, where its ψ is lower."""
         fit = self.best
         assert isinstance(fit, ExactFit)
-        if self.start is not None or not self.k or self._is_perfect() or not self.watch.may_exchange():
+        if self.start is not None or not self.k or self._is_perfect() or not self.monitor.may_swap():
             return None
         if self.smooth is None:
-            self.smooth = self._with_envelope(_WIDTHS[-1])
+            self.smooth = self._with_envelope(_ENVELOPE_WIDTHS[-1])
         search = self.smooth
-        assert isinstance(search, CostSearch)
+        assert search.moves is not None
         near = search.swaps.fitted(fit.features, fit if self.standardised is None else None)
-        for way in search.ways(near):
-            features = search.after(near, way)
+        for way in search.moves.ways(near):
+            features = search.moves.after(near, way)
             self._count(search)
-            if self.known.get(features.tobytes(), -math.inf) < fit.psi - _LOWER * fit.psi:
+            if self.known.get(features.tobytes(), -math.inf) < fit.psi - _LOWER_SHARE * fit.psi:
                 new = self._fitted(features, fit)
                 if self._is_lower(new, fit):
-                    self.watch.step += 1
+                    self.monitor.step += 1
                     return new
         return None
 
     def _enumerate(self, counted: Features) -> None:
         """Refit every set of k features."""
-        self.watch.enter("exchanges")
+        self.monitor.enter("exchanges")
         for chosen in itertools.combinations(counted.tolist(), self.k):
-            self._keep(self._fitted_once(np.union1d(chosen, self.problem.exempt).astype(np.intp), self.best))
+            self._keep(self._fitted_once(self.problem.with_exempt(np.array(chosen)), self.best))
 
     def _search_with_envelopes(self) -> None:
         """Refit the sets that are found with the envelope at a few widths."""
-        for width in _WIDTHS if self.start is None else _WIDTHS[-1:]:
+        for width in _ENVELOPE_WIDTHS if self.start is None else _ENVELOPE_WIDTHS[-1:]:
             for fit in self._sets(width):
                 if fit.features.tobytes() not in self.known:
                     self._keep(self._fitted_once(fit.features, fit))
-            if self.watch.held_back or self._is_perfect():
+            if self.monitor.held_back or self._is_perfect():
                 break
 
     def _begin_with(self, start: Features | None) -> None:
-        """The features that are given, where they are not too many."""
-        if start is not None and self.problem.counted(start).size <= self.k and self._is_allowed(start):
-            self._keep(self._fitted_once(np.union1d(start, self.problem.exempt).astype(np.intp), self.best))
+        """Refit the features that are given, where they are not too many."""
+        if start is not None and self.problem.counted(start).size <= self.k and self.problem.allows(start):
+            self._keep(self._fitted_once(self.problem.with_exempt(start), self.best))
 
-    def as_state(self) -> dict[str, Any] | None:
-        """What has been found and told, as plain data; None once a limit has cut that short."""
-        if self.watch.cut_short or (self.smooth is not None and self.smooth.watch.cut_short):
+    def memory(self) -> dict[str, Any] | None:
+        """Return what has been found and reported, as plain data; None once a limit has cut the search short."""
+        if self.monitor.cut_short:
             return None
         return {
             "best": self.best,
             "rough": self.rough,
             "known": known_as_arrays(self.known),
             "n_grad": self.n_grad,
-            "watch": self.watch.as_state(),
-            "smooth": None if self.smooth is None else self.smooth.as_state(),
+            "watch": self.monitor.as_state(),
+            "smooth": None if self.smooth is None else self.smooth.memory(),
         }
 
-    def take(self, state: dict[str, Any]) -> None:
-        """Go on from what `as_state` gave."""
-        self.best, self.rough, self.n_grad = state["best"], state["rough"], state["n_grad"]
-        self.known = known_of_arrays(state["known"])
-        self.watch.take(state["watch"])
-        if state["smooth"] is not None:
+    def restore(self, memory: dict[str, Any]) -> None:
+        """Resume from what `memory` returned."""
+        self.best, self.rough, self.n_grad = memory["best"], memory["rough"], memory["n_grad"]
+        self.known = known_of_arrays(memory["known"])
+        self.monitor.take(memory["watch"])
+        if memory["smooth"] is not None:
             if self.smooth is None:
-                self.smooth = self._with_envelope(_WIDTHS[-1])
-            self.smooth.take(state["smooth"])
+                self.smooth = self._with_envelope(_ENVELOPE_WIDTHS[-1])
+            self.smooth.restore(memory["smooth"])
+
+    def progress(self) -> Progress:
+        """Return how far the search has come, that with the envelope included."""
+        if self.smooth is not None and self.monitor.phase != "proof":
+            self.monitor.done = self.smooth.monitor.done
+        return super().progress()
 
     def _sets(self, width: float) -> Iterator[Fit]:
-        """Sets that exchanges do not improve where the envelope takes the place of the loss."""
+        """Yield sets that swaps do not improve where the envelope takes the place of the loss."""
         search = self.smooth = self._with_envelope(width)
         try:
             for fit in search.sets():
                 self._count(search)
                 self._remember(fit)
                 yield self._of_data(fit)
-            while isinstance(search, CostSearch) and search.by_several():
+            while search.moves is not None and search.moves.by_several():
                 self._count(search)
                 yield self._of_data(search.swaps.best)
             self._count(search)
-            yield self._of_data(search.swaps.best)  # from where nothing is left to explain no exchange begins
+            yield self._of_data(search.swaps.best)  # from a perfect fit no swap begins
         except TimeoutError:
             self._remember(search.swaps.best_so_far())
             raise
-        self.watch.held_back |= search.watch.held_back
+        self.monitor.held_back |= search.monitor.held_back
 
     def _of_data(self, fit: Fit) -> Fit:
         """Return a fit with the envelope with coefficients for the columns as they are."""
@@ -275,35 +225,27 @@ class KinkedSearch:
         x = np.stack([self.standardised.unstandardised(column) for column in x.T], axis=1)
         return replace(fit, x=x[fit.features].ravel())
 
-    def _count(self, search: Search) -> None:
-        """What a search with the envelope took, and how many exchanges are left to it."""
+    def _count(self, search: SmoothSearch) -> None:
+        """Add the passes and swaps of a search with the envelope to those of this one."""
         self.n_grad, search.swaps.n_grad = self.n_grad + search.swaps.n_grad, 0
-        self.watch.step, search.watch.step = self.watch.step + search.watch.step, 0
-        search.watch.max_iter = self.watch.max_iter - self.watch.step
+        self.monitor.step, search.monitor.step = self.monitor.step + search.monitor.step, 0
 
-    def _with_envelope(self, width: float) -> Search:
-        """A search with the envelope, begun."""
+    def _with_envelope(self, width: float) -> SmoothSearch:
+        """Return a search with the envelope, begun."""
         loss, columns = self.objective.loss.smoothed(width * self.size), self.standardised
         smooth: Model = self.objective.with_loss(loss) if columns is None else columns.with_loss(loss)
         if columns is not None and isinstance(self.objective, OneVsRestModel):
             smooth = self.objective.with_loss(loss).over(cast(Matrix, columns.design))
-        watch = Watch(self.watch.left(), self.watch.max_iter - self.watch.step, self._is_to_stop)
-        problem, brief = replace(self.problem, objective=smooth), len(self.refits.parts) > _MANY_CLASSES
-        arguments = (problem, self.k, _ROUGH, False, watch, self.start)
-        if self.costs is None:
-            search = Search(*arguments, pieces=self.pieces, brief=brief)
-        else:
-            search = CostSearch(*arguments, pieces=self.pieces, brief=brief, costs=self.costs)
-        search.begin()
+        monitor = Monitor(self.monitor.ctx, self.monitor, self._enter)
+        search = SmoothSearch(_ENVELOPE_TOL, start=self.start, monitor=monitor)
+        search.brief = len(self.refits.parts) > _MANY_CLASSES
+        search.begin(replace(self.problem, objective=smooth))
         return search
 
-    def _is_to_stop(self, inner: SubsetRecord) -> bool:
-        """Pass on how far the search with the envelope has come; whether it is to stop."""
-        if self.watch.phase != "proof":
-            self.watch.done = inner.done
-            if inner.phase != self.watch.phase:
-                self.watch.enter(inner.phase)
-        return self.watch.left() <= 0
+    def _enter(self, phase: Phase) -> None:
+        """Report a phase of the search with the envelope."""
+        if self.monitor.phase not in ("proof", phase):
+            self.monitor.enter(phase)
 
     def _without_zeros(self, fit: Fit) -> Fit:
         """Leave out features whose coefficients are 0: ψ is the same, and bounds on it hold for fewer features."""
@@ -314,14 +256,14 @@ class KinkedSearch:
         return replace(fit, features=fit.features[stays], x=x[stays].ravel(), removal=fit.removal[stays])
 
     def _examine(self) -> tuple[Fit | None, int, int, float, int | None]:
-        """Add features to the best set and exchange them.
+        """Add features to the best set and swap them.
 
         Returns
         -------
         better : Fit or None
-            A fit with lower ψ, by one exchange, or by one more feature where there is room.
+            A fit with lower ψ, by one swap, or by one more feature where there is room.
         examined, additions_examined : int
-            How many exchanges and additions are shown not to give one, where there is none.
+            How many swaps and additions are shown not to give one, where there is none.
         multiplier, addition : float, int or None
             The largest gain of an addition, and its feature.
         """
@@ -330,23 +272,23 @@ class KinkedSearch:
         outside = self._outside(fit)
         self._forget()
         if self._is_perfect():  # no set has a ψ below 0
-            return None, self._total(), self.additions_total, 0.0, None
+            return None, self.problem.count_swaps(self.best.features), self.additions_total, 0.0, None
         order, gains = self._promising(fit, outside)
         larger = dict[int, ExactFit]()
         better = self._added(fit, outside[order], larger)
-        if better is None and self.problem.counted(fit.features).size and self.watch.may_exchange():
-            better = self._exchanged(fit, outside, gains, larger)
+        if better is None and self.problem.counted(fit.features).size and self.monitor.may_swap():
+            better = self._swapped(fit, outside, gains, larger)
         return better, self.examined, self.additions_examined, self.multiplier, self.addition
 
     def _added(self, fit: ExactFit, candidates: Features, larger: dict[int, ExactFit]) -> ExactFit | None:
         """Add each of the first candidates; return the best result where there is room for it and ψ falls."""
         room = self.problem.counted(fit.features).size < self.k
-        most = int(min(_ADDITIONS, max(_LEAST, self._refits_left())))
+        most = int(min(_ADDITION_REFITS, max(_LEAST_ADDITION_REFITS, self._refits_left())))
         affordable = np.ones(self.problem.n_features, np.bool_)
-        if self.costs is not None:  # a feature that the budget does not pay for may take the place of another
-            affordable = self.costs.affordable(fit.features)
-            highest = max([-1.0, self.costs.room(fit.features.tolist()), *self._rooms(fit)])
-            candidates = candidates[self.costs.cost[candidates] <= highest]
+        if self.problem.costs is not None:  # a feature that the budget does not pay for may take the place of another
+            affordable = self.problem.costs.affordable(fit.features)
+            highest = max([-1.0, self.problem.costs.room(fit.features.tolist()), *self._rooms(fit)])
+            candidates = candidates[self.problem.costs.cost[candidates] <= highest]
             needed = self.prove | (room & affordable[candidates])
             candidates = candidates[needed | (np.arange(candidates.size) < most)]
         elif not (self.prove or room):
@@ -354,7 +296,7 @@ class KinkedSearch:
         best: ExactFit | None = None
         self.multiplier = 0.0
         for tried, j in enumerate(candidates.tolist()):
-            self.watch.done = tried / (2 * candidates.size)
+            self.monitor.done = tried / (2 * candidates.size)
             new = self._fitted(np.union1d(fit.features, [j]).astype(np.intp), fit)
             self.additions_examined += bool(affordable[j]) and new.error <= self.resolution
             if affordable[j] and fit.psi - new.psi > self.multiplier and self._is_lower(new, fit):
@@ -364,31 +306,29 @@ class KinkedSearch:
                 break
         return best if room else None
 
-    def _exchanged(
-        self, fit: ExactFit, outside: Features, gains: Matrix, larger: dict[int, ExactFit]
-    ) -> ExactFit | None:
-        """Exchange one feature for another, the most promising ones first; return the first result whose ψ is lower."""
+    def _swapped(self, fit: ExactFit, outside: Features, gains: Matrix, larger: dict[int, ExactFit]) -> ExactFit | None:
+        """Try swaps, the most promising ones first; return the first result whose ψ is lower."""
         left = list[tuple[float, int, int]]()
         places, rooms = self._droppable(fit), self._rooms(fit)
-        enough = fit.psi - _LOWER * fit.psi
+        enough = fit.psi - _LOWER_SHARE * fit.psi
         for column, j in enumerate(outside.tolist()):
             if j in larger:
                 least = larger[j].psi - larger[j].error + np.delete(larger[j].removal, self._place(larger[j], j))
                 for row, i in enumerate(places):
-                    if self.costs is not None and self.costs.cost[j] > rooms[row]:
+                    if self.problem.costs is not None and self.problem.costs.cost[j] > rooms[row]:
                         continue
                     if least[i] >= enough:
                         self.examined += 1
                     else:
                         left.append((-float(gains[row, column]), i, j))
-        left = sorted(left) if self.prove else sorted(left)[: int(min(_EXCHANGES, self._refits_left()))]
+        left = sorted(left) if self.prove else sorted(left)[: int(min(_SWAP_REFITS, self._refits_left()))]
         for tried, (_, i, j) in enumerate(left):
-            self.watch.done = (1 + tried / len(left)) / 2
+            self.monitor.done = (1 + tried / len(left)) / 2
             features = np.setdiff1d(larger[j].features, fit.features[[i]])
             if self.known.get(features.tobytes(), -math.inf) < enough:
                 new = self._fitted(features, larger[j])
                 if self._is_lower(new, fit):
-                    self.watch.step += 1
+                    self.monitor.step += 1
                     return new
                 self.examined += new.error <= self.resolution
             else:
@@ -399,7 +339,7 @@ class KinkedSearch:
         """Return how many refits are left to examinations: with many classes each of them takes long."""
         width = len(self.refits.parts)
         many = width > _MANY_CLASSES and not self.prove
-        return max(_CLASS_REFITS // width - self.watch.n_refits, 0) if many else math.inf
+        return max(_CLASS_REFITS // width - self.monitor.n_refits, 0) if many else math.inf
 
     def _promising(self, fit: Fit, outside: Features) -> tuple[Features, Matrix]:
         """Estimate gains by the envelope, unless all of them are computed exactly.
@@ -407,15 +347,15 @@ class KinkedSearch:
         Returns
         -------
         order : ndarray of int
-            Places in `outside`, those first that gain much when they are added or exchanged.
+            Places in `outside`, those first that gain much when they are added or swapped in.
         gains : ndarray of shape (features that may be left out, outside.size)
-            What exchanges gain.
+            What swaps gain.
         """
         places = self._droppable(fit)
-        if outside.size <= _ADDITIONS and len(places) * outside.size <= _EXCHANGES:
+        if outside.size <= _ADDITION_REFITS and len(places) * outside.size <= _SWAP_REFITS:
             return np.arange(outside.size), np.zeros((len(places), outside.size))
-        exchange = self._envelope(fit)
-        estimates = [exchange.additions()[outside], *(exchange.gains(i)[outside] for i in places)]
+        envelope = self._envelope(fit)
+        estimates = [envelope.additions()[outside], *(envelope.gains(i)[outside] for i in places)]
         found = np.where(np.isfinite(estimates), estimates, -np.inf)
         ranks = [
             np.argsort(np.argsort(-one, kind="stable"))
@@ -433,7 +373,7 @@ class KinkedSearch:
 
     def _rooms(self, fit: Fit) -> list[float]:
         """Return what a feature may cost that takes the place of each that may be left out; inf without a budget."""
-        costs, places = self.costs, self._droppable(fit)
+        costs, places = self.problem.costs, self._droppable(fit)
         if costs is None:
             return [math.inf] * len(places)
         return [costs.room(np.delete(fit.features, i).tolist()) for i in places]
@@ -442,107 +382,67 @@ class KinkedSearch:
         return int(np.searchsorted(fit.features, j))
 
     def _is_lower(self, new: ExactFit, fit: ExactFit) -> bool:
-        """Whether ψ is lower by more than rounding."""
-        return new.psi < fit.psi - _LOWER * fit.psi - 2 * new.rounding
+        """Return whether ψ is lower by more than rounding."""
+        return new.psi < fit.psi - _LOWER_SHARE * fit.psi - 2 * new.rounding
 
-    def _envelope(self, fit: Fit) -> Exchange:
-        """Second-order estimates of the envelope around a set."""
+    def _envelope(self, fit: Fit) -> SwapEstimates:
+        """Return second-order estimates of the envelope around a set."""
         if self.smooth is None:
-            self.smooth = self._with_envelope(_WIDTHS[-1])
+            self.smooth = self._with_envelope(_ENVELOPE_WIDTHS[-1])
         swaps = self.smooth.swaps
-        exchange = swaps.exchange(swaps.fitted(fit.features, fit if self.standardised is None else None))
+        estimates = swaps.estimates(swaps.fitted(fit.features, fit if self.standardised is None else None))
         self._count(self.smooth)
-        return exchange
+        return estimates
 
     def _fitted_once(self, features: Features, near: Fit) -> ExactFit:
-        """Minimise ψ over these features, as a piece of work of its own."""
-        fit = self.pieces.once(lambda: self._fitted(features, near))
+        """Minimise ψ over these features, and record the result."""
+        fit = self.monitor.once(lambda: self._fitted(features, near))
         self.known[features.tobytes()] = fit.psi - fit.error
         return fit
 
     def _fitted(self, features: Features, near: Fit) -> ExactFit:
-        """Minimise ψ over these features, begun near the coefficients of another fit."""
-        self._check_time()
-        self.watch.n_refits += 1
-        fit = self.refits(features, near, self.watch.left)
+        """Minimise ψ over these features, from the coefficients of another fit."""
+        self.monitor.check()
+        self.monitor.n_refits += 1
+        fit = self.refits(features, near, self.monitor.seconds_left)
         self.known[features.tobytes()] = fit.psi - fit.error
         return fit
 
     def _keep(self, fit: Fit) -> None:
         if fit.psi < self.best.psi:
             self.best = fit
-            self.watch.improved(fit.psi, self.problem.counted(fit.features).size)
+            self.monitor.improved(fit.psi, self.problem.counted(fit.features).size)
 
     def _remember(self, fit: Fit) -> None:
         """Keep a fit with the envelope, should there be no time for one with the loss itself."""
         psi = self.objective.value_of(fit.margins)
         if psi < min(self.rough.psi, self.best.psi):
             self.rough = replace(self._of_data(fit), psi=psi)
-            self.watch.improved(psi, self.problem.counted(fit.features).size)
+            self.monitor.improved(psi, self.problem.counted(fit.features).size)
 
     def _is_perfect(self) -> bool:
-        """Whether ψ is 0 up to rounding: no set of features gains more."""
+        """Return whether ψ is 0 up to rounding: no set of features gains more."""
         return bool(self.best.psi <= 4 * self._rounding() <= self.resolution)
 
     def _rounding(self) -> float:
         return self.best.rounding if isinstance(self.best, ExactFit) else 0.0
 
-    def _total(self) -> int:
-        if self.costs is not None:
-            return self.costs.count_exchanges(self.best.features, self.problem.counted(self.best.features))
-        inside = self.problem.counted(self.best.features).size
-        return inside * self.additions_total
-
     @property
     def additions_total(self) -> int:
         """How many features can be added to the best set; within the budget, if there is one."""
-        if self.costs is not None:
-            return int(np.count_nonzero(self.costs.affordable(self.best.features)))
+        if self.problem.costs is not None:
+            return int(np.count_nonzero(self.problem.costs.affordable(self.best.features)))
         return self._outside(self.best).size
 
-    def _check_time(self) -> None:
-        if self.watch.left() <= 0:
-            raise TimeoutError
-
-    def _subset(self, ended: Status) -> Subset:
-        problem, fit = self.problem, self.best
-        if ended is not Status.SOLVED and self.rough.psi < fit.psi:
-            fit = self.best = self.rough
+    def _answer(self) -> Answer:
+        if not self.complete and self.rough.psi < self.best.psi:
+            self.best = self.rough
             self._forget()
-        multiplier, addition = self.multiplier, self.addition
-        x = np.zeros(problem.dimension)
-        x[problem.coordinates(fit.features)] = fit.x
+        addition = None
+        if not math.isnan(self.multiplier):
+            addition = Addition(self.multiplier, self.addition, self.additions_examined, self.additions_total)
+        return Answer(self.best, self.examined, addition, self.n_grad, self.monitor.n_refits)
 
-        def figures() -> tuple[float, float]:
-            psi = self.null.reported(self.objective, x, self.objective.value_and_gradient(x)[0])
-            return psi, self.refits.stationarity(fit, self.null, max(_SECOND, self.watch.left()))
-
-        recomputed = self.watch.recomputed(ended, fit.psi, figures if self.null.examined else None)
-        ended, psi, stationarity, unknown = recomputed
-        support = problem.counted(np.flatnonzero(problem.sizes(x)))
-        if self.costs is not None and not np.array_equal(support, problem.counted(fit.features)):
-            self.best = replace(fit, features=np.union1d(support, problem.exempt).astype(np.intp))
-            self._forget()  # what is shown is of another set
-            multiplier, addition = self.multiplier, self.addition
-        exchanges = Exchanges(self.examined, self._total(), within_budget=self.costs is not None)
-        used = in_words(support, problem, self.k, self.costs)
-        summary = f"{used}, loss = {psi:.6g}; {exchanges}{unknown}"
-        status, message = self.watch.conclude(ended, summary, self.objective, x, stationarity, self.tol)
-        return Subset(
-            x,
-            psi,
-            support,
-            self.k,
-            multiplier,
-            addition,
-            exchanges,
-            stationarity,
-            status,
-            message,
-            self.n_grad + 1,
-            self.watch.n_refits,
-            self.watch.elapsed,
-            tuple(self.watch.history),
-            None if math.isnan(multiplier) else Additions(self.additions_examined, self.additions_total),
-            *spending(support, self.costs),
-        )
+    def _figures(self, fit: Fit, x: Vector) -> tuple[float, float]:
+        psi = self.null.reported(self.objective, x, self.objective.value_and_gradient(x)[0])
+        return psi, self.refits.stationarity(fit, self.null, max(_CERTIFICATE_SECONDS, self.monitor.seconds_left()))

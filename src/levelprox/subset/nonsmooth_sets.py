@@ -1,4 +1,4 @@
-"""ψ with kinks minimised exactly over one small set of features after another (`vertex.py`).
+"""ψ with kinks minimised exactly over one small set of features after another (`nonsmooth_refit.py`).
 
 Where each class is fitted against the others, only the features tie the classes together: over a given set each class
 is minimised by itself.
@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelprox._typing import Features, Vector
 from levelprox.certificate import certify
 from levelprox.certificate.null_model import NullFit
-from levelprox.constraints import L1
 from levelprox.objectives import LinearModel, OneVsRestModel
-from levelprox.problem import Problem
+from levelprox.problem import FeatureProblem, Problem
 from levelprox.subset.column_cache import Columns
+from levelprox.subset.fit import Fit
 from levelprox.subset.nonsmooth_refit import Coordinates, minimised
-from levelprox.subset.refit import Fit
 
-Vector = NDArray[np.float64]
-Features = NDArray[np.intp]
-
-_MOST_AT_KINKS = 0.01  # of the mean residual: then the median says nothing
-_ROUNDING = 1e-9  # of all weights
+_AT_KINKS_SHARE = 0.01  # of the mean residual: then the median says nothing
+_WEIGHT_ROUNDING_SHARE = 1e-9  # of all weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +56,7 @@ class ExactRefits:
         ψ, a `LinearModel` or `OneVsRestModel`, and signs; its level does not matter.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: FeatureProblem) -> None:
         objective = problem.objective
         assert isinstance(objective, LinearModel | OneVsRestModel)
         self.problem, self.objective = problem, objective
@@ -69,7 +65,7 @@ class ExactRefits:
         self.noise = self.parts[0].column_noise()
 
     def __call__(self, features: Features, near: Fit, seconds_left: Callable[[], float]) -> ExactFit:
-        """ψ minimised over these features, begun near the coefficients of another fit."""
+        """Minimise ψ over these features, from the coefficients of another fit."""
         n, width = self.parts[0].n_margins, len(self.parts)
         columns = [column.dense(n) for column in self.columns(features)]
         begin = np.zeros((features.size, width))
@@ -95,7 +91,7 @@ class ExactRefits:
         )
 
     def distance(self, fit: Fit) -> float:
-        """How far margins are from their kinks: the median by weights, or the mean where most are at their kinks."""
+        """Return how far margins are from their kinks: the weighted median, or the mean where most are at kinks."""
         margins = fit.margins.reshape(self.parts[0].n_margins, -1)
         off = np.concatenate([np.abs(margins[:, k] - part.target) for k, part in enumerate(self.parts)])
         weight = self.objective.sample_weight
@@ -103,19 +99,20 @@ class ExactRefits:
         share = np.tile(share, len(self.parts))
         share = share / share.sum()
         order = np.argsort(off, kind="stable")
-        middle = off[order[np.searchsorted(np.cumsum(share[order]), 0.5 - _ROUNDING)]]
+        middle = off[order[np.searchsorted(np.cumsum(share[order]), 0.5 - _WEIGHT_ROUNDING_SHARE)]]
         mean = float(np.sum(share * off))
-        return (float(middle) if middle > _MOST_AT_KINKS * mean else mean) or 1.0
+        return (float(middle) if middle > _AT_KINKS_SHARE * mean else mean) or 1.0
 
     def stationarity(self, fit: Fit, null: NullFit, seconds: float) -> float:
-        """dist∞(0, ∂ψ) over the features of a fit, recomputed from the data, relative to the null fit's gradient."""
+        """Return dist∞(0, ∂ψ) over the features of a fit, from the data, relative to the null fit's gradient."""
         if not fit.features.size:
             return 0.0
         rows, worst = fit.x.reshape(-1, len(self.parts)), 0.0
         signs = self.problem.restrict(fit.features).must_be_nonnegative() if len(self.parts) == 1 else None
         for k, part in enumerate(self.parts):
-            free = Problem(part.restrict(fit.features), L1(), 0.0, np.zeros(fit.features.size), signs)
+            free = Problem.unconstrained(part.restrict(fit.features), signs)
             hint = fit.slopes[k] if isinstance(fit, ExactFit) else None
-            found = certify(free, np.ascontiguousarray(rows[:, k]), null, hint=hint, seconds=seconds)
+            own = replace(null, x=null.x.reshape(-1, len(self.parts))[fit.features, k])
+            found = certify(free, np.ascontiguousarray(rows[:, k]), own, hint=hint, seconds=seconds)
             worst = max(worst, found.stationarity / null.scale)
         return worst

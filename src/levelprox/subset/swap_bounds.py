@@ -1,10 +1,10 @@
-"""What leaving a feature out costs, and what taking one in gains: second-order estimates around a fit.
+"""What leaving a feature out costs, and what adding one gains: second-order estimates around a fit.
 
 At the fit of the features S, with the Hessian H over S and its inverse K = H⁻¹, the second-order model of ψ says
 
     leaving i out costs           x_i² / (2 K_ii),
-    taking j in gains             g_j² / (2 s_j),      s_j = H_jj − H_jS K H_Sj,
-    exchanging i for j gains      (g_j − x_i B_ji/K_ii)² / (2 (s_j + B_ji²/K_ii)) − x_i² / (2 K_ii),      B = H_jS K,
+    adding j gains                g_j² / (2 s_j),      s_j = H_jj − H_jS K H_Sj,
+    swapping i for j gains        (g_j − x_i B_ji/K_ii)² / (2 (s_j + B_ji²/K_ii)) − x_i² / (2 K_ii),      B = H_jS K,
 
 for all i in S and all j outside. Where a feature has several coefficients, numbers become small matrices. For a squared
 loss the model is ψ itself and these figures are exact.
@@ -14,15 +14,13 @@ loss the model is ψ itself and these figures are exact.
     ψ ≥ ψ(S) − x_i e − κ(ρ) c'Hc,      Hc = e·e_i − g_j e_j,      ρ = M max |Xc| ≤ M Σ_l |c_l| max |X_l| ≤ 1,
 
 for any e, with H over S ∪ {j} at the *exact* fit of S and κ(ρ) = (ρ + (1 − ρ) ln(1 − ρ))/ρ², κ(0) = ½. For r = ℓ'(z) +
-ℓ″(z) Xc is orthogonal to all features of the new set, hence feasible in the dual problem of its fit, and at the part
-t of the way
-there from ℓ'(z) the curvature 1/ℓ″ of the conjugate has grown by at most 1/(1 − ρt); κ is ∫₀¹ (1 − t)/(1 − ρt) dt. The
-best e for ρ = 0 gives the estimate above.
+ℓ″(z) Xc is orthogonal to all features of the new set, hence feasible in the dual problem of its fit, and at the part t
+of the way there from ℓ'(z) the curvature 1/ℓ″ of the conjugate has grown by at most 1/(1 − ρt); κ is
+∫₀¹ (1 − t)/(1 − ρt) dt. The best e for ρ = 0 gives the estimate above.
 
 **Rounding.** Figures that come from H lose digits with its condition number, and with what is left of a column after
-the
-others: both are measured here, an error term is added to each bound, and where that is large there is no bound. With
-near-equal columns in S, K and B come from an orthonormal basis of S instead of H.
+the others: both are measured here, an error term is added to each bound, and where that is large there is no bound.
+With near-equal columns in S, K and B come from an orthonormal basis of S instead of H.
 """
 
 from __future__ import annotations
@@ -30,25 +28,21 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from levelprox import _kernels
+from levelprox._typing import Mask, Matrix, Vector
 from levelprox.objectives import Model, OneVsRestModel
-from levelprox.problem import Problem
-from levelprox.subset.refit import Fit, by_class
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Features = NDArray[np.intp]
+from levelprox.problem import FeatureProblem
+from levelprox.subset.fit import Fit, by_class
 
 #: Of the typical curvature: with less, second-order estimates say little.
 STRAIGHT = 1e-6
 
-_DEPENDENT = 1e-13  # of H_jj: what is left of a column that the features of the fit all but span
-_RIDGE = 1e-12  # of the diagonal of H, for features that depend on each other
+_DEPENDENT_SHARE = 1e-13  # of H_jj: what is left of a column that the features of the fit all but span
+_RIDGE_SHARE = 1e-12  # of the diagonal of H, for features that depend on each other
 _ROUNDING = 2.0**-46  # of a figure that comes from well-conditioned columns
-_UNRELIABLE = 1e-4  # relative error from which on there is no bound
-_FRACTIONS = (1.0, 0.75, 0.5, 0.25, 0.1)  # of the best step: shorter ones change margins less
+_UNRELIABLE_ERROR = 1e-4  # relative error from which on there is no bound
+_STEP_FRACTIONS = (1.0, 0.75, 0.5, 0.25, 0.1)  # of the best step: shorter ones change margins less
 
 
 def inverse_hessian(objective: Model, fit: Fit) -> Matrix:
@@ -97,7 +91,7 @@ def _regularised_inverse(hessian: Matrix) -> Matrix:
     unit = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     hessian = unit[..., :, None] * ((hessian + hessian.swapaxes(-2, -1)) / 2) * unit[..., None, :]
     own = np.arange(hessian.shape[-1])
-    hessian[..., own, own] *= 1 + _RIDGE
+    hessian[..., own, own] *= 1 + _RIDGE_SHARE
     inverse = _pseudo_inverse(hessian)
     return np.asarray(unit[..., :, None] * inverse * unit[..., None, :], np.float64)
 
@@ -145,18 +139,18 @@ def _bent(objective: Model, gradient: Matrix, own: Matrix, typical: Vector | Non
     return np.where(straight[:, None, None], typical[:, None, None] * np.eye(objective.width), own)
 
 
-def costs(problem: Problem, fit: Fit) -> Vector:
-    """What leaving out each feature of a fit costs, the exempt ones infinitely much; no pass over the others."""
+def costs(problem: FeatureProblem, fit: Fit) -> Vector:
+    """Return what leaving out each feature of a fit costs, inf for exempt ones, without a pass over the others."""
     assert isinstance(problem.objective, Model)
     K, width = inverse_hessian(problem.objective, fit), problem.width
     cost = np.full(fit.features.size, np.inf)
-    for i in np.flatnonzero(np.ones(cost.size) if problem.weights is None else problem.weights[fit.features]):
+    for i in np.flatnonzero(problem.counts(fit.features)):
         mine = slice(i * width, (i + 1) * width)
         cost[i] = 0.5 * float(fit.x[mine] @ (_stiffness(K[mine, mine]) @ fit.x[mine]))
     return cost
 
 
-def least_costs(problem: Problem, fit: Fit, magnitudes: Vector, self_concordance: float) -> Vector:
+def least_costs(problem: FeatureProblem, fit: Fit, magnitudes: Vector, self_concordance: float) -> Vector:
     """Return what leaving out each feature of an exact fit costs at least, inf for exempt ones.
 
     The bound of the module's text with e = −τx_i/K_ii and no j: x_i²/K_ii · (τ − κ(τρ)τ²) for the best of a few τ.
@@ -166,18 +160,18 @@ def least_costs(problem: Problem, fit: Fit, magnitudes: Vector, self_concordance
     hessian = _hessian(problem.objective, fit)
     error = _ROUNDING * condition(hessian)
     cost = np.zeros(fit.features.size)
-    if error <= _UNRELIABLE:
+    if error <= _UNRELIABLE_ERROR:
         K = _inverse(hessian, problem.objective)
         own = np.diagonal(K)
         with np.errstate(divide="ignore", invalid="ignore"):
             rho = self_concordance * np.abs(fit.x) * (np.abs(K) @ magnitudes[fit.features]) / own
-        for tau in _FRACTIONS if self_concordance > 0 else (1.0,):
+        for tau in _STEP_FRACTIONS if self_concordance > 0 else (1.0,):
             factor = tau - _kernels.self_concordant_factor(np.ascontiguousarray(tau * rho)) * tau**2
             with np.errstate(divide="ignore", invalid="ignore"):
                 bound = np.where((own > 0) & np.isfinite(factor), fit.x**2 / own * factor, 0.0)
             cost = np.maximum(cost, bound)
         cost *= 1 - error
-    return cost if problem.weights is None else np.where(problem.weights[fit.features] > 0, cost, np.inf)
+    return np.where(problem.counts(fit.features), cost, np.inf)
 
 
 def _inverse_coordinates(basis: Matrix) -> tuple[Matrix, float]:
@@ -190,7 +184,7 @@ def _inverse_coordinates(basis: Matrix) -> tuple[Matrix, float]:
     return np.asarray(inverse, np.float64), float(values[0] / values[-1]) if full else math.inf
 
 
-class Exchange:
+class SwapEstimates:
     """Estimates at a fit, for all features outside it at once.
 
     Parameters
@@ -205,7 +199,7 @@ class Exchange:
     own : ndarray of shape (n_features, width, width)
         Its diagonal blocks.
     outside : ndarray of bool of shape (n_features,), optional
-        The features that may be taken in: not in the fit, and their columns not zero. By default those that have
+        The features that may be added: not in the fit, and their columns not zero. By default those that have
         curvature.
     typical : ndarray of shape (n_features,), optional
         A typical curvature of ψ along each feature, for those along which it is straight at the fit.
@@ -219,12 +213,12 @@ class Exchange:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: FeatureProblem,
         fit: Fit,
         gradient: Vector,
         cross: Matrix,
         own: Matrix,
-        outside: NDArray[np.bool_] | None = None,
+        outside: Mask | None = None,
         typical: Vector | None = None,
         basis: Matrix | None = None,
         noise: Vector | None = None,
@@ -257,22 +251,21 @@ class Exchange:
         self.straight = np.flatnonzero(np.any(self.own != own, axis=(1, 2)) & outside)
         self.least_gain = np.zeros(d)  # what a feature gains at least, where that is known
         self.outside = outside
-        exempt = problem.weights is not None and problem.weights[fit.features] == 0
-        self.droppable: list[int] = np.flatnonzero(~np.broadcast_to(exempt, fit.features.shape)).tolist()
+        self.droppable: list[int] = np.flatnonzero(problem.counts(fit.features)).tolist()
 
     def cost(self, i: int) -> float:
-        """What leaving out the i-th feature of the fit costs."""
+        """Return what leaving out the i-th feature of the fit costs."""
         return self._without(i)[1]
 
     def additions(self) -> Vector:
-        """Return what taking in each feature gains; −inf for those in the fit."""
+        """Return what adding each feature gains; −inf for those in the fit."""
         return np.where(self.outside, np.maximum(self._gain(self.gradient, self.left), self.least_gain), -np.inf)
 
     def addition_bounds(self, magnitudes: Vector, self_concordance: float) -> Vector:
-        """Return what taking in each feature gains at most; inf where there is no bound, −inf for those in the fit."""
+        """Return what adding each feature gains at most; inf where there is no bound, −inf for those in the fit."""
         bound = np.where(self.outside, np.inf, -np.inf)
         left, error = self.left[:, 0, 0], self._error(self.left[:, 0, 0])
-        j = np.flatnonzero(self.outside & (error <= _UNRELIABLE))
+        j = np.flatnonzero(self.outside & (error <= _UNRELIABLE_ERROR))
         s, g, B = left[j], self.gradient[j, 0], self.B[j]
         step = np.abs(g / s)
         rho = self_concordance * step * (np.abs(B) @ magnitudes[self.fit.features] + magnitudes[j])
@@ -295,7 +288,7 @@ class Exchange:
         return gap + 2 * math.sqrt(gap) * np.sqrt(gained + abs(self.fit.psi))
 
     def gains(self, i: int) -> Vector:
-        """What exchanging the i-th feature of the fit for each other feature gains; −inf for those in the fit."""
+        """Return what swapping the i-th feature of the fit for each other feature gains; −inf for those in the fit."""
         (pull, stiffness), cost = self._without(i)
         across = self.B[:, self._of(i)]
         if self.width == 1:
@@ -306,24 +299,24 @@ class Exchange:
         return np.where(self.outside, np.maximum(gain, self.least_gain), -np.inf) - cost
 
     def exact_gains(self, i: int) -> Vector:
-        """Return what exchanging the i-th feature for each other gains at most, for a squared loss; inf: no bound."""
+        """Return what swapping the i-th feature for each other gains at most, for a squared loss; inf: no bound."""
         left = self.left[:, 0, 0] + self.B[:, i] ** 2 * _stiffness(self.K[[i]][:, [i]])[0, 0]
         gain, error = self.gains(i), self._error(left)
         size = np.abs(gain) + 2 * self.cost(i) + abs(self.fit.psi)
         with np.errstate(invalid="ignore"):
-            bound = np.where(error <= _UNRELIABLE, gain + error * size + self._inexact(size), np.inf)
+            bound = np.where(error <= _UNRELIABLE_ERROR, gain + error * size + self._inexact(size), np.inf)
         return np.where(self.outside, bound, -np.inf)
 
     def bounds(self, i: int, magnitudes: Vector, self_concordance: float) -> Vector:
-        """Return what exchanging the i-th feature for each other gains at most at an exact fit; inf: no bound."""
+        """Return what swapping the i-th feature for each other gains at most at an exact fit; inf: no bound."""
         bound = np.where(self.outside, np.inf, -np.inf)
         left, error = self.left[:, 0, 0], self._error(self.left[:, 0, 0])
-        j = np.flatnonzero(self.outside & (error <= _UNRELIABLE))
+        j = np.flatnonzero(self.outside & (error <= _UNRELIABLE_ERROR))
         s, g, B, K, x = left[j], self.gradient[j, 0], self.B[j], self.K, self.fit.x[i]
         inside, reach = magnitudes[self.fit.features], magnitudes[j]
         own, across = K[i, i] + B[:, i] ** 2 / s, -B[:, i] / s  # of the inverse of H over S and j
         best = (g * across - x) / own
-        for tau in _FRACTIONS if self_concordance > 0 else (1.0,):
+        for tau in _STEP_FRACTIONS if self_concordance > 0 else (1.0,):
             e = tau * best
             step = np.outer(e, K[i]) + (((e * B[:, i] + g) / s)[:, None] * B)
             rho = self_concordance * (np.abs(step) @ inside + np.abs((e * B[:, i] + g) / s) * reach)
@@ -334,11 +327,11 @@ class Exchange:
         return bound
 
     def _of(self, i: int) -> slice:
-        """The coordinates of the i-th feature of the fit."""
+        """Return the coordinates of the i-th feature of the fit."""
         return slice(i * self.width, (i + 1) * self.width)
 
     def _without(self, i: int) -> tuple[tuple[Vector, Matrix], float]:
-        """K_ii⁻¹x_i and K_ii⁻¹, and what leaving out the i-th feature costs."""
+        """Return K_ii⁻¹x_i and K_ii⁻¹, and what leaving out the i-th feature costs."""
         mine = self._of(i)
         stiffness = _stiffness(self.K[mine, mine])
         x = self.fit.x[mine]
@@ -346,17 +339,17 @@ class Exchange:
         return (pull, stiffness), 0.5 * float(x @ pull)
 
     def _gain(self, gradient: Matrix, left: Matrix) -> Vector:
-        """½ g' s⁻¹ g for each feature outside the fit, where the signs allow it."""
+        """Return ½ g' s⁻¹ g for each feature outside the fit, where the signs allow it."""
         gain = np.full(self.problem.n_features, -np.inf)
         if self.width == 1:
             slope, s = gradient[:, 0], left[:, 0, 0]
-            solid = self.outside & (s > _DEPENDENT * self.own[:, 0, 0])
+            solid = self.outside & (s > _DEPENDENT_SHARE * self.own[:, 0, 0])
             gain[solid] = slope[solid] ** 2 / (2 * s[solid])
             gain[self.outside & ~solid] = 0.0
             gain[self.outside & self.problem.must_be_nonnegative() & (slope >= 0)] = 0.0
             return gain
         j = np.flatnonzero(self.outside & (np.einsum("jaa->j", self.own) > 0))
-        ridge = _DEPENDENT * np.einsum("jaa->j", self.own[j])[:, None, None] * np.eye(self.width)
+        ridge = _DEPENDENT_SHARE * np.einsum("jaa->j", self.own[j])[:, None, None] * np.eye(self.width)
         step = _solved(left[j] + ridge, gradient[j][:, :, None])[:, :, 0]
         gain[j] = 0.5 * np.einsum("ja,ja->j", gradient[j], step)
         return gain

@@ -34,8 +34,9 @@ from levelprox.methods.subsolvers import SUBSOLVERS, Newton
 from levelprox.methods.surrogate import majorise
 from levelprox.objectives import one_vs_rest
 from levelprox.subset.column_cache import Columns
-from levelprox.subset.refit import Fit, Refits
-from levelprox.subset.swap_bounds import Exchange, costs
+from levelprox.subset.fit import Fit
+from levelprox.subset.refit import ACCURACY, Refits
+from levelprox.subset.swap_bounds import SwapEstimates, costs
 from tests.support.registries import DESIGNS, ONE_VS_REST_OBJECTIVES
 from tests.support.subset_cases import check_subset
 
@@ -316,10 +317,10 @@ def test_refits_are_compiled_and_those_over_the_data_themselves(loss):
     refits, features = Refits(problem, how), np.array([0, 1, 7, 20])
     nothing = Fit(np.empty(0, np.intp), np.empty(0), math.inf, model.origin)
     assert len(refits.compiled) == 3
-    end, fit = refits._by_columns(features, nothing, 1e-10, math.inf, 1e-10)
+    end, fit = refits.by_columns(features, nothing, 1e-10, math.inf, 1e-10)
     assert end == FitEnd.FITTED or loss in ("sigmoid", Hinge().smoothed(0.5))  # whose curvature may be nothing
     if end == FitEnd.FITTED:
-        part, plain = model.restrict(features), refits._by_itself(features, nothing, 1e-10)
+        part, plain = model.restrict(features), refits._over_data(features, nothing, 1e-10, ACCURACY)
         assert fit.psi == pytest.approx(plain.psi, rel=1e-9)
         assert fit.psi == pytest.approx(part.value_of(fit.margins), rel=1e-13)
         np.testing.assert_allclose(fit.margins, part.margins(fit.x), atol=1e-9)
@@ -340,7 +341,7 @@ def test_estimates_of_swaps_are_the_sums_of_those_of_the_classes(loss):
         problem, z = Problem(objective, MCP.from_threshold(0.5), 3.5), objective.restrict(features).margins(x.ravel())
         fit = Fit(features, x.ravel(), objective.value_of(z), z)
         cross = objective.cross_hessian_of(z, Columns(objective).moves(features), x.size, True)
-        found = Exchange(problem, fit, objective.gradient_of(z), cross, objective.feature_hessians_of(z))
+        found = SwapEstimates(problem, fit, objective.gradient_of(z), cross, objective.feature_hessians_of(z))
         swaps = np.array([found.gains(i) for i in found.droppable])
         return costs(problem, fit)[:3], *(np.where(found.outside, gain, 0) for gain in (found.additions(), swaps))
 

@@ -40,7 +40,7 @@ from levelprox.estimators._automatic_ridge import GRID, _inverse, _minimised, ch
 from levelprox.estimators._fit import Task
 from levelprox.objectives import OneVsRestModel
 from levelprox.objectives.leave_one_out import Point, left_out_losses
-from levelprox.subset.local_search import Search
+from levelprox.subset.smooth_search import SmoothSearch
 from tests.support.ridge_problems import LOSSES, RidgeOracle, ridge_case
 
 CASES = [(loss, seed) for seed in range(60) for loss in LOSSES]
@@ -440,13 +440,13 @@ def test_claims_hold_for_the_chosen_ridge(loss: str, seed: int) -> None:
 
 def test_a_separable_fit_examines_swaps_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both searches, with and without a ridge, used to do all."""
-    shown, plain = [], Search._shown
+    shown, plain = [], SmoothSearch._shown
 
     def noted(self: Any) -> Any:
         shown.append(self.objective.ridge)
         return plain(self)
 
-    monkeypatch.setattr(Search, "_shown", noted)
+    monkeypatch.setattr(SmoothSearch, "_shown", noted)
     X, y = load_breast_cancer(return_X_y=True)
     model = SparseClassifier(n_features=8).fit(X[:200], y[:200])
     assert model.ridge_ > 0 and len(shown) == 1 and shown[0] is not None

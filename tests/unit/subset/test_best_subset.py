@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from levelprox import LinearModel, best_subset
 from levelprox.designs import ScaledDesign
-from levelprox.subset import local_search as search
+from levelprox.subset import smooth_search as search
 from levelprox.subset import swaps
 from tests.support.long_runs import LONG
 from tests.support.subset_cases import LOSSES, bits, check_subset, solved, table, weighted
@@ -112,9 +112,9 @@ def test_columns_that_are_almost_equal_overflow_nothing(seed):
 def test_fewer_tries_are_not_called_a_proof(monkeypatch):
     """Where refits are few and bounds rule nothing out, the rest is not said to be examined."""
     whole = table("logistic", n=40, d=20, size=1.0)
-    monkeypatch.setattr(swaps.Swaps, "has_bounds", lambda self: False)
-    monkeypatch.setattr(swaps, "_TOP", 5)
-    monkeypatch.setattr(swaps, "_WORK", 0)
+    monkeypatch.setattr(swaps.SwapSearch, "has_bounds", lambda self: False)
+    monkeypatch.setattr(swaps, "_TOP_SWAPS", 5)
+    monkeypatch.setattr(swaps, "_REFIT_WORK", 0)
     found = solved(whole, 4)
     assert 0 < found.exchanges.examined < found.exchanges.total == 64 and not found.exchanges.proved
     assert f"any of the {found.exchanges.examined} examined of 64" in found.message
@@ -123,10 +123,10 @@ def test_fewer_tries_are_not_called_a_proof(monkeypatch):
 
 def test_a_search_without_swaps_is_detected(monkeypatch):
     """The test of proofs can fail: a search that improves nothing and tries nothing proves nothing."""
-    monkeypatch.setattr(swaps.Swaps, "improved", lambda self, fit: fit)
-    monkeypatch.setattr(swaps.Swaps, "_examine", lambda self, fit: (self.total(fit), None))
-    monkeypatch.setattr(search.Search, "_starts", lambda self: iter([self.swaps.fitted(np.array([3, 4, 5]))]))
-    monkeypatch.setattr(search.Search, "_takes_in", lambda self, addition: False)
+    monkeypatch.setattr(swaps.SwapSearch, "improved", lambda self, fit: fit)
+    monkeypatch.setattr(swaps.SwapSearch, "_examine", lambda self, fit: (self.problem.count_swaps(fit.features), None))
+    monkeypatch.setattr(search.SmoothSearch, "_starts", lambda self: iter([self.swaps.fitted(np.array([3, 4, 5]))]))
+    monkeypatch.setattr(search.SmoothSearch, "_takes_in", lambda self, addition: False)
     with pytest.raises(AssertionError):
         test_proofs_are_true("squared")
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from levelprox import Exchanges, LinearModel, Status, SubsetCertificate, SubsetRecord, best_subset, subset_path
-from levelprox.driver import search_monitor as watch
+from levelprox.driver import driver
+from levelprox.subset.monitor import Monitor
 from tests.support.subset_cases import LOSSES, bits, searched, solved, table, weighted
 
 PHASES = ("forward", "continuation", "exchanges", "proof")
@@ -119,7 +120,7 @@ def test_the_callback_gets_every_improvement_and_changes_nothing(loss, d):
 
 def test_a_callback_is_called_while_nothing_improves(monkeypatch):
     """However little happens: with no wait between calls there are many more than improvements."""
-    monkeypatch.setattr(watch, "_OFTEN", 0.0)
+    monkeypatch.setattr(driver, "PROGRESS_INTERVAL_SECONDS", 0.0)
     records: list[SubsetRecord] = []
     found = best_subset(table("logistic", n=80, d=10).objective, 3, callback=records.append)
     assert len(records) > 5 * len(found.history) + 4
@@ -177,7 +178,7 @@ def test_ctrl_c_in_the_callback_is_ctrl_c():
 
 
 def test_history_is_bounded(monkeypatch):
-    one = watch.Watch()
+    one = Monitor()
     for i in range(1500):
         one.improved(-i, 1)
     assert len(one.history) == 1000 and one.history[-1].psi == -1499
@@ -236,7 +237,7 @@ def test_certificates_have_every_figure(loss):
 def test_fits_that_miss_their_tolerance_are_said_to(monkeypatch):
     objective = table("logistic", intercept=True).objective
     for size, status in ((1e-7, Status.SOLVED), (1e-5, Status.SOLVED_INACCURATE)):
-        monkeypatch.setattr("levelprox.subset.local_search.relative_stationarity", lambda *_, size=size: size)
+        monkeypatch.setattr("levelprox.subset.smooth_search.relative_stationarity", lambda *_, size=size: size)
         found = searched(objective, 2)
         assert found.status is status
     assert "stationarity 1.0e-05 > tol 1.0e-08. Raise tol." in found.message

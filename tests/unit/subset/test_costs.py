@@ -25,11 +25,11 @@ from levelprox import (
     load,
 )
 from levelprox.cli import main
+from levelprox.constraints.costs import Costs
 from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.objectives import MultinomialModel
 from levelprox.report.page import page
-from levelprox.subset.costs import Costs
-from levelprox.subset.local_search import Search
+from levelprox.subset.smooth_search import SmoothSearch
 from tests.support.cost_problems import cost_case, judged, searched
 from tests.support.subset_problems import LOSSES
 
@@ -85,7 +85,7 @@ class TestSums:
                 for j in others
                 if exact - Fraction(float(cost[i])) + Fraction(float(cost[j])) <= Fraction(budget)
             ]
-            assert costs.count_exchanges(chosen, chosen) == len(swaps)
+            assert costs.count_swaps(chosen, chosen) == len(swaps)
 
     def test_sums_beyond_float64(self):
         costs = costs_of([1.7e308, 1.7e308, 1.0], 1.7e308)
@@ -300,7 +300,7 @@ def test_the_case_without_costs_takes_no_other_path(monkeypatch):
     X, b, _ = regression()
     for loss in ("squared", "absolute"):
         best_subset(LinearModel(X, b, loss), 2)
-    assert not hasattr(Search, "costs")
+    assert not hasattr(SmoothSearch, "costs")
 
 
 # --- estimators
@@ -391,7 +391,7 @@ class TestEstimators:
         (best,) = np.flatnonzero(model.coef_)[:1]
         worse = SparseRegressor(feature_cost={**cost, X.columns[best]: 50.0}, budget=2.0).fit(X, y)
         worse.feature_cost_, worse.feature_cost = model.feature_cost_, model.feature_cost
-        total = certified = Costs(model.feature_cost_, 2.0).count_exchanges(*[worse.selected_features_] * 2)
+        total = certified = Costs(model.feature_cost_, 2.0).count_swaps(*[worse.selected_features_] * 2)
         shown = replace(worse.certificate_.exchanges, examined=certified, total=total)
         worse.certificate_ = replace(
             worse.certificate_,

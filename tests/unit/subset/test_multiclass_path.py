@@ -10,13 +10,11 @@ import pytest
 
 from levelprox import MultinomialModel, best_subset
 from levelprox._best_subset import guided_subset
-from levelprox.constraints import MCP
-from levelprox.driver.search_monitor import Watch
-from levelprox.problem import Problem
-from levelprox.subset.local_search import Search
+from levelprox.problem import SubsetProblem
+from levelprox.subset.column_cache import shared
 from levelprox.subset.multiclass_newton import ClassNewton, factorised
-from levelprox.subset.shared_cache import shared
-from levelprox.subset.swaps import Swaps
+from levelprox.subset.smooth_search import SmoothSearch
+from levelprox.subset.swaps import SwapSearch
 
 
 def model(n=120, d=12, K=4, seed=0, **options):
@@ -31,7 +29,7 @@ def found_in_fold(objective, k, **options):
 
 
 def problem_of(objective, k=3):
-    return Problem(objective, MCP.from_threshold(1.0), k + 0.5)
+    return SubsetProblem(objective, k)
 
 
 def newton_of(objective):
@@ -61,8 +59,8 @@ def test_the_answer_at_k_does_not_depend_on_other_k(ridge):
 def test_no_claims_are_made_and_the_loss_is_about_the_best(options, monkeypatch):
     objective = model(**options)
     whole = {k: best_subset(objective, k).psi for k in (2, 5)}
-    monkeypatch.setattr(Swaps, "examined", None)
-    monkeypatch.setattr(Swaps, "best_addition", None)
+    monkeypatch.setattr(SwapSearch, "examined", None)
+    monkeypatch.setattr(SwapSearch, "best_addition", None)
     null = found_in_fold(objective, 0).psi
     for k, psi in whole.items():
         found = found_in_fold(objective, k)
@@ -81,8 +79,8 @@ def test_small_problems_are_solved_to_the_optimum_or_nearly(seed):
 
 
 def _swaps(objective):
-    search = Search(problem_of(objective), 3, 1e-8, False, Watch())
-    search.begin()
+    search = SmoothSearch(1e-8)
+    search.begin(problem_of(objective))
     return search.swaps
 
 
@@ -107,7 +105,7 @@ def test_estimates_are_those_of_swaps():
     newton, swaps = newton_of(objective), _swaps(objective)
     features = np.array([1, 4, 7, 12])
     at = newton.fitted(features, np.zeros((4, 4)), 1e-12)
-    estimates, exchange = newton.around(at, np.array([12])), swaps.exchange(swaps.fitted(features))
+    estimates, exchange = newton.around(at, np.array([12])), swaps.estimates(swaps.fitted(features))
     outside = estimates.outside
     assert outside.tolist() == [0, 2, 3, 5, 6, 8, 9, 10, 11]
     np.testing.assert_allclose(estimates.additions(), exchange.additions()[outside], rtol=1e-4)

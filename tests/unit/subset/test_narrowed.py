@@ -12,10 +12,9 @@ import pytest
 
 from levelprox import LinearModel, SparseClassifierCV, best_subset
 from levelprox._best_subset import guided_subset
-from levelprox.constraints import MCP
-from levelprox.problem import Problem
-from levelprox.subset.shared_cache import shared
-from levelprox.subset.swaps import Swaps
+from levelprox.problem import SubsetProblem
+from levelprox.subset.column_cache import shared
+from levelprox.subset.swaps import SwapSearch
 
 LOSSES = ["logistic", "poisson", "gamma", "huber", "squared_hinge", "squared"]
 
@@ -38,7 +37,7 @@ def model(loss, n=40, d=60, seed=0, **options):
 
 
 def problem_of(objective):
-    return Problem(objective, MCP.from_threshold(1.0), 3.5)
+    return SubsetProblem(objective, 3)
 
 
 @pytest.mark.parametrize(("loss", "ridge"), [("logistic", 0.0), ("squared", 0.0), *((loss, 0.01) for loss in LOSSES)])
@@ -55,8 +54,8 @@ def test_the_answer_at_k_does_not_depend_on_other_k(loss, ridge):
 def test_no_claims_are_made_and_the_loss_is_about_the_best(loss, monkeypatch):
     objective = model(loss, d=30, ridge=0.01)
     whole = {k: best_subset(objective, k).psi for k in (2, 5)}
-    monkeypatch.setattr(Swaps, "examined", None)
-    monkeypatch.setattr(Swaps, "best_addition", None)
+    monkeypatch.setattr(SwapSearch, "examined", None)
+    monkeypatch.setattr(SwapSearch, "best_addition", None)
     null = found_in_fold(objective, 0).psi
     for k, psi in whole.items():
         found = found_in_fold(objective, k)

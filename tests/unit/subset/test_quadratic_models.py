@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from levelprox import LinearModel, SparseClassifier, SparseClassifierCV, _kernels, best_subset
-from levelprox.constraints import MCP
-from levelprox.problem import Problem
-from levelprox.subset import local_search as search
-from levelprox.subset.quadratic_models import has_parabolas, shared
+from levelprox.problem import SubsetProblem
+from levelprox.subset import smooth_search as search
+from levelprox.subset.starts import has_parabolas, shared
 
 
 def model(loss, n=100, d=10, seed=0, **options):
@@ -25,7 +24,7 @@ def model(loss, n=100, d=10, seed=0, **options):
 
 
 def problem_of(objective):
-    return Problem(objective, MCP.from_threshold(1.0), 3.5)
+    return SubsetProblem(objective, 3)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "poisson", "gamma"])
@@ -47,7 +46,7 @@ def test_models_are_for_convex_losses_with_many_samples_and_no_signs():
     assert not has_parabolas(problem_of(model("logistic", n=30)))
     assert not has_parabolas(problem_of(LinearModel(objective.design, objective.target, "sigmoid")))
     assert not has_parabolas(problem_of(LinearModel(objective.design, objective.target, "squared")))
-    signed = Problem(objective, MCP.from_threshold(1.0), 3.5, None, True)
+    signed = SubsetProblem(objective, 3, nonnegative=True)
     assert not has_parabolas(signed)
 
 

@@ -21,7 +21,9 @@ from levelprox.methods.restricted import How
 from levelprox.methods.subsolvers import Newton
 from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.subset import column_cache as columns
-from levelprox.subset.refit import Fit, Refits, _gap
+from levelprox.subset.fit import Fit
+from levelprox.subset.newton import gap_bound
+from levelprox.subset.refit import ACCURACY, Refits
 from tests.support import children
 from tests.support.brute_force import objective_of
 from tests.support.independent_refits import Oracle
@@ -68,7 +70,7 @@ def test_the_compiled_fit_is_that_over_the_data_themselves(loss):
     refits, nothing = refits_of(objective)
     for features in ([], [3], [0, 4, 9], [1, 2, 5, 6, 8, 9], range(10)):
         chosen = np.array(list(features), np.intp)
-        compiled, plain = refits(chosen, nothing), refits._by_itself(chosen, nothing, refits.tolerance)
+        compiled, plain = refits(chosen, nothing), refits._over_data(chosen, nothing, refits.tolerance, ACCURACY)
         assert compiled.psi == pytest.approx(plain.psi, rel=1e-12, abs=1e-14)
         part = objective.restrict(chosen)
         np.testing.assert_allclose(compiled.margins, part.margins(compiled.x), atol=1e-9)
@@ -308,7 +310,7 @@ def test_bounds_of_classes_with_a_ridge_leave_out_no_direction_that_psi_sees():
     refits, nothing = refits_of(model)
     without, whole = refits(np.arange(1, 4), nothing), refits(np.arange(4), nothing)
     z = model.margins(np.concatenate([np.zeros(3), without.x]))
-    gap, resolution = _gap(model, without.psi, z, model.hessian_of(z))
+    gap, resolution = gap_bound(model, without.psi, z, model.hessian_of(z))
     assert without.psi - gap - resolution <= whole.psi < without.psi - 0.1
 
 
@@ -316,7 +318,7 @@ def test_without_a_column_cache_the_data_are_read_in_place(monkeypatch):
     objective = linear_model(Logistic())
     refits, nothing = refits_of(objective)
     wide = refits(np.array([0, 1, 2, 9]), nothing)
-    monkeypatch.setattr(columns, "_KEPT", 300)
+    monkeypatch.setattr(columns, "_KEPT_NUMBERS", 300)
     monkeypatch.setattr(refits, "compiled", None)
     assert refits(np.array([0, 1, 2, 9]), nothing).psi == pytest.approx(wide.psi, rel=1e-12)
     few = columns.Columns(objective)
@@ -329,7 +331,7 @@ def test_without_a_column_cache_the_data_are_read_in_place(monkeypatch):
 
 
 def test_columns_beyond_the_cache_are_read_one_at_a_time(monkeypatch):
-    monkeypatch.setattr(columns, "_KEPT", 300)
+    monkeypatch.setattr(columns, "_KEPT_NUMBERS", 300)
     objective = linear_model(Logistic())
     few = columns.Columns(objective)
     moves = few.moves(np.arange(10))

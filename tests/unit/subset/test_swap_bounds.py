@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from levelprox import LinearModel, OneVsRestModel, best_subset
 from levelprox.losses import Hinge
 from levelprox.subset.column_cache import Columns
-from levelprox.subset.swap_bounds import Exchange, costs, least_costs
+from levelprox.subset.swap_bounds import SwapEstimates, costs, least_costs
 from tests.support.long_runs import LONG
 from tests.support.subset_cases import Table, table, weighted
 
@@ -25,15 +25,15 @@ SQUARED = {
 }
 
 
-def exchange_at(whole: Table, features) -> Exchange:
+def exchange_at(whole: Table, features) -> SwapEstimates:
     problem, fit = whole.problem, whole.fit(features)
     return exchange_with(problem, fit, problem.objective.gradient_of(fit.margins))
 
 
-def exchange_with(problem, fit, gradient) -> Exchange:
+def exchange_with(problem, fit, gradient) -> SwapEstimates:
     objective = problem.objective
     cross = objective.cross_hessian_of(fit.margins, Columns(objective).moves(fit.features), fit.x.size, True)
-    return Exchange(problem, fit, gradient, cross, objective.feature_hessians_of(fit.margins))
+    return SwapEstimates(problem, fit, gradient, cross, objective.feature_hessians_of(fit.margins))
 
 
 def true_changes(whole: Table, features):

@@ -24,7 +24,7 @@ _UNIT = 2**1074  # every float64 is a whole multiple of 1 / _UNIT
 
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """What features cost, and how much may be spent.
+    """What features cost, and the budget for all of them.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Costs:
         return cls(given, checked_budget(budget))
 
     def spent(self, features: Iterable[int]) -> float:
-        """What a set costs: the exact sum, rounded to the nearest float64. It is above the budget if the sum is."""
+        """Return the exact cost of a set, rounded to the nearest float64; above the budget if the exact sum is."""
         units = self._sum(features)
         try:
             nearest = units / _UNIT
@@ -73,7 +73,7 @@ class Costs:
         return nearest if units <= self._exact(self.budget) else max(nearest, math.nextafter(self.budget, math.inf))
 
     def allows(self, features: Iterable[int]) -> bool:
-        """Whether the exact sum of the costs of a set is at most the budget."""
+        """Return whether the exact sum of the costs of a set is at most the budget."""
         return self._sum(features) <= self._exact(self.budget)
 
     def room(self, features: Iterable[int]) -> float:
@@ -90,8 +90,8 @@ class Costs:
         mask[features] = False
         return mask
 
-    def count_exchanges(self, features: Features, counted: Features) -> int:
-        """Return how many exchanges of one of the counted features of a set for another outside it are allowed."""
+    def count_swaps(self, features: Features, counted: Features) -> int:
+        """Return how many swaps of one of the counted features of a set for another outside it are allowed."""
         outside, inside = np.delete(self.cost, features), set(features.tolist())
         return sum(int(np.count_nonzero(outside <= self.room(inside - {i}))) for i in counted.tolist())
 
@@ -113,7 +113,7 @@ class Costs:
 
 
 def checked_costs(cost: object) -> Vector:
-    """`cost` as a float64 array of nonnegative finite numbers."""
+    """Return `cost` as a float64 array of nonnegative finite numbers."""
     given = np.asarray(finite("feature_cost", real_array("feature_cost", cost)), np.float64)
     if given.ndim != 1:
         raise InvalidInputError(f"feature_cost must be a list of numbers, got shape {given.shape}")
@@ -124,7 +124,7 @@ def checked_costs(cost: object) -> Vector:
 
 
 def checked_budget(budget: object) -> float:
-    """`budget` as a nonnegative finite float."""
+    """Return `budget` as a nonnegative finite float."""
     number = real("budget", budget)
     if not 0 <= number < math.inf:
         raise InvalidInputError(f"budget must be at least 0 and finite, got {budget!r}")

@@ -1,0 +1,425 @@
+"""Fits over one set of features after another, and the second-order estimates of swaps around them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from levelprox import _kernels
+from levelprox._typing import Features, Index, Mask, Matrix, Vector
+from levelprox.certificate.null_model import NullFit
+from levelprox.methods.restricted import How
+from levelprox.objectives import LinearModel, Model
+from levelprox.objectives._multiclass import ByClass
+from levelprox.problem import FeatureProblem
+from levelprox.result import Stop
+from levelprox.subset.column_cache import Columns
+from levelprox.subset.fit import Fit, begun_at
+from levelprox.subset.monitor import Monitor
+from levelprox.subset.multiclass_newton import ClassNewton
+from levelprox.subset.refit import ROUGH_ACCURACY, Refits
+from levelprox.subset.swap_bounds import SwapEstimates, condition
+
+MANY_CLASSES = 16  # beyond which the work of a search is bounded
+_ILL_CONDITIONED = 1e6  # condition number of a Hessian from which on estimates come from an orthonormal basis
+_LINE_SEARCHES = 256  # features along which ψ is straight whose gain is computed by a line search
+_CHEAP_COORDINATES = 512  # whose whole Hessian is cheap
+_CHEAP_SHARE = 8  # times the coordinates of a fit: up to so many the whole Hessian is cheap
+_CHEAP_MULTIPLICATIONS = 10**9  # of a whole Hessian of many classes, where columns take longer
+_KEPT_NUMBERS = 2**25  # of columns of the Hessian
+#: Swaps that are tried for one that lowers ψ.
+TRIES = 8
+_SEARCH_FACTOR_WORK = 2 * 10**11  # of many classes: m³ for each Newton step, after which no more swaps are tried
+_ROUGH_GRADIENT_SHARE = 1e-3  # of the gradient of the null fit
+_ROUGH_KERNEL_COORDINATES = 150  # of a softmax model: beyond them rough fits need no kernel
+_LOWER_SHARE = 1e-10  # of ψ: less is not an improvement
+_LOWER_RESOLUTIONS = 4  # times the resolution of ψ: less is not an improvement
+_AT_INFIMUM_SHARE = 1e-9  # of ψ at the null fit: so much above the infimum is not worth a feature
+_PERFECT_ROUNDING_SHARE = 1e-6  # of ψ at the null fit: a fit whose rounding is more than that is not perfect
+_SEPARATED_SHARE = 1e-15  # of ψ at the null fit: separated samples have no loss left
+_FAR_FACTOR = 2.0**10  # times x: where separated samples have no loss left
+
+
+class SecondOrder:
+    """Gradient and Hessian of ψ at fits over a few features.
+
+    Parameters
+    ----------
+    problem : Problem or SubsetProblem
+    how : How
+    columns : Columns, optional
+        Of the same features, where they are at hand.
+
+    Attributes
+    ----------
+    refits : Refits
+    n_grad : int
+        Passes over all features.
+    """
+
+    def __init__(self, problem: FeatureProblem, how: How, columns: Columns | None = None) -> None:
+        assert isinstance(problem.objective, Model)
+        self.problem, self.objective, self.how = problem, problem.objective, how
+        self.refits = Refits(problem, how, columns)
+        self.n_grad = 0
+        self._hessian_columns: dict[int, Vector] = {}
+        self._own: Matrix | None = None
+        self._magnitudes: Vector | None = None
+        self._typical: Vector | None = None
+        self._column_noise: Vector | None = None
+
+    def estimates(self, fit: Fit) -> SwapEstimates:
+        """Return second-order estimates at a fit."""
+        constant = self.objective.self_concordance == 0
+        if not constant or self._own is None:
+            self._own = self.objective.feature_hessians_of(fit.margins)
+            self.n_grad += 1
+        gradient, cross = self.gradient(fit), self.columns_of(fit)
+        basis = None
+        if self.problem.width == 1 and condition(cross[fit.features]) > _ILL_CONDITIONED:
+            cross, basis = self._in_basis(fit, cross)
+        typical, outside = self._typical_curvature(), self.outside(fit)
+        estimates = SwapEstimates(self.problem, fit, gradient, cross, self._own, outside, typical, basis, self._noise())
+        self.look_along(estimates, fit)
+        return estimates
+
+    def _noise(self) -> Vector | None:
+        """Return the relative error of products with each column, where columns are centred."""
+        if self._column_noise is None and isinstance(self.objective, LinearModel):
+            noise = self.objective.relative_column_noise()
+            self._column_noise = np.zeros(self.problem.n_features) if noise is None else noise
+        return self._column_noise
+
+    def _in_basis(self, fit: Fit, cross: Matrix) -> tuple[Matrix, Matrix | None]:
+        """Return A'∇²F v for an orthonormal basis v of the features of a fit, and their coordinates in it."""
+        objective = self.objective
+        if not isinstance(objective, LinearModel) or not self.refits.columns.fit_in(fit.features):
+            return cross, None
+        columns = self.refits.columns(fit.features)
+        weight = np.ascontiguousarray(objective.bend_of(fit.margins, True))
+        values, rows = [column.values for column in columns], [column.rows for column in columns]
+        ridge = None if objective.ridge is None else objective.ridge.restrict(fit.features)
+        if ridge is not None:  # below the samples a row for each feature
+            n, m = objective.n_margins, len(columns)
+            weight, rows = np.append(weight, ridge.curvatures()), [None] * m
+            values = [np.append(column.dense(n), np.eye(m)[j]) for j, column in enumerate(columns)]
+        vectors, coordinates = _kernels.orthonormal_basis(values, rows, weight)
+        self.n_grad += vectors.shape[0]
+        moves = iter(vectors) if ridge is None else (ridge.below(v[: objective.n_margins], v[n:]) for v in vectors)
+        return objective.cross_hessian_of(fit.margins, self._timed(moves), vectors.shape[0], True), coordinates
+
+    def look_along(self, estimates: SwapEstimates, fit: Fit) -> None:
+        """Compute what features gain at least along which ψ is straight at a fit, by a line search along each."""
+        straight = estimates.straight
+        if not straight.size or not isinstance(self.objective, LinearModel):
+            return
+        if straight.size > _LINE_SEARCHES:
+            size = np.abs(estimates.gradient[straight, 0]) / np.sqrt(estimates.own[straight, 0, 0])
+            straight = np.sort(straight[np.argsort(-size, kind="stable")[:_LINE_SEARCHES]])
+        self.check_time()
+        least = self.refits.least_along(straight, fit.margins)
+        estimates.least_gain[:] = 0.0
+        if least is not None:
+            gain = fit.psi - least
+            signs = self.problem.must_be_nonnegative()[straight] & (estimates.gradient[straight, 0] >= 0)
+            estimates.least_gain[straight] = np.where(signs | ~np.isfinite(gain), 0.0, np.maximum(gain, 0.0))
+
+    def _typical_curvature(self) -> Vector | None:
+        """Return a typical curvature of ψ along each feature, for a loss whose curvature changes."""
+        objective = self.objective
+        if not isinstance(objective, LinearModel) or objective.self_concordance == 0:
+            return None if objective.self_concordance else np.zeros(self.problem.n_features)
+        if self._typical is None:
+            self._typical = objective.typical_curvatures()
+        return self._typical
+
+    @property
+    def magnitudes(self) -> Vector:
+        """By how much a coordinate of 1 changes a margin at most."""
+        if self._magnitudes is None:
+            self._magnitudes = self.objective.column_magnitudes()
+        return self._magnitudes
+
+    def outside(self, fit: Fit) -> Mask:
+        """Return which features are not in a fit and have a column that is not zero."""
+        size = np.max(self.magnitudes.reshape(self.problem.n_features, -1), axis=1)
+        outside: Mask = size > 0
+        outside[fit.features] = False
+        return outside
+
+    def columns_of(self, fit: Fit) -> Matrix:
+        """The columns of ∇²ψ that belong to the fit; where they are the same everywhere, computed once each."""
+        features, width = fit.features, self.problem.width
+        changes = self.objective.self_concordance > 0 or width > 1
+        if changes and self._whole_is_cheap(fit):
+            self.n_grad += 1
+            return self.objective.hessian_of(fit.margins, True)[:, self.problem.coordinates(features)]
+        if changes:
+            self.n_grad += features.size * width
+            return self._cross(fit.margins, features)
+        missing = np.array([j for j in features if j not in self._hessian_columns], np.intp)
+        if len(self._hessian_columns) * self.problem.n_features > _KEPT_NUMBERS:
+            self._hessian_columns, missing = {}, features
+        if missing.size:
+            self.n_grad += missing.size
+            new = self._cross(fit.margins, missing)
+            self._hessian_columns.update(zip(missing.tolist(), new.T, strict=True))
+        return (
+            np.array([self._hessian_columns[j] for j in features.tolist()])
+            .reshape(features.size, self.problem.dimension)
+            .T
+        )
+
+    def _whole_is_cheap(self, fit: Fit) -> bool:
+        """Return whether the whole Hessian costs no more than the columns that belong to a fit."""
+        d, width = self.problem.dimension, self.problem.width
+        if self.objective.only_contrasts and width > MANY_CLASSES:  # each column takes a call for each class
+            return d <= _CHEAP_SHARE * fit.x.size and self.objective.n_margins // width * d**2 <= _CHEAP_MULTIPLICATIONS
+        return d <= min(_CHEAP_COORDINATES, _CHEAP_SHARE * fit.x.size)
+
+    def _cross(self, margins: Vector, features: Features) -> Matrix:
+        """The columns of ∇²ψ that belong to some features."""
+        objective, count = self.objective, features.size * self.problem.width
+        if not isinstance(objective, LinearModel) or not self.refits.columns.fit_in(features):
+            return objective.cross_hessian_of(margins, self._moves(features), count, True)
+        columns = (column.dense(objective.n_margins) for column in self.refits.columns(features))
+        return objective.cross_hessian_over(margins, self._timed(columns), features, True)
+
+    def _moves(self, features: Features) -> Iterator[Vector]:
+        """Columns of the data, with a look at the clock before each: a product with all others follows."""
+        yield from self._timed(self.refits.columns.moves(features))
+
+    def _timed(self, moves: Iterator[Vector]) -> Iterator[Vector]:
+        for move in moves:
+            self.check_time()
+            yield move
+
+    def gradient(self, fit: Fit) -> Vector:
+        self.check_time()
+        self.n_grad += 1
+        return self.objective.gradient_of(fit.margins)
+
+    def check_time(self) -> None:
+        """Raise `Stop` where no time is left."""
+        if self.how.seconds_left() <= 0:
+            raise Stop
+
+
+class SetFits(SecondOrder):
+    """Fits over one set of features after another: the best so far, and the work that they took.
+
+    Parameters
+    ----------
+    problem : Problem
+        ψ, weights and signs; features of weight 0 are in every fit. Its level does not matter.
+    start : Fit
+        The null fit, or any other.
+    null : NullFit
+    tolerance : float
+        How well each set is fitted: on ‖∇ψ‖∞ over its features.
+    how : How
+    prove : bool
+        Whether to examine all swaps, however long that takes.
+    tries : int
+        How many swaps that do not lower ψ are tried at one fit.
+    columns : Columns, optional
+        Of the same features, where they are at hand.
+
+    Attributes
+    ----------
+    best : Fit
+    rough : Fit
+        The best of the rough fits, to about three digits.
+    n_grad : int
+        Passes over all features.
+    n_refits : int
+        Fits over a few of them.
+    monitor : Monitor
+        Reports and limits; without any until another is set.
+    newton : callable or None
+        Returns the `ClassNewton` for rough fits of large sets of a softmax model.
+    """
+
+    def __init__(
+        self,
+        problem: FeatureProblem,
+        start: Fit,
+        null: NullFit,
+        tolerance: float,
+        how: How,
+        prove: bool = False,
+        tries: int = TRIES,
+        columns: Columns | None = None,
+    ) -> None:
+        super().__init__(problem, how, columns)
+        self.best, self.null = start, null
+        self.tolerance, self.prove, self.tries = tolerance, prove, tries
+        self.monitor = Monitor()
+        self.newton: Callable[[], ClassNewton] | None = None
+        self.rough = start
+        self.n_refits = 0
+        self.least = self.objective.infimum
+        self.known: dict[bytes, float] = {}
+
+    def fitted(self, features: Features, near: Fit | None = None) -> Fit:
+        """Minimise ψ over these features, from the coefficients of another fit."""
+        fit = self.fitted_below(math.inf, features, near)
+        assert fit is not None
+        return fit
+
+    def fitted_below(self, value: float, features: Features, near: Fit | None = None) -> Fit | None:
+        """Return the same where ψ is below a value, as far as that can be told before the end; else None."""
+        self._count_refit()
+        return self.refits(features, near or self.best, self.tolerance, value)
+
+    def finish(self) -> None:
+        """Fit the best set as well as it can be, where other fits take few steps."""
+        if self.refits.takes_few_steps(self.best.x.size):
+            self.check_time()
+            self.keep(self.monitor.once(lambda: self.refits.finished(self.best)))
+
+    def downhill(self, near: Fit) -> Fit:
+        """Return the minimum over the features of another fit that is found from its coefficients alone."""
+        self._count_refit()
+        fit = self.refits.downhill(near.features, near, self.tolerance, math.inf)
+        assert fit is not None
+        return fit
+
+    def roughly(self, features: Features, near: Fit) -> Fit:
+        """Return the same to about three digits, for intermediate sets."""
+        self._count_refit()
+        if self.newton is not None and features.size * self.problem.width > _ROUGH_KERNEL_COORDINATES:
+            return self._by_newton(self.newton(), features, near)
+        fit = self.refits(
+            features, near, max(self.tolerance, _ROUGH_GRADIENT_SHARE * self.null.scale), accuracy=ROUGH_ACCURACY
+        )
+        assert fit is not None
+        return fit
+
+    def _by_newton(self, newton: ClassNewton, features: Features, near: Fit) -> Fit:
+        """Return a rough fit of a softmax model over columns side by side, without any bound."""
+        width, columns = self.problem.width, newton.columns[features]
+        begin = begun_at(near, features, width).reshape(-1, width)
+        found = newton.fitted(features, begin, ROUGH_ACCURACY)
+        assert found is not None
+        z, x = np.ascontiguousarray((found.x.T @ columns + newton.offset).T), found.x.ravel()
+        part = cast(ByClass, self.objective.restrict(features))
+        return Fit(features, x, found.psi, part.with_tail(z, x))
+
+    def has_spent_its_work(self) -> bool:
+        """Return whether a softmax model of many classes has had all the work that swaps are worth."""
+        many = self.problem.width > MANY_CLASSES and self.objective.only_contrasts
+        return many and not self.prove and self.refits.factorised > _SEARCH_FACTOR_WORK
+
+    def keep(self, fit: Fit) -> None:
+        """Record a fit if it is the best so far. Features whose coefficients are zero are left out of it."""
+        lower = fit.psi < self.best.psi - coarser(fit, self.best)
+        if lower if self.refits.convex is None else self.lowers(fit, self.best):
+            self.best = self._without_zeros(fit)
+            self.monitor.improved(fit.psi, self.problem.counted(self.best.features).size)
+
+    def _without_zeros(self, fit: Fit) -> Fit:
+        width = self.problem.width
+        counted = np.isin(fit.features, self.problem.counted(fit.features))
+        used = ~counted | np.any(fit.x.reshape(-1, width) != 0, axis=1)
+        if np.all(used):
+            return fit
+        places = np.repeat(used, width)
+        hessian = None if fit.hessian is None else fit.hessian[np.ix_(places, places)]
+        return replace(fit, features=fit.features[used], x=fit.x[places], hessian=hessian)
+
+    def remember(self, fit: Fit) -> None:
+        """Keep a rough fit, for a search that is cut short."""
+        if fit.psi < min(self.rough.psi, self.best.psi):
+            self.rough = fit
+            self.monitor.improved(fit.psi, self.problem.counted(fit.features).size)
+
+    def best_so_far(self) -> Fit:
+        """Return the answer of a search that is cut short: a rough fit, if that is the best."""
+        return min(self.best, self.rough, key=lambda fit: fit.psi)
+
+    def threshold(self, fit: Fit) -> float:
+        """Return by how much ψ must fall below that of a fit to be lower: less is rounding."""
+        above = fit.psi - self.least if math.isfinite(self.least) else abs(fit.psi)
+        return _LOWER_SHARE * max(above, 0.0) + _LOWER_RESOLUTIONS * fit.resolution
+
+    def lowers(self, new: Fit, fit: Fit) -> bool:
+        """Return whether ψ of a fit is lower than that of another by more than rounding."""
+        return new.psi < fit.psi - self.threshold(fit) - coarser(new, fit)
+
+    def excludes(self, new: Fit, fit: Fit, gain: float = 0.0) -> bool:
+        """Return whether a refit shows that its features do not lower ψ of another fit by more than a gain."""
+        if not self.is_convex:
+            return True  # a local refit: what it shows is of its neighbourhood
+        return new.psi - new.gap >= fit.psi - gain - 2 * self.threshold(fit)
+
+    @property
+    def is_convex(self) -> bool:
+        """True unless ψ has a convex start: then refits are local."""
+        return self.objective.convex_start is None
+
+    def is_perfect(self, fit: Fit) -> bool:
+        """Return whether no fit is lower by more than rounding: ψ has reached the infimum 0 of the loss.
+
+        Far out along x counts, where x separates the classes.
+        """
+        if not (self.objective.bounded_by_zero and self.null.psi > 0):
+            return False
+        if fit.psi <= min(self.threshold(fit), _PERFECT_ROUNDING_SHARE * self.null.psi):
+            return True
+        if self.objective.attained:
+            return False
+        origin = self.objective.origin
+        with np.errstate(over="ignore", invalid="ignore"):
+            far = self.objective.value_of(origin + _FAR_FACTOR * (fit.margins - origin))
+        return far <= min(_SEPARATED_SHARE * self.null.psi, fit.psi)
+
+    def is_at_infimum(self, fit: Fit) -> bool:
+        """Return whether ψ of a perfect fit is next to nothing at x itself, and not only farther out along x."""
+        rounding = min(self.threshold(fit), _PERFECT_ROUNDING_SHARE * self.null.psi)
+        return fit.psi - self.least <= max(_AT_INFIMUM_SHARE * self.null.psi, rounding)
+
+    def as_state(self) -> dict[str, Any]:
+        """Return what has been found, as plain data, without the columns."""
+        return {
+            "best": self.best,
+            "rough": self.rough,
+            "known": known_as_arrays(self.known),
+            "n_grad": self.n_grad,
+            "n_refits": self.n_refits,
+            "factorised": self.refits.factorised,
+        }
+
+    def take(self, state: dict[str, Any]) -> None:
+        """Resume from what `as_state` returned."""
+        self.best, self.rough = state["best"], state["rough"]
+        self.known = known_of_arrays(state["known"])
+        self.n_grad, self.n_refits = state["n_grad"], state["n_refits"]
+        self.refits.factorised = state.get("factorised", 0)  # not in a state of version 0.1
+
+    def _count_refit(self) -> None:
+        self.check_time()
+        self.n_refits += 1
+        self.monitor.n_refits = self.n_refits
+
+
+def coarser(new: Fit, fit: Fit) -> float:
+    """Return by how much more rounding may change ψ of one fit than of another: large coefficients that cancel do."""
+    return new.resolution - fit.resolution if new.resolution > fit.resolution else 0.0
+
+
+def known_as_arrays(known: dict[bytes, float]) -> tuple[Features, Index, Vector]:
+    """Return ψ of the sets that were tried as arrays: their features one after another, their sizes in bytes, ψ."""
+    lengths = np.array([len(one) for one in known], np.int64)
+    return np.frombuffer(b"".join(known), np.intp), lengths, np.array(list(known.values()), np.float64)
+
+
+def known_of_arrays(arrays: tuple[Features, Index, Vector]) -> dict[bytes, float]:
+    """Return what `known_as_arrays` was given."""
+    features, lengths, values = arrays
+    ends, data = np.cumsum(lengths).tolist(), features.tobytes()
+    return {data[a:b]: psi for a, b, psi in zip([0, *ends[:-1]], ends, values.tolist(), strict=True)} if ends else {}

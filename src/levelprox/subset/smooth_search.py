@@ -1,0 +1,481 @@
+"""The search where ψ is twice differentiable and the data are in memory.
+
+As the threshold of MCP shrinks, g/cap tends to the number of nonzeros, so continuation in the threshold, at the level
+(k + ½) cap, leads to a set of k features. Several such sets are found:
+
+- at every stage of the continuation, over columns scaled to equal curvature, the k largest;
+- by forward selection of up to 2k features, and backward elimination of the least useful ones;
+- for a few features by forward selection without the first feature, which then decides too much.
+
+Each is refitted, and the best of either kind is improved by swaps for as long as ψ falls; then by leaving one feature
+out, swapping those left, and adding one. Under a budget of costs the starts and moves are those of cost_search.py.
+
+Other starts take their place where they serve: the Gram matrix for a squared loss of few features with many samples
+(`objectives/reduced.py`), second-order models (starts.py), and, where nothing has to be shown, one path for all k of a
+softmax model (multiclass_path.py). Where features are given to begin with, swaps begin from these alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import numpy as np
+
+from levelprox._typing import Features, Vector
+from levelprox.certificate.null_model import NullFit, null_fit, null_fit_in_time
+from levelprox.certificate.residual import relative_stationarity
+from levelprox.methods.continuation import is_expensive
+from levelprox.methods.restricted import How
+from levelprox.methods.subsolvers import Newton
+from levelprox.methods.surrogate import surrogate_by_name
+from levelprox.objectives import LinearModel, Model, MultinomialModel, Objective
+from levelprox.objectives._multiclass import ByClass
+from levelprox.objectives.reduced import ReducedModel
+from levelprox.problem import SubsetProblem
+from levelprox.result import Iterate
+from levelprox.subset.column_cache import shared
+from levelprox.subset.cost_search import CostMoves
+from levelprox.subset.fit import Fit, lowest
+from levelprox.subset.local_search import Answer, Search, sets_by_continuation
+from levelprox.subset.monitor import Monitor
+from levelprox.subset.multiclass_path import best_on_class_path, has_class_path, newton_of
+from levelprox.subset.newton import last_digits
+from levelprox.subset.second_order import TRIES
+from levelprox.subset.starts import FEW, best_by_narrowing, best_by_parabolas, can_be_narrowed, forward, has_parabolas
+from levelprox.subset.swap_bounds import costs
+from levelprox.subset.swaps import Addition, SwapSearch
+
+_ATTAINED_SHARE = 1e-8  # of ψ of the fit and of the null fit: by how much x may miss ψ of the fit
+_ATTAINED_RESOLUTIONS = 64  # or so many times the resolution of ψ
+_OPTIMAL_GAP_SHARE = 1e-6  # of the null loss: a gap up to which a fit is taken to be optimal
+_TRIES_WHERE_EXPENSIVE = 2  # swaps that are tried for one that lowers ψ, where a refit takes long
+_RAY_STARTS = 2.0 ** (np.arange(-4, 11) / 2)  # median margins from which descents along a ray begin
+
+
+@dataclass(eq=False)
+class SmoothSearch(Search):
+    """A search over columns in memory; the first parameters are those of `Search`.
+
+    Parameters
+    ----------
+    data : LinearModel or ByClass, optional
+        ψ over the columns as they are, where `problem` has them standardised (`standardised`): what is returned is in
+        its units.
+    brief : bool
+        Whether to leave out the start by continuation.
+    examine : bool
+        Whether to show anything of the set that is found; where not, and ψ is not a squared loss of many features, the
+        search ends once promising swaps no longer lower ψ, and softmax models leave out the start by continuation.
+    leave : callable, optional
+        Called as leave(features, x, last) with the features of a set and x over all coordinates of the data: as soon as
+        there is a set of k features, after each start, and after the last. Returning True ends the search there, before
+        anything is shown.
+    thorough : bool
+        Whether to look further than swaps where features are given to begin with, too.
+    known : ndarray of int, optional
+        At most k features whose fit is returned where the search is cut short before it finds a better one.
+    """
+
+    data: LinearModel | ByClass | None = None
+    brief: bool = False
+    examine: bool = True
+    leave: Callable[[Features, Vector, bool], bool] | None = None
+    thorough: bool = False
+    known: Features | None = None
+    _ended: bool = field(default=False, init=False)
+    _examined: int = field(default=0, init=False)
+    _addition: Addition | None = field(default=None, init=False)
+
+    @property
+    def objective(self) -> Model:
+        """ψ, over columns that may be standardised."""
+        return cast(Model, self.problem.objective)
+
+    @property
+    def reported_objective(self) -> Objective:
+        """ψ in the units of the data."""
+        return self.objective if self.data is None else self.data
+
+    # --- the null model
+
+    def _begin(self) -> Fit:
+        if not self._shares():
+            return self.begin(self.problem, null_fit_in_time(self.problem, self._left()))
+        known = shared(self.problem)  # searches of the same data for other k may have it
+        null = known.null or null_fit_in_time(self.problem, self._left())
+        if null.examined:
+            known.null = null
+        return self.begin(self.problem, null)
+
+    def begin(self, problem: SubsetProblem, null_fitted: NullFit | None = None) -> Fit:
+        """Begin with the null model; where it is given, exempt features are yet to be refitted."""
+        self.problem = problem
+        self.null = null_fitted or null_fit(problem, self._left())
+        exempt = problem.exempt
+        null = Fit(exempt, self.null.x[problem.coordinates(exempt)], self.null.psi, self._margins(exempt))
+        tolerance = self.tol * self.null.scale
+        tries = _TRIES_WHERE_EXPENSIVE if is_expensive(problem) else TRIES
+        columns = shared(problem).columns if self._shares() else None
+        self.swaps = SwapSearch(problem, null, self.null, tolerance, self._how(), self.prove, tries, columns)
+        self.swaps.monitor = self.monitor
+        self.swaps.refits.brief = self._is_quick()
+        self.moves = None if problem.costs is None else CostMoves(self, problem.costs)
+        if self.examine and has_class_path(problem, 2 * self.k):
+            self.swaps.newton = functools.cache(lambda: newton_of(problem))
+        if null_fitted is None:
+            with suppress(TimeoutError):  # the search itself says that there is no time
+                self._fit_exempt()
+        self.swaps.n_grad = 2 if exempt.size else 1
+        return self.swaps.best
+
+    def _fit_exempt(self) -> None:
+        """Fit the exempt features as all others are."""
+        if self.objective.convex_start is None:
+            null = self.swaps.best
+            self.swaps.best = self.swaps.rough = self.swaps.fitted(null.features, null)
+
+    # --- the search
+
+    def _fits(self) -> Iterator[Fit]:
+        try:
+            self._fit_exempt()
+            if self.known is not None:
+                known = self.problem.with_exempt(self.known)
+                self.swaps.remember(self.monitor.once(lambda: self.swaps.roughly(known, self.swaps.best)))
+        finally:
+            if self.swaps.best_so_far() is self.swaps.best:
+                self.monitor.improved(self.swaps.best.psi, 0)
+        for fit in self.sets():
+            yield fit
+            if self.leaves(self.swaps.best):
+                break
+        if self.leaves(self.swaps.best, last=True):
+            return
+        if not self._is_quick():
+            self._examined, self._addition = self._shown()
+        if self.examine or not (isinstance(self.objective, LinearModel) or self._has_path()):
+            self.swaps.best = self._to_the_last_digits(self.swaps.best)
+        else:
+            self.swaps.best = self.swaps.refits.sharpened(self.swaps.best)
+
+    def sets(self) -> Iterator[Fit]:
+        """Yield sets that swaps no longer improve, as far as estimates tell, one for each start."""
+        problem, everything = self.problem, np.arange(self.problem.n_features)
+        if problem.n_counted <= self.k and problem.allows(everything):
+            self.swaps.keep(self.monitor.once(lambda: self.swaps.fitted(everything)))
+        elif self.k > 0 or self.objective.convex_start is not None:
+            for start in self._starts():
+                self.monitor.enter("exchanges")
+                if self.moves is not None:
+                    yield self.moves.improved(start)
+                elif self._has_path() or (self._is_quick() and has_parabolas(problem)):  # no swap gains there
+                    self.swaps.keep(start)
+                    yield start
+                else:
+                    yield self.swaps.improved(start)
+        if self.objective.convex_start is not None:
+            self.swaps.keep(self.monitor.once(lambda: self._along_its_ray(self.swaps.best, self.swaps.best)))
+
+    def leaves(self, fit: Fit, last: bool = False) -> bool:
+        """Return whether the search is to end with a set."""
+        if self.leave is not None and not self._ended and not self.monitor.cut_short:
+            self._ended = self.leave(self.problem.counted(fit.features), self.whole(fit), last)
+        return self._ended
+
+    def _shown(self) -> tuple[int, Addition]:
+        """Return how many swaps are shown not to lower ψ, and the best addition, after taking all that lower it."""
+        examined = self._examine_swaps() if self.k > 0 else 0
+        addition = self.monitor.once(self.swaps.best_addition)
+        while self._takes_in(addition):
+            examined = self._examine_swaps()
+            addition = self.monitor.once(self.swaps.best_addition)
+        return examined, addition
+
+    def _examine_swaps(self) -> int:
+        """Return how many swaps are shown not to lower ψ, after taking all that do."""
+        self.monitor.enter("proof")
+        examined = self.swaps.examined()
+        while self._one_less_and_one_more() if self.moves is None else self.moves.by_several():
+            examined = self.swaps.examined()
+        self.swaps.finish()  # a lower ψ of the same set is not improved by these swaps either
+        return examined
+
+    def _takes_in(self, addition: Addition) -> bool:
+        """Add one more feature if there is room for it and it gains more than rounding; return whether it was added."""
+        best = self.swaps.best
+        if addition.feature is None or self.problem.counted(best.features).size >= self.k:
+            return False
+        features = np.union1d(best.features, [addition.feature]).astype(np.intp)
+        self.swaps.keep(self.monitor.once(lambda: self.swaps.fitted(features, best)))
+        return self.swaps.best is not best
+
+    def _one_less_and_one_more(self) -> bool:
+        """Return whether one feature less, swaps there, and one more feature lead to a lower fit.
+
+        This leads out of sets that no swap improves and that are worse than others.
+        """
+        best = self.swaps.best
+        inside = self.problem.counted(best.features).size
+        begun = self.start is not None and not self.thorough
+        if begun or inside < max(self.k, 2) or self.swaps.is_perfect(best):
+            return False
+        if self.swaps.has_spent_its_work():  # of many classes
+            return False
+        self.monitor.enter("exchanges")
+        least = int(np.argmin(costs(self.problem, best)))
+        once = self.monitor.once
+        less = self.swaps.improved(once(lambda: self.swaps.fitted(np.delete(best.features, least), best)))
+        more = once(lambda: forward(self.swaps, less, 1))
+        fit = once(lambda: self.swaps.fitted(np.union1d(less.features, more).astype(np.intp), less))
+        if self.swaps.lowers(self.swaps.improved(fit), best):
+            return True
+        self.swaps.best = best  # whose swaps were examined; what is lower by rounding alone is not better
+        return False
+
+    # --- which kind of search
+
+    def _is_found_by_models(self) -> bool:
+        """Return whether sets come from second-order models over all features."""
+        return is_found_by_models(self.problem)
+
+    def _is_quick(self) -> bool:
+        """Return whether nothing is to be shown, and the search may end earlier for it.
+
+        Swaps of a squared loss with signs are examined quickly, and those that lower it are taken.
+        """
+        curved = self.objective.self_concordance != 0
+        return not self.examine and (self._is_found_by_models() or curved or can_be_narrowed(self.problem))
+
+    def _is_narrowed(self) -> bool:
+        """Return whether sets come from second-order models over some of the features, as for fits of folds."""
+        return self._is_quick() and not self._is_found_by_models() and can_be_narrowed(self.problem)
+
+    def _shares(self) -> bool:
+        """Return whether searches of the same data for other k know some of what this one needs."""
+        return has_parabolas(self.problem) or self._is_narrowed() or self._has_path()
+
+    def _has_path(self) -> bool:
+        """Return whether sets of a softmax model come from one path for all k, as for fits of folds."""
+        return self._is_quick() and self.start is None and has_class_path(self.problem, self.k)
+
+    # --- starts
+
+    def _starts(self) -> Iterator[Fit]:
+        """Yield sets of k features from which swaps begin."""
+        once, null, problem, objective = self.monitor.once, self.swaps.best, self.problem, self.objective
+        if self.start is not None:
+            start = problem.counted(self.start)
+            yield once(lambda: self._completed(start) if self.moves is None else self.moves.completed(start))
+            return
+        if self.moves is not None:
+            yield from self._convex_starts(null)
+            yield from self.moves.starts(null)
+            return
+        if isinstance(objective, ReducedModel):  # what the Gram matrix finds is as good as what the others do
+            yield once(lambda: self.swaps.fitted(objective.best_features(self.k, problem.exempt)))
+            return
+        if self._has_path():
+            yield best_on_class_path(self.swaps, self.k)
+            return
+        if self._is_narrowed():
+            yield best_by_narrowing(self.swaps, null, self.k)
+            return
+        if has_parabolas(problem):
+            yield once(lambda: best_by_parabolas(self.swaps, null, self.k, self._is_quick()))
+            return
+        yield from self._convex_starts(null)
+        most = min(2 * self.k, problem.n_counted, max(self.k, objective.n_margins - 1))
+        chosen = once(lambda: forward(self.swaps, null, most, shown=self.k))
+        first = once(lambda: self.swaps.fitted(problem.with_exempt(chosen[: self.k])))
+        self.swaps.keep(first)
+        if self.swaps.is_perfect(first) or self.leaves(first):
+            return
+        self.monitor.enter("continuation")
+        yield once(lambda: self._best_of_continuation(first))
+        self.monitor.enter("forward")
+        yield once(lambda: self._backward(chosen))
+        yield first
+        if chosen.size and self.k <= FEW and not is_expensive(problem):
+            self.monitor.enter("forward")
+            others = once(lambda: forward(self.swaps, null, self.k, without=int(chosen[0])))
+            yield once(lambda: self.swaps.fitted(problem.with_exempt(others)))
+
+    def _convex_starts(self, null: Fit) -> Iterator[Fit]:
+        """Yield the fit of the exempt features, and that of the answer for the convex start of the loss."""
+        convex = self.objective.convex_start
+        if convex is not None:
+            yield self.monitor.once(lambda: self.swaps.fitted(null.features, null))
+            yield self.monitor.once(lambda: self._found_by(convex))
+
+    def _found_by(self, convex: Model) -> Fit:
+        """Return the best fit over the features of the answer for a convex loss."""
+        search = SmoothSearch(self.tol, monitor=Monitor(parent=self.monitor))
+        search.begin(replace(self.problem, objective=convex))
+        for _ in search.sets():
+            pass
+        self.monitor.step += search.monitor.step
+        self.swaps.n_grad += search.swaps.n_grad
+        self.swaps.n_refits += search.swaps.n_refits
+        found = search.swaps.best
+        return self._along_its_ray(found, self.swaps.fitted(found.features, found))
+
+    def _along_its_ray(self, ray: Fit, best: Fit) -> Fit:
+        """Return the best fit over the same features from any point of a ray, where ψ may fall without end along it.
+
+        How far out a descent begins then decides where it ends: most samples should still pull, but some no longer.
+        """
+        size = 0.0 if self.objective.attained else float(np.median(np.abs(ray.margins)))
+        starts = [replace(ray, x=reach / size * ray.x) for reach in _RAY_STARTS] if size > 0 else []
+        fit = lowest([best, *map(self.swaps.downhill, starts)])
+        return best if fit is None or fit is best else self._along_its_ray(fit, fit)
+
+    def _completed(self, features: Features) -> Fit:
+        """Return the fit over k features: the most useful of these, or these with the most useful others."""
+        if features.size >= self.k:
+            return self._backward(features)
+        fit = self.swaps.fitted(self.problem.with_exempt(features))
+        self.swaps.keep(fit)
+        more = forward(self.swaps, fit, self.k - features.size, shown=self.k)
+        return self.swaps.fitted(np.union1d(fit.features, more).astype(np.intp), fit)
+
+    def _backward(self, features: Features) -> Fit:
+        """Leave out the least useful feature until k are left; of far more than k first half of them at once."""
+        fit = self.swaps.roughly(self.problem.with_exempt(features), self.swaps.best)
+        while (surplus := fit.features.size - self.problem.exempt.size - self.k) > 0:
+            least = np.argsort(costs(self.problem, fit), kind="stable")[: max(1, (surplus - self.k) // 2)]
+            fit = self.swaps.roughly(np.delete(fit.features, least), fit)
+        return self.swaps.fitted(fit.features, fit)
+
+    def _best_of_continuation(self, direct: Fit) -> Fit:
+        """Return the best of the sets that a continuation in the threshold passes."""
+        problem, objective = self.problem, self.objective
+        brief = self.brief or (self._is_quick() and isinstance(objective, MultinomialModel))
+        if brief or self._is_piecewise_linear() or is_expensive(problem):
+            return direct
+        curvature = np.einsum("jaa->j", objective.feature_hessians_of(self._margins(problem.exempt)))
+        scale = np.sqrt(np.where(curvature > 0, curvature, 1.0))
+        scale[objective.exempt] = 1.0
+        wide = np.repeat(scale, problem.width)
+        assert self.null.gradient is not None
+        start = Iterate(wide * self.null.x, self.null.psi, self.null.gradient / wide)
+        at = Iterate(wide * problem.spread(direct.features, direct.x), direct.psi, start.gradient)
+        scaled = replace(problem, objective=objective.scaled(scale))
+        size = float(np.max(problem.sizes(start.gradient), initial=0.0))
+        null = NullFit(start.x, start.psi, None, size or 1.0)
+        how = replace(self._how(), null=null, gamma=Newton().proximal_weight(scaled.objective))
+        best, columns = direct, self.swaps.refits.columns
+        columns.forget()  # the stages have others
+        for features, end, n_grad in sets_by_continuation(scaled, start, at, direct.features, how):
+            self.swaps.n_grad += n_grad
+            self.swaps.check_time()
+            if end.stop == "interrupted":
+                raise KeyboardInterrupt
+            fit = self.swaps.fitted(features)
+            columns.forget()
+            best = fit if fit.psi < best.psi else best
+        return best
+
+    def _is_piecewise_linear(self) -> bool:
+        """Return whether no more samples bend at the null fit than it has coefficients.
+
+        So it is for Huber's loss with residuals far beyond its parabola: second-order models say nothing there.
+        """
+        objective = self.objective
+        if not isinstance(objective, LinearModel) or math.isfinite(objective.self_concordance):
+            return False
+        bend = objective.bend_of(self._margins(self.problem.exempt), True)
+        return int(np.count_nonzero(bend)) <= self.problem.exempt.size
+
+    # --- the end
+
+    def _answer(self) -> Answer:
+        fit = self.swaps.best if self.complete else self.swaps.best_so_far()
+        note = "; these coefficients are not proved to be the best of these features"
+        note = "" if self._is_known_to_be_optimal(fit) else note
+        return Answer(fit, self._examined, self._addition, self.swaps.n_grad, self.swaps.n_refits, note)
+
+    def _to_the_last_digits(self, fit: Fit) -> Fit:
+        """Return the same set, fitted as well as it can be: coefficients have half the digits that ψ has."""
+        part = self.problem.restrict(fit.features)
+        objective = cast(Model, part.objective)
+        if np.any(part.must_be_nonnegative()) or objective.is_separated(fit.x):
+            return fit
+        digits = last_digits(objective, fit.x)
+        # Of near-equal columns, or columns with a large mean, terms are large and cancel: margins from a fit in a basis
+        # have more digits than these.
+        if self.null.reported(objective, digits["x"], digits["psi"]) != digits["psi"]:
+            return fit
+        return replace(fit, **digits) if digits["psi"] <= fit.psi + fit.resolution else fit
+
+    def _is_known_to_be_optimal(self, fit: Fit) -> bool:
+        """Return whether ψ of a fit is within 1e-6 of the null loss, or its rounding, of a lower bound.
+
+        Losses that are not convex have no such bound, and their swaps are said to be local.
+        """
+        if self.objective.convex_start is not None:
+            return True
+        above = self.null.psi - self.objective.infimum
+        scale = above if math.isfinite(above) else abs(self.null.psi)
+        return fit.gap <= max(_OPTIMAL_GAP_SHARE * scale, _ATTAINED_RESOLUTIONS * fit.resolution)
+
+    def _figures(self, fit: Fit, x: Vector) -> tuple[float, float]:
+        if not self.examine and fit.gap <= self.swaps.threshold(fit):
+            return fit.psi, 0.0
+        objective, problem, inside = self.reported_objective, self.problem, self.problem.spread(fit.features, fit.x)
+        psi = self.null.reported(objective, x, objective.value_and_gradient(x)[0])
+        if isinstance(self.objective, ReducedModel):
+            return psi, _stationarity_over_data(self.objective, inside, fit.features, self.null)
+        return psi, relative_stationarity(problem, inside, fit.features, self.null)
+
+    def _attains(self, fit: Fit, psi: float) -> bool:
+        rounding = max(_ATTAINED_SHARE * abs(fit.psi), _ATTAINED_RESOLUTIONS * fit.resolution)
+        return not psi > fit.psi + max(rounding, _ATTAINED_SHARE * abs(self.null.psi))
+
+    def _concludes(self) -> bool:
+        return not self._ended
+
+    def _reported(self, x: Vector) -> Vector:
+        return x if self.data is None else cast(LinearModel | ByClass, self.objective).unstandardised(x)
+
+    def memory(self) -> dict[str, Any] | None:
+        """Return what has been found and reported, as plain data; None once a limit has cut the search short."""
+        if self.monitor.cut_short:
+            return None
+        return {"swaps": self.swaps.as_state(), "watch": self.monitor.as_state()}
+
+    def restore(self, memory: dict[str, Any]) -> None:
+        """Resume from what `memory` returned."""
+        self.swaps.take(memory["swaps"])
+        self.monitor.take(memory["watch"])
+
+    # --- small things
+
+    def _how(self) -> How:
+        gamma = Newton().proximal_weight(self.problem.objective)
+        return How(Newton(), gamma, surrogate_by_name("concave"), self.null, self._left, None)
+
+    def _margins(self, features: Features) -> Vector:
+        part = self.objective.restrict(features)
+        z: Vector = part.margins(self.null.x[self.problem.coordinates(features)])
+        return z
+
+    def _left(self) -> float:
+        return self.monitor.seconds_left()
+
+
+def is_found_by_models(problem: SubsetProblem) -> bool:
+    """Return whether sets come from second-order models over all features."""
+    return isinstance(problem.objective, ReducedModel) or has_parabolas(problem)
+
+
+def _stationarity_over_data(objective: ReducedModel, x: Vector, features: Features, null: NullFit) -> float:
+    """Return the stationarity of a fit of a reduced model, from the samples themselves."""
+    standard = objective.standard
+    places = np.append(features, standard.exempt).astype(np.intp)
+    null = replace(null, x=objective.over_columns(null.x))
+    return relative_stationarity(SubsetProblem(standard, 0), objective.over_columns(x), places, null)

@@ -1,0 +1,330 @@
+"""Sets of features from which swaps start: forward selection, and second-order models over many features at once.
+
+Where there are more samples than features, ψ near a fit of all features is close to its parabola there, and the best k
+features of a parabola are found from its matrix alone (`kernels/algorithms/gram_search.hpp`). The models are those
+
+- at the null fit and at fits of all features with some ridge, which exist for any data; they do not depend on k and
+  are kept with the data;
+- at the fit of the best set so far, repeated for as long as that leads to a lower ψ.
+
+Every set is refitted: a model only decides which sets are tried.
+
+With too many features for that, and where nothing has to be shown (fits of folds), the models are over some of the
+features, W: those that gain most by themselves, those that forward selection adds, and the runners-up of these. W does
+not depend on k. Swaps for any other feature follow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+
+from levelprox import _kernels
+from levelprox._typing import Features, Matrix, Vector
+from levelprox.certificate.null_model import NullFit
+from levelprox.objectives import LinearModel
+from levelprox.objectives.reduced import ReducedModel
+from levelprox.problem import FeatureProblem
+from levelprox.subset.column_cache import shared
+from levelprox.subset.fit import Fit
+from levelprox.subset.swaps import SwapSearch
+
+FEW = 5  # features: of no more, the first one added may decide too much
+_MOST_FEATURES, _KEPT_ENTRIES = 400, 2**22  # of models over all features, and of X
+_SAMPLES_PER_FEATURE = 4  # for each feature
+_RIDGE_SHARES = (1e-1, 1e-3)  # of the curvature along each feature at the null fit
+_RIDGE_STEPS, _RIDGE_ACCURACY = 12, 1e-3  # of a fit of all features with a ridge, and of ψ
+_HALVINGS = 8
+_MODELS_AT_FITS = 8  # at fits of the best set so far
+_SINGULAR_SHARE = 1e-10  # of a diagonal of 1
+_BY_THEMSELVES, _BY_FORWARD_SELECTION, _RUNNERS_UP = 64, 64, 16  # features of W that gain most
+
+
+def forward(
+    swaps: SwapSearch,
+    fit: Fit,
+    most: int,
+    without: int | None = None,
+    shown: int = 0,
+    worth: Callable[[Vector, Features], Vector] | None = None,
+) -> Features:
+    """Return up to `most` features besides those of a fit, in the order in which they are added.
+
+    The next one gains most by the second-order model, with the curvature of the fit that it began with: what is left of
+    each column after those before it is kept up to date as a Cholesky factorisation would, one product for each
+    feature added, and one for the gradient there.
+
+    Parameters
+    ----------
+    swaps : SwapSearch
+    fit : Fit
+        What to begin with: the null fit, or that of features to which others are to be added.
+    most : int
+    without : int, optional
+        A feature that is not to be added.
+    shown : int
+        How many features added make a fit that may be returned, should there be no time for a better one.
+    worth : callable, optional
+        Given what each feature gains and the features of the fit so far, returns by what to choose the next one: it
+        is added where this is above 0.
+    """
+    problem, z, base = swaps.problem, fit.margins, fit.features
+    chosen, estimates = np.empty(0, np.intp), swaps.estimates(fit)
+    left, factors = estimates.left, list[Vector]()
+    while chosen.size < most:
+        swaps.monitor.done = chosen.size / most
+        estimates.left = left
+        gain = estimates.additions()
+        gain[chosen] = -np.inf
+        if without is not None:
+            gain[without] = -np.inf
+        if worth is not None:
+            gain = worth(gain, np.union1d(base, chosen).astype(np.intp))
+        j = int(np.argmax(gain))
+        if not gain[j] > 0:
+            break
+        chosen = np.append(chosen, j)
+        fit = swaps.roughly(np.union1d(base, chosen).astype(np.intp), fit)
+        if chosen.size <= shown:
+            swaps.remember(fit)
+        if swaps.is_perfect(fit) or chosen.size == most:
+            break
+        estimates.gradient = swaps.gradient(fit).reshape(problem.n_features, -1)
+        swaps.look_along(estimates, fit)
+        if problem.width == 1:
+            column = swaps.columns_of(Fit(np.array([j], np.intp), np.zeros(1), 0.0, z))[:, 0]
+            column = column - estimates.B @ estimates.cross[j]
+            for factor in factors:
+                column -= factor * factor[j]
+            pivot = column[j]
+            if pivot > 0:
+                factors.append(column / math.sqrt(pivot))
+                left = left - (factors[-1] ** 2)[:, None, None]
+    return chosen
+
+
+def has_parabolas(problem: FeatureProblem) -> bool:
+    """Return whether second-order models over all features are cheap, and say something."""
+    objective = problem.objective
+    if not isinstance(objective, LinearModel) or isinstance(objective, ReducedModel):
+        return False
+    n, d = objective.design.shape
+    smooth = objective.convex and math.isfinite(objective.self_concordance) and objective.self_concordance > 0
+    return (
+        smooth
+        and d <= _MOST_FEATURES
+        and n >= _SAMPLES_PER_FEATURE * (d + 1)
+        and not np.any(problem.must_be_nonnegative())
+    )
+
+
+def best_by_parabolas(swaps: SwapSearch, null: Fit, k: int, brief: bool = False) -> Fit:
+    """Return the best fit over sets of at most k features that second-order models lead to.
+
+    Parameters
+    ----------
+    swaps : SwapSearch
+        Of a problem that `has_parabolas`.
+    null : Fit
+        The null fit.
+    k : int
+    brief : bool
+        Whether to search each model for less long, and models at fits from these fits alone.
+    """
+    objective, kept = cast(LinearModel, swaps.objective), swaps.problem.exempt
+    best, tried = null, set[bytes]()
+    known = shared(swaps.problem)
+    with known.lock:
+        searches = _fixed(swaps, objective, kept, null)
+    for place, search in enumerate(searches, 1):
+        swaps.monitor.done = place / (len(searches) + 1)
+        with known.lock:  # what a search has computed so far is kept for the next k
+            features = np.array(search.best(k, None, brief), np.intp)
+        if features.tobytes() in tried:
+            continue
+        tried.add(features.tobytes())
+        fit = swaps.fitted(features, best)
+        swaps.remember(fit)
+        best = fit if fit.psi < best.psi else best
+    for _ in range(_MODELS_AT_FITS):
+        if swaps.is_perfect(best):
+            break
+        x = np.zeros(objective.dimension)
+        x[best.features] = best.x
+        swaps.check_time()
+        model = _model(swaps.problem, x, best.margins)
+        swaps.n_grad += 1
+        begin = best.features.tolist() if brief else None
+        features = np.array(model.best(k, begin, brief), np.intp) if model is not None else best.features
+        if features.tobytes() in tried:
+            break
+        tried.add(features.tobytes())
+        fit = swaps.fitted(features, best)
+        swaps.remember(fit)
+        if not swaps.lowers(fit, best):
+            break
+        best = fit
+    return best
+
+
+def _fixed(swaps: SwapSearch, objective: LinearModel, kept: Features, null: Fit) -> list[_kernels.GramSearch]:
+    """Return the models at points that do not depend on k."""
+    known = shared(swaps.problem)
+    if known.models is None:
+        if known.entries is None and objective.n_margins * objective.dimension <= _KEPT_ENTRIES:
+            moves = known.columns.moves(np.arange(objective.dimension))
+            known.entries = np.stack([objective.of_samples(move) for move in moves], axis=1)
+        before = swaps.n_grad
+        known.models = _models(swaps, objective, kept, null)
+        known.n_grad, swaps.n_grad = swaps.n_grad - before, before
+    swaps.n_grad += known.n_grad  # whichever k made them: counts do not depend on other k
+    return known.models
+
+
+def _hessian(problem: FeatureProblem, z: Vector) -> Matrix:
+    objective, entries = cast(LinearModel, problem.objective), shared(problem).entries
+    if entries is None:
+        return objective.hessian_of(z, True)
+    rows = np.sqrt(objective.bend_of(z, True))[:, None] * entries
+    return objective.bent_by_ridge(np.asarray(rows.T @ rows))
+
+
+def _models(swaps: SwapSearch, objective: LinearModel, kept: Features, null: Fit) -> list[_kernels.GramSearch]:
+    x, z = np.zeros(objective.dimension), null.margins
+    x[kept] = null.x
+    models = [_model(swaps.problem, x, z)]
+    curvature = objective.hessian_diagonal_of(z, True)
+    for ridge in _RIDGE_SHARES:
+        penalty = ridge * curvature
+        penalty[kept] = 0.0
+        x, z = _with_ridge(swaps, objective, x, z, penalty)
+        models.append(_model(swaps.problem, x, z))
+    return [model for model in models if model is not None]
+
+
+def _with_ridge(
+    swaps: SwapSearch, objective: LinearModel, x: Vector, z: Vector, ridge: Vector
+) -> tuple[Vector, Vector]:
+    """Return x and margins of about the least ψ(x) + ½ Σ ridge_j x_j², from a point, by Newton's method."""
+    value = objective.value_of(z) + 0.5 * float(np.sum(ridge * x**2))
+    for _ in range(_RIDGE_STEPS):
+        swaps.check_time()
+        gradient, hessian = objective.gradient_of(z) + ridge * x, _hessian(swaps.problem, z)
+        swaps.n_grad += 1
+        diagonal = np.diagonal(hessian) + ridge
+        unit = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+        system = unit[:, None] * (hessian + np.diag(ridge)) * unit + _SINGULAR_SHARE * np.eye(x.size)
+        try:
+            step = -unit * np.linalg.solve(system, unit * gradient)
+        except np.linalg.LinAlgError:
+            break
+        predicted = -float(np.sum(step * gradient))
+        if not predicted > _RIDGE_ACCURACY * abs(value):
+            break
+        along, t = objective.moved(step), 1.0
+        for _ in range(_HALVINGS):
+            new = objective.value_of(z + t * along) + 0.5 * float(np.sum(ridge * (x + t * step) ** 2))
+            if new < value:
+                break
+            t /= 2
+        else:
+            break
+        x, z, value = x + t * step, z + t * along, new
+    return x, z
+
+
+def _model(problem: FeatureProblem, x: Vector, z: Vector) -> _kernels.GramSearch | None:
+    """Return what searches by the second-order model at x with margins z; None where it is no parabola."""
+    objective, kept = cast(LinearModel, problem.objective), problem.exempt
+    gradient, hessian = objective.gradient_of(z), _hessian(problem, z)
+    diagonal = np.diagonal(hessian)
+    if not (np.all(np.isfinite(hessian)) and np.all(np.isfinite(gradient)) and np.any(diagonal > 0)):
+        return None
+    unit = np.where(diagonal > 0, 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 0.0)
+    gram = unit[:, None] * hessian * unit
+    pull = unit * (hessian @ x - gradient)
+    try:
+        least = float(pull @ np.linalg.solve(gram + _SINGULAR_SHARE * np.eye(x.size), pull))
+    except np.linalg.LinAlgError:
+        return None
+    mask = np.zeros(x.size, np.uint8)
+    mask[kept] = 1
+    square = (1 + 1e-6) * least if least > 0 else 1.0
+    return _kernels.GramSearch(np.ascontiguousarray(gram), np.ascontiguousarray(pull), square, mask)
+
+
+def can_be_narrowed(problem: FeatureProblem) -> bool:
+    """Return whether sets may come from second-order models over some of the features."""
+    objective = problem.objective
+    curved = (
+        isinstance(objective, LinearModel) and objective.convex and objective.curved and objective.self_concordance >= 0
+    )
+    return curved and not np.any(problem.must_be_nonnegative())
+
+
+def best_by_narrowing(swaps: SwapSearch, null: Fit, k: int) -> Fit:
+    """Return the best fit over sets of at most k features that second-order models over W lead to.
+
+    Parameters
+    ----------
+    swaps : SwapSearch
+        Of a problem that `can_be_narrowed`.
+    null : Fit
+        The null fit.
+    k : int
+    """
+    known = shared(swaps.problem)
+    with known.lock:
+        length = _BY_FORWARD_SELECTION
+        while length < k:
+            length *= 2
+        if length not in known.narrowed:
+            features = _most_useful(swaps, null, length)
+            known.narrowed[length] = features, swaps.problem.restrict(features)
+        features, part = known.narrowed[length]
+        inner = _over(swaps, part, features, null)
+        fit = best_by_parabolas(inner, inner.best, k, brief=True)
+    swaps.n_grad += inner.n_grad
+    swaps.n_refits += inner.n_refits
+    return replace(fit, features=features[fit.features])
+
+
+def _most_useful(swaps: SwapSearch, null: Fit, length: int) -> Features:
+    """Return W, for k up to `length`."""
+    problem, found = swaps.problem, [null.features]
+    estimates = swaps.estimates(null)
+    found.append(_largest(estimates.additions(), length // _BY_FORWARD_SELECTION * _BY_THEMSELVES))
+
+    def watched(gain: Vector, features: Features) -> Vector:
+        taken = features.size - null.features.size
+        if taken & (taken - 1) == 0:  # 0, 1, 2, 4, 8, …
+            found.append(_largest(gain, _RUNNERS_UP))
+        return gain
+
+    most = min(length, problem.n_features - problem.exempt.size, max(swaps.objective.n_margins - 1, 1))
+    found.append(forward(swaps, null, most, worth=watched))
+    return np.unique(np.concatenate(found)).astype(np.intp)
+
+
+def _largest(gain: Vector, count: int) -> Features:
+    """Return the features that gain most, and more than nothing."""
+    some = np.argsort(-gain, kind="stable")[:count]
+    return some[gain[some] > 0]
+
+
+def _over(swaps: SwapSearch, part: FeatureProblem, features: Features, null: Fit) -> SwapSearch:
+    """Return a search by swaps over W."""
+    whole, known = swaps.null, shared(part)
+    coordinates = swaps.problem.coordinates(features)
+    gradient = None if whole.gradient is None else whole.gradient[coordinates]
+    known.null = known.null or NullFit(whole.x[coordinates], whole.psi, gradient, whole.scale, whole.curvature)
+    start = replace(null, features=np.searchsorted(features, null.features).astype(np.intp))
+    inner = SwapSearch(
+        part, start, known.null, swaps.tolerance, replace(swaps.how, null=known.null), columns=known.columns
+    )
+    inner.monitor, inner.refits.brief = swaps.monitor, True
+    return inner
