@@ -96,7 +96,7 @@ class Choosing(ChoosingRidges, SparseLinearModel):
         """Raise where parameters are for data in memory."""
         self._check_criterion()
         if self._criterion == "cv" and self.scoring is not None:
-            raise InvalidInputError("scoring is for data in memory; of remote data the loss judges, scoring=None")
+            raise InvalidInputError("scoring is for data in memory; for remote data it is the loss, scoring=None")
         if self._criterion != "cv":
             check_likelihood(self._criterion, self._loss().name)
             if self._loss().name == "gamma":
@@ -104,7 +104,7 @@ class Choosing(ChoosingRidges, SparseLinearModel):
         given = [name for name, value in params.items() if value is not None]
         if given or not (self.cv is None or (isinstance(self.cv, Integral) and int(self.cv) >= 2)):
             what = given[0] if given else f"cv={self.cv!r}"
-            raise InvalidInputError(f"{what} is for data in memory; of remote data cv is a number of at least 2 folds")
+            raise InvalidInputError(f"{what} is for data in memory; for remote data cv is a number of folds of at least 2")
         if self.checkpoint is not None:
             raise InvalidInputError("a checkpoint of a choice is for data in memory; the fit at one level can have one")
         if self._ridges():
